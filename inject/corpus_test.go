@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// review is what of an AdmissionReview the engine is given.
+type review struct {
+	Request struct {
+		Operation   string
+		Namespace   string
+		SubResource string
+		DryRun      bool
+		UserInfo    struct{ Username string }
+		Object      json.RawMessage
+	}
+}
+
+// corpus calls f for every captured AdmissionReview that creates a pod. The
+// captures are not a part of the project: PILLION_CORPUS names their folder, and
+// where they are not there the test says so and is skipped.
+func corpus(t *testing.T, f func(t *testing.T, name string, req inject.Request)) {
+	t.Helper()
+	folder := os.Getenv("PILLION_CORPUS")
+	if folder == "" {
+		folder = filepath.Join("..", "..", "shared", "corpus")
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "reviews", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Skip("no captured AdmissionReviews here; PILLION_CORPUS names their folder")
+	}
+	pods := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r review
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if r.Request.Operation != "CREATE" || r.Request.SubResource != "" || r.Request.Object == nil {
+			continue
+		}
+		pods++
+		name := filepath.Base(file)
+		t.Run(name, func(t *testing.T) {
+			f(t, name, inject.Request{
+				Operation: r.Request.Operation, Username: r.Request.UserInfo.Username, DryRun: r.Request.DryRun,
+				Namespace: templates.Namespace{Name: r.Request.Namespace},
+				Object:    r.Request.Object,
+			})
+		})
+	}
+	t.Logf("%d pods", pods)
+}
+
+func TestCorpus(t *testing.T) {
+	sets := map[string]*templates.Set{
+		"testdata": mustLoad(t, os.DirFS("testdata/templates"), "."),
+		"library":  requestedByDefault(librarySet(t)),
+	}
+	for name, set := range sets {
+		injector := inject.New(set)
+		codes := map[inject.Code]int{}
+		t.Run(name, func(t *testing.T) {
+			corpus(t, func(t *testing.T, _ string, req inject.Request) {
+				req.Namespace.Annotations = libraryParams()
+				r, _ := checkInvariants(t, injector, req)
+				for _, d := range r.Decisions {
+					codes[d.Code]++
+				}
+			})
+		})
+		t.Logf("%s: %v", name, codes)
+		if len(codes) > 0 && codes[inject.CodeInjected] == 0 {
+			t.Errorf("nothing was ever injected: %v", codes)
+		}
+	}
+}
+
+// libraryParams are values for what has no default.
+func libraryParams() map[string]string {
+	return map[string]string{
+		"opentelemetry-collector.pillion.dev/endpoint": "https://collector.example.com:4318",
+		"fluent-bit.pillion.dev/host":                  "logs.example.com",
+		"oauth2-proxy.pillion.dev/issuerURL":           "https://issuer.example.com",
+		"oauth2-proxy.pillion.dev/clientID":            "app",
+		"oauth2-proxy.pillion.dev/redirectURL":         "https://app.example.com/oauth2/callback",
+	}
+}
+
+// requestedByDefault makes templates that are injected on request only defaults.
+func requestedByDefault(set *templates.Set) *templates.Set {
+	var all []*templates.Template
+	for _, t := range set.Templates {
+		c := *t
+		c.Spec.Default = true
+		all = append(all, &c)
+	}
+	return templates.NewSet(all)
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inject is the engine: which templates a pod gets, what they add to
+// it, and the patch that says so.
+//
+// [Injector.Inject] is the only way in, for the webhook and the command line
+// alike, and its [Result] is all that either of them knows. The package is pure:
+// no I/O, no clock, no state; an Injector is immutable and may be shared.
+//
+// Two things always hold. Every operation is an add that leaves whatever the
+// pod says in place; and injecting the result again adds nothing.
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// The labels and annotations that people write. A template's own annotations
+// are [templates.Template.Annotation].
+const (
+	// LabelInject on a namespace or pod is Enabled or Disabled.
+	LabelInject = templates.Domain + "/inject"
+	Enabled     = "enabled"
+	Disabled    = "disabled"
+	// AnnotationTemplates on a pod names the templates: "a,b" for exactly these,
+	// "+a,-b" for these beside or without the defaults.
+	AnnotationTemplates = templates.Domain + "/templates"
+)
+
+// SystemNamespaces are never looked at: a broken Pillion must not hold up the
+// cluster's own recovery, or its own.
+func SystemNamespaces() []string {
+	return []string{"kube-system", "kube-public", "kube-node-lease", "pillion-system"}
+}
+
+// maxRounds is how often a pod is looked at again because what was added might
+// change what another template sees. Two are enough for templates that do not
+// depend on each other in a chain.
+const maxRounds = 5
+
+// Injector decides and plans for one set of templates.
+type Injector struct {
+	set      *templates.Set
+	excluded []string
+	schema   *schema
+}
+
+// New makes an Injector. System namespaces are excluded always, others on request.
+func New(set *templates.Set, excludedNamespaces ...string) *Injector {
+	return &Injector{
+		set:      set,
+		excluded: append(SystemNamespaces(), excludedNamespaces...),
+		schema:   podSchema(),
+	}
+}
+
+// Set is the set of templates.
+func (i *Injector) Set() *templates.Set { return i.set }
+
+// Request is a pod about to be created.
+type Request struct {
+	Operation string // CREATE
+	Username  string
+	DryRun    bool
+	// Namespace is the request's namespace; the pod's own metadata may not name one.
+	Namespace templates.Namespace
+	// Object is the pod's JSON as it came. The Result may share its bytes.
+	Object []byte
+}
+
+// Inject decides about every template and plans what to add. The error says
+// what is wrong with Object; everything else that can go wrong is a decision.
+func (i *Injector) Inject(req Request) (*Result, error) {
+	pod, err := tree.Parse(req.Object)
+	if err != nil {
+		return nil, fmt.Errorf("the pod is not JSON: %w", err)
+	}
+	if pod.Kind() != tree.Object {
+		return nil, errors.New("the pod is not a JSON object")
+	}
+	r := &Result{Pod: identify(pod)}
+	for round := range maxRounds {
+		run := i.newRun(&req, pod)
+		decisions := run.decide()
+		if round == 0 {
+			r.Decisions, r.Findings = decisions, run.findings()
+		} else {
+			r.update(decisions)
+		}
+		if !i.lookAgain(pod, run) {
+			r.Ops = operations(pod)
+			return r, nil
+		}
+	}
+	r.unsettled()
+	return r, nil
+}
+
+// lookAgain says whether what this round added could change what a template
+// sees: then a second admission of the same pod must not find what this one left out.
+func (i *Injector) lookAgain(pod *tree.Node, run *run) bool {
+	if !run.added {
+		return false
+	}
+	if slices.ContainsFunc(run.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict }) {
+		return true
+	}
+	if !slices.ContainsFunc(i.set.Templates, func(t *templates.Template) bool { return t.Reads("*") }) {
+		return false
+	}
+	touched := map[string]bool{}
+	pod.Additions(func(path string, _ *tree.Node) { touched[part(path)] = true })
+	return slices.ContainsFunc(i.set.Templates, func(t *templates.Template) bool {
+		for p := range touched {
+			if t.Reads(p) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// update takes the decisions of a later round: what an earlier one injected
+// stays injected.
+func (r *Result) update(later []Decision) {
+	for i := range r.Decisions {
+		if r.Decisions[i].Code != CodeInjected {
+			r.Decisions[i] = later[i]
+		}
+	}
+}
+
+// unsettled gives up on templates that see more to add every time: nothing is
+// added at all, because half of it would not be what anybody asked for.
+func (r *Result) unsettled() {
+	for i := range r.Decisions {
+		if d := &r.Decisions[i]; d.Code == CodeInjected {
+			d.Code = CodeRenderFailed
+			d.Message = "the templates for this pod do not settle: what they add makes them add more; see what their expressions read"
+		}
+	}
+}
+
+// Identity is how people know a pod.
+type Identity struct {
+	Name         string // "" where the API server is yet to make one of GenerateName
+	GenerateName string
+	Owner        string // Kind/name of the controller, or ""
+}
+
+func identify(pod *tree.Node) Identity {
+	id := Identity{
+		Name:         pod.At("metadata", "name").Text(),
+		GenerateName: pod.At("metadata", "generateName").Text(),
+	}
+	owners := pod.At("metadata", "ownerReferences").Items()
+	for i := range owners {
+		if owners[i].Get("controller").Kind() == tree.True {
+			id.Owner = owners[i].Get("kind").Text() + "/" + owners[i].Get("name").Text()
+		}
+	}
+	return id
+}

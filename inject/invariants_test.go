@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/library"
+)
+
+// checkInvariants proves for one request what must hold for every one: the
+// patch only adds, applied by the API server's library it leaves every original
+// value in place, a second run adds nothing, and the same input gives the same
+// bytes. It returns the result and the pod after the patch.
+func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request) (*inject.Result, []byte) {
+	t.Helper()
+	before := bytes.Clone(req.Object)
+	r, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(before, req.Object) {
+		t.Fatal("the request's bytes were changed")
+	}
+	patch := r.Patch()
+	again, err := injector.Inject(req)
+	if err != nil || !bytes.Equal(patch, again.Patch()) {
+		t.Fatalf("the same input gave other bytes\nfirst:  %s\nsecond: %s", patch, again.Patch())
+	}
+	after := applyPatch(t, req.Object, patch)
+	checkOps(t, req.Object, patch)
+	if at := lost(decodeJSON(t, req.Object), decodeJSON(t, after), ""); at != "" {
+		t.Fatalf("the original value at %s is not in place\npatch: %s\nafter: %s", at, patch, after)
+	}
+	req.Object = after
+	second, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(second.Ops) > 0 {
+		t.Fatalf("a second run adds\nfirst:  %s\nsecond: %s\npod: %s", patch, second.Patch(), before)
+	}
+	return r, after
+}
+
+func applyPatch(t testing.TB, pod, patch []byte) []byte {
+	t.Helper()
+	if patch == nil {
+		return pod
+	}
+	p, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		t.Fatalf("the patch is not one: %v\n%s", err, patch)
+	}
+	after, err := p.Apply(pod)
+	if err != nil {
+		t.Fatalf("the patch does not apply: %v\n%s\n%s", err, patch, pod)
+	}
+	return after
+}
+
+// checkOps checks each operation against the document that it meets: an add of
+// a new key, of a key that says nothing (null or []), or of a list item.
+func checkOps(t testing.TB, pod, patch []byte) {
+	t.Helper()
+	if patch == nil {
+		return
+	}
+	var ops []struct {
+		Op, Path string
+		Value    json.RawMessage
+	}
+	if err := json.Unmarshal(patch, &ops); err != nil {
+		t.Fatal(err)
+	}
+	for i, op := range ops {
+		if op.Op != "add" {
+			t.Fatalf("operation %d is %q", i, op.Op)
+		}
+		if here, ok := valueAt(decodeJSON(t, pod), op.Path); ok && here != nil && fmt.Sprint(here) != "[]" {
+			t.Fatalf("operation %d adds at %s, where the pod says %v", i, op.Path, here)
+		}
+		one, err := json.Marshal(ops[i : i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod = applyPatch(t, pod, bytes.ReplaceAll(bytes.ReplaceAll(bytes.ReplaceAll(one, []byte(`"Op"`), []byte(`"op"`)), []byte(`"Path"`), []byte(`"path"`)), []byte(`"Value"`), []byte(`"value"`)))
+	}
+}
+
+// valueAt is the member that an add at path would replace; an item of a list is
+// never replaced.
+func valueAt(doc any, path string) (any, bool) {
+	names := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for i, name := range names {
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		switch v := doc.(type) {
+		case map[string]any:
+			next, ok := v[name]
+			if !ok {
+				return nil, false
+			}
+			doc = next
+		case []any:
+			if i == len(names)-1 {
+				return nil, false
+			}
+			n, err := strconv.Atoi(name)
+			if err != nil || n >= len(v) {
+				return nil, false
+			}
+			doc = v[n]
+		}
+	}
+	return doc, true
+}
+
+// lost is the path of the first value of before that after does not have in its
+// place: a key's value, a list's items in their order. What says nothing (null,
+// []) may have been given content.
+func lost(before, after any, at string) string {
+	switch b := before.(type) {
+	case nil:
+		return ""
+	case map[string]any:
+		a, ok := after.(map[string]any)
+		if !ok {
+			return at
+		}
+		for k, v := range b {
+			there, ok := a[k]
+			if !ok && v != nil {
+				return at + "/" + k
+			}
+			if l := lost(v, there, at+"/"+k); l != "" {
+				return l
+			}
+		}
+		return ""
+	case []any:
+		a, ok := after.([]any)
+		if !ok {
+			return at
+		}
+		next := 0
+		for i, v := range b {
+			for next < len(a) && lost(v, a[next], "x") != "" {
+				next++
+			}
+			if next == len(a) {
+				return at + "/" + strconv.Itoa(i)
+			}
+			next++
+		}
+		return ""
+	}
+	if before != after {
+		return at
+	}
+	return ""
+}
+
+func decodeJSON(t testing.TB, text []byte) any {
+	t.Helper()
+	var v any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber() // 2^53+1 is not 2^53
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return v
+}
+
+func mustLoad(t testing.TB, fsys fs.FS, names ...string) *templates.Set {
+	t.Helper()
+	var sources []templates.Source
+	for _, name := range names {
+		sources = append(sources, templates.Source{FS: fsys, Name: name, Path: name})
+	}
+	set, err := templates.Load(sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func librarySet(t testing.TB) *templates.Set { return mustLoad(t, library.FS, ".") }

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// plan compares the fragment with the pod and adds what is missing to the tree.
+// It goes through twice: a template is planned whole or not at all, so nothing
+// is added before all conflicts are known.
+func (c *candidate) plan() {
+	dry := &planner{candidate: c, dry: true}
+	dry.all()
+	switch {
+	case dry.failed != nil:
+		c.decision.Code, c.decision.Message = CodeRenderFailed, dry.failed.Error()
+		return
+	case len(dry.conflicts) > 0:
+		c.decision.Code, c.decision.Message = CodeConflict, strings.Join(dry.conflicts, "; ")
+		return
+	}
+	c.decision.Kept = dry.kept
+	if dry.additions == 0 {
+		c.decision.Code = CodePresent
+		return
+	}
+	c.decision.Code = CodeInjected
+	(&planner{candidate: c}).all()
+	c.added = true
+}
+
+// planner merges one fragment into the pod.
+type planner struct {
+	*candidate
+	dry       bool // only look
+	additions int
+	kept      []Kept
+	conflicts []string
+	failed    error
+}
+
+func (p *planner) all() {
+	p.eachAppContainer()
+	p.object(p.pod, &p.fragment, p.schema, "")
+}
+
+func (p *planner) conflict(format string, args ...any) {
+	p.conflicts = append(p.conflicts, fmt.Sprintf(format, args...))
+}
+
+func (p *planner) keep(at string, pod, fragment *tree.Node) {
+	if p.dry {
+		p.kept = append(p.kept, Kept{Path: at, Pod: pod.String(), Template: fragment.String()})
+	}
+}
+
+// add puts a new member into an object of the pod, which is nil where the object
+// is itself still to be added.
+func (p *planner) add(pod *tree.Node, name string, value tree.Node) *tree.Node {
+	p.additions++
+	if p.dry {
+		return nil
+	}
+	return pod.Add(name, value)
+}
+
+// object goes in key by key.
+func (p *planner) object(pod, fragment *tree.Node, s *schema, at string) {
+	members := fragment.Members()
+	for i := range members {
+		name, value := members[i].Name(), &members[i].Node
+		if value.Kind() == tree.Null {
+			continue
+		}
+		f := s.at(name)
+		p.member(pod, f, name, value, at+"/"+tree.Escape(name))
+	}
+}
+
+func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node, at string) {
+	there := pod.Get(name)
+	switch {
+	case there == nil && f.absentIsZero && isZero(value):
+		return
+	case f.shape == unit && there == nil:
+		p.add(pod, name, *value)
+	case f.shape == unit:
+		if !f.contains(there, value) {
+			p.keep(at, there, value)
+		}
+	case there != nil && there.Kind() != value.Kind():
+		p.keep(at, there, value)
+	case len(value.Items()) == 0 && value.Kind() == tree.Array:
+		return
+	case f.shape == keyedList || f.shape == set:
+		if len(there.Items()) == 0 {
+			there = p.add(pod, name, tree.Items())
+		}
+		p.list(there, value, f.schema, at)
+	case f.goType == resourceRequirements() && there != nil:
+		p.resources(there, value, f.schema, at)
+	default:
+		if there == nil {
+			there = p.add(pod, name, tree.Members())
+		}
+		p.object(there, value, f.schema, at)
+	}
+}
+
+// list puts in the items whose key is new.
+func (p *planner) list(pod, fragment *tree.Node, s *schema, at string) {
+	items := fragment.Items()
+	for i := range items {
+		item := &items[i]
+		if s.key == "name" && s.elem.goType == container() {
+			p.container(pod, item, s, at)
+			continue
+		}
+		found := -1
+		if s.shape == keyedList {
+			found = s.find(pod.Items(), item)
+		}
+		switch {
+		case found >= 0:
+			p.known(&pod.Items()[found], item, s, at+"/"+strconv.Itoa(found))
+		case s.shape == set && s.elem.among(pod.Items(), item):
+		default:
+			p.insert(pod, len(pod.Items()), *item)
+		}
+	}
+}
+
+func (p *planner) insert(pod *tree.Node, i int, item tree.Node) {
+	p.additions++
+	if !p.dry {
+		pod.Insert(i, item)
+	}
+}
+
+// known is an item whose key the pod has already: the pod's own counts. Where
+// it stands for something else, the rest of the fragment would not work.
+func (p *planner) known(pod, fragment *tree.Node, s *schema, at string) {
+	if s.elem.contains(pod, fragment) {
+		return
+	}
+	switch s.elem.goType {
+	case volume():
+		p.conflict("the pod has another volume named %s", fragment.Get("name").Text())
+	case volumeMount():
+		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
+			p.conflict("another volume (%s) is mounted at %s", there, pod.Get("mountPath").Text())
+			return
+		}
+		fallthrough
+	default:
+		p.keep(at, pod, fragment)
+	}
+}
+
+// resources fills in a resource that neither requests nor limits of the pod
+// name: a request of the template's beside a limit of the pod's could be more
+// than the limit.
+func (p *planner) resources(pod, fragment *tree.Node, s *schema, at string) {
+	said := func(name string) bool {
+		return pod.At("requests", name) != nil || pod.At("limits", name) != nil
+	}
+	free := *fragment
+	for _, section := range []string{"requests", "limits"} {
+		members := fragment.Get(section).Members()
+		for i := range members {
+			name := members[i].Name()
+			if !said(name) {
+				continue
+			}
+			there := pod.At(section, name)
+			if !s.at(section).elem.contains(there, &members[i].Node) {
+				p.keep(at+"/"+section+"/"+tree.Escape(name), there, &members[i].Node)
+			}
+			free = free.With(section, free.Get(section).Without(name))
+		}
+	}
+	p.object(pod, &free, s, at)
+}
+
+// eachAppContainer merges what the template adds to each container that the
+// user wrote.
+func (p *planner) eachAppContainer() {
+	if !p.t.HasForEach() {
+		return
+	}
+	elem := p.schema.at("spec").at("containers").elem
+	for _, list := range containerLists() {
+		items := p.pod.At("spec", list).Items()
+		for i := range items {
+			if items[i].Kind() != tree.Object || items[i].Added() || p.brought(&items[i]) {
+				continue
+			}
+			fragments, err := p.t.ForEach(&p.input, p.values, &items[i], list == "initContainers")
+			if err != nil {
+				p.failed = err
+				return
+			}
+			for j := range fragments {
+				p.checkContainer(&items[i], &fragments[j])
+				p.object(&items[i], &fragments[j], elem, path.Join("/spec", list, strconv.Itoa(i)))
+			}
+		}
+	}
+}
+
+// brought says whether a container of the pod is a template's and not the
+// user's. A template that no longer wants this pod counts too: its condition may
+// read what it added itself.
+func (r *run) brought(existing *tree.Node) bool {
+	name := existing.Get("name").Text()
+	for _, t := range r.set.Templates {
+		if slices.Contains(t.Containers, name) && r.marked(t) {
+			return true
+		}
+	}
+	for _, c := range r.candidates {
+		if slices.Contains(c.t.Containers, name) && c.same(existing) {
+			return true
+		}
+	}
+	return false
+}
+
+// marked says whether the pod says that a container of the name that a template
+// brings is the template's: because it was injected, or is to be filled in. The
+// annotation proves nothing, and need not: all that it lets happen is that what
+// the container lacks is added.
+func (r *run) marked(t *templates.Template) bool {
+	return r.annotation(t.Annotation(templates.AnnotationInjected)) != nil ||
+		r.annotation(t.Annotation(templates.AnnotationCustomize)).IsText("true")
+}
+
+// same says whether a container has all that the template's container of that
+// name would have.
+func (c *candidate) same(existing *tree.Node) bool {
+	containers := c.schema.at("spec").at("containers")
+	for _, list := range containerLists() {
+		items := c.fragment.At("spec", list).Items()
+		if i := containers.find(items, existing); i >= 0 {
+			return containers.elem.contains(existing, &items[i])
+		}
+	}
+	return false
+}

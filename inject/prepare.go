@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// tokenMountPath is where the ServiceAccount admission plugin mounts the token,
+// in every container that has no mount there (DefaultAPITokenMountPath).
+const tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// tokenVolumePrefix is how the plugin names the token's volume.
+const tokenVolumePrefix = "kube-api-access-"
+
+// noTokenVolume is the empty volume of templates with serviceAccountToken: None.
+const noTokenVolume = "pillion-no-token"
+
+// containerLists are the lists of containers that a fragment may have.
+func containerLists() [2]string { return [2]string{"initContainers", "containers"} }
+
+// prepare adds to the fragment what depends on the pod but not on the template's
+// author: the record of what was injected, the token's mount, and room in the
+// pod's own resources.
+func (c *candidate) prepare() {
+	annotation := tree.Field(c.t.Annotation(templates.AnnotationInjected), tree.Text(c.t.Revision))
+	metadata := tree.Members()
+	if m := c.fragment.Get("metadata"); m != nil {
+		metadata = *m
+	}
+	annotations := tree.Members()
+	if a := metadata.Get("annotations"); a != nil {
+		annotations = *a
+	}
+	metadata = metadata.With("annotations", annotations.With(annotation.Name(), annotation.Node))
+	c.fragment = c.fragment.With("metadata", metadata)
+
+	spec := c.fragment.Get("spec")
+	if spec == nil {
+		return
+	}
+	prepared, token := *spec, c.tokenMount()
+	for _, list := range containerLists() {
+		old := spec.Get(list).Items()
+		if len(old) == 0 {
+			continue
+		}
+		containers := tree.Items()
+		for i := range old {
+			containers.Append(c.prepareContainer(&old[i], token))
+		}
+		prepared = prepared.With(list, containers)
+	}
+	if token != nil && c.t.Spec.ServiceAccountToken == templates.None {
+		prepared = withItem(&prepared, "volumes", tree.Members(
+			tree.Field("name", tree.Text(noTokenVolume)), tree.Field("emptyDir", tree.Members())))
+	}
+	c.fragment = c.fragment.With("spec", prepared)
+}
+
+// tokenMount is the mount that each container gets where the plugin would mount
+// the token, or nil. Leaving the plugin nothing to add spares the pod the second
+// call that a changed pod costs.
+func (c *candidate) tokenMount() *tree.Node {
+	volume := noTokenVolume
+	if c.t.Spec.ServiceAccountToken == templates.Inherit {
+		if volume = c.tokenVolume(); volume == "" {
+			return nil
+		}
+	}
+	mount := tree.Members(
+		tree.Field("name", tree.Text(volume)),
+		tree.Field("readOnly", tree.Bool(true)),
+		tree.Field("mountPath", tree.Text(tokenMountPath)))
+	return &mount
+}
+
+// tokenVolume is the volume that the plugin made, or "" where it did not: then
+// no container gets a token.
+func (c *candidate) tokenVolume() string {
+	if c.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
+		return ""
+	}
+	volumes := c.pod.At("spec", "volumes").Items()
+	for i := range volumes {
+		if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, tokenVolumePrefix) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (c *candidate) prepareContainer(container, token *tree.Node) tree.Node {
+	prepared := *container
+	if token != nil && !mounts(container, tokenMountPath) {
+		prepared = withItem(&prepared, "volumeMounts", *token)
+	}
+	if len(c.pod.At("spec", "resources").Members()) > 0 {
+		prepared = c.withoutResources(prepared)
+	}
+	return prepared
+}
+
+func mounts(container *tree.Node, path string) bool {
+	list := container.Get("volumeMounts").Items()
+	for i := range list {
+		if list[i].Get("mountPath").IsText(path) {
+			return true
+		}
+	}
+	return false
+}
+
+// withItem is a copy of an object with one item more in a list.
+func withItem(n *tree.Node, list string, item tree.Node) tree.Node {
+	longer := tree.Items()
+	for _, old := range n.Get(list).Items() {
+		longer.Append(old)
+	}
+	longer.Append(item)
+	return n.With(list, longer)
+}
+
+// withoutResources leaves cpu and memory out where the pod has resources of its
+// own (KEP-2837): the container shares them, and the sum of what containers ask
+// for may not be more, which the API server would refuse.
+func (c *candidate) withoutResources(container tree.Node) tree.Node {
+	resources := container.Get("resources")
+	if resources == nil {
+		return container
+	}
+	reduced, found := *resources, false
+	for _, section := range []string{"requests", "limits"} {
+		for _, name := range []string{"cpu", "memory"} {
+			if s := reduced.Get(section); s.Get(name) != nil {
+				reduced, found = reduced.With(section, s.Without(name)), true
+			}
+		}
+	}
+	if !found {
+		return container
+	}
+	c.decision.Notes = append(c.decision.Notes, fmt.Sprintf(
+		"the pod has resources of its own, so the container %s shares them and its cpu and memory are left out",
+		container.Get("name").Text()))
+	return container.With("resources", reduced)
+}

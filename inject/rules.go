@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// rule has an opinion on one template for one pod: a code other than "" decides.
+// The message is one sentence for the pod's author; "" where the code says it all.
+type rule func(*candidate) (Code, string)
+
+// rules in their order: the first that has an opinion wins. They look at the
+// pod and the template only; what it takes to render comes after them.
+func rules() []rule {
+	return []rule{
+		mirrorPod,
+		excludedNamespace,
+		notOptedIn,
+		podOptedOut,
+		notRequested,
+		wrongOS,
+		hostNetwork,
+		namespaceNotMatched,
+		podNotMatched,
+	}
+}
+
+// mirrorPod: the kubelet makes mirror pods of static pods and deletes what differs.
+func mirrorPod(c *candidate) (Code, string) {
+	if c.annotation(corev1.MirrorPodAnnotationKey) != nil {
+		return CodeMirrorPod, ""
+	}
+	return "", ""
+}
+
+func excludedNamespace(c *candidate) (Code, string) {
+	if slices.Contains(c.excluded, c.req.Namespace.Name) {
+		return CodeExcludedNamespace, fmt.Sprintf("nothing is injected in the namespace %s", c.req.Namespace.Name)
+	}
+	return "", ""
+}
+
+// notOptedIn is the webhooks' selectors once more. Where the namespace is not
+// known, the API server's call says that they matched.
+//
+//	namespace | pod      | looked at
+//	enabled   | any      | yes
+//	absent    | enabled  | yes
+//	absent    | else     | no
+//	else      | any      | no
+func notOptedIn(c *candidate) (Code, string) {
+	ns := &c.req.Namespace
+	label, labelled := ns.Labels[LabelInject]
+	switch {
+	case !ns.Known || label == Enabled || !labelled && c.label(LabelInject).IsText(Enabled):
+		return "", ""
+	case labelled:
+		return CodeNotOptedIn, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label)
+	}
+	return CodeNotOptedIn, fmt.Sprintf("neither the namespace %s nor the pod has the label %s: %s", ns.Name, LabelInject, Enabled)
+}
+
+func podOptedOut(c *candidate) (Code, string) {
+	if !c.t.Spec.Required && c.label(LabelInject).IsText(Disabled) {
+		return CodePodOptedOut, fmt.Sprintf("the pod has the label %s: %s", LabelInject, Disabled)
+	}
+	return "", ""
+}
+
+func notRequested(c *candidate) (Code, string) {
+	switch named, wanted := c.requested.says(c.t.Name); {
+	case c.t.Spec.Required || wanted || !named && c.t.Spec.Default && !c.requested.exact:
+		return "", ""
+	case named:
+		return CodeNotRequested, fmt.Sprintf("the pod's annotation %s leaves it out", AnnotationTemplates)
+	case c.requested.exact:
+		return CodeNotRequested, fmt.Sprintf("the pod's annotation %s does not name it", AnnotationTemplates)
+	}
+	return CodeNotRequested, ""
+}
+
+func wrongOS(c *candidate) (Code, string) {
+	if want := c.t.Spec.Match.OS; c.os != string(want) {
+		return CodeWrongOS, fmt.Sprintf("the pod is for %s, the template for %s", c.os, want)
+	}
+	return "", ""
+}
+
+func hostNetwork(c *candidate) (Code, string) {
+	if !c.t.Spec.Match.HostNetwork && c.pod.At("spec", "hostNetwork").Kind() == tree.True {
+		return CodeHostNetwork, "the pod is on the host network, which the template does not allow"
+	}
+	return "", ""
+}
+
+func namespaceNotMatched(c *candidate) (Code, string) {
+	selector := c.t.NamespaceSelector
+	if selector == nil || selector.Empty() || selector.Matches(namespaceLabels{&c.req.Namespace}) {
+		return "", ""
+	}
+	if !c.req.Namespace.Known {
+		return CodeNamespaceNotMatched, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are not known", selector, c.req.Namespace.Name)
+	}
+	return CodeNamespaceNotMatched, fmt.Sprintf("the template is for namespaces with %s", selector)
+}
+
+func podNotMatched(c *candidate) (Code, string) {
+	selector := c.t.PodSelector
+	if selector == nil || selector.Empty() || selector.Matches(nodeLabels{c.labels}) {
+		return "", ""
+	}
+	return CodePodNotMatched, fmt.Sprintf("the template is for pods with %s", selector)
+}
+
+// requested is what the annotation pillion.dev/templates asks for.
+type requested struct {
+	exact bool            // the names without sign are all there is
+	names map[string]bool // false: left out
+}
+
+func parseRequested(n *tree.Node) requested {
+	if n == nil {
+		return requested{}
+	}
+	r := requested{exact: true, names: map[string]bool{}}
+	text := strings.TrimSpace(n.Text())
+	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
+		r.exact = false
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		bare := strings.TrimLeft(name, "+-")
+		if bare != "" {
+			r.names[bare] = !strings.HasPrefix(name, "-")
+		}
+	}
+	return r
+}
+
+func (r requested) says(name string) (named, wanted bool) {
+	wanted, named = r.names[name]
+	return named, wanted
+}
+
+// podOS is the pod's operating system; without a word of it, linux.
+func podOS(pod *tree.Node) string {
+	if os := pod.At("spec", "os", "name").Text(); os != "" {
+		return os
+	}
+	if os := pod.At("spec", "nodeSelector", corev1.LabelOSStable).Text(); os != "" {
+		return os
+	}
+	return string(corev1.Linux)
+}
+
+// nodeLabels shows a JSON object as labels.Labels.
+type nodeLabels struct{ n *tree.Node }
+
+// Has implements labels.Labels.
+func (l nodeLabels) Has(key string) bool { return l.n.Get(key) != nil }
+
+// Get implements labels.Labels.
+func (l nodeLabels) Get(key string) string { return l.n.Get(key).Text() }
+
+// Lookup implements labels.Labels.
+func (l nodeLabels) Lookup(key string) (string, bool) { return l.Get(key), l.Has(key) }
+
+// namespaceLabels are the namespace's labels and the one that the API server
+// puts on every namespace.
+type namespaceLabels struct{ ns *templates.Namespace }
+
+// Has implements labels.Labels.
+func (l namespaceLabels) Has(key string) bool { _, ok := l.Lookup(key); return ok }
+
+// Get implements labels.Labels.
+func (l namespaceLabels) Get(key string) string { value, _ := l.Lookup(key); return value }
+
+// Lookup implements labels.Labels.
+func (l namespaceLabels) Lookup(key string) (string, bool) {
+	if value, ok := l.ns.Labels[key]; ok {
+		return value, true
+	}
+	return l.ns.Name, key == corev1.LabelMetadataName && l.ns.Name != ""
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"path"
+	"reflect"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+type shape int
+
+const (
+	// unit is taken as a whole: equal, absent, or the pod's own. Scalars, lists
+	// whose order matters, and objects whose fields exclude each other (a volume's
+	// sources, an environment variable's value and valueFrom): filling in half of
+	// one would make a pod that the API server refuses, or change what it means.
+	unit shape = iota
+	object
+	mapping   // an object with free keys
+	keyedList // a list whose items are told apart by a key
+	set       // a list whose order means nothing
+)
+
+// schema says how a place in the pod is merged.
+type schema struct {
+	shape    shape
+	fields   map[string]*field // of a struct, be it object or unit
+	elem     *schema           // of a list or mapping
+	key      string            // of a keyedList
+	quantity bool
+	goType   reflect.Type
+}
+
+// field is a place with what its absence means.
+type field struct {
+	*schema
+	// absentIsZero: encoded by the API server, a zero value is left out, so a
+	// template's zero value and nothing are the same.
+	absentIsZero bool
+}
+
+// podSchema reads how a pod is merged from k8s.io/api: fields and their types,
+// and the patchMergeKey tags that say what tells the items of a list apart.
+func podSchema() *schema {
+	return schemas{}.of(reflect.TypeFor[corev1.Pod]())
+}
+
+type schemas map[reflect.Type]*schema
+
+func (known schemas) of(t reflect.Type) *schema {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if s := known[t]; s != nil {
+		return s
+	}
+	s := &schema{goType: t}
+	known[t] = s
+	switch {
+	case t == reflect.TypeFor[resource.Quantity]():
+		s.quantity = true
+	case t.Kind() == reflect.Struct:
+		s.fields = map[string]*field{}
+		known.addFields(s, t)
+		if entered(t) {
+			s.shape = object
+		}
+	case t.Kind() == reflect.Map:
+		s.shape, s.elem = mapping, known.of(t.Elem())
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		s.elem = known.of(t.Elem())
+	}
+	return s
+}
+
+func (known schemas) addFields(s *schema, t reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			known.addFields(s, f.Type)
+			continue
+		}
+		if name == "-" || !f.IsExported() {
+			continue
+		}
+		place := &field{schema: known.of(f.Type)}
+		if key := f.Tag.Get("patchMergeKey"); key != "" {
+			place.schema = &schema{shape: keyedList, elem: place.elem, key: key, goType: f.Type}
+		} else if isSet(t, name) {
+			place.schema = &schema{shape: set, elem: place.elem, goType: f.Type}
+		}
+		place.absentIsZero = f.Type.Kind() != reflect.Pointer && (strings.Contains(options, "omitempty") || f.Type.Kind() == reflect.Struct)
+		s.fields[name] = place
+	}
+}
+
+// entered are the objects that are merged field by field, because each of their
+// fields means the same whatever the others say.
+func entered(t reflect.Type) bool {
+	switch t {
+	case reflect.TypeFor[corev1.Pod](), reflect.TypeFor[corev1.PodSpec](), reflect.TypeFor[corev1.PodSecurityContext](),
+		reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.SecurityContext](), reflect.TypeFor[corev1.Lifecycle](),
+		reflect.TypeFor[corev1.ResourceRequirements]():
+		return true
+	}
+	return t.Name() == "ObjectMeta"
+}
+
+// isSet are the lists without a key whose order means nothing.
+func isSet(parent reflect.Type, name string) bool {
+	switch parent {
+	case reflect.TypeFor[corev1.PodSpec]():
+		return name == "tolerations"
+	case reflect.TypeFor[corev1.PodSecurityContext]():
+		return name == "supplementalGroups"
+	}
+	return false
+}
+
+// at is the place below s with that name; unknown names are units, which can
+// only happen for a fragment of a newer API than this build's.
+func (s *schema) at(name string) *field {
+	if s.shape == mapping {
+		return &field{schema: s.elem}
+	}
+	if f := s.fields[name]; f != nil {
+		return f
+	}
+	return &field{schema: &schema{}}
+}
+
+// contains says whether the pod has all that the fragment has, and the same:
+// what is there besides (defaults, say) does not matter.
+func (s *schema) contains(pod, fragment *tree.Node) bool {
+	switch {
+	case fragment.Kind() == tree.Object:
+		if pod.Kind() != tree.Object {
+			return false
+		}
+		for i := range fragment.Members() {
+			m := &fragment.Members()[i]
+			f := s.at(m.Name())
+			if !f.holds(pod.Get(m.Name()), &m.Node) {
+				return false
+			}
+		}
+		return true
+	case fragment.Kind() == tree.Array:
+		return pod.Kind() == tree.Array && s.containsItems(pod.Items(), fragment.Items())
+	}
+	return s.equalScalars(pod, fragment)
+}
+
+// holds is contains for a place that may be absent.
+func (f *field) holds(pod, fragment *tree.Node) bool {
+	if fragment.Kind() == tree.Null {
+		return true
+	}
+	if pod == nil {
+		return f.absentIsZero && isZero(fragment)
+	}
+	return f.contains(pod, fragment)
+}
+
+func (s *schema) containsItems(pod, fragment []tree.Node) bool {
+	elem := s.elem
+	if elem == nil {
+		elem = &schema{}
+	}
+	if s.shape != keyedList && s.shape != set && len(pod) != len(fragment) {
+		return false
+	}
+	for i := range fragment {
+		switch s.shape {
+		case keyedList:
+			if found := s.find(pod, &fragment[i]); found < 0 || !elem.contains(&pod[found], &fragment[i]) {
+				return false
+			}
+		case set:
+			if !elem.among(pod, &fragment[i]) {
+				return false
+			}
+		default:
+			if !elem.contains(&pod[i], &fragment[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// among says whether an equal item is there already.
+func (s *schema) among(pod []tree.Node, fragment *tree.Node) bool {
+	for i := range pod {
+		if s.contains(&pod[i], fragment) && s.contains(fragment, &pod[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// find is the index of the pod's item that has the fragment item's key, or -1.
+func (s *schema) find(pod []tree.Node, fragment *tree.Node) int {
+	for i := range pod {
+		if s.sameKey(&pod[i], fragment) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *schema) sameKey(a, b *tree.Node) bool {
+	ka, kb := a.Get(s.key), b.Get(s.key)
+	switch {
+	case ka == nil || kb == nil:
+		return false
+	case s.key == "mountPath":
+		return path.Clean(ka.Text()) == path.Clean(kb.Text()) // the same place in the container
+	case s.key == "containerPort":
+		return sameNumber(ka, kb) && protocol(a) == protocol(b) // +listMapKey=protocol beside the tag's key
+	}
+	return ka.Kind() == tree.String && kb.IsText(ka.Text())
+}
+
+func protocol(port *tree.Node) string {
+	if p := port.Get("protocol").Text(); p != "" {
+		return p
+	}
+	return string(corev1.ProtocolTCP)
+}
+
+func isZero(n *tree.Node) bool {
+	switch n.Kind() {
+	case tree.String:
+		return n.IsText("")
+	case tree.False, tree.Null:
+		return true
+	case tree.Number:
+		return n.String() == "0"
+	case tree.Array:
+		return len(n.Items()) == 0
+	case tree.Object:
+		return len(n.Members()) == 0
+	}
+	return false
+}
+
+func (s *schema) equalScalars(a, b *tree.Node) bool {
+	switch {
+	case s.quantity && a.Kind() != 0:
+		qa, errA := resource.ParseQuantity(scalarText(a))
+		qb, errB := resource.ParseQuantity(scalarText(b))
+		return errA == nil && errB == nil && qa.Cmp(qb) == 0
+	case a.Kind() != b.Kind():
+		return false
+	case a.Kind() == tree.String:
+		return a.IsText(b.Text())
+	case a.Kind() == tree.Number:
+		return sameNumber(a, b)
+	}
+	return true
+}
+
+func scalarText(n *tree.Node) string {
+	if n.Kind() == tree.String {
+		return n.Text()
+	}
+	return n.String()
+}
+
+func sameNumber(a, b *tree.Node) bool {
+	if a.String() == b.String() {
+		return true
+	}
+	fa, errA := strconv.ParseFloat(a.String(), 64)
+	fb, errB := strconv.ParseFloat(b.String(), 64)
+	// Above 2^53 different integers are the same float: only the text tells.
+	return errA == nil && errB == nil && fa == fb && fa < 1<<53 && fa > -1<<53
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// The names of the variables' types in CEL.
+const (
+	paramsType    = "pillion.Params"
+	namespaceType = "pillion.Namespace"
+	requestType   = "pillion.Request"
+)
+
+// provider tells the CEL type checker what fields pod, container, params,
+// ns and request have, so that a misspelled field is found when the
+// template is loaded, and reads them when an expression is evaluated.
+type provider struct {
+	types.Provider
+	structs map[string]map[string]*types.FieldType
+}
+
+func newProvider(base types.Provider, params []Param) *provider {
+	p := &provider{Provider: base, structs: map[string]map[string]*types.FieldType{
+		namespaceType: {
+			"name":        getter(types.StringType, func(n *Namespace) any { return n.Name }),
+			"labels":      getter(stringMap(), func(n *Namespace) any { return textMap(n.Labels) }),
+			"annotations": getter(stringMap(), func(n *Namespace) any { return textMap(n.Annotations) }),
+		},
+		requestType: {
+			"operation": getter(types.StringType, func(r *RequestInfo) any { return r.Operation }),
+			"username":  getter(types.StringType, func(r *RequestInfo) any { return r.Username }),
+			"dryRun":    getter(types.BoolType, func(r *RequestInfo) any { return r.DryRun }),
+		},
+	}}
+	fields := map[string]*types.FieldType{}
+	for i := range params {
+		name := params[i].Name
+		fields[name] = getter(params[i].celType(), func(v Values) any { return v.get(name) })
+	}
+	p.structs[paramsType] = fields
+	p.addStruct(reflect.TypeFor[corev1.Pod]())
+	return p
+}
+
+func stringMap() *types.Type { return types.NewMapType(types.StringType, types.StringType) }
+
+func getter[T any](t *types.Type, get func(T) any) *types.FieldType {
+	return &types.FieldType{
+		Type:    t,
+		IsSet:   func(any) bool { return true },
+		GetFrom: func(obj any) (any, error) { return get(obj.(T)), nil },
+	}
+}
+
+// addStruct adds a Go struct of the Kubernetes API and all that it reaches.
+func (p *provider) addStruct(t reflect.Type) {
+	if _, ok := p.structs[t.Name()]; ok {
+		return
+	}
+	fields := map[string]*types.FieldType{}
+	p.structs[t.Name()] = fields
+	for _, f := range jsonFields(t) {
+		if notSetYet(t, f.name) == "" {
+			fields[f.name] = &types.FieldType{
+				Type: p.celType(f.Type),
+				IsSet: func(obj any) bool {
+					n, ok := obj.(*tree.Node)
+					return ok && n.Get(f.name) != nil
+				},
+				GetFrom: func(obj any) (any, error) { return getField(obj, f.name, f.Type) },
+			}
+		}
+	}
+}
+
+// getField reads a field. Labels, annotations and lists that are absent read as
+// empty, for the API server leaves empty ones out; has() still tells them apart.
+func getField(obj any, name string, t reflect.Type) (any, error) {
+	if n, ok := obj.(*tree.Node); ok {
+		if value := n.Get(name); value != nil {
+			return celValue(value), nil
+		}
+	}
+	switch t.Kind() {
+	case reflect.Map:
+		return textMap(nil), nil
+	case reflect.Slice:
+		return types.NewRefValList(types.DefaultTypeAdapter, nil), nil
+	}
+	return nil, fmt.Errorf("no such key: %s", name)
+}
+
+// notSetYet says why a field cannot be read: it has no value yet when a pod is
+// admitted (the name of a pod with generateName among them).
+func notSetYet(t reflect.Type, field string) string {
+	switch t {
+	case reflect.TypeFor[metav1.ObjectMeta]():
+		switch field {
+		case "name", "uid", "creationTimestamp", "resourceVersion", "selfLink", "generation":
+			return "metadata." + field
+		}
+	case reflect.TypeFor[corev1.PodSpec]():
+		if field == "nodeName" {
+			return "spec.nodeName"
+		}
+	}
+	return ""
+}
+
+func (p *provider) celType(t reflect.Type) *types.Type {
+	switch t {
+	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.FieldsV1]():
+		return types.DynType
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
+		return types.StringType
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return p.celType(t.Elem())
+	case reflect.String:
+		return types.StringType
+	case reflect.Bool:
+		return types.BoolType
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return types.IntType
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return types.StringType // base64 in JSON
+		}
+		return types.NewListType(p.celType(t.Elem()))
+	case reflect.Map:
+		return types.NewMapType(types.StringType, p.celType(t.Elem()))
+	case reflect.Struct:
+		p.addStruct(t)
+		return cel.ObjectType(t.Name())
+	}
+	return types.DynType
+}
+
+// FindStructType implements types.Provider.
+func (p *provider) FindStructType(name string) (*types.Type, bool) {
+	if _, ok := p.structs[name]; ok {
+		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
+	}
+	return p.Provider.FindStructType(name)
+}
+
+// FindStructFieldNames implements types.Provider.
+func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
+	fields, ok := p.structs[name]
+	if !ok {
+		return p.Provider.FindStructFieldNames(name)
+	}
+	var names []string
+	for f := range fields {
+		names = append(names, f)
+	}
+	return names, true
+}
+
+// FindStructFieldType implements types.Provider.
+func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	if fields, ok := p.structs[name]; ok {
+		f, ok := fields[field]
+		return f, ok
+	}
+	return p.Provider.FindStructFieldType(name, field)
+}
+
+// jsonField is a field of a Go struct as it stands in JSON.
+type jsonField struct {
+	reflect.StructField
+	name      string
+	omitEmpty bool
+}
+
+// jsonFields are a struct's fields by their json tags, embedded ones inlined.
+func jsonFields(t reflect.Type) []jsonField {
+	var all []jsonField
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case f.Anonymous && name == "":
+			all = append(all, jsonFields(f.Type)...)
+		default:
+			all = append(all, jsonField{StructField: f, name: name, omitEmpty: strings.Contains(options, "omitempty")})
+		}
+	}
+	return all
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// celValue shows JSON to CEL without decoding more of it than is read.
+func celValue(n *tree.Node) ref.Val {
+	switch n.Kind() {
+	case tree.String:
+		return types.String(n.Text())
+	case tree.True, tree.False:
+		return types.Bool(n.Kind() == tree.True)
+	case tree.Number:
+		if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+			return types.Int(i)
+		}
+		f, err := strconv.ParseFloat(n.String(), 64)
+		if err != nil {
+			return types.NewErr("%s is too large a number", n)
+		}
+		return types.Double(f)
+	case tree.Array:
+		items := n.Items()
+		values := make([]ref.Val, len(items))
+		for i := range items {
+			values[i] = celValue(&items[i])
+		}
+		return types.NewRefValList(types.DefaultTypeAdapter, values)
+	case tree.Object:
+		return object{n}
+	}
+	return types.NullValue
+}
+
+// textMap shows a map of labels or annotations to CEL, in the order of its keys.
+func textMap(m map[string]string) ref.Val {
+	n := tree.Members()
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		n.Set(k, tree.Text(m[k]))
+	}
+	return object{&n}
+}
+
+// object is a JSON object as a CEL map. Unlike CEL's own maps it has an order,
+// that of the document, so what is made by going through it is the same every time.
+type object struct{ node *tree.Node }
+
+var _ traits.Mapper = object{}
+
+// Find implements traits.Mapper.
+func (o object) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return nil, false
+	}
+	if n := o.node.Get(string(name)); n != nil {
+		return celValue(n), true
+	}
+	return nil, false
+}
+
+// Get implements traits.Indexer.
+func (o object) Get(key ref.Val) ref.Val {
+	if v, ok := o.Find(key); ok {
+		return v
+	}
+	return types.NewErr("no such key: %v", key.Value())
+}
+
+// Contains implements traits.Container.
+func (o object) Contains(key ref.Val) ref.Val {
+	_, ok := o.Find(key)
+	return types.Bool(ok)
+}
+
+// Size implements traits.Sizer.
+func (o object) Size() ref.Val { return types.Int(len(o.names())) }
+
+// names are the names that have a value, each once.
+func (o object) names() []ref.Val {
+	var names []ref.Val
+	seen := map[string]bool{}
+	for i := range o.node.Members() {
+		name := o.node.Members()[i].Name()
+		if !seen[name] && o.node.Get(name) != nil {
+			seen[name] = true
+			names = append(names, types.String(name))
+		}
+	}
+	return names
+}
+
+// Iterator implements traits.Iterable.
+func (o object) Iterator() traits.Iterator {
+	list := types.NewRefValList(types.DefaultTypeAdapter, o.names())
+	return list.(traits.Iterable).Iterator()
+}
+
+// Equal implements ref.Val.
+func (o object) Equal(other ref.Val) ref.Val {
+	m, ok := other.(traits.Mapper)
+	if !ok || m.Size().Equal(o.Size()) != types.True {
+		return types.False
+	}
+	for _, name := range o.names() {
+		theirs, found := m.Find(name)
+		if !found || types.Equal(o.Get(name), theirs) != types.True {
+			return types.False
+		}
+	}
+	return types.True
+}
+
+// ConvertToNative implements ref.Val.
+func (o object) ConvertToNative(t reflect.Type) (any, error) {
+	if t == reflect.TypeFor[*tree.Node]() {
+		return o.node, nil
+	}
+	return nil, fmt.Errorf("an object cannot become a %v", t)
+}
+
+// ConvertToType implements ref.Val.
+func (o object) ConvertToType(t ref.Type) ref.Val {
+	switch t {
+	case types.MapType:
+		return o
+	case types.TypeType:
+		return types.MapType
+	}
+	return types.NewErr("type conversion error from map to %q", t.TypeName())
+}
+
+// Type implements ref.Val.
+func (o object) Type() ref.Type { return types.MapType }
+
+// Value implements ref.Val; the fields of a typed object are read from it.
+func (o object) Value() any { return o.node }
+
+// jsonValue is the JSON of what an expression gave. Maps of CEL's own are
+// written in the order of their keys.
+func jsonValue(v ref.Val) (tree.Node, error) {
+	switch v := v.(type) {
+	case types.String:
+		return tree.Text(string(v)), nil
+	case types.Bool:
+		return tree.Bool(bool(v)), nil
+	case types.Int:
+		return tree.Int(int64(v)), nil
+	case types.Uint:
+		return tree.Uint(uint64(v)), nil
+	case types.Double:
+		if math.IsInf(float64(v), 0) || math.IsNaN(float64(v)) {
+			return tree.Node{}, fmt.Errorf("the expression gives %v, which is no number in JSON", float64(v))
+		}
+		return tree.Float(float64(v)), nil
+	case object:
+		return *v.node, nil
+	case traits.Lister:
+		list := tree.Items()
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			item, err := jsonValue(it.Next())
+			if err != nil {
+				return tree.Node{}, err
+			}
+			list.Append(item)
+		}
+		return list, nil
+	case traits.Mapper:
+		return jsonMap(v)
+	}
+	return tree.Node{}, fmt.Errorf("the expression gives a %s, which has no place here", v.Type().TypeName())
+}
+
+func jsonMap(m traits.Mapper) (tree.Node, error) {
+	values := map[string]tree.Node{}
+	for it := m.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		value, err := jsonValue(m.Get(key))
+		if err != nil {
+			return tree.Node{}, err
+		}
+		values[fmt.Sprint(key.Value())] = value
+	}
+	n := tree.Members()
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		n.Set(k, values[k])
+	}
+	return n, nil
+}

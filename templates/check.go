@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// checker walks a YAML document along a Go type and finds unknown keys, wrong
+// types and doubled keys, each with its line. Where expressions are allowed
+// (env is set) it compiles them; what it returns renders to the value.
+type checker struct {
+	file     string
+	problems Problems
+	compiler *compiler
+	env      *cel.Env // nil: no expressions here
+	// fragments are the places that need another walk, once the parameters are known.
+	fragments map[reflect.Type][]fragmentAt
+}
+
+type fragmentAt struct {
+	path string
+	node *yaml.Node
+}
+
+func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {
+	c.problems = append(c.problems, Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// walk checks y against t. The part is never nil; where there was a problem it
+// is an empty value.
+func (c *checker) walk(y *yaml.Node, t reflect.Type, path string) *part {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == reflect.TypeFor[podFragment]() || t == reflect.TypeFor[containerFragment]() {
+		c.fragments[t] = append(c.fragments[t], fragmentAt{path, y})
+		return &part{static: tree.Members()}
+	}
+	if y.ShortTag() == "!!null" {
+		c.problem(y, path, "has no value; leave the key out or give it one")
+		return &part{static: tree.Members()}
+	}
+	if y.Kind == yaml.ScalarNode || isScalar(t) {
+		return c.scalar(y, t, path)
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return c.object(y, t, path)
+	case reflect.Map:
+		return c.mapping(y, t, path)
+	case reflect.Slice:
+		return c.list(y, t, path)
+	}
+	c.problem(y, path, "cannot stand in a template")
+	return &part{static: tree.Members()}
+}
+
+func isScalar(t reflect.Type) bool {
+	switch t {
+	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[Scalar]():
+		return true
+	}
+	return t.Kind() != reflect.Struct && t.Kind() != reflect.Map && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]()
+}
+
+// whenKey in an object that is a list item leaves the item out where the
+// expression is false.
+const whenKey = "${when}"
+
+func (c *checker) object(y *yaml.Node, t reflect.Type, path string) *part {
+	if y.Kind != yaml.MappingNode {
+		c.problem(y, path, "must be an object")
+		return &part{static: tree.Members()}
+	}
+	fields := map[string]reflect.Type{}
+	var names []string
+	for _, f := range jsonFields(t) {
+		fields[f.name] = f.Type
+		names = append(names, f.name)
+	}
+	o := &part{kind: objectPart}
+	c.pairs(y, path, func(key, value *yaml.Node, sub string) {
+		if key.Value == whenKey {
+			c.when(o, value, path)
+			return
+		}
+		ft, ok := fields[key.Value]
+		if !ok {
+			c.problem(key, sub, "unknown key%s", didYouMean(key.Value, names))
+			return
+		}
+		o.add(key.Value, c.walk(value, ft, sub))
+	})
+	return o.folded()
+}
+
+func (c *checker) when(o *part, value *yaml.Node, path string) {
+	if c.env == nil || !strings.HasSuffix(path, "]") {
+		c.problem(value, path, "%q may stand only in an item of a list in a fragment", whenKey)
+		return
+	}
+	p, err := c.compiler.compileBool(c.env, value.Value)
+	if err != nil {
+		c.problem(value, path, "%s: %v", whenKey, err)
+		return
+	}
+	o.when = p
+}
+
+// pairs calls visit for each key and value, and finds doubled keys.
+func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.Node, path string)) {
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		key := y.Content[i]
+		sub := join(path, key.Value)
+		switch {
+		case key.ShortTag() == "!!merge":
+			c.problem(key, path, "YAML merge keys (<<) are not understood here; write the keys out")
+		case key.Kind != yaml.ScalarNode:
+			c.problem(key, path, "a key must be a plain text")
+		case seen[key.Value]:
+			c.problem(key, sub, "the key stands there twice")
+		default:
+			seen[key.Value] = true
+			visit(key, y.Content[i+1], sub)
+		}
+	}
+}
+
+func join(path, key string) string {
+	switch {
+	case path == "":
+		return key
+	case strings.ContainsAny(key, "./[]"):
+		return fmt.Sprintf("%s[%q]", path, key)
+	}
+	return path + "." + key
+}
+
+func (c *checker) mapping(y *yaml.Node, t reflect.Type, path string) *part {
+	if y.Kind != yaml.MappingNode {
+		c.problem(y, path, "must be an object")
+		return &part{static: tree.Members()}
+	}
+	o := &part{kind: objectPart}
+	c.pairs(y, path, func(key, value *yaml.Node, sub string) {
+		if strings.Contains(key.Value, "${") {
+			c.problem(key, sub, "a key cannot have expressions; only values can")
+			return
+		}
+		o.add(key.Value, c.walk(value, t.Elem(), sub))
+	})
+	return o.folded()
+}
+
+func (c *checker) list(y *yaml.Node, t reflect.Type, path string) *part {
+	if y.Kind != yaml.SequenceNode {
+		c.problem(y, path, "must be a list")
+		return &part{static: tree.Items()}
+	}
+	l := &part{kind: listPart}
+	for i, item := range y.Content {
+		l.add("", c.walk(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)))
+	}
+	return l.folded()
+}
+
+func (c *checker) scalar(y *yaml.Node, t reflect.Type, path string) *part {
+	nothing := &part{static: tree.Text("")}
+	if y.Kind != yaml.ScalarNode {
+		c.problem(y, path, "must be %s", describe(t))
+		return nothing
+	}
+	if c.env != nil && strings.Contains(y.Value, "${") {
+		return c.leaf(y, t, path)
+	}
+	if t == reflect.TypeFor[Scalar]() {
+		return &part{static: tree.Text(y.Value)}
+	}
+	if !fits(y, t) {
+		c.problem(y, path, "must be %s%s", describe(t), quoteHint(y, t))
+		return nothing
+	}
+	if allowed := choices(t); allowed != nil && !slices.Contains(allowed, y.Value) {
+		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), didYouMean(y.Value, allowed))
+	}
+	if t == reflect.TypeFor[resource.Quantity]() {
+		if _, err := resource.ParseQuantity(y.Value); err != nil {
+			c.problem(y, path, "%q is not a quantity such as 100m or 64Mi", y.Value)
+		}
+	}
+	n, err := tree.FromYAML(y)
+	if err != nil {
+		c.problem(y, path, "%v", err)
+		return nothing
+	}
+	return &part{static: n}
+}
+
+// fits says whether a scalar's YAML type is what the API server takes for t.
+func fits(y *yaml.Node, t reflect.Type) bool {
+	tag := y.ShortTag()
+	text := tag == "!!str" || tag == "!!timestamp"
+	switch t {
+	case reflect.TypeFor[resource.Quantity]():
+		return text || tag == "!!int" || tag == "!!float"
+	case reflect.TypeFor[intstr.IntOrString]():
+		return text || tag == "!!int"
+	case reflect.TypeFor[metav1.Time]():
+		return text
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return tag == "!!bool"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		var i int64
+		return tag == "!!int" && y.Decode(&i) == nil && !reflect.Zero(t).OverflowInt(i)
+	case reflect.String:
+		return text
+	}
+	return t == reflect.TypeFor[[]byte]() && text
+}
+
+// choices are the texts that a type allows; nil where any will do.
+func choices(t reflect.Type) []string {
+	switch t {
+	case reflect.TypeFor[Place]():
+		return []string{string(First), string(Last)}
+	case reflect.TypeFor[TokenMode]():
+		return []string{string(Inherit), string(None)}
+	case reflect.TypeFor[ValidateMode]():
+		return []string{string(Deny), string(Warn)}
+	case reflect.TypeFor[Overrider]():
+		return []string{string(ByPod), string(ByNamespace)}
+	case reflect.TypeFor[ParamType]():
+		return []string{
+			string(StringParam), string(IntegerParam), string(NumberParam),
+			string(BooleanParam), string(QuantityParam), string(DurationParam),
+		}
+	case reflect.TypeFor[corev1.OSName]():
+		return []string{string(corev1.Linux), string(corev1.Windows)}
+	case reflect.TypeFor[corev1.PullPolicy]():
+		return []string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}
+	case reflect.TypeFor[corev1.Protocol]():
+		return []string{string(corev1.ProtocolTCP), string(corev1.ProtocolUDP), string(corev1.ProtocolSCTP)}
+	case reflect.TypeFor[corev1.StorageMedium]():
+		return []string{"", string(corev1.StorageMediumMemory), string(corev1.StorageMediumHugePages)}
+	}
+	return nil
+}
+
+func describe(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[resource.Quantity]():
+		return "a quantity such as 100m or 64Mi"
+	case reflect.TypeFor[intstr.IntOrString]():
+		return "an integer or a text"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "an integer"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "a text"
+}
+
+func quoteHint(y *yaml.Node, t reflect.Type) string {
+	if t.Kind() == reflect.String && y.Kind == yaml.ScalarNode {
+		return fmt.Sprintf("; put it in quotes: %q", y.Value)
+	}
+	return ""
+}

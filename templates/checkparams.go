@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// paramName makes a parameter both an identifier of CEL and the name part of an
+// annotation key.
+const paramName = `^[a-z][A-Za-z0-9_]{0,61}$`
+
+// params checks and compiles the declared parameters.
+func (c *checker) params(y *yaml.Node, t *Template) {
+	list := child(child(y, "spec"), "params")
+	for i := range t.Spec.Params {
+		p := &t.Spec.Params[i]
+		if p.Type == "" {
+			p.Type = StringParam
+		}
+		path := fmt.Sprintf("spec.params[%d]", i)
+		node := list.Content[i]
+		switch {
+		case !regexp.MustCompile(paramName).MatchString(p.Name) || reserved(p.Name):
+			c.problem(at(node, "name"), path+".name", "must start with a-z, have only letters, digits and _, and be no reserved word")
+		case p.Name == AnnotationInjected || p.Name == AnnotationCustomize:
+			c.problem(at(node, "name"), path+".name", "%q is an annotation of Pillion's own; take another name", p.Name)
+		case t.params[p.Name] != nil:
+			c.problem(at(node, "name"), path+".name", "the parameter is declared twice")
+		}
+		t.params[p.Name] = c.param(node, path, p)
+	}
+}
+
+// reserved are the words that CEL's grammar keeps for itself.
+func reserved(name string) bool {
+	switch name {
+	case "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in",
+		"let", "loop", "package", "namespace", "null", "return", "true", "var", "void", "while":
+		return true
+	}
+	return false
+}
+
+func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
+	p := &param{Param: *declared}
+	var err error
+	if p.Pattern != "" {
+		if p.pattern, err = regexp.Compile("^(?:" + p.Pattern + ")$"); err != nil {
+			c.problem(at(node, "pattern"), path+".pattern", "%v", err)
+		}
+	}
+	if p.MaxLength != nil && *p.MaxLength < 1 {
+		c.problem(at(node, "maxLength"), path+".maxLength", "must be at least 1")
+	}
+	if p.Minimum != nil {
+		if p.min, err = newBound(p.Type, string(*p.Minimum)); err != nil {
+			c.problem(at(node, "minimum"), path+".minimum", "%v", err)
+		}
+	}
+	if p.Maximum != nil {
+		if p.max, err = newBound(p.Type, string(*p.Maximum)); err != nil {
+			c.problem(at(node, "maximum"), path+".maximum", "%v", err)
+		}
+	}
+	for i, choice := range p.Enum {
+		if _, err := p.typed(string(choice)); err != nil {
+			c.problem(at(node, "enum"), fmt.Sprintf("%s.enum[%d]", path, i), "%v", err)
+		}
+	}
+	if p.Default != nil {
+		if _, err := p.parse(string(*p.Default)); err != nil {
+			c.problem(at(node, "default"), path+".default", "%v", err)
+		}
+	}
+	return p
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/ext"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// costLimit bounds what one expression may cost at run time, in CEL's units: far
+// above what a template needs, and reached within milliseconds by one that
+// multiplies lists with each other.
+const costLimit = 1_000_000
+
+// maxOutput bounds the text that one leaf may become, in bytes; the API server
+// takes no object over 3 MiB.
+const maxOutput = 64 << 10
+
+// compiler compiles the expressions of one template.
+type compiler struct {
+	env   *cel.Env // params, pod, ns, request
+	each  *cel.Env // and container
+	reads reads
+}
+
+func newCompiler(params []Param) (*compiler, error) {
+	base, err := cel.NewEnv(
+		cel.OptionalTypes(),
+		cel.HomogeneousAggregateLiterals(),
+		cel.CrossTypeNumericComparisons(true),
+		ext.Strings(ext.StringsVersion(2)),
+		ext.Sets(),
+	)
+	if err != nil {
+		return nil, err
+	}
+	env, err := base.Extend(
+		cel.CustomTypeProvider(newProvider(base.CELTypeProvider(), params)),
+		cel.Variable("params", cel.ObjectType(paramsType)),
+		cel.Variable("pod", cel.ObjectType(reflect.TypeFor[corev1.Pod]().Name())),
+		cel.Variable("ns", cel.ObjectType(namespaceType)), // `namespace` is a reserved word of CEL
+		cel.Variable("request", cel.ObjectType(requestType)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	each, err := env.Extend(cel.Variable("container", cel.ObjectType(reflect.TypeFor[corev1.Container]().Name())))
+	if err != nil {
+		return nil, err
+	}
+	return &compiler{env: env, each: each, reads: reads{}}, nil
+}
+
+// program is a compiled expression.
+type program struct {
+	source string
+	prog   cel.Program
+	out    *cel.Type
+}
+
+// compile checks and compiles one expression. The error is one sentence.
+func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
+	checked, issues := env.Compile(source)
+	if issues.Err() != nil {
+		first := issues.Errors()[0]
+		return nil, fmt.Errorf("CEL: %s (in %q, column %d)%s", first.Message, source, first.Location.Column()+1, hint(first.Message))
+	}
+	native := checked.NativeRep()
+	if err := c.inspect(native); err != nil {
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
+	}
+	prog, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit))
+	if err != nil {
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
+	}
+	return &program{source: source, prog: prog, out: checked.OutputType()}, nil
+}
+
+// compileBool compiles a condition.
+func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
+	p, err := c.compile(env, source)
+	if err == nil && !p.out.IsExactType(cel.BoolType) {
+		return nil, fmt.Errorf("CEL: %q gives a %s, but true or false is needed here", source, p.out)
+	}
+	return p, err
+}
+
+func hint(message string) string {
+	if message == "reserved identifier: namespace" {
+		return ": the pod's namespace is called ns here"
+	}
+	for _, field := range []string{"name", "uid", "creationTimestamp", "resourceVersion", "nodeName"} {
+		if message == fmt.Sprintf("undefined field '%s'", field) {
+			return ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
+		}
+	}
+	return ""
+}
+
+// inspect refuses what would not give the same bytes every time, and notes what
+// of the pod is read.
+func (c *compiler) inspect(checked *ast.AST) error {
+	var err error
+	root := ast.NavigateAST(checked)
+	for _, e := range ast.MatchDescendants(root, ast.AllMatcher()) {
+		switch e.Kind() {
+		case ast.ComprehensionKind:
+			if len(ast.MatchDescendants(e.AsComprehension().IterRange().(ast.NavigableExpr), ast.KindMatcher(ast.MapKind))) > 0 {
+				err = fmt.Errorf("going through a map literal has no fixed order; go through a list")
+			}
+		case ast.IdentKind:
+			c.reads.note(e)
+		}
+	}
+	return err
+}
+
+// reads are the parts of the pod that a template's expressions read, as
+// "spec.volumes"; "*" is all of it. Whoever adds to one of them must look at the
+// template again.
+type reads map[string]bool
+
+func (r reads) note(ident ast.NavigableExpr) {
+	var fields []string
+	for e, ok := ident.Parent(); ok && e.Kind() == ast.SelectKind; e, ok = e.Parent() {
+		fields = append(fields, e.AsSelect().FieldName())
+	}
+	switch name := ident.AsIdent(); {
+	case name == "container" && len(fields) > 0 && (fields[0] == "name" || fields[0] == "image"):
+		// what identifies a container is never added to it
+	case name == "container":
+		r["spec.containers"], r["spec.initContainers"] = true, true
+	case name == "pod" && len(fields) >= 2:
+		r[fields[0]+"."+fields[1]] = true
+	case name == "pod":
+		r["*"] = true
+	}
+}
+
+// Reads says whether what the template gives depends on that part of the pod,
+// named by its first two fields as in "spec.volumes"; "*" is all of it.
+func (t *Template) Reads(part string) bool {
+	if part == "*" {
+		return len(t.reads) > 0
+	}
+	return t.reads["*"] || t.reads[part]
+}
+
+// activation gives an evaluation its variables.
+type activation struct {
+	*Input
+	values    Values
+	container *tree.Node
+}
+
+// ResolveName implements cel.Activation.
+func (a *activation) ResolveName(name string) (any, bool) {
+	switch name {
+	case "params":
+		return a.values, true
+	case "pod":
+		return celValue(a.Pod), true
+	case "ns":
+		return &a.Namespace, true
+	case "request":
+		return &a.Request, true
+	case "container":
+		return celValue(a.container), a.container != nil
+	}
+	return nil, false
+}
+
+// Parent implements cel.Activation.
+func (a *activation) Parent() cel.Activation { return nil }
+
+func (p *program) eval(a *activation) (ref.Val, error) {
+	out, _, err := p.prog.Eval(a)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", p.source, err)
+	}
+	return out, nil
+}
+
+func (p *program) evalBool(a *activation) (bool, error) {
+	out, err := p.eval(a)
+	if err != nil {
+		return false, err
+	}
+	return out == types.True, nil
+}
+
+// piece is a part of a text: literal, or an expression where program is not nil.
+type piece struct {
+	literal string
+	program *program
+}
+
+// split takes a text with ${...} apart; $${ is a literal ${. Literal pieces and
+// expressions alternate as they come.
+func (c *compiler) split(env *cel.Env, text string) ([]piece, error) {
+	var pieces []piece
+	var literal strings.Builder
+	for {
+		i := strings.Index(text, "${")
+		if i < 0 {
+			break
+		}
+		if i > 0 && text[i-1] == '$' {
+			literal.WriteString(text[:i-1] + "${")
+			text = text[i+2:]
+			continue
+		}
+		literal.WriteString(text[:i])
+		source, rest, ok := cutExpression(text[i+2:])
+		if !ok {
+			return nil, fmt.Errorf("the ${ has no }; write $${ for a literal ${")
+		}
+		p, err := c.compile(env, strings.TrimSpace(source))
+		if err != nil {
+			return nil, err
+		}
+		if literal.Len() > 0 {
+			pieces = append(pieces, piece{literal: literal.String()})
+			literal.Reset()
+		}
+		pieces, text = append(pieces, piece{program: p}), rest
+	}
+	literal.WriteString(text)
+	if literal.Len() > 0 || len(pieces) == 0 {
+		pieces = append(pieces, piece{literal: literal.String()})
+	}
+	return pieces, nil
+}
+
+// cutExpression finds the } that closes an expression: not one in a CEL string
+// or in a map literal.
+func cutExpression(text string) (source, rest string, ok bool) {
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; {
+		case quote != 0 && b == '\\':
+			i++
+		case quote != 0:
+			if b == quote {
+				quote = 0
+			}
+		case b == '\'' || b == '"':
+			quote = b
+		case b == '{':
+			depth++
+		case b == '}' && depth == 0:
+			return text[:i], text[i+1:], true
+		case b == '}':
+			depth--
+		}
+	}
+	return "", "", false
+}

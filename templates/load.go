@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Source is a file or a folder of templates.
+type Source struct {
+	FS   fs.FS
+	Name string // in FS; "." is the folder itself
+	Path string // as messages show it
+}
+
+// Set is a complete set of templates in the order in which they are applied.
+// It is immutable.
+type Set struct {
+	Templates []*Template
+	Revision  string // of all templates together, 12 hex digits
+}
+
+// Load reads every source, whole or not at all: the error is [Problems]. Of a
+// folder it takes *.yaml, *.yml and *.json, but nothing below it, nothing whose
+// name starts with a dot (a mounted ConfigMap keeps its versions there) and no
+// kustomization.yaml.
+func Load(sources ...Source) (*Set, error) {
+	var all []*Template
+	var problems Problems
+	for _, s := range sources {
+		files, err := s.files()
+		if err != nil {
+			problems = append(problems, Problem{File: s.Path, Message: err.Error()})
+		}
+		for _, f := range files {
+			data, err := fs.ReadFile(f.FS, f.Name)
+			if err != nil {
+				problems = append(problems, Problem{File: f.Path, Message: err.Error()})
+				continue
+			}
+			found, bad := Parse(f.Path, data)
+			all, problems = append(all, found...), append(problems, bad...)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Template) int {
+		return cmp.Or(cmp.Compare(a.Spec.Order, b.Spec.Order), strings.Compare(a.Name, b.Name))
+	})
+	problems = append(problems, doubled(all)...)
+	if err := problems.err(); err != nil {
+		return nil, err
+	}
+	return NewSet(all), nil
+}
+
+// NewSet makes a set of templates that are sorted and have different names.
+func NewSet(all []*Template) *Set {
+	sum := sha256.New()
+	for _, t := range all {
+		fmt.Fprintln(sum, t.Name, t.Revision)
+	}
+	return &Set{Templates: all, Revision: hex.EncodeToString(sum.Sum(nil))[:12]}
+}
+
+func doubled(all []*Template) Problems {
+	var problems Problems
+	first := map[string]*Template{}
+	for _, t := range all {
+		if other := first[t.Name]; other != nil {
+			problems = append(problems, Problem{
+				File: t.File, Path: "metadata.name",
+				Message: fmt.Sprintf("the template %s is in %s too", t.Name, other.File),
+			})
+		}
+		first[t.Name] = t
+	}
+	return problems
+}
+
+// files are the source's files, each a source of its own.
+func (s Source) files() ([]Source, error) {
+	info, err := fs.Stat(s.FS, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []Source{s}, nil
+	}
+	entries, err := fs.ReadDir(s.FS, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	var files []Source
+	for _, e := range entries {
+		if isTemplateFile(e.Name()) {
+			files = append(files, Source{s.FS, path.Join(s.Name, e.Name()), path.Join(s.Path, e.Name())})
+		}
+	}
+	return files, nil
+}
+
+func isTemplateFile(name string) bool {
+	switch path.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return !strings.HasPrefix(name, ".") && strings.TrimSuffix(name, path.Ext(name)) != "kustomization"
+	}
+	return false
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+type partKind int
+
+const (
+	staticPart partKind = iota // the same for every pod
+	objectPart
+	listPart
+	leafPart
+)
+
+// part is a compiled piece of a fragment. The structure is fixed when the
+// template is loaded; only leaves have expressions, so no value can become structure.
+type part struct {
+	kind   partKind
+	static tree.Node
+	names  []string
+	parts  []*part
+	when   *program
+	pieces []piece
+	whole  bool // the leaf is one expression and takes its type
+}
+
+func (p *part) add(name string, child *part) {
+	p.names = append(p.names, name)
+	p.parts = append(p.parts, child)
+}
+
+// folded makes an object or list without expressions a static part.
+func (p *part) folded() *part {
+	n := tree.Items()
+	if p.kind == objectPart {
+		n = tree.Members()
+	}
+	for i, child := range p.parts {
+		if child.kind != staticPart || child.when != nil {
+			return p
+		}
+		if p.kind == objectPart {
+			n.Set(p.names[i], child.static)
+		} else {
+			n.Append(child.static)
+		}
+	}
+	n.Seal()
+	return &part{static: n, when: p.when}
+}
+
+// leaf compiles a scalar with expressions in the place of a t.
+func (c *checker) leaf(y *yaml.Node, t reflect.Type, path string) *part {
+	nothing := &part{static: tree.Text("")}
+	if y.ShortTag() != "!!str" {
+		c.problem(y, path, "an expression must be a text")
+		return nothing
+	}
+	pieces, err := c.compiler.split(c.env, y.Value)
+	if err != nil {
+		c.problem(y, path, "%v", err)
+		return nothing
+	}
+	if len(pieces) == 1 && pieces[0].program == nil {
+		return &part{static: tree.Text(pieces[0].literal)} // only $${
+	}
+	if len(pieces) == 1 {
+		if out := pieces[0].program.out; !takes(t, out) {
+			c.problem(y, path, "must be %s, but ${%s} gives %s", describe(t), pieces[0].program.source, celName(out))
+		}
+		return &part{kind: leafPart, pieces: pieces, whole: true}
+	}
+	if !takes(t, cel.StringType) {
+		c.problem(y, path, "must be %s; text around an expression makes it a text", describe(t))
+	}
+	for _, p := range pieces {
+		if p.program != nil && !joins(p.program.out) {
+			c.problem(y, path, "${%s} gives %s, which cannot be a part of a text", p.program.source, celName(p.program.out))
+		}
+	}
+	return &part{kind: leafPart, pieces: pieces}
+}
+
+// takes says whether a Go field of type t takes the JSON of a CEL value of type out.
+func takes(t reflect.Type, out *cel.Type) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t {
+	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString]():
+		return out.IsExactType(cel.StringType) || out.IsExactType(cel.IntType)
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return out.IsExactType(cel.StringType)
+	case reflect.Bool:
+		return out.IsExactType(cel.BoolType)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return out.IsExactType(cel.IntType)
+	case reflect.Slice:
+		return out.Kind() == types.ListKind && takes(t.Elem(), out.Parameters()[0])
+	case reflect.Map:
+		return out.Kind() == types.MapKind && out.Parameters()[0].IsExactType(cel.StringType) && takes(t.Elem(), out.Parameters()[1])
+	}
+	return false
+}
+
+func joins(out *cel.Type) bool {
+	switch out.Kind() {
+	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind:
+		return true
+	}
+	return false
+}
+
+func celName(t *cel.Type) string {
+	switch t.Kind() {
+	case types.DynKind:
+		return "a value of unknown type (wrap it, as in string(...))"
+	case types.OpaqueKind:
+		return "an optional value (end it with .orValue(...))"
+	}
+	return "a " + t.String()
+}
+
+// errTooLong is said before a text that no API server takes is built further.
+var errTooLong = fmt.Errorf("an expression gives more than %d bytes", maxOutput)
+
+// render gives the part's value for one pod; keep is false where a ${when} says
+// that the item is left out.
+func (p *part) render(a *activation) (n tree.Node, keep bool, err error) {
+	if p.when != nil {
+		if keep, err = p.when.evalBool(a); err != nil || !keep {
+			return tree.Node{}, false, err
+		}
+	}
+	switch p.kind {
+	case objectPart, listPart:
+		n, err = p.renderChildren(a)
+	case leafPart:
+		n, err = p.renderLeaf(a)
+	default:
+		n = p.static
+	}
+	return n, err == nil, err
+}
+
+func (p *part) renderChildren(a *activation) (tree.Node, error) {
+	n := tree.Items()
+	if p.kind == objectPart {
+		n = tree.Members()
+	}
+	for i, child := range p.parts {
+		value, keep, err := child.render(a)
+		switch {
+		case err != nil:
+			return tree.Node{}, err
+		case !keep:
+		case p.kind == objectPart:
+			n.Set(p.names[i], value)
+		default:
+			n.Append(value)
+		}
+	}
+	return n, nil
+}
+
+func (p *part) renderLeaf(a *activation) (tree.Node, error) {
+	if p.whole {
+		out, err := p.pieces[0].program.eval(a)
+		if err != nil {
+			return tree.Node{}, err
+		}
+		n, err := jsonValue(out)
+		if err == nil && len(n.AppendTo(nil)) > maxOutput {
+			err = errTooLong
+		}
+		return n, err
+	}
+	var b strings.Builder
+	for _, piece := range p.pieces {
+		if piece.program == nil {
+			b.WriteString(piece.literal)
+			continue
+		}
+		out, err := piece.program.eval(a)
+		if err != nil {
+			return tree.Node{}, err
+		}
+		text, ok := out.ConvertToType(types.StringType).(types.String)
+		if !ok {
+			return tree.Node{}, errors.New("the value of " + piece.program.source + " is no text")
+		}
+		if b.Len()+len(text) > maxOutput {
+			return tree.Node{}, errTooLong
+		}
+		b.WriteString(string(text))
+	}
+	return tree.Text(b.String()), nil
+}

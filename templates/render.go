@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Input is what a template may look at besides its parameters.
+type Input struct {
+	Pod       *tree.Node
+	Namespace Namespace
+	Request   RequestInfo
+}
+
+// Namespace is the pod's namespace.
+type Namespace struct {
+	Name        string
+	Labels      map[string]string
+	Annotations map[string]string
+	// Known is false where nothing but the name is known.
+	Known bool
+}
+
+// RequestInfo is what a template may know of the admission request.
+type RequestInfo struct {
+	Operation string // CREATE
+	Username  string
+	DryRun    bool
+}
+
+// Condition says whether the template's condition holds; without one it does.
+func (t *Template) Condition(in *Input, values Values) (bool, error) {
+	if t.condition == nil {
+		return true, nil
+	}
+	ok, err := t.condition.evalBool(&activation{Input: in, values: values})
+	if err != nil {
+		return false, fmt.Errorf("spec.match.condition: %w", err)
+	}
+	return ok, nil
+}
+
+// Render gives the fragment for one pod: a partial Pod. It may share parts with
+// the template and must only be read.
+func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
+	n, _, err := t.pod.render(&activation{Input: in, values: values})
+	if err != nil {
+		return tree.Node{}, fmt.Errorf("spec.pod: %w", err)
+	}
+	return n, nil
+}
+
+// ForEach gives what is to be added to one app container: partial Containers in
+// the order of the template, to be read only.
+func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initContainer bool) ([]tree.Node, error) {
+	var all []tree.Node
+	for i := range t.forEach {
+		f := &t.forEach[i]
+		if initContainer && !f.initContainers {
+			continue
+		}
+		a := &activation{Input: in, values: values, container: container}
+		if f.where != nil {
+			ok, err := f.where.evalBool(a)
+			if err != nil {
+				return nil, fmt.Errorf("spec.forEachContainer[%d].where: %w", i, err)
+			}
+			if !ok {
+				continue
+			}
+		}
+		n, _, err := f.add.render(a)
+		if err != nil {
+			return nil, fmt.Errorf("spec.forEachContainer[%d].add: %w", i, err)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// HasForEach says whether the template adds anything to app containers.
+func (t *Template) HasForEach() bool { return len(t.forEach) > 0 }

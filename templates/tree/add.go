@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Add puts a new member at the end of an object and returns it. Null and [] may
+// be given content this way, for both say that nothing is there; a member that
+// says anything else is never touched: Add then returns nil.
+func (n *Node) Add(name string, value Node) *Node {
+	value.added = true
+	if m := n.member(name); m != nil {
+		if m.kind != Null && (m.kind != Array || len(m.Items()) > 0) {
+			return nil
+		}
+		*m = value
+		return m
+	}
+	n.members = append(n.members, Field(name, value))
+	return &n.members[len(n.members)-1].Node
+}
+
+// Set puts a member at the end of an object that is being put together; it
+// counts as no addition.
+func (n *Node) Set(name string, value Node) { n.members = append(n.members, Field(name, value)) }
+
+// Append puts an item at the end of an array that is being put together; it
+// counts as no addition.
+func (n *Node) Append(value Node) { n.items = append(n.items, value) }
+
+// With is a copy of an object in which a member has that value; the rest is
+// shared with the original.
+func (n *Node) With(name string, value Node) Node {
+	c := Node{kind: Object, open: true, members: slices.Clone(n.Members())}
+	if m := c.member(name); m != nil {
+		*m = value
+	} else {
+		c.Set(name, value)
+	}
+	return c
+}
+
+// Without is a copy of an object that lacks a member; the rest is shared with
+// the original.
+func (n *Node) Without(name string) Node {
+	c := Node{kind: Object, open: true, members: slices.Clone(n.Members())}
+	c.members = slices.DeleteFunc(c.members, func(m Member) bool { return string(m.name) == name })
+	return c
+}
+
+// Insert puts a new item before item i of an array; i may be the array's length.
+func (n *Node) Insert(i int, value Node) {
+	n.fill()
+	value.added = true
+	n.items = slices.Insert(n.items, i, value)
+}
+
+// Additions calls yield for each operation `add` (RFC 6902) that makes the tree
+// as it came into the tree as it is, in an order in which they apply: what goes
+// into existing items comes before the insertions that shift them. No path
+// names a member that is there already, unless that member is null or [].
+func (n *Node) Additions(yield func(path string, value *Node)) {
+	n.additions("", yield)
+}
+
+func (n *Node) additions(path string, yield func(string, *Node)) {
+	if !n.open {
+		return
+	}
+	for i := range n.members {
+		m := &n.members[i]
+		if m.added {
+			yield(path+"/"+Escape(m.Name()), &m.Node)
+		} else if m.open {
+			m.additions(path+"/"+Escape(m.Name()), yield)
+		}
+	}
+	came := 0
+	for i := range n.items {
+		if !n.items[i].added {
+			if n.items[i].open {
+				n.items[i].additions(path+"/"+strconv.Itoa(came), yield)
+			}
+			came++
+		}
+	}
+	n.insertions(path, came, yield)
+}
+
+// insertions tells the added items in ascending order, each by its final index,
+// and by "-" when all that came stand before it.
+func (n *Node) insertions(path string, came int, yield func(string, *Node)) {
+	for i := range n.items {
+		switch {
+		case !n.items[i].added:
+			came--
+		case came == 0:
+			yield(path+"/-", &n.items[i])
+		default:
+			yield(path+"/"+strconv.Itoa(i), &n.items[i])
+		}
+	}
+}
+
+// Escape makes a name a JSON Pointer's reference token (RFC 6901 section 3).
+func Escape(name string) string {
+	if !strings.ContainsAny(name, "~/") {
+		return name
+	}
+	return pointerEscaper().Replace(name)
+}
+
+func pointerEscaper() *strings.Replacer { return strings.NewReplacer("~", "~0", "/", "~1") }

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+// watch starts Watch and returns a function that waits for a call of changed
+// after which the condition holds.
+func watch(t *testing.T, paths ...string) (until func(what string, holds func() bool)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := make(chan struct{}, 100)
+	done := make(chan error, 1)
+	go func() { done <- templates.Watch(ctx, paths, func() { calls <- struct{}{} }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Watch: %v", err)
+		}
+	})
+	until = func(what string, holds func() bool) {
+		t.Helper()
+		limit := time.After(patience)
+		for {
+			select {
+			case <-calls:
+				if holds() {
+					return
+				}
+			case <-limit:
+				t.Fatalf("not told: %s", what)
+			}
+		}
+	}
+	until("the watch stands", func() bool { return true })
+	return until
+}
+
+func content(path, want string) func() bool {
+	return func() bool {
+		b, err := os.ReadFile(path)
+		return err == nil && string(b) == want
+	}
+}
+
+func gone(path string) func() bool {
+	return func() bool {
+		_, err := os.Stat(path)
+		return os.IsNotExist(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "templates")
+	file := filepath.Join(dir, "a.yaml")
+	write(t, file, "1")
+	until := watch(t, dir)
+	write(t, file, "2")
+	until("a file was written", content(file, "2"))
+	write(t, filepath.Join(dir, "b.yaml"), "1")
+	until("a file was added", content(filepath.Join(dir, "b.yaml"), "1"))
+	must(t, os.Remove(file))
+	until("a file was removed", gone(file))
+}
+
+func TestWatchEditor(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	write(t, file, "1")
+	for name, path := range map[string]string{"folder": dir, "file": file} {
+		t.Run(name, func(t *testing.T) {
+			until := watch(t, path)
+			for _, text := range []string{"2", "3"} { // the second one needs the watch of the new file
+				write(t, file+".swp", text)
+				must(t, os.Rename(file+".swp", file))
+				until("a file was renamed over it", content(file, text))
+			}
+			must(t, os.Rename(file, file+"~"))
+			write(t, file, "4")
+			until("the file was moved away and written anew", content(file, "4"))
+			write(t, file, "5")
+			until("and written again", content(file, "5"))
+		})
+	}
+}
+
+// mount makes what a kubelet makes of a ConfigMap, and swaps its content.
+func mount(t *testing.T, dir, version, text string) {
+	t.Helper()
+	write(t, filepath.Join(dir, version, "a.yaml"), text)
+	must(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
+	old, _ := os.Readlink(filepath.Join(dir, "..data"))
+	must(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	if old == "" {
+		must(t, os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml")))
+	} else {
+		must(t, os.RemoveAll(filepath.Join(dir, old)))
+	}
+}
+
+func TestWatchConfigMap(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "mount")
+	file := filepath.Join(dir, "a.yaml")
+	mount(t, dir, "..1", "1")
+	last := "1"
+	for name, path := range map[string]string{"folder": dir, "file": file} {
+		t.Run(name, func(t *testing.T) {
+			until := watch(t, path)
+			for range 2 {
+				last += "+"
+				mount(t, dir, ".."+last, last)
+				until("the link was swapped", content(file, last))
+			}
+		})
+	}
+}
+
+func TestWatchSwappedFolder(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "v1", "a.yaml"), "1")
+	write(t, filepath.Join(root, "v2", "a.yaml"), "2")
+	link := filepath.Join(root, "current")
+	must(t, os.Symlink("v1", link))
+	until := watch(t, link)
+	must(t, os.Symlink("v2", link+"_new"))
+	must(t, os.Rename(link+"_new", link))
+	until("the folder's link was swapped", content(filepath.Join(link, "a.yaml"), "2"))
+	write(t, filepath.Join(link, "a.yaml"), "3")
+	until("the new folder is watched", content(filepath.Join(link, "a.yaml"), "3"))
+}
+
+func TestWatchGoneAndBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b", "templates")
+	file := filepath.Join(dir, "a.yaml")
+	write(t, file, "1")
+	for name, path := range map[string]string{"folder": dir, "file": file} {
+		t.Run(name, func(t *testing.T) {
+			until := watch(t, path)
+			for _, away := range []string{dir, filepath.Dir(filepath.Dir(dir))} {
+				must(t, os.RemoveAll(away))
+				until("the folder is gone", gone(dir))
+				write(t, file, "2")
+				until("the folder is back", content(file, "2"))
+				write(t, file, "3")
+				until("the new folder is watched", content(file, "3"))
+			}
+			must(t, os.Rename(dir, dir+".old"))
+			until("the folder was moved away", gone(dir))
+			must(t, os.Rename(dir+".old", dir))
+			until("the folder was moved back", content(file, "3"))
+			write(t, file, "4")
+			until("the moved folder is watched", content(file, "4"))
+		})
+	}
+}
+
+func TestWatchSettles(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	write(t, file, "0")
+	told := make(chan struct{}, 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = templates.Watch(ctx, []string{dir}, func() { told <- struct{}{} }) }()
+	<-told
+	const burst = 200
+	for range burst {
+		write(t, file, "x")
+	}
+	write(t, file, "last")
+	<-told
+	if n := len(told); n > burst/10 {
+		t.Errorf("%d changes in a burst were told %d times", burst, n)
+	}
+}
+
+func TestWatchLeavesOthersAlone(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	write(t, file, "1")
+	calls := 0
+	until := watch(t, file)
+	write(t, filepath.Join(dir, "other.txt"), "1")
+	write(t, file, "2")
+	until("the file was written", func() bool { calls++; return content(file, "2")() })
+	if calls != 1 {
+		t.Errorf("told %d times", calls)
+	}
+}
