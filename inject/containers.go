@@ -42,6 +42,10 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at st
 	if s.elem.contains(existing, fragment) {
 		return
 	}
+	if other := p.bringer(existing); other != "" {
+		p.conflict("the template %s brings another container named %s", other, fragment.Get("name").Text())
+		return
+	}
 	if !p.marked(p.t) {
 		p.conflict("the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"",
 			fragment.Get("name").Text(), p.t.Annotation(templates.AnnotationCustomize))
@@ -49,6 +53,16 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at st
 	}
 	p.checkContainer(existing, fragment)
 	p.object(existing, fragment, s.elem, at)
+}
+
+// bringer is the other template that a container of the pod came from, or "".
+func (p *planner) bringer(existing *tree.Node) string {
+	for _, t := range p.set.Templates {
+		if t != p.t && slices.Contains(t.Containers, existing.Get("name").Text()) && (existing.Added() || p.marked(t)) && !p.marked(p.t) {
+			return t.Name
+		}
+	}
+	return ""
 }
 
 // place is the index for a new container: by default, native sidecars stand

@@ -57,9 +57,14 @@ func (p *planner) conflict(format string, args ...any) {
 }
 
 func (p *planner) keep(at string, pod, fragment *tree.Node) {
-	if p.dry {
-		p.kept = append(p.kept, Kept{Path: at, Pod: pod.String(), Template: fragment.String()})
+	if !p.dry {
+		return
 	}
+	says := "null"
+	if pod != nil {
+		says = pod.String()
+	}
+	p.kept = append(p.kept, Kept{Path: at, Pod: says, Template: fragment.String()})
 }
 
 // add puts a new member into an object of the pod, which is nil where the object

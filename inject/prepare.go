@@ -27,18 +27,7 @@ func containerLists() [2]string { return [2]string{"initContainers", "containers
 // author: the record of what was injected, the token's mount, and room in the
 // pod's own resources.
 func (c *candidate) prepare() {
-	annotation := tree.Field(c.t.Annotation(templates.AnnotationInjected), tree.Text(c.t.Revision))
-	metadata := tree.Members()
-	if m := c.fragment.Get("metadata"); m != nil {
-		metadata = *m
-	}
-	annotations := tree.Members()
-	if a := metadata.Get("annotations"); a != nil {
-		annotations = *a
-	}
-	metadata = metadata.With("annotations", annotations.With(annotation.Name(), annotation.Node))
-	c.fragment = c.fragment.With("metadata", metadata)
-
+	c.recordInjection()
 	spec := c.fragment.Get("spec")
 	if spec == nil {
 		return
@@ -60,6 +49,25 @@ func (c *candidate) prepare() {
 			tree.Field("name", tree.Text(noTokenVolume)), tree.Field("emptyDir", tree.Members())))
 	}
 	c.fragment = c.fragment.With("spec", prepared)
+}
+
+// recordInjection adds the annotation that says which revision was injected. One
+// that is there already counts, whatever it says.
+func (c *candidate) recordInjection() {
+	key := c.t.Annotation(templates.AnnotationInjected)
+	if c.annotation(key) != nil {
+		return
+	}
+	metadata := orEmpty(c.fragment.Get("metadata"))
+	annotations := orEmpty(metadata.Get("annotations"))
+	c.fragment = c.fragment.With("metadata", metadata.With("annotations", annotations.With(key, tree.Text(c.t.Revision))))
+}
+
+func orEmpty(n *tree.Node) *tree.Node {
+	if n == nil {
+		n = new(tree.Members())
+	}
+	return n
 }
 
 // tokenMount is the mount that each container gets where the plugin would mount
@@ -139,6 +147,9 @@ func (c *candidate) withoutResources(container tree.Node) tree.Node {
 			if s := reduced.Get(section); s.Get(name) != nil {
 				reduced, found = reduced.With(section, s.Without(name)), true
 			}
+		}
+		if s := reduced.Get(section); s != nil && len(s.Members()) == 0 {
+			reduced = reduced.Without(section)
 		}
 	}
 	if !found {

@@ -61,7 +61,7 @@ type Decision struct {
 // Kept is a place where the pod already says something else than the template.
 type Kept struct {
 	Path     string `json:"path"`     // JSON Pointer into the pod as it came
-	Pod      string `json:"pod"`      // JSON
+	Pod      string `json:"pod"`      // JSON; null where the pod's silence counts
 	Template string `json:"template"` // JSON
 }
 

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// caseInjectors are one injector for each case and one for all test templates.
+func caseInjectors(t testing.TB) (injectors []*inject.Injector, pods [][]byte) {
+	t.Helper()
+	injectors = append(injectors, inject.New(mustLoad(t, os.DirFS("testdata/templates"), ".")))
+	files, err := filepath.Glob("testdata/cases/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		injector, req := readCase(t, archive)
+		injectors, pods = append(injectors, injector), append(pods, req.Object)
+	}
+	return injectors, pods
+}
+
+// FuzzInject: whatever text comes as a pod, it is refused, or the invariants hold.
+func FuzzInject(f *testing.F) {
+	injectors, pods := caseInjectors(f)
+	for i, pod := range pods {
+		f.Add(uint8(i), pod)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, pod []byte) {
+		req := inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: "shop"}, Object: pod}
+		injector := injectors[int(which)%len(injectors)]
+		if _, err := injector.Inject(req); err != nil {
+			return
+		}
+		if hasDoubledKeys(pod) {
+			return // the library that applies the patch writes such a document in an order of its own
+		}
+		checkInvariants(t, injector, req)
+	})
+}
+
+// hasDoubledKeys says whether decoding and encoding loses a member.
+func hasDoubledKeys(text []byte) bool {
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	return doubledKeys(d) != nil
+}
+
+func doubledKeys(d *json.Decoder) error {
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	delim, ok := token.(json.Delim)
+	if !ok {
+		return nil
+	}
+	seen := map[any]bool{}
+	for d.More() {
+		if delim == '{' {
+			key, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if seen[key] {
+				return fmt.Errorf("%v twice", key)
+			}
+			seen[key] = true
+		}
+		if err := doubledKeys(d); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+// FuzzShapes: pods put together at random from what matters to templates hold
+// the invariants, with every set of templates.
+func FuzzShapes(f *testing.F) {
+	injectors, _ := caseInjectors(f)
+	for seed := range uint64(64) {
+		f.Add(seed, seed*7)
+	}
+	f.Fuzz(func(t *testing.T, a, b uint64) {
+		g := &generator{rand.New(rand.NewPCG(a, b))}
+		pod, err := json.Marshal(g.pod())
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: "shop"}, Object: pod}
+		checkInvariants(t, injectors[g.IntN(len(injectors))], req)
+	})
+}
+
+// generator makes pods of the words that the test templates use, so that they
+// collide with them often.
+type generator struct{ *rand.Rand }
+
+func (g *generator) pod() map[string]any {
+	return g.object(map[string]func() any{
+		"metadata": func() any {
+			return g.object(map[string]func() any{"name": g.text, "labels": g.labels, "annotations": g.annotations})
+		},
+		"spec": g.spec,
+	})
+}
+
+func (g *generator) spec() any {
+	return g.object(map[string]func() any{
+		"containers":       func() any { return g.list(g.container) },
+		"initContainers":   func() any { return g.list(g.container) },
+		"volumes":          func() any { return g.list(g.volume) },
+		"tolerations":      func() any { return g.list(g.text) },
+		"imagePullSecrets": func() any { return g.list(func() any { return map[string]any{"name": g.text()} }) },
+		"securityContext": func() any {
+			return g.object(map[string]func() any{"fsGroup": g.text, "supplementalGroups": func() any { return g.list(g.text) }})
+		},
+		"resources":                    func() any { return g.object(map[string]func() any{"limits": g.labels}) },
+		"automountServiceAccountToken": func() any { return g.IntN(2) == 0 },
+		"hostNetwork":                  func() any { return g.IntN(8) == 0 },
+		"unknown":                      g.text,
+	})
+}
+
+func (g *generator) container() any {
+	return g.object(map[string]func() any{
+		"name": g.text, "image": g.text, "restartPolicy": g.text, "args": func() any { return g.list(g.text) },
+		"env": func() any { return g.list(g.env) },
+		"volumeMounts": func() any {
+			return g.list(func() any { return map[string]any{"name": g.text(), "mountPath": g.path()} })
+		},
+		"volumeDevices": func() any {
+			return g.list(func() any { return map[string]any{"name": g.text(), "devicePath": g.path()} })
+		},
+		"ports": func() any {
+			return g.list(func() any {
+				return g.object(map[string]func() any{
+					"containerPort": g.number, "hostPort": g.number, "name": g.text,
+					"protocol": func() any { return g.pick("TCP", "UDP") },
+				})
+			})
+		},
+		"resources": func() any { return g.object(map[string]func() any{"limits": g.labels, "requests": g.labels}) },
+		"unknown":   g.text,
+	})
+}
+
+func (g *generator) env() any { return map[string]any{"name": g.text(), "value": g.text()} }
+
+func (g *generator) volume() any {
+	return g.object(map[string]func() any{"name": g.text, "emptyDir": func() any { return map[string]any{} }, "hostPath": g.text})
+}
+
+func (g *generator) labels() any {
+	return g.object(map[string]func() any{"app": g.text, "cpu": g.text, "memory": g.text, "pillion.dev/inject": g.text, "a/b~c": g.text})
+}
+
+func (g *generator) annotations() any {
+	return g.object(map[string]func() any{
+		"pillion.dev/templates":          g.text,
+		"agent.pillion.dev/injected":     g.text,
+		"agent.pillion.dev/customize":    func() any { return g.pick("true", "false") },
+		"agent.pillion.dev/level":        g.text,
+		"log-agent.pillion.dev/injected": g.text,
+		"proxy.pillion.dev/customize":    func() any { return g.pick("true", "false") },
+		"proxy.pillion.dev/port":         g.number,
+		"side.pillion.dev/injected":      g.text,
+		"\"odd\\ key\u2028/~":            g.text,
+	})
+}
+
+func (g *generator) text() any {
+	return g.pick("agent", "log-agent", "proxy", "side", "a", "b", "c", "logs", "app-logs", "app", "web", "enabled",
+		"Always", "agent:1", "side:1", "LOG_DIR", "A", "B", "E", "", "+extra,-agent", "kube-api-access-abcde", "1", nil, true, 7,
+		"pillion-no-token", "proxy-config", "proxy-registry", []any{}, map[string]any{}, "debug", "64Mi", "shipped")
+}
+
+func (g *generator) path() any {
+	return g.pick("/logs", "/var/log/app", "/var/log/app/", "/a", "/etc/proxy", "/var/run/secrets/kubernetes.io/serviceaccount")
+}
+
+func (g *generator) number() any {
+	return g.pick(80, 8080, 53, 15001, "15001", json.Number("9007199254740993"))
+}
+
+func (g *generator) pick(choices ...any) any { return choices[g.IntN(len(choices))] }
+
+// object has each member in two of three cases; now and then it is something else.
+func (g *generator) object(members map[string]func() any) map[string]any {
+	o := map[string]any{}
+	for _, name := range sorted(members) {
+		switch g.IntN(24) {
+		case 0:
+			o[name] = nil
+		case 1:
+			o[name] = g.text()
+		case 2, 3, 4, 5, 6, 7:
+		default:
+			o[name] = members[name]()
+		}
+	}
+	return o
+}
+
+func (g *generator) list(item func() any) any {
+	list := []any{}
+	for range g.IntN(4) {
+		list = append(list, item())
+	}
+	return list
+}
+
+// FuzzParameter: any text of an annotation changes only the leaves that it stands in.
+func FuzzParameter(f *testing.F) {
+	const placeholder = "PLACEHOLDER"
+	injector := inject.New(mustLoad(f, os.DirFS("testdata/templates"), "."))
+	for _, text := range []string{
+		"", "x", `"`, "'", "\n- name: evil\n  image: x", "${params.level}", "$${x}", "{{ .Values }}", "$(HOME)", "\x00\x1b\u2028",
+		`"}],"op":"replace"`, "---\na: b", "!!binary x", "&a *a", strings.Repeat("x", 5000), "\u202e", "% #", "\\u0022",
+	} {
+		f.Add(text)
+	}
+	patchOf := func(t *testing.T, text string) (*inject.Result, any) {
+		t.Helper()
+		pod, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"annotations": map[string]string{"log-agent.pillion.dev/note": text}},
+			"spec":     map[string]any{"containers": []any{map[string]any{"name": "app"}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := checkInvariants(t, injector, inject.Request{Operation: "CREATE", Object: pod})
+		return r, decodeJSON(t, r.Patch())
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if !utf8.ValidString(text) {
+			t.Skip("no API server sends it: JSON is UTF-8")
+		}
+		_, want := patchOf(t, placeholder)
+		r, got := patchOf(t, text)
+		if len(text) > 4096 {
+			if r.Decisions[1].Code != inject.CodeInvalidParameter {
+				t.Fatalf("%d bytes: %s", len(text), r.Decisions[1].Code)
+			}
+			return
+		}
+		if at := differs(want, got, placeholder, text, ""); at != "" {
+			t.Fatalf("%q changes %s\n%v\n%v", text, at, want, got)
+		}
+	})
+}
+
+// differs is where got is not want with the placeholder replaced, inside texts.
+func differs(want, got any, placeholder, text, at string) string {
+	switch w := want.(type) {
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		if !ok || len(w) != len(g) {
+			return at
+		}
+		for _, k := range sorted(w) {
+			if d := differs(w[k], g[k], placeholder, text, at+"/"+k); d != "" {
+				return d
+			}
+		}
+		return ""
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(w) != len(g) {
+			return at
+		}
+		for i := range w {
+			if d := differs(w[i], g[i], placeholder, text, fmt.Sprint(at, "/", i)); d != "" {
+				return d
+			}
+		}
+		return ""
+	case string:
+		if strings.ReplaceAll(w, placeholder, text) != got {
+			return at
+		}
+		return ""
+	}
+	if want != got {
+		return at
+	}
+	return ""
+}

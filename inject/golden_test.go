@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+func update() bool { return flag.Lookup("update").Value.String() == "true" }
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write what the cases give into their files")
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// A case is one file: templates (*.template.yaml), the pod (pod.yaml or, where
+// the JSON itself matters, pod.json), the namespace (namespace.yaml with labels
+// and annotations; without it nothing is known of it), and what the engine says.
+// Every case is held to the invariants too.
+func TestCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/cases/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runCase(t, file) })
+	}
+}
+
+func runCase(t *testing.T, file string) {
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	injector, req := readCase(t, archive)
+	r, _ := checkInvariants(t, injector, req)
+	got := describe(r)
+	i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
+	if i < 0 {
+		archive.Files = append(archive.Files, txtar.File{Name: "want"})
+		i = len(archive.Files) - 1
+	}
+	if want := string(archive.Files[i].Data); got != want {
+		if !update() {
+			t.Fatalf("got:\n%s\nwant:\n%s\nAfter reading both: go test ./inject -run TestCases -update", got, want)
+		}
+		archive.Files[i].Data = []byte(got)
+		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func readCase(t testing.TB, archive *txtar.Archive) (*inject.Injector, inject.Request) {
+	t.Helper()
+	req := inject.Request{Operation: "CREATE", Username: "user", Namespace: templates.Namespace{Name: "shop"}}
+	var all []*templates.Template
+	for _, f := range archive.Files {
+		switch {
+		case strings.HasSuffix(f.Name, ".template.yaml"):
+			found, problems := templates.Parse(f.Name, f.Data)
+			if len(problems) > 0 {
+				t.Fatal(problems.Error())
+			}
+			all = append(all, found...)
+		case f.Name == "pod.json":
+			req.Object = f.Data
+		case f.Name == "pod.yaml":
+			req.Object = yamlToJSON(t, f.Data)
+		case f.Name == "namespace.yaml":
+			if err := yaml.Unmarshal(f.Data, &req.Namespace); err != nil {
+				t.Fatal(err)
+			}
+			req.Namespace.Known = true
+		case f.Name != "want":
+			t.Fatalf("a case has no file %q", f.Name)
+		}
+	}
+	slices.SortFunc(all, func(a, b *templates.Template) int { return a.Spec.Order - b.Spec.Order })
+	return inject.New(templates.NewSet(all)), req
+}
+
+func yamlToJSON(t testing.TB, text []byte) []byte {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	n, err := tree.FromYAML(&doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.AppendTo(nil)
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// describe writes a result as text, all of it but revisions: those change with
+// every word of a template.
+func describe(r *inject.Result) string {
+	var b strings.Builder
+	hide := func(s string) string {
+		for i := range r.Decisions {
+			s = strings.ReplaceAll(s, r.Decisions[i].Revision, "REVISION")
+		}
+		return s
+	}
+	for i := range r.Decisions {
+		d := &r.Decisions[i]
+		fmt.Fprintf(&b, "%s: %s", d.Template, d.Code)
+		if d.Message != "" {
+			fmt.Fprintf(&b, ": %s", d.Message)
+		}
+		b.WriteString("\n")
+		for _, p := range d.Params {
+			fmt.Fprintf(&b, "  param %s = %q (%s)\n", p.Name, p.Text, p.Source)
+		}
+		for _, k := range d.Kept {
+			fmt.Fprintf(&b, "  kept %s %s, not %s\n", k.Path, k.Pod, k.Template)
+		}
+	}
+	for _, op := range r.Ops {
+		fmt.Fprintf(&b, "%s %s %s\n", op.Operation, op.Path, hide(fmt.Sprintf("%s", op.Value)))
+	}
+	for _, w := range r.Warnings() {
+		fmt.Fprintf(&b, "warning: %s\n", w)
+	}
+	audit := r.Audit()
+	for _, key := range sorted(audit) {
+		fmt.Fprintf(&b, "audit %s: %s\n", key, hide(audit[key]))
+	}
+	return b.String()
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	mattbaird "github.com/mattbaird/jsonpatch"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// TestInventedFields puts fields that no API has into every object of every
+// captured pod; all of them must survive where they stand.
+func TestInventedFields(t *testing.T) {
+	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
+	corpus(t, func(t *testing.T, _ string, req inject.Request) {
+		pod := decodeJSON(t, req.Object)
+		n := 0
+		invent(pod, &n)
+		var err error
+		if req.Object, err = json.Marshal(pod); err != nil {
+			t.Fatal(err)
+		}
+		if n < 3 {
+			t.Fatalf("only %d fields invented", n)
+		}
+		checkInvariants(t, injector, req)
+	})
+}
+
+func invent(v any, n *int) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, child := range v {
+			invent(child, n)
+		}
+		*n++
+		v["invented"] = map[string]any{"a": []any{json.Number("9007199254740993"), nil, "<>&"}, "n": *n}
+	case []any:
+		for _, child := range v {
+			invent(child, n)
+		}
+	}
+}
+
+// TestOracle compares with the patch that a diff of the two documents makes.
+// Where the diff is sound (applied, it gives the same pod) it never needs fewer
+// operations.
+func TestOracle(t *testing.T) {
+	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
+	compared := 0
+	check := func(t *testing.T, req inject.Request) {
+		r, after := checkInvariants(t, injector, req)
+		ops, ok := diff(t, req.Object, after)
+		if !ok {
+			return
+		}
+		compared++
+		if len(r.Ops) > ops {
+			t.Errorf("%d operations, the diff needs %d: %s", len(r.Ops), ops, r.Patch())
+		}
+	}
+	files, _ := filepath.Glob("testdata/cases/*.txtar")
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, req := readCase(t, archive)
+		check(t, req)
+	}
+	if compared < 20 {
+		t.Errorf("the diff was sound for %d cases only", compared)
+	}
+	corpus(t, func(t *testing.T, _ string, req inject.Request) { check(t, req) })
+	t.Logf("the diff was sound for %d pods", compared)
+}
+
+// diff counts the operations of the diff library; ok is false where the library
+// panics or its patch does not give the document.
+func diff(t *testing.T, before, after []byte) (count int, ok bool) {
+	t.Helper()
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	ops, err := mattbaird.CreatePatch(before, after)
+	if err != nil {
+		return 0, false
+	}
+	patch, err := json.Marshal(ops)
+	if err != nil || !json.Valid(patch) || len(ops) == 0 {
+		return 0, len(ops) == 0 && err == nil
+	}
+	return len(ops), reflect.DeepEqual(decodeJSON(t, applyPatch(t, before, patch)), decodeJSON(t, after))
+}
+
+// TestSameBytesInEveryProcess runs this test's binary again: map iteration is
+// seeded anew in each process.
+func TestSameBytesInEveryProcess(t *testing.T) {
+	if os.Getenv("PILLION_PRINT_DIGEST") != "" {
+		fmt.Printf("digest %x\n", digest(t))
+		return
+	}
+	want := fmt.Sprintf("digest %x", digest(t))
+	for range 3 {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSameBytesInEveryProcess$")
+		cmd.Env = append(os.Environ(), "PILLION_PRINT_DIGEST=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if got, _, _ := bytes.Cut(out, []byte("\n")); string(got) != want {
+			t.Errorf("another process gave %s, this one %s", got, want)
+		}
+	}
+}
+
+// digest is over all that the engine says about every case.
+func digest(t *testing.T) []byte {
+	sum := sha256.New()
+	files, _ := filepath.Glob("testdata/cases/*.txtar")
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		injector, req := readCase(t, archive)
+		r, err := injector.Inject(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Write(r.Patch())
+		sum.Write([]byte(describe(r)))
+	}
+	return sum.Sum(nil)
+}
