@@ -102,7 +102,7 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 			p.keep(at, there, value)
 		}
 	case there != nil && there.Kind() != value.Kind():
-		p.keep(at, there, value)
+		p.conflict("the pod's %s is of another type than a pod has there", at)
 	case len(value.Items()) == 0 && value.Kind() == tree.Array:
 		return
 	case f.shape == keyedList || f.shape == set:
