@@ -26,32 +26,23 @@ type checker struct {
 	problems Problems
 	compiler *compiler
 	env      *cel.Env // nil: no expressions here
-	// fragments are the places that need another walk, once the parameters are known.
-	fragments map[reflect.Type][]fragmentAt
-}
-
-type fragmentAt struct {
-	path string
-	node *yaml.Node
 }
 
 func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {
 	c.problems = append(c.problems, Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// walk checks y against t. The part is never nil; where there was a problem it
-// is an empty value.
+// walk checks y against t. The part is nil where there was a problem.
 func (c *checker) walk(y *yaml.Node, t reflect.Type, path string) *part {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t == reflect.TypeFor[podFragment]() || t == reflect.TypeFor[containerFragment]() {
-		c.fragments[t] = append(c.fragments[t], fragmentAt{path, y})
-		return &part{static: tree.Members()}
+		return nil // another walk, once the parameters are known
 	}
 	if y.ShortTag() == "!!null" {
 		c.problem(y, path, "has no value; leave the key out or give it one")
-		return &part{static: tree.Members()}
+		return nil
 	}
 	if y.Kind == yaml.ScalarNode || isScalar(t) {
 		return c.scalar(y, t, path)
@@ -65,7 +56,7 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, path string) *part {
 		return c.list(y, t, path)
 	}
 	c.problem(y, path, "cannot stand in a template")
-	return &part{static: tree.Members()}
+	return nil
 }
 
 func isScalar(t reflect.Type) bool {
@@ -83,7 +74,7 @@ const whenKey = "${when}"
 func (c *checker) object(y *yaml.Node, t reflect.Type, path string) *part {
 	if y.Kind != yaml.MappingNode {
 		c.problem(y, path, "must be an object")
-		return &part{static: tree.Members()}
+		return nil
 	}
 	fields := map[string]reflect.Type{}
 	var names []string
@@ -153,7 +144,7 @@ func join(path, key string) string {
 func (c *checker) mapping(y *yaml.Node, t reflect.Type, path string) *part {
 	if y.Kind != yaml.MappingNode {
 		c.problem(y, path, "must be an object")
-		return &part{static: tree.Members()}
+		return nil
 	}
 	o := &part{kind: objectPart}
 	c.pairs(y, path, func(key, value *yaml.Node, sub string) {
@@ -169,7 +160,7 @@ func (c *checker) mapping(y *yaml.Node, t reflect.Type, path string) *part {
 func (c *checker) list(y *yaml.Node, t reflect.Type, path string) *part {
 	if y.Kind != yaml.SequenceNode {
 		c.problem(y, path, "must be a list")
-		return &part{static: tree.Items()}
+		return nil
 	}
 	l := &part{kind: listPart}
 	for i, item := range y.Content {
@@ -179,10 +170,9 @@ func (c *checker) list(y *yaml.Node, t reflect.Type, path string) *part {
 }
 
 func (c *checker) scalar(y *yaml.Node, t reflect.Type, path string) *part {
-	nothing := &part{static: tree.Text("")}
 	if y.Kind != yaml.ScalarNode {
 		c.problem(y, path, "must be %s", describe(t))
-		return nothing
+		return nil
 	}
 	if c.env != nil && strings.Contains(y.Value, "${") {
 		return c.leaf(y, t, path)
@@ -192,7 +182,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, path string) *part {
 	}
 	if !fits(y, t) {
 		c.problem(y, path, "must be %s%s", describe(t), quoteHint(y, t))
-		return nothing
+		return nil
 	}
 	if allowed := choices(t); allowed != nil && !slices.Contains(allowed, y.Value) {
 		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), didYouMean(y.Value, allowed))
@@ -205,7 +195,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, path string) *part {
 	n, err := tree.FromYAML(y)
 	if err != nil {
 		c.problem(y, path, "%v", err)
-		return nothing
+		return nil
 	}
 	return &part{static: n}
 }

@@ -13,8 +13,9 @@ import (
 // annotation key.
 const paramName = `^[a-z][A-Za-z0-9_]{0,61}$`
 
-// params checks and compiles the declared parameters.
-func (c *checker) params(y *yaml.Node, t *Template) {
+// params checks and compiles the declared parameters, and says whether all are right.
+func (c *checker) params(y *yaml.Node, t *Template) bool {
+	before := len(c.problems)
 	list := child(child(y, "spec"), "params")
 	for i := range t.Spec.Params {
 		p := &t.Spec.Params[i]
@@ -33,6 +34,7 @@ func (c *checker) params(y *yaml.Node, t *Template) {
 		}
 		t.params[p.Name] = c.param(node, path, p)
 	}
+	return len(c.problems) == before
 }
 
 // reserved are the words that CEL's grammar keeps for itself.

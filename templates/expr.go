@@ -90,7 +90,7 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 	p, err := c.compile(env, source)
 	if err == nil && !p.out.IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("CEL: %q gives a %s, but true or false is needed here", source, p.out)
+		return nil, fmt.Errorf("CEL: %q gives %s, but true or false is needed here", source, celName(p.out))
 	}
 	return p, err
 }

@@ -4,6 +4,7 @@ package templates
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,6 +45,7 @@ func Parse(file string, data []byte) ([]*Template, Problems) {
 			continue
 		}
 		t, found := parseOne(file, doc.Content[0])
+		slices.SortStableFunc(found, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 		problems = append(problems, found...)
 		if t != nil {
 			all = append(all, t)
@@ -65,7 +68,7 @@ func yamlProblem(file string, err error) Problem {
 }
 
 func parseOne(file string, y *yaml.Node) (*Template, Problems) {
-	c := &checker{file: file, fragments: map[reflect.Type][]fragmentAt{}}
+	c := &checker{file: file}
 	if left := maxNodes; !unfold(y, &left) {
 		c.problem(y, "", "the document has more than %d values, aliases unfolded", maxNodes)
 		return nil, c.problems
@@ -74,10 +77,10 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, c.problems // its keys mean nothing to us
 	}
 	shell := c.walk(y, reflect.TypeFor[document](), "")
-	if len(c.problems) > 0 {
+	var doc document
+	if shell == nil {
 		return nil, c.problems
 	}
-	var doc document
 	if err := json.Unmarshal(shell.static.AppendTo(nil), &doc); err != nil {
 		c.problem(y, "", "%v", err) // a mistake of the checker, which should have found it
 		return nil, c.problems
@@ -86,9 +89,9 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	if !regexp.MustCompile(dnsLabel).MatchString(t.Name) {
 		c.problem(at(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
-	c.params(y, t)
 	c.selectors(y, t)
-	if len(c.problems) > 0 {
+	c.protect(y, t)
+	if !c.params(y, t) {
 		return nil, c.problems // expressions would only repeat them
 	}
 	c.expressions(y, t)
@@ -152,9 +155,43 @@ func (c *checker) selector(y *yaml.Node, path string, s *metav1.LabelSelector) l
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
-		c.problem(y, path, "%v", err)
+		c.problem(y, path, "%s", brief(err.Error()))
 	}
 	return selector
+}
+
+// protect checks that each protected field is one that a container has.
+func (c *checker) protect(y *yaml.Node, t *Template) {
+	list := child(child(child(y, "spec"), "validate"), "protect")
+	for i, path := range t.Spec.Validate.Protect {
+		typ := reflect.TypeFor[corev1.Container]()
+		for name := range strings.SplitSeq(path, ".") {
+			names, next := fieldOf(typ, name)
+			if next == nil {
+				c.problem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, didYouMean(name, names))
+				break
+			}
+			typ = next
+		}
+	}
+}
+
+// fieldOf gives the names of a struct's fields and the type of one of them,
+// nil where there is none of that name.
+func fieldOf(t reflect.Type, name string) (names []string, field reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil, nil
+	}
+	for _, f := range jsonFields(t) {
+		names = append(names, f.name)
+		if f.name == name {
+			field = f.Type
+		}
+	}
+	return names, field
 }
 
 // expressions compiles the condition and the fragments.
@@ -169,30 +206,42 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 			c.problem(at(y, "spec", "match", "condition"), "spec.match.condition", "%v", err)
 		}
 	}
-	c.env = c.compiler.env
-	for _, f := range c.fragments[reflect.TypeFor[podFragment]()] {
-		t.pod = c.walk(f.node, reflect.TypeFor[corev1.Pod](), f.path)
-		t.Containers = c.podRules(f.node, f.path)
-	}
-	if t.pod == nil {
-		t.pod = &part{static: tree.Members()}
-	}
-	c.env = c.compiler.each
-	for i, f := range c.fragments[reflect.TypeFor[containerFragment]()] {
-		entry := forEach{initContainers: t.Spec.ForEachContainer[i].InitContainers}
-		if source := t.Spec.ForEachContainer[i].Where; source != "" {
-			if entry.where, err = c.compiler.compileBool(c.env, source); err != nil {
-				path := fmt.Sprintf("spec.forEachContainer[%d].where", i)
-				c.problem(f.node, path, "%v", err)
-			}
-		}
-		entry.add = c.walk(f.node, reflect.TypeFor[corev1.Container](), f.path)
-		c.forEachRules(f.node, f.path, at(y, "spec", "pod"))
-		t.forEach = append(t.forEach, entry)
-	}
-	if c.fragments[reflect.TypeFor[podFragment]()] == nil && t.forEach == nil {
+	spec := child(y, "spec")
+	pod, each := child(spec, "pod"), items(child(spec, "forEachContainer"))
+	if pod == nil && len(each) == 0 {
 		c.problem(at(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
 	}
+	t.pod = &part{static: tree.Members()}
+	if pod != nil {
+		c.env = c.compiler.env
+		t.pod = c.walk(pod, reflect.TypeFor[corev1.Pod](), "spec.pod")
+		t.Containers = c.podRules(pod, "spec.pod")
+	}
+	c.env = c.compiler.each
+	for i, item := range each {
+		t.forEach = append(t.forEach, c.eachContainer(item, fmt.Sprintf("spec.forEachContainer[%d]", i), pod))
+	}
+}
+
+func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) forEach {
+	var f forEach
+	var err error
+	if where := child(item, "where"); where != nil {
+		if f.where, err = c.compiler.compileBool(c.env, where.Value); err != nil {
+			c.problem(where, path+".where", "%v", err)
+		}
+	}
+	if init := child(item, "initContainers"); init != nil {
+		f.initContainers = init.Value == "true"
+	}
+	add := child(item, "add")
+	if add == nil {
+		c.problem(item, path+".add", "is missing")
+		return f
+	}
+	f.add = c.walk(add, reflect.TypeFor[corev1.Container](), path+".add")
+	c.forEachRules(add, path+".add", pod)
+	return f
 }
 
 // defaults fills in what has a default, so that nobody else needs to know it.

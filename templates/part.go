@@ -38,7 +38,11 @@ type part struct {
 	whole  bool // the leaf is one expression and takes its type
 }
 
+// add puts in a child; nil stands for one that has a problem.
 func (p *part) add(name string, child *part) {
+	if child == nil {
+		return
+	}
 	p.names = append(p.names, name)
 	p.parts = append(p.parts, child)
 }
@@ -65,15 +69,14 @@ func (p *part) folded() *part {
 
 // leaf compiles a scalar with expressions in the place of a t.
 func (c *checker) leaf(y *yaml.Node, t reflect.Type, path string) *part {
-	nothing := &part{static: tree.Text("")}
 	if y.ShortTag() != "!!str" {
 		c.problem(y, path, "an expression must be a text")
-		return nothing
+		return nil
 	}
 	pieces, err := c.compiler.split(c.env, y.Value)
 	if err != nil {
 		c.problem(y, path, "%v", err)
-		return nothing
+		return nil
 	}
 	if len(pieces) == 1 && pieces[0].program == nil {
 		return &part{static: tree.Text(pieces[0].literal)} // only $${
@@ -133,6 +136,9 @@ func celName(t *cel.Type) string {
 		return "a value of unknown type (wrap it, as in string(...))"
 	case types.OpaqueKind:
 		return "an optional value (end it with .orValue(...))"
+	}
+	if strings.ContainsRune("aeiou", rune(t.String()[0])) {
+		return "an " + t.String()
 	}
 	return "a " + t.String()
 }

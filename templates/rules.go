@@ -99,17 +99,23 @@ func (c *checker) keys(y *yaml.Node, path string, value func(string) []string) {
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key, text := y.Content[i], y.Content[i+1]
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
-			c.problem(key, join(path, key.Value), "not a valid key: %s", errs[0])
+			c.problem(key, join(path, key.Value), "not a valid key: %s", brief(errs[0]))
 		}
 		if prefix, _, ok := strings.Cut(key.Value, "/"); ok && (prefix == Domain || strings.HasSuffix(prefix, "."+Domain)) {
 			c.problem(key, join(path, key.Value), "keys of %s belong to Pillion and to those who write pods; a template may not set them", Domain)
 		}
 		if value != nil && !strings.Contains(text.Value, "${") {
 			if errs := value(text.Value); len(errs) > 0 {
-				c.problem(text, join(path, key.Value), "not a valid label value: %s", errs[0])
+				c.problem(text, join(path, key.Value), "not a valid label value: %s", brief(errs[0]))
 			}
 		}
 	}
+}
+
+// brief leaves out the regular expression that Kubernetes' messages end with.
+func brief(message string) string {
+	message, _, _ = strings.Cut(message, " (e.g.")
+	return message
 }
 
 // names checks the names of a list of containers or volumes, and returns them:
@@ -188,7 +194,7 @@ func (c *checker) ports(container *yaml.Node, path string) {
 			continue
 		}
 		if errs := validation.IsValidPortName(name.Value); len(errs) > 0 {
-			c.problem(name, sub+".name", "not a valid port name: %s", errs[0])
+			c.problem(name, sub+".name", "not a valid port name: %s", brief(errs[0]))
 		}
 		if seen[name.Value] {
 			c.problem(name, sub+".name", "the name %q is used twice", name.Value)

@@ -25,6 +25,9 @@ func fromYAML(y *yaml.Node, left *int) (Node, error) {
 	if *left--; *left < 0 {
 		return Node{}, fmt.Errorf("line %d: the aliases unfold to more than %d values", y.Line, maxYAMLNodes)
 	}
+	if tag := y.ShortTag(); y.Kind == yaml.MappingNode && tag != "!!map" || y.Kind == yaml.SequenceNode && tag != "!!seq" {
+		return Node{}, fmt.Errorf("line %d: the YAML tag %s has no meaning here", y.Line, tag)
+	}
 	switch y.Kind {
 	case yaml.DocumentNode:
 		return fromYAML(y.Content[0], left)
@@ -111,13 +114,15 @@ func fromNumber(y *yaml.Node) (Node, error) {
 	if v := jsontext.Value(y.Value); v.IsValid() && v.Kind() == Number {
 		return Node{kind: Number, text: []byte(y.Value)}, nil // keeps 12345678901234567890 and 1.0
 	}
-	var i int64
-	if y.Decode(&i) == nil {
-		return Int(i), nil
-	}
-	var u uint64
-	if y.Decode(&u) == nil {
-		return Uint(u), nil
+	if y.ShortTag() == "!!int" {
+		var i int64
+		if y.Decode(&i) == nil {
+			return Int(i), nil
+		}
+		var u uint64
+		if y.Decode(&u) == nil {
+			return Uint(u), nil
+		}
 	}
 	var f float64
 	if err := y.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+
+GO       ?= go
+FUZZTIME ?= 5m
+IMAGE    ?= ghcr.io/pillion-dev/pillion:dev
+
+# Run from the module cache; nothing need be installed.
+GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+.DEFAULT_GOAL := help
+.PHONY: help build test lint fmt fuzz golden demo tidy image
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build bin/pillion
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/pillion ./cmd/pillion
+
+test: ## Run all tests, those on a real Kubernetes last
+	$(GO) vet ./...
+	$(GO) test -race ./...
+	cd e2e && $(GO) run ./binaries >/dev/null
+	cd e2e && $(GO) test -timeout 30m ./...
+
+lint: ## Check style, imports and formatting, then known vulnerabilities
+	$(GOLANGCI_LINT) run
+	cd e2e && $(GOLANGCI_LINT) run
+	$(GOVULNCHECK) ./...
+
+fmt: ## Format with gofumpt and gci
+	$(GOLANGCI_LINT) fmt
+	cd e2e && $(GOLANGCI_LINT) fmt
+
+fuzz: ## Run every fuzz target for FUZZTIME (5m)
+	$(GO) vet ./...
+	@set -e; for package in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	    echo "$$package $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+	  done; \
+	done
+
+golden: ## Rewrite the golden files; look at the diff before you commit it
+	$(GO) test $$(grep -rl '"update", false' --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update
+
+demo: ## Show an injection on a real control plane (KEEP=1 leaves it running)
+	cd e2e && $(GO) run ./demo
+
+tidy: ## Tidy both modules
+	$(GO) mod tidy
+	cd e2e && $(GO) mod tidy
+
+image: ## Build the container image IMAGE
+	docker build -t $(IMAGE) .

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// addition is one value to put into a document. Like a patch's operation it
+// goes in where nothing is, or before or behind the items of a list.
+type addition struct {
+	path  []string
+	value []byte // JSON
+}
+
+// edit puts the additions into the document's nodes and writes them again:
+// with the comments, the order, the indentation and the empty lines that were
+// there, as far as the library lets it. JSON becomes YAML that people can read.
+func edit(d document, root *yaml.Node, additions []addition) (head, body []byte, err error) {
+	style := styleOf(root)
+	if root.Content[0].Style&yaml.FlowStyle != 0 {
+		block(root.Content[0])
+	}
+	unfold(root)
+	for _, a := range additions {
+		value, err := tree.Parse(a.value)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := add(root.Content[0], a.path, fromTree(value)); err != nil {
+			return nil, nil, err
+		}
+	}
+	want, err := tree.FromYAML(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := style.encode(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	if head = d.head; len(head) > 0 && head[len(head)-1] != '\n' {
+		head = append(head, '\n')
+	}
+	// What the library writes is read again before anybody relies on it.
+	for _, body := range [][]byte{asBefore(d.body, plain), plain} {
+		if says(body, want.String()) {
+			return head, body, nil
+		}
+	}
+	return nil, nil, errors.New("this document cannot be written again without changing it; please report it with the document")
+}
+
+// says tells whether the YAML means the JSON.
+func says(body []byte, want string) bool {
+	node, err := document{body: body}.parse()
+	if err != nil {
+		return false
+	}
+	got, err := tree.FromYAML(node)
+	return err == nil && got.String() == want
+}
+
+// style is how a document is indented.
+type style struct {
+	indent  int
+	compact bool // the - of a list's item stands under the first letter of its key
+}
+
+// styleOf is the style of the first places in a document that show one, and
+// kubectl's where none does.
+func styleOf(root *yaml.Node) style {
+	indent, offset := 0, 0
+	eachMember(root, func(key, value *yaml.Node) {
+		switch {
+		case len(value.Content) == 0 || value.Style&yaml.FlowStyle != 0:
+		case value.Kind == yaml.MappingNode && indent == 0:
+			indent = value.Column - key.Column
+		case value.Kind == yaml.SequenceNode && offset == 0:
+			offset = value.Column - key.Column + 1
+		}
+	})
+	if indent < 2 || indent > 8 {
+		indent = 2
+	}
+	return style{indent, offset <= 1}
+}
+
+// eachMember goes through the members of all objects in their order.
+func eachMember(node *yaml.Node, do func(key, value *yaml.Node)) {
+	for i, child := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 1 {
+			do(node.Content[i-1], child)
+		}
+		eachMember(child, do)
+	}
+}
+
+func (s style) encode(root *yaml.Node) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(s.indent)
+	if s.compact {
+		encoder.CompactSeqIndent()
+	}
+	if err := encoder.Encode(root); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), encoder.Close()
+}
+
+// add is RFC 6902's add. What is there is replaced only where it says nothing:
+// null and an empty list.
+func add(node *yaml.Node, path []string, value *yaml.Node) error {
+	for i, name := range path {
+		last := i == len(path)-1
+		switch node.Kind {
+		case yaml.MappingNode:
+			switch member := memberOf(node, name); {
+			case last:
+				setMember(node, name, value)
+			case member == nil:
+				return fmt.Errorf("there is no %s to add to", name)
+			default:
+				node = member
+			}
+		case yaml.SequenceNode:
+			at := len(node.Content)
+			if name != "-" {
+				n, err := strconv.Atoi(name)
+				if err != nil || n < 0 || n > at || n == at && !last {
+					return fmt.Errorf("there is no item %s to add to", name)
+				}
+				at = n
+			}
+			if last {
+				openUp(node)
+				node.Content = slices.Insert(node.Content, at, value)
+			} else {
+				node = node.Content[at]
+			}
+		default:
+			return fmt.Errorf("%s is in something that is neither an object nor a list", name)
+		}
+	}
+	return nil
+}
+
+// setMember puts a member at the end, or first where people expect it there. Of
+// one that says nothing it keeps the place and the comments.
+func setMember(node *yaml.Node, name string, value *yaml.Node) {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, old := node.Content[i], node.Content[i+1]
+		if key.Value != name {
+			continue
+		}
+		value.HeadComment, value.FootComment = old.HeadComment, old.FootComment
+		if old.LineComment != "" {
+			key.LineComment = old.LineComment // the value goes on the next line
+		}
+		node.Content[i+1] = value
+		return
+	}
+	openUp(node)
+	at := len(node.Content)
+	if name == "metadata" {
+		at = 0
+	}
+	node.Content = slices.Insert(node.Content, at, text(name), value)
+}
+
+// openUp writes an object or list over several lines that was empty, as {} or [].
+func openUp(node *yaml.Node) {
+	if len(node.Content) == 0 {
+		node.Style &^= yaml.FlowStyle
+	}
+}
+
+func memberOf(node *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == name {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// unfold puts a copy in the place of every alias and merge key: what is added
+// in one place must not appear in the others. [tree.FromYAML] has bounded it.
+func unfold(node *yaml.Node) {
+	for i, child := range node.Content {
+		for child.Kind == yaml.AliasNode {
+			copied := duplicate(child.Alias)
+			copied.HeadComment, copied.LineComment, copied.FootComment = child.HeadComment, child.LineComment, child.FootComment
+			child, node.Content[i] = copied, copied
+		}
+		unfold(child)
+	}
+	node.Anchor = ""
+	if node.Kind == yaml.MappingNode {
+		merge(node)
+	}
+}
+
+func duplicate(node *yaml.Node) *yaml.Node {
+	copied := *node
+	copied.Content = make([]*yaml.Node, len(node.Content))
+	for i, child := range node.Content {
+		copied.Content[i] = duplicate(child)
+	}
+	return &copied
+}
+
+// merge replaces the merge keys of an unfolded object by what they bring: what
+// the object says itself wins, then the first source.
+func merge(node *yaml.Node) {
+	var own, brought []*yaml.Node
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		switch {
+		case key.ShortTag() != "!!merge":
+			own = append(own, key, value)
+		case value.Kind == yaml.SequenceNode:
+			for _, source := range value.Content {
+				brought = append(brought, source.Content...)
+			}
+		default:
+			brought = append(brought, value.Content...)
+		}
+	}
+	node.Content = own
+	for i := 0; i+1 < len(brought); i += 2 {
+		if memberOf(node, brought[i].Value) == nil {
+			node.Content = append(node.Content, brought[i], brought[i+1])
+		}
+	}
+}

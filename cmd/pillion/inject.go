@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// injectOptions are the flags of inject.
+type injectOptions struct {
+	files       []string
+	templates   []string
+	namespace   string
+	labels      []string
+	annotations []string
+	output      string
+	quiet       bool
+}
+
+func newInject() *cobra.Command {
+	o := &injectOptions{}
+	cmd := &cobra.Command{
+		Use:   "inject",
+		Short: "Inject into manifests, offline",
+		Long: `Inject does to the pods in manifests what the admission webhook does to pods:
+to Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
+ReplicationControllers, PodTemplates and lists of them. Everything else, and
+every document that nothing is added to, is written as it was read.
+
+The objects go to standard output, and one line for each of them and each
+template to standard error. Where anything is wrong nothing is written at all.
+
+A namespace is known by its name only, and counts as opted in, unless
+--namespace-label or --namespace-annotation says more about it.`,
+		Example: `  # What would be added?
+  pillion inject -f web.yaml --templates templates/ | diff web.yaml -
+
+  # From a pipe into the cluster.
+  kustomize build . | pillion inject -f - --templates templates/ | kubectl apply -f -
+
+  # As JSON patches, for a namespace that sets a parameter.
+  pillion inject -f web.yaml --templates templates/ -o patch \
+    --namespace shop --namespace-annotation log-agent.pillion.dev/level=debug`,
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		RunE: does(func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		}),
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "a `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
+	f.StringVarP(&o.namespace, "namespace", "n", "default", "the `NAMESPACE` of objects that name none")
+	f.StringArrayVar(&o.labels, "namespace-label", nil, "a label of the namespaces, `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "an annotation of the namespaces, `KEY=VALUE`; may be repeated")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was decided")
+	outputFlag(cmd, &o.output, "yaml", "json", "patch")
+	return cmd
+}
+
+// check finds flags that make no sense.
+func (o *injectOptions) check() error {
+	if len(o.files) == 0 {
+		return errors.New("name the manifests: --filename FILE, or --filename - for standard input")
+	}
+	if len(o.templates) == 0 {
+		return errNoTemplatesFlag
+	}
+	if err := oneOf("output", o.output, "yaml", "json", "patch"); err != nil {
+		return err
+	}
+	_, err := o.about("x")
+	return err
+}
+
+// about is what is known of a namespace. Labels that say nothing of the opt-in
+// say that there is none; annotations alone leave the opt-in as it is without them.
+func (o *injectOptions) about(name string) (templates.Namespace, error) {
+	labels, err := pairs("namespace-label", o.labels)
+	if err != nil {
+		return templates.Namespace{}, err
+	}
+	annotations, err := pairs("namespace-annotation", o.annotations)
+	if err != nil {
+		return templates.Namespace{}, err
+	}
+	if labels == nil && annotations != nil {
+		labels = map[string]string{inject.LabelInject: inject.Enabled}
+	}
+	return templates.Namespace{Name: name, Labels: labels, Annotations: annotations, Known: labels != nil}, nil
+}
+
+func pairs(flag string, texts []string) (map[string]string, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	all := make(map[string]string, len(texts))
+	for _, text := range texts {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("--%s must be KEY=VALUE, not %q", flag, text)
+		}
+		all[key] = value
+	}
+	return all, nil
+}
+
+// run reads everything before it writes anything: half a set of manifests in a
+// pipe into a cluster is worse than none.
+func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
+	set, err := loadTemplates(o.templates)
+	if err != nil {
+		return fmt.Errorf("the templates cannot be used:\n%w", err)
+	}
+	files, err := inputs(o.files)
+	if err != nil {
+		return err
+	}
+	j := &injection{options: o, injector: inject.New(set), report: stderr}
+	if o.quiet {
+		j.report = io.Discard
+	}
+	for _, file := range files {
+		data, err := readInput(file, stdin)
+		if err != nil {
+			return err
+		}
+		if err := j.file(file, data); err != nil {
+			return err
+		}
+	}
+	out, err := j.output()
+	if err != nil {
+		return err
+	}
+	_, err = stdout.Write(out)
+	return err
+}
+
+// inputs are the files that are named, and those in folders that are named.
+func inputs(names []string) ([]string, error) {
+	var all []string
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if name == "-" || err == nil && !info.IsDir() {
+			all = append(all, name)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		entries, err := os.ReadDir(name)
+		if err != nil {
+			return nil, err
+		}
+		before := len(all)
+		for _, e := range entries {
+			if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) && !e.IsDir() {
+				all = append(all, filepath.Join(name, e.Name()))
+			}
+		}
+		if len(all) == before {
+			return nil, fmt.Errorf("%s: there is no *.yaml, *.yml or *.json in this folder", name)
+		}
+	}
+	return all, nil
+}
+
+func readInput(name string, stdin io.Reader) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(name)
+}
+
+// injection is one run of the command: what has been read and made so far.
+type injection struct {
+	options  *injectOptions
+	injector *inject.Injector
+	report   io.Writer
+
+	stream  bytes.Buffer // -o yaml
+	objects [][]byte     // -o json
+	patches bytes.Buffer // -o patch
+}
+
+// file injects into all documents of a file.
+func (j *injection) file(name string, data []byte) error {
+	if name == "-" {
+		name = "standard input"
+	}
+	for i, d := range split(data) {
+		if d.empty() {
+			j.keep(i, d)
+			continue
+		}
+		if err := j.document(i, d); err != nil {
+			return d.locate(name, err)
+		}
+	}
+	return nil
+}
+
+// keep writes a document as it was read. The first one of a file needs a line
+// between it and the file before.
+func (j *injection) keep(i int, d document) {
+	if i == 0 && j.stream.Len() > 0 {
+		if !bytes.HasSuffix(j.stream.Bytes(), []byte("\n")) {
+			j.stream.WriteByte('\n')
+		}
+		if len(d.head) == 0 {
+			j.stream.WriteString("---\n")
+		}
+	}
+	j.stream.Write(d.head)
+	j.stream.Write(d.body)
+	j.stream.Write(d.tail)
+}
+
+// output is what goes to standard output.
+func (j *injection) output() ([]byte, error) {
+	switch j.options.output {
+	case "json":
+		return jsonOutput(j.objects)
+	case "patch":
+		return j.patches.Bytes(), nil
+	}
+	return j.stream.Bytes(), nil
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+)
+
+// logOptions say how to log.
+type logOptions struct {
+	format, level string
+}
+
+func (o *logOptions) flags(cmd *cobra.Command) {
+	formats, levels := []string{"json", "text"}, []string{"debug", "info", "warn", "error"}
+	cmd.Flags().StringVar(&o.format, "log-format", "json", fmt.Sprintf("how to write log lines; one of %v", formats))
+	cmd.Flags().StringVar(&o.level, "log-level", "info", fmt.Sprintf("the lowest level to log; one of %v", levels))
+	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(levels, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// logger is a logger to w; the error says which flag is wrong.
+func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.level)); err != nil {
+		return nil, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", o.level)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch o.format {
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	}
+	return nil, fmt.Errorf("--log-format must be json or text, not %q", o.format)
+}

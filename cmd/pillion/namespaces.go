@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// standalone knows no namespace.
+type standalone struct{}
+
+func (standalone) Namespace(name string) templates.Namespace { return templates.Namespace{Name: name} }
+
+// informer knows the labels and annotations of the cluster's namespaces. It is
+// a moment behind the cluster: a namespace that was made just now is unknown.
+type informer struct {
+	store      cache.Store
+	controller cache.Controller
+}
+
+// newInformer connects to the cluster of the kubeconfig, or to the one that
+// this process runs in.
+func newInformer(kubeconfig string) (*informer, error) {
+	config, err := restConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = "pillion/" + buildVersion().Version
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return informNamespaces(client), nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	config, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return nil, errors.New("this is not a pod of a cluster: say --kubeconfig FILE, or --standalone to do without a Kubernetes API")
+	}
+	return config, err
+}
+
+// informNamespaces asks for metadata only, and for nothing by its type: the
+// clients of all API groups would double the program.
+func informNamespaces(client metadata.Interface) *informer {
+	namespaces := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
+	i := &informer{}
+	i.store, i.controller = cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return namespaces.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return namespaces.Watch(ctx, o)
+			},
+		}, client),
+		ObjectType: &metav1.PartialObjectMetadata{},
+		Handler:    cache.ResourceEventHandlerFuncs{},
+		Transform:  slim,
+	})
+	return i
+}
+
+// slim keeps what is read of a namespace.
+func slim(object any) (any, error) {
+	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
+		m.ManagedFields, m.OwnerReferences, m.Finalizers = nil, nil, nil
+		delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
+	return object, nil
+}
+
+// Namespace implements [webhook.Namespaces].
+func (i *informer) Namespace(name string) templates.Namespace {
+	object, _, _ := i.store.GetByKey(name)
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return templates.Namespace{Name: name}
+	}
+	return templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
+}
+
+func (i *informer) check() (string, error) {
+	if !i.controller.HasSynced() {
+		return "", errors.New("the list of namespaces has not come yet")
+	}
+	return strconv.Itoa(len(i.store.ListKeys())) + " known", nil
+}
+
+// check implements the readiness of nothing to wait for.
+func (standalone) check() (string, error) { return "standalone", nil }
+
+// namespaces are what serve needs of either.
+type namespaces interface {
+	Namespace(name string) templates.Namespace
+	check() (string, error)
+}
+
+// newNamespaces are the ones that the options ask for; run keeps them current.
+func (o *serveOptions) newNamespaces() (known namespaces, run func(context.Context), err error) {
+	if o.standalone {
+		return standalone{}, func(context.Context) {}, nil
+	}
+	i, err := newInformer(o.kubeconfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to the Kubernetes API: %w", err)
+	}
+	return i, i.controller.RunWithContext, nil
+}

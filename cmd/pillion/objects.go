@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// object is an object with a pod, or a pod template, in a document.
+type object struct {
+	apiVersion, kind string
+	at               []string // where it is in the document
+	podAt            []string // where its metadata and spec of the pod are, in it
+	node             *tree.Node
+}
+
+// podIn says where objects of a kind hold a pod's metadata and spec.
+func podIn(apiVersion, kind string) (path []string, ok bool) {
+	group, _, found := strings.Cut(apiVersion, "/")
+	if !found {
+		group = ""
+	}
+	switch group + "/" + kind {
+	case "/Pod":
+		return nil, true
+	case "/PodTemplate":
+		return []string{"template"}, true
+	case "/ReplicationController", "apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "apps/DaemonSet",
+		"extensions/Deployment", "extensions/ReplicaSet", "extensions/DaemonSet", "batch/Job":
+		return []string{"spec", "template"}, true
+	case "batch/CronJob":
+		return []string{"spec", "jobTemplate", "spec", "template"}, true
+	}
+	return nil, false
+}
+
+// objects are the objects with a pod in a document, which may be a list. The
+// items of a typed list may leave out what the list's kind says already.
+func objects(node *tree.Node, apiVersion, kind string, at []string) []object {
+	if text := node.At("apiVersion").Text(); text != "" {
+		apiVersion = text
+	}
+	if text := node.At("kind").Text(); text != "" {
+		kind = text
+	}
+	if podAt, ok := podIn(apiVersion, kind); ok {
+		if node.At(podAt...).Kind() != tree.Object {
+			return nil
+		}
+		return []object{{apiVersion, kind, at, podAt, node}}
+	}
+	of, isList := strings.CutSuffix(kind, "List")
+	if !isList {
+		return nil
+	}
+	if _, ok := podIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") {
+		return nil
+	}
+	var all []object
+	items := node.At("items").Items()
+	for i := range items {
+		all = append(all, objects(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}))...)
+	}
+	return all
+}
+
+// mayHoldPods says whether a document is of a kind that [objects] looks into.
+func mayHoldPods(root *yaml.Node) bool {
+	apiVersion, kind := memberOf(root, "apiVersion"), memberOf(root, "kind")
+	if apiVersion == nil || kind == nil {
+		return false
+	}
+	_, ok := podIn(apiVersion.Value, kind.Value)
+	return ok || strings.HasSuffix(kind.Value, "List")
+}
+
+// document injects into a document of a file and keeps what comes out.
+func (j *injection) document(i int, d document) error {
+	root, err := d.parse()
+	if err != nil {
+		return err
+	}
+	if j.options.output != "json" && !mayHoldPods(root.Content[0]) {
+		j.keep(i, d) // whatever it is: it need not even be JSON
+		return nil
+	}
+	node, err := tree.FromYAML(root)
+	if err != nil {
+		return err
+	}
+	var additions []addition
+	for _, o := range objects(&node, "", "", nil) {
+		result, err := j.inject(o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.title(), err)
+		}
+		for _, op := range result.Ops {
+			value, ok := op.Value.(json.RawMessage)
+			if !ok {
+				return errors.New("the patch holds a value that is no JSON")
+			}
+			additions = append(additions, addition{slices.Concat(o.at, o.podAt, pointer(op.Path)), value})
+		}
+	}
+	if len(additions) > 0 {
+		if d.head, d.body, err = edit(d, root, additions); err != nil {
+			return err
+		}
+		if node, err = tree.FromYAML(root); err != nil {
+			return err
+		}
+	}
+	j.keep(i, d)
+	j.objects = append(j.objects, node.AppendTo(nil))
+	return nil
+}
+
+// inject asks the engine about one object and tells what it said.
+func (j *injection) inject(o object) (*inject.Result, error) {
+	name := o.node.At("metadata", "namespace").Text()
+	if name == "" {
+		name = j.options.namespace
+	}
+	namespace, err := j.options.about(name)
+	if err != nil {
+		return nil, err
+	}
+	result, err := j.injector.Inject(inject.Request{
+		Operation: "CREATE",
+		Namespace: namespace,
+		Object:    o.node.At(o.podAt...).AppendTo(nil),
+	})
+	if err != nil {
+		return nil, err
+	}
+	j.tell(o, result)
+	return result, j.patch(o, namespace, result)
+}
+
+// tell writes one line for each template, and one for each thing to know.
+func (j *injection) tell(o object, result *inject.Result) {
+	for _, f := range result.Findings {
+		fmt.Fprintf(j.report, "%s: warning: %s\n", o.title(), f.Message)
+	}
+	for i := range result.Decisions {
+		d := &result.Decisions[i]
+		switch d.Code {
+		case inject.CodeInjected, inject.CodePresent:
+			fmt.Fprintf(j.report, "%s: %s: %s\n", o.title(), d.Template, d.Code)
+		default:
+			fmt.Fprintf(j.report, "%s: %s: not injected: %s: %s\n", o.title(), d.Template, d.Code, d.Sentence())
+		}
+		for _, note := range d.Notes {
+			fmt.Fprintf(j.report, "%s: %s: warning: %s\n", o.title(), d.Template, note)
+		}
+	}
+}
+
+// patch writes the line of an object with -o patch. The paths are the object's.
+func (j *injection) patch(o object, namespace templates.Namespace, result *inject.Result) error {
+	if len(result.Ops) == 0 {
+		return nil
+	}
+	prefix := ""
+	for _, name := range o.podAt {
+		prefix += "/" + tree.Escape(name)
+	}
+	ops := slices.Clone(result.Ops)
+	for i := range ops {
+		ops[i].Path = prefix + ops[i].Path
+	}
+	return writeJSON(&j.patches, map[string]any{
+		"apiVersion": o.apiVersion, "kind": o.kind, "namespace": namespace.Name, "name": o.name(), "patch": ops,
+	})
+}
+
+// title is how people know the object: Deployment/web.
+func (o object) title() string { return o.kind + "/" + o.name() }
+
+func (o object) name() string {
+	if name := o.node.At("metadata", "name").Text(); name != "" {
+		return name
+	}
+	return o.node.At("metadata", "generateName").Text()
+}
+
+// pointer takes a JSON Pointer apart.
+func pointer(path string) []string {
+	names := strings.Split(path, "/")[1:]
+	for i := range names {
+		names[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(names[i])
+	}
+	return names
+}
+
+// jsonOutput is one object as it is, and several as a List.
+func jsonOutput(objects [][]byte) ([]byte, error) {
+	var out jsontext.Value
+	switch len(objects) {
+	case 0:
+		return nil, nil
+	case 1:
+		out = objects[0]
+	default:
+		out = slices.Concat([]byte(`{"apiVersion":"v1","kind":"List","items":[`), bytes.Join(objects, []byte(",")), []byte("]}"))
+	}
+	if err := out.Indent(jsontext.WithIndent("  ")); err != nil {
+		return nil, err
+	}
+	return append(out, '\n'), nil
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitOK      = 0
+	exitProblem = 1
+	exitUsage   = 2
+)
+
+// run is the program; it gives the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(context.Background())
+	switch failed := (*failure)(nil); {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errTold):
+		return exitProblem
+	case errors.As(err, &failed):
+		fmt.Fprintln(stderr, "pillion:", err)
+		return exitProblem
+	}
+	fmt.Fprintf(stderr, "pillion: %v\nsee '%s --help'\n", err, cmd.CommandPath())
+	return exitUsage
+}
+
+// failure is an error of a command that ran. Every other error that cobra
+// returns is about how the command was called.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
+
+// errTold is the failure of a command that said itself what is wrong.
+var errTold = errors.New("there were problems")
+
+// does makes a command's function of one that fails with a [failure].
+func does(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := f(cmd, args); err != nil {
+			return &failure{err}
+		}
+		return nil
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pillion",
+		Short: "Put sidecars into pods, and say why",
+		Long: `Pillion adds sidecars from templates to pods. It never replaces and never
+removes what is there, and it can explain every decision.
+
+Every flag can be set by an environment variable too: --admin-listen by
+PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
+		Example: `  # Check templates before they are used.
+  pillion lint templates/
+
+  # See what a Deployment's pods would become.
+  pillion inject -f web.yaml --templates templates/ | diff web.yaml -
+
+  # Serve the admission webhooks.
+  pillion serve --templates /etc/pillion/templates --tls-cert-file tls.crt --tls-key-file tls.key`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
+	}
+	root.AddCommand(newServe(), newInject(), newLint(), newVersion())
+	return root
+}
+
+// oneOf is the check of a flag with a few values.
+func oneOf(flag, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("--%s must be one of %v, not %q", flag, allowed, value)
+}

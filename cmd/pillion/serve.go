@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/pillion-dev/pillion/certs"
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	templates     []string
+	listen        string
+	adminListen   string
+	certFile      string
+	keyFile       string
+	selfSigned    bool
+	kubeconfig    string
+	standalone    bool
+	excluded      []string
+	shutdownDelay time.Duration
+	log           logOptions
+}
+
+func newServe() *cobra.Command {
+	o := &serveOptions{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the admission webhooks",
+		Long: `Serve answers the API server's admission webhooks over TLS: /mutate adds what
+the templates say, /validate checks what came out. The admin address serves
+/livez, /readyz (?verbose tells more) and /metrics in plain HTTP.
+
+Templates and certificate files are followed: a changed one is used without a
+restart, and a bad one leaves the last good one in use. SIGTERM and SIGINT turn
+readiness off, wait until the API server sends no more, and finish what is left.`,
+		Example: `  # In a cluster.
+  pillion serve --templates /etc/pillion/templates \
+    --tls-cert-file /etc/pillion/tls/tls.crt --tls-key-file /etc/pillion/tls/tls.key
+
+  # To try it, without a cluster and without a certificate.
+  pillion serve --templates templates/ --standalone --tls-self-signed --listen 127.0.0.1:8443`,
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		RunE: does(func(cmd *cobra.Command, _ []string) error {
+			log, err := o.log.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			klog.SetSlogLogger(log) // what client-go has to say
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the process at once
+			return o.serve(ctx, log)
+		}),
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+func (o *serveOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
+	f.StringVar(&o.listen, "listen", ":8443", "the `ADDRESS` of the webhooks")
+	f.StringVar(&o.adminListen, "admin-listen", ":8080", "the `ADDRESS` of /livez, /readyz and /metrics")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "the `FILE` of the serving certificate with its chain, PEM")
+	f.StringVar(&o.keyFile, "tls-key-file", "", "the `FILE` of the serving certificate's key, PEM")
+	f.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve with a certificate made at the start, for trying things out")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says how to reach the cluster (default: the one that Pillion runs in)")
+	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: nothing but the name of a namespace is known, and being asked about a pod counts as its opt-in")
+	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` in which nothing is injected, besides the system's; may be repeated")
+	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "how long to go on serving after readiness is off")
+	o.log.flags(cmd)
+}
+
+// check finds flags that make no sense.
+func (o *serveOptions) check() error {
+	files := o.certFile != "" || o.keyFile != ""
+	switch {
+	case len(o.templates) == 0:
+		return errNoTemplatesFlag
+	case !files && !o.selfSigned:
+		return errors.New("say --tls-cert-file and --tls-key-file, or --tls-self-signed to try things out")
+	case files && o.selfSigned:
+		return errors.New("--tls-self-signed does not go with --tls-cert-file and --tls-key-file")
+	case files && (o.certFile == "" || o.keyFile == ""):
+		return errors.New("--tls-cert-file and --tls-key-file go together")
+	case o.standalone && o.kubeconfig != "":
+		return errors.New("--standalone does not go with --kubeconfig")
+	case o.shutdownDelay < 0:
+		return errors.New("--shutdown-delay must not be negative")
+	}
+	_, err := o.log.logger(nil)
+	return err
+}
+
+var errNoTemplatesFlag = errors.New("name the templates: --templates PATH")
+
+// serve runs until ctx is done and everything is drained, or something fails.
+func (o *serveOptions) serve(ctx context.Context, log *slog.Logger) error {
+	registry := prometheus.NewRegistry()
+	certificate, err := o.certificate(log)
+	if err != nil {
+		return fmt.Errorf("the serving certificate: %w", err)
+	}
+	engine, err := newEngine(o.templates, o.excluded, log, registry)
+	if err != nil {
+		return fmt.Errorf("the templates cannot be used:\n%w", err)
+	}
+	known, follow, err := o.newNamespaces()
+	if err != nil {
+		return err
+	}
+	s := &server{options: o, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate}
+	return s.run(ctx, engine.watch, follow)
+}
+
+// getCertificate is the hook of [tls.Config].
+type getCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+func (o *serveOptions) certificate(log *slog.Logger) (getCertificate, error) {
+	if o.selfSigned {
+		certificate, err := certs.SelfSigned("localhost", "127.0.0.1", "pillion.pillion-system.svc")
+		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }, err
+	}
+	files, err := certs.NewFiles(o.certFile, o.keyFile, log)
+	if err != nil {
+		return nil, err
+	}
+	return files.GetCertificate, nil
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/inject/webhook"
+)
+
+const (
+	// requestTime is the longest that an API server waits for a webhook.
+	requestTime = 30 * time.Second
+	// idleTime is longer than the 90 s after which an API server closes an idle
+	// connection: a request on one that is just being closed here would be lost,
+	// for a POST is not sent again.
+	idleTime = 2 * time.Minute
+)
+
+// server is the two listeners of serve and what they serve.
+type server struct {
+	options     *serveOptions
+	log         *slog.Logger
+	registry    *prometheus.Registry
+	engine      *engine
+	namespaces  namespaces
+	certificate getCertificate
+
+	draining atomic.Bool
+}
+
+// run serves, with the background functions beside it, until ctx is done.
+func (s *server) run(ctx context.Context, background ...func(context.Context)) error {
+	s.register()
+	webhooks, err := listen(ctx, s.options.listen)
+	if err != nil {
+		return err
+	}
+	defer webhooks.Close()
+	admins, err := listen(ctx, s.options.adminListen)
+	if err != nil {
+		return err
+	}
+	defer admins.Close()
+
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	// What runs in the background goes on while the last requests are answered.
+	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	for _, f := range background {
+		wg.Go(func() { f(whole) })
+	}
+
+	webhookServer, adminServer := s.webhookServer(), s.server(admin(s.registry, s.checks()))
+	failed := make(chan error, 2)
+	wg.Go(func() { failed <- webhookServer.ServeTLS(webhooks, "", "") })
+	wg.Go(func() { failed <- adminServer.Serve(admins) })
+	defer adminServer.Close() // last: until then it says that this one is not ready
+	defer webhookServer.Close()
+	s.log.Info("serving", "webhook", webhooks.Addr().String(), "admin", admins.Addr().String(),
+		"version", buildVersion().Version, "revision", s.engine.current.Load().Set().Revision)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return s.drain(whole, webhookServer, failed)
+	}
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+}
+
+// drain lets the cluster find out that this one is leaving, and then answers
+// what has arrived. Connections are not closed while they may be used: every
+// answer asks the caller to close its own.
+func (s *server) drain(ctx context.Context, webhooks *http.Server, failed <-chan error) error {
+	s.draining.Store(true)
+	s.log.Info("shutting down", "delay", s.options.shutdownDelay.String())
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(s.options.shutdownDelay):
+	}
+	limited, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	if err := webhooks.Shutdown(limited); err != nil {
+		s.log.Warn("requests were cut off", "error", err)
+	}
+	s.log.Info("bye")
+	return nil
+}
+
+func (s *server) webhookServer() *http.Server {
+	handler := &webhook.Handler{
+		Injector:   s.engine.current.Load,
+		Namespaces: s.namespaces,
+		Metrics:    webhook.NewMetrics(s.registry),
+		Log:        s.log,
+	}
+	server := s.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate}
+	return server
+}
+
+// server has limits on everything that a caller can drag out.
+func (s *server) server(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: requestTime / 3,
+		ReadTimeout:       requestTime,
+		WriteTimeout:      2 * requestTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+}
+
+func (s *server) register() {
+	s.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "pillion_certificate_expires_timestamp_seconds",
+			Help: "When the serving certificate expires, in seconds since 1970.",
+		}, func() float64 {
+			certificate, err := s.certificate(nil)
+			if err != nil {
+				return 0
+			}
+			return float64(certificate.Leaf.NotAfter.Unix())
+		}),
+	)
+}
+
+// checks are the conditions of being ready.
+func (s *server) checks() []check {
+	return []check{
+		{"templates", s.engine.check},
+		{"namespaces", s.namespaces.check},
+		{"certificate", func() (string, error) {
+			certificate, err := s.certificate(nil)
+			if err != nil {
+				return "", err
+			}
+			until, err := certs.Check(certificate, time.Now())
+			return "valid until " + until.UTC().Format(time.RFC3339), err
+		}},
+		{"shutdown", func() (string, error) {
+			if s.draining.Load() {
+				return "", errors.New("shutting down")
+			}
+			return "not requested", nil
+		}},
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// document is one document of a YAML stream, by its bytes: the bytes of all
+// documents, one after the other, are the stream.
+type document struct {
+	head []byte // the line that begins it: --- and what may stand beside it
+	body []byte
+	tail []byte // the line that ends it: ...
+	line int    // of the body, from 1
+}
+
+// split takes a stream apart at the lines that begin or end a document. YAML
+// allows such a line nowhere else, not even in a block of text.
+func split(data []byte) []document {
+	all := []document{{line: 1}}
+	line := 0
+	for text := range bytes.Lines(data) {
+		line++
+		d := &all[len(all)-1]
+		switch {
+		case isMarker(text, "---"):
+			if len(d.head)+len(d.body) > 0 {
+				all = append(all, document{})
+				d = &all[len(all)-1]
+			}
+			d.head, d.body = splitMarker(text)
+			d.line = line
+			if len(d.body) == 0 {
+				d.line++
+			}
+		case isMarker(text, "..."):
+			d.tail = text
+			all = append(all, document{line: line + 1})
+		default:
+			d.body = append(d.body, text...)
+		}
+	}
+	return all
+}
+
+func isMarker(line []byte, marker string) bool {
+	rest, ok := bytes.CutPrefix(line, []byte(marker))
+	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
+}
+
+// splitMarker leaves content on the line of a --- to the body.
+func splitMarker(line []byte) (head, body []byte) {
+	rest := bytes.TrimSpace(line[3:])
+	if len(rest) == 0 || rest[0] == '#' {
+		return bytes.Clone(line), nil
+	}
+	return bytes.Clone(line[:3]), bytes.Clone(line[3:])
+}
+
+// empty says whether there is nothing but comments and directives.
+func (d document) empty() bool {
+	for line := range bytes.Lines(d.body) {
+		line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\uFEFF")))
+		if len(line) > 0 && line[0] != '#' && line[0] != '%' {
+			return false
+		}
+	}
+	return true
+}
+
+// parse reads the document. Its errors begin with "line N: ", counted from the
+// body's first, as those of [tree.FromYAML] do.
+func (d document) parse() (*yaml.Node, error) {
+	var node yaml.Node
+	err := yaml.Unmarshal(d.body, &node)
+	if err == nil {
+		return &node, nil
+	}
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if line, after := cutLine(text); line > 0 {
+		return nil, fmt.Errorf("line %d: %s", errorLine(d.body, line, err), after)
+	}
+	return nil, errors.New(text)
+}
+
+// maxSearch bounds the search for the line of an error, which reads the text
+// again for every line.
+const maxSearch = 1000
+
+// errorLine finds the line where the text goes wrong: the first that makes the
+// text above it fail as the whole does. The library tells the line before the
+// one where the object around the error begins.
+func errorLine(body []byte, told int, err error) int {
+	n, end := 0, 0
+	for line := range bytes.Lines(body) {
+		n, end = n+1, end+len(line)
+		if n < told || n > told+maxSearch {
+			continue
+		}
+		if e := yaml.Unmarshal(body[:end], new(yaml.Node)); e != nil && e.Error() == err.Error() {
+			return n
+		}
+	}
+	return told
+}
+
+// locate says where in which file an error of the document is.
+func (d document) locate(file string, err error) error {
+	line, text := cutLine(err.Error())
+	return fmt.Errorf("%s:%d: %s", file, d.line+max(line, 1)-1, text)
+}
+
+// cutLine takes "line N: text" apart; N is 0 where it is not said.
+func cutLine(text string) (line int, after string) {
+	rest, ok := strings.CutPrefix(text, "line ")
+	if number, after, found := strings.Cut(rest, ": "); ok && found {
+		if n, err := strconv.Atoi(number); err == nil {
+			return n, after
+		}
+	}
+	return 0, text
+}

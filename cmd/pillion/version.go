@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is what the build says about itself.
+type version struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func newVersion() *cobra.Command {
+	output := "text"
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Say which Pillion this is",
+		Example: `  pillion version
+  pillion version -o json`,
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error { return oneOf("output", output, "text", "json") },
+		RunE: does(func(cmd *cobra.Command, _ []string) error {
+			v := buildVersion()
+			if output == "json" {
+				return writeJSON(cmd.OutOrStdout(), v)
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), v)
+			return err
+		}),
+	}
+	outputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func buildVersion() version {
+	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.time":
+			v.Time = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+// String is one line: pillion v0.1.0 (revision 0123abcd, modified, go1.26.0, linux/amd64).
+func (v version) String() string {
+	s := "pillion " + v.Version + " ("
+	if v.Revision != "" {
+		s += "revision " + v.Revision + ", "
+	}
+	if v.Modified {
+		s += "modified, "
+	}
+	return s + v.Go + ", " + v.Platform + ")"
+}
+
+// outputFlag is -o with the values that the command knows; the first is the default.
+func outputFlag(cmd *cobra.Command, output *string, values ...string) {
+	cmd.Flags().StringVarP(output, "output", "o", values[0], fmt.Sprintf("how to write the result; one of %v", values))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// writeJSON writes one line of JSON for people and programs; nobody puts it into HTML.
+func writeJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/pillion-dev/pillion"
+
+// TestImports holds the arrows between the packages: cmd -> inject/webhook ->
+// inject -> templates, and what each may use of the world.
+func TestImports(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	impure := []string{"net/http", "os", "log", "log/slog", "github.com/prometheus/", "k8s.io/client-go/"}
+	type rule struct{ internal, forbidden []string }
+	rules := map[string]rule{
+		"inject":            {internal: []string{"templates", "templates/tree"}, forbidden: impure},
+		"inject/webhook":    {internal: []string{"inject", "templates"}},
+		"templates":         {internal: []string{"templates/tree"}, forbidden: impure},
+		"templates/tree":    {forbidden: impure},
+		"templates/library": {forbidden: impure},
+		"certs":             {},
+		"manifests":         {},
+		"cmd/pillion":       {internal: []string{"inject", "inject/webhook", "templates", "templates/tree", "templates/library", "certs", "manifests"}},
+	}
+	d := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		rule, ok := rules[name]
+		if !ok {
+			t.Errorf("%s: say here what it may import", name)
+		}
+		for _, path := range p.Imports {
+			own, internal := strings.CutPrefix(path, module+"/")
+			switch {
+			case internal && !slices.Contains(rule.internal, own),
+				!internal && slices.ContainsFunc(rule.forbidden, func(f string) bool { return path == f || strings.HasSuffix(f, "/") && strings.HasPrefix(path, f) }),
+				name != "cmd/pillion" && (strings.HasPrefix(path, "github.com/spf13/cobra") || strings.HasPrefix(path, "github.com/spf13/viper")),
+				name != "inject/webhook" && strings.HasPrefix(path, "k8s.io/api/admission/"):
+				t.Errorf("%s may not import %s", name, path)
+			}
+		}
+	}
+}
+
+// TestSize holds the budget: files under 400 lines, functions at most 80 and
+// nine of ten under 40, no init functions.
+func TestSize(t *testing.T) {
+	var lengths []int
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		lengths = append(lengths, checkFile(t, path)...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(lengths)
+	if p90 := lengths[len(lengths)*9/10]; p90 >= 40 {
+		t.Errorf("one of ten functions has %d lines or more", p90)
+	}
+}
+
+func checkFile(t *testing.T, path string) (lengths []int) {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := files.File(file.Pos()).LineCount(); lines > 400 {
+		t.Errorf("%s has %d lines", path, lines)
+	}
+	if len(file.Comments) == 0 || file.Comments[0].List[0].Text != "// SPDX-License-Identifier: Apache-2.0" {
+		t.Errorf("%s does not begin with the SPDX line", path)
+	}
+	for _, decl := range file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		length := files.Position(f.End()).Line - files.Position(f.Pos()).Line + 1
+		if length > 80 {
+			t.Errorf("%s: %s has %d lines", path, f.Name.Name, length)
+		}
+		if f.Name.Name == "init" && f.Recv == nil {
+			t.Errorf("%s has an init function", path)
+		}
+		lengths = append(lengths, length)
+	}
+	return lengths
+}

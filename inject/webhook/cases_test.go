@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// A case is one file: the head of the request as HTTP writes it (an API server's
+// for /mutate where there is none), its body, templates (*.template.yaml; one of
+// the test where there is none), and what came back and was logged.
+func TestCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/cases/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := runCase(t, archive)
+			i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
+			if i < 0 {
+				archive.Files = append(archive.Files, txtar.File{Name: "want"})
+				i = len(archive.Files) - 1
+			}
+			if want := string(archive.Files[i].Data); got != want {
+				if !update() {
+					t.Fatalf("got:\n%s\nwant:\n%s\nAfter reading both: go test ./inject/webhook -run TestCases -update", got, want)
+				}
+				archive.Files[i].Data = []byte(got)
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func runCase(t *testing.T, archive *txtar.Archive) string {
+	head := "POST /mutate?timeout=5s HTTP/1.1\nHost: pillion\nContent-Type: application/json\n"
+	var body []byte
+	var texts []string
+	for _, f := range archive.Files {
+		switch {
+		case f.Name == "head":
+			head = string(f.Data)
+		case f.Name == "body":
+			body = f.Data
+		case strings.HasSuffix(f.Name, ".template.yaml"):
+			texts = append(texts, string(f.Data))
+		case f.Name != "want":
+			t.Fatalf("a case has no file %q", f.Name)
+		}
+	}
+	if texts == nil {
+		texts = []string{sidecar}
+	}
+	request := strings.ReplaceAll(head, "\n", "\r\n") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(request)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEdge(load(t, texts...))
+	w := e.answer(r)
+	if w.Code == http.StatusOK {
+		checkContract(t, r.URL.Path, body, w)
+	}
+	return describe(t, w) + logged(t, e.log.Bytes())
+}
+
+// describe is the answer with the patch made readable.
+func describe(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	if w.Code != http.StatusOK {
+		return fmt.Sprintf("%d\n%s", w.Code, w.Body)
+	}
+	var answer struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Response   struct {
+			UID              string            `json:"uid"`
+			Allowed          bool              `json:"allowed"`
+			PatchType        string            `json:"patchType,omitempty"`
+			Patch            []byte            `json:"patch,omitempty"`
+			Operations       []json.RawMessage `json:"operations,omitempty"`
+			AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
+			Warnings         []string          `json:"warnings,omitempty"`
+		} `json:"response"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if answer.Response.Patch != nil {
+		if err := json.Unmarshal(answer.Response.Patch, &answer.Response.Operations); err != nil {
+			t.Fatal(err)
+		}
+		answer.Response.Patch = nil
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(answer); err != nil {
+		t.Fatal(err)
+	}
+	return "200\n" + hideRevisions(text.String())
+}
+
+// hideRevisions keeps a case as it is when a template's revision changes.
+func hideRevisions(text string) string {
+	return regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAllString(text, "REVISION")
+}
+
+// logged is the log without what differs between two runs.
+func logged(t *testing.T, log []byte) string {
+	t.Helper()
+	var text strings.Builder
+	for line := range bytes.Lines(log) {
+		for _, changing := range []string{`"time":"[^"]*",`, `"microseconds":\d+,`, `,"client":"[^"]*"`} {
+			line = regexp.MustCompile(changing).ReplaceAll(line, nil)
+		}
+		text.WriteString("log: " + string(line))
+	}
+	return text.String()
+}

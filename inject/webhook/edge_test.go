@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write what the cases give into their files")
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+func update() bool { return flag.Lookup("update").Value.String() == "true" }
+
+// edge is a handler and what it told.
+type edge struct {
+	*webhook.Handler
+	log      bytes.Buffer
+	registry *prometheus.Registry
+}
+
+// unknown knows no namespace.
+type unknown struct{}
+
+func (unknown) Namespace(name string) templates.Namespace { return templates.Namespace{Name: name} }
+
+func newEdge(injector func() *inject.Injector) *edge {
+	e := &edge{registry: prometheus.NewRegistry()}
+	e.Handler = &webhook.Handler{
+		Injector:   injector,
+		Namespaces: unknown{},
+		Metrics:    webhook.NewMetrics(e.registry),
+		Log:        slog.New(slog.NewJSONHandler(&e.log, nil)),
+	}
+	return e
+}
+
+// sidecar is a template that every pod gets.
+const sidecar = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: log-agent}
+spec:
+  default: true
+  pod:
+    spec:
+      initContainers:
+      - {name: log-agent, image: "registry.example/log-agent:1", restartPolicy: Always}
+`
+
+func load(t testing.TB, texts ...string) func() *inject.Injector {
+	t.Helper()
+	files := fstest.MapFS{}
+	for i, text := range texts {
+		files[strconv.Itoa(i)+".yaml"] = &fstest.MapFile{Data: []byte(text)}
+	}
+	set, err := templates.Load(templates.Source{FS: files, Name: "."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	injector := inject.New(set)
+	return func() *inject.Injector { return injector }
+}
+
+// post is what an API server sends.
+func post(path string, body []byte) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+func (e *edge) answer(r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, r)
+	return w
+}
+
+// checkContract holds an answer to all that the API server demands and advises,
+// and gives the response and the patched object.
+func checkContract(t testing.TB, path string, request []byte, w *httptest.ResponseRecorder) (*admissionv1.AdmissionResponse, []byte) {
+	t.Helper()
+	var in, out admissionv1.AdmissionReview
+	strict, err := kjson.UnmarshalStrict(w.Body.Bytes(), &out)
+	if err != nil || len(strict) > 0 {
+		t.Fatalf("the answer does not decode strictly: %v %v\n%s", err, strict, w.Body)
+	}
+	if out.Kind != "AdmissionReview" || out.Request != nil || out.Response == nil || out.Response.UID == "" || out.Response.Result != nil {
+		t.Fatalf("not an answer: %s", w.Body)
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(request, &in); err == nil {
+		if out.APIVersion != in.APIVersion || out.Response.UID != in.Request.UID {
+			t.Fatalf("answers another request: %s", w.Body)
+		}
+	}
+	r := out.Response
+	if !r.Allowed {
+		t.Fatalf("refused: %s", w.Body)
+	}
+	if (len(r.Patch) > 0) != (r.PatchType != nil) || bytes.Contains(w.Body.Bytes(), []byte(`"patch":""`)) {
+		t.Fatalf("a patch without its type, or a type without a patch: %s", w.Body)
+	}
+	if path != webhook.PathMutate && r.Patch != nil {
+		t.Fatalf("the validating webhook patches: %s", w.Body)
+	}
+	if got := w.Header().Get("Content-Length"); got != strconv.Itoa(w.Body.Len()) {
+		t.Errorf("Content-Length %q for %d bytes", got, w.Body.Len())
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	checkAudit(t, r.AuditAnnotations)
+	checkWarnings(t, r.Warnings)
+	return r, checkPatch(t, in, r)
+}
+
+func checkAudit(t testing.TB, audit map[string]string) {
+	t.Helper()
+	for key, value := range audit {
+		if problems := validation.IsQualifiedName("pod.mutate.pillion.dev/" + key); problems != nil {
+			t.Errorf("the audit annotation's key %q: %v", key, problems)
+		}
+		if value == "" || utf8.RuneCountInString(value) > 512 {
+			t.Errorf("the audit annotation %s is %q", key, value)
+		}
+	}
+}
+
+func checkWarnings(t testing.TB, warnings []string) {
+	t.Helper()
+	total := 0
+	for i, text := range warnings {
+		n := utf8.RuneCountInString(text)
+		total += n
+		if n == 0 || n > 120 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) || slices.Contains(warnings[:i], text) {
+			t.Errorf("the API server would not show the warning %q", text)
+		}
+	}
+	if total > 4096 {
+		t.Errorf("the API server would cut %d runes of warnings", total)
+	}
+}
+
+// checkPatch applies the patch as the API server does.
+func checkPatch(t testing.TB, in admissionv1.AdmissionReview, r *admissionv1.AdmissionResponse) []byte {
+	t.Helper()
+	if in.Request == nil || r.Patch == nil {
+		return nil
+	}
+	if *r.PatchType != admissionv1.PatchTypeJSONPatch {
+		t.Fatalf("the patch type is %q", *r.PatchType)
+	}
+	patch, err := jsonpatch.DecodePatch(r.Patch)
+	if err != nil || len(patch) == 0 {
+		t.Fatalf("no patch: %v\n%s", err, r.Patch)
+	}
+	object, err := patch.Apply(in.Request.Object.Raw)
+	if err != nil {
+		t.Fatalf("the patch does not apply: %v\n%s\n%s", err, r.Patch, in.Request.Object.Raw)
+	}
+	return object
+}
+
+// reviewOf wraps a pod.
+func reviewOf(t testing.TB, version, operation, namespace string, pod []byte) []byte {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "admission.k8s.io/" + version, "kind": "AdmissionReview",
+		"request": map[string]any{
+			"uid":       "705ab4f5-6393-11e8-b7cc-42010a800002",
+			"kind":      map[string]any{"group": "", "version": "v1", "kind": "Pod"},
+			"resource":  map[string]any{"group": "", "version": "v1", "resource": "pods"},
+			"namespace": namespace, "operation": operation, "dryRun": false,
+			"userInfo": map[string]any{"username": "user"},
+			"object":   json.RawMessage(pod),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhook is the HTTP edge: an AdmissionReview comes in, an
+// AdmissionReview goes out, and between them stands one call of the engine.
+//
+// What is asked about and is not the creation of a pod is allowed untouched. A
+// request that cannot be answered gets an HTTP error with a sentence, which the
+// API server handles by the webhook's failurePolicy.
+package webhook
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// The paths of the two webhooks.
+const (
+	PathMutate   = "/mutate"
+	PathValidate = "/validate"
+)
+
+// Namespaces tells what is known about a namespace. It is asked in the way of a
+// request and must answer from memory; Known is false where it knows nothing.
+type Namespaces interface {
+	Namespace(name string) templates.Namespace
+}
+
+// Handler answers the API server on [PathMutate] and [PathValidate].
+type Handler struct {
+	// Injector gives the engine in use, from a pointer that a reload swaps.
+	Injector   func() *inject.Injector
+	Namespaces Namespaces
+	Metrics    *Metrics
+	Log        *slog.Logger
+}
+
+// exchange is one request and all that is to be told about it.
+type exchange struct {
+	webhook string // mutate, validate, or "" for another path
+	request *request
+	result  *inject.Result // nil where the engine was not asked
+	answer  []byte
+	refused *refusal
+}
+
+// refusal is the HTTP error that a request gets instead of an answer.
+type refusal struct {
+	status   int
+	sentence string
+}
+
+func (r *refusal) Error() string { return r.sentence }
+
+func refuse(status int, format string, args ...any) *refusal {
+	return &refusal{status, clip(fmt.Sprintf(format, args...), maxSentence)}
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	e := &exchange{}
+	h.handle(e, w, r)
+	e.write(w)
+	took := time.Since(start)
+	h.Metrics.observe(e, took)
+	h.log(e, r, took)
+}
+
+// handle fills in what is to be answered. A panic is answered too: a dropped
+// connection would take other requests of the API server with it.
+func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+			panic(p)
+		}
+		h.Metrics.panics.Inc()
+		h.Log.Error("panic", "webhook", e.webhook, "uid", e.uid(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		e.refused = refuse(http.StatusInternalServerError, "an internal error; see the log for request %q", e.uid())
+	}()
+	if e.refused = h.ask(e, w, r); e.refused != nil {
+		return
+	}
+	e.answer = encode(e.request, e.result)
+}
+
+// ask decodes the request and asks the engine where it is the engine's business.
+func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refusal {
+	switch r.URL.Path {
+	case PathMutate:
+		e.webhook = "mutate"
+	case PathValidate:
+		e.webhook = "validate"
+	default:
+		return refuse(http.StatusNotFound, "there is nothing here; the webhooks are at %s and %s", PathMutate, PathValidate)
+	}
+	body, refused := read(w, r)
+	if refused != nil {
+		return refused
+	}
+	if e.request, refused = decode(body); refused != nil {
+		return refused
+	}
+	if e.webhook != "mutate" || !e.request.createsPod() {
+		return nil
+	}
+	result, err := h.Injector().Inject(inject.Request{
+		Operation: string(e.request.Operation),
+		Username:  e.request.UserInfo.Username,
+		DryRun:    e.request.DryRun,
+		// metadata.namespace is not set yet where a controller creates the pod.
+		Namespace: h.Namespaces.Namespace(e.request.Namespace),
+		Object:    e.request.Object,
+	})
+	if err != nil {
+		return refuse(http.StatusBadRequest, "request.object is not a pod: %v", err)
+	}
+	e.result = result
+	return nil
+}
+
+func (e *exchange) uid() string {
+	if e.request == nil {
+		return ""
+	}
+	return e.request.UID
+}
+
+func (e *exchange) status() int {
+	if e.refused != nil {
+		return e.refused.status
+	}
+	return http.StatusOK
+}

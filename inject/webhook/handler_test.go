@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+const pod = `{"metadata":{"name":"web-0"},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`
+
+func TestTooLarge(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	const limit = 8 << 20
+	// The largest body that fits has its length in a string that nobody reads.
+	body := reviewOf(t, "v1", "UPDATE", "shop", []byte(`"`+strings.Repeat("x", limit)+`"`))
+	fits := bytes.Replace(body, bytes.Repeat([]byte("x"), len(body)-limit), nil, 1)
+	for _, row := range []struct {
+		body    []byte
+		chunked bool
+		want    int
+	}{
+		{fits, false, http.StatusOK},
+		{fits, true, http.StatusOK},
+		{append(fits, ' '), false, http.StatusRequestEntityTooLarge},
+		{append(fits, ' '), true, http.StatusRequestEntityTooLarge},
+	} {
+		r := post(webhook.PathMutate, row.body)
+		if row.chunked {
+			r.ContentLength = -1
+		}
+		if w := e.answer(r); w.Code != row.want {
+			t.Errorf("%d bytes, chunked %v: %d %s", len(row.body), row.chunked, w.Code, w.Body)
+		}
+	}
+}
+
+// serve starts a real server, of HTTP/2 too as an API server speaks to localhost.
+func serve(t *testing.T, e *edge, http2 bool) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(e)
+	s.EnableHTTP2 = http2
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestTimeout(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		s := serve(t, newEdge(load(t, sidecar)), http2)
+		body, never := io.Pipe() // a body that does not come
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mutate?timeout=50ms", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		response, err := s.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		never.Close()
+		if response.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("HTTP/2 %v: %s", http2, response.Status)
+		}
+	}
+}
+
+func TestTimeoutGoneAlready(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	e := newEdge(load(t, sidecar))
+	if w := e.answer(post("/mutate?timeout=5s", reviewOf(t, "v1", "CREATE", "shop", []byte(pod))).WithContext(ctx)); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// A panic costs its own request, and no other one on the same connection.
+func TestPanic(t *testing.T) {
+	var broken atomic.Bool
+	good := load(t, sidecar)
+	e := newEdge(func() *inject.Injector {
+		if broken.Load() {
+			panic("the engine is broken")
+		}
+		return good()
+	})
+	s := serve(t, e, false)
+	body := reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
+	reused := false
+	for i, want := range []int{http.StatusOK, http.StatusInternalServerError, http.StatusOK} {
+		broken.Store(want != http.StatusOK)
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused },
+		})
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+webhook.PathMutate, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		response, err := s.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != want || reused != (i > 0) {
+			t.Errorf("request %d: %s, connection reused: %v\n%s", i, response.Status, reused, text)
+		}
+	}
+	for _, want := range []string{"the engine is broken", "TestPanic", "705ab4f5"} {
+		if !strings.Contains(e.log.String(), want) {
+			t.Errorf("the log does not have %q", want)
+		}
+	}
+	if n := testutil.ToFloat64(counter(t, e, "pillion_webhook_panics_total")); n != 1 {
+		t.Errorf("%v panics are counted", n)
+	}
+}
+
+func TestAbort(t *testing.T) {
+	e := newEdge(func() *inject.Injector { panic(http.ErrAbortHandler) })
+	defer func() {
+		if p := recover(); !errors.Is(p.(error), http.ErrAbortHandler) {
+			t.Error("net/http does not get to see its own panic:", p)
+		}
+	}()
+	e.answer(post(webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
+}
+
+// labelled knows one namespace by its labels.
+type labelled struct{ name string }
+
+func (l labelled) Namespace(name string) templates.Namespace {
+	return templates.Namespace{Name: name, Known: name == l.name, Labels: map[string]string{inject.LabelInject: inject.Enabled}}
+}
+
+func TestNamespaceIsTheRequests(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	e.Namespaces = labelled{"shop"}
+	other := strings.Replace(pod, `"name":"web-0"`, `"name":"web-0","namespace":"other"`, 1)
+	w := e.answer(post(webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(other))))
+	if r, _ := checkContract(t, webhook.PathMutate, nil, w); r.Patch == nil {
+		t.Errorf("not injected: %s", w.Body)
+	}
+}
+
+func TestManyWarnings(t *testing.T) {
+	var names []string
+	for i := range 500 {
+		names = append(names, fmt.Sprintf("+%s-%d", strings.Repeat("ü", 50), i))
+	}
+	annotated := fmt.Sprintf(`{"metadata":{"annotations":{"pillion.dev/templates":%q}},"spec":{"containers":[]}}`, strings.Join(names, ","))
+	body := reviewOf(t, "v1", "CREATE", "shop", []byte(annotated))
+	e := newEdge(load(t, sidecar))
+	r, _ := checkContract(t, webhook.PathMutate, body, e.answer(post(webhook.PathMutate, body)))
+	if len(r.Warnings) == 0 {
+		t.Error("no warnings")
+	}
+}
+
+// A reload in the middle of things is seen whole or not at all.
+func TestReloadUnderLoad(t *testing.T) {
+	var current atomic.Pointer[inject.Injector]
+	sets := []*inject.Injector{load(t, sidecar)(), load(t, strings.ReplaceAll(sidecar, "log-agent", "proxy"))()}
+	current.Store(sets[0])
+	e := newEdge(current.Load)
+	e.Log = discard()
+	body := reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := range 100 {
+				current.Store(sets[i%2])
+				w := e.answer(post(webhook.PathMutate, body))
+				if r, _ := checkContract(t, webhook.PathMutate, body, w); len(r.AuditAnnotations) != 1 {
+					t.Errorf("two sets in one answer: %v", r.AuditAnnotations)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestMetrics(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	e.answer(post(webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
+	e.answer(post(webhook.PathMutate, reviewOf(t, "v1", "CREATE", "kube-system", []byte(pod))))
+	e.answer(post(webhook.PathMutate, reviewOf(t, "v1", "DELETE", "shop", []byte("null"))))
+	e.answer(post(webhook.PathMutate, []byte("hello")))
+	e.answer(post("/made/up/by/a/stranger", nil))
+	e.answer(post(webhook.PathValidate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
+	want := `
+# HELP pillion_decisions_total Decisions by webhook, template and reason code; one for each template and pod.
+# TYPE pillion_decisions_total counter
+pillion_decisions_total{code="excluded_namespace",template="log-agent",webhook="mutate"} 1
+pillion_decisions_total{code="injected",template="log-agent",webhook="mutate"} 1
+# HELP pillion_webhook_requests_total Requests by webhook and HTTP status.
+# TYPE pillion_webhook_requests_total counter
+pillion_webhook_requests_total{status="200",webhook="mutate"} 3
+pillion_webhook_requests_total{status="200",webhook="validate"} 1
+pillion_webhook_requests_total{status="400",webhook="mutate"} 1
+pillion_webhook_requests_total{status="404",webhook="none"} 1
+`
+	if err := testutil.GatherAndCompare(e.registry, strings.NewReader(want), "pillion_decisions_total", "pillion_webhook_requests_total"); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(e.registry); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}
+
+// TestCorpus answers every captured review. The captures are not a part of the
+// project: PILLION_CORPUS names their folder, and without them this is skipped.
+func TestCorpus(t *testing.T) {
+	folder := os.Getenv("PILLION_CORPUS")
+	if folder == "" {
+		folder = filepath.Join("..", "..", "..", "shared", "corpus")
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "reviews", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Skip("no captured AdmissionReviews here; PILLION_CORPUS names their folder")
+	}
+	files = append(files, filepath.Join(folder, "v1beta1-sample.json"))
+	e := newEdge(load(t, sidecar))
+	e.Log = discard()
+	patched := 0
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {
+			t.Run(filepath.Base(file)+path, func(t *testing.T) {
+				w := e.answer(post(path+"?timeout=10s", body))
+				if w.Code != http.StatusOK {
+					t.Fatalf("%d %s", w.Code, w.Body)
+				}
+				r, object := checkContract(t, path, body, w)
+				if r.Patch == nil {
+					return
+				}
+				patched++
+				again := e.answer(post(path, reviewOf(t, "v1", "CREATE", "shop", object)))
+				if r, _ := checkContract(t, path, nil, again); r.Patch != nil {
+					t.Errorf("the second call patches: %s", r.Patch)
+				}
+			})
+		}
+	}
+	t.Logf("%d reviews, %d patched", len(files), patched)
+	if patched < len(files)/2 {
+		t.Error("this tests nothing: hardly a pod was patched")
+	}
+}
+
+func TestTLSConnectionState(t *testing.T) {
+	s := serve(t, newEdge(load(t, sidecar)), true)
+	client := s.Client()
+	client.Transport.(*http.Transport).TLSClientConfig.MaxVersion = tls.VersionTLS12
+	response, err := client.Post(s.URL+webhook.PathMutate, "application/json", bytes.NewReader(reviewOf(t, "v1beta1", "CREATE", "shop", []byte(pod))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK || response.ContentLength <= 0 {
+		t.Errorf("%s, Content-Length %d", response.Status, response.ContentLength)
+	}
+}

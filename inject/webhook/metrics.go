@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts what the webhooks were asked and what they said. No label's
+// value can be made up by who creates pods: templates are the operator's.
+type Metrics struct {
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	decisions *prometheus.CounterVec
+	findings  *prometheus.CounterVec
+	panics    prometheus.Counter
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pillion_webhook_requests_total",
+			Help: "Requests by webhook and HTTP status.",
+		}, []string{"webhook", "status"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "pillion_webhook_duration_seconds",
+			Help: "Time from a request's headers to its answer, by webhook.",
+			// The API server's own histogram begins at 5 ms, where this one is all but over.
+			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .05, .25, 1, 5},
+		}, []string{"webhook"}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pillion_decisions_total",
+			Help: "Decisions by webhook, template and reason code; one for each template and pod.",
+		}, []string{"webhook", "template", "code"}),
+		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pillion_findings_total",
+			Help: "Mistakes in pods that belong to no template's decision, by webhook and reason code.",
+		}, []string{"webhook", "code"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pillion_webhook_panics_total",
+			Help: "Requests that ended in a panic and were answered with 500.",
+		}),
+	}
+	registry.MustRegister(m.requests, m.durations, m.decisions, m.findings, m.panics)
+	return m
+}
+
+func (m *Metrics) observe(e *exchange, took time.Duration) {
+	webhook := e.webhook
+	if webhook == "" {
+		webhook = "none"
+	}
+	m.requests.WithLabelValues(webhook, strconv.Itoa(e.status())).Inc()
+	m.durations.WithLabelValues(webhook).Observe(took.Seconds())
+	if e.result == nil {
+		return
+	}
+	for i := range e.result.Decisions {
+		d := &e.result.Decisions[i]
+		m.decisions.WithLabelValues(webhook, d.Template, string(d.Code)).Inc()
+	}
+	for i := range e.result.Findings {
+		m.findings.WithLabelValues(webhook, string(e.result.Findings[i].Code)).Inc()
+	}
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// The API server cuts every warning of a response to 256 runes when all
+// together have more than 4096, and asks for no more than 120 in each;
+// 34 of them stay below: 34 * 120 = 4080.
+const (
+	maxWarning  = 120
+	maxWarnings = 34
+)
+
+// maxSentence bounds what is put into audit annotations and errors: a sentence
+// may quote what the pod's author wrote, and that may be 256 KiB.
+const maxSentence = 512
+
+// encode is the answer. v1 and v1beta1 have the same fields. A patch and its
+// type stand there both or not at all; that is a rule of v1.
+func encode(r *request, result *inject.Result) []byte {
+	response := &admissionv1.AdmissionResponse{UID: types.UID(r.UID), Allowed: true}
+	if result != nil {
+		if patch := result.Patch(); len(patch) > 0 {
+			patchType := admissionv1.PatchTypeJSONPatch
+			response.Patch, response.PatchType = patch, &patchType
+		}
+		response.AuditAnnotations = audit(result.Audit())
+		response.Warnings = warnings(result.Warnings())
+	}
+	answer, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: r.version, Kind: "AdmissionReview"},
+		Response: response,
+	}, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("an answer that is no JSON: " + err.Error())
+	}
+	return answer
+}
+
+// audit bounds the values. Their keys are names of templates and codes, which
+// are valid as the second half of an audit annotation's key.
+func audit(all map[string]string) map[string]string {
+	for key, value := range all {
+		all[key] = clip(value, maxSentence)
+	}
+	return all
+}
+
+// warnings makes the sentences fit for the API server, which drops an empty one
+// and one with a control character without a word.
+func warnings(all []string) []string {
+	var fit []string
+	for _, text := range all {
+		if text = clip(text, maxWarning); text != "" && !slices.Contains(fit, text) {
+			fit = append(fit, text)
+		}
+	}
+	if more := len(fit) - (maxWarnings - 1); more > 1 {
+		fit = append(fit[:maxWarnings-1], fmt.Sprintf("and %d more warnings; the audit log has them", more))
+	}
+	return fit
+}
+
+// clip makes text one line of at most limit runes. It ends at a word where one
+// ends in the last third.
+func clip(text string, limit int) string {
+	text = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text))
+	runes := []rune(text)
+	if len(runes) <= limit {
+		return text
+	}
+	text = string(runes[:limit-1])
+	if i := strings.LastIndexByte(text, ' '); i > 2*len(text)/3 {
+		text = text[:i]
+	}
+	return strings.TrimRight(text, " ,;:") + "…"
+}
+
+func (e *exchange) write(w http.ResponseWriter) {
+	header, body := w.Header(), e.answer
+	header.Set("Content-Type", "application/json")
+	if e.refused != nil {
+		header.Set("Content-Type", "text/plain; charset=utf-8")
+		header.Set("X-Content-Type-Options", "nosniff")
+		body = []byte(e.refused.sentence + "\n")
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body))) // no chunks for the caller to put together
+	w.WriteHeader(e.status())
+	_, _ = w.Write(body) // a caller that is gone needs no answer
+}
+
+// log writes the request's line. It holds names and codes, never what a pod says.
+func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
+	level, message := slog.LevelInfo, "decided"
+	if e.refused != nil {
+		level, message = slog.LevelWarn, "refused"
+	}
+	if !h.Log.Enabled(r.Context(), level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("webhook", e.webhook), slog.Int64("microseconds", took.Microseconds())}
+	if e.refused != nil {
+		attrs = append(attrs, slog.Int("status", e.refused.status), slog.String("reason", e.refused.sentence), slog.String("client", r.RemoteAddr))
+	}
+	if e.request != nil {
+		attrs = append(attrs, slog.String("uid", e.request.UID), slog.String("namespace", e.request.Namespace))
+	}
+	if e.result != nil {
+		attrs = append(attrs, decided(e.result)...)
+	} else if e.request != nil {
+		attrs = append(attrs, slog.String("operation", string(e.request.Operation)),
+			slog.String("resource", e.request.Resource.Resource), slog.String("subresource", e.request.SubResource))
+	}
+	h.Log.LogAttrs(r.Context(), level, message, attrs...)
+}
+
+func decided(result *inject.Result) []slog.Attr {
+	pod := result.Pod.Name
+	if pod == "" {
+		pod = result.Pod.GenerateName
+	}
+	decisions := make([]slog.Attr, len(result.Decisions))
+	for i := range result.Decisions {
+		d := &result.Decisions[i]
+		decisions[i] = slog.String(d.Template, string(d.Code))
+	}
+	return []slog.Attr{
+		slog.String("pod", pod), slog.String("owner", result.Pod.Owner),
+		slog.Any("decisions", slog.GroupValue(decisions...)),
+	}
+}

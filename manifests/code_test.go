@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+func TestCodeAgrees(t *testing.T) {
+	if !slices.Equal(manifests.ExcludedNamespaces(), inject.SystemNamespaces()) {
+		t.Errorf("the webhooks leave out %q, the engine %q", manifests.ExcludedNamespaces(), inject.SystemNamespaces())
+	}
+	if manifests.MutatePath != webhook.PathMutate || manifests.ValidatePath != webhook.PathValidate {
+		t.Errorf("the API server calls %s and %s", manifests.MutatePath, manifests.ValidatePath)
+	}
+}
+
+// What the API server would not have asked about, the engine refuses by the same
+// rule, and the other way round: so the command line tells what a cluster does.
+func TestEngineAgreesWithSelectors(t *testing.T) {
+	found, problems := templates.Parse("t.yaml", []byte(`
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: t}
+spec: {default: true, pod: {metadata: {annotations: {example.com/t: t}}}}`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	engine := inject.New(templates.NewSet(found))
+	mutating, _ := entries(load(t))
+	for _, name := range append(manifests.ExcludedNamespaces(), "team-a") {
+		for _, ns := range optIns(labels.Set{corev1.LabelMetadataName: name}) {
+			for _, pod := range optIns(labels.Set{"app": "web"}) {
+				called := slices.ContainsFunc(mutating, func(e entry) bool { return e.matches(t, ns, pod) })
+				code := decide(t, engine, templates.Namespace{Name: name, Labels: ns, Known: true}, pod)
+				if refused := code == inject.CodeExcludedNamespace || code == inject.CodeNotOptedIn; refused == called {
+					t.Errorf("called: %t, decided: %s; namespace %v, pod %v", called, code, ns, pod)
+				}
+			}
+		}
+	}
+}
+
+func decide(t *testing.T, engine *inject.Injector, ns templates.Namespace, pod labels.Set) inject.Code {
+	t.Helper()
+	object, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: pod}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := engine.Inject(inject.Request{Operation: "CREATE", Namespace: ns, Object: object})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Decisions[0].Code
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifests is how Pillion is installed: a kustomize base, and the names
+// in it that code has to agree with. Its test holds the two together.
+//
+// The base takes its templates from the folder templates/library, which is a
+// kustomization of its own.
+package manifests
+
+import "embed"
+
+// Base holds the files of the kustomize base under "base/", numbered in the
+// order in which they are applied.
+//
+//go:embed base/*.yaml
+var Base embed.FS
+
+// Where Pillion runs.
+const (
+	Namespace = "pillion-system"
+	Name      = "pillion" // of the ServiceAccount, Deployment, Service and webhook configurations
+	Image     = "ghcr.io/pillion-dev/pillion"
+
+	// ServiceHost is the name that the API server calls and that the serving
+	// certificate must bear.
+	ServiceHost = Name + "." + Namespace + ".svc"
+)
+
+// The ports of the container, and the one of the Service.
+const (
+	ServicePort     = 443
+	WebhookPort     = 8443
+	AdminPort       = 8080
+	WebhookPortName = "webhook"
+	AdminPortName   = "admin"
+)
+
+// The paths that the API server and the kubelet call.
+const (
+	MutatePath   = "/mutate"
+	ValidatePath = "/validate"
+	LivePath     = "/livez"
+	ReadyPath    = "/readyz"
+)
+
+// The entries of the webhook configurations: for the pods of a namespace that
+// opted in, and for pods that opted in by themselves.
+const (
+	MutateNamespaceEntry   = "namespace.mutate.pillion.dev"
+	MutatePodEntry         = "pod.mutate.pillion.dev"
+	ValidateNamespaceEntry = "namespace.validate.pillion.dev"
+	ValidatePodEntry       = "pod.validate.pillion.dev"
+)
+
+// What is mounted, and where.
+const (
+	TemplatesConfigMap = "pillion-templates"
+	TemplatesPath      = "/etc/pillion/templates"
+	TLSSecret          = "pillion-tls"
+	TLSPath            = "/etc/pillion/tls"
+)
+
+// ExcludedNamespaces are the namespaces whose pods no entry matches, whatever
+// their labels.
+func ExcludedNamespaces() []string {
+	return []string{"kube-system", "kube-public", "kube-node-lease", Namespace}
+}

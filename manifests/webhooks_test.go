@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// entry is what both kinds of webhooks say in the same words.
+type entry struct {
+	Name                    string
+	ClientConfig            admissionregistrationv1.WebhookClientConfig
+	Rules                   []admissionregistrationv1.RuleWithOperations
+	NamespaceSelector       *metav1.LabelSelector
+	ObjectSelector          *metav1.LabelSelector
+	MatchConditions         []admissionregistrationv1.MatchCondition
+	MatchPolicy             *admissionregistrationv1.MatchPolicyType
+	FailurePolicy           *admissionregistrationv1.FailurePolicyType
+	SideEffects             *admissionregistrationv1.SideEffectClass
+	TimeoutSeconds          *int32
+	AdmissionReviewVersions []string
+}
+
+func entries(b *base) (mutating, validating []entry) {
+	for _, w := range b.mutating.Webhooks {
+		mutating = append(mutating, entry{
+			w.Name, w.ClientConfig, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions,
+			w.MatchPolicy, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions,
+		})
+	}
+	for _, w := range b.validating.Webhooks {
+		validating = append(validating, entry{
+			w.Name, w.ClientConfig, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions,
+			w.MatchPolicy, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions,
+		})
+	}
+	return mutating, validating
+}
+
+func TestEntries(t *testing.T) {
+	b := load(t)
+	mutating, validating := entries(b)
+	check(t, mutating, manifests.MutatePath, admissionregistrationv1.Ignore, manifests.MutateNamespaceEntry, manifests.MutatePodEntry)
+	check(t, validating, manifests.ValidatePath, admissionregistrationv1.Fail, manifests.ValidateNamespaceEntry, manifests.ValidatePodEntry)
+	for _, w := range b.mutating.Webhooks {
+		if w.ReinvocationPolicy == nil || *w.ReinvocationPolicy != admissionregistrationv1.IfNeededReinvocationPolicy {
+			t.Errorf("%s: reinvocationPolicy is not IfNeeded", w.Name)
+		}
+	}
+}
+
+func check(t *testing.T, entries []entry, path string, policy admissionregistrationv1.FailurePolicyType, names ...string) {
+	t.Helper()
+	for i, e := range entries {
+		if i >= len(names) {
+			t.Fatalf("one entry too many: %s", e.Name)
+		}
+		want := e // the selectors and the matchCondition have tests of their own
+		want.Name = names[i]
+		want.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
+			Namespace: manifests.Namespace, Name: manifests.Name, Path: &path, Port: new(int32(manifests.ServicePort)),
+		}}
+		want.Rules = []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"},
+				Scope: new(admissionregistrationv1.NamespacedScope),
+			},
+		}}
+		want.MatchPolicy = new(admissionregistrationv1.Equivalent)
+		want.FailurePolicy = &policy
+		want.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
+		want.TimeoutSeconds = new(int32(5))
+		want.AdmissionReviewVersions = []string{"v1", "v1beta1"}
+		if !equality.Semantic.DeepEqual(e, want) {
+			t.Errorf("%s is\n%+v, want\n%+v", e.Name, e, want)
+		}
+	}
+	if len(entries) != len(names) {
+		t.Errorf("%d entries, want %q", len(entries), names)
+	}
+}
+
+// matches is what the API server does with an entry's two selectors.
+func (e entry) matches(t *testing.T, namespace, pod labels.Set) bool {
+	t.Helper()
+	for _, s := range []struct {
+		selector *metav1.LabelSelector
+		labels   labels.Set
+	}{{e.NamespaceSelector, namespace}, {e.ObjectSelector, pod}} {
+		if s.selector == nil { // which the API server takes for everything
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(s.selector)
+		if err != nil {
+			t.Fatalf("%s: %v", e.Name, err)
+		}
+		if !selector.Matches(s.labels) {
+			return false
+		}
+	}
+	return true
+}
+
+// Over every kind of namespace and pod: the first entry is called where the
+// namespace opted in, the second where it says nothing and the pod opted in,
+// and so never both.
+func TestSelectors(t *testing.T) {
+	mutating, validating := entries(load(t))
+	namespaces := append(manifests.ExcludedNamespaces(), "default", "team-a")
+	for _, name := range namespaces {
+		for _, ns := range optIns(labels.Set{corev1.LabelMetadataName: name}) {
+			for _, pod := range optIns(labels.Set{"app": "web"}) {
+				excluded := slices.Contains(manifests.ExcludedNamespaces(), name)
+				nsSays, nsHas := ns[inject.LabelInject]
+				byNamespace := !excluded && nsSays == inject.Enabled
+				byPod := !excluded && !nsHas && pod[inject.LabelInject] == inject.Enabled
+				for _, w := range [][]entry{mutating, validating} {
+					if got := w[0].matches(t, ns, pod); got != byNamespace {
+						t.Errorf("%s matches %t: namespace %v, pod %v", w[0].Name, got, ns, pod)
+					}
+					if got := w[1].matches(t, ns, pod); got != byPod {
+						t.Errorf("%s matches %t: namespace %v, pod %v", w[1].Name, got, ns, pod)
+					}
+				}
+			}
+		}
+	}
+}
+
+// optIns are the labels without the opt-in, and with each value of it.
+func optIns(set labels.Set) []labels.Set {
+	all := []labels.Set{set}
+	for _, value := range []string{inject.Enabled, inject.Disabled, "", "true", "Enabled"} {
+		all = append(all, labels.Merge(set, labels.Set{inject.LabelInject: value}))
+	}
+	return all
+}
+
+// A condition that errs refuses the pod under failurePolicy Fail.
+func TestMatchConditionNeverErrs(t *testing.T) {
+	env, err := cel.NewEnv(cel.Variable("object", cel.DynType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutating, validating := entries(load(t))
+	for _, e := range slices.Concat(mutating, validating) {
+		if len(e.MatchConditions) != 1 || e.MatchConditions[0].Name != "not-mirror-pod" {
+			t.Fatalf("%s: matchConditions are %v", e.Name, e.MatchConditions)
+		}
+		ast, issues := env.Compile(e.MatchConditions[0].Expression)
+		if issues.Err() != nil {
+			t.Fatalf("%s: %v", e.Name, issues.Err())
+		}
+		if !ast.OutputType().IsExactType(cel.BoolType) {
+			t.Fatalf("%s: gives a %s", e.Name, ast.OutputType())
+		}
+		program, err := env.Program(ast)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for pod, want := range map[string]bool{
+			`null`:                              true, // as on DELETE
+			`{}`:                                true,
+			`{"metadata":null}`:                 true,
+			`{"metadata":{}}`:                   true,
+			`{"metadata":{"annotations":null}}`: true,
+			`{"metadata":{"annotations":{}}}`:   true,
+			`{"metadata":{"annotations":{"a":"kubernetes.io/config.mirror"}}}`:      true,
+			`{"metadata":{"labels":{"kubernetes.io/config.mirror":"x"}}}`:           true,
+			`{"metadata":{"annotations":{"kubernetes.io/config.mirror":"0a1b2c"}}}`: false,
+			`{"metadata":{"annotations":{"kubernetes.io/config.mirror":""}}}`:       false,
+		} {
+			out, _, err := program.Eval(map[string]any{"object": decode(t, pod)})
+			if err != nil || out != types.Bool(want) {
+				t.Errorf("%s on %s: %v, %v; want %t", e.Name, pod, out, err, want)
+			}
+		}
+	}
+}
+
+func decode(t *testing.T, document string) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(document), &v); err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", document, err))
+	}
+	return v
+}

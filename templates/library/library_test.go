@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package library_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/library"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// required are values for the parameters without a default.
+func required() map[string]string {
+	return map[string]string{
+		"fluent-bit.pillion.dev/host":                  "aggregator.logging.svc",
+		"opentelemetry-collector.pillion.dev/endpoint": "https://collector.example.com:4318",
+		"oauth2-proxy.pillion.dev/issuerURL":           "https://login.example.com/realms/staff",
+		"oauth2-proxy.pillion.dev/clientID":            "shop",
+		"oauth2-proxy.pillion.dev/redirectURL":         "https://shop.example.com/oauth2/callback",
+	}
+}
+
+func load(t *testing.T) []*templates.Template {
+	t.Helper()
+	set, err := templates.Load(templates.Source{FS: library.FS, Name: ".", Path: "library"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.Templates
+}
+
+// render gives the fragment and what app containers get, decoded strictly.
+func render(t *testing.T, tmpl *templates.Template, annotations map[string]string) (corev1.Pod, corev1.Container) {
+	t.Helper()
+	pod, err := tree.Parse([]byte(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop"}}
+	values, err := tmpl.Values(func(key string) (string, bool) { v, ok := annotations[key]; return v, ok }, &in.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := tmpl.Render(in, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fragment corev1.Pod
+	if err := yaml.UnmarshalStrict(rendered.AppendTo(nil), &fragment); err != nil {
+		t.Fatal(err)
+	}
+	added, err := tmpl.ForEach(in, values, &pod.At("spec", "containers").Items()[0], false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var container corev1.Container
+	for i := range added {
+		if err := yaml.UnmarshalStrict(added[i].AppendTo(nil), &container); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fragment, container
+}
+
+// What every template of the library promises.
+func TestTemplates(t *testing.T) {
+	for _, tmpl := range load(t) {
+		t.Run(tmpl.Name, func(t *testing.T) {
+			if tmpl.Spec.Default || tmpl.Spec.Required {
+				t.Error("is injected without being asked for")
+			}
+			if tmpl.File != "library/"+tmpl.Name+".yaml" {
+				t.Errorf("is in %s", tmpl.File)
+			}
+			if !strings.Contains(tmpl.Spec.Description, "Guaranteed") {
+				t.Error("the description does not say what becomes of the pod's QoS class")
+			}
+			for _, p := range tmpl.Spec.Params {
+				if p.Description == "" || p.Type == "" {
+					t.Errorf("parameter %s has no description or type", p.Name)
+				}
+				if p.Type == templates.StringParam && p.Pattern == "" && p.Enum == nil {
+					t.Errorf("parameter %s takes any text", p.Name)
+				}
+			}
+			fragment, _ := render(t, tmpl, required())
+			for _, c := range slices.Concat(fragment.Spec.InitContainers, fragment.Spec.Containers) {
+				checkContainer(t, c)
+			}
+			checkRestricted(t, fragment)
+		})
+	}
+}
+
+func checkContainer(t *testing.T, c corev1.Container) {
+	t.Helper()
+	if !regexp.MustCompile(`^[a-z0-9.]+(/[a-z0-9-]+)+:v?\d+\.\d+\.\d+$`).MatchString(c.Image) {
+		t.Errorf("image %s is not of a registry, or not pinned to a release", c.Image)
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+		if request.IsZero() || !request.Equal(limit) {
+			t.Errorf("%s: request %s and limit %s would cost a pod its Guaranteed class", name, request.String(), limit.String())
+		}
+	}
+	if c.StartupProbe == nil && c.ReadinessProbe == nil {
+		t.Error("nobody sees that it is up")
+	}
+	if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.RunAsUser == nil {
+		t.Error("has no readOnlyRootFilesystem or no runAsUser")
+	}
+}
+
+// checkRestricted puts the fragment beside a container that is restricted, in a
+// pod that helps neither.
+func checkRestricted(t *testing.T, fragment corev1.Pod) {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var app corev1.Container
+	if err := json.Unmarshal([]byte(`{"name":"web","securityContext":{"allowPrivilegeEscalation":false,"runAsNonRoot":true,
+		"capabilities":{"drop":["ALL"]},"seccompProfile":{"type":"RuntimeDefault"}}}`), &app); err != nil {
+		t.Fatal(err)
+	}
+	fragment.Spec.Containers = append(fragment.Spec.Containers, app)
+	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &fragment.ObjectMeta, &fragment.Spec))
+	if !result.Allowed {
+		t.Errorf("not restricted: %s (%s)", result.ForbiddenReason(), result.ForbiddenDetail())
+	}
+}
+
+func TestFluentBit(t *testing.T) {
+	tmpl := byName(t, "fluent-bit")
+	annotations := map[string]string{
+		"fluent-bit.pillion.dev/host":       "fluentd.example.com",
+		"fluent-bit.pillion.dev/tls":        "true",
+		"fluent-bit.pillion.dev/directory":  "/srv/logs",
+		"fluent-bit.pillion.dev/healthPort": "2021",
+	}
+	fragment, app := render(t, tmpl, annotations)
+	c := fragment.Spec.InitContainers[0]
+	for _, arg := range []string{"--prop=path=/srv/logs/*.log", "--prop=host=fluentd.example.com", "--prop=port=24224", "--prop=tls=true", "--port=2021"} {
+		if !slices.Contains(c.Args, arg) {
+			t.Errorf("args lack %s: %q", arg, c.Args)
+		}
+	}
+	if c.StartupProbe.HTTPGet.Port.IntValue() != 2021 {
+		t.Errorf("the probe asks port %s", c.StartupProbe.HTTPGet.Port.String())
+	}
+	if len(app.VolumeMounts) != 1 || app.VolumeMounts[0].MountPath != "/srv/logs" || app.VolumeMounts[0].Name != c.VolumeMounts[0].Name {
+		t.Errorf("the app has mounts %v, the sidecar %v", app.VolumeMounts, c.VolumeMounts)
+	}
+	annotations["fluent-bit.pillion.dev/container"] = "writer"
+	if _, app := render(t, tmpl, annotations); len(app.VolumeMounts) != 0 {
+		t.Errorf("a container that was not meant has mounts %v", app.VolumeMounts)
+	}
+}
+
+// The collector's configuration is YAML, and each variable in it is one of the
+// container's.
+func TestOpenTelemetryCollector(t *testing.T) {
+	annotations := map[string]string{
+		"opentelemetry-collector.pillion.dev/endpoint": "http://collector.observability:4318",
+		"opentelemetry-collector.pillion.dev/protocol": "grpc",
+	}
+	fragment, app := render(t, byName(t, "opentelemetry-collector"), annotations)
+	c := fragment.Spec.InitContainers[0]
+	env := map[string]string{}
+	for _, e := range c.Env {
+		env[e.Name] = e.Value
+	}
+	config := env["COLLECTOR_CONFIG"]
+	if err := yaml.Unmarshal([]byte(config), &map[string]any{}); err != nil {
+		t.Errorf("the configuration: %v", err)
+	}
+	used := regexp.MustCompile(`\$\{env:([A-Z_]+)\}`).FindAllStringSubmatch(config, -1)
+	for _, match := range used {
+		if _, ok := env[match[1]]; !ok {
+			t.Errorf("the configuration reads %s, which the container does not have", match[1])
+		}
+	}
+	if len(used) != len(env)-1 || strings.Count(config, "$") != len(used) {
+		t.Errorf("%d variables are read, %d are there", len(used), len(env)-1)
+	}
+	if env["EXPORT_ENDPOINT"] != "http://collector.observability:4318" || env["HEALTH_ADDRESS"] != ":13133" {
+		t.Errorf("env is %v", c.Env)
+	}
+	want := []corev1.EnvVar{
+		{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Value: "http://localhost:4317"},
+		{Name: "OTEL_EXPORTER_OTLP_PROTOCOL", Value: "grpc"},
+	}
+	if !slices.Equal(app.Env, want) {
+		t.Errorf("the app's env is %v", app.Env)
+	}
+}
+
+func TestOAuth2Proxy(t *testing.T) {
+	fragment, _ := render(t, byName(t, "oauth2-proxy"), required())
+	c := fragment.Spec.InitContainers[0]
+	for _, arg := range []string{
+		"--oidc-issuer-url=https://login.example.com/realms/staff", "--client-id=shop", "--email-domain=*",
+		"--redirect-url=https://shop.example.com/oauth2/callback", "--http-address=:4180", "--upstream=http://localhost:8080/",
+	} {
+		if !slices.Contains(c.Args, arg) {
+			t.Errorf("args lack %s: %q", arg, c.Args)
+		}
+	}
+	for _, e := range c.Env {
+		if e.Value != "" || e.ValueFrom.SecretKeyRef.Name != "oauth2-proxy" {
+			t.Errorf("%s does not come from the Secret", e.Name)
+		}
+	}
+	if c.Ports[0].ContainerPort != 4180 {
+		t.Errorf("ports are %v", c.Ports)
+	}
+}
+
+// What a parameter must not take, above all what would be more than one value to
+// the program that reads it.
+func TestPatterns(t *testing.T) {
+	for key, bad := range map[string][]string{
+		"fluent-bit.pillion.dev/host":                  {"", "a b", "-a", "$(X)", "${X}", "a\nb"},
+		"fluent-bit.pillion.dev/directory":             {"", "logs", "/", "/a/", "/a,/b", "/a:b"},
+		"fluent-bit.pillion.dev/files":                 {"", "a/b", "*.log,/etc/*", "a b"},
+		"opentelemetry-collector.pillion.dev/endpoint": {"", "collector:4318", "ftp://x", "https://x\n", "https://x}", "${env:HOME}"},
+		"oauth2-proxy.pillion.dev/issuerURL":           {"", "http://login.example.com", "https://a b"},
+		"oauth2-proxy.pillion.dev/emailDomain":         {"", "**", "a,b"},
+	} {
+		name, _, _ := templates.SplitAnnotation(key)
+		tmpl := byName(t, name)
+		for _, value := range bad {
+			annotations := func(k string) (string, bool) {
+				if k == key {
+					return value, true
+				}
+				v, ok := required()[k]
+				return v, ok
+			}
+			if _, err := tmpl.Values(annotations, &templates.Namespace{}); err == nil {
+				t.Errorf("%s takes %q", key, value)
+			}
+		}
+	}
+}
+
+func byName(t *testing.T, name string) *templates.Template {
+	t.Helper()
+	all := load(t)
+	i := slices.IndexFunc(all, func(tmpl *templates.Template) bool { return tmpl.Name == name })
+	if i < 0 {
+		t.Fatalf("no template %s", name)
+	}
+	return all[i]
+}
+
+// The README's table has every template, with every parameter.
+func TestReadme(t *testing.T) {
+	readme, err := fs.ReadFile(os.DirFS("."), "README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for line := range strings.Lines(string(readme)) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			rows[strings.Trim(cells[1], " `")] = line
+		}
+	}
+	for _, tmpl := range load(t) {
+		row := rows[tmpl.Name]
+		for _, p := range tmpl.Spec.Params {
+			cell := "`" + p.Name + "`"
+			if p.Default == nil {
+				cell = "**" + cell + "**"
+			}
+			if !strings.Contains(row, cell) {
+				t.Errorf("the row of %s lacks %s", tmpl.Name, cell)
+			}
+		}
+	}
+}

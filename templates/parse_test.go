@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write what the cases give into their files")
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+func update() bool { return flag.Lookup("update").Value.String() == "true" }
+
+// Every file of testdata/bad says below the line "# problems" what is wrong with
+// it, one problem a line; every file of testdata/good is without problems.
+func TestParse(t *testing.T) {
+	files, err := filepath.Glob("testdata/*/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimPrefix(file, "testdata/"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const mark = "# problems\n"
+			source, want, _ := strings.Cut(string(text), mark)
+			found, problems := templates.Parse(filepath.Base(file), []byte(source))
+			var b strings.Builder
+			for _, p := range problems {
+				b.WriteString("# " + p.String() + "\n")
+			}
+			bad := strings.HasPrefix(file, "testdata/bad")
+			switch got := b.String(); {
+			case bad && len(problems) == 0, !bad && len(problems) > 0:
+				t.Fatalf("problems:\n%s", got)
+			case !bad && len(found) == 0:
+				t.Fatal("no template")
+			case got != want && bad && update():
+				if err := os.WriteFile(file, []byte(source+mark+got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			case got != want && bad:
+				t.Fatalf("got:\n%s\nwant:\n%s\nAfter reading both: go test ./templates -run TestParse -update", got, want)
+			}
+		})
+	}
+}
+
+const minimal = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: NAME}
+spec:
+  order: ORDER
+  pod: {spec: {containers: [{name: c, image: i}]}}
+`
+
+func file(name, order string) *fstest.MapFile {
+	return &fstest.MapFile{Data: []byte(strings.NewReplacer("NAME", name, "ORDER", order).Replace(minimal))}
+}
+
+func TestLoad(t *testing.T) {
+	folder := fstest.MapFS{
+		"b.yaml":             file("b", "1"),
+		"a.yml":              file("a", "1"),
+		"first.json":         &fstest.MapFile{Data: []byte(`{"apiVersion":"pillion.dev/v1alpha1","kind":"SidecarTemplate","metadata":{"name":"z"},"spec":{"pod":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)},
+		"README.md":          &fstest.MapFile{Data: []byte("# not a template")},
+		"kustomization.yaml": &fstest.MapFile{Data: []byte("resources: []")},
+		"..data/b.yaml":      file("b", "1"),
+		".hidden.yaml":       &fstest.MapFile{Data: []byte("nonsense: [")},
+		"below/c.yaml":       &fstest.MapFile{Data: []byte("nonsense: [")},
+	}
+	set, err := templates.Load(templates.Source{FS: folder, Name: ".", Path: "dir"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tpl := range set.Templates {
+		names = append(names, tpl.Name)
+	}
+	if got := strings.Join(names, " "); got != "z a b" {
+		t.Errorf("order: %s", got)
+	}
+	if set.Templates[1].File != "dir/a.yml" || len(set.Revision) != 12 {
+		t.Errorf("%+v", set)
+	}
+}
+
+func TestLoadIsAllOrNothing(t *testing.T) {
+	folder := fstest.MapFS{
+		"good.yaml":  file("good", "1"),
+		"again.yaml": file("good", "2"),
+		"bad.yaml":   &fstest.MapFile{Data: []byte("a: [")},
+	}
+	set, err := templates.Load(templates.Source{FS: folder, Name: ".", Path: "dir"}, templates.Source{FS: folder, Name: "gone.yaml", Path: "gone.yaml"})
+	if set != nil {
+		t.Error("a set in spite of problems")
+	}
+	var problems templates.Problems
+	if !errors.As(err, &problems) || len(problems) != 3 {
+		t.Fatalf("%v", err)
+	}
+	for _, want := range []string{"dir/bad.yaml:1: not YAML", "gone.yaml: ", "the template good is in dir/good.yaml too"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in:\n%v", want, err)
+		}
+	}
+}
+
+func TestRevision(t *testing.T) {
+	parse := func(text string) *templates.Template {
+		found, problems := templates.Parse("x.yaml", []byte(text))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		return found[0]
+	}
+	base := `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {order: 1, pod: {spec: {containers: [{name: c, image: i}]}}}}`
+	a := parse(base)
+	b := parse("# a comment\nkind: SidecarTemplate\napiVersion: pillion.dev/v1alpha1\nspec:\n  pod:\n    spec:\n      containers:\n      - image: \"i\"\n        name: c\n  order: 1\nmetadata: {name: a}\n")
+	c := parse(strings.Replace(base, "image: i", "image: j", 1))
+	if a.Revision != b.Revision {
+		t.Error("comments, order and layout count")
+	}
+	if a.Revision == c.Revision || len(a.Revision) != 12 {
+		t.Error("the image does not count", a.Revision, c.Revision)
+	}
+}
+
+func TestClosest(t *testing.T) {
+	names := []string{"containers", "initContainers", "volumes", "name", "level"}
+	for name, want := range map[string]string{
+		"contaners": "containers", "nmae": "name", "Volumes": "volumes", "lvel": "level", "xyz": "", "": "",
+		strings.Repeat("x", 100_000): "",
+	} {
+		if got := templates.Closest(name, names); got != want {
+			t.Errorf("%.20q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// FuzzParse: whatever text comes as a template, it is refused with problems that
+// have a line, or it renders the same bytes twice.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		found, problems := templates.Parse("x.yaml", []byte(text))
+		for _, p := range problems {
+			if p.Line < 0 || p.Message == "" || p.File != "x.yaml" {
+				t.Fatalf("%+v", p)
+			}
+		}
+		for _, tpl := range found {
+			first, firstErr := renderText(tpl)
+			again, againErr := renderText(tpl)
+			if first != again || (firstErr == nil) != (againErr == nil) {
+				t.Fatalf("%s\n%s\n%v\n%v", first, again, firstErr, againErr)
+			}
+		}
+	})
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+const somePod = `{"metadata":{"labels":{"z":"1","app":"we\"b","a":"2"}},"spec":{"containers":[{"name":"app","ports":[{"containerPort":80}]}],"priority":7}}`
+
+func renderText(t *templates.Template) (string, error) {
+	pod, err := tree.Parse([]byte(somePod))
+	if err != nil {
+		return "", err
+	}
+	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{
+		Name: "shop", Labels: map[string]string{"team": "blue", "b": "1", "a": "2", "c": "3"}, Known: true,
+	}, Request: templates.RequestInfo{Operation: "CREATE", Username: "jane"}}
+	values, err := t.Values(func(string) (string, bool) { return "", false }, &in.Namespace)
+	if err != nil {
+		return "", err
+	}
+	n, err := t.Render(in, values)
+	return n.String(), err
+}
+
+func parseExpression(t *testing.T, leaf string) (*templates.Template, templates.Problems) {
+	t.Helper()
+	quoted, err := json.Marshal(leaf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, problems := templates.Parse("x.yaml", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
+		params: [{name: n, type: integer, default: 3}, {name: f, type: number, default: 0.5}, {name: b, type: boolean, default: true}, {name: s, default: "x\"y"}],
+		pod: {spec: {containers: [{name: c, image: i, args: [`+string(quoted)+`]}]}}}}`))
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return found[0], nil
+}
+
+func TestLeaves(t *testing.T) {
+	for leaf, want := range map[string]string{
+		"plain $(X) $$ {}":                                      "plain $(X) $$ {}",
+		"$${x} $$${y}":                                          "${x} $${y}",
+		"${params.n} ${params.f} ${params.b}":                   "3 0.5 true",
+		"a${params.s}b":                                         `ax"yb`,
+		"${params.s}":                                           `x"y`,
+		"${ params.s + '}' + \"{\" }":                           `x"y}{`,
+		"${pod.metadata.labels.app}":                            `we"b`,
+		"${pod.metadata.labels[?'no'].orValue('none')}":         "none",
+		"${pod.metadata.labels.map(k, k).join(',')}":            "z,app,a",
+		"${ns.labels.map(k, k + '=' + ns.labels[k]).join(',')}": "a=2,b=1,c=3,team=blue",
+		"${ns.name}/${request.operation}/${request.username}/${request.dryRun}":                          "shop/CREATE/jane/false",
+		"${has(pod.spec.hostNetwork) ? 'host' : 'pod'}":                                                  "pod",
+		"${string(pod.spec.containers.filter(c, c.name == 'app')[0].ports[0].containerPort + params.n)}": "83",
+		"${string(pod.spec.priority > 5)}":                                                               "true",
+		"${string(dyn(pod).spec.priority)}":                                                              "7",
+		"${string(size(pod.metadata.annotations))}${string(size(pod.spec.volumes))}":                     "00",
+	} {
+		tpl, problems := parseExpression(t, leaf)
+		if problems != nil {
+			t.Errorf("%s: %v", leaf, problems)
+			continue
+		}
+		text, err := renderText(tpl)
+		if err != nil {
+			t.Errorf("%s: %v", leaf, err)
+			continue
+		}
+		var pod struct {
+			Spec struct{ Containers []struct{ Args []string } }
+		}
+		if err := json.Unmarshal([]byte(text), &pod); err != nil || pod.Spec.Containers[0].Args[0] != want {
+			t.Errorf("%s: got %s, want %q", leaf, text, want)
+		}
+	}
+}
+
+func TestLeavesThatFail(t *testing.T) {
+	for leaf, want := range map[string]string{
+		"${pod.spec.nodeSelector['a']}":  "no such key",
+		"${pod.spec.hostname}":           "no such key: hostname",
+		"${string(1/(params.n - 3))}":    "division by zero",
+		"${[1,2].map(x, 'a')[params.n]}": "index out of bounds",
+		"${dyn(pod).metadata.name + ''}": "no such key",
+		// multiplies lists until the cost limit stops it
+		"${string([1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, [1,2,3,4,5,6,7,8,9,10].map(d, [1,2,3,4,5,6,7,8,9,10].map(e, [1,2,3,4,5,6,7,8,9,10].map(f, f)))))).size())}": "cost limit",
+	} {
+		tpl, problems := parseExpression(t, leaf)
+		if problems != nil {
+			t.Errorf("%s: %v", leaf, problems)
+			continue
+		}
+		if text, err := renderText(tpl); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %s", leaf, err, text)
+		}
+	}
+}
