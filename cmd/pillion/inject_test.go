@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"go.yaml.in/yaml/v3"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Every case of the engine goes through the command too: what comes out is the
+// pod with the engine's patch applied by the API server's library.
+func TestInjectEngineCases(t *testing.T) {
+	files, err := filepath.Glob("../../inject/testdata/cases/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			engineCase(t, archive)
+		})
+	}
+}
+
+func engineCase(t *testing.T, archive *txtar.Archive) {
+	folder := t.TempDir()
+	namespace := templates.Namespace{Name: "shop"}
+	args := []string{"inject", "-q", "-f", "-", "-n", "shop", "-t", folder}
+	var pod string
+	for _, f := range archive.Files {
+		switch {
+		case strings.HasSuffix(f.Name, ".template.yaml"):
+			if err := os.WriteFile(filepath.Join(folder, f.Name), f.Data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case f.Name == "pod.json" || f.Name == "pod.yaml":
+			pod = string(f.Data)
+		case f.Name == "namespace.yaml":
+			if err := yaml.Unmarshal(f.Data, &namespace); err != nil {
+				t.Fatal(err)
+			}
+			namespace.Known = true
+			args = append(args, "--namespace-label", "x=y") // known, whatever it says
+			for k, v := range namespace.Labels {
+				args = append(args, "--namespace-label", k+"="+v)
+			}
+			for k, v := range namespace.Annotations {
+				args = append(args, "--namespace-annotation", k+"="+v)
+			}
+		}
+	}
+	if namespace.Name != "shop" {
+		t.Fatal("the case has another namespace")
+	}
+	switch {
+	case strings.Contains(pod, "kind:") || strings.Contains(pod, `"kind"`):
+	case strings.HasPrefix(pod, "{"):
+		pod = `{"apiVersion":"v1","kind":"Pod",` + pod[1:]
+	default:
+		pod = "apiVersion: v1\nkind: Pod\n" + pod
+	}
+	before, err := fromYAML(pod)
+	if err != nil {
+		t.Skip("not for a file:", err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(args, strings.NewReader(pod), &stdout, &stderr); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	set, err := loadTemplates([]string{folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if namespace.Known && namespace.Labels == nil {
+		namespace.Labels = map[string]string{}
+	}
+	result, err := inject.New(set).Inject(inject.Request{Operation: "CREATE", Namespace: namespace, Object: before})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Ops) == 0 {
+		if stdout.String() != pod {
+			t.Errorf("nothing is to add, but this came out:\n%s", &stdout)
+		}
+		return
+	}
+	patch, err := jsonpatch.DecodePatch(result.Patch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := patch.Apply(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := fromYAML(stdout.String())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &stdout)
+	}
+	if !reflect.DeepEqual(value(t, got), value(t, want)) {
+		t.Errorf("the command gives\n%s\nthe patch gives\n%s", got, want)
+	}
+}
+
+func fromYAML(text string) ([]byte, error) {
+	node, err := document{body: []byte(text)}.parse()
+	if err != nil {
+		return nil, err
+	}
+	n, err := tree.FromYAML(node)
+	if err != nil {
+		return nil, err
+	}
+	return n.AppendTo(nil), nil
+}
+
+func value(t *testing.T, text []byte) any {
+	t.Helper()
+	var v any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestSplit(t *testing.T) {
+	for _, row := range []struct {
+		stream string
+		want   []document // without their lines
+		lines  []int
+	}{
+		{"", []document{{}}, []int{1}},
+		{"a: 1", []document{{body: []byte("a: 1")}}, []int{1}},
+		{"---\na: 1\n---\n", []document{{head: []byte("---\n"), body: []byte("a: 1\n")}, {head: []byte("---\n")}}, []int{2, 4}},
+		{"# c\n--- # d\r\na\n", []document{{body: []byte("# c\n")}, {head: []byte("--- # d\r\n"), body: []byte("a\n")}}, []int{1, 3}},
+		{"--- {a: 1}\n", []document{{head: []byte("---"), body: []byte(" {a: 1}\n")}}, []int{1}},
+		{"a\n...\nb\n", []document{{body: []byte("a\n"), tail: []byte("...\n")}, {body: []byte("b\n")}}, []int{1, 3}},
+		{"a: |\n ---\n----\n---a\n", []document{{body: []byte("a: |\n ---\n----\n---a\n")}}, []int{1}},
+	} {
+		got := split([]byte(row.stream))
+		if len(got) != len(row.want) {
+			t.Errorf("%q: %d documents: %q", row.stream, len(got), got)
+			continue
+		}
+		for i, d := range got {
+			w := row.want[i]
+			if !bytes.Equal(d.head, w.head) || !bytes.Equal(d.body, w.body) || !bytes.Equal(d.tail, w.tail) || d.line != row.lines[i] {
+				t.Errorf("%q: document %d is %q", row.stream, i, d)
+			}
+		}
+	}
+}
+
+// FuzzInject: a stream that is taken comes out with nothing to add, and one
+// without pods comes out as it was.
+func FuzzInject(f *testing.F) {
+	files, err := filepath.Glob("testdata/script/inject-*.txtar")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no scripts", err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, part := range archive.Files {
+			f.Add(part.Data)
+		}
+	}
+	set, err := loadTemplates([]string{"testdata/templates"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	injector := inject.New(set)
+	once := func(data []byte) ([]byte, error) {
+		j := &injection{options: &injectOptions{namespace: "default"}, injector: injector, report: io.Discard}
+		if err := j.file("stream.yaml", data); err != nil {
+			return nil, err
+		}
+		return j.output()
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		out, err := once(data)
+		if err != nil {
+			if strings.Contains(err.Error(), "please report it") {
+				t.Fatal(err)
+			}
+			return
+		}
+		if !bytes.Contains(data, []byte("Pod")) && !bytes.Contains(data, []byte("template")) && !bytes.Equal(out, data) {
+			t.Errorf("changed without a pod:\n%s", out)
+		}
+		again, err := once(out)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if !bytes.Equal(again, out) {
+			t.Errorf("a second injection changes\n%s\nto\n%s", out, again)
+		}
+	})
+}

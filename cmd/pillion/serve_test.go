@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/pillion-dev/pillion/certs"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+// until asks again and again whether a condition holds. The reason says why not.
+func until(t *testing.T, what string, holds func() (ok bool, reason string)) {
+	t.Helper()
+	limit := time.Now().Add(patience)
+	for {
+		ok, reason := holds()
+		if ok {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("it never came that %s: %s", what, reason)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// served is a running pillion serve.
+type served struct {
+	cmd            *exec.Cmd
+	webhook, admin string
+	client         *http.Client
+
+	mu    sync.Mutex
+	lines []map[string]any // of its log
+	ended chan struct{}    // its log ended, and so did it
+}
+
+// startServe runs pillion serve as its own process, on free ports.
+func startServe(t *testing.T, args ...string) *served {
+	t.Helper()
+	s := &served{ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // self-signed
+	}}}
+	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), "pillion",
+		append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--shutdown-delay", "0s"}, args...)...)
+	stderr, err := s.cmd.StderrPipe()
+	must(t, err)
+	must(t, s.cmd.Start())
+	go s.read(stderr)
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+		_ = s.cmd.Wait()
+		s.client.CloseIdleConnections()
+		if t.Failed() {
+			t.Logf("the log: %v", s.lines)
+		}
+	})
+	line := s.logged(t, "serving")
+	s.webhook, s.admin = "https://"+line["webhook"].(string), "http://"+line["admin"].(string)
+	return s
+}
+
+func (s *served) read(log io.Reader) {
+	defer close(s.ended)
+	scanner := bufio.NewScanner(log)
+	for scanner.Scan() {
+		line := map[string]any{}
+		if json.Unmarshal(scanner.Bytes(), &line) != nil {
+			line["msg"] = scanner.Text()
+		}
+		s.mu.Lock()
+		s.lines = append(s.lines, line)
+		s.mu.Unlock()
+	}
+}
+
+// logged waits for a line of the log.
+func (s *served) logged(t *testing.T, msg string) (found map[string]any) {
+	t.Helper()
+	until(t, "it logs "+msg, func() (bool, string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, line := range s.lines {
+			if line["msg"] == msg {
+				found = line
+			}
+		}
+		return found != nil, fmt.Sprint(s.lines)
+	})
+	return found
+}
+
+// stop asks the process to end and gives its exit code.
+func (s *served) stop(t *testing.T) int {
+	t.Helper()
+	must(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	return s.exit(t)
+}
+
+func (s *served) exit(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-s.ended:
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+	_ = s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func (s *served) get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	response, err := s.client.Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	return response.StatusCode, string(text)
+}
+
+const shopPod = `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`
+
+func reviewBody(pod string) string {
+	return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",` +
+		`"namespace":"shop","resource":{"group":"","version":"v1","resource":"pods"},"object":` + pod + `}}`
+}
+
+// mutate sends a pod to the mutating webhook.
+func (s *served) mutate(t *testing.T) (*admissionv1.AdmissionResponse, *http.Response) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.webhook+"/mutate?timeout=10s", strings.NewReader(reviewBody(shopPod)))
+	must(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := s.client.Do(r)
+	must(t, err)
+	return answered(t, response), response
+}
+
+func answered(t *testing.T, response *http.Response) *admissionv1.AdmissionResponse {
+	t.Helper()
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	var review admissionv1.AdmissionReview
+	if response.StatusCode != http.StatusOK || json.Unmarshal(text, &review) != nil || review.Response == nil {
+		t.Fatalf("%s: %s", response.Status, text)
+	}
+	return review.Response
+}
+
+// ready waits until /readyz?verbose has the status and the text.
+func (s *served) ready(t *testing.T, status int, text string) {
+	t.Helper()
+	until(t, fmt.Sprintf("/readyz says %d %q", status, text), func() (bool, string) {
+		got, body := s.get(t, s.admin+"/readyz?verbose")
+		return got == status && strings.Contains(body, text), fmt.Sprint(got, " ", body)
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// template is one that adds an annotation to every pod.
+func template(name string) string {
+	return "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: " + name + "}\n" +
+		"spec: {default: true, pod: {metadata: {annotations: {" + name + ": here}}}}\n"
+}
+
+func TestServe(t *testing.T) {
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
+	s.ready(t, 200, "[+]templates ok: revision ")
+	for path, want := range map[string]string{"/livez": "ok", "/readyz": "ok", "/metrics": "pillion_templates{"} {
+		if status, body := s.get(t, s.admin+path); status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if r, _ := s.mutate(t); len(r.Patch) == 0 {
+		t.Error("the webhook does not inject")
+	}
+	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, `pillion_decisions_total{code="injected",template="log-agent",webhook="mutate"} 1`) {
+		t.Errorf("the decision is not counted:\n%s", body)
+	}
+	for _, url := range []string{s.webhook + "/metrics", s.webhook + "/readyz", s.admin + "/mutate"} {
+		if status, _ := s.get(t, url); status != http.StatusNotFound {
+			t.Errorf("%s: %d", url, status)
+		}
+	}
+	old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} //nolint:gosec // must be refused
+	if c, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://")); err == nil {
+		c.Close()
+		t.Error("TLS 1.1 is spoken")
+	}
+	if code := s.stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// The API server speaks HTTP/1.1 to a Service, and HTTP/2 to localhost.
+func TestServeProtocols(t *testing.T) {
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
+	for _, http2 := range []bool{false, true} {
+		s.client.Transport = &http.Transport{
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // self-signed
+			ForceAttemptHTTP2: http2,
+		}
+		if r, response := s.mutate(t); len(r.Patch) == 0 || (response.ProtoMajor == 2) != http2 {
+			t.Errorf("HTTP/2 %v: %s", http2, response.Proto)
+		}
+		s.client.CloseIdleConnections()
+	}
+}
+
+func TestServeReload(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "templates")
+	mount := func(version string, texts ...string) {
+		for i, text := range texts {
+			write(t, filepath.Join(folder, version, fmt.Sprintf("%d.yaml", i)), text)
+		}
+		old, _ := os.Readlink(filepath.Join(folder, "..data"))
+		must(t, os.Symlink(version, filepath.Join(folder, "..new")))
+		must(t, os.Rename(filepath.Join(folder, "..new"), filepath.Join(folder, "..data")))
+		for i := range texts {
+			_ = os.Symlink(fmt.Sprintf("..data/%d.yaml", i), filepath.Join(folder, fmt.Sprintf("%d.yaml", i)))
+		}
+		if old != "" {
+			must(t, os.RemoveAll(filepath.Join(folder, old)))
+		}
+	}
+	injects := func(s *served, names ...string) {
+		t.Helper()
+		until(t, fmt.Sprint(names, " are injected"), func() (bool, string) {
+			r, _ := s.mutate(t)
+			ok := len(r.AuditAnnotations) == len(names)
+			for _, name := range names {
+				ok = ok && strings.HasPrefix(r.AuditAnnotations[name], "injected")
+			}
+			return ok, fmt.Sprint(r.AuditAnnotations)
+		})
+	}
+	must(t, os.MkdirAll(folder, 0o755))
+	mount("..1", template("one"))
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", folder)
+	injects(s, "one")
+
+	mount("..2", template("one"), template("two"))
+	injects(s, "one", "two")
+
+	// A bad set changes nothing, and says so everywhere.
+	mount("..3", template("three"), "kind: Nonsense\n")
+	s.ready(t, 200, "a newer set is refused since ")
+	s.ready(t, 200, "1.yaml:1: ")
+	s.logged(t, "the new templates cannot be used, the last good ones stay in use")
+	injects(s, "one", "two")
+	if _, body := s.get(t, s.admin+"/metrics"); strings.Contains(body, "pillion_template_problems 0") ||
+		!strings.Contains(body, `pillion_template_loads_total{result="refused"} 1`) {
+		t.Errorf("the problem is not counted:\n%s", body)
+	}
+
+	// An editor renames its file over a good one; a template goes.
+	must(t, os.Remove(filepath.Join(folder, "1.yaml")))
+	write(t, filepath.Join(folder, ".0.yaml.swp"), template("four"))
+	must(t, os.Rename(filepath.Join(folder, ".0.yaml.swp"), filepath.Join(folder, "0.yaml")))
+	injects(s, "four")
+	s.logged(t, "the templates are good again")
+	if _, body := s.get(t, s.admin+"/readyz?verbose"); strings.Contains(body, "refused") {
+		t.Errorf("a problem is left over:\n%s", body)
+	}
+	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "pillion_template_problems 0") || strings.Count(body, "\npillion_templates{") != 1 {
+		t.Errorf("a problem is still counted, or an old set:\n%s", body)
+	}
+}
+
+// pairFiles writes a new certificate for localhost and gives it.
+func pairFiles(t *testing.T, certFile, keyFile string) *x509.Certificate {
+	t.Helper()
+	c, err := certs.SelfSigned("localhost")
+	must(t, err)
+	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	must(t, err)
+	write(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})))
+	write(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+	return c.Leaf
+}
+
+func TestServeCertificate(t *testing.T) {
+	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
+	first := pairFiles(t, certFile, keyFile)
+	s := startServe(t, "--standalone", "--tls-cert-file", certFile, "--tls-key-file", keyFile, "--templates", "testdata/templates")
+	presents := func(want *x509.Certificate) {
+		t.Helper()
+		c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://")) //nolint:gosec // self-signed
+		must(t, err)
+		defer c.Close()
+		if !c.(*tls.Conn).ConnectionState().PeerCertificates[0].Equal(want) {
+			t.Error("another certificate is presented")
+		}
+	}
+	presents(first)
+	second := pairFiles(t, certFile, keyFile)
+	presents(second)
+	write(t, certFile, "nonsense")
+	presents(second)
+	s.logged(t, "the certificate cannot be reloaded, the last good one stays in use")
+	s.ready(t, 200, "[+]certificate ok: valid until ")
+	if r, _ := s.mutate(t); len(r.Patch) == 0 {
+		t.Error("the webhook does not inject")
+	}
+}
+
+// A request that is on its way when the process is asked to end is answered,
+// and so is one that comes before the cluster knows.
+func TestServeDrains(t *testing.T) {
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--shutdown-delay", "700ms")
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://")) //nolint:gosec // self-signed
+	must(t, err)
+	defer conn.Close()
+	body := reviewBody(shopPod)
+	fmt.Fprintf(conn, "POST /mutate?timeout=10s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:20])
+
+	must(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	s.ready(t, http.StatusServiceUnavailable, "[-]shutdown failed: shutting down")
+	if status, _ := s.get(t, s.admin+"/livez"); status != 200 {
+		t.Error("draining is not dying")
+	}
+	if r, response := s.mutate(t); len(r.Patch) == 0 || !response.Close {
+		t.Errorf("while draining: connection to be closed by the caller: %v", response.Close)
+	}
+	until(t, "new connections are refused", func() (bool, string) {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://"))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil, "accepted"
+	})
+	if status, _ := s.get(t, s.admin+"/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz: %d while a request is on its way", status)
+	}
+	_, err = io.WriteString(conn, body[20:])
+	must(t, err)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	must(t, err)
+	if r := answered(t, response); len(r.Patch) == 0 {
+		t.Error("the request on its way is not answered as ever")
+	}
+	if code := s.exit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// kubeAPI is as much of a Kubernetes API as has namespaces.
+type kubeAPI struct {
+	release chan struct{}   // closed when it may answer
+	events  chan watchEvent // of the watch
+	rv      int
+}
+
+type watchEvent struct {
+	Type   string         `json:"type"`
+	Object map[string]any `json:"object"`
+}
+
+func namespaceObject(name, rv string, labels, annotations map[string]string) map[string]any {
+	return map[string]any{
+		"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+		"metadata": map[string]any{"name": name, "resourceVersion": rv, "labels": labels, "annotations": annotations},
+	}
+}
+
+func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	<-k.release
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	first := namespaceObject("shop", "1", nil, nil)
+	q := r.URL.Query()
+	if q.Get("watch") == "" {
+		_ = encoder.Encode(map[string]any{
+			"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{first},
+		})
+		return
+	}
+	if q.Get("sendInitialEvents") == "true" {
+		_ = encoder.Encode(watchEvent{"ADDED", first})
+		_ = encoder.Encode(watchEvent{"BOOKMARK", namespaceObject("", "1", nil, map[string]string{"k8s.io/initial-events-end": "true"})})
+	}
+	for {
+		w.(http.Flusher).Flush()
+		select {
+		case e := <-k.events:
+			_ = encoder.Encode(e)
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func TestServeNamespaces(t *testing.T) {
+	api := &kubeAPI{release: make(chan struct{}), events: make(chan watchEvent)}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	server := &http.Server{Handler: api, ReadHeaderTimeout: patience}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x}}]\n"+
+		"clusters: [{name: x, cluster: {server: 'http://"+listener.Addr().String()+"'}}]\n")
+	s := startServe(t, "--kubeconfig", kubeconfig, "--tls-self-signed", "--templates", "testdata/templates")
+
+	s.ready(t, http.StatusServiceUnavailable, "[-]namespaces failed: ")
+	close(api.release)
+	s.ready(t, 200, "[+]namespaces ok: 1 known")
+	if r, _ := s.mutate(t); r.Patch != nil {
+		t.Errorf("injected in a namespace that did not opt in: %v", r.AuditAnnotations)
+	}
+	api.events <- watchEvent{"MODIFIED", namespaceObject("shop", "2",
+		map[string]string{"pillion.dev/inject": "enabled"}, map[string]string{"log-agent.pillion.dev/level": "debug"})}
+	until(t, "the namespace's label and annotation count", func() (bool, string) {
+		r, _ := s.mutate(t)
+		return bytes.Contains(r.Patch, []byte("--level=debug")), fmt.Sprint(r.AuditAnnotations)
+	})
+	if code := s.stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
