@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"fmt"
 	"path"
 	"reflect"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -114,6 +116,23 @@ func (p *planner) checkContainer(existing, fragment *tree.Node) {
 	}
 	p.checkMounts(existing, fragment)
 	p.checkPorts(existing, fragment)
+	p.checkResources(fragment)
+}
+
+// checkResources finds a parameter that makes a request larger than its limit.
+func (p *planner) checkResources(fragment *tree.Node) {
+	requests := fragment.At("resources", "requests").Members()
+	for i := range requests {
+		limit := fragment.At("resources", "limits", requests[i].Name())
+		if limit == nil {
+			continue
+		}
+		asked, errA := resource.ParseQuantity(scalarText(&requests[i].Node))
+		most, errB := resource.ParseQuantity(scalarText(limit))
+		if errA == nil && errB == nil && asked.Cmp(most) > 0 {
+			p.failed = fmt.Errorf("the request of %s (%s) is more than its limit (%s)", requests[i].Name(), asked.String(), most.String())
+		}
+	}
 }
 
 func (p *planner) checkMounts(existing, fragment *tree.Node) {

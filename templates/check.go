@@ -82,7 +82,7 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, path string) *part {
 		fields[f.name] = f.Type
 		names = append(names, f.name)
 	}
-	o := &part{kind: objectPart}
+	o := &part{kind: objectPart, path: path}
 	c.pairs(y, path, func(key, value *yaml.Node, sub string) {
 		if key.Value == whenKey {
 			c.when(o, value, path)
@@ -187,12 +187,10 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, path string) *part {
 	if allowed := choices(t); allowed != nil && !slices.Contains(allowed, y.Value) {
 		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), didYouMean(y.Value, allowed))
 	}
-	if t == reflect.TypeFor[resource.Quantity]() {
-		if _, err := resource.ParseQuantity(y.Value); err != nil {
-			c.problem(y, path, "%q is not a quantity such as 100m or 64Mi", y.Value)
-		}
-	}
 	n, err := tree.FromYAML(y)
+	if err == nil && c.env != nil {
+		err = checkValue(rulesFor(t, path), &n)
+	}
 	if err != nil {
 		c.problem(y, path, "%v", err)
 		return nil

@@ -36,6 +36,8 @@ type part struct {
 	when   *program
 	pieces []piece
 	whole  bool // the leaf is one expression and takes its type
+	rules  []valueRule
+	path   string // of a leaf or a ${when}, for what goes wrong there
 }
 
 // add puts in a child; nil stands for one that has a problem.
@@ -64,7 +66,7 @@ func (p *part) folded() *part {
 		}
 	}
 	n.Seal()
-	return &part{static: n, when: p.when}
+	return &part{static: n, when: p.when, path: p.path}
 }
 
 // leaf compiles a scalar with expressions in the place of a t.
@@ -85,7 +87,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, path string) *part {
 		if out := pieces[0].program.out; !takes(t, out) {
 			c.problem(y, path, "must be %s, but ${%s} gives %s", describe(t), pieces[0].program.source, celName(out))
 		}
-		return &part{kind: leafPart, pieces: pieces, whole: true}
+		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, path), path: path}
 	}
 	if !takes(t, cel.StringType) {
 		c.problem(y, path, "must be %s; text around an expression makes it a text", describe(t))
@@ -95,7 +97,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, path string) *part {
 			c.problem(y, path, "${%s} gives %s, which cannot be a part of a text", p.program.source, celName(p.program.out))
 		}
 	}
-	return &part{kind: leafPart, pieces: pieces}
+	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, path), path: path}
 }
 
 // takes says whether a Go field of type t takes the JSON of a CEL value of type out.
@@ -116,10 +118,8 @@ func takes(t reflect.Type, out *cel.Type) bool {
 		return out.IsExactType(cel.IntType)
 	case reflect.Slice:
 		return out.Kind() == types.ListKind && takes(t.Elem(), out.Parameters()[0])
-	case reflect.Map:
-		return out.Kind() == types.MapKind && out.Parameters()[0].IsExactType(cel.StringType) && takes(t.Elem(), out.Parameters()[1])
 	}
-	return false
+	return false // no map: its keys would be structure
 }
 
 func joins(out *cel.Type) bool {
@@ -150,15 +150,22 @@ var errTooLong = fmt.Errorf("an expression gives more than %d bytes", maxOutput)
 // that the item is left out.
 func (p *part) render(a *activation) (n tree.Node, keep bool, err error) {
 	if p.when != nil {
-		if keep, err = p.when.evalBool(a); err != nil || !keep {
-			return tree.Node{}, false, err
+		if keep, err = p.when.evalBool(a); err != nil {
+			return tree.Node{}, false, fmt.Errorf("%s.%s: %w", p.path, whenKey, err)
+		} else if !keep {
+			return tree.Node{}, false, nil
 		}
 	}
 	switch p.kind {
 	case objectPart, listPart:
 		n, err = p.renderChildren(a)
 	case leafPart:
-		n, err = p.renderLeaf(a)
+		if n, err = p.renderLeaf(a); err == nil {
+			err = checkValue(p.rules, &n)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", p.path, err)
+		}
 	default:
 		n = p.static
 	}

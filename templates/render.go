@@ -47,10 +47,7 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 // the template and must only be read.
 func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
 	n, _, err := t.pod.render(&activation{Input: in, values: values})
-	if err != nil {
-		return tree.Node{}, fmt.Errorf("spec.pod: %w", err)
-	}
-	return n, nil
+	return n, err
 }
 
 // ForEach gives what is to be added to one app container: partial Containers in
@@ -74,7 +71,7 @@ func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initC
 		}
 		n, _, err := f.add.render(a)
 		if err != nil {
-			return nil, fmt.Errorf("spec.forEachContainer[%d].add: %w", i, err)
+			return nil, err
 		}
 		all = append(all, n)
 	}

@@ -59,8 +59,8 @@ func (c *checker) only(y *yaml.Node, path string, allowed fields) {
 // It returns the names of the containers.
 func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 	c.only(y, path, podFields())
-	c.keys(child(child(y, "metadata"), "annotations"), path+".metadata.annotations", nil)
-	c.keys(child(child(y, "metadata"), "labels"), path+".metadata.labels", validation.IsValidLabelValue)
+	c.keys(child(child(y, "metadata"), "annotations"), path+".metadata.annotations")
+	c.keys(child(child(y, "metadata"), "labels"), path+".metadata.labels")
 	spec := child(y, "spec")
 	volumes := c.names(child(spec, "volumes"), path+".spec.volumes", map[string]bool{})
 	seen := map[string]bool{}
@@ -90,24 +90,18 @@ func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	c.named(y, path, "env")
 }
 
-// keys checks the keys of labels or annotations, and the values where there is
-// a rule for them.
-func (c *checker) keys(y *yaml.Node, path string, value func(string) []string) {
+// keys checks the keys of labels or annotations.
+func (c *checker) keys(y *yaml.Node, path string) {
 	if y == nil || y.Kind != yaml.MappingNode {
 		return
 	}
 	for i := 0; i+1 < len(y.Content); i += 2 {
-		key, text := y.Content[i], y.Content[i+1]
+		key := y.Content[i]
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
 			c.problem(key, join(path, key.Value), "not a valid key: %s", brief(errs[0]))
 		}
 		if prefix, _, ok := strings.Cut(key.Value, "/"); ok && (prefix == Domain || strings.HasSuffix(prefix, "."+Domain)) {
 			c.problem(key, join(path, key.Value), "keys of %s belong to Pillion and to those who write pods; a template may not set them", Domain)
-		}
-		if value != nil && !strings.Contains(text.Value, "${") {
-			if errs := value(text.Value); len(errs) > 0 {
-				c.problem(text, join(path, key.Value), "not a valid label value: %s", brief(errs[0]))
-			}
 		}
 	}
 }

@@ -87,8 +87,9 @@ func load(t testing.TB, texts ...string) func() *inject.Injector {
 }
 
 // post is what an API server sends.
-func post(path string, body []byte) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+func post(t testing.TB, path string, body []byte) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	return r
 }

@@ -85,7 +85,7 @@ func TestEngineCases(t *testing.T) {
 			e.Namespaces = known{namespace}
 			for _, version := range []string{"v1", "v1beta1"} {
 				body := reviewOf(t, version, "CREATE", namespace.Name, object)
-				r, _ := checkContract(t, webhook.PathMutate, body, e.answer(post(webhook.PathMutate, body)))
+				r, _ := checkContract(t, webhook.PathMutate, body, e.answer(post(t, webhook.PathMutate, body)))
 				if !bytes.Equal(r.Patch, want.Patch()) {
 					t.Errorf("the patch is\n%s\nnot\n%s", r.Patch, want.Patch())
 				}
@@ -135,7 +135,7 @@ func FuzzBody(f *testing.F) {
 		if validate {
 			path = webhook.PathValidate
 		}
-		w := e.answer(post(path, body))
+		w := e.answer(post(t, path, body))
 		switch w.Code {
 		case http.StatusOK:
 			checkContract(t, path, body, w)

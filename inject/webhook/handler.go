@@ -9,6 +9,7 @@
 package webhook
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -80,8 +81,8 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 		if p == nil {
 			return
 		}
-		if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
-			panic(p)
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(p) // is for net/http
 		}
 		h.Metrics.panics.Inc()
 		h.Log.Error("panic", "webhook", e.webhook, "uid", e.uid(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))

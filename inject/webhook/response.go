@@ -147,8 +147,16 @@ func decided(result *inject.Result) []slog.Attr {
 		d := &result.Decisions[i]
 		decisions[i] = slog.String(d.Template, string(d.Code))
 	}
-	return []slog.Attr{
+	attrs := []slog.Attr{
 		slog.String("pod", pod), slog.String("owner", result.Pod.Owner),
 		slog.Any("decisions", slog.GroupValue(decisions...)),
 	}
+	if len(result.Findings) > 0 {
+		codes := make([]inject.Code, len(result.Findings))
+		for i := range result.Findings {
+			codes[i] = result.Findings[i].Code
+		}
+		attrs = append(attrs, slog.Any("findings", codes))
+	}
+	return attrs
 }

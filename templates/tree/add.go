@@ -108,10 +108,5 @@ func (n *Node) insertions(path string, came int, yield func(string, *Node)) {
 
 // Escape makes a name a JSON Pointer's reference token (RFC 6901 section 3).
 func Escape(name string) string {
-	if !strings.ContainsAny(name, "~/") {
-		return name
-	}
-	return pointerEscaper().Replace(name)
+	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
-
-func pointerEscaper() *strings.Replacer { return strings.NewReplacer("~", "~0", "/", "~1") }
