@@ -138,7 +138,7 @@ func describe(r *inject.Result) string {
 		fmt.Fprintf(&b, "%s %s %s\n", op.Operation, op.Path, hide(fmt.Sprintf("%s", op.Value)))
 	}
 	for _, w := range r.Warnings() {
-		fmt.Fprintf(&b, "warning: %s\n", w)
+		fmt.Fprintf(&b, "warning: %s\n", hide(w))
 	}
 	audit := r.Audit()
 	for _, key := range sorted(audit) {

@@ -33,6 +33,10 @@ func (c *candidate) plan() {
 		return
 	}
 	c.decision.Code = CodeInjected
+	key := c.t.Annotation(templates.AnnotationInjected)
+	if says := c.annotation(key); says != nil && !says.IsText(c.t.Revision) {
+		c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", key, c.t.Revision))
+	}
 	(&planner{candidate: c}).all()
 	c.added = true
 }

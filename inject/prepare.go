@@ -44,7 +44,7 @@ func (c *candidate) prepare() {
 		}
 		prepared = prepared.With(list, containers)
 	}
-	if token != nil && c.t.Spec.ServiceAccountToken == templates.None {
+	if token.Get("name").IsText(noTokenVolume) {
 		prepared = withItem(&prepared, "volumes", tree.Members(
 			tree.Field("name", tree.Text(noTokenVolume)), tree.Field("emptyDir", tree.Members())))
 	}
@@ -74,25 +74,24 @@ func orEmpty(n *tree.Node) *tree.Node {
 // the token, or nil. Leaving the plugin nothing to add spares the pod the second
 // call that a changed pod costs.
 func (c *candidate) tokenMount() *tree.Node {
+	if c.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
+		return nil
+	}
 	volume := noTokenVolume
-	if c.t.Spec.ServiceAccountToken == templates.Inherit {
+	if c.t.Spec.ServiceAccountToken == templates.Inherit && !c.tokenDeclined() {
 		if volume = c.tokenVolume(); volume == "" {
 			return nil
 		}
 	}
-	mount := tree.Members(
+	return new(tree.Members(
 		tree.Field("name", tree.Text(volume)),
 		tree.Field("readOnly", tree.Bool(true)),
-		tree.Field("mountPath", tree.Text(tokenMountPath)))
-	return &mount
+		tree.Field("mountPath", tree.Text(tokenMountPath))))
 }
 
 // tokenVolume is the volume that the plugin made, or "" where it did not: then
 // no container gets a token.
 func (c *candidate) tokenVolume() string {
-	if c.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
-		return ""
-	}
 	volumes := c.pod.At("spec", "volumes").Items()
 	for i := range volumes {
 		if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, tokenVolumePrefix) {
@@ -102,15 +101,48 @@ func (c *candidate) tokenVolume() string {
 	return ""
 }
 
+// tokenDeclined says whether the pod gets no token because each of its
+// containers mounts something of its own there. To inherit that is to do the
+// same: the plugin would make a token for the new container alone.
+func (c *candidate) tokenDeclined() bool {
+	if c.tokenVolume() != "" {
+		return false
+	}
+	for _, list := range containerLists() {
+		containers := c.pod.At("spec", list).Items()
+		for i := range containers {
+			if !mounts(&containers[i], tokenMountPath) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 func (c *candidate) prepareContainer(container, token *tree.Node) tree.Node {
 	prepared := *container
-	if token != nil && !mounts(container, tokenMountPath) {
+	if token != nil && !mounts(container, tokenMountPath) && !c.inherited(container) {
 		prepared = withItem(&prepared, "volumeMounts", *token)
 	}
 	if len(c.pod.At("spec", "resources").Members()) > 0 {
 		prepared = c.withoutResources(prepared)
 	}
 	return prepared
+}
+
+// inherited says whether the pod's container of that name has what the plugin,
+// or an earlier look at the pod, put there.
+func (c *candidate) inherited(container *tree.Node) bool {
+	if c.t.Spec.ServiceAccountToken != templates.Inherit {
+		return false
+	}
+	for _, list := range containerLists() {
+		existing := c.pod.At("spec", list).Items()
+		if i := c.schema.at("spec").at(list).find(existing, container); i >= 0 {
+			return mounts(&existing[i], tokenMountPath)
+		}
+	}
+	return false
 }
 
 func mounts(container *tree.Node, path string) bool {

@@ -26,6 +26,7 @@ func rules() []rule {
 		notOptedIn,
 		podOptedOut,
 		notRequested,
+		noContainers,
 		wrongOS,
 		hostNetwork,
 		namespaceNotMatched,
@@ -85,6 +86,15 @@ func notRequested(c *candidate) (Code, string) {
 		return CodeNotRequested, fmt.Sprintf("the pod's annotation %s does not name it", AnnotationTemplates)
 	}
 	return CodeNotRequested, ""
+}
+
+// noContainers: the API server refuses such a pod, which a template's container
+// would make one that it takes.
+func noContainers(c *candidate) (Code, string) {
+	if len(c.pod.At("spec", "containers").Items()) == 0 {
+		return CodePodNotMatched, "the pod has no containers"
+	}
+	return "", ""
 }
 
 func wrongOS(c *candidate) (Code, string) {

@@ -156,7 +156,7 @@ func checkWarnings(t testing.TB, warnings []string) {
 	for i, text := range warnings {
 		n := utf8.RuneCountInString(text)
 		total += n
-		if n == 0 || n > 120 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) || slices.Contains(warnings[:i], text) {
+		if n == 0 || n > 256 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) || slices.Contains(warnings[:i], text) {
 			t.Errorf("the API server would not show the warning %q", text)
 		}
 	}

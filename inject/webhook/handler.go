@@ -56,8 +56,6 @@ type refusal struct {
 	sentence string
 }
 
-func (r *refusal) Error() string { return r.sentence }
-
 func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status, clip(fmt.Sprintf(format, args...), maxSentence)}
 }
