@@ -21,7 +21,7 @@ test: ## Run all tests, those on a real Kubernetes last
 	$(GO) vet ./...
 	$(GO) test -race ./...
 	cd e2e && $(GO) run ./binaries >/dev/null
-	cd e2e && $(GO) test -timeout 30m ./...
+	cd e2e && $(GO) test -race -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
 
 lint: ## Check style, imports and formatting, then known vulnerabilities
 	$(GOLANGCI_LINT) run
@@ -37,7 +37,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m)
 	@set -e; for package in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 	    echo "$$package $$target"; \
-	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$package; \
 	  done; \
 	done
 

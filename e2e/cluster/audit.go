@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+const (
+	mutationPrefix = "mutation.webhook.admission.k8s.io/"
+	patchPrefix    = "patch.webhook.admission.k8s.io/"
+	failOpenPrefix = "failed-open.mutation.webhook.admission.k8s.io/"
+)
+
+// AuditLog reads the API server's audit log as it grows.
+type AuditLog struct {
+	path string
+
+	mu     sync.Mutex
+	offset int64
+	events []Event
+}
+
+// Event is one answered request for a pod or one of its subresources.
+type Event struct{ auditv1.Event }
+
+// Call is one call of a mutating webhook, as the API server recorded it.
+type Call struct {
+	Round         string `json:"-"` // round_0 or round_1
+	Configuration string `json:"configuration"`
+	Webhook       string `json:"webhook"`
+	Mutated       bool   `json:"mutated"`
+}
+
+// String is what a test compares: "round_0 pillion/namespace.mutate.pillion.dev mutated=true".
+func (c Call) String() string {
+	return fmt.Sprintf("%s %s/%s mutated=%t", c.Round, c.Configuration, c.Webhook, c.Mutated)
+}
+
+// Calls returns the mutating webhooks' calls of one configuration in the order in which they were
+// made; of all configurations when it is empty.
+func (e Event) Calls(configuration string) []Call {
+	var keys []string
+	for key := range e.Annotations {
+		if strings.HasPrefix(key, mutationPrefix) {
+			keys = append(keys, key)
+		}
+	}
+	sort.Slice(keys, func(i, j int) bool { // indices are not padded
+		return len(keys[i]) < len(keys[j]) || len(keys[i]) == len(keys[j]) && keys[i] < keys[j]
+	})
+	sort.SliceStable(keys, func(i, j int) bool { return round(keys[i]) < round(keys[j]) })
+	var calls []Call
+	for _, key := range keys {
+		call := Call{Round: round(key)}
+		if json.Unmarshal([]byte(e.Annotations[key]), &call) == nil && (configuration == "" || call.Configuration == configuration) {
+			calls = append(calls, call)
+		}
+	}
+	return calls
+}
+
+func round(key string) string {
+	_, name, _ := strings.Cut(key, "/")
+	name, _, _ = strings.Cut(name, "_index_")
+	return name
+}
+
+// Patch returns the patch that the API server applied for a configuration's call in a round; empty when
+// there was none.
+func (e Event) Patch(configuration, inRound string) json.RawMessage {
+	for key, value := range e.Annotations {
+		var recorded struct {
+			Configuration string          `json:"configuration"`
+			Patch         json.RawMessage `json:"patch"`
+		}
+		if strings.HasPrefix(key, patchPrefix) && round(key) == inRound &&
+			json.Unmarshal([]byte(value), &recorded) == nil && recorded.Configuration == configuration {
+			return recorded.Patch
+		}
+	}
+	return nil
+}
+
+// FailedOpen returns the mutating webhooks that could not be called and were passed over.
+func (e Event) FailedOpen() []string {
+	var names []string
+	for key, value := range e.Annotations {
+		if strings.HasPrefix(key, failOpenPrefix) {
+			names = append(names, value)
+		}
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Reason returns what Pillion said about a template.
+func (e Event) Reason(template string) string {
+	for key, value := range e.Annotations {
+		if strings.HasSuffix(key, ".mutate.pillion.dev/"+template) {
+			return value
+		}
+	}
+	return ""
+}
+
+// Reasons returns what Pillion said about every template.
+func (e Event) Reasons() map[string]string {
+	reasons := map[string]string{}
+	for key, value := range e.Annotations {
+		if webhook, template, ok := strings.Cut(key, "/"); ok && strings.HasSuffix(webhook, ".mutate.pillion.dev") {
+			reasons[template] = value
+		}
+	}
+	return reasons
+}
+
+// CreatesPod says whether the request made the pod, or was refused while it tried to. Pods whose name
+// the API server chose are found by that name or by the generateName.
+func (e Event) CreatesPod(namespace, name string) bool {
+	ref := e.ObjectRef
+	if ref == nil || ref.Resource != "pods" || ref.Subresource != "" || ref.Namespace != namespace ||
+		e.Verb != "create" && e.Verb != "patch" {
+		return false
+	}
+	if ref.Name == name {
+		return true
+	}
+	if pod := e.Response(); pod != nil && pod.Name == name {
+		return true
+	}
+	pod := e.Request()
+	return pod != nil && pod.Name == "" && pod.GenerateName == name
+}
+
+// Request returns the pod that was sent, nil when it was not one.
+func (e Event) Request() *corev1.Pod {
+	if e.RequestObject == nil {
+		return nil
+	}
+	return decodePod(e.RequestObject.Raw)
+}
+
+// Response returns the pod that was answered, nil when it was not one.
+func (e Event) Response() *corev1.Pod {
+	if e.ResponseObject == nil {
+		return nil
+	}
+	return decodePod(e.ResponseObject.Raw)
+}
+
+func decodePod(raw []byte) *corev1.Pod {
+	pod := &corev1.Pod{}
+	if json.Unmarshal(raw, pod) != nil || pod.Kind != "Pod" {
+		return nil
+	}
+	return pod
+}
+
+// Find returns the first event that matches and that is in the log already.
+func (l *AuditLog) Find(match func(Event) bool) (Event, bool, error) {
+	events, err := l.read()
+	if i := slices.IndexFunc(events, match); i >= 0 {
+		return events[i], true, err
+	}
+	return Event{}, false, err
+}
+
+// Wait returns the first event that matches, and waits for it if need be: a client can have its answer
+// a moment before the event is in the log.
+func (l *AuditLog) Wait(ctx context.Context, match func(Event) bool) (Event, error) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		e, ok, err := l.Find(match)
+		if ok || err != nil {
+			return e, err
+		}
+		select {
+		case <-ctx.Done():
+			return Event{}, fmt.Errorf("no such event in the audit log: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// read takes in the whole lines that have been added since the last time, and returns all events.
+func (l *AuditLog) read() ([]Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f, err := os.Open(l.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(l.offset, io.SeekStart); err != nil {
+		return nil, err
+	}
+	added, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	added = added[:bytes.LastIndexByte(added, '\n')+1]
+	l.offset += int64(len(added))
+	for line := range bytes.Lines(added) {
+		var e Event
+		if err := json.Unmarshal(line, &e.Event); err != nil {
+			return nil, fmt.Errorf("audit log: %w", err)
+		}
+		l.events = append(l.events, e)
+	}
+	return l.events, nil
+}

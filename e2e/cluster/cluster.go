@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const readyWithin = time.Minute
+
+// Cluster is a running control plane.
+type Cluster struct {
+	// Config is the administrator's; clients made from it are not throttled.
+	Config *rest.Config
+	Client kubernetes.Interface
+	// Kubeconfig is the path of a file that says the same as Config.
+	Kubeconfig string
+	// Kubectl is the path of the kubectl that belongs to the API server.
+	Kubectl string
+	// Audit is what the API server wrote about requests for pods.
+	Audit *AuditLog
+	// Authority signs every serving certificate of the run.
+	Authority *Authority
+
+	dir     string
+	steps   *Steps
+	running []*process // in the order of their start
+}
+
+// Start runs a control plane of its own, on free ports and in a temporary folder, and returns when the
+// API server and the controllers are ready. ctx limits the start only.
+func Start(ctx context.Context, steps *Steps) (*Cluster, error) {
+	binaries, err := Binaries(ctx, steps)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "pillion-e2e-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, steps: steps, Kubectl: filepath.Join(binaries, "kubectl")}
+	err = steps.Do("etcd, kube-apiserver, kube-controller-manager", func() error {
+		ctx, cancel := context.WithTimeout(ctx, readyWithin)
+		defer cancel()
+		return c.start(ctx, binaries)
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, binaries string) error {
+	var err error
+	if c.Authority, err = NewAuthority("pillion-e2e"); err != nil {
+		return err
+	}
+	if err := c.startEtcd(ctx, binaries); err != nil {
+		return err
+	}
+	if err := c.startAPIServer(ctx, binaries); err != nil {
+		return err
+	}
+	return c.startControllers(ctx, binaries)
+}
+
+// Stop ends everything that the Cluster started, last first, and removes its folder.
+func (c *Cluster) Stop() error {
+	var errs []error
+	for i := len(c.running) - 1; i >= 0; i-- {
+		_ = c.running[i].stop() // how a component ends does not matter here
+	}
+	c.running = nil
+	errs = append(errs, os.RemoveAll(c.dir))
+	return errors.Join(errs...)
+}
+
+// Path names a file in the Cluster's own folder.
+func (c *Cluster) Path(name string) string { return filepath.Join(c.dir, name) }
+
+// RunKubectl runs kubectl as the administrator and returns what it printed to stdout.
+func (c *Cluster) RunKubectl(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, c.Kubectl, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	cmd.Stdin = bytes.NewReader(stdin)
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("kubectl %s: %w%s", args[0], err, stderrOf(err))
+	}
+	return out, nil
+}
+
+// connect fills in Config, Client and Kubeconfig.
+func (c *Cluster) connect(host, token string) error {
+	c.Config = &rest.Config{
+		Host:            host,
+		BearerToken:     token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.Authority.PEM},
+		QPS:             -1,
+		UserAgent:       "pillion-e2e",
+		WarningHandler:  rest.NoWarnings{}, // who wants them sets another
+	}
+	client, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	c.Client = client
+	c.Kubeconfig, err = c.WriteKubeconfig("admin", token)
+	return err
+}
+
+// WriteKubeconfig writes a kubeconfig for the holder of token and returns its path.
+func (c *Cluster) WriteKubeconfig(user, token string) (string, error) {
+	path := c.Path(user + ".kubeconfig")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["e2e"] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: c.Authority.PEM}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: user}
+	config.CurrentContext = "e2e"
+	return path, clientcmd.WriteToFile(*config, path)
+}
+
+func randomToken() string { return rand.Text() }

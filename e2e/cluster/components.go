@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// portAttempts: a port that was free a moment ago can be taken when the API server binds it.
+const portAttempts = 3
+
+//go:embed audit-policy.yaml
+var auditPolicy []byte
+
+func (c *Cluster) startEtcd(ctx context.Context, binaries string) error {
+	socket := c.Path("etcd.sock")
+	p, err := startProcess(c.dir, "etcd", filepath.Join(binaries, "etcd"),
+		"--data-dir", c.Path("etcd"),
+		"--listen-client-urls", "unix://"+socket,
+		"--advertise-client-urls", "http://127.0.0.1:0", // nobody asks, but a socket is not accepted here
+		"--listen-peer-urls", "http://127.0.0.1:0",
+		"--unsafe-no-fsync",
+		"--log-level", "warn")
+	if err != nil {
+		return err
+	}
+	c.running = append(c.running, p)
+	return p.waitUntil(ctx, "listening", func(ctx context.Context) bool {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+func (c *Cluster) startAPIServer(ctx context.Context, binaries string) error {
+	token := randomToken()
+	if err := c.writeAPIServerFiles(token); err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		p, err := startProcess(c.dir, "kube-apiserver", filepath.Join(binaries, "kube-apiserver"), c.apiServerArgs(port)...)
+		if err != nil {
+			return err
+		}
+		if err := c.connect("https://127.0.0.1:"+port, token); err != nil {
+			return errors.Join(err, p.stop())
+		}
+		err = p.waitUntil(ctx, "ready", c.apiServerReady)
+		if err != nil && attempt < portAttempts && strings.Contains(p.tail(), "address already in use") {
+			continue
+		}
+		c.running = append(c.running, p)
+		return err
+	}
+}
+
+// writeAPIServerFiles writes what the API server reads at its start.
+func (c *Cluster) writeAPIServerFiles(token string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return err
+	}
+	_, _, err = c.Authority.writeServing(c.dir, "apiserver",
+		"localhost", "10.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	c.Audit = &AuditLog{path: c.Path("audit.log")}
+	return errors.Join(err,
+		os.WriteFile(c.Path("sa.key"), pemBlock("EC PRIVATE KEY", der), 0o600),
+		os.WriteFile(c.Path("ca.crt"), c.Authority.PEM, 0o600),
+		os.WriteFile(c.Path("tokens.csv"), []byte(token+`,admin,admin,"system:masters"`), 0o600),
+		os.WriteFile(c.Path("audit-policy.yaml"), auditPolicy, 0o600))
+}
+
+func (c *Cluster) apiServerArgs(port string) []string {
+	return []string{
+		"--etcd-servers", "unix://" + c.Path("etcd.sock"),
+		"--bind-address", "127.0.0.1",
+		"--secure-port", port,
+		"--tls-cert-file", c.Path("apiserver.crt"),
+		"--tls-private-key-file", c.Path("apiserver.key"),
+		"--service-account-issuer", "https://kubernetes.default.svc",
+		"--service-account-key-file", c.Path("sa.key"),
+		"--service-account-signing-key-file", c.Path("sa.key"),
+		"--service-cluster-ip-range", "10.0.0.0/24",
+		"--authorization-mode", "Node,RBAC",
+		"--token-auth-file", c.Path("tokens.csv"),
+		"--allow-privileged",
+		"--enable-aggregator-routing",
+		"--audit-policy-file", c.Path("audit-policy.yaml"),
+		"--audit-log-path", c.Path("audit.log"),
+		"--audit-log-mode", "blocking", // an event is in the file once its request is answered
+		"--audit-log-version", "audit.k8s.io/v1",
+	}
+}
+
+func (c *Cluster) apiServerReady(ctx context.Context) bool {
+	_, err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	return err == nil
+}
+
+func (c *Cluster) startControllers(ctx context.Context, binaries string) error {
+	p, err := startProcess(c.dir, "kube-controller-manager", filepath.Join(binaries, "kube-controller-manager"),
+		"--kubeconfig", c.Kubeconfig,
+		"--service-account-private-key-file", c.Path("sa.key"),
+		"--root-ca-file", c.Path("ca.crt"),
+		"--leader-elect=false",
+		"--secure-port", "0",
+		"--kube-api-qps", "500",
+		"--kube-api-burst", "1000")
+	if err != nil {
+		return err
+	}
+	c.running = append(c.running, p)
+	return p.waitUntil(ctx, "ready", func(ctx context.Context) bool {
+		return c.hasServiceAccount(ctx, metav1.NamespaceDefault) == nil
+	})
+}
+
+// hasServiceAccount fails while pods cannot be made in the namespace.
+func (c *Cluster) hasServiceAccount(ctx context.Context, namespace string) error {
+	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the controllers have not made the ServiceAccount %s/default", namespace)
+	}
+	return err
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}

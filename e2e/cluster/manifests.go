@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// Manifests are what `kubectl apply -k` would apply, with the webhook configurations apart.
+type Manifests struct {
+	Mutating   *admissionv1.MutatingWebhookConfiguration
+	Validating *admissionv1.ValidatingWebhookConfiguration
+	// Rest is a YAML stream of everything else.
+	Rest []byte
+}
+
+// RenderManifests builds a kustomization with the cluster's kubectl.
+func (c *Cluster) RenderManifests(ctx context.Context, dir string) (*Manifests, error) {
+	rendered, err := c.RunKubectl(ctx, nil, "kustomize", dir)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifests{}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(rendered)))
+	for {
+		doc, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return m, m.check()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := m.take(doc); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (m *Manifests) take(doc []byte) error {
+	var meta metav1.TypeMeta
+	if err := yaml.Unmarshal(doc, &meta); err != nil {
+		return err
+	}
+	switch meta.Kind {
+	case "MutatingWebhookConfiguration":
+		return yaml.UnmarshalStrict(doc, &m.Mutating)
+	case "ValidatingWebhookConfiguration":
+		return yaml.UnmarshalStrict(doc, &m.Validating)
+	default:
+		m.Rest = append(append(m.Rest, "---\n"...), doc...)
+		return nil
+	}
+}
+
+func (m *Manifests) check() error {
+	if m.Mutating == nil || m.Validating == nil {
+		return errors.New("the manifests hold no MutatingWebhookConfiguration or no ValidatingWebhookConfiguration")
+	}
+	return nil
+}
+
+// ApplyRest applies everything but the webhook configurations; a field that the API server does not
+// know is an error.
+func (c *Cluster) ApplyRest(ctx context.Context, m *Manifests) error {
+	_, err := c.RunKubectl(ctx, m.Rest, "apply", "--server-side", "--validate=strict", "-f", "-")
+	return err
+}
+
+// Endpoint is where webhooks are served outside the cluster.
+type Endpoint struct {
+	// URL has scheme and authority only; the path is the manifests'.
+	URL string
+	CA  []byte
+}
+
+func (e Endpoint) clientConfig(shipped admissionv1.WebhookClientConfig) admissionv1.WebhookClientConfig {
+	url := e.URL
+	if shipped.Service != nil && shipped.Service.Path != nil {
+		url += *shipped.Service.Path
+	}
+	return admissionv1.WebhookClientConfig{URL: &url, CABundle: e.CA}
+}
+
+// InstallMutating creates or updates the shipped configuration. Only its clientConfig is changed.
+func (c *Cluster) InstallMutating(ctx context.Context, m *Manifests, at Endpoint) error {
+	config := m.Mutating.DeepCopy()
+	for i := range config.Webhooks {
+		config.Webhooks[i].ClientConfig = at.clientConfig(config.Webhooks[i].ClientConfig)
+	}
+	client := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	_, err := client.Create(ctx, config, strict())
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	current, err := client.Get(ctx, config.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	config.ResourceVersion = current.ResourceVersion
+	_, err = client.Update(ctx, config, metav1.UpdateOptions{})
+	return err
+}
+
+// InstallValidating is InstallMutating for the other configuration.
+func (c *Cluster) InstallValidating(ctx context.Context, m *Manifests, at Endpoint) error {
+	config := m.Validating.DeepCopy()
+	for i := range config.Webhooks {
+		config.Webhooks[i].ClientConfig = at.clientConfig(config.Webhooks[i].ClientConfig)
+	}
+	client := c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err := client.Create(ctx, config, strict())
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	current, err := client.Get(ctx, config.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	config.ResourceVersion = current.ResourceVersion
+	_, err = client.Update(ctx, config, metav1.UpdateOptions{})
+	return err
+}
+
+func strict() metav1.CreateOptions {
+	return metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Metrics are the API server's at one moment.
+type Metrics map[string]*dto.MetricFamily
+
+// Metrics reads them.
+func (c *Cluster) Metrics(ctx context.Context) (Metrics, error) {
+	raw, err := c.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(bytes.NewReader(raw))
+}
+
+// Counter sums the series that carry all the labels.
+func (m Metrics) Counter(name string, labels map[string]string) float64 {
+	var sum float64
+	for _, series := range m[name].GetMetric() {
+		if hasLabels(series, labels) {
+			sum += series.GetCounter().GetValue()
+		}
+	}
+	return sum
+}
+
+// Histogram adds up the series that carry all the labels.
+func (m Metrics) Histogram(name string, labels map[string]string) (count uint64, sum float64) {
+	for _, series := range m[name].GetMetric() {
+		if hasLabels(series, labels) {
+			count += series.GetHistogram().GetSampleCount()
+			sum += series.GetHistogram().GetSampleSum()
+		}
+	}
+	return count, sum
+}
+
+func hasLabels(series *dto.Metric, want map[string]string) bool {
+	found := 0
+	for _, pair := range series.GetLabel() {
+		if value, ok := want[pair.GetName()]; ok && value == pair.GetValue() {
+			found++
+		}
+	}
+	return found == len(want)
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The names are the shipped manifests'.
+const (
+	pillionNamespace      = "pillion-system"
+	pillionServiceAccount = "pillion"
+)
+
+// Root returns the checkout that this module lies in.
+func Root(ctx context.Context) (string, error) {
+	module, err := goList(ctx, "{{.Dir}}")
+	return filepath.Dir(module), err
+}
+
+// BuildPillion builds the checkout's pillion into the Cluster's folder and returns its path.
+func (c *Cluster) BuildPillion(ctx context.Context) (string, error) {
+	binary := c.Path("pillion")
+	return binary, c.steps.Do("go build ./cmd/pillion", func() error {
+		root, err := Root(ctx)
+		if err != nil {
+			return err
+		}
+		return goCommand(ctx, root, "build", "-o", binary, "./cmd/pillion")
+	})
+}
+
+// Pillion is a running `pillion serve`.
+type Pillion struct {
+	// Endpoint is its webhook address.
+	Endpoint Endpoint
+	// Admin is the URL of its admin address.
+	Admin string
+
+	process *process
+}
+
+// StartPillion runs `pillion serve` on free ports, with a serving certificate of the Cluster's authority
+// and with the rights of the shipped ServiceAccount, so the manifests must have been applied. It returns
+// when Pillion says that it is ready.
+func (c *Cluster) StartPillion(ctx context.Context, binary string, templates ...string) (*Pillion, error) {
+	var p *Pillion
+	err := c.steps.Do("pillion serve", func() error {
+		ctx, cancel := context.WithTimeout(ctx, readyWithin)
+		defer cancel()
+		var err error
+		p, err = c.startPillion(ctx, binary, templates)
+		return err
+	})
+	return p, err
+}
+
+func (c *Cluster) startPillion(ctx context.Context, binary string, templates []string) (*Pillion, error) {
+	name := "pillion-" + shortID()
+	certFile, keyFile, err := c.Authority.writeServing(c.dir, name)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := c.pillionKubeconfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{
+		"serve",
+		"--listen", "127.0.0.1:0",
+		"--admin-listen", "127.0.0.1:0",
+		"--tls-cert-file", certFile,
+		"--tls-key-file", keyFile,
+		"--kubeconfig", kubeconfig,
+		"--shutdown-delay", "0s", // no Service has to take note of it
+	}
+	for _, t := range templates {
+		args = append(args, "--templates", t)
+	}
+	process, err := startProcess(c.dir, name, binary, args...)
+	if err != nil {
+		return nil, err
+	}
+	c.running = append(c.running, process)
+	p := &Pillion{process: process, Endpoint: Endpoint{CA: c.Authority.PEM}}
+	if err := process.waitUntil(ctx, "listening", func(context.Context) bool { return p.findAddresses() }); err != nil {
+		return nil, err
+	}
+	return p, process.waitUntil(ctx, "ready", p.ready)
+}
+
+// pillionKubeconfig gives the shipped ServiceAccount's identity to a process outside the cluster.
+func (c *Cluster) pillionKubeconfig(ctx context.Context) (string, error) {
+	lifetime := int64(certificateLifetime.Seconds())
+	token, err := c.Client.CoreV1().ServiceAccounts(pillionNamespace).CreateToken(ctx, pillionServiceAccount,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime}},
+		metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("token of the shipped ServiceAccount: %w", err)
+	}
+	return c.WriteKubeconfig(pillionServiceAccount, token.Status.Token)
+}
+
+// findAddresses looks for the line in which Pillion says what it listens on.
+func (p *Pillion) findAddresses() bool {
+	for _, line := range p.logLines("serving") {
+		p.Endpoint.URL = "https://" + line["webhook"].(string)
+		p.Admin = "http://" + line["admin"].(string)
+		return true
+	}
+	return false
+}
+
+func (p *Pillion) ready(ctx context.Context) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Admin+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// Decided returns the log lines about admissions in a namespace.
+func (p *Pillion) Decided(namespace string) []map[string]any {
+	var lines []map[string]any
+	for _, line := range p.logLines("decided") {
+		if line["namespace"] == namespace {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// logLines returns the log's lines with that message.
+func (p *Pillion) logLines(msg string) []map[string]any {
+	text, err := os.ReadFile(p.process.log)
+	if err != nil {
+		return nil
+	}
+	var lines []map[string]any
+	scanner := bufio.NewScanner(bytes.NewReader(text))
+	for scanner.Scan() {
+		var line map[string]any
+		if json.Unmarshal(scanner.Bytes(), &line) == nil && line["msg"] == msg {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// LogTail returns the end of Pillion's log.
+func (p *Pillion) LogTail() string { return p.process.tail() }
+
+// Stop sends SIGTERM and returns how Pillion ended.
+func (p *Pillion) Stop() error { return p.process.stop() }
+
+// Inject runs `pillion inject` on one object and returns what it printed to stdout.
+func Inject(ctx context.Context, binary string, object []byte, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, binary, append([]string{"inject", "-f", "-"}, args...)...)
+	cmd.Stdin = bytes.NewReader(object)
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("pillion inject: %w%s", err, stderrOf(err)))
+	}
+	return out, nil
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+const (
+	stopGrace  = 10 * time.Second
+	pollEvery  = 20 * time.Millisecond
+	tailLength = 25
+)
+
+// process is a program that runs beside this one and does not outlive it.
+type process struct {
+	name string
+	log  string // path of its output
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	err  error         // how it ended; read after done
+}
+
+// startProcess runs binary with its output in dir/name.log.
+func startProcess(dir, name, binary string, args ...string) (*process, error) {
+	log := filepath.Join(dir, name+".log")
+	out, err := os.Create(log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = childAttributes()
+
+	p := &process{name: name, log: log, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// The kernel kills the child when the thread that made it ends, so that thread must stay.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+		}
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// waitUntil polls ready; an end of the process ends the wait, with the tail of its log.
+func (p *process) waitUntil(ctx context.Context, what string, ready func(context.Context) bool) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		if ready(ctx) {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended (%v) before it was %s; its log ends with\n%s", p.name, p.err, what, p.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("%s was not %s in time (%w); its log ends with\n%s", p.name, what, ctx.Err(), p.tail())
+		case <-tick.C:
+		}
+	}
+}
+
+// stop asks the process to end and kills it when it does not.
+func (p *process) stop() error {
+	if p == nil {
+		return nil
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(stopGrace):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		return fmt.Errorf("%s did not end within %s of SIGTERM", p.name, stopGrace)
+	}
+}
+
+func (p *process) tail() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return lastLines(string(text), tailLength)
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+const podWithin = 30 * time.Second
+
+// showPod creates a Deployment and shows what became of its pod.
+func (d *demo) showPod(ctx context.Context) error {
+	var pod *corev1.Pod
+	var event cluster.Event
+	err := d.steps.Do("kubectl apply -f deployment.yaml, and its pod", func() (err error) {
+		pod, event, err = d.deploy(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	before, after, err := d.beforeAndAfter(pod, event)
+	if err != nil {
+		return err
+	}
+	d.screen.heading("1. The pod, as its Deployment made it and as Kubernetes stored it")
+	d.screen.line(dim, "  Its namespace is labelled pillion.dev/inject=enabled. The templates are e2e/demo/templates/*.yaml.")
+	d.screen.line(dim, "  Defaults that Kubernetes filled in are left out.\n")
+	if err := d.screen.diff("pod "+pod.Name, before, after); err != nil {
+		return err
+	}
+	d.screen.heading("2. Why: every template, in the API server's audit log")
+	d.printReasons(event)
+	d.printCalls(event)
+	return nil
+}
+
+// deploy returns the Deployment's pod and the request that made it.
+func (d *demo) deploy(ctx context.Context) (*corev1.Pod, cluster.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, podWithin)
+	defer cancel()
+	if _, err := d.RunKubectl(ctx, deployment, "apply", "-f", "-"); err != nil {
+		return nil, cluster.Event{}, err
+	}
+	var pod *corev1.Pod
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		pods, err := d.Client.CoreV1().Pods(optedIn).List(ctx, metav1.ListOptions{})
+		if err != nil || len(pods.Items) == 0 {
+			return false, err
+		}
+		pod = &pods.Items[0]
+		return true, nil
+	})
+	if err != nil {
+		return nil, cluster.Event{}, fmt.Errorf("the Deployment's pod: %w", err)
+	}
+	event, err := d.Audit.Wait(ctx, func(e cluster.Event) bool { return e.CreatesPod(optedIn, pod.Name) })
+	return pod, event, err
+}
+
+// beforeAndAfter returns the pod that Pillion got, and that pod with the patch that the API server
+// applied. All of the latter must be in the pod that was stored.
+func (d *demo) beforeAndAfter(stored *corev1.Pod, event cluster.Event) (before, after []byte, err error) {
+	calls := d.webhooks.Calls(recorder, stored)
+	if len(calls) == 0 {
+		return nil, nil, errors.New("the recorder was not called for the pod")
+	}
+	before = calls[0].Object
+	patch, err := jsonpatch.DecodePatch(event.Patch(d.manifests.Mutating.Name, "round_0"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("the patch in the audit log: %w; Pillion said %v", err, event.Reasons())
+	}
+	if after, err = patch.Apply(before); err != nil {
+		return nil, nil, err
+	}
+	typed := stored.DeepCopy()
+	typed.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // which a client leaves out
+	storedJSON, err := json.Marshal(typed)
+	if err != nil {
+		return nil, nil, err
+	}
+	var want, have any
+	if err := errors.Join(json.Unmarshal(after, &want), json.Unmarshal(storedJSON, &have)); err != nil {
+		return nil, nil, err
+	}
+	if path := missing(want, have); path != "" {
+		return nil, nil, fmt.Errorf("the stored pod has something else at %s than Pillion's patch", path)
+	}
+	return before, after, nil
+}
+
+// missing returns where have lacks something of want, "" when it has it all. Kubernetes only ever adds
+// keys: names, identifiers and defaults.
+func missing(want, have any) string {
+	switch want := want.(type) {
+	case map[string]any:
+		have, _ := have.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(want)) {
+			value, ok := have[key]
+			if path := missing(want[key], value); !ok || path != "" {
+				return "." + key + strings.TrimPrefix(path, "?")
+			}
+		}
+		return ""
+	case []any:
+		have, _ := have.([]any)
+		if len(have) != len(want) {
+			return "?"
+		}
+		for i := range want {
+			if path := missing(want[i], have[i]); path != "" {
+				return fmt.Sprintf("[%d]", i) + strings.TrimPrefix(path, "?")
+			}
+		}
+		return ""
+	default:
+		if want != have {
+			return "?"
+		}
+		return ""
+	}
+}
+
+// printReasons shows the audit annotations that Pillion left.
+func (d *demo) printReasons(event cluster.Event) {
+	const template, decision = 16, 18
+	d.screen.line(dim, "  %-*s%-*s%s", template, "TEMPLATE", decision, "DECISION", "BECAUSE")
+	reasons := event.Reasons()
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		code, sentence, _ := strings.Cut(reasons[name], ": ")
+		color := yellow
+		if code == "injected" {
+			color = green
+		}
+		for i, part := range wrap(sentence, width-2-template-decision) {
+			if i > 0 {
+				name, code = "", ""
+			}
+			fmt.Fprintf(d.screen.out, "  %-*s%s%s\n", template, name, d.screen.paint(color, fmt.Sprintf("%-*s", decision, code)), part)
+		}
+	}
+}
+
+// printCalls shows that the pod cost one call.
+func (d *demo) printCalls(event cluster.Event) {
+	calls := event.Calls(d.manifests.Mutating.Name)
+	d.screen.line(plain, "\n  Mutating calls for this pod: %d.", len(calls))
+	if len(calls) == 1 {
+		d.screen.line(plain, "  Kubernetes would have had it called again to mount the service account's token into the sidecar;")
+		d.screen.line(plain, "  it is mounted already.")
+	}
+	d.screen.line(plain, "")
+}

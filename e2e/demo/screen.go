@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// width is what fits on a slide and in half of a screen.
+const width = 100
+
+const (
+	plain  = ""
+	bold   = "\033[1m"
+	dim    = "\033[2m"
+	red    = "\033[31m"
+	green  = "\033[32m"
+	yellow = "\033[33m"
+	cyan   = "\033[36m"
+	reset  = "\033[0m"
+)
+
+// screen prints, in colour where that is of use.
+type screen struct {
+	out   *os.File
+	color bool
+}
+
+func newScreen(out *os.File) *screen {
+	return &screen{out: out, color: term.IsTerminal(int(out.Fd())) && os.Getenv("NO_COLOR") == ""}
+}
+
+func (s *screen) paint(color, text string) string {
+	if !s.color || color == plain {
+		return text
+	}
+	return color + text + reset
+}
+
+func (s *screen) line(color, format string, args ...any) {
+	fmt.Fprintln(s.out, s.paint(color, clip(fmt.Sprintf(format, args...))))
+}
+
+func (s *screen) heading(text string) {
+	fmt.Fprintf(s.out, "\n%s\n\n", s.paint(bold, text))
+}
+
+// clip shortens a line that would not fit.
+func clip(line string) string {
+	runes := []rune(line)
+	if len(runes) <= width {
+		return line
+	}
+	return string(runes[:width-1]) + "…"
+}
+
+// wrap breaks text into lines of at most to characters.
+func wrap(text string, to int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > to {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+const (
+	pairs          = 50
+	durationMetric = "apiserver_admission_webhook_admission_duration_seconds"
+)
+
+// showTimes creates pods in pairs, one with and one without injection, and shows what the API server
+// measured of the calls and what a client notices.
+func (d *demo) showTimes(ctx context.Context) error {
+	var with, without []time.Duration
+	var before, after cluster.Metrics
+	err := d.steps.Do(fmt.Sprintf("%d pods with injection and %d without, by turns", pairs, pairs), func() (err error) {
+		if err = d.removeRecorder(ctx); err != nil {
+			return err
+		}
+		if before, err = d.Metrics(ctx); err != nil {
+			return err
+		}
+		if with, without, err = d.createPairs(ctx); err != nil {
+			return err
+		}
+		after, err = d.Metrics(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	d.screen.heading("3. How long it took")
+	d.printMetric("mutating webhook", d.manifests.Mutating.Webhooks[0].Name, "admit", before, after)
+	d.printMetric("validating webhook", d.manifests.Validating.Webhooks[0].Name, "validating", before, after)
+	d.screen.line(plain, "")
+	d.printTimes("create a pod, not opted in", without)
+	d.printTimes("create a pod, injected", with)
+	d.screen.line(bold, "  %-30s %6.1f ms for both webhooks, there and back", "so injection costs", milliseconds(median(with)-median(without)))
+	return nil
+}
+
+// removeRecorder: it is not part of what is measured.
+func (d *demo) removeRecorder(ctx context.Context) error {
+	if err := d.webhooks.Uninstall(ctx, d.Client, recorder); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, podWithin)
+	defer cancel()
+	gone := func(e cluster.Event) bool { return len(e.Calls(recorder)) == 0 }
+	return errors.Join(d.WaitForWebhook(ctx, optedIn, gone), d.WaitForPods(ctx, notOptedIn))
+}
+
+// createPairs goes by turns, so that whatever else the machine does slows down both alike.
+func (d *demo) createPairs(ctx context.Context) (with, without []time.Duration, err error) {
+	var manifest appsv1.Deployment
+	if err := yaml.Unmarshal(deployment, &manifest); err != nil {
+		return nil, nil, err
+	}
+	template := manifest.Spec.Template
+	for i := range pairs {
+		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+		pod.Name = fmt.Sprintf("timed-%d", i)
+		for namespace, times := range map[string]*[]time.Duration{optedIn: &with, notOptedIn: &without} {
+			started := time.Now()
+			created, err := d.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				return nil, nil, err
+			}
+			*times = append(*times, time.Since(started))
+			if injected := len(created.Spec.InitContainers) > 0; injected != (namespace == optedIn) {
+				return nil, nil, fmt.Errorf("pod %s/%s: injected is %t", namespace, pod.Name, injected)
+			}
+		}
+	}
+	return with, without, nil
+}
+
+// printMetric shows what the API server's own metric says about the calls in between.
+func (d *demo) printMetric(what, name, kind string, before, after cluster.Metrics) {
+	labels := map[string]string{"name": name, "type": kind}
+	countBefore, sumBefore := before.Histogram(durationMetric, labels)
+	countAfter, sumAfter := after.Histogram(durationMetric, labels)
+	calls := countAfter - countBefore
+	if calls == 0 {
+		d.screen.line(yellow, "  %-30s was not called", what)
+		return
+	}
+	mean := time.Duration((sumAfter - sumBefore) / float64(calls) * float64(time.Second))
+	d.screen.line(plain, "  %-30s %6.1f ms mean of %d calls, by the API server's own metric", what, milliseconds(mean), calls)
+}
+
+func (d *demo) printTimes(what string, times []time.Duration) {
+	slices.Sort(times)
+	slowest := times[len(times)-1]
+	d.screen.line(plain, "  %-30s %6.1f ms median of %d, slowest %.1f ms", what, milliseconds(median(times)), len(times), milliseconds(slowest))
+}
+
+func median(times []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(times))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+func milliseconds(t time.Duration) float64 { return float64(t.Microseconds()) / 1000 }

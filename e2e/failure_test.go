@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+const failOpenMetric = "apiserver_admission_webhook_fail_open_count"
+
+// nowhere is an endpoint at which nothing listens.
+func nowhere() cluster.Endpoint {
+	return cluster.Endpoint{URL: "https://127.0.0.1:1", CA: env.Authority.PEM}
+}
+
+// TestMutatingDown changes the configuration that all tests share, so it runs alone. Nobody can reach
+// the mutating webhook, whose failure policy is Ignore: the pod is admitted as it is, and the API server
+// counts it.
+func TestMutatingDown(t *testing.T) {
+	ns := optedInNamespace(t)
+	before := failOpenCount(t)
+
+	install := func(at cluster.Endpoint) {
+		if err := env.InstallMutating(cleanupContext(), env.manifests, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failsOpen := func(e cluster.Event) bool { return len(e.FailedOpen()) > 0 }
+	t.Cleanup(func() {
+		install(env.pillion.Endpoint)
+		waitLive(t, ns, func(e cluster.Event) bool { return !failsOpen(e) && len(e.Calls(pillionConfiguration)) > 0 })
+	})
+	install(nowhere())
+	waitLive(t, ns, failsOpen)
+
+	pod := createPod(t, ns, newPod("web"))
+	wantNoLogger(t, pod)
+	event := creation(t, ns, "web")
+	if diff := cmp.Diff([]string{"namespace.mutate.pillion.dev"}, event.FailedOpen()); diff != "" {
+		t.Errorf("webhooks that failed open (-want +got):\n%s", diff)
+	}
+	if after := failOpenCount(t); after <= before {
+		t.Errorf("%s was %v and is %v, want more", failOpenMetric, before, after)
+	}
+}
+
+func failOpenCount(t *testing.T) float64 {
+	t.Helper()
+	metrics, err := env.Metrics(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics.Counter(failOpenMetric, map[string]string{"name": "namespace.mutate.pillion.dev", "type": "admit"})
+}
+
+// waitLive outlives the test's context, since it is used to clean up too.
+func waitLive(t *testing.T, ns string, live func(cluster.Event) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(cleanupContext(), waitLimit)
+	defer cancel()
+	if err := env.WaitForWebhook(ctx, ns, live); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestValidatingDown runs alone too. The validating webhook's failure policy is Fail: who opted in waits,
+// everybody else is not touched.
+func TestValidatingDown(t *testing.T) {
+	optedIn, plain := optedInNamespace(t), plainNamespace(t)
+	create := func(ns, name string) error {
+		_, err := env.Client.CoreV1().Pods(ns).Create(cleanupContext(), newPod(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	install := func(at cluster.Endpoint) {
+		if err := env.InstallValidating(cleanupContext(), env.manifests, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		install(env.pillion.Endpoint)
+		ctx, cancel := context.WithTimeout(cleanupContext(), waitLimit)
+		defer cancel()
+		pollUntil(ctx, t, "the validating webhook is back", func() bool { return create(optedIn, "back") == nil })
+	})
+	install(nowhere())
+	var refusal error
+	pollUntil(testContext(t), t, "the validating webhook is away", func() bool {
+		refusal = create(optedIn, "web")
+		return refusal != nil
+	})
+	if want := `failed calling webhook "namespace.validate.pillion.dev"`; !strings.Contains(refusal.Error(), want) {
+		t.Errorf("error is %q, want one with %q", refusal, want)
+	}
+	if err := create(plain, "web"); err != nil {
+		t.Errorf("a pod in a namespace that did not opt in: %v", err)
+	}
+}
+
+// TestRestart runs alone: a Pillion that is stopped while it is in use says goodbye properly, and the next
+// one takes over.
+func TestRestart(t *testing.T) {
+	ns := optedInNamespace(t)
+	if err := env.pillion.Stop(); err != nil {
+		t.Errorf("pillion serve after SIGTERM: %v\n%s", err, env.pillion.LogTail())
+	}
+	next, err := env.StartPillion(testContext(t), env.binary, env.templates...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.pillion = next
+	if err := env.InstallMutating(testContext(t), env.manifests, next.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.InstallValidating(testContext(t), env.manifests, next.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	pollUntil(testContext(t), t, "the next Pillion is called", func() bool {
+		pod, err := env.Client.CoreV1().Pods(ns).Create(testContext(t), newPod("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && pod.Annotations["logger.pillion.dev/injected"] != ""
+	})
+	wantLogger(t, createPod(t, ns, newPod("web")))
+}
+
+func pollUntil(ctx context.Context, t *testing.T, what string, done func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(context.Context) (bool, error) { return done(), nil })
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}

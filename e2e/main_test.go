@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e tests the built pillion against a real kube-apiserver, which calls it as the shipped
+// webhook configurations say.
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/testwebhook"
+)
+
+const (
+	injectLabel = "pillion.dev/inject"
+	recordLabel = "e2e.example.com/record"
+
+	// pillionConfiguration is the name of both shipped configurations.
+	pillionConfiguration = "pillion"
+	// recorder sorts right before Pillion, so what it is sent is what Pillion is sent.
+	recorder = "p-recorder"
+	// markerNamespace is where the first calls of the webhooks are awaited.
+	markerNamespace = "e2e-marker"
+)
+
+// environment is what all tests share.
+type environment struct {
+	*cluster.Cluster
+	binary    string
+	templates []string // paths of this folder's and of the shipped ones
+	manifests *cluster.Manifests
+	pillion   *cluster.Pillion
+	webhooks  *testwebhook.Server
+}
+
+// env is set by TestMain before the first test: Go hands nothing else to tests.
+var env *environment
+
+func TestMain(m *testing.M) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	code, err := run(ctx, m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(ctx context.Context, m *testing.M) (code int, err error) {
+	c, err := cluster.Start(ctx, cluster.NewSteps(os.Stderr))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	env = &environment{Cluster: c}
+	if err := env.prepare(ctx); err != nil {
+		return 0, err
+	}
+	defer env.webhooks.Close()
+
+	done := make(chan int, 1)
+	go func() { done <- m.Run() }()
+	select {
+	case code = <-done:
+		return code, errors.Join(checkAuditAnnotations(c), env.stopPillion())
+	case <-ctx.Done(): // the tests go on for as long as it takes to stop the cluster
+		return 0, errors.New("interrupted")
+	}
+}
+
+// prepare puts Pillion and the recorder in place and waits until the API server calls them.
+func (e *environment) prepare(ctx context.Context) (err error) {
+	if e.webhooks, err = testwebhook.NewServer(e.Authority); err != nil {
+		return err
+	}
+	root, err := cluster.Root(ctx)
+	if err != nil {
+		return err
+	}
+	e.templates = []string{filepath.Join("testdata", "templates"), filepath.Join(root, "templates", "library")}
+	if e.binary, err = e.BuildPillion(ctx); err != nil {
+		return err
+	}
+	if e.manifests, err = e.RenderManifests(ctx, filepath.Join(root, "manifests", "base")); err != nil {
+		return err
+	}
+	if err := e.ApplyRest(ctx, e.manifests); err != nil {
+		return err
+	}
+	if e.pillion, err = e.StartPillion(ctx, e.binary, e.templates...); err != nil {
+		return err
+	}
+	return e.installWebhooks(ctx)
+}
+
+func (e *environment) installWebhooks(ctx context.Context) error {
+	_, err := e.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:   markerNamespace,
+		Labels: map[string]string{injectLabel: "enabled", recordLabel: "true"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	err = e.webhooks.Install(ctx, e.Client, testwebhook.Webhook{
+		Name:         recorder,
+		Namespaces:   map[string]string{recordLabel: "true"},
+		Reinvocation: admissionv1.NeverReinvocationPolicy,
+		Mutate:       testwebhook.Nothing,
+	})
+	if err != nil {
+		return err
+	}
+	if err := e.InstallMutating(ctx, e.manifests, e.pillion.Endpoint); err != nil {
+		return err
+	}
+	if err := e.InstallValidating(ctx, e.manifests, e.pillion.Endpoint); err != nil {
+		return err
+	}
+	return e.WaitForPillion(ctx, e.manifests, markerNamespace, recorder)
+}
+
+// stopPillion: Pillion has to end well when it is told to.
+func (e *environment) stopPillion() error {
+	if err := e.pillion.Stop(); err != nil {
+		return fmt.Errorf("pillion serve after SIGTERM: %w\n%s", err, e.pillion.LogTail())
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/testwebhook"
+)
+
+// The API server runs its own plugins and the mutating webhooks at most twice. These tests go through
+// the cases in which there is a second time, named as in Kubernetes' proposal 492: how often Pillion is
+// called, whether it changed anything, and what the pod looks like in the end.
+
+const (
+	ifNeeded = admissionv1.IfNeededReinvocationPolicy
+	never    = admissionv1.NeverReinvocationPolicy
+
+	otherChanged      = "test.e2e.example.com mutated=true"
+	otherDidNotChange = "test.e2e.example.com mutated=false"
+)
+
+func inRound(n, configuration, outcome string) string {
+	return "round_" + n + " " + configuration + "/" + outcome
+}
+
+// R1: Kubernetes changes the pod, Pillion does not: nobody is called again.
+func TestReinvocationNothingToAdd(t *testing.T) {
+	t.Parallel()
+	ns := optedInNamespace(t)
+	pod := createPod(t, ns, newPod("web", func(p *corev1.Pod) { p.Labels[injectLabel] = "disabled" }))
+	if len(container(t, pod, "web").VolumeMounts) == 0 {
+		t.Error("the ServiceAccount plugin added no token mount, so this test shows nothing")
+	}
+	wantCalls(t, creation(t, ns, "web"), calledInVain)
+}
+
+// R2: Pillion changes the pod and leaves Kubernetes nothing to add to it, so it is called once.
+func TestReinvocationNotNeeded(t *testing.T) {
+	t.Parallel()
+	ns := optedInNamespace(t)
+	createPod(t, ns, newPod("web"))
+	wantCalls(t, creation(t, ns, "web"), calledOnce)
+}
+
+// R3: Kubernetes adds something to Pillion's container, so Pillion is called again and is content.
+func TestReinvocationByKubernetes(t *testing.T) {
+	t.Parallel()
+	ns := optedInNamespace(t)
+	limitRange(t, ns, corev1.LimitRangeItem{
+		Type:           corev1.LimitTypeContainer,
+		Default:        corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+		DefaultRequest: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")},
+	})
+	pod := createPod(t, ns, newPod("web", requests("bare")))
+	requests := container(t, pod, "bare").Resources.Requests
+	if got := requests.Memory().String(); got != "48Mi" {
+		t.Errorf("the LimitRange gave the sidecar a memory request of %s, want 48Mi", got)
+	}
+	event := creation(t, ns, "web")
+	wantCalls(t, event, calledOnce, againInVain)
+	wantReason(t, event, "bare", "injected")
+	wantNothingToAdd(t, pod)
+}
+
+// limitRange makes a LimitRange and waits until the API server applies it. The item must give a default
+// for memory.
+func limitRange(t *testing.T, ns string, item corev1.LimitRangeItem) {
+	t.Helper()
+	_, err := env.Client.CoreV1().LimitRanges(ns).Create(testContext(t), &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Name: "limits"},
+		Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{item}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := newPod("probe", func(p *corev1.Pod) { p.Labels[injectLabel] = "disabled" })
+	eventually(t, "the LimitRange is applied", func(ctx context.Context) error {
+		pod, err := env.Client.CoreV1().Pods(ns).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err
+		}
+		if pod.Spec.Containers[0].Resources.Limits.Memory().IsZero() {
+			return errors.New("a container has no memory limit")
+		}
+		return nil
+	})
+}
+
+// R4: a later webhook changes something that concerns nobody: Pillion is called again, it is not.
+func TestReinvocationByLaterWebhook(t *testing.T) {
+	t.Parallel()
+	ns := optedInNamespace(t)
+	other := installWebhook(t, ns, "z", testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: testwebhook.AddLabel("other", "yes")})
+	pod := createPod(t, ns, newPod("web"))
+	event := creation(t, ns, "web")
+	wantCalls(t, event, calledOnce, againInVain)
+	wantCallsOf(t, event, other, inRound("0", other, otherChanged))
+	wantLogger(t, pod)
+	wantReason(t, event, "logger", "injected")
+}
+
+// R5: a later webhook takes away what Pillion adds, each time that it is called. There is no third
+// time, so it wins.
+func TestReinvocationFight(t *testing.T) {
+	t.Parallel()
+	ns := optedInNamespace(t)
+	other := installWebhook(t, ns, "z", testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: testwebhook.Strip("logger", "/logs")})
+	pod := createPod(t, ns, newPod("web"))
+	event := creation(t, ns, "web")
+	wantCalls(t, event, calledOnce, againMutated)
+	wantCallsOf(t, event, other, inRound("0", other, otherChanged), inRound("1", other, otherChanged))
+	logger := container(t, pod, "logger")
+	if logger.RestartPolicy != nil || slices.Contains(mountPaths(logger), "/logs") {
+		t.Errorf("restartPolicy %v, mounts %v: want what the last webhook left of them, which is nothing", logger.RestartPolicy, mountPaths(logger))
+	}
+}
+
+// R5, but the other webhook is called once only: Pillion repairs what it took away.
+func TestReinvocationRepairs(t *testing.T) {
+	t.Parallel()
+	ns := optedInNamespace(t)
+	other := installWebhook(t, ns, "z", testwebhook.Webhook{Reinvocation: never, Mutate: testwebhook.Strip("logger", "/logs")})
+	pod := createPod(t, ns, newPod("web"))
+	event := creation(t, ns, "web")
+	wantCalls(t, event, calledOnce, againMutated)
+	wantCallsOf(t, event, other, inRound("0", other, otherChanged))
+	wantLogger(t, pod)
+	if logger := container(t, pod, "logger"); !slices.Contains(mountPaths(logger), "/logs") {
+		t.Errorf("the mount at /logs is not back: %v", mountPaths(logger))
+	}
+	wantReason(t, event, "logger", "injected")
+	wantNothingToAdd(t, pod)
+}
+
+// Another webhook adds a container: like the application's own, it gets its mount and its variable. The
+// second call is Kubernetes' doing in any case, which mounts the token into the other webhook's container.
+func TestReinvocationNewContainer(t *testing.T) {
+	t.Parallel()
+	extra := corev1.Container{Name: "extra", Image: "registry.example/extra:1"}
+	cases := []struct {
+		name, order string
+		want        []string
+	}{
+		{"before Pillion", "a", []string{calledOnce, againInVain}},
+		{"between Pillion's calls", "z", []string{calledOnce, againMutated}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ns := optedInNamespace(t)
+			other := installWebhook(t, ns, c.order, testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: testwebhook.AddContainer(extra)})
+			pod := createPod(t, ns, newPod("web"))
+			event := creation(t, ns, "web")
+			wantCalls(t, event, c.want...)
+			wantCallsOf(t, event, other, inRound("0", other, otherChanged), inRound("1", other, otherDidNotChange))
+			wantLogger(t, pod) // of every container, so of the new one too
+			if got := container(t, pod, "extra").Env; len(got) != 1 || got[0].Name != "LOG_DIR" {
+				t.Errorf("variables of the new container are %v, want LOG_DIR", got)
+			}
+			wantReason(t, event, "logger", "injected")
+			wantNothingToAdd(t, pod)
+		})
+	}
+}
+
+// R6: a webhook that was passed over the first time is not called the second time, so an opt-in that a
+// later webhook adds comes too late. One that an earlier webhook adds is in time.
+func TestReinvocationLateOptIn(t *testing.T) {
+	t.Parallel()
+	optIn := testwebhook.AddLabel(injectLabel, "enabled")
+
+	t.Run("later webhook", func(t *testing.T) {
+		t.Parallel()
+		ns := plainNamespace(t)
+		installWebhook(t, ns, "z", testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: optIn})
+		pod := createPod(t, ns, newPod("web"))
+		if pod.Labels[injectLabel] != "enabled" {
+			t.Fatalf("the other webhook added no label: %v", pod.Labels)
+		}
+		wantCalls(t, creation(t, ns, "web"))
+		wantNoLogger(t, pod)
+		// The validating webhook looks at what came out, so it is the one that can tell.
+		if len(env.pillion.Decided(ns)) == 0 {
+			t.Error("Pillion's log has no line about the pod: its validating webhook was not called")
+		}
+	})
+	t.Run("earlier webhook", func(t *testing.T) {
+		t.Parallel()
+		ns := plainNamespace(t)
+		installWebhook(t, ns, "a", testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: optIn})
+		pod := createPod(t, ns, newPod("web"))
+		wantCalls(t, creation(t, ns, "web"), "round_0 pillion/pod.mutate.pillion.dev mutated=true")
+		wantLogger(t, pod)
+	})
+}
+
+// R7: Kubernetes refuses what came out of the webhooks. It says so to the user; nothing is stored.
+func TestReinvocationRefused(t *testing.T) {
+	t.Parallel()
+
+	t.Run("by a plugin's second run", func(t *testing.T) {
+		t.Parallel()
+		ns := optedInNamespace(t)
+		// Dry runs must pass until the webhook is live, so only this test's pod is spoiled.
+		installWebhook(t, ns, "z", testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: func(p *corev1.Pod) []testwebhook.Operation {
+			if p.Name != "web" {
+				return nil
+			}
+			return testwebhook.SetPriorityClass("absent")(p)
+		}})
+		wantRefused(t, ns, newPod("web"), "no PriorityClass with name absent was found")
+		wantCalls(t, creation(t, ns, "web"), calledOnce)
+	})
+	t.Run("sidecar above the namespace's limit", func(t *testing.T) {
+		t.Parallel()
+		ns := optedInNamespace(t)
+		limitRange(t, ns, corev1.LimitRangeItem{
+			Type:    corev1.LimitTypeContainer,
+			Max:     corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")},
+			Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")},
+		})
+		wantRefused(t, ns, newPod("web"), "maximum memory usage per Container is 48Mi, but limit is 64Mi")
+	})
+}
+
+func wantRefused(t *testing.T, ns string, pod *corev1.Pod, reason string) {
+	t.Helper()
+	_, err := env.Client.CoreV1().Pods(ns).Create(testContext(t), pod, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), reason) {
+		t.Errorf("creating the pod gave error %v, want one with %q", err, reason)
+	}
+}
+
+// R8: whether a webhook is called again after Pillion's change is that webhook's own choice.
+func TestReinvocationPolicyOfOthers(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name   string
+		policy admissionv1.ReinvocationPolicyType
+		again  bool
+	}{
+		{"Never", never, false},
+		{"not set", "", false},
+		{"IfNeeded", ifNeeded, true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ns := optedInNamespace(t)
+			other := installWebhook(t, ns, "a", testwebhook.Webhook{Reinvocation: c.policy, Mutate: testwebhook.Nothing})
+			pod := createPod(t, ns, newPod("web"))
+			event := creation(t, ns, "web")
+			want := []string{inRound("0", other, otherDidNotChange)}
+			if c.again {
+				want = append(want, inRound("1", other, otherDidNotChange))
+			}
+			wantCallsOf(t, event, other, want...)
+			if got := len(env.webhooks.Calls(other, pod)); got != len(want) {
+				t.Errorf("the webhook counted %d calls, the API server %d", got, len(want))
+			}
+			wantCalls(t, event, calledOnce)
+		})
+	}
+}
+
+// wantNothingToAdd checks that a third call, were there one, would change nothing: the command prints
+// patches only where there are some.
+func wantNothingToAdd(t *testing.T, stored *corev1.Pod) {
+	t.Helper()
+	pod := stored.DeepCopy()
+	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	raw, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if patch := bytes.TrimSpace(injectOffline(t, raw, pod.Namespace, "-o", "patch")); len(patch) > 0 {
+		t.Errorf("injecting pod %s/%s again would change it: %s", pod.Namespace, pod.Name, patch)
+	}
+}
+
+// checkAuditAnnotations runs when all tests are done: the API server refuses, and logs, an audit
+// annotation whose value differs between the calls for one pod.
+func checkAuditAnnotations(c *cluster.Cluster) error {
+	log, err := os.ReadFile(c.Path("kube-apiserver.log"))
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(log) {
+		if bytes.Contains(line, []byte("audit annotation")) && bytes.Contains(line, []byte(".pillion.dev")) {
+			return errors.New("the API server did not take an audit annotation of Pillion's: " + string(line))
+		}
+	}
+	return nil
+}

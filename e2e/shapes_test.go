@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+// TestShapes: pods of all forms come out of injection as Kubernetes accepts them, for one call.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name string
+		edit func(*corev1.Pod)
+	}{
+		{"nothing but a container", func(p *corev1.Pod) {
+			p.Labels, p.Annotations = nil, nil
+			p.Spec = corev1.PodSpec{Containers: p.Spec.Containers[1:]}
+		}},
+		{"no volumes at all", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = ptr.To(false) }},
+		{"pod-level resources", podLevelResources},
+		{"Guaranteed", func(p *corev1.Pod) { eachContainer(p, guaranteed) }},
+		{"own native sidecar", ownSidecar},
+		{"brings its own logger", customized},
+		{"same port twice", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {ContainerPort: 53, Protocol: corev1.ProtocolTCP}}
+		}},
+		{"variable set already", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "LOG_DIR", Value: "/mine"})
+		}},
+		{"host port and host users", func(p *corev1.Pod) {
+			p.Spec.HostUsers = ptr.To(false)
+			p.Spec.Containers[0].Ports[0].HostPort = 8080
+		}},
+		{"odd keys", func(p *corev1.Pod) {
+			p.Annotations[`example.com/A_a.b-c`] = "\"quotes\" and \\ and\nlines and ☃"
+			p.Labels["example.com/a"] = ""
+		}},
+		{"scheduling gate", func(p *corev1.Pod) {
+			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ns := optedInNamespace(t)
+			pod := createPod(t, ns, newPod("web", c.edit))
+			wantLogger(t, pod)
+			wantCalls(t, creation(t, ns, pod.Name), calledOnce)
+			wantSameAsCommand(t, pod)
+			wantNothingToAdd(t, pod)
+		})
+	}
+}
+
+func resources(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// podLevelResources leave no room for a sidecar that asks for resources of its own.
+func podLevelResources(p *corev1.Pod) {
+	p.Spec.Resources = &corev1.ResourceRequirements{Requests: resources("40m", "20Mi"), Limits: resources("40m", "20Mi")}
+}
+
+func eachContainer(p *corev1.Pod, edit func(*corev1.Container)) {
+	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			edit(&containers[i])
+		}
+	}
+}
+
+func guaranteed(c *corev1.Container) {
+	c.Resources = corev1.ResourceRequirements{Requests: resources("100m", "64Mi"), Limits: resources("100m", "64Mi")}
+}
+
+func ownSidecar(p *corev1.Pod) {
+	p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{
+		Name: "mine", Image: "registry.example/mine:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+	})
+}
+
+// customized: what the pod says about the template's container stays, the rest is filled in.
+func customized(p *corev1.Pod) {
+	p.Annotations["logger.pillion.dev/customize"] = "true"
+	own := corev1.Container{Name: "logger", Image: "registry.example/my-logger:9", Resources: corev1.ResourceRequirements{Requests: resources("5m", "8Mi")}}
+	p.Spec.InitContainers = append([]corev1.Container{own}, p.Spec.InitContainers...)
+}
+
+// TestLibrary: the templates that ship with Pillion, in pods of the strictest Pod Security level.
+func TestLibrary(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		template string
+		params   map[string]string
+	}{
+		{"fluent-bit", map[string]string{"host": "logs.example.com"}},
+		{"opentelemetry-collector", map[string]string{"endpoint": "https://collector.example.com:4318"}},
+		{"oauth2-proxy", map[string]string{
+			"issuerURL": "https://login.example.com", "clientID": "web", "redirectURL": "https://web.example.com/oauth2/callback",
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.template, func(t *testing.T) {
+			t.Parallel()
+			ns := optedInNamespace(t, withLabel("pod-security.kubernetes.io/enforce", "restricted"))
+			pod := createPod(t, ns, newPod("web", restricted, requests(c.template), func(p *corev1.Pod) {
+				for name, value := range c.params {
+					p.Annotations[c.template+".pillion.dev/"+name] = value
+				}
+			}))
+			if pod.Spec.InitContainers[0].Name != c.template {
+				t.Fatalf("init containers are %v, want %s first; Pillion said %v", containerNames(pod.Spec.InitContainers), c.template, creation(t, ns, "web").Reasons())
+			}
+			wantCalls(t, creation(t, ns, pod.Name), calledOnce)
+			wantSameAsCommand(t, pod)
+			wantNothingToAdd(t, pod)
+		})
+	}
+}

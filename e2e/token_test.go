@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// TestToken: a sidecar gets the service account's token as Kubernetes would have mounted it, or, where
+// the template says so, an empty directory in its place. Both leave nothing to add for Kubernetes.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	ns := optedInNamespace(t)
+
+	t.Run("Inherit", func(t *testing.T) {
+		pod := createPod(t, ns, newPod("inherit"))
+		volume := volumeAt(t, pod, container(t, pod, "logger"), tokenPath)
+		if volume.Projected == nil {
+			t.Errorf("the sidecar mounts %s at %s, want the token's projected volume", volume.Name, tokenPath)
+		}
+		wantCalls(t, creation(t, ns, pod.Name), calledOnce)
+	})
+	t.Run("None", func(t *testing.T) {
+		pod := createPod(t, ns, newPod("none", requests("tokenless")))
+		if volume := volumeAt(t, pod, container(t, pod, "tokenless"), tokenPath); volume.EmptyDir == nil {
+			t.Errorf("the sidecar mounts %s at %s, want an empty volume", volume.Name, tokenPath)
+		}
+		if volume := volumeAt(t, pod, container(t, pod, "web"), tokenPath); volume.Projected == nil {
+			t.Errorf("the app's container lost its token: it mounts %s", volume.Name)
+		}
+		wantCalls(t, creation(t, ns, pod.Name), calledOnce)
+	})
+	t.Run("pod without token", func(t *testing.T) {
+		pod := createPod(t, ns, newPod("without", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = ptr.To(false) }))
+		if paths := mountPaths(container(t, pod, "logger")); slices.Contains(paths, tokenPath) {
+			t.Errorf("the sidecar mounts the token that the pod does not have: %v", paths)
+		}
+		wantCalls(t, creation(t, ns, pod.Name), calledOnce)
+	})
+	t.Run("own mounts in its place", func(t *testing.T) {
+		// Kubernetes would make a token for the sidecar alone, had it nothing of its own there.
+		pod := createPod(t, ns, newPod("own", ownTokenMounts))
+		if volume := volumeAt(t, pod, container(t, pod, "logger"), tokenPath); volume.EmptyDir == nil {
+			t.Errorf("the sidecar mounts %s at %s, want an empty volume", volume.Name, tokenPath)
+		}
+		wantCalls(t, creation(t, ns, pod.Name), calledOnce)
+		wantNothingToAdd(t, pod)
+	})
+}
+
+// ownTokenMounts keep the application's containers away from the token.
+func ownTokenMounts(p *corev1.Pod) {
+	p.Spec.Volumes = []corev1.Volume{{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	eachContainer(p, func(c *corev1.Container) {
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "empty", MountPath: tokenPath}}
+	})
+}
+
+func volumeAt(t *testing.T, pod *corev1.Pod, c corev1.Container, path string) corev1.Volume {
+	t.Helper()
+	for _, m := range c.VolumeMounts {
+		if m.MountPath != path {
+			continue
+		}
+		for _, v := range pod.Spec.Volumes {
+			if v.Name == m.Name {
+				return v
+			}
+		}
+	}
+	t.Fatalf("container %s of pod %s mounts nothing at %s: %v", c.Name, pod.Name, path, c.VolumeMounts)
+	return corev1.Volume{}
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// collectedWarnings are what the API server told a client beside its answers.
+type collectedWarnings struct {
+	mu   sync.Mutex
+	text []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *collectedWarnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, text)
+}
+
+func warnedClient(t *testing.T) (kubernetes.Interface, *collectedWarnings) {
+	t.Helper()
+	warnings := &collectedWarnings{}
+	config := rest.CopyConfig(env.Config)
+	config.WarningHandler = warnings
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, warnings
+}
+
+func wantWarning(t *testing.T, warnings *collectedWarnings, part string) {
+	t.Helper()
+	warnings.mu.Lock()
+	defer warnings.mu.Unlock()
+	if part == "" && len(warnings.text) > 0 {
+		t.Errorf("warnings %q, want none", warnings.text)
+	}
+	if !slices.ContainsFunc(warnings.text, func(w string) bool { return strings.Contains(w, part) }) && part != "" {
+		t.Errorf("warnings %q, want one with %q", warnings.text, part)
+	}
+}
