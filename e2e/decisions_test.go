@@ -94,27 +94,33 @@ func TestDecisions(t *testing.T) {
 	}{
 		{
 			"the defaults", func(*corev1.Pod) {},
-			[]string{"logger", "migrate"}, []string{"web", "worker"},
+			[]string{"logger", "migrate"},
+			[]string{"web", "worker"},
 			map[string]string{"logger": "injected", "proxy": "not_requested", "gpu": "condition_false"},
 		}, {
 			"condition true", func(p *corev1.Pod) { p.Labels["accelerator"] = "yes" },
-			[]string{"logger", "gpu", "migrate"}, []string{"web", "worker"},
+			[]string{"logger", "gpu", "migrate"},
+			[]string{"web", "worker"},
 			map[string]string{"logger": "injected", "proxy": "not_requested", "gpu": "injected"},
 		}, {
 			"one more requested", requests("+proxy"),
-			[]string{"logger", "migrate"}, []string{"web", "worker", "proxy"},
+			[]string{"logger", "migrate"},
+			[]string{"web", "worker", "proxy"},
 			map[string]string{"logger": "injected", "proxy": "injected", "gpu": "condition_false"},
 		}, {
 			"exactly one requested", requests("proxy"),
-			[]string{"migrate"}, []string{"web", "worker", "proxy"},
+			[]string{"migrate"},
+			[]string{"web", "worker", "proxy"},
 			map[string]string{"logger": "not_requested", "proxy": "injected", "gpu": "not_requested"},
 		}, {
 			"host network allowed", func(p *corev1.Pod) { p.Spec.HostNetwork = true; requests("+host")(p) },
-			[]string{"migrate"}, []string{"web", "worker", "host"},
+			[]string{"migrate"},
+			[]string{"web", "worker", "host"},
 			map[string]string{"logger": "host_network", "host": "injected"},
 		}, {
 			"a conflict leaves the others alone", func(p *corev1.Pod) { takenContainer(p); requests("+proxy")(p) },
-			[]string{"migrate"}, []string{"web", "worker", "logger", "proxy"},
+			[]string{"migrate"},
+			[]string{"web", "worker", "logger", "proxy"},
 			map[string]string{"logger": "conflict", "proxy": "injected"},
 		},
 	}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -116,7 +116,7 @@ func (e *environment) installWebhooks(ctx context.Context) error {
 	err = e.webhooks.Install(ctx, e.Client, testwebhook.Webhook{
 		Name:         recorder,
 		Namespaces:   map[string]string{recordLabel: "true"},
-		Reinvocation: admissionv1.NeverReinvocationPolicy,
+		Reinvocation: admissionregistrationv1.NeverReinvocationPolicy,
 		Mutate:       testwebhook.Nothing,
 	})
 	if err != nil {

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -35,9 +36,7 @@ func TestParameters(t *testing.T) {
 			}
 			ns := optedInNamespace(t, options...)
 			pod := createPod(t, ns, newPod("web", func(p *corev1.Pod) {
-				for key, value := range c.pod {
-					p.Annotations[key] = value
-				}
+				maps.Copy(p.Annotations, c.pod)
 			}))
 			logger := container(t, pod, "logger")
 			if want := []string{c.wantArg, "--service=web"}; !slices.Equal(logger.Args, want) {

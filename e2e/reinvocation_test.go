@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +26,8 @@ import (
 // called, whether it changed anything, and what the pod looks like in the end.
 
 const (
-	ifNeeded = admissionv1.IfNeededReinvocationPolicy
-	never    = admissionv1.NeverReinvocationPolicy
+	ifNeeded = admissionregistrationv1.IfNeededReinvocationPolicy
+	never    = admissionregistrationv1.NeverReinvocationPolicy
 
 	otherChanged      = "test.e2e.example.com mutated=true"
 	otherDidNotChange = "test.e2e.example.com mutated=false"
@@ -250,7 +250,7 @@ func TestReinvocationPolicyOfOthers(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		name   string
-		policy admissionv1.ReinvocationPolicyType
+		policy admissionregistrationv1.ReinvocationPolicyType
 		again  bool
 	}{
 		{"Never", never, false},

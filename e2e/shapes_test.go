@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 )
 
 // TestShapes: pods of all forms come out of injection as Kubernetes accepts them, for one call.
@@ -21,7 +20,7 @@ func TestShapes(t *testing.T) {
 			p.Labels, p.Annotations = nil, nil
 			p.Spec = corev1.PodSpec{Containers: p.Spec.Containers[1:]}
 		}},
-		{"no volumes at all", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = ptr.To(false) }},
+		{"no volumes at all", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(false) }},
 		{"pod-level resources", podLevelResources},
 		{"Guaranteed", func(p *corev1.Pod) { eachContainer(p, guaranteed) }},
 		{"own native sidecar", ownSidecar},
@@ -33,7 +32,7 @@ func TestShapes(t *testing.T) {
 			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "LOG_DIR", Value: "/mine"})
 		}},
 		{"host port and host users", func(p *corev1.Pod) {
-			p.Spec.HostUsers = ptr.To(false)
+			p.Spec.HostUsers = new(false)
 			p.Spec.Containers[0].Ports[0].HostPort = 8080
 		}},
 		{"odd keys", func(p *corev1.Pod) {
@@ -80,7 +79,7 @@ func guaranteed(c *corev1.Container) {
 
 func ownSidecar(p *corev1.Pod) {
 	p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{
-		Name: "mine", Image: "registry.example/mine:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		Name: "mine", Image: "registry.example/mine:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
 	})
 }
 

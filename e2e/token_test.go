@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 )
 
 // TestToken: a sidecar gets the service account's token as Kubernetes would have mounted it, or, where
@@ -18,7 +17,7 @@ func TestToken(t *testing.T) {
 
 	t.Run("Inherit", func(t *testing.T) {
 		pod := createPod(t, ns, newPod("inherit"))
-		volume := volumeAt(t, pod, container(t, pod, "logger"), tokenPath)
+		volume := tokenVolume(t, pod, container(t, pod, "logger"))
 		if volume.Projected == nil {
 			t.Errorf("the sidecar mounts %s at %s, want the token's projected volume", volume.Name, tokenPath)
 		}
@@ -26,16 +25,16 @@ func TestToken(t *testing.T) {
 	})
 	t.Run("None", func(t *testing.T) {
 		pod := createPod(t, ns, newPod("none", requests("tokenless")))
-		if volume := volumeAt(t, pod, container(t, pod, "tokenless"), tokenPath); volume.EmptyDir == nil {
+		if volume := tokenVolume(t, pod, container(t, pod, "tokenless")); volume.EmptyDir == nil {
 			t.Errorf("the sidecar mounts %s at %s, want an empty volume", volume.Name, tokenPath)
 		}
-		if volume := volumeAt(t, pod, container(t, pod, "web"), tokenPath); volume.Projected == nil {
+		if volume := tokenVolume(t, pod, container(t, pod, "web")); volume.Projected == nil {
 			t.Errorf("the app's container lost its token: it mounts %s", volume.Name)
 		}
 		wantCalls(t, creation(t, ns, pod.Name), calledOnce)
 	})
 	t.Run("pod without token", func(t *testing.T) {
-		pod := createPod(t, ns, newPod("without", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = ptr.To(false) }))
+		pod := createPod(t, ns, newPod("without", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(false) }))
 		if paths := mountPaths(container(t, pod, "logger")); slices.Contains(paths, tokenPath) {
 			t.Errorf("the sidecar mounts the token that the pod does not have: %v", paths)
 		}
@@ -44,7 +43,7 @@ func TestToken(t *testing.T) {
 	t.Run("own mounts in its place", func(t *testing.T) {
 		// Kubernetes would make a token for the sidecar alone, had it nothing of its own there.
 		pod := createPod(t, ns, newPod("own", ownTokenMounts))
-		if volume := volumeAt(t, pod, container(t, pod, "logger"), tokenPath); volume.EmptyDir == nil {
+		if volume := tokenVolume(t, pod, container(t, pod, "logger")); volume.EmptyDir == nil {
 			t.Errorf("the sidecar mounts %s at %s, want an empty volume", volume.Name, tokenPath)
 		}
 		wantCalls(t, creation(t, ns, pod.Name), calledOnce)
@@ -60,10 +59,10 @@ func ownTokenMounts(p *corev1.Pod) {
 	})
 }
 
-func volumeAt(t *testing.T, pod *corev1.Pod, c corev1.Container, path string) corev1.Volume {
+func tokenVolume(t *testing.T, pod *corev1.Pod, c corev1.Container) corev1.Volume {
 	t.Helper()
 	for _, m := range c.VolumeMounts {
-		if m.MountPath != path {
+		if m.MountPath != tokenPath {
 			continue
 		}
 		for _, v := range pod.Spec.Volumes {
@@ -72,6 +71,6 @@ func volumeAt(t *testing.T, pod *corev1.Pod, c corev1.Container, path string) co
 			}
 		}
 	}
-	t.Fatalf("container %s of pod %s mounts nothing at %s: %v", c.Name, pod.Name, path, c.VolumeMounts)
+	t.Fatalf("container %s of pod %s mounts nothing at %s: %v", c.Name, pod.Name, tokenPath, c.VolumeMounts)
 	return corev1.Volume{}
 }

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 )
 
 // TestInjected: every way in which a pod comes to be. Each pod gets its sidecar, for the price of one
@@ -226,7 +225,7 @@ func appliedPod(t *testing.T, ns string) *corev1.Pod {
 		t.Fatal(err)
 	}
 	applied, err := env.Client.CoreV1().Pods(ns).Patch(testContext(t), pod.Name, types.ApplyPatchType, config,
-		metav1.PatchOptions{FieldManager: "e2e", Force: ptr.To(true)})
+		metav1.PatchOptions{FieldManager: "e2e", Force: new(true)})
 	if err != nil {
 		t.Fatal(err)
 	}

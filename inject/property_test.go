@@ -115,7 +115,7 @@ func TestSameBytesInEveryProcess(t *testing.T) {
 	}
 	want := fmt.Sprintf("digest %x", digest(t))
 	for range 3 {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestSameBytesInEveryProcess$")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSameBytesInEveryProcess$")
 		cmd.Env = append(os.Environ(), "PILLION_PRINT_DIGEST=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -81,8 +81,7 @@ func (known schemas) of(t reflect.Type) *schema {
 }
 
 func (known schemas) addFields(s *schema, t reflect.Type) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
 			known.addFields(s, f.Type)

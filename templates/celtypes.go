@@ -190,8 +190,7 @@ type jsonField struct {
 // jsonFields are a struct's fields by their json tags, embedded ones inlined.
 func jsonFields(t reflect.Type) []jsonField {
 	var all []jsonField
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name == "-" || !f.IsExported():

@@ -142,7 +142,7 @@ func TestRevision(t *testing.T) {
 func TestClosest(t *testing.T) {
 	names := []string{"containers", "initContainers", "volumes", "name", "level"}
 	for name, want := range map[string]string{
-		"contaners": "containers", "nmae": "name", "Volumes": "volumes", "lvel": "level", "xyz": "", "": "",
+		"contaners": "containers", "naem": "name", "Volumes": "volumes", "lvel": "level", "xyz": "", "": "",
 		strings.Repeat("x", 100_000): "",
 	} {
 		if got := templates.Closest(name, names); got != want {

@@ -77,13 +77,13 @@ type Spec struct {
 	Default             bool          `json:"default,omitempty"`
 	Required            bool          `json:"required,omitempty"`
 	Order               int           `json:"order,omitempty"`
-	Match               Match         `json:"match,omitempty"`
+	Match               Match         `json:"match"`
 	Params              []Param       `json:"params,omitempty"`
-	Pod                 podFragment   `json:"pod,omitempty"`
+	Pod                 podFragment   `json:"pod"`
 	ForEachContainer    []ForEach     `json:"forEachContainer,omitempty"`
-	Placement           Placement     `json:"placement,omitempty"`
+	Placement           Placement     `json:"placement"`
 	ServiceAccountToken TokenMode     `json:"serviceAccountToken,omitempty"`
-	Validate            ValidateRules `json:"validate,omitempty"`
+	Validate            ValidateRules `json:"validate"`
 }
 
 // Match says which pods a template is for; what is not said matches.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -80,8 +81,8 @@ func (c *Cluster) start(ctx context.Context, binaries string) error {
 // Stop ends everything that the Cluster started, last first, and removes its folder.
 func (c *Cluster) Stop() error {
 	var errs []error
-	for i := len(c.running) - 1; i >= 0; i-- {
-		_ = c.running[i].stop() // how a component ends does not matter here
+	for _, v := range slices.Backward(c.running) {
+		_ = v.stop() // how a component ends does not matter here
 	}
 	c.running = nil
 	errs = append(errs, os.RemoveAll(c.dir))

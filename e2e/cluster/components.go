@@ -149,7 +149,7 @@ func (c *Cluster) hasServiceAccount(ctx context.Context, namespace string) error
 }
 
 func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"io"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -18,8 +18,8 @@ import (
 
 // Manifests are what `kubectl apply -k` would apply, with the webhook configurations apart.
 type Manifests struct {
-	Mutating   *admissionv1.MutatingWebhookConfiguration
-	Validating *admissionv1.ValidatingWebhookConfiguration
+	Mutating   *admissionregistrationv1.MutatingWebhookConfiguration
+	Validating *admissionregistrationv1.ValidatingWebhookConfiguration
 	// Rest is a YAML stream of everything else.
 	Rest []byte
 }
@@ -83,12 +83,12 @@ type Endpoint struct {
 	CA  []byte
 }
 
-func (e Endpoint) clientConfig(shipped admissionv1.WebhookClientConfig) admissionv1.WebhookClientConfig {
+func (e Endpoint) clientConfig(shipped admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.WebhookClientConfig {
 	url := e.URL
 	if shipped.Service != nil && shipped.Service.Path != nil {
 		url += *shipped.Service.Path
 	}
-	return admissionv1.WebhookClientConfig{URL: &url, CABundle: e.CA}
+	return admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: e.CA}
 }
 
 // InstallMutating creates or updates the shipped configuration. Only its clientConfig is changed.

@@ -36,7 +36,7 @@ func startProcess(dir, name, binary string, args ...string) (*process, error) {
 		return nil, err
 	}
 	defer out.Close()
-	cmd := exec.Command(binary, args...)
+	cmd := exec.CommandContext(context.Background(), binary, args...) // until it is stopped
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = childAttributes()
 
@@ -69,7 +69,7 @@ func (p *process) waitUntil(ctx context.Context, what string, ready func(context
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended (%v) before it was %s; its log ends with\n%s", p.name, p.err, what, p.tail())
+			return fmt.Errorf("%s ended (%s) before it was %s; its log ends with\n%s", p.name, fmt.Sprint(p.err), what, p.tail())
 		case <-ctx.Done():
 			return fmt.Errorf("%s was not %s in time (%w); its log ends with\n%s", p.name, what, ctx.Err(), p.tail())
 		case <-tick.C:

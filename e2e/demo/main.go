@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
@@ -123,7 +123,7 @@ func (d *demo) install(ctx context.Context, at cluster.Endpoint) error {
 	err := d.webhooks.Install(ctx, d.Client, testwebhook.Webhook{
 		Name:         recorder,
 		Namespaces:   map[string]string{"pillion.dev/inject": "enabled"},
-		Reinvocation: admissionv1.NeverReinvocationPolicy,
+		Reinvocation: admissionregistrationv1.NeverReinvocationPolicy,
 		Mutate:       testwebhook.Nothing,
 	})
 	if err != nil {

@@ -62,7 +62,7 @@ func clip(line string) string {
 func wrap(text string, to int) []string {
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if line != "" && len([]rune(line))+1+len([]rune(word)) > to {
 			lines, line = append(lines, line), ""
 		}

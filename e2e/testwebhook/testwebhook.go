@@ -14,8 +14,8 @@ import (
 	"net/http/httptest"
 	"sync"
 
-	admissionapi "k8s.io/api/admission/v1"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -76,7 +76,7 @@ type Webhook struct {
 	// Namespaces are the labels of the namespaces whose pods are sent.
 	Namespaces map[string]string
 	// Reinvocation is not set when it is empty.
-	Reinvocation admissionv1.ReinvocationPolicyType
+	Reinvocation admissionregistrationv1.ReinvocationPolicyType
 	Mutate       Mutate
 }
 
@@ -96,24 +96,24 @@ func (s *Server) Uninstall(ctx context.Context, client kubernetes.Interface, nam
 	return client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-func (s *Server) configuration(w Webhook) *admissionv1.MutatingWebhookConfiguration {
+func (s *Server) configuration(w Webhook) *admissionregistrationv1.MutatingWebhookConfiguration {
 	var (
 		url    = s.http.URL + "/" + w.Name
-		none   = admissionv1.SideEffectClassNone
-		fail   = admissionv1.Fail
-		policy *admissionv1.ReinvocationPolicyType
+		none   = admissionregistrationv1.SideEffectClassNone
+		fail   = admissionregistrationv1.Fail
+		policy *admissionregistrationv1.ReinvocationPolicyType
 	)
 	if w.Reinvocation != "" {
 		policy = &w.Reinvocation
 	}
-	return &admissionv1.MutatingWebhookConfiguration{
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Name},
-		Webhooks: []admissionv1.MutatingWebhook{{
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:         "test.e2e.example.com",
-			ClientConfig: admissionv1.WebhookClientConfig{URL: &url, CABundle: s.ca},
-			Rules: []admissionv1.RuleWithOperations{{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: s.ca},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 			}},
 			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: w.Namespaces},
 			FailurePolicy:           &fail,
@@ -140,7 +140,7 @@ func (s *Server) Calls(name string, pod *corev1.Pod) []Call {
 
 // ServeHTTP answers an AdmissionReview.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	review := admissionapi.AdmissionReview{}
+	review := admissionv1.AdmissionReview{}
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -161,7 +161,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-func (s *Server) record(path string, request *admissionapi.AdmissionRequest, pod *corev1.Pod) (Mutate, bool) {
+func (s *Server) record(path string, request *admissionv1.AdmissionRequest, pod *corev1.Pod) (Mutate, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	call := Call{Object: request.Object.Raw, Pod: pod.DeepCopy(), Namespace: request.Namespace}
@@ -170,10 +170,10 @@ func (s *Server) record(path string, request *admissionapi.AdmissionRequest, pod
 	return mutate, ok
 }
 
-func respond(request *admissionapi.AdmissionRequest, patch []Operation) *admissionapi.AdmissionResponse {
-	response := &admissionapi.AdmissionResponse{UID: request.UID, Allowed: true}
+func respond(request *admissionv1.AdmissionRequest, patch []Operation) *admissionv1.AdmissionResponse {
+	response := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 	if len(patch) > 0 {
-		jsonPatch := admissionapi.PatchTypeJSONPatch
+		jsonPatch := admissionv1.PatchTypeJSONPatch
 		response.PatchType = &jsonPatch
 		response.Patch, _ = json.Marshal(patch) // plain values, cannot fail
 	}
