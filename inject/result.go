@@ -120,7 +120,11 @@ func (r *Result) Audit() map[string]string {
 		}
 	}
 	for _, f := range r.Findings {
-		all[string(f.Code)] = f.Message
+		key := string(f.Code)
+		if all[key] != "" {
+			all[key] += "; "
+		}
+		all[key] += f.Message
 	}
 	return all
 }

@@ -108,6 +108,10 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	return "", ""
 }
 
+// maxFindings bounds what is said about a pod's annotations: nobody reads more,
+// and looking for the closest name takes time.
+const maxFindings = 16
+
 // findings are the names in the pod's annotations that nothing answers to.
 func (r *run) findings() []Finding {
 	c := &candidate{run: r}
@@ -123,13 +127,16 @@ func (r *run) findings() []Finding {
 	known := slices.Sorted(maps.Keys(byName))
 	var all []Finding
 	for _, name := range slices.Sorted(maps.Keys(r.requested.names)) {
-		if byName[name] == nil {
+		if byName[name] == nil && len(all) < maxFindings {
 			all = append(all, Finding{CodeUnknownTemplate, name, fmt.Sprintf("the annotation %s names the template %q, which does not exist%s",
 				AnnotationTemplates, name, didYouMean(name, known))})
 		}
 	}
 	members := r.annotations.Members()
 	for i := range members {
+		if len(all) == maxFindings {
+			break
+		}
 		if f, ok := unknownAnnotation(members[i].Name(), byName, known); ok {
 			all = append(all, f)
 		}

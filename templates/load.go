@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -37,12 +38,12 @@ func Load(sources ...Source) (*Set, error) {
 	for _, s := range sources {
 		files, err := s.files()
 		if err != nil {
-			problems = append(problems, Problem{File: s.Path, Message: err.Error()})
+			problems = append(problems, Problem{File: s.Path, Message: reason(err)})
 		}
 		for _, f := range files {
 			data, err := fs.ReadFile(f.FS, f.Name)
 			if err != nil {
-				problems = append(problems, Problem{File: f.Path, Message: err.Error()})
+				problems = append(problems, Problem{File: f.Path, Message: reason(err)})
 				continue
 			}
 			found, bad := Parse(f.Path, data)
@@ -57,6 +58,14 @@ func Load(sources ...Source) (*Set, error) {
 		return nil, err
 	}
 	return NewSet(all), nil
+}
+
+// reason is an error without the path, which the problem names already.
+func reason(err error) string {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		return at.Err.Error()
+	}
+	return err.Error()
 }
 
 // NewSet makes a set of templates that are sorted and have different names.

@@ -23,12 +23,9 @@ type addition struct {
 
 // edit puts the additions into the document's nodes and writes them again:
 // with the comments, the order, the indentation and the empty lines that were
-// there, as far as the library lets it. JSON becomes YAML that people can read.
+// there, as far as the library lets it.
 func edit(d document, root *yaml.Node, additions []addition) (head, body []byte, err error) {
 	style := styleOf(root)
-	if root.Content[0].Style&yaml.FlowStyle != 0 {
-		block(root.Content[0])
-	}
 	unfold(root)
 	for _, a := range additions {
 		value, err := tree.Parse(a.value)
@@ -39,24 +36,47 @@ func edit(d document, root *yaml.Node, additions []addition) (head, body []byte,
 			return nil, nil, err
 		}
 	}
+	sayNull(root, false)
 	want, err := tree.FromYAML(root)
-	if err != nil {
-		return nil, nil, err
-	}
-	plain, err := style.encode(root)
 	if err != nil {
 		return nil, nil, err
 	}
 	if head = d.head; len(head) > 0 && head[len(head)-1] != '\n' {
 		head = append(head, '\n')
 	}
-	// What the library writes is read again before anybody relies on it.
-	for _, body := range [][]byte{asBefore(d.body, plain), plain} {
-		if says(body, want.String()) {
-			return head, body, nil
+	body, err = style.write(d, root, want.String())
+	return head, body, err
+}
+
+// write encodes the document. What the library writes is read again before
+// anybody relies on it: it makes mistakes with some blocks of text.
+func (s style) write(d document, root *yaml.Node, want string) ([]byte, error) {
+	for range 2 {
+		plain, err := s.encode(root)
+		if err != nil {
+			return nil, err
 		}
+		if !d.isFlow() {
+			if body := asBefore(d.body, plain); says(body, want) {
+				return body, nil
+			}
+		}
+		if says(plain, want) {
+			return plain, nil
+		}
+		quoteBlocks(root)
 	}
-	return nil, nil, errors.New("this document cannot be written again without changing it; please report it with the document")
+	return nil, errors.New("this document cannot be written again without changing it; please report it with the document")
+}
+
+// quoteBlocks writes blocks of text (| and >) as quoted text.
+func quoteBlocks(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		node.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range node.Content {
+		quoteBlocks(child)
+	}
 }
 
 // says tells whether the YAML means the JSON.
@@ -207,6 +227,18 @@ func unfold(node *yaml.Node) {
 	node.Anchor = ""
 	if node.Kind == yaml.MappingNode {
 		merge(node)
+	}
+}
+
+// sayNull writes out a null that is written as nothing between braces, where the
+// library would make an empty text of it.
+func sayNull(node *yaml.Node, inFlow bool) {
+	inFlow = inFlow || node.Style&yaml.FlowStyle != 0
+	for _, child := range node.Content {
+		if inFlow && child.Kind == yaml.ScalarNode && child.Value == "" && child.ShortTag() == "!!null" {
+			child.Value = "null"
+		}
+		sayNull(child, inFlow)
 	}
 }
 

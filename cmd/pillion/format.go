@@ -51,22 +51,6 @@ func text(s string) *yaml.Node {
 	return node
 }
 
-// block turns JSON's way of writing into YAML's.
-func block(node *yaml.Node) {
-	node.Style &^= yaml.FlowStyle
-	switch node.Kind {
-	case yaml.MappingNode, yaml.SequenceNode:
-		compactIfEmpty(node)
-		for i, child := range node.Content {
-			if child.Kind == yaml.ScalarNode && child.ShortTag() == "!!str" {
-				node.Content[i] = text(child.Value)
-			} else {
-				block(child)
-			}
-		}
-	}
-}
-
 // asBefore makes after, which the library wrote, look like before, of which it
 // is a copy with more lines in it: empty lines, which the library drops, come
 // back, and so does the space inside a line. Where a line was written in another
@@ -116,11 +100,19 @@ func writeEmptyEnd(out *bytes.Buffer, lines [][]byte) {
 
 // same says whether two lines differ in nothing but the space inside them.
 func same(a, b []byte) bool {
-	a, b = bytes.TrimRight(a, " \t\r\n"), bytes.TrimRight(b, " \t\r\n")
-	if bytes.Equal(a, b) {
-		return true
+	if indentation(a) != indentation(b) {
+		return false
 	}
-	return indentation(a) == indentation(b) && bytes.Equal(bytes.Join(bytes.Fields(a), nil), bytes.Join(bytes.Fields(b), nil))
+	for {
+		a, b = bytes.TrimLeft(a, " \t\r\n"), bytes.TrimLeft(b, " \t\r\n")
+		if len(a) == 0 || len(b) == 0 {
+			return len(a) == len(b)
+		}
+		if a[0] != b[0] {
+			return false
+		}
+		a, b = a[1:], b[1:]
+	}
 }
 
 func indentation(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " ")) }

@@ -157,13 +157,13 @@ func TestSplit(t *testing.T) {
 	} {
 		got := split([]byte(row.stream))
 		if len(got) != len(row.want) {
-			t.Errorf("%q: %d documents: %q", row.stream, len(got), got)
+			t.Errorf("%q: %d documents: %+v", row.stream, len(got), got)
 			continue
 		}
 		for i, d := range got {
 			w := row.want[i]
 			if !bytes.Equal(d.head, w.head) || !bytes.Equal(d.body, w.body) || !bytes.Equal(d.tail, w.tail) || d.line != row.lines[i] {
-				t.Errorf("%q: document %d is %q", row.stream, i, d)
+				t.Errorf("%q: document %d is %+v", row.stream, i, d)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -26,7 +27,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(context.Background())
-	switch failed := (*failure)(nil); {
+	switch failed := (*commandError)(nil); {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errTold):
@@ -39,20 +40,20 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-// failure is an error of a command that ran. Every other error that cobra
+// commandError is an error of a command that ran. Every other error that cobra
 // returns is about how the command was called.
-type failure struct{ error }
+type commandError struct{ error }
 
-func (f *failure) Unwrap() error { return f.error }
+func (e *commandError) Unwrap() error { return e.error }
 
-// errTold is the failure of a command that said itself what is wrong.
+// errTold is the error of a command that said itself what is wrong.
 var errTold = errors.New("there were problems")
 
-// does makes a command's function of one that fails with a [failure].
+// does makes a command's function of one that fails with a [commandError].
 func does(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := f(cmd, args); err != nil {
-			return &failure{err}
+			return &commandError{err}
 		}
 		return nil
 	}
@@ -85,10 +86,8 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 
 // oneOf is the check of a flag with a few values.
 func oneOf(flag, value string, allowed ...string) error {
-	for _, a := range allowed {
-		if value == a {
-			return nil
-		}
+	if slices.Contains(allowed, value) {
+		return nil
 	}
 	return fmt.Errorf("--%s must be one of %v, not %q", flag, allowed, value)
 }

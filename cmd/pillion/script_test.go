@@ -16,6 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The race detector makes every process that ends wait for a second.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	flag.Bool("update", false, "write what the scripts' commands give into their files")
 	testscript.Main(m, map[string]func(){"pillion": main})
 }
@@ -36,6 +38,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TEMPLATES", folder)
+			e.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

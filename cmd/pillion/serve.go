@@ -40,7 +40,7 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the admission webhooks",
 		Long: `Serve answers the API server's admission webhooks over TLS: /mutate adds what
-the templates say, /validate checks what came out. The admin address serves
+the templates say, /validate allows every pod for now. The admin address serves
 /livez, /readyz (?verbose tells more) and /metrics in plain HTTP.
 
 Templates and certificate files are followed: a changed one is used without a

@@ -23,6 +23,9 @@ import (
 const (
 	// requestTime is the longest that an API server waits for a webhook.
 	requestTime = 30 * time.Second
+	// drainTime and the usual shutdown delay fit into the 30 s that Kubernetes
+	// gives a pod to end.
+	drainTime = 20 * time.Second
 	// idleTime is longer than the 90 s after which an API server closes an idle
 	// connection: a request on one that is just being closed here would be lost,
 	// for a POST is not sent again.
@@ -44,22 +47,22 @@ type server struct {
 // run serves, with the background functions beside it, until ctx is done.
 func (s *server) run(ctx context.Context, background ...func(context.Context)) error {
 	s.register()
-	webhooks, err := listen(ctx, s.options.listen)
-	if err != nil {
-		return err
-	}
-	defer webhooks.Close()
-	admins, err := listen(ctx, s.options.adminListen)
-	if err != nil {
-		return err
-	}
-	defer admins.Close()
-
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	// What runs in the background goes on while the last requests are answered.
 	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	webhooks, err := listen(whole, s.options.listen)
+	if err != nil {
+		return err
+	}
+	defer webhooks.Close()
+	admins, err := listen(whole, s.options.adminListen)
+	if err != nil {
+		return err
+	}
+	defer admins.Close()
+
 	for _, f := range background {
 		wg.Go(func() { f(whole) })
 	}
@@ -95,7 +98,7 @@ func (s *server) drain(ctx context.Context, webhooks *http.Server, failed <-chan
 		return err
 	case <-time.After(s.options.shutdownDelay):
 	}
-	limited, cancel := context.WithTimeout(ctx, requestTime)
+	limited, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	if err := webhooks.Shutdown(limited); err != nil {
 		s.log.Warn("requests were cut off", "error", err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // document is one document of a YAML stream, by its bytes: the bytes of all
@@ -75,9 +77,21 @@ func (d document) empty() bool {
 	return true
 }
 
+// isFlow says whether the document is JSON, or YAML that is written like it.
+func (d document) isFlow() bool { return bytes.HasPrefix(bytes.TrimSpace(d.body), []byte("{")) }
+
 // parse reads the document. Its errors begin with "line N: ", counted from the
 // body's first, as those of [tree.FromYAML] do.
+//
+// JSON is read as what it is: not all of it is YAML, whatever they say (a
+// character above U+FFFF may be written as two escapes, and DEL as itself). It
+// is then written as YAML that people can read.
 func (d document) parse() (*yaml.Node, error) {
+	if d.isFlow() {
+		if value, err := tree.Parse(d.body); err == nil {
+			return &yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{fromTree(value)}}, nil
+		}
+	}
 	var node yaml.Node
 	err := yaml.Unmarshal(d.body, &node)
 	if err == nil {

@@ -28,7 +28,7 @@ var auditPolicy []byte
 
 func (c *Cluster) startEtcd(ctx context.Context, binaries string) error {
 	socket := c.Path("etcd.sock")
-	p, err := startProcess(c.dir, "etcd", filepath.Join(binaries, "etcd"),
+	p, err := startProcess(ctx, c.dir, "etcd", filepath.Join(binaries, "etcd"),
 		"--data-dir", c.Path("etcd"),
 		"--listen-client-urls", "unix://"+socket,
 		"--advertise-client-urls", "http://127.0.0.1:0", // nobody asks, but a socket is not accepted here
@@ -54,11 +54,11 @@ func (c *Cluster) startAPIServer(ctx context.Context, binaries string) error {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		port, err := freePort()
+		port, err := freePort(ctx)
 		if err != nil {
 			return err
 		}
-		p, err := startProcess(c.dir, "kube-apiserver", filepath.Join(binaries, "kube-apiserver"), c.apiServerArgs(port)...)
+		p, err := startProcess(ctx, c.dir, "kube-apiserver", filepath.Join(binaries, "kube-apiserver"), c.apiServerArgs(port)...)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (c *Cluster) apiServerReady(ctx context.Context) bool {
 }
 
 func (c *Cluster) startControllers(ctx context.Context, binaries string) error {
-	p, err := startProcess(c.dir, "kube-controller-manager", filepath.Join(binaries, "kube-controller-manager"),
+	p, err := startProcess(ctx, c.dir, "kube-controller-manager", filepath.Join(binaries, "kube-controller-manager"),
 		"--kubeconfig", c.Kubeconfig,
 		"--service-account-private-key-file", c.Path("sa.key"),
 		"--root-ca-file", c.Path("ca.crt"),
@@ -148,8 +148,8 @@ func (c *Cluster) hasServiceAccount(ctx context.Context, namespace string) error
 	return err
 }
 
-func freePort() (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}

@@ -89,7 +89,7 @@ func (c *Cluster) startPillion(ctx context.Context, binary string, templates []s
 	for _, t := range templates {
 		args = append(args, "--templates", t)
 	}
-	process, err := startProcess(c.dir, name, binary, args...)
+	process, err := startProcess(ctx, c.dir, name, binary, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -29,14 +29,14 @@ type process struct {
 }
 
 // startProcess runs binary with its output in dir/name.log.
-func startProcess(dir, name, binary string, args ...string) (*process, error) {
+func startProcess(ctx context.Context, dir, name, binary string, args ...string) (*process, error) {
 	log := filepath.Join(dir, name+".log")
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	cmd := exec.CommandContext(context.Background(), binary, args...) // until it is stopped
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...) // until it is stopped
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = childAttributes()
 

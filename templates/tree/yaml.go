@@ -14,29 +14,39 @@ import (
 // the API server takes, has fewer values than that).
 const maxYAMLNodes = 1 << 20
 
+// maxYAMLDepth bounds how deep they can nest; an alias may stand inside of what
+// it stands for.
+const maxYAMLDepth = 1000
+
 // FromYAML makes the JSON value that a YAML node stands for, in the order of
 // the YAML. Aliases and merge keys are unfolded. An error names the line.
 func FromYAML(y *yaml.Node) (Node, error) {
-	left := maxYAMLNodes
-	return fromYAML(y, &left)
+	u := unfolding{left: maxYAMLNodes}
+	return u.value(y)
 }
 
-func fromYAML(y *yaml.Node, left *int) (Node, error) {
-	if *left--; *left < 0 {
+type unfolding struct{ left, depth int }
+
+func (u *unfolding) value(y *yaml.Node) (Node, error) {
+	if u.left--; u.left < 0 {
 		return Node{}, fmt.Errorf("line %d: the aliases unfold to more than %d values", y.Line, maxYAMLNodes)
 	}
+	if u.depth++; u.depth > maxYAMLDepth {
+		return Node{}, fmt.Errorf("line %d: the values nest deeper than %d levels, or an alias stands for itself", y.Line, maxYAMLDepth)
+	}
+	defer func() { u.depth-- }()
 	if tag := y.ShortTag(); y.Kind == yaml.MappingNode && tag != "!!map" || y.Kind == yaml.SequenceNode && tag != "!!seq" {
 		return Node{}, fmt.Errorf("line %d: the YAML tag %s has no meaning here", y.Line, tag)
 	}
 	switch y.Kind {
 	case yaml.DocumentNode:
-		return fromYAML(y.Content[0], left)
+		return u.value(y.Content[0])
 	case yaml.AliasNode:
-		return fromYAML(y.Alias, left)
+		return u.value(y.Alias)
 	case yaml.SequenceNode:
 		n := Items()
 		for _, item := range y.Content {
-			v, err := fromYAML(item, left)
+			v, err := u.value(item)
 			if err != nil {
 				return Node{}, err
 			}
@@ -44,17 +54,17 @@ func fromYAML(y *yaml.Node, left *int) (Node, error) {
 		}
 		return n, nil
 	case yaml.MappingNode:
-		return fromMapping(y, left)
+		return u.mapping(y)
 	}
 	return fromScalar(y)
 }
 
-func fromMapping(y *yaml.Node, left *int) (Node, error) {
+func (u *unfolding) mapping(y *yaml.Node) (Node, error) {
 	n := Members()
 	merged := []Member{}
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key := y.Content[i]
-		value, err := fromYAML(y.Content[i+1], left)
+		value, err := u.value(y.Content[i+1])
 		if err != nil {
 			return Node{}, err
 		}
@@ -105,9 +115,26 @@ func fromScalar(y *yaml.Node) (Node, error) {
 	case "!!int", "!!float":
 		return fromNumber(y)
 	case "!!str", "!!timestamp", "!!binary":
+		if b, ok := oldBool(y); ok {
+			return Bool(b), nil
+		}
 		return Text(y.Value), nil
 	}
 	return Node{}, fmt.Errorf("line %d: the YAML tag %s has no meaning here", y.Line, y.Tag)
+}
+
+// oldBool reads the booleans of YAML 1.1, as kubectl does.
+func oldBool(y *yaml.Node) (value, ok bool) {
+	if y.Style != 0 || y.Tag != "!!str" {
+		return false, false
+	}
+	switch y.Value {
+	case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON":
+		return true, true
+	case "n", "N", "no", "No", "NO", "off", "Off", "OFF":
+		return false, true
+	}
+	return false, false
 }
 
 func fromNumber(y *yaml.Node) (Node, error) {
