@@ -57,7 +57,7 @@ func Watch(ctx context.Context, paths []string, changed func()) error {
 			if !w.concerns(filepath.Clean(event.Name)) {
 				continue
 			}
-		case <-w.notify.Errors: // events were lost, which counts as a change
+		case <-w.notify.Errors: //nolint:errcheck // events were lost, which counts as a change
 		}
 		if timer == nil {
 			first = time.Now()

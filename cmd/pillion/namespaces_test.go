@@ -73,13 +73,13 @@ func TestServeNamespaces(t *testing.T) {
 	s.ready(t, http.StatusServiceUnavailable, "[-]namespaces failed: ")
 	close(api.release)
 	s.ready(t, 200, "[+]namespaces ok: 1 known")
-	if r, _ := s.mutate(t); r.Patch != nil {
+	if r := s.mutate(t); r.Patch != nil {
 		t.Errorf("injected in a namespace that did not opt in: %v", r.AuditAnnotations)
 	}
 	api.events <- watchEvent{"MODIFIED", namespaceObject("shop", "2",
 		map[string]string{"pillion.dev/inject": "enabled"}, map[string]string{"log-agent.pillion.dev/level": "debug"})}
 	until(t, "the namespace's label and annotation count", func() (bool, string) {
-		r, _ := s.mutate(t)
+		r := s.mutate(t)
 		return bytes.Contains(r.Patch, []byte("--level=debug")), fmt.Sprint(r.AuditAnnotations)
 	})
 	if code := s.stop(t); code != 0 {

@@ -174,10 +174,7 @@ func (j *injection) patch(o object, namespace templates.Namespace, result *injec
 	if len(result.Ops) == 0 {
 		return nil
 	}
-	prefix := ""
-	for _, name := range o.podAt {
-		prefix += "/" + tree.Escape(name)
-	}
+	prefix := strings.Join(append([]string{""}, o.podAt...), "/") // none of these names needs an escape
 	ops := slices.Clone(result.Ops)
 	for i := range ops {
 		ops[i].Path = prefix + ops[i].Path

@@ -110,8 +110,7 @@ func (e *engine) reload() {
 }
 
 func problemCount(err error) int {
-	var problems templates.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[templates.Problems](err); ok {
 		return len(problems)
 	}
 	return 1

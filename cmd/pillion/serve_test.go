@@ -153,19 +153,31 @@ func reviewBody(pod string) string {
 }
 
 // mutate sends a pod to the mutating webhook.
-func (s *served) mutate(t *testing.T) (*admissionv1.AdmissionResponse, *http.Response) {
+func (s *served) mutate(t *testing.T) *admissionv1.AdmissionResponse {
+	t.Helper()
+	answer, _ := s.exchange(t)
+	return answer
+}
+
+// how is what the tests want to know of an answer's transport.
+type how struct {
+	proto string
+	close bool
+}
+
+func (s *served) exchange(t *testing.T) (*admissionv1.AdmissionResponse, how) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.webhook+"/mutate?timeout=10s", strings.NewReader(reviewBody(shopPod)))
 	must(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	response, err := s.client.Do(r)
 	must(t, err)
-	return answered(t, response), response
+	defer response.Body.Close()
+	return answered(t, response), how{response.Proto, response.Close}
 }
 
 func answered(t *testing.T, response *http.Response) *admissionv1.AdmissionResponse {
 	t.Helper()
-	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	must(t, err)
 	var review admissionv1.AdmissionReview
@@ -211,7 +223,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	if r, _ := s.mutate(t); len(r.Patch) == 0 {
+	if r := s.mutate(t); len(r.Patch) == 0 {
 		t.Error("the webhook does not inject")
 	}
 	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, `pillion_decisions_total{code="injected",template="log-agent",webhook="mutate"} 1`) {
@@ -240,8 +252,8 @@ func TestServeProtocols(t *testing.T) {
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 			ForceAttemptHTTP2: http2,
 		}
-		if r, response := s.mutate(t); len(r.Patch) == 0 || (response.ProtoMajor == 2) != http2 {
-			t.Errorf("HTTP/2 %v: %s", http2, response.Proto)
+		if r, how := s.exchange(t); len(r.Patch) == 0 || (how.proto == "HTTP/2.0") != http2 {
+			t.Errorf("HTTP/2 %v: %s", http2, how.proto)
 		}
 		s.client.CloseIdleConnections()
 	}
@@ -266,7 +278,7 @@ func TestServeReload(t *testing.T) {
 	injects := func(s *served, names ...string) {
 		t.Helper()
 		until(t, fmt.Sprint(names, " are injected"), func() (bool, string) {
-			r, _ := s.mutate(t)
+			r := s.mutate(t)
 			ok := len(r.AuditAnnotations) == len(names)
 			for _, name := range names {
 				ok = ok && strings.HasPrefix(r.AuditAnnotations[name], "injected")
@@ -339,7 +351,7 @@ func TestServeCertificate(t *testing.T) {
 	presents(second)
 	s.logged(t, "the certificate cannot be reloaded, the last good one stays in use")
 	s.ready(t, 200, "[+]certificate ok: valid until ")
-	if r, _ := s.mutate(t); len(r.Patch) == 0 {
+	if r := s.mutate(t); len(r.Patch) == 0 {
 		t.Error("the webhook does not inject")
 	}
 }
@@ -359,8 +371,8 @@ func TestServeDrains(t *testing.T) {
 	if status, _ := s.get(t, s.admin+"/livez"); status != 200 {
 		t.Error("draining is not dying")
 	}
-	if r, response := s.mutate(t); len(r.Patch) == 0 || !response.Close {
-		t.Errorf("while draining: connection to be closed by the caller: %v", response.Close)
+	if r, how := s.exchange(t); len(r.Patch) == 0 || !how.close {
+		t.Errorf("while draining: connection to be closed by the caller: %v", how.close)
 	}
 	until(t, "new connections are refused", func() (bool, string) {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://"))
@@ -376,6 +388,7 @@ func TestServeDrains(t *testing.T) {
 	must(t, err)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	must(t, err)
+	defer response.Body.Close()
 	if r := answered(t, response); len(r.Patch) == 0 {
 		t.Error("the request on its way is not answered as ever")
 	}

@@ -115,27 +115,29 @@ func (e *exchange) write(w http.ResponseWriter) {
 
 // log writes the request's line. It holds names and codes, never what a pod says.
 func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
-	level, message := slog.LevelInfo, "decided"
+	level := slog.LevelInfo
 	if e.refused != nil {
-		level, message = slog.LevelWarn, "refused"
+		level = slog.LevelWarn
 	}
 	if !h.Log.Enabled(r.Context(), level) {
 		return
 	}
 	attrs := []slog.Attr{slog.String("webhook", e.webhook), slog.Int64("microseconds", took.Microseconds())}
-	if e.refused != nil {
-		attrs = append(attrs, slog.Int("status", e.refused.status), slog.String("reason", e.refused.sentence), slog.String("client", r.RemoteAddr))
-	}
 	if e.request != nil {
 		attrs = append(attrs, slog.String("uid", e.request.UID), slog.String("namespace", e.request.Namespace))
 	}
+	if e.refused != nil {
+		h.Log.LogAttrs(r.Context(), level, "refused", append(attrs, slog.Int("status", e.refused.status),
+			slog.String("reason", e.refused.sentence), slog.String("client", r.RemoteAddr))...)
+		return
+	}
 	if e.result != nil {
 		attrs = append(attrs, decided(e.result)...)
-	} else if e.request != nil {
+	} else {
 		attrs = append(attrs, slog.String("operation", string(e.request.Operation)),
 			slog.String("resource", e.request.Resource.Resource), slog.String("subresource", e.request.SubResource))
 	}
-	h.Log.LogAttrs(r.Context(), level, message, attrs...)
+	h.Log.LogAttrs(r.Context(), level, "decided", attrs...)
 }
 
 func decided(result *inject.Result) []slog.Attr {
