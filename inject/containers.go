@@ -36,8 +36,8 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at string) {
 			return
 		}
 	}
-	p.checkContainer(nil, fragment)
-	p.insert(pod, p.place(pod, fragment, at), *fragment)
+	p.checkContainer(path.Base(at), nil, fragment)
+	p.insert(pod, p.place(pod, fragment, at), fragment.Clone()) // the template's own must never be added to
 }
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at string) {
@@ -53,15 +53,23 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at st
 			fragment.Get("name").Text(), p.t.Annotation(templates.AnnotationCustomize))
 		return
 	}
-	p.checkContainer(existing, fragment)
+	p.checkContainer(path.Base(path.Dir(at)), existing, fragment)
 	p.object(existing, fragment, s.elem, at)
 }
 
-// bringer is the other template that a container of the pod came from, or "".
+// bringer is the other template that a container of the pod belongs to, or "".
+// A name has one owner: the template that brought it in this look, else the one
+// whose container it equals, else the first that the pod marks as injected.
 func (p *planner) bringer(existing *tree.Node) string {
-	for _, t := range p.set.Templates {
-		if t != p.t && slices.Contains(t.Containers, existing.Get("name").Text()) && (existing.Added() || p.marked(t)) && !p.marked(p.t) {
-			return t.Name
+	name, before := existing.Get("name").Text(), true
+	for _, c := range p.candidates {
+		if c == p.candidate {
+			before = false
+			continue
+		}
+		if slices.Contains(c.t.Containers, name) &&
+			(existing.Added() || c.same(existing) || c.marked(c.t) && (before || !p.marked(p.t))) {
+			return c.t.Name
 		}
 	}
 	return ""
@@ -109,14 +117,40 @@ func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
 }
 
 // checkContainer finds what the API server would refuse, or silently break, if
-// fragment were added to existing; nil stands for a new container.
-func (p *planner) checkContainer(existing, fragment *tree.Node) {
+// fragment were added to existing, a container of list; nil stands for a new one.
+func (p *planner) checkContainer(list string, existing, fragment *tree.Node) {
 	if !p.dry {
 		return
 	}
 	p.checkMounts(existing, fragment)
-	p.checkPorts(existing, fragment)
+	p.checkPorts(list, existing, fragment)
 	p.checkResources(fragment)
+}
+
+// checkClashes finds what two entries of forEachContainer would put into one
+// container at the same place.
+func (p *planner) checkClashes(fragments []tree.Node, container *schema) {
+	for i := range fragments {
+		members := fragments[i].Members()
+		for j := range members {
+			list := container.at(members[j].Name())
+			for k := range fragments[:i] {
+				p.checkClash(list, fragments[k].Get(members[j].Name()), &members[j].Node)
+			}
+		}
+	}
+}
+
+func (p *planner) checkClash(list *field, a, b *tree.Node) {
+	if !p.dry || list.shape != keyedList {
+		return
+	}
+	items := b.Items()
+	for i := range items {
+		if found := list.find(a.Items(), &items[i]); found >= 0 && !list.elem.contains(&a.Items()[found], &items[i]) {
+			p.conflict("the template adds two different things: %s and %s", &a.Items()[found], &items[i])
+		}
+	}
 }
 
 // checkResources finds a parameter that makes a request larger than its limit.
@@ -133,68 +167,4 @@ func (p *planner) checkResources(fragment *tree.Node) {
 			p.failed = fmt.Errorf("the request of %s (%s) is more than its limit (%s)", requests[i].Name(), asked.String(), most.String())
 		}
 	}
-}
-
-func (p *planner) checkMounts(existing, fragment *tree.Node) {
-	seen := map[string]bool{}
-	mounts := fragment.Get("volumeMounts").Items()
-	for i := range mounts {
-		at := path.Clean(mounts[i].Get("mountPath").Text())
-		if seen[at] {
-			p.conflict("the template mounts two volumes at %s", at)
-		}
-		seen[at] = true
-	}
-	devices := existing.Get("volumeDevices").Items()
-	for i := range devices {
-		if at := devices[i].Get("devicePath").Text(); seen[path.Clean(at)] {
-			p.conflict("the pod has a block device at %s", at)
-		}
-	}
-}
-
-func (p *planner) checkPorts(existing, fragment *tree.Node) {
-	name := fragment.Get("name").Text()
-	if existing != nil {
-		name = existing.Get("name").Text()
-	}
-	ports := fragment.Get("ports").Items()
-	for i := range ports {
-		own := existing.Get("ports").Items()
-		for j := range own {
-			if n := ports[i].Get("name"); n != nil && own[j].Get("name") != nil && n.IsText(own[j].Get("name").Text()) &&
-				!sameNumber(ports[i].Get("containerPort"), own[j].Get("containerPort")) {
-				p.conflict("the container %s has another port named %s", name, n.Text())
-			}
-		}
-		if hostPort := ports[i].Get("hostPort"); hostPort != nil && !isZero(hostPort) {
-			p.checkHostPort(name, &ports[i])
-		}
-	}
-}
-
-// checkHostPort: two containers with the same port of the node never start, and
-// the API server's validation does not find it between the two lists.
-func (p *planner) checkHostPort(name string, port *tree.Node) {
-	for _, list := range containerLists() {
-		containers := p.pod.At("spec", list).Items()
-		for i := range containers {
-			if containers[i].Get("name").IsText(name) {
-				continue
-			}
-			theirs := containers[i].Get("ports").Items()
-			for j := range theirs {
-				taken := theirs[j].Get("hostPort")
-				if taken != nil && sameNumber(taken, port.Get("hostPort")) && protocol(&theirs[j]) == protocol(port) && sameHost(&theirs[j], port) {
-					p.conflict("the host port %s is taken by the container %s", taken, containers[i].Get("name").Text())
-				}
-			}
-		}
-	}
-}
-
-// sameHost says whether two ports share an address of the node; no address is all of them.
-func sameHost(a, b *tree.Node) bool {
-	ipA, ipB := a.Get("hostIP").Text(), b.Get("hostIP").Text()
-	return ipA == ipB || ipA == "" || ipB == "" || ipA == "0.0.0.0" || ipB == "0.0.0.0"
 }

@@ -41,7 +41,11 @@ func SystemNamespaces() []string {
 // maxRounds is how often a pod is looked at again because what was added might
 // change what another template sees. Two are enough for templates that do not
 // depend on each other in a chain.
-const maxRounds = 5
+const maxRounds = 16
+
+// maxPatch bounds what may be added, in bytes of JSON; the API server takes no
+// object over 3 MiB.
+const maxPatch = 3 << 20
 
 // Injector decides and plans for one set of templates.
 type Injector struct {
@@ -84,21 +88,61 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 		return nil, errors.New("the pod is not a JSON object")
 	}
 	r := &Result{Pod: identify(pod)}
+	// A template that is left out because of what it does starts everything anew,
+	// so that the others get what they would get without it.
+	leftOut := map[string]string{}
+	for {
+		culprits, why := i.settle(&req, pod, r, leftOut)
+		if len(culprits) == 0 {
+			r.Ops = operations(pod)
+			return r, nil
+		}
+		for _, name := range culprits {
+			leftOut[name] = why
+		}
+		if pod, err = tree.Parse(req.Object); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// settle looks at the pod until nothing more is to be added. The templates that
+// it names make that impossible, and why.
+func (i *Injector) settle(req *Request, pod *tree.Node, r *Result, leftOut map[string]string) (culprits []string, why string) {
 	for round := range maxRounds {
-		run := i.newRun(&req, pod)
+		run := i.newRun(req, pod)
+		run.leftOut = leftOut
 		decisions := run.decide()
 		if round == 0 {
 			r.Decisions, r.Findings = decisions, run.findings()
 		} else {
 			r.update(decisions)
 		}
+		if size := addedBytes(pod); size > maxPatch {
+			return injected(decisions), fmt.Sprintf("what it adds makes the pod larger than the API server takes (%d bytes)", size)
+		}
 		if !i.lookAgain(pod, run) {
-			r.Ops = operations(pod)
-			return r, nil
+			return nil, ""
+		}
+		culprits = injected(decisions)
+	}
+	return culprits, "what it adds makes it add more, without an end; see what its expressions read"
+}
+
+func injected(decisions []Decision) []string {
+	var names []string
+	for i := range decisions {
+		if decisions[i].Code == CodeInjected {
+			names = append(names, decisions[i].Template)
 		}
 	}
-	r.unsettled()
-	return r, nil
+	return names
+}
+
+func addedBytes(pod *tree.Node) int {
+	size := 0
+	pod.Additions(func(_ string, value *tree.Node) { size += value.Size() })
+	return size
 }
 
 // lookAgain says whether what this round added could change what a template
@@ -131,17 +175,6 @@ func (r *Result) update(later []Decision) {
 	for i := range r.Decisions {
 		if r.Decisions[i].Code != CodeInjected {
 			r.Decisions[i] = later[i]
-		}
-	}
-}
-
-// unsettled gives up on templates that see more to add every time: nothing is
-// added at all, because half of it would not be what anybody asked for.
-func (r *Result) unsettled() {
-	for i := range r.Decisions {
-		if d := &r.Decisions[i]; d.Code == CodeInjected {
-			d.Code = CodeRenderFailed
-			d.Message = "the templates for this pod do not settle: what they add makes them add more; see what their expressions read"
 		}
 	}
 }

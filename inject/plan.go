@@ -49,6 +49,7 @@ type planner struct {
 	kept      []Kept
 	conflicts []string
 	failed    error
+	claimed   []nodePort // by what is to be added
 }
 
 func (p *planner) all() {
@@ -56,7 +57,14 @@ func (p *planner) all() {
 	p.object(p.pod, &p.fragment, p.schema, "")
 }
 
+// maxConflicts bounds what is said about one template; the first is what has to
+// be mended first.
+const maxConflicts = 4
+
 func (p *planner) conflict(format string, args ...any) {
+	if len(p.conflicts) == maxConflicts {
+		return
+	}
 	p.conflicts = append(p.conflicts, fmt.Sprintf(format, args...))
 }
 
@@ -96,6 +104,10 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema, at string) {
 
 func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node, at string) {
 	there := pod.Get(name)
+	if excludes(pod, f, name, value) {
+		p.keep(at, there, value)
+		return
+	}
 	switch {
 	case there == nil && f.absentIsZero && isZero(value):
 		return
@@ -217,8 +229,12 @@ func (p *planner) eachAppContainer() {
 				p.failed = err
 				return
 			}
+			p.checkClashes(fragments, elem)
 			for j := range fragments {
-				p.checkContainer(&items[i], &fragments[j])
+				if len(p.pod.At("spec", "resources").Members()) > 0 {
+					fragments[j] = p.withoutResources(fragments[j], items[i].Get("name").Text())
+				}
+				p.checkContainer(list, &items[i], &fragments[j])
 				p.object(&items[i], &fragments[j], elem, path.Join("/spec", list, strconv.Itoa(i)))
 			}
 		}
@@ -226,21 +242,31 @@ func (p *planner) eachAppContainer() {
 }
 
 // brought says whether a container of the pod is a template's and not the
-// user's. A template that no longer wants this pod counts too: its condition may
-// read what it added itself.
-func (r *run) brought(existing *tree.Node) bool {
+// user's. A template that no longer wants this pod counts too, for what it added
+// itself may be why. What a required template gives to every container, none
+// escapes by an annotation alone: it must run the image of the template whose
+// container it is said to be.
+func (p *planner) brought(existing *tree.Node) bool {
 	name := existing.Get("name").Text()
-	for _, t := range r.set.Templates {
-		if slices.Contains(t.Containers, name) && r.marked(t) {
+	for _, t := range p.flipped {
+		if slices.Contains(t.Containers, name) && p.marked(t) && !p.t.Spec.Required {
 			return true
 		}
 	}
-	for _, c := range r.candidates {
-		if slices.Contains(c.t.Containers, name) && c.same(existing) {
+	for _, c := range p.candidates {
+		if !slices.Contains(c.t.Containers, name) {
+			continue
+		}
+		if c.same(existing) || p.marked(c.t) && (!p.t.Spec.Required || c.sameImage(existing)) {
 			return true
 		}
 	}
 	return false
+}
+
+func (c *candidate) sameImage(existing *tree.Node) bool {
+	own := c.own(existing)
+	return own != nil && existing.Get("image") != nil && own.Get("image").IsText(existing.Get("image").Text())
 }
 
 // marked says whether the pod says that a container of the name that a template
@@ -255,12 +281,17 @@ func (r *run) marked(t *templates.Template) bool {
 // same says whether a container has all that the template's container of that
 // name would have.
 func (c *candidate) same(existing *tree.Node) bool {
-	containers := c.schema.at("spec").at("containers")
+	own := c.own(existing)
+	return own != nil && c.schema.at("spec").at("containers").elem.contains(existing, own)
+}
+
+// own is the template's container of that name, or nil.
+func (c *candidate) own(existing *tree.Node) *tree.Node {
 	for _, list := range containerLists() {
 		items := c.fragment.At("spec", list).Items()
-		if i := containers.find(items, existing); i >= 0 {
-			return containers.elem.contains(existing, &items[i])
+		if i := c.schema.at("spec").at(list).find(items, existing); i >= 0 {
+			return &items[i]
 		}
 	}
-	return false
+	return nil
 }

@@ -4,7 +4,10 @@ package inject
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -32,7 +35,7 @@ func (c *candidate) prepare() {
 	if spec == nil {
 		return
 	}
-	prepared, token := *spec, c.tokenMount()
+	prepared, token, used := *spec, c.tokenMount(), false
 	for _, list := range containerLists() {
 		old := spec.Get(list).Items()
 		if len(old) == 0 {
@@ -40,11 +43,13 @@ func (c *candidate) prepare() {
 		}
 		containers := tree.Items()
 		for i := range old {
-			containers.Append(c.prepareContainer(&old[i], token))
+			container, mounted := c.prepareContainer(&old[i], token)
+			containers.Append(container)
+			used = used || mounted
 		}
 		prepared = prepared.With(list, containers)
 	}
-	if token.Get("name").IsText(noTokenVolume) {
+	if used && token.Get("name").IsText(noTokenVolume) {
 		prepared = withItem(&prepared, "volumes", tree.Members(
 			tree.Field("name", tree.Text(noTokenVolume)), tree.Field("emptyDir", tree.Members())))
 	}
@@ -108,32 +113,40 @@ func (c *candidate) tokenDeclined() bool {
 	if c.tokenVolume() != "" {
 		return false
 	}
+	declined := false
 	for _, list := range containerLists() {
 		containers := c.pod.At("spec", list).Items()
 		for i := range containers {
+			name := containers[i].Get("name").Text()
+			if slices.ContainsFunc(c.set.Templates, func(t *templates.Template) bool { return slices.Contains(t.Containers, name) }) {
+				continue // a template's, so it says nothing of what the user wants
+			}
 			if !mounts(&containers[i], tokenMountPath) {
 				return false
 			}
+			declined = true
 		}
 	}
-	return true
+	return declined
 }
 
-func (c *candidate) prepareContainer(container, token *tree.Node) tree.Node {
-	prepared := *container
-	if token != nil && !mounts(container, tokenMountPath) && !c.inherited(container) {
+func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree.Node, mounted bool) {
+	prepared = *container
+	if mounted = token != nil && !mounts(container, tokenMountPath) && !c.inherited(container); mounted {
 		prepared = withItem(&prepared, "volumeMounts", *token)
 	}
 	if len(c.pod.At("spec", "resources").Members()) > 0 {
-		prepared = c.withoutResources(prepared)
+		prepared = c.withoutResources(prepared, container.Get("name").Text())
 	}
-	return prepared
+	return prepared, mounted
 }
 
-// inherited says whether the pod's container of that name has what the plugin,
-// or an earlier look at the pod, put there.
+// inherited says whether the pod's container of that name keeps what the plugin,
+// the user, or an earlier look at the pod, put there. With None that is only so
+// for a container that the user brings: what the plugin gives to one of the
+// template's own is a credential that must not be there.
 func (c *candidate) inherited(container *tree.Node) bool {
-	if c.t.Spec.ServiceAccountToken != templates.Inherit {
+	if c.t.Spec.ServiceAccountToken != templates.Inherit && !c.annotation(c.t.Annotation(templates.AnnotationCustomize)).IsText("true") {
 		return false
 	}
 	for _, list := range containerLists() {
@@ -165,19 +178,20 @@ func withItem(n *tree.Node, list string, item tree.Node) tree.Node {
 	return n.With(list, longer)
 }
 
-// withoutResources leaves cpu and memory out where the pod has resources of its
+// withoutResources leaves cpu, memory and huge pages out where the pod has resources of its
 // own (KEP-2837): the container shares them, and the sum of what containers ask
 // for may not be more, which the API server would refuse.
-func (c *candidate) withoutResources(container tree.Node) tree.Node {
+func (c *candidate) withoutResources(container tree.Node, name string) tree.Node {
 	resources := container.Get("resources")
 	if resources == nil {
 		return container
 	}
 	reduced, found := *resources, false
 	for _, section := range []string{"requests", "limits"} {
-		for _, name := range []string{"cpu", "memory"} {
-			if s := reduced.Get(section); s.Get(name) != nil {
-				reduced, found = reduced.With(section, s.Without(name)), true
+		members := reduced.Get(section).Members()
+		for i := range members {
+			if shared := members[i].Name(); shared == "cpu" || shared == "memory" || strings.HasPrefix(shared, corev1.ResourceHugePagesPrefix) {
+				reduced, found = reduced.With(section, reduced.Get(section).Without(shared)), true
 			}
 		}
 		if s := reduced.Get(section); s != nil && len(s.Members()) == 0 {
@@ -187,8 +201,9 @@ func (c *candidate) withoutResources(container tree.Node) tree.Node {
 	if !found {
 		return container
 	}
-	c.decision.Notes = append(c.decision.Notes, fmt.Sprintf(
-		"the pod has resources of its own, so the container %s shares them and its cpu and memory are left out",
-		container.Get("name").Text()))
+	note := fmt.Sprintf("the pod has resources of its own, so the container %s shares them and its cpu and memory are left out", name)
+	if !slices.Contains(c.decision.Notes, note) && len(c.decision.Notes) < maxConflicts {
+		c.decision.Notes = append(c.decision.Notes, note)
+	}
 	return container.With("resources", reduced)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -113,13 +114,24 @@ func hostNetwork(c *candidate) (Code, string) {
 
 func namespaceNotMatched(c *candidate) (Code, string) {
 	selector := c.t.NamespaceSelector
-	if selector == nil || selector.Empty() || selector.Matches(namespaceLabels{&c.req.Namespace}) {
+	if selector == nil || selector.Empty() {
+		return "", ""
+	}
+	matches := selector.Matches(namespaceLabels{&c.req.Namespace})
+	if matches && (c.req.Namespace.Known || readsNameOnly(selector)) {
 		return "", ""
 	}
 	if !c.req.Namespace.Known {
 		return CodeNamespaceNotMatched, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are not known", selector, c.req.Namespace.Name)
 	}
 	return CodeNamespaceNotMatched, fmt.Sprintf("the template is for namespaces with %s", selector)
+}
+
+// readsNameOnly says whether a selector needs no label but the one that every
+// namespace has; what others say not to be there might be.
+func readsNameOnly(selector labels.Selector) bool {
+	requirements, _ := selector.Requirements()
+	return !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
 }
 
 func podNotMatched(c *candidate) (Code, string) {

@@ -22,7 +22,9 @@ type run struct {
 	os          string
 	input       templates.Input
 
+	leftOut    map[string]string // template to why
 	candidates []*candidate
+	flipped    []*templates.Template // left out by what a template's addition may change
 	added      bool
 }
 
@@ -67,8 +69,11 @@ func (r *run) decide() []Decision {
 		c := &candidates[i]
 		*c = candidate{run: r, t: t, decision: Decision{Template: t.Name, Revision: t.Revision}}
 		c.decision.Code, c.decision.Message = c.render(rules)
-		if c.decision.Code == "" {
+		switch c.decision.Code {
+		case "":
 			r.candidates = append(r.candidates, c)
+		case CodePodNotMatched, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed:
+			r.flipped = append(r.flipped, t)
 		}
 	}
 	for _, c := range r.candidates {
@@ -84,6 +89,9 @@ func (r *run) decide() []Decision {
 // render applies the rules and renders the fragment; a code other than "" says
 // why there is none.
 func (c *candidate) render(rules []rule) (Code, string) {
+	if why := c.leftOut[c.t.Name]; why != "" {
+		return CodeRenderFailed, why
+	}
 	for _, rule := range rules {
 		if code, message := rule(c); code != "" {
 			return code, message

@@ -44,6 +44,7 @@ type field struct {
 	// absentIsZero: encoded by the API server, a zero value is left out, so a
 	// template's zero value and nothing are the same.
 	absentIsZero bool
+	parent       reflect.Type // the struct that it is a field of
 }
 
 // podSchema reads how a pod is merged from k8s.io/api: fields and their types,
@@ -90,7 +91,7 @@ func (known schemas) addFields(s *schema, t reflect.Type) {
 		if name == "-" || !f.IsExported() {
 			continue
 		}
-		place := &field{schema: known.of(f.Type)}
+		place := &field{schema: known.of(f.Type), parent: t}
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
 			place.schema = &schema{shape: keyedList, elem: place.elem, key: key, goType: f.Type}
 		} else if isSet(t, name) {
@@ -111,6 +112,29 @@ func entered(t reflect.Type) bool {
 		return true
 	}
 	return t.Name() == "ObjectMeta"
+}
+
+// excludes says what in an object of the pod forbids a field of the fragment that
+// would be fine by itself; such a field is left out.
+func excludes(pod *tree.Node, f *field, name string, value *tree.Node) bool {
+	switch {
+	case f.parent == reflect.TypeFor[corev1.SecurityContext]() && name == "allowPrivilegeEscalation" && value.Kind() == tree.False:
+		if pod.Get("privileged").Kind() == tree.True {
+			return true
+		}
+		added := pod.At("capabilities", "add").Items()
+		for i := range added {
+			if added[i].IsText("SYS_ADMIN") || added[i].IsText("CAP_SYS_ADMIN") {
+				return true
+			}
+		}
+	case f.parent == reflect.TypeFor[corev1.SecurityContext]() && name == "runAsNonRoot" && value.Kind() == tree.True:
+		user := pod.Get("runAsUser")
+		return user != nil && isZero(user)
+	case f.parent == reflect.TypeFor[corev1.PodSpec]() && name == "shareProcessNamespace" && value.Kind() == tree.True:
+		return pod.Get("hostPID").Kind() == tree.True
+	}
+	return false
 }
 
 // isSet are the lists without a key whose order means nothing.

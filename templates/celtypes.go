@@ -86,8 +86,8 @@ func (p *provider) addStruct(t reflect.Type) {
 	}
 }
 
-// getField reads a field. Labels, annotations and lists that are absent read as
-// empty, for the API server leaves empty ones out; has() still tells them apart.
+// getField reads a field. Labels, annotations, lists and metadata that are absent
+// read as empty, for the API server leaves empty ones out; has() still tells.
 func getField(obj any, name string, t reflect.Type) (any, error) {
 	if n, ok := obj.(*tree.Node); ok {
 		if value := n.Get(name); value != nil {
@@ -99,6 +99,8 @@ func getField(obj any, name string, t reflect.Type) (any, error) {
 		return textMap(nil), nil
 	case reflect.Slice:
 		return types.NewRefValList(types.DefaultTypeAdapter, nil), nil
+	case reflect.Struct: // metadata, resources: no pointer, so never absent
+		return textMap(nil), nil
 	}
 	return nil, fmt.Errorf("no such key: %s", name)
 }

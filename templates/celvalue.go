@@ -21,7 +21,11 @@ import (
 func celValue(n *tree.Node) ref.Val {
 	switch n.Kind() {
 	case tree.String:
-		return types.String(n.Text())
+		text := n.Text()
+		if len(text) > maxText {
+			return types.NewErr("a text of %d bytes is too long to be read; at most %d", len(text), maxText)
+		}
+		return types.String(text)
 	case tree.True, tree.False:
 		return types.Bool(n.Kind() == tree.True)
 	case tree.Number:
@@ -35,12 +39,18 @@ func celValue(n *tree.Node) ref.Val {
 		return types.Double(f)
 	case tree.Array:
 		items := n.Items()
+		if len(items) > maxItems {
+			return types.NewErr("a list of %d items is too long to be read; at most %d", len(items), maxItems)
+		}
 		values := make([]ref.Val, len(items))
 		for i := range items {
 			values[i] = celValue(&items[i])
 		}
 		return types.NewRefValList(types.DefaultTypeAdapter, values)
 	case tree.Object:
+		if size := len(n.Members()); size > maxItems {
+			return types.NewErr("an object with %d members is too large to be read; at most %d", size, maxItems)
+		}
 		return object{n}
 	}
 	return types.NullValue
@@ -92,12 +102,14 @@ func (o object) Size() ref.Val { return types.Int(len(o.names())) }
 
 // names are the names that have a value, each once.
 func (o object) names() []ref.Val {
+	members := o.node.Members()
+	last := make(map[string]int, len(members))
+	for i := range members {
+		last[members[i].Name()] = i
+	}
 	var names []ref.Val
-	seen := map[string]bool{}
-	for i := range o.node.Members() {
-		name := o.node.Members()[i].Name()
-		if !seen[name] && o.node.Get(name) != nil {
-			seen[name] = true
+	for i := range members {
+		if name := members[i].Name(); last[name] == i && members[i].Kind() != tree.Null {
 			names = append(names, types.String(name))
 		}
 	}

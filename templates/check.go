@@ -186,6 +186,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, path string) *part {
 	}
 	if allowed := choices(t); allowed != nil && !slices.Contains(allowed, y.Value) {
 		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), didYouMean(y.Value, allowed))
+		return nil
 	}
 	n, err := tree.Text(y.Value), error(nil)
 	if y.ShortTag() != "!!str" { // which is a text here, whatever older YAML took it for

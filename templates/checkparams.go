@@ -51,8 +51,10 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 	p := &param{Param: *declared}
 	var err error
 	if p.Pattern != "" {
-		if p.pattern, err = regexp.Compile("^(?:" + p.Pattern + ")$"); err != nil {
+		if _, err = regexp.Compile(p.Pattern); err != nil {
 			c.problem(at(node, "pattern"), path+".pattern", "%v", err)
+		} else {
+			p.pattern = regexp.MustCompile("^(?:" + p.Pattern + ")$")
 		}
 	}
 	if p.MaxLength != nil && *p.MaxLength < 1 {

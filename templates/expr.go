@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -17,10 +18,16 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// costLimit bounds what one expression may cost at run time, in CEL's units: far
-// above what a template needs, and reached within milliseconds by one that
-// multiplies lists with each other.
-const costLimit = 1_000_000
+// What expressions may cost at run time, in CEL's units, each and all together
+// for one pod: a thousand times what a template needs. CEL's own accounting gets
+// slower with the length of what is gone through, so that is bounded as well:
+// what is longer cannot be read by an expression.
+const (
+	costLimit  = 100_000
+	totalLimit = 500_000
+	maxItems   = 1_000    // of a list, or members of an object
+	maxText    = 16 << 10 // bytes of a text
+)
 
 // maxOutput bounds the text that one leaf may become, in bytes; the API server
 // takes no object over 3 MiB.
@@ -38,7 +45,7 @@ func newCompiler(params []Param) (*compiler, error) {
 		cel.OptionalTypes(),
 		cel.HomogeneousAggregateLiterals(),
 		cel.CrossTypeNumericComparisons(true),
-		ext.Strings(ext.StringsVersion(2)),
+		ext.Strings(), // from version 5 on its functions have costs
 		ext.Sets(),
 	)
 	if err != nil {
@@ -110,19 +117,21 @@ func hint(message string) string {
 // inspect refuses what would not give the same bytes every time, and notes what
 // of the pod is read.
 func (c *compiler) inspect(checked *ast.AST) error {
-	var err error
-	root := ast.NavigateAST(checked)
-	for _, e := range ast.MatchDescendants(root, ast.AllMatcher()) {
+	var loops, maps bool
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
 		switch e.Kind() {
 		case ast.ComprehensionKind:
-			if len(ast.MatchDescendants(e.AsComprehension().IterRange().(ast.NavigableExpr), ast.KindMatcher(ast.MapKind))) > 0 {
-				err = fmt.Errorf("going through a map literal has no fixed order; go through a list")
-			}
+			loops = true
+		case ast.MapKind:
+			maps = true
 		case ast.IdentKind:
 			c.reads.note(e)
 		}
 	}
-	return err
+	if loops && maps {
+		return errors.New("going through a map literal has no fixed order; go through a list")
+	}
+	return nil
 }
 
 // reads are the parts of the pod that a template's expressions read, as
@@ -184,9 +193,15 @@ func (a *activation) ResolveName(name string) (any, bool) {
 func (a *activation) Parent() cel.Activation { return nil }
 
 func (p *program) eval(a *activation) (ref.Val, error) {
-	out, _, err := p.prog.Eval(a)
+	out, details, err := p.prog.Eval(a)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", p.source, err)
+	}
+	if cost := details.ActualCost(); cost != nil {
+		a.spent += *cost
+	}
+	if a.spent > totalLimit {
+		return nil, fmt.Errorf("%q: the expressions for this pod cost more than %d", p.source, totalLimit)
 	}
 	return out, nil
 }

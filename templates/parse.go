@@ -99,7 +99,11 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, c.problems
 	}
 	t.defaults()
-	t.Revision = revision(y)
+	whole, err := tree.FromYAML(y)
+	if err != nil { // a tag that means nothing, a number that JSON does not have
+		return nil, Problems{yamlProblem(file, err)}
+	}
+	t.Revision = revision(&whole)
 	t.reads = c.compiler.reads
 	if t.Spec.Match.PodSelector != nil {
 		t.reads["metadata.labels"] = true
@@ -235,6 +239,9 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 		f.initContainers = init.Value == "true"
 	}
 	add := child(item, "add")
+	if lifecycle := child(add, "lifecycle"); lifecycle != nil && f.initContainers {
+		c.problem(lifecycle, path+".add.lifecycle", "init containers cannot have this; leave out initContainers: true")
+	}
 	if add == nil {
 		c.problem(item, path+".add", "is missing")
 		return f
@@ -265,11 +272,7 @@ func (t *Template) defaults() {
 
 // revision is taken of the document as canonical JSON (keys sorted), so that
 // comments, order and layout do not count.
-func revision(y *yaml.Node) string {
-	n, err := tree.FromYAML(y)
-	if err != nil {
-		panic("templates: a checked document has no JSON: " + err.Error())
-	}
+func revision(n *tree.Node) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(n.AppendTo(nil)))
 	d.UseNumber()

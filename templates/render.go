@@ -8,11 +8,14 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Input is what a template may look at besides its parameters.
+// Input is what a template may look at besides its parameters. It belongs to one
+// look at one pod.
 type Input struct {
 	Pod       *tree.Node
 	Namespace Namespace
 	Request   RequestInfo
+
+	spent uint64 // what the expressions have cost so far
 }
 
 // Namespace is the pod's namespace.

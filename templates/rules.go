@@ -127,6 +127,8 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) map[
 			c.problem(name, sub, "must be a DNS label: at most 63 of a-z, 0-9 and -")
 		case seen[name.Value]:
 			c.problem(name, sub, "the name %q is used twice", name.Value)
+		case strings.HasSuffix(path, ".volumes") && (strings.HasPrefix(name.Value, "kube-api-access-") || name.Value == "pillion-no-token"):
+			c.problem(name, sub, "the name %q is taken: volumes of the API token have it", name.Value)
 		default:
 			seen[name.Value] = true
 		}

@@ -5,8 +5,10 @@ package templates
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,24 +32,41 @@ func rulesFor(t reflect.Type, path string) []valueRule {
 		t = t.Elem()
 	}
 	var rules []valueRule
+	place := index().ReplaceAllString(path, "[]")
 	switch {
 	case t == reflect.TypeFor[resource.Quantity]():
 		rules = append(rules, isQuantity)
 	case t == reflect.TypeFor[intstr.IntOrString]():
 		rules = append(rules, fitsInt(32), isPort)
 	case t.Kind() == reflect.Int32:
-		rules = append(rules, fitsInt(32))
-	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
-		rules = append(rules, fitsInt(64))
+		rules = append(rules, fitsInt(32), isNotNegative)
+	case (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && !strings.HasSuffix(place, ".tolerationSeconds"):
+		rules = append(rules, fitsInt(64), isNotNegative)
 	case t.Kind() == reflect.Slice:
 		rules = append(rules, each(rulesFor(t.Elem(), "")))
+	case choices(t) != nil:
+		rules = append(rules, isOneOf(choices(t)))
 	}
-	switch place := index().ReplaceAllString(path, "[]"); {
-	case strings.HasPrefix(place, "spec.pod.metadata.labels"):
-		rules = append(rules, isLabelValue)
-	case strings.HasSuffix(place, "ontainers[].image"), strings.HasSuffix(place, ".mountPath"), strings.HasSuffix(place, ".env[].name"):
+	if strings.HasPrefix(place, "spec.pod.metadata.labels") {
+		return append(rules, isLabelValue)
+	}
+	switch field := place[strings.LastIndexByte(place, '.')+1:]; field {
+	case "image":
+		rules = append(rules, isNotEmpty, isTrimmed)
+	case "name":
+		if strings.HasSuffix(place, ".env[].name") {
+			rules = append(rules, isEnvName)
+		}
 		rules = append(rules, isNotEmpty)
-	case strings.HasSuffix(place, ".containerPort"), strings.HasSuffix(place, ".hostPort"):
+	case "mountPath":
+		rules = append(rules, isNotEmpty, isNotTokenPath(strings.HasPrefix(place, "spec.forEachContainer")))
+	case "devicePath", "secretName", "claimName":
+		rules = append(rules, isNotEmpty)
+	case "subPath", "path":
+		rules = append(rules, hasNoBackstep)
+	case "ip":
+		rules = append(rules, isIP)
+	case "containerPort", "hostPort":
 		rules = append(rules, isPort)
 	}
 	return rules
@@ -81,7 +100,7 @@ func isQuantity(n *tree.Node) error {
 	if n.Kind() == tree.String {
 		text = n.Text()
 	}
-	if _, err := resource.ParseQuantity(text); err != nil {
+	if q, err := resource.ParseQuantity(text); err != nil || q.Sign() < 0 {
 		return fmt.Errorf("%q is not a quantity such as 100m or 64Mi", text)
 	}
 	return nil
@@ -99,13 +118,73 @@ func fitsInt(bits int) valueRule {
 	}
 }
 
+func isNotNegative(n *tree.Node) error {
+	if strings.HasPrefix(n.String(), "-") {
+		return fmt.Errorf("%s must not be negative", n)
+	}
+	return nil
+}
+
 // isPort allows a port's number, and a name where the type does.
 func isPort(n *tree.Node) error {
-	if n.Kind() != tree.Number {
+	if n.Kind() == tree.String {
+		if errs := validation.IsValidPortName(n.Text()); len(errs) > 0 {
+			return fmt.Errorf("%q is no port: write a number without quotes, or a port's name", n.Text())
+		}
 		return nil
 	}
 	if i, err := strconv.Atoi(n.String()); err != nil || i < 1 || i > 65535 {
 		return fmt.Errorf("%s is not a port: 1 to 65535", n)
+	}
+	return nil
+}
+
+func isOneOf(allowed []string) valueRule {
+	return func(n *tree.Node) error {
+		if !slices.Contains(allowed, n.Text()) {
+			return fmt.Errorf("%q must be one of %s", n.Text(), strings.Join(allowed, ", "))
+		}
+		return nil
+	}
+}
+
+func isTrimmed(n *tree.Node) error {
+	if n.Text() != strings.TrimSpace(n.Text()) {
+		return fmt.Errorf("%q must not begin or end with a space", n.Text())
+	}
+	return nil
+}
+
+func isEnvName(n *tree.Node) error {
+	if errs := validation.IsRelaxedEnvVarName(n.Text()); len(errs) > 0 {
+		return fmt.Errorf("%q is not the name of an environment variable: %s", n.Text(), brief(errs[0]))
+	}
+	return nil
+}
+
+// tokenPath is where the pod's API token is mounted; who gets it is decided by
+// serviceAccountToken, not by a mount in the user's containers.
+const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+func isNotTokenPath(applies bool) valueRule {
+	return func(n *tree.Node) error {
+		if applies && strings.TrimRight(n.Text(), "/") == tokenPath {
+			return errors.New("the place of the pod's API token is not a template's to take")
+		}
+		return nil
+	}
+}
+
+func hasNoBackstep(n *tree.Node) error {
+	if slices.Contains(strings.Split(n.Text(), "/"), "..") {
+		return fmt.Errorf("%q must not contain .. in its path", n.Text())
+	}
+	return nil
+}
+
+func isIP(n *tree.Node) error {
+	if _, err := netip.ParseAddr(n.Text()); err != nil {
+		return fmt.Errorf("%q is not an IP address", n.Text())
 	}
 	return nil
 }

@@ -93,6 +93,10 @@ func (j *injection) document(i int, d document) error {
 	if err != nil {
 		return err
 	}
+	if len(root.Content) == 0 { // nothing but a byte order mark
+		j.keep(i, d)
+		return nil
+	}
 	if j.options.output != "json" && !mayHoldPods(root.Content[0]) {
 		j.keep(i, d) // whatever it is: it need not even be JSON
 		return nil

@@ -52,6 +52,23 @@ func (n *Node) Without(name string) Node {
 	return c
 }
 
+// Clone is a deep copy that may be added to.
+func (n *Node) Clone() Node {
+	c := *n
+	n.fill()
+	if n.open {
+		c.text, c.open = nil, true
+	}
+	c.members, c.items = slices.Clone(n.members), slices.Clone(n.items)
+	for i := range c.members {
+		c.members[i].Node = n.members[i].Clone()
+	}
+	for i := range c.items {
+		c.items[i] = n.items[i].Clone()
+	}
+	return c
+}
+
 // Insert puts a new item before item i of an array; i may be the array's length.
 func (n *Node) Insert(i int, value Node) {
 	n.fill()

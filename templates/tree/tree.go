@@ -323,6 +323,21 @@ func (n *Node) AppendTo(dst []byte) []byte {
 	return append(dst, "null"...)
 }
 
+// Size is about how many bytes [Node.AppendTo] writes.
+func (n *Node) Size() int {
+	if n.text != nil {
+		return len(n.text)
+	}
+	size := 2
+	for i := range n.members {
+		size += len(n.members[i].name) + 4 + n.members[i].Size()
+	}
+	for i := range n.items {
+		size += 1 + n.items[i].Size()
+	}
+	return size
+}
+
 // String is the value's JSON, for messages and tests.
 func (n *Node) String() string {
 	if n == nil {
