@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -133,7 +134,7 @@ func (r *run) findings() []Finding {
 		byName[t.Name] = t
 	}
 	known := slices.Sorted(maps.Keys(byName))
-	var all []Finding
+	all := r.ownKeys()
 	for _, name := range slices.Sorted(maps.Keys(r.requested.names)) {
 		if byName[name] == nil && len(all) < maxFindings {
 			all = append(all, Finding{CodeUnknownTemplate, name, fmt.Sprintf("the annotation %s names the template %q, which does not exist%s",
@@ -142,32 +143,56 @@ func (r *run) findings() []Finding {
 	}
 	members := r.annotations.Members()
 	for i := range members {
-		if len(all) == maxFindings {
-			break
+		if f, ok := unknownAnnotation("", members[i].Name(), byName, known); ok && len(all) < maxFindings {
+			all = append(all, f)
 		}
-		if f, ok := unknownAnnotation(members[i].Name(), byName, known); ok {
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.req.Namespace.Annotations)) {
+		if f, ok := unknownAnnotation("namespace's ", key, byName, known); ok && len(all) < maxFindings {
 			all = append(all, f)
 		}
 	}
 	return all
 }
 
-func unknownAnnotation(key string, byName map[string]*templates.Template, known []string) (Finding, bool) {
+// ownKeys finds keys and values of Pillion's own that mean nothing.
+func (r *run) ownKeys() []Finding {
+	var all []Finding
+	for _, place := range []struct {
+		what  string
+		n     *tree.Node
+		known string
+	}{{"label", r.labels, LabelInject}, {"annotation", r.annotations, AnnotationTemplates}} {
+		members := place.n.Members()
+		for i := range members {
+			key := members[i].Name()
+			if strings.HasPrefix(key, templates.Domain+"/") && key != place.known && len(all) < maxFindings {
+				all = append(all, Finding{CodeUnknownParameter, key, fmt.Sprintf("the %s %s means nothing; there is only %s", place.what, key, place.known)})
+			}
+		}
+	}
+	if label := r.label(LabelInject); label != nil && !label.IsText(Enabled) && !label.IsText(Disabled) {
+		all = append(all, Finding{CodeUnknownParameter, LabelInject, fmt.Sprintf("the label %s: %s means nothing; it must be %s or %s", LabelInject, label, Enabled, Disabled)})
+	}
+	return all
+}
+
+func unknownAnnotation(whose, key string, byName map[string]*templates.Template, known []string) (Finding, bool) {
 	template, name, ok := templates.SplitAnnotation(key)
 	if !ok || name == templates.AnnotationInjected {
 		return Finding{}, false // what was injected once may be gone since
 	}
 	t := byName[template]
 	if t == nil {
-		return Finding{CodeUnknownTemplate, key, fmt.Sprintf("the annotation %s is for the template %q, which does not exist%s",
-			key, template, didYouMean(template, known))}, true
+		return Finding{CodeUnknownTemplate, key, fmt.Sprintf("the %sannotation %s is for the template %q, which does not exist%s",
+			whose, key, template, didYouMean(template, known))}, true
 	}
 	names := append(t.ParamNames(), templates.AnnotationCustomize)
 	if slices.Contains(names, name) {
 		return Finding{}, false
 	}
-	return Finding{CodeUnknownParameter, key, fmt.Sprintf("the annotation %s sets a parameter that the template %s does not have%s",
-		key, template, didYouMean(name, names))}, true
+	return Finding{CodeUnknownParameter, key, fmt.Sprintf("the %sannotation %s sets a parameter that the template %s does not have%s",
+		whose, key, template, didYouMean(name, names))}, true
 }
 
 func didYouMean(name string, candidates []string) string {

@@ -53,7 +53,7 @@ A namespace is known by its name only, and counts as opted in, unless
   # As JSON patches, for a namespace that sets a parameter.
   pillion inject -f web.yaml --templates templates/ -o patch \
     --namespace shop --namespace-annotation log-agent.pillion.dev/level=debug`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -93,4 +93,4 @@ func loadTemplates(paths []string) (*templates.Set, error) {
 
 // errNoTemplates comes with an empty set. A cluster may have none for a while;
 // who names files on a command line meant to have some.
-var errNoTemplates = errors.New("there are no templates in the files and folders given")
+var errNoTemplates = errors.New("there is no *.yaml, *.yml or *.json with a template in the files and folders given (folders below them are not searched)")

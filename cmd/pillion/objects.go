@@ -167,6 +167,9 @@ func (j *injection) tell(o object, result *inject.Result) {
 		default:
 			fmt.Fprintf(j.report, "%s: %s: not injected: %s: %s\n", o.title(), d.Template, d.Code, d.Sentence())
 		}
+		for _, k := range d.Kept {
+			fmt.Fprintf(j.report, "%s: %s: kept %s as the pod has it\n", o.title(), d.Template, k.Path)
+		}
 		for _, note := range d.Notes {
 			fmt.Fprintf(j.report, "%s: %s: warning: %s\n", o.title(), d.Template, note)
 		}

@@ -79,6 +79,9 @@ func (e *engine) load() error {
 	e.loaded.Reset()
 	e.loaded.WithLabelValues(set.Revision).Set(float64(len(set.Templates)))
 	e.reloads.WithLabelValues("used").Inc()
+	if len(set.Templates) == 0 {
+		e.log.Warn("there are no templates, so nothing will be injected", "paths", e.paths)
+	}
 	e.log.Info("templates loaded", "revision", set.Revision, "templates", names(set))
 	return nil
 }

@@ -84,6 +84,17 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 	return root
 }
 
+// noArguments says what was probably meant by an argument where none belongs.
+func noArguments(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.Flags().Lookup("filename") != nil:
+		return fmt.Errorf("%s takes no arguments; did you mean --filename %s?", cmd.CommandPath(), args[0])
+	}
+	return fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
+}
+
 // oneOf is the check of a flag with a few values.
 func oneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {

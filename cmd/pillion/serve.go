@@ -52,7 +52,7 @@ readiness off, wait until the API server sends no more, and finish what is left.
 
   # To try it, without a cluster and without a certificate.
   pillion serve --templates templates/ --standalone --tls-self-signed --listen 127.0.0.1:8443`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			log, err := o.log.logger(cmd.ErrOrStderr())

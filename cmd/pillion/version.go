@@ -29,7 +29,7 @@ func newVersion() *cobra.Command {
 		Short: "Say which Pillion this is",
 		Example: `  pillion version
   pillion version -o json`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		PreRunE: func(*cobra.Command, []string) error { return oneOf("output", output, "text", "json") },
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			v := buildVersion()

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestReadme runs the README's first transcript and its mistakes.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	must(t, err)
+	_, rest, _ := strings.Cut(string(readme), "$ cat web.yaml\n")
+	manifest, rest, _ := strings.Cut(rest, "$ pillion inject")
+	_, rest, _ = strings.Cut(rest, "\n")
+	shown, _, _ := strings.Cut(rest, "...\n")
+
+	file := filepath.Join(t.TempDir(), "web.yaml")
+	must(t, os.WriteFile(file, []byte(manifest), 0o600))
+	var out, report bytes.Buffer
+	o := &injectOptions{files: []string{file}, templates: []string{"../../templates/library"}, namespace: "default", output: "yaml"}
+	must(t, o.run(nil, &out, &report))
+	for line := range strings.Lines(shown) {
+		if added, ok := strings.CutPrefix(line, "> "); ok && !strings.Contains(out.String(), added) {
+			t.Errorf("the output has no line %q", added)
+		}
+		if strings.HasPrefix(line, "Deployment/") && !strings.Contains(report.String(), line) {
+			t.Errorf("the report has no line %q:\n%s", line, &report)
+		}
+	}
+
+	_, template, _ := strings.Cut(string(readme), "```yaml\napiVersion: pillion.dev/")
+	template, _, _ = strings.Cut(template, "```")
+	template = strings.Replace(template, "runtimeClassName", "runtimeClassNam", 1)
+	template = strings.Replace(template, "        image:", "        imgae:", 1)
+	t.Chdir(t.TempDir())
+	must(t, os.Mkdir("templates", 0o700))
+	must(t, os.WriteFile("templates/log-agent.yaml", []byte("apiVersion: pillion.dev/"+template), 0o600))
+	_, err = loadTemplates([]string{"templates/"})
+	if err == nil || !strings.Contains(string(readme), err.Error()) {
+		t.Errorf("the README does not show\n%v", err)
+	}
+}
