@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -106,6 +107,35 @@ func FuzzShapes(f *testing.F) {
 		}
 		req := inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: "shop"}, Object: pod}
 		checkInvariants(t, injectors[g.IntN(len(injectors))], req)
+	})
+}
+
+// FuzzTemplates: the same with any few of the cases' templates together, which
+// were not made for each other.
+func FuzzTemplates(f *testing.F) {
+	injectors, _ := caseInjectors(f)
+	var all []*templates.Template
+	for _, i := range injectors {
+		all = append(all, i.Set().Templates...)
+	}
+	for seed := range uint64(64) {
+		f.Add(seed, seed*7)
+	}
+	f.Fuzz(func(t *testing.T, a, b uint64) {
+		g := &generator{rand.New(rand.NewPCG(a, b))}
+		var set []*templates.Template
+		for range 1 + g.IntN(4) {
+			next := all[g.IntN(len(all))]
+			if !slices.ContainsFunc(set, func(t *templates.Template) bool { return t.Name == next.Name }) {
+				set = append(set, next)
+			}
+		}
+		pod, err := json.Marshal(g.pod())
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: "shop"}, Object: pod}
+		checkInvariants(t, inject.New(templates.NewSet(set)), req)
 	})
 }
 

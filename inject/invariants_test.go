@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
@@ -50,7 +52,30 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 	if len(second.Ops) > 0 {
 		t.Fatalf("a second run adds\nfirst:  %s\nsecond: %s\npod: %s", patch, second.Patch(), before)
 	}
+	checkTyped(t, injector, req)
 	return r, after
+}
+
+// checkTyped is a second run over the pod as an API server keeps it: decoded, and
+// encoded again without the zero values, with quantities in its own spelling.
+func checkTyped(t testing.TB, injector *inject.Injector, req inject.Request) {
+	t.Helper()
+	var pod corev1.Pod
+	if kjson.UnmarshalCaseSensitivePreserveInts(req.Object, &pod) != nil {
+		return // no API server has such a pod
+	}
+	typed, err := json.Marshal(&pod)
+	if err != nil {
+		return
+	}
+	req.Object = typed
+	r, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Ops) > 0 {
+		t.Fatalf("a second run over the stored pod adds %s\npod: %s", r.Patch(), typed)
+	}
 }
 
 func applyPatch(t testing.TB, pod, patch []byte) []byte {
