@@ -24,20 +24,19 @@ type review struct {
 	}
 }
 
-// corpus calls f for every captured AdmissionReview that creates a pod. The
-// captures are not a part of the project: PILLION_CORPUS names their folder, and
-// where they are not there the test says so and is skipped.
-func corpus(t *testing.T, f func(t *testing.T, name string, req inject.Request)) {
+// captured are the captured AdmissionReviews that create a pod, by file. They are
+// not a part of the project: PILLION_CORPUS names their folder, and where they
+// are not there none are returned.
+func captured(t testing.TB) (names []string, requests []inject.Request) {
 	t.Helper()
 	folder := os.Getenv("PILLION_CORPUS")
 	if folder == "" {
 		folder = filepath.Join("..", "..", "shared", "corpus")
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "reviews", "*.json"))
-	if err != nil || len(files) == 0 {
-		t.Skip("no captured AdmissionReviews here; PILLION_CORPUS names their folder")
+	if err != nil {
+		t.Fatal(err)
 	}
-	pods := 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -50,17 +49,27 @@ func corpus(t *testing.T, f func(t *testing.T, name string, req inject.Request))
 		if r.Request.Operation != "CREATE" || r.Request.SubResource != "" || r.Request.Object == nil {
 			continue
 		}
-		pods++
-		name := filepath.Base(file)
-		t.Run(name, func(t *testing.T) {
-			f(t, name, inject.Request{
-				Operation: r.Request.Operation, Username: r.Request.UserInfo.Username, DryRun: r.Request.DryRun,
-				Namespace: templates.Namespace{Name: r.Request.Namespace},
-				Object:    r.Request.Object,
-			})
+		names = append(names, filepath.Base(file))
+		requests = append(requests, inject.Request{
+			Operation: r.Request.Operation, Username: r.Request.UserInfo.Username, DryRun: r.Request.DryRun,
+			Namespace: templates.Namespace{Name: r.Request.Namespace},
+			Object:    r.Request.Object,
 		})
 	}
-	t.Logf("%d pods", pods)
+	return names, requests
+}
+
+// corpus calls f for every captured pod, and skips the test where there are none.
+func corpus(t *testing.T, f func(t *testing.T, name string, req inject.Request)) {
+	t.Helper()
+	names, requests := captured(t)
+	if len(names) == 0 {
+		t.Skip("no captured AdmissionReviews here; PILLION_CORPUS names their folder")
+	}
+	for i := range names {
+		t.Run(names[i], func(t *testing.T) { f(t, names[i], requests[i]) })
+	}
+	t.Logf("%d pods", len(names))
 }
 
 func TestCorpus(t *testing.T) {

@@ -22,26 +22,29 @@ func operations(pod *tree.Node) []jsonpatch.JsonPatchOperation {
 	return ops
 }
 
-// Patch is the patch as RFC 6902 JSON, or nil when there is nothing to add. It
-// is written here because the library writes paths without JSON escapes, and a
-// pod's annotation keys are not validated yet when a webhook sees them.
-func (r *Result) Patch() []byte {
-	if len(r.Ops) == 0 {
+// Patch is the patch as RFC 6902 JSON, or nil when there is nothing to add.
+func (r *Result) Patch() []byte { return EncodePatch(r.Ops) }
+
+// EncodePatch writes operations of a [Result] as JSON, and nil for none. The
+// library would write their paths without JSON's escapes, and a pod's annotation
+// keys are not validated yet when a webhook sees them.
+func EncodePatch(ops []jsonpatch.JsonPatchOperation) []byte {
+	if len(ops) == 0 {
 		return nil
 	}
 	size := 2
-	for i := range r.Ops {
-		size += len(r.Ops[i].Path) + len(r.Ops[i].Value.(json.RawMessage)) + len(`{"op":"add","path":"","value":},`)
+	for i := range ops {
+		size += len(ops[i].Path) + len(ops[i].Value.(json.RawMessage)) + len(`{"op":"add","path":"","value":},`)
 	}
 	b := append(make([]byte, 0, size), '[')
-	for i := range r.Ops {
+	for i := range ops {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = append(b, `{"op":"add","path":`...)
-		b, _ = jsontext.AppendQuote(b, r.Ops[i].Path)
+		b, _ = jsontext.AppendQuote(b, ops[i].Path)
 		b = append(b, `,"value":`...)
-		b = append(b, r.Ops[i].Value.(json.RawMessage)...)
+		b = append(b, ops[i].Value.(json.RawMessage)...)
 		b = append(b, '}')
 	}
 	return append(b, ']')

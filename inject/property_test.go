@@ -127,22 +127,29 @@ func TestSameBytesInEveryProcess(t *testing.T) {
 	}
 }
 
-// digest is over all that the engine says about every case.
+// digest is over all that the engine says about every case and every captured pod.
 func digest(t *testing.T) []byte {
 	sum := sha256.New()
-	files, _ := filepath.Glob("testdata/cases/*.txtar")
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		injector, req := readCase(t, archive)
+	add := func(injector *inject.Injector, req inject.Request) {
 		r, err := injector.Inject(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sum.Write(r.Patch())
 		sum.Write([]byte(describe(r)))
+	}
+	files, _ := filepath.Glob("testdata/cases/*.txtar")
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(readCase(t, archive))
+	}
+	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
+	_, requests := captured(t)
+	for _, req := range requests {
+		add(injector, req)
 	}
 	return sum.Sum(nil)
 }
