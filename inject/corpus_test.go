@@ -73,6 +73,7 @@ func corpus(t *testing.T, f func(t *testing.T, name string, req inject.Request))
 }
 
 func TestCorpus(t *testing.T) {
+	t.Parallel()
 	sets := map[string]*templates.Set{
 		"testdata": mustLoad(t, os.DirFS("testdata/templates"), "."),
 		"library":  requestedByDefault(librarySet(t)),

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,7 +42,7 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 		t.Fatalf("the same input gave other bytes\nfirst:  %s\nsecond: %s", patch, again.Patch())
 	}
 	after := applyPatch(t, req.Object, patch)
-	checkOps(t, req.Object, patch)
+	checkOps(t, req.Object, patch, after)
 	if at := lost(decodeJSON(t, req.Object), decodeJSON(t, after), ""); at != "" {
 		t.Fatalf("the original value at %s is not in place\npatch: %s\nafter: %s", at, patch, after)
 	}
@@ -95,59 +97,71 @@ func applyPatch(t testing.TB, pod, patch []byte) []byte {
 }
 
 // checkOps checks each operation against the document that it meets: an add of
-// a new key, of a key that says nothing (null or []), or of a list item.
-func checkOps(t testing.TB, pod, patch []byte) {
+// a new key, of a key that says nothing (null or []), or of a list item. All of
+// them together give what the API server's library gives.
+func checkOps(t testing.TB, pod, patch, after []byte) {
 	t.Helper()
 	if patch == nil {
 		return
 	}
 	var ops []struct {
 		Op, Path string
-		Value    json.RawMessage
+		Value    any
 	}
-	if err := json.Unmarshal(patch, &ops); err != nil {
+	d := json.NewDecoder(bytes.NewReader(patch))
+	d.UseNumber()
+	if err := d.Decode(&ops); err != nil {
 		t.Fatal(err)
 	}
+	doc := decodeJSON(t, pod)
 	for i, op := range ops {
 		if op.Op != "add" {
 			t.Fatalf("operation %d is %q", i, op.Op)
 		}
-		if here, ok := valueAt(decodeJSON(t, pod), op.Path); ok && here != nil && fmt.Sprint(here) != "[]" {
-			t.Fatalf("operation %d adds at %s, where the pod says %v", i, op.Path, here)
+		names := strings.Split(op.Path, "/")[1:]
+		for n := range names {
+			names[n] = strings.NewReplacer("~1", "/", "~0", "~").Replace(names[n])
 		}
-		one, err := json.Marshal(ops[i : i+1])
-		if err != nil {
-			t.Fatal(err)
+		var problem string
+		if doc, problem = add(doc, names, op.Value); problem != "" {
+			t.Fatalf("operation %d, add at %s: %s", i, op.Path, problem)
 		}
-		pod = applyPatch(t, pod, bytes.ReplaceAll(bytes.ReplaceAll(bytes.ReplaceAll(one, []byte(`"Op"`), []byte(`"op"`)), []byte(`"Path"`), []byte(`"path"`)), []byte(`"Value"`), []byte(`"value"`)))
+	}
+	if !reflect.DeepEqual(doc, decodeJSON(t, after)) {
+		t.Fatalf("the patch means something else to the API server's library: %s", patch)
 	}
 }
 
-// valueAt is the member that an add at path would replace; an item of a list is
-// never replaced.
-func valueAt(doc any, path string) (any, bool) {
-	names := strings.Split(strings.TrimPrefix(path, "/"), "/")
-	for i, name := range names {
-		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
-		switch v := doc.(type) {
-		case map[string]any:
-			next, ok := v[name]
-			if !ok {
-				return nil, false
-			}
-			doc = next
-		case []any:
-			if i == len(names)-1 {
-				return nil, false
-			}
-			n, err := strconv.Atoi(name)
-			if err != nil || n >= len(v) {
-				return nil, false
-			}
-			doc = v[n]
+// add is RFC 6902's add where nothing that says something is in its place.
+func add(doc any, names []string, value any) (after any, problem string) {
+	if len(names) == 0 {
+		if doc != nil && fmt.Sprint(doc) != "[]" {
+			return nil, fmt.Sprintf("the pod says %v", doc)
 		}
+		return value, ""
 	}
-	return doc, true
+	switch v := doc.(type) {
+	case map[string]any:
+		if _, ok := v[names[0]]; !ok && len(names) > 1 {
+			return nil, "there is no " + names[0]
+		}
+		v[names[0]], problem = add(v[names[0]], names[1:], value)
+		return v, problem
+	case []any:
+		i, err := strconv.Atoi(names[0])
+		if names[0] == "-" {
+			i, err = len(v), nil
+		}
+		switch {
+		case err != nil || i > len(v) || len(names) > 1 && i == len(v):
+			return nil, "there is no item " + names[0]
+		case len(names) == 1:
+			return slices.Insert(v, i, value), ""
+		}
+		v[i], problem = add(v[i], names[1:], value)
+		return v, problem
+	}
+	return nil, fmt.Sprintf("%v has no %s", doc, names[0])
 }
 
 // lost is the path of the first value of before that after does not have in its

@@ -22,6 +22,7 @@ import (
 // TestInventedFields puts fields that no API has into every object of every
 // captured pod; all of them must survive where they stand.
 func TestInventedFields(t *testing.T) {
+	t.Parallel()
 	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
 	corpus(t, func(t *testing.T, _ string, req inject.Request) {
 		pod := decodeJSON(t, req.Object)
@@ -57,6 +58,7 @@ func invent(v any, n *int) {
 // Where the diff is sound (applied, it gives the same pod) it never needs fewer
 // operations.
 func TestOracle(t *testing.T) {
+	t.Parallel()
 	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
 	compared := 0
 	check := func(t *testing.T, req inject.Request) {
@@ -109,6 +111,7 @@ func diff(t *testing.T, before, after []byte) (count int, ok bool) {
 // TestSameBytesInEveryProcess runs this test's binary again: map iteration is
 // seeded anew in each process.
 func TestSameBytesInEveryProcess(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("PILLION_PRINT_DIGEST") != "" {
 		fmt.Printf("digest %x\n", digest(t))
 		return
