@@ -66,6 +66,10 @@ func rulesFor(t reflect.Type, path string) []valueRule {
 		rules = append(rules, hasNoBackstep)
 	case "ip":
 		rules = append(rules, isIP)
+	case "key":
+		if strings.HasSuffix(place, ".tolerations[].key") {
+			rules = append(rules, isLabelKey)
+		}
 	case "containerPort", "hostPort":
 		rules = append(rules, isPort)
 	}
@@ -178,6 +182,13 @@ func isNotTokenPath(applies bool) valueRule {
 func hasNoBackstep(n *tree.Node) error {
 	if slices.Contains(strings.Split(n.Text(), "/"), "..") {
 		return fmt.Errorf("%q must not contain .. in its path", n.Text())
+	}
+	return nil
+}
+
+func isLabelKey(n *tree.Node) error {
+	if errs := validation.IsQualifiedName(n.Text()); n.Text() != "" && len(errs) > 0 {
+		return fmt.Errorf("%q is not a valid key: %s", n.Text(), brief(errs[0]))
 	}
 	return nil
 }
