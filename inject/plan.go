@@ -17,6 +17,10 @@ import (
 // It goes through twice: a template is planned whole or not at all, so nothing
 // is added before all conflicts are known.
 func (c *candidate) plan() {
+	if err := c.renderApps(); err != nil {
+		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
+		return
+	}
 	dry := &planner{candidate: c, dry: true}
 	dry.all()
 	switch {
@@ -211,32 +215,51 @@ func (p *planner) resources(pod, fragment *tree.Node, s *schema, at string) {
 	p.object(pod, &free, s, at)
 }
 
-// eachAppContainer merges what the template adds to each container that the
-// user wrote.
-func (p *planner) eachAppContainer() {
-	if !p.t.HasForEach() {
-		return
+// appContainer is a container that the user wrote, and what it is to get.
+type appContainer struct {
+	list      string
+	index     int
+	fragments []tree.Node
+}
+
+// renderApps renders what the template adds to each container that the user
+// wrote: once, so that looking and adding go by the very same.
+func (c *candidate) renderApps() error {
+	if !c.t.HasForEach() {
+		return nil
 	}
-	elem := p.schema.at("spec").at("containers").elem
 	for _, list := range containerLists() {
-		items := p.pod.At("spec", list).Items()
+		items := c.pod.At("spec", list).Items()
 		for i := range items {
-			if items[i].Kind() != tree.Object || items[i].Added() || p.brought(&items[i]) {
+			if items[i].Kind() != tree.Object || items[i].Added() || c.brought(&items[i]) {
 				continue
 			}
-			fragments, err := p.t.ForEach(&p.input, p.values, &items[i], list == "initContainers")
+			fragments, err := c.t.ForEach(&c.input, c.values, &items[i], list == "initContainers")
 			if err != nil {
-				p.failed = err
-				return
+				return err
 			}
-			p.checkClashes(fragments, elem)
-			for j := range fragments {
-				if len(p.pod.At("spec", "resources").Members()) > 0 {
-					fragments[j] = p.withoutResources(fragments[j], items[i].Get("name").Text())
+			if len(c.pod.At("spec", "resources").Members()) > 0 {
+				for j := range fragments {
+					fragments[j] = c.withoutResources(fragments[j], items[i].Get("name").Text())
 				}
-				p.checkContainer(list, &items[i], &fragments[j])
-				p.object(&items[i], &fragments[j], elem, path.Join("/spec", list, strconv.Itoa(i)))
 			}
+			c.apps = append(c.apps, appContainer{list, i, fragments})
+		}
+	}
+	return nil
+}
+
+// eachAppContainer merges what the template adds to each app container. Nothing
+// has been inserted before them yet.
+func (p *planner) eachAppContainer() {
+	elem := p.schema.at("spec").at("containers").elem
+	for i := range p.apps {
+		app := &p.apps[i]
+		existing := &p.pod.At("spec", app.list).Items()[app.index]
+		p.checkClashes(app.fragments, elem)
+		for j := range app.fragments {
+			p.checkContainer(app.list, existing, &app.fragments[j])
+			p.object(existing, &app.fragments[j], elem, path.Join("/spec", app.list, strconv.Itoa(app.index)))
 		}
 	}
 }
@@ -246,18 +269,18 @@ func (p *planner) eachAppContainer() {
 // itself may be why. What a required template gives to every container, none
 // escapes by an annotation alone: it must run the image of the template whose
 // container it is said to be.
-func (p *planner) brought(existing *tree.Node) bool {
+func (c *candidate) brought(existing *tree.Node) bool {
 	name := existing.Get("name").Text()
-	for _, t := range p.flipped {
-		if slices.Contains(t.Containers, name) && p.marked(t) && !p.t.Spec.Required {
+	for _, t := range c.flipped {
+		if slices.Contains(t.Containers, name) && c.marked(t) && !c.t.Spec.Required {
 			return true
 		}
 	}
-	for _, c := range p.candidates {
-		if !slices.Contains(c.t.Containers, name) {
+	for _, other := range c.candidates {
+		if !slices.Contains(other.t.Containers, name) {
 			continue
 		}
-		if c.same(existing) || p.marked(c.t) && (!p.t.Spec.Required || c.sameImage(existing)) {
+		if other.same(existing) || c.marked(other.t) && (!c.t.Spec.Required || other.sameImage(existing)) {
 			return true
 		}
 	}

@@ -11,12 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	mattbaird "github.com/mattbaird/jsonpatch"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // TestInventedFields puts fields that no API has into every object of every
@@ -127,6 +129,40 @@ func TestSameBytesInEveryProcess(t *testing.T) {
 		if got, _, _ := bytes.Cut(out, []byte("\n")); string(got) != want {
 			t.Errorf("another process gave %s, this one %s", got, want)
 		}
+	}
+}
+
+// TestExpensiveExpressions: a template whose expressions cost too much for a pod
+// is left out whole, wherever in the pod the limit is reached, and no other with it.
+func TestExpensiveExpressions(t *testing.T) {
+	t.Parallel()
+	const header = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n  default: true\n"
+	costly, problems := templates.Parse("costly", []byte(strings.Replace(header, "NAME", "costly", 1)+
+		"  forEachContainer: [{where: \"!pod.spec.containers.exists(c, c.name == 'no')\", add: {env: [{name: A, value: b}]}}]\n"))
+	cheap, more := templates.Parse("cheap", []byte(strings.Replace(header, "NAME", "cheap", 1)+
+		"  forEachContainer: [{where: container.name != 'no', add: {env: [{name: B, value: b}]}}]\n"))
+	if len(problems)+len(more) > 0 {
+		t.Fatal(problems, more)
+	}
+	injector := inject.New(templates.NewSet(append(costly, cheap...)))
+	codes := map[inject.Code]bool{}
+	for _, n := range []int{1, 100, 200, 220, 240, 260, 300, 900, 1100} {
+		containers := make([]any, n)
+		for i := range containers {
+			containers[i] = map[string]any{"name": fmt.Sprint("c", i)}
+		}
+		pod, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": containers}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := checkInvariants(t, injector, inject.Request{Operation: "CREATE", Object: pod})
+		codes[r.Decisions[0].Code] = true
+		if r.Decisions[1].Code != inject.CodeInjected {
+			t.Errorf("%d containers: %+v", n, r.Decisions[1])
+		}
+	}
+	if !codes[inject.CodeInjected] || !codes[inject.CodeRenderFailed] {
+		t.Errorf("the limit was not met from both sides: %v", codes)
 	}
 }
 

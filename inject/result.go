@@ -4,7 +4,6 @@ package inject
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/mattbaird/jsonpatch"
@@ -150,9 +149,4 @@ func sentences(c Code) string {
 		return "injected"
 	}
 	return strings.ReplaceAll(string(c), "_", " ")
-}
-
-// Injected says whether anything was added for any template.
-func (r *Result) Injected() bool {
-	return slices.ContainsFunc(r.Decisions, func(d Decision) bool { return d.Code == CodeInjected })
 }

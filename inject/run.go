@@ -34,8 +34,10 @@ type candidate struct {
 	*run
 	t        *templates.Template
 	decision Decision
+	input    templates.Input // its own, for what its expressions may cost
 	values   templates.Values
 	fragment tree.Node // what is to be there, as a partial Pod
+	apps     []appContainer
 }
 
 func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
@@ -68,7 +70,7 @@ func (r *run) decide() []Decision {
 	candidates := make([]candidate, len(r.set.Templates))
 	for i, t := range r.set.Templates {
 		c := &candidates[i]
-		*c = candidate{run: r, t: t, decision: Decision{Template: t.Name, Revision: t.Revision}}
+		*c = candidate{run: r, t: t, input: r.input, decision: Decision{Template: t.Name, Revision: t.Revision}}
 		c.decision.Code, c.decision.Message = c.render(rules)
 		switch c.decision.Code {
 		case "":

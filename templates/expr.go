@@ -18,8 +18,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// What expressions may cost at run time, in CEL's units, each and all together
-// for one pod: a thousand times what a template needs. CEL's own accounting gets
+// What expressions may cost at run time, in CEL's units, each and all of one
+// template together for one pod: a thousand times what a template needs. CEL's own accounting gets
 // slower with the length of what is gone through, so that is bounded as well:
 // what is longer cannot be read by an expression.
 const (
@@ -201,7 +201,7 @@ func (p *program) eval(a *activation) (ref.Val, error) {
 		a.spent += *cost
 	}
 	if a.spent > totalLimit {
-		return nil, fmt.Errorf("%q: the expressions for this pod cost more than %d", p.source, totalLimit)
+		return nil, fmt.Errorf("%q: the template's expressions for this pod cost more than %d", p.source, totalLimit)
 	}
 	return out, nil
 }

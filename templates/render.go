@@ -9,7 +9,7 @@ import (
 )
 
 // Input is what a template may look at besides its parameters. It belongs to one
-// look at one pod.
+// template's look at one pod.
 type Input struct {
 	Pod       *tree.Node
 	Namespace Namespace
