@@ -91,24 +91,34 @@ func (e Endpoint) clientConfig(shipped admissionregistrationv1.WebhookClientConf
 	return admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: e.CA}
 }
 
+// objects is what createOrUpdate needs of a typed client.
+type objects[T metav1.Object] interface {
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	Get(context.Context, string, metav1.GetOptions) (T, error)
+	Update(context.Context, T, metav1.UpdateOptions) (T, error)
+}
+
+func createOrUpdate[T metav1.Object](ctx context.Context, client objects[T], object T) error {
+	_, err := client.Create(ctx, object, strict())
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	current, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	object.SetResourceVersion(current.GetResourceVersion())
+	_, err = client.Update(ctx, object, metav1.UpdateOptions{})
+	return err
+}
+
 // InstallMutating creates or updates the shipped configuration. Only its clientConfig is changed.
 func (c *Cluster) InstallMutating(ctx context.Context, m *Manifests, at Endpoint) error {
 	config := m.Mutating.DeepCopy()
 	for i := range config.Webhooks {
 		config.Webhooks[i].ClientConfig = at.clientConfig(config.Webhooks[i].ClientConfig)
 	}
-	client := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	_, err := client.Create(ctx, config, strict())
-	if !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	current, err := client.Get(ctx, config.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	config.ResourceVersion = current.ResourceVersion
-	_, err = client.Update(ctx, config, metav1.UpdateOptions{})
-	return err
+	return createOrUpdate(ctx, c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations(), config)
 }
 
 // InstallValidating is InstallMutating for the other configuration.
@@ -117,18 +127,7 @@ func (c *Cluster) InstallValidating(ctx context.Context, m *Manifests, at Endpoi
 	for i := range config.Webhooks {
 		config.Webhooks[i].ClientConfig = at.clientConfig(config.Webhooks[i].ClientConfig)
 	}
-	client := c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_, err := client.Create(ctx, config, strict())
-	if !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	current, err := client.Get(ctx, config.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	config.ResourceVersion = current.ResourceVersion
-	_, err = client.Update(ctx, config, metav1.UpdateOptions{})
-	return err
+	return createOrUpdate(ctx, c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), config)
 }
 
 func strict() metav1.CreateOptions {
