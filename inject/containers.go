@@ -7,7 +7,6 @@ import (
 	"path"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,16 +27,17 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at string) {
 	for _, list := range containerLists() {
 		items := p.pod.At("spec", list).Items()
 		if found := s.find(items, fragment); found >= 0 {
+			where := item("/spec/"+list, items, found)
 			if !strings.HasSuffix(at, "/"+list) {
-				p.conflict("the pod has a container named %s in %s, where the template does not put it", name, list)
+				p.conflict(where, &items[found], fragment, "the pod has a container named %s in %s, where the template does not put it; give it another name", name, list)
 				return
 			}
-			p.knownContainer(&items[found], fragment, s, at+"/"+strconv.Itoa(found))
+			p.knownContainer(&items[found], fragment, s, where)
 			return
 		}
 	}
-	p.checkContainer(path.Base(at), nil, fragment)
-	p.insert(pod, p.place(pod, fragment, at), fragment.Clone()) // the template's own must never be added to
+	p.checkContainer(path.Base(at), nil, fragment, at+"/-")
+	p.insert(pod, p.place(pod, fragment, at), fragment.Clone(), at) // the template's own must never be added to
 }
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at string) {
@@ -45,15 +45,15 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at st
 		return
 	}
 	if other := p.bringer(existing); other != "" {
-		p.conflict("the template %s brings another container named %s", other, fragment.Get("name").Text())
+		p.conflict(at, existing, fragment, "the template %s brings another container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
 		return
 	}
 	if !p.marked(p.t) {
-		p.conflict("the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"",
+		p.conflict(at, existing, fragment, "the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"",
 			fragment.Get("name").Text(), p.t.Annotation(templates.AnnotationCustomize))
 		return
 	}
-	p.checkContainer(path.Base(path.Dir(at)), existing, fragment)
+	p.checkContainer(path.Base(path.Dir(at)), existing, fragment, at)
 	p.object(existing, fragment, s.elem, at)
 }
 
@@ -118,37 +118,37 @@ func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
 
 // checkContainer finds what the API server would refuse, or silently break, if
 // fragment were added to existing, a container of list; nil stands for a new one.
-func (p *planner) checkContainer(list string, existing, fragment *tree.Node) {
+func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at string) {
 	if !p.dry {
 		return
 	}
-	p.checkMounts(existing, fragment)
-	p.checkPorts(list, existing, fragment)
+	p.checkMounts(existing, fragment, at)
+	p.checkPorts(list, existing, fragment, at)
 	p.checkResources(fragment)
 }
 
 // checkClashes finds what two entries of forEachContainer would put into one
 // container at the same place.
-func (p *planner) checkClashes(fragments []tree.Node, container *schema) {
+func (p *planner) checkClashes(fragments []tree.Node, container *schema, at string) {
 	for i := range fragments {
 		members := fragments[i].Members()
 		for j := range members {
 			list := container.at(members[j].Name())
 			for k := range fragments[:i] {
-				p.checkClash(list, fragments[k].Get(members[j].Name()), &members[j].Node)
+				p.checkClash(list, fragments[k].Get(members[j].Name()), &members[j].Node, at+"/"+tree.Escape(members[j].Name()))
 			}
 		}
 	}
 }
 
-func (p *planner) checkClash(list *field, a, b *tree.Node) {
+func (p *planner) checkClash(list *field, a, b *tree.Node, at string) {
 	if !p.dry || list.shape != keyedList {
 		return
 	}
 	items := b.Items()
 	for i := range items {
 		if found := list.find(a.Items(), &items[i]); found >= 0 && !list.elem.contains(&a.Items()[found], &items[i]) {
-			p.conflict("the template adds two different things: %s and %s", &a.Items()[found], &items[i])
+			p.conflict(at, nil, &items[i], "the template adds two different things: %s and %s; mend the template", &a.Items()[found], &items[i])
 		}
 	}
 }

@@ -31,6 +31,7 @@ func TestImports(t *testing.T) {
 	type rule struct{ internal, forbidden []string }
 	rules := map[string]rule{
 		"inject":            {internal: []string{"templates", "templates/tree"}, forbidden: impure},
+		"inject/policy":     {internal: []string{"inject", "templates", "templates/tree"}, forbidden: impure},
 		"inject/webhook":    {internal: []string{"inject", "templates"}},
 		"templates":         {internal: []string{"templates/tree"}, forbidden: impure},
 		"templates/tree":    {forbidden: impure},

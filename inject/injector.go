@@ -75,6 +75,8 @@ type Request struct {
 	Namespace templates.Namespace
 	// Object is the pod's JSON as it came. The Result may share its bytes.
 	Object []byte
+	// Detail asks for [Decision.Added], which an answer to a webhook does not need.
+	Detail bool
 }
 
 // Inject decides about every template and plans what to add. The error says
@@ -82,7 +84,7 @@ type Request struct {
 func (i *Injector) Inject(req Request) (*Result, error) {
 	pod, err := tree.Parse(req.Object)
 	if err != nil {
-		return nil, fmt.Errorf("the pod is not JSON: %w", err)
+		return nil, notJSON(err)
 	}
 	if pod.Kind() != tree.Object {
 		return nil, errors.New("the pod is not a JSON object")
@@ -105,6 +107,8 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 		}
 	}
 }
+
+func notJSON(err error) error { return fmt.Errorf("the pod is not JSON: %w", err) }
 
 // settle looks at the pod until nothing more is to be added. The templates that
 // it names make that impossible, and why.
@@ -175,6 +179,8 @@ func (r *Result) update(later []Decision) {
 	for i := range r.Decisions {
 		if r.Decisions[i].Code != CodeInjected {
 			r.Decisions[i] = later[i]
+		} else {
+			r.Decisions[i].Added = append(r.Decisions[i].Added, later[i].Added...)
 		}
 	}
 }

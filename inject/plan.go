@@ -3,8 +3,9 @@
 package inject
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,15 +29,16 @@ func (c *candidate) plan() {
 		c.decision.Code, c.decision.Message = CodeRenderFailed, dry.failed.Error()
 		return
 	case len(dry.conflicts) > 0:
-		c.decision.Code, c.decision.Message = CodeConflict, strings.Join(dry.conflicts, "; ")
+		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeConflict, messages(dry.conflicts), dry.conflicts
 		return
 	}
-	c.decision.Kept = dry.kept
+	c.decision.Kept, c.decision.Added = dry.kept, dry.added
+	c.decision.Altered = c.altered()
 	if dry.additions == 0 {
 		c.decision.Code = CodePresent
 		return
 	}
-	c.decision.Code = CodeInjected
+	c.decision.Code, c.decision.Absent = CodeInjected, c.absent()
 	key := c.t.Annotation(templates.AnnotationInjected)
 	if says := c.annotation(key); says != nil && !says.IsText(c.t.Revision) {
 		c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", key, c.t.Revision))
@@ -50,8 +52,9 @@ type planner struct {
 	*candidate
 	dry       bool // only look
 	additions int
-	kept      []Kept
-	conflicts []string
+	added     []Place // with Request.Detail
+	kept      []Place
+	conflicts []Obstacle
 	failed    error
 	claimed   []nodePort // by what is to be added
 }
@@ -65,28 +68,69 @@ func (p *planner) all() {
 // be mended first.
 const maxConflicts = 4
 
-func (p *planner) conflict(format string, args ...any) {
+func (p *planner) conflict(at string, pod, fragment *tree.Node, format string, args ...any) {
 	if len(p.conflicts) == maxConflicts {
 		return
 	}
-	p.conflicts = append(p.conflicts, fmt.Sprintf(format, args...))
+	p.conflicts = append(p.conflicts, Obstacle{newPlace(at, pod, fragment), fmt.Sprintf(format, args...)})
+}
+
+func messages(obstacles []Obstacle) string {
+	all := make([]string, len(obstacles))
+	for i := range obstacles {
+		all[i] = obstacles[i].Message
+	}
+	return strings.Join(all, "; ")
+}
+
+func newPlace(at string, pod, fragment *tree.Node) Place {
+	text := func(n *tree.Node) string {
+		if n == nil {
+			return "null"
+		}
+		var compact bytes.Buffer
+		if json.Compact(&compact, []byte(n.String())) != nil {
+			return n.String()
+		}
+		return compact.String()
+	}
+	return Place{Path: at, Pod: text(pod), Template: text(fragment)}
+}
+
+// item is the pointer of a list's item in the pod as it came: what templates
+// have added by now does not count.
+func item(list string, items []tree.Node, i int) string {
+	if items[i].Added() {
+		return list + "/-"
+	}
+	came := 0
+	for j := range items[:i] {
+		if !items[j].Added() {
+			came++
+		}
+	}
+	return list + "/" + strconv.Itoa(came)
 }
 
 func (p *planner) keep(at string, pod, fragment *tree.Node) {
-	if !p.dry {
-		return
+	if p.dry {
+		p.kept = append(p.kept, newPlace(at, pod, fragment))
 	}
-	says := "null"
-	if pod != nil {
-		says = pod.String()
+}
+
+// addition notes that something is missing. The parent that has to be made for
+// it is none by itself.
+func (p *planner) addition(at string, value *tree.Node) {
+	p.additions++
+	if p.dry && p.req.Detail && (value.Kind() != tree.Object && value.Kind() != tree.Array || !isZero(value)) {
+		p.added = append(p.added, newPlace(at, nil, value))
 	}
-	p.kept = append(p.kept, Kept{Path: at, Pod: says, Template: fragment.String()})
 }
 
 // add puts a new member into an object of the pod, which is nil where the object
 // is itself still to be added.
-func (p *planner) add(pod *tree.Node, name string, value tree.Node) *tree.Node {
-	p.additions++
+func (p *planner) add(pod *tree.Node, name string, value tree.Node, at string) *tree.Node {
+	p.addition(at, &value)
 	if p.dry {
 		return nil
 	}
@@ -116,25 +160,25 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 	case there == nil && f.absentIsZero && isZero(value):
 		return
 	case f.shape == unit && there == nil:
-		p.add(pod, name, *value)
+		p.add(pod, name, *value, at)
 	case f.shape == unit:
 		if !f.contains(there, value) {
 			p.keep(at, there, value)
 		}
 	case there != nil && there.Kind() != value.Kind():
-		p.conflict("the pod's %s is of another type than a pod has there", at)
+		p.conflict(at, there, value, "the pod's %s is of another type than a pod has there", at)
 	case len(value.Items()) == 0 && value.Kind() == tree.Array:
 		return
 	case f.shape == keyedList || f.shape == set:
 		if len(there.Items()) == 0 {
-			there = p.add(pod, name, tree.Items())
+			there = p.add(pod, name, tree.Items(), at)
 		}
 		p.list(there, value, f.schema, at)
 	case f.goType == resourceRequirements() && there != nil:
 		p.resources(there, value, f.schema, at)
 	default:
 		if there == nil {
-			there = p.add(pod, name, tree.Members())
+			there = p.add(pod, name, tree.Members(), at)
 		}
 		p.object(there, value, f.schema, at)
 	}
@@ -144,29 +188,29 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 func (p *planner) list(pod, fragment *tree.Node, s *schema, at string) {
 	items := fragment.Items()
 	for i := range items {
-		item := &items[i]
+		value := &items[i]
 		if s.key == "name" && s.elem.goType == container() {
-			p.container(pod, item, s, at)
+			p.container(pod, value, s, at)
 			continue
 		}
 		found := -1
 		if s.shape == keyedList {
-			found = s.find(pod.Items(), item)
+			found = s.find(pod.Items(), value)
 		}
 		switch {
 		case found >= 0:
-			p.known(&pod.Items()[found], item, s, at+"/"+strconv.Itoa(found))
-		case s.shape == set && s.elem.among(pod.Items(), item):
+			p.known(&pod.Items()[found], value, s, item(at, pod.Items(), found))
+		case s.shape == set && s.elem.among(pod.Items(), value):
 		default:
-			p.insert(pod, len(pod.Items()), *item)
+			p.insert(pod, len(pod.Items()), *value, at)
 		}
 	}
 }
 
-func (p *planner) insert(pod *tree.Node, i int, item tree.Node) {
-	p.additions++
+func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list string) {
+	p.addition(list+"/-", &value)
 	if !p.dry {
-		pod.Insert(i, item)
+		pod.Insert(i, value)
 	}
 }
 
@@ -178,10 +222,10 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema, at string) {
 	}
 	switch s.elem.goType {
 	case volume():
-		p.conflict("the pod has another volume named %s", fragment.Get("name").Text())
+		p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", fragment.Get("name").Text())
 	case volumeMount():
 		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
-			p.conflict("another volume (%s) is mounted at %s", there, pod.Get("mountPath").Text())
+			p.conflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that one elsewhere", there, pod.Get("mountPath").Text())
 			return
 		}
 		fallthrough
@@ -255,11 +299,12 @@ func (p *planner) eachAppContainer() {
 	elem := p.schema.at("spec").at("containers").elem
 	for i := range p.apps {
 		app := &p.apps[i]
-		existing := &p.pod.At("spec", app.list).Items()[app.index]
-		p.checkClashes(app.fragments, elem)
+		existing := p.pod.At("spec", app.list).Items()
+		at := item("/spec/"+app.list, existing, app.index)
+		p.checkClashes(app.fragments, elem, at)
 		for j := range app.fragments {
-			p.checkContainer(app.list, existing, &app.fragments[j])
-			p.object(existing, &app.fragments[j], elem, path.Join("/spec", app.list, strconv.Itoa(app.index)))
+			p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at)
+			p.object(&existing[app.index], &app.fragments[j], elem, at)
 		}
 	}
 }

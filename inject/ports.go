@@ -13,18 +13,18 @@ import (
 
 // checkMounts finds mounts that stand in each other's way, and such without a
 // volume: a ${when} may have left it out.
-func (p *planner) checkMounts(existing, fragment *tree.Node) {
+func (p *planner) checkMounts(existing, fragment *tree.Node, at string) {
 	taken := map[string]bool{}
 	for _, list := range []string{"volumeMounts", "volumeDevices"} {
 		items := fragment.Get(list).Items()
 		for i := range items {
-			at := mountPlace(&items[i])
-			if taken[at] {
-				p.conflict("the template puts two volumes at %s", at)
+			place := mountPlace(&items[i])
+			if taken[place] {
+				p.conflict(at+"/"+list, nil, &items[i], "the template puts two volumes at %s; mend the template", place)
 			}
-			taken[at] = true
+			taken[place] = true
 			if name := items[i].Get("name"); !p.hasVolume(name) {
-				p.failed = fmt.Errorf("there is no volume %s for the mount at %s", name, at)
+				p.failed = fmt.Errorf("there is no volume %s for the mount at %s", name, place)
 			}
 		}
 	}
@@ -32,8 +32,8 @@ func (p *planner) checkMounts(existing, fragment *tree.Node) {
 		items, theirs := fragment.Get(lists[0]).Items(), existing.Get(lists[1]).Items()
 		for i := range items {
 			for j := range theirs {
-				if at := mountPlace(&items[i]); at == mountPlace(&theirs[j]) {
-					p.conflict("the pod has another kind of volume at %s", at)
+				if place := mountPlace(&items[i]); place == mountPlace(&theirs[j]) {
+					p.conflict(item(at+"/"+lists[1], theirs, j), &theirs[j], &items[i], "the pod has another kind of volume at %s; put that one elsewhere", place)
 				}
 			}
 		}
@@ -62,11 +62,12 @@ func (p *planner) hasVolume(name *tree.Node) bool {
 // nodePort is a port of the node that a container takes.
 type nodePort struct {
 	container, port, protocol, ip string
+	at                            string // the container's pointer
 }
 
 // nodePortOf is what a port takes of the node: on the host network each port
 // does, which the API server writes down as hostPort.
-func (p *planner) nodePortOf(container string, port *tree.Node) (n nodePort, ok bool) {
+func (p *planner) nodePortOf(container, at string, port *tree.Node) (n nodePort, ok bool) {
 	number := port.Get("hostPort")
 	if number == nil || isZero(number) {
 		if p.pod.At("spec", "hostNetwork").Kind() != tree.True {
@@ -74,13 +75,13 @@ func (p *planner) nodePortOf(container string, port *tree.Node) (n nodePort, ok 
 		}
 		number = port.Get("containerPort")
 	}
-	return nodePort{container, number.String(), protocol(port), port.Get("hostIP").Text()}, true
+	return nodePort{container, number.String(), protocol(port), port.Get("hostIP").Text(), at}, true
 }
 
 // checkPorts: two containers with the same port of the node never start, and the
 // API server's validation does not find all of them. A plain init container is
 // done before the others begin.
-func (p *planner) checkPorts(list string, existing, fragment *tree.Node) {
+func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at string) {
 	name := fragment.Get("name").Text()
 	if existing != nil {
 		name = existing.Get("name").Text()
@@ -89,20 +90,20 @@ func (p *planner) checkPorts(list string, existing, fragment *tree.Node) {
 	plain := list == "initContainers" && !isSidecar(existing) && !isSidecar(fragment)
 	key := p.schema.at("spec").at("containers").elem.at("ports")
 	for i := range ports {
-		p.checkPortName(name, &ports[i], own, key)
+		p.checkPortName(name, &ports[i], own, key, at+"/ports")
 		if key.find(own, &ports[i]) >= 0 || plain || len(p.conflicts) == maxConflicts {
 			continue
 		}
-		n, ok := p.nodePortOf(name, &ports[i])
+		n, ok := p.nodePortOf(name, at, &ports[i])
 		if !ok {
 			continue
 		}
 		if p.pod.At("spec", "hostNetwork").Kind() == tree.True && !sameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
-			p.conflict("on the host network the host port %s would have to be the container's", n.port)
+			p.conflict(at+"/ports", nil, &ports[i], "on the host network the host port %s would have to be the container's", n.port)
 		}
 		for _, taken := range p.nodePorts() {
 			if taken.port == n.port && taken.protocol == n.protocol && sameHost(taken.ip, n.ip) {
-				p.conflict("the host port %s is taken by the container %s", n.port, taken.container)
+				p.conflict(taken.at+"/ports", nil, &ports[i], "the host port %s is taken by the container %s; let that one use another", n.port, taken.container)
 				break
 			}
 		}
@@ -111,11 +112,11 @@ func (p *planner) checkPorts(list string, existing, fragment *tree.Node) {
 }
 
 // checkPortName: a port's name stands for one port of its container.
-func (p *planner) checkPortName(container string, port *tree.Node, own []tree.Node, key *field) {
+func (p *planner) checkPortName(container string, port *tree.Node, own []tree.Node, key *field, at string) {
 	name := port.Get("name")
 	for i := range own {
 		if name != nil && own[i].Get("name") != nil && name.IsText(own[i].Get("name").Text()) && !key.sameKey(port, &own[i]) {
-			p.conflict("the container %s has another port named %s", container, name.Text())
+			p.conflict(item(at, own, i), &own[i], port, "the container %s has another port named %s; give that one another name", container, name.Text())
 		}
 	}
 }
@@ -131,7 +132,7 @@ func (p *planner) nodePorts() []nodePort {
 			}
 			ports := containers[i].Get("ports").Items()
 			for j := range ports {
-				if n, ok := p.nodePortOf(containers[i].Get("name").Text(), &ports[j]); ok {
+				if n, ok := p.nodePortOf(containers[i].Get("name").Text(), item("/spec/"+list, containers, i), &ports[j]); ok {
 					all = append(all, n)
 				}
 			}

@@ -3,7 +3,6 @@
 package inject
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/mattbaird/jsonpatch"
@@ -40,6 +39,13 @@ const (
 	CodeUnknownParameter Code = "unknown_parameter"
 )
 
+// The codes of findings about a final pod, beside those two and invalid_parameter.
+const (
+	CodeMissing     Code = "missing"
+	CodeAltered     Code = "altered"
+	CodeNotInjected Code = "not_injected"
+)
+
 // Decision is what was decided about one template for one pod.
 type Decision struct {
 	Template string `json:"template"`
@@ -51,24 +57,34 @@ type Decision struct {
 	// Params are the values that the template was rendered with, in the order
 	// of their declaration.
 	Params []templates.Value `json:"params,omitempty"`
+	// Added are the places where the pod has nothing of what the template has,
+	// if the [Request] asked for them. A new item of a list is at "<list>/-".
+	Added []Place `json:"added,omitempty"`
 	// Kept are the places where the pod says something else and wins.
-	Kept []Kept `json:"kept,omitempty"`
+	Kept []Place `json:"kept,omitempty"`
+	// Altered are the protected places (spec.validate.protect) where the pod
+	// says something else.
+	Altered []Place `json:"altered,omitempty"`
+	// Obstacles are the places that make the decision invalid_parameter or conflict.
+	Obstacles []Obstacle `json:"obstacles,omitempty"`
 	// Notes are things that the pod's author should know, one sentence each.
 	Notes []string `json:"notes,omitempty"`
+	// Mode is what the validating webhook does about this template's findings.
+	Mode templates.ValidateMode `json:"mode"`
+	// Absent: nothing in the pod shows that the template was ever injected.
+	Absent bool `json:"absent,omitempty"`
 }
 
-// Kept is a place where the pod already says something else than the template.
-type Kept struct {
+// Place is where the pod and a template differ.
+type Place struct {
 	Path     string `json:"path"`     // JSON Pointer into the pod as it came
-	Pod      string `json:"pod"`      // JSON; null where the pod's silence counts
-	Template string `json:"template"` // JSON
+	Pod      string `json:"pod"`      // JSON; null where the pod says nothing
+	Template string `json:"template"` // JSON; null where the template says nothing
 }
 
-// Finding is a mistake of the person who wrote the pod that no single template's
-// decision shows.
-type Finding struct {
-	Code    Code   `json:"code"`
-	Name    string `json:"name"` // the template or annotation that is not known
+// Obstacle is a place that keeps a template out.
+type Obstacle struct {
+	Place
 	Message string `json:"message"`
 }
 
@@ -78,24 +94,26 @@ type Result struct {
 	Pod Identity
 	// Decisions, one for each loaded template, in the order of application.
 	Decisions []Decision
-	Findings  []Finding
+	// Findings are the mistakes in the pod's annotations that no template's
+	// decision shows. [Result.Check] has them too.
+	Findings []Finding
 	// Ops is the patch; every operation is an add. Values are encoded JSON
 	// (json.RawMessage). Nil when there is nothing to add.
 	Ops []jsonpatch.JsonPatchOperation
 }
 
 // Warnings are the sentences for whoever sent the pod, in a stable order. What
-// is routine (a template that nobody asked for) is no warning.
+// is routine (a template that nobody asked for) is no warning. A final pod that
+// is let through has the same, and an API server shows the same text once.
 func (r *Result) Warnings() []string {
 	var all []string
-	for _, f := range r.Findings {
-		all = append(all, f.Message)
+	for i := range r.Findings {
+		all = append(all, r.Findings[i].String())
 	}
 	for i := range r.Decisions {
 		d := &r.Decisions[i]
-		switch d.Code {
-		case CodeInvalidParameter, CodeRenderFailed, CodeConflict:
-			all = append(all, fmt.Sprintf("%s is not injected: %s", d.Template, d.Message))
+		for _, f := range d.failures() {
+			all = append(all, f.String())
 		}
 		for _, note := range d.Notes {
 			all = append(all, d.Template+": "+note)
@@ -118,7 +136,8 @@ func (r *Result) Audit() map[string]string {
 			all[d.Template] = string(d.Code) + ": " + d.Sentence()
 		}
 	}
-	for _, f := range r.Findings {
+	for i := range r.Findings {
+		f := &r.Findings[i]
 		key := string(f.Code)
 		if all[key] != "" {
 			all[key] += "; "

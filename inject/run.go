@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,7 +71,7 @@ func (r *run) decide() []Decision {
 	candidates := make([]candidate, len(r.set.Templates))
 	for i, t := range r.set.Templates {
 		c := &candidates[i]
-		*c = candidate{run: r, t: t, input: r.input, decision: Decision{Template: t.Name, Revision: t.Revision}}
+		*c = candidate{run: r, t: t, input: r.input, decision: Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode}}
 		c.decision.Code, c.decision.Message = c.render(rules)
 		switch c.decision.Code {
 		case "":
@@ -100,7 +101,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 			return code, message
 		}
 	}
-	var invalid, err error
+	var invalid error
 	c.values, invalid = c.t.Values(c.annotationText, &c.req.Namespace)
 	c.decision.Params = c.values
 	ok, err := c.t.Condition(&c.input, c.values)
@@ -108,6 +109,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	case err == nil && !ok:
 		return CodeConditionFalse, fmt.Sprintf("its condition does not hold: %s", c.t.Spec.Match.Condition)
 	case invalid != nil:
+		c.decision.Obstacles = c.invalid(invalid)
 		return CodeInvalidParameter, invalid.Error()
 	case err != nil:
 		return CodeRenderFailed, err.Error()
@@ -119,9 +121,34 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	return "", ""
 }
 
+// invalid is the place of a parameter's value that is not allowed, if it is in the pod.
+func (c *candidate) invalid(err error) []Obstacle {
+	v, ok := errors.AsType[*templates.InvalidValueError](err)
+	if !ok || v.Source == templates.FromNamespace {
+		return nil
+	}
+	return []Obstacle{{newPlace(annotationPath(v.Key), c.annotation(v.Key), nil), v.Error()}}
+}
+
+func annotationPath(key string) string { return "/metadata/annotations/" + tree.Escape(key) }
+
 // maxFindings bounds what is said about a pod's annotations: nobody reads more,
 // and looking for the closest name takes time.
 const maxFindings = 16
+
+// names are the annotations of a pod and its namespace against the templates
+// that there are.
+type names struct {
+	byName map[string]*templates.Template
+	known  []string
+	all    []Finding
+}
+
+func (n *names) add(f Finding) {
+	if len(n.all) < maxFindings {
+		n.all = append(n.all, f)
+	}
+}
 
 // findings are the names in the pod's annotations that nothing answers to.
 func (r *run) findings() []Finding {
@@ -131,70 +158,88 @@ func (r *run) findings() []Finding {
 			return nil // not ours to comment on
 		}
 	}
-	byName := map[string]*templates.Template{}
+	n := &names{byName: map[string]*templates.Template{}}
 	for _, t := range r.set.Templates {
-		byName[t.Name] = t
+		n.byName[t.Name] = t
 	}
-	known := slices.Sorted(maps.Keys(byName))
-	all := r.ownKeys()
+	n.known = slices.Sorted(maps.Keys(n.byName))
+	r.ownKeys(n)
 	for _, name := range slices.Sorted(maps.Keys(r.requested.names)) {
-		if byName[name] == nil && len(all) < maxFindings {
-			all = append(all, Finding{CodeUnknownTemplate, name, fmt.Sprintf("the annotation %s names the template %q, which does not exist%s",
-				AnnotationTemplates, name, didYouMean(name, known))})
+		if n.byName[name] == nil {
+			n.add(Finding{
+				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: quoted(r.annotation(AnnotationTemplates)),
+				Message: fmt.Sprintf("the annotation %s names the template %q, which does not exist%s", AnnotationTemplates, name, didYouMean(name, n.known)),
+			})
 		}
 	}
 	members := r.annotations.Members()
 	for i := range members {
-		if f, ok := unknownAnnotation("", members[i].Name(), byName, known); ok && len(all) < maxFindings {
-			all = append(all, f)
+		if f, ok := n.unknown("", members[i].Name()); ok {
+			f.Path, f.Found = annotationPath(members[i].Name()), quoted(&members[i].Node)
+			n.add(f)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.req.Namespace.Annotations)) {
-		if f, ok := unknownAnnotation("namespace's ", key, byName, known); ok && len(all) < maxFindings {
-			all = append(all, f)
+		if f, ok := n.unknown("namespace's ", key); ok {
+			n.add(f)
 		}
 	}
-	return all
+	return n.all
+}
+
+func quoted(n *tree.Node) string {
+	if n == nil {
+		return ""
+	}
+	return n.String()
 }
 
 // ownKeys finds keys and values of Pillion's own that mean nothing.
-func (r *run) ownKeys() []Finding {
-	var all []Finding
+func (r *run) ownKeys(n *names) {
 	for _, place := range []struct {
-		what  string
-		n     *tree.Node
-		known string
-	}{{"label", r.labels, LabelInject}, {"annotation", r.annotations, AnnotationTemplates}} {
+		what, path string
+		n          *tree.Node
+		known      string
+	}{
+		{"label", "/metadata/labels/", r.labels, LabelInject},
+		{"annotation", "/metadata/annotations/", r.annotations, AnnotationTemplates},
+	} {
 		members := place.n.Members()
 		for i := range members {
 			key := members[i].Name()
-			if strings.HasPrefix(key, templates.Domain+"/") && key != place.known && len(all) < maxFindings {
-				all = append(all, Finding{CodeUnknownParameter, key, fmt.Sprintf("the %s %s means nothing; there is only %s", place.what, key, place.known)})
+			if strings.HasPrefix(key, templates.Domain+"/") && key != place.known {
+				n.add(Finding{
+					Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: quoted(&members[i].Node),
+					Message: fmt.Sprintf("the %s %s means nothing; there is only %s", place.what, key, place.known),
+				})
 			}
 		}
 	}
 	if label := r.label(LabelInject); label != nil && !label.IsText(Enabled) && !label.IsText(Disabled) {
-		all = append(all, Finding{CodeUnknownParameter, LabelInject, fmt.Sprintf("the label %s: %s means nothing; it must be %s or %s", LabelInject, label, Enabled, Disabled)})
+		n.add(Finding{
+			Code: CodeUnknownParameter, Path: "/metadata/labels/" + tree.Escape(LabelInject), Found: quoted(label),
+			Message: fmt.Sprintf("the label %s: %s means nothing; it must be %s or %s", LabelInject, label, Enabled, Disabled),
+		})
 	}
-	return all
 }
 
-func unknownAnnotation(whose, key string, byName map[string]*templates.Template, known []string) (Finding, bool) {
+// unknown says what is wrong with an annotation that looks like one of a template's.
+func (n *names) unknown(whose, key string) (Finding, bool) {
 	template, name, ok := templates.SplitAnnotation(key)
 	if !ok || name == templates.AnnotationInjected {
 		return Finding{}, false // what was injected once may be gone since
 	}
-	t := byName[template]
+	t := n.byName[template]
 	if t == nil {
-		return Finding{CodeUnknownTemplate, key, fmt.Sprintf("the %sannotation %s is for the template %q, which does not exist%s",
-			whose, key, template, didYouMean(template, known))}, true
+		return Finding{Code: CodeUnknownTemplate, Message: fmt.Sprintf("the %sannotation %s is for the template %q, which does not exist%s",
+			whose, key, template, didYouMean(template, n.known))}, true
 	}
-	names := append(t.ParamNames(), templates.AnnotationCustomize)
-	if slices.Contains(names, name) {
+	all := append(t.ParamNames(), templates.AnnotationCustomize)
+	if slices.Contains(all, name) {
 		return Finding{}, false
 	}
-	return Finding{CodeUnknownParameter, key, fmt.Sprintf("the %sannotation %s sets a parameter that the template %s does not have%s",
-		whose, key, template, didYouMean(name, names))}, true
+	return Finding{Code: CodeUnknownParameter, Template: template, Message: fmt.Sprintf("the %sannotation %s sets a parameter that the template %s does not have%s",
+		whose, key, template, didYouMean(name, all))}, true
 }
 
 func didYouMean(name string, candidates []string) string {

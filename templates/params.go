@@ -219,8 +219,26 @@ func (p *param) typed(text string) (ref.Val, error) {
 	return types.String(text), nil
 }
 
+// InvalidValueError is a parameter's value that is not allowed, or none where there
+// has to be one.
+type InvalidValueError struct {
+	Param  string
+	Key    string // of the annotation
+	Source string // pod or namespace, "" where nobody gives a value
+	Text   string
+	reason string
+}
+
+// Error is one sentence.
+func (e *InvalidValueError) Error() string {
+	if e.Source == "" {
+		return fmt.Sprintf("parameter %s has no value; set the annotation %s", e.Param, e.Key)
+	}
+	return fmt.Sprintf("the %s's annotation %s %s", e.Source, e.Key, e.reason)
+}
+
 // Values gives each parameter the value of the pod's annotation, else of the
-// namespace's, else its default. The error is one sentence on the first
+// namespace's, else its default. The error is an [*InvalidValueError], of the first
 // parameter whose value is not valid.
 func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Namespace) (Values, error) {
 	if len(t.Spec.Params) == 0 {
@@ -238,30 +256,33 @@ func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Nam
 	return values, nil
 }
 
-func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns *Namespace) (Value, error) {
-	v := Value{Name: p.Name}
+func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns *Namespace) (v Value, err error) {
+	v = Value{Name: p.Name}
 	key := t.Annotation(p.Name)
-	text, ok := podAnnotation(key)
-	if ok {
+	refuse := func(reason string) (Value, error) {
+		return v, &InvalidValueError{Param: p.Name, Key: key, Source: v.Source, Text: v.Text, reason: reason}
+	}
+	var ok bool
+	if v.Text, ok = podAnnotation(key); ok {
 		v.Source = FromPod
 		if !p.overridable(ByPod) {
-			return v, fmt.Errorf("the pod's annotation %s sets a parameter that a pod may not set", key)
+			return refuse("sets a parameter that a pod may not set")
 		}
-	} else if text, ok = ns.Annotations[key]; ok {
+	} else if v.Text, ok = ns.Annotations[key]; ok {
 		v.Source = FromNamespace
 		if !p.overridable(ByNamespace) {
-			return v, fmt.Errorf("the namespace's annotation %s sets a parameter that a namespace may not set", key)
+			return refuse("sets a parameter that a namespace may not set")
 		}
 	} else if p.Default != nil {
-		text, v.Source = string(*p.Default), FromDefault
+		v.Text, v.Source = string(*p.Default), FromDefault
 	} else {
-		return v, fmt.Errorf("parameter %s has no value; set the annotation %s", p.Name, key)
+		return refuse("")
 	}
-	cel, err := p.parse(text)
+	cel, err := p.parse(v.Text)
 	if err != nil {
-		return v, fmt.Errorf("the %s's annotation %s %w", v.Source, key, err)
+		return refuse(err.Error())
 	}
-	v.Text, v.cel = text, cel
+	v.cel = cel
 	return v, nil
 }
 

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,19 +23,46 @@ import (
 // are then at least looked at as often as that.
 const watchAgain = 30 * time.Second
 
-// engine holds the injector in use and renews it when the templates change. A
-// set that cannot be used changes nothing but what engine says about itself.
+// settleTime is how long a set of templates that has been superseded still
+// counts when pods are judged: by then every replica has the new one. A kubelet
+// needs up to two minutes for a mounted ConfigMap, and a rolling update some more.
+const settleTime = 5 * time.Minute
+
+// engine holds the injector and the judge in use and renews them when the
+// templates change. A set that cannot be used changes nothing but what engine
+// says about itself.
 type engine struct {
 	paths    []string
 	excluded []string
 	log      *slog.Logger
+	later    func(time.Duration, func()) // time.AfterFunc
 
-	current atomic.Pointer[inject.Injector]
+	current atomic.Pointer[inUse]
 	problem atomic.Pointer[failedReload] // nil where the last load was good
+
+	mu    sync.Mutex // of what follows, which no request needs
+	loads int        // good and new ones
+	kept  []superseded
 
 	problems prometheus.Gauge
 	reloads  *prometheus.CounterVec
 	loaded   *prometheus.GaugeVec
+}
+
+// inUse is what requests take.
+type inUse struct {
+	injector *inject.Injector
+	judge    *inject.Judge
+}
+
+func (e *engine) injector() *inject.Injector { return e.current.Load().injector }
+func (e *engine) judge() *inject.Judge       { return e.current.Load().judge }
+func (e *engine) set() *templates.Set        { return e.injector().Set() }
+
+// superseded is an injector that was in use until a load.
+type superseded struct {
+	injector *inject.Injector
+	load     int
 }
 
 // failedReload is a load of templates that was not used.
@@ -46,6 +75,7 @@ type failedReload struct {
 func newEngine(paths, excluded []string, log *slog.Logger, registry prometheus.Registerer) (*engine, error) {
 	e := &engine{
 		paths: paths, excluded: excluded, log: log,
+		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		problems: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_template_problems",
 			Help: "Problems of the last set of templates that was loaded; while there are some, the last good set is in use.",
@@ -72,10 +102,10 @@ func (e *engine) load() error {
 	if err != nil && !errors.Is(err, errNoTemplates) {
 		return err
 	}
-	if now := e.current.Load(); now != nil && now.Set().Revision == set.Revision {
+	if e.current.Load() != nil && e.set().Revision == set.Revision {
 		return nil
 	}
-	e.current.Store(inject.New(set, e.excluded...))
+	e.use(set)
 	e.loaded.Reset()
 	e.loaded.WithLabelValues(set.Revision).Set(float64(len(set.Templates)))
 	e.reloads.WithLabelValues("used").Inc()
@@ -84,6 +114,38 @@ func (e *engine) load() error {
 	}
 	e.log.Info("templates loaded", "revision", set.Revision, "templates", names(set))
 	return nil
+}
+
+// use puts a new set in use. The one before still counts until the new one has
+// settled, for pods are judged that were injected by it, here or by a replica that
+// is behind.
+func (e *engine) use(set *templates.Set) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.loads++
+	if before := e.current.Load(); before != nil {
+		e.kept = append([]superseded{{before.injector, e.loads}}, e.kept...)
+		e.kept = e.kept[:min(len(e.kept), inject.MaxSets-1)]
+	}
+	e.swap(inject.New(set, e.excluded...), false)
+	load := e.loads
+	e.later(settleTime, func() { e.settle(load) })
+}
+
+// settle drops the sets that were superseded by then.
+func (e *engine) settle(load int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kept = slices.DeleteFunc(e.kept, func(s superseded) bool { return s.load <= load })
+	e.swap(e.injector(), load == e.loads)
+}
+
+func (e *engine) swap(injector *inject.Injector, settled bool) {
+	kept := make([]*inject.Injector, len(e.kept))
+	for i := range e.kept {
+		kept[i] = e.kept[i].injector
+	}
+	e.current.Store(&inUse{injector, inject.NewJudge(injector, kept, settled)})
 }
 
 func names(set *templates.Set) []string {
@@ -104,11 +166,11 @@ func (e *engine) reload() {
 		e.problems.Set(float64(problemCount(err)))
 		e.reloads.WithLabelValues("refused").Inc()
 		e.log.Error("the new templates cannot be used, the last good ones stay in use",
-			"problems", strings.Split(err.Error(), "\n"), "revision", e.current.Load().Set().Revision)
+			"problems", strings.Split(err.Error(), "\n"), "revision", e.set().Revision)
 	case err == nil && before != nil:
 		e.problem.Store(nil)
 		e.problems.Set(0)
-		e.log.Info("the templates are good again", "revision", e.current.Load().Set().Revision)
+		e.log.Info("the templates are good again", "revision", e.set().Revision)
 	}
 }
 
@@ -139,7 +201,7 @@ func (e *engine) watch(ctx context.Context) {
 // check tells which templates are in use. A bad reload is told, but leaves
 // Pillion ready: it works as before.
 func (e *engine) check() (string, error) {
-	set := e.current.Load().Set()
+	set := e.set()
 	detail := fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))
 	if p := e.problem.Load(); p != nil {
 		detail += fmt.Sprintf("; a newer set is refused since %s: %s",

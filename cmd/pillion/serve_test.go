@@ -226,7 +226,7 @@ func TestServe(t *testing.T) {
 	if r := s.mutate(t); len(r.Patch) == 0 {
 		t.Error("the webhook does not inject")
 	}
-	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, `pillion_decisions_total{code="injected",template="log-agent",webhook="mutate"} 1`) {
+	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, `pillion_decisions_total{code="injected",template="log-agent"} 1`) {
 		t.Errorf("the decision is not counted:\n%s", body)
 	}
 	for _, url := range []string{s.webhook + "/metrics", s.webhook + "/readyz", s.admin + "/mutate"} {

@@ -74,7 +74,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	defer adminServer.Close() // last: until then it says that this one is not ready
 	defer webhookServer.Close()
 	s.log.Info("serving", "webhook", webhooks.Addr().String(), "admin", admins.Addr().String(),
-		"version", buildVersion().Version, "revision", s.engine.current.Load().Set().Revision)
+		"version", buildVersion().Version, "revision", s.engine.set().Revision)
 	select {
 	case err := <-failed:
 		return err
@@ -109,7 +109,8 @@ func (s *server) drain(ctx context.Context, webhooks *http.Server, failed <-chan
 
 func (s *server) webhookServer() *http.Server {
 	handler := &webhook.Handler{
-		Injector:   s.engine.current.Load,
+		Injector:   s.engine.injector,
+		Judge:      s.engine.judge,
 		Namespaces: s.namespaces,
 		Metrics:    webhook.NewMetrics(s.registry),
 		Log:        s.log,

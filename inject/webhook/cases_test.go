@@ -17,11 +17,13 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A case is one file: the head of the request as HTTP writes it (an API server's
 // for /mutate where there is none), its body, templates (*.template.yaml; one of
-// the test where there is none), and what came back and was logged.
+// the test where there is none), and what came back and was logged. REVISION in
+// the body is the first template's.
 func TestCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -71,12 +73,16 @@ func runCase(t *testing.T, archive *txtar.Archive) string {
 	if texts == nil {
 		texts = []string{sidecar}
 	}
+	injector := load(t, texts...)
+	if all := injector().Set().Templates; len(all) > 0 {
+		body = bytes.ReplaceAll(body, []byte("REVISION"), []byte(all[0].Revision))
+	}
 	request := strings.ReplaceAll(head, "\n", "\r\n") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(request)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEdge(load(t, texts...))
+	e := newEdge(injector)
 	w := e.answer(r)
 	if w.Code == http.StatusOK {
 		checkContract(t, r.URL.Path, body, w)
@@ -88,7 +94,13 @@ func runCase(t *testing.T, archive *txtar.Archive) string {
 func describe(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	if w.Code != http.StatusOK {
-		return fmt.Sprintf("%d\n%s", w.Code, w.Body)
+		head := fmt.Sprintf("%d\n", w.Code)
+		for _, name := range []string{"Retry-After", "Connection"} {
+			if value := w.Header().Get(name); value != "" {
+				head += name + ": " + value + "\n"
+			}
+		}
+		return head + hideRevisions(w.Body.String())
 	}
 	var answer struct {
 		APIVersion string `json:"apiVersion"`
@@ -96,6 +108,7 @@ func describe(t *testing.T, w *httptest.ResponseRecorder) string {
 		Response   struct {
 			UID              string            `json:"uid"`
 			Allowed          bool              `json:"allowed"`
+			Status           *metav1.Status    `json:"status,omitempty"`
 			PatchType        string            `json:"patchType,omitempty"`
 			Patch            []byte            `json:"patch,omitempty"`
 			Operations       []json.RawMessage `json:"operations,omitempty"`

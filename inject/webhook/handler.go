@@ -34,8 +34,9 @@ type Namespaces interface {
 
 // Handler answers the API server on [PathMutate] and [PathValidate].
 type Handler struct {
-	// Injector gives the engine in use, from a pointer that a reload swaps.
+	// Injector and Judge give the engine in use, from a pointer that a reload swaps.
 	Injector   func() *inject.Injector
+	Judge      func() *inject.Judge
 	Namespaces Namespaces
 	Metrics    *Metrics
 	Log        *slog.Logger
@@ -45,7 +46,8 @@ type Handler struct {
 type exchange struct {
 	webhook string // mutate, validate, or "" for another path
 	request *request
-	result  *inject.Result // nil where the engine was not asked
+	result  *inject.Result  // nil where the engine was not asked
+	verdict *inject.Verdict // of a final pod; its Result is result
 	answer  []byte
 	refused *refusal
 }
@@ -54,10 +56,11 @@ type exchange struct {
 type refusal struct {
 	status   int
 	sentence string
+	again    bool // at once, and of another replica
 }
 
 func refuse(status int, format string, args ...any) *refusal {
-	return &refusal{status, clip(fmt.Sprintf(format, args...), maxSentence)}
+	return &refusal{status: status, sentence: clip(fmt.Sprintf(format, args...), maxSentence)}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -89,7 +92,7 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 	if e.refused = h.ask(e, w, r); e.refused != nil {
 		return
 	}
-	e.answer = encode(e.request, e.result)
+	e.answer = encode(e)
 }
 
 // ask decodes the request and asks the engine where it is the engine's business.
@@ -109,22 +112,43 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if e.request, refused = decode(body); refused != nil {
 		return refused
 	}
-	if e.webhook != "mutate" || !e.request.createsPod() {
+	if !e.request.createsPod() {
 		return nil
 	}
-	result, err := h.Injector().Inject(inject.Request{
+	req := inject.Request{
 		Operation: string(e.request.Operation),
 		Username:  e.request.UserInfo.Username,
 		DryRun:    e.request.DryRun,
 		// metadata.namespace is not set yet where a controller creates the pod.
 		Namespace: h.Namespaces.Namespace(e.request.Namespace),
 		Object:    e.request.Object,
-	})
+	}
+	var err error
+	if e.webhook == "mutate" {
+		e.result, err = h.Injector().Inject(req)
+	} else if e.verdict, err = h.Judge().Judge(req); err == nil {
+		e.result = e.verdict.Result
+	}
 	if err != nil {
 		return refuse(http.StatusBadRequest, "request.object is not a pod: %v", err)
 	}
-	e.result = result
+	if e.verdict != nil && e.verdict.Doubt != "" {
+		return askAgain(e.verdict)
+	}
 	return nil
+}
+
+// askAgain has the API server ask once more, on a new connection, for which the
+// Service picks a replica anew. It does so up to ten times (maxRetries of
+// client-go's rest.Request, which takes 503 with a Retry-After); then the pod is
+// refused, by the webhook's failurePolicy Fail and with this sentence.
+//
+// It is never refused for good here: nobody counts who has been asked, and a
+// good pod that is refused is worse than a bad one that is refused late.
+func askAgain(v *inject.Verdict) *refusal {
+	r := refuse(http.StatusServiceUnavailable, "%s (%s)", inject.Denial(v.Judged), v.Doubt)
+	r.again = true
+	return r
 }
 
 func (e *exchange) uid() string {

@@ -209,10 +209,10 @@ func TestMetrics(t *testing.T) {
 	e.answer(post(t, "/made/up/by/a/stranger", nil))
 	e.answer(post(t, webhook.PathValidate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
 	want := `
-# HELP pillion_decisions_total Decisions by webhook, template and reason code; one for each template and pod.
+# HELP pillion_decisions_total Decisions of the mutating webhook by template and reason code; one for each template and pod.
 # TYPE pillion_decisions_total counter
-pillion_decisions_total{code="excluded_namespace",template="log-agent",webhook="mutate"} 1
-pillion_decisions_total{code="injected",template="log-agent",webhook="mutate"} 1
+pillion_decisions_total{code="excluded_namespace",template="log-agent"} 1
+pillion_decisions_total{code="injected",template="log-agent"} 1
 # HELP pillion_webhook_requests_total Requests by webhook and HTTP status.
 # TYPE pillion_webhook_requests_total counter
 pillion_webhook_requests_total{status="200",webhook="mutate"} 3

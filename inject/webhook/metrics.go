@@ -16,6 +16,7 @@ type Metrics struct {
 	durations *prometheus.HistogramVec
 	decisions *prometheus.CounterVec
 	findings  *prometheus.CounterVec
+	verdicts  *prometheus.CounterVec
 	panics    prometheus.Counter
 }
 
@@ -34,18 +35,22 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"webhook"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pillion_decisions_total",
-			Help: "Decisions by webhook, template and reason code; one for each template and pod.",
-		}, []string{"webhook", "template", "code"}),
+			Help: "Decisions of the mutating webhook by template and reason code; one for each template and pod.",
+		}, []string{"template", "code"}),
 		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pillion_findings_total",
-			Help: "Mistakes in pods that belong to no template's decision, by webhook and reason code.",
-		}, []string{"webhook", "code"}),
+			Help: "What is wrong with final pods (validate) and with what pods ask for (mutate), by webhook, template and reason code.",
+		}, []string{"webhook", "template", "code"}),
+		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pillion_verdicts_total",
+			Help: "Final pods by what became of them: allowed, warned, denied, or doubted, where another replica is to be asked.",
+		}, []string{"verdict"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pillion_webhook_panics_total",
 			Help: "Requests that ended in a panic and were answered with 500.",
 		}),
 	}
-	registry.MustRegister(m.requests, m.durations, m.decisions, m.findings, m.panics)
+	registry.MustRegister(m.requests, m.durations, m.decisions, m.findings, m.verdicts, m.panics)
 	return m
 }
 
@@ -59,11 +64,15 @@ func (m *Metrics) observe(e *exchange, took time.Duration) {
 	if e.result == nil {
 		return
 	}
-	for i := range e.result.Decisions {
-		d := &e.result.Decisions[i]
-		m.decisions.WithLabelValues(webhook, d.Template, string(d.Code)).Inc()
+	if e.verdict != nil {
+		m.verdicts.WithLabelValues(e.verdict.Word()).Inc()
+	} else {
+		for i := range e.result.Decisions {
+			d := &e.result.Decisions[i]
+			m.decisions.WithLabelValues(d.Template, string(d.Code)).Inc()
+		}
 	}
-	for i := range e.result.Findings {
-		m.findings.WithLabelValues(webhook, string(e.result.Findings[i].Code)).Inc()
+	for _, f := range e.findings() {
+		m.findings.WithLabelValues(webhook, f.Template, string(f.Code)).Inc()
 	}
 }

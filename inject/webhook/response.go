@@ -30,24 +30,31 @@ const (
 	maxWarnings = 16
 )
 
-// maxSentence bounds what is put into audit annotations and errors: a sentence
-// may quote what the pod's author wrote, and that may be 256 KiB.
-const maxSentence = 512
+// What is put into audit annotations, and into errors and denials, has bounds: a
+// sentence may quote what the pod's author wrote, and that may be 256 KiB.
+const (
+	maxAudit    = 512
+	maxSentence = 1024
+)
 
 // encode is the answer. v1 and v1beta1 have the same fields. A patch and its
-// type stand there both or not at all; that is a rule of v1.
-func encode(r *request, result *inject.Result) []byte {
-	response := &admissionv1.AdmissionResponse{UID: types.UID(r.UID), Allowed: true}
-	if result != nil {
-		if patch := result.Patch(); len(patch) > 0 {
+// type stand there both or not at all; that is a rule of v1, as is that a
+// validating webhook has none.
+func encode(e *exchange) []byte {
+	response := &admissionv1.AdmissionResponse{UID: types.UID(e.request.UID), Allowed: true}
+	switch {
+	case e.verdict != nil:
+		judged(response, e.verdict)
+	case e.result != nil:
+		if patch := e.result.Patch(); len(patch) > 0 {
 			patchType := admissionv1.PatchTypeJSONPatch
 			response.Patch, response.PatchType = patch, &patchType
 		}
-		response.AuditAnnotations = audit(result.Audit())
-		response.Warnings = warnings(result.Warnings())
+		response.AuditAnnotations = audit(e.result.Audit())
+		response.Warnings = warnings(e.result.Warnings())
 	}
 	answer, err := json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: r.version, Kind: "AdmissionReview"},
+		TypeMeta: metav1.TypeMeta{APIVersion: e.request.version, Kind: "AdmissionReview"},
 		Response: response,
 	}, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -56,11 +63,30 @@ func encode(r *request, result *inject.Result) []byte {
 	return answer
 }
 
+// judged is the answer about a final pod: a denial has all findings in its one
+// message, for a controller shows nothing else.
+func judged(response *admissionv1.AdmissionResponse, v *inject.Verdict) {
+	response.AuditAnnotations = audit(v.Audit())
+	if !v.Denied {
+		all := make([]string, len(v.Judged))
+		for i := range v.Judged {
+			all[i] = v.Judged[i].String()
+		}
+		response.Warnings = warnings(all)
+		return
+	}
+	response.Allowed = false
+	response.Result = &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: clip(inject.Denial(v.Judged), maxSentence),
+	}
+}
+
 // audit bounds the values. Their keys are names of templates and codes, which
 // are valid as the second half of an audit annotation's key.
 func audit(all map[string]string) map[string]string {
 	for key, value := range all {
-		all[key] = clip(value, maxSentence)
+		all[key] = clip(value, maxAudit)
 	}
 	return all
 }
@@ -103,7 +129,13 @@ func clip(text string, limit int) string {
 func (e *exchange) write(w http.ResponseWriter) {
 	header, body := w.Header(), e.answer
 	header.Set("Content-Type", "application/json")
-	if e.refused != nil {
+	switch {
+	case e.refused == nil:
+	case e.refused.again:
+		header.Set("Retry-After", "0")
+		header.Set("Connection", "close")
+		body = e.refused.status503()
+	default:
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		header.Set("X-Content-Type-Options", "nosniff")
 		body = []byte(e.refused.sentence + "\n")
@@ -111,6 +143,19 @@ func (e *exchange) write(w http.ResponseWriter) {
 	header.Set("Content-Length", strconv.Itoa(len(body))) // no chunks for the caller to put together
 	w.WriteHeader(e.status())
 	_, _ = w.Write(body) // a caller that is gone needs no answer
+}
+
+// status503 is the refusal as the API server's client reads it: of a 503 without a
+// metav1.Status it shows no word.
+func (r *refusal) status503() []byte {
+	text, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: int32(r.status), Reason: metav1.StatusReasonServiceUnavailable, Message: r.sentence,
+	}, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("a status that is no JSON: " + err.Error())
+	}
+	return text
 }
 
 // log writes the request's line. It holds names and codes, never what a pod says.
@@ -126,40 +171,57 @@ func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
 	if e.request != nil {
 		attrs = append(attrs, slog.String("uid", e.request.UID), slog.String("namespace", e.request.Namespace))
 	}
+	if e.result != nil {
+		attrs = append(attrs, decided(e)...)
+	}
 	if e.refused != nil {
 		h.Log.LogAttrs(r.Context(), level, "refused", append(attrs, slog.Int("status", e.refused.status),
 			slog.String("reason", e.refused.sentence), slog.String("client", r.RemoteAddr))...)
 		return
 	}
-	if e.result != nil {
-		attrs = append(attrs, decided(e.result)...)
-	} else {
+	if e.result == nil {
 		attrs = append(attrs, slog.String("operation", string(e.request.Operation)),
 			slog.String("resource", e.request.Resource.Resource), slog.String("subresource", e.request.SubResource))
 	}
 	h.Log.LogAttrs(r.Context(), level, "decided", attrs...)
 }
 
-func decided(result *inject.Result) []slog.Attr {
+func decided(e *exchange) []slog.Attr {
+	result := e.result
 	pod := result.Pod.Name
 	if pod == "" {
 		pod = result.Pod.GenerateName
 	}
-	decisions := make([]slog.Attr, len(result.Decisions))
-	for i := range result.Decisions {
-		d := &result.Decisions[i]
-		decisions[i] = slog.String(d.Template, string(d.Code))
+	attrs := []slog.Attr{slog.String("pod", pod), slog.String("owner", result.Pod.Owner)}
+	if e.verdict != nil {
+		attrs = append(attrs, slog.String("verdict", e.verdict.Word()))
+	} else {
+		decisions := make([]slog.Attr, len(result.Decisions))
+		for i := range result.Decisions {
+			d := &result.Decisions[i]
+			decisions[i] = slog.String(d.Template, string(d.Code))
+		}
+		attrs = append(attrs, slog.Any("decisions", slog.GroupValue(decisions...)))
 	}
-	attrs := []slog.Attr{
-		slog.String("pod", pod), slog.String("owner", result.Pod.Owner),
-		slog.Any("decisions", slog.GroupValue(decisions...)),
-	}
-	if len(result.Findings) > 0 {
-		codes := make([]inject.Code, len(result.Findings))
-		for i := range result.Findings {
-			codes[i] = result.Findings[i].Code
+	if found := e.findings(); len(found) > 0 {
+		codes := make([]string, len(found))
+		for i := range found {
+			codes[i] = string(found[i].Code)
+			if found[i].Template != "" {
+				codes[i] = found[i].Template + ": " + codes[i]
+			}
 		}
 		attrs = append(attrs, slog.Any("findings", codes))
 	}
 	return attrs
+}
+
+func (e *exchange) findings() []inject.Finding {
+	switch {
+	case e.verdict != nil:
+		return e.verdict.Judged
+	case e.result != nil:
+		return e.result.Findings
+	}
+	return nil
 }

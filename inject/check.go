@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Finding is one thing that is wrong with a final pod, or with what its author
+// asked for.
+type Finding struct {
+	Code     Code   `json:"code"`
+	Template string `json:"template,omitempty"` // "" where no template is meant that exists
+	Path     string `json:"path"`               // JSON Pointer into the pod; "" where no one place is to blame
+	Expected string `json:"expected,omitempty"` // JSON; "" where nothing should be there
+	Found    string `json:"found,omitempty"`    // JSON; "" where nothing is there
+	Message  string `json:"message"`            // one sentence, with what to do
+	// Mode is Deny where the finding is reason enough to refuse the pod.
+	Mode templates.ValidateMode `json:"mode"`
+}
+
+// String is the finding as people read it: template: code at path: sentence.
+func (f *Finding) String() string {
+	var b strings.Builder
+	if f.Template != "" {
+		b.WriteString(f.Template + ": ")
+	}
+	b.WriteString(string(f.Code))
+	if f.Path != "" {
+		b.WriteString(" at " + f.Path)
+	}
+	return b.String() + ": " + f.Message
+}
+
+// Check judges a final pod by the result of a run over it (with
+// [Request.Detail]): it is right when injecting it again would add nothing, and
+// what its templates protect is as they say. What else differs is the user's
+// or another webhook's own business. Findings that deny come first.
+func (r *Result) Check() []Finding {
+	var all []Finding
+	wanted := map[string]templates.ValidateMode{}
+	for i := range r.Decisions {
+		d := &r.Decisions[i]
+		failures := d.failures()
+		all = append(all, failures...)
+		if d.Code == CodeInjected || d.Code == CodePresent {
+			all = append(all, d.differences()...)
+		} else if len(failures) == 0 {
+			continue
+		}
+		wanted[d.Template] = d.Mode
+	}
+	for _, f := range r.Findings {
+		f.Mode = templates.Warn
+		if mode := wanted[f.Template]; mode != "" && f.Path != "" {
+			f.Mode = mode // the pod's own mistake in a template that it gets
+		}
+		all = append(all, f)
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int { return rank(a.Mode) - rank(b.Mode) })
+	return all
+}
+
+func rank(m templates.ValidateMode) int {
+	if m == templates.Deny {
+		return 0
+	}
+	return 1
+}
+
+// differences are what is missing and what is altered.
+func (d *Decision) differences() []Finding {
+	if d.Absent {
+		return []Finding{{
+			Code: CodeNotInjected, Template: d.Template, Path: d.containerPath(), Expected: d.container(), Mode: d.Mode,
+			Message: "nothing of it is in the pod, so the mutating webhook was not called or not heard; create the pod again, and see that Pillion runs",
+		}}
+	}
+	var all []Finding
+	missing := map[string]bool{}
+	for _, p := range d.Added {
+		missing[p.Path] = true
+		all = append(all, d.finding(CodeMissing, p, brief(p.Template)+" is not there; see which other webhook takes it away"))
+	}
+	for _, p := range d.Altered {
+		if missing[p.Path] {
+			continue
+		}
+		message := fmt.Sprintf("it is %s and must be %s", brief(p.Pod), brief(p.Template))
+		switch {
+		case p.Template == "null":
+			message = brief(p.Pod) + " must not be there"
+		case p.Pod == "null":
+			message = brief(p.Template) + " is not there"
+		}
+		all = append(all, d.finding(CodeAltered, p, message+"; the template protects it, so see who changes it"))
+	}
+	return all
+}
+
+// failures say why a template that the pod should have got could not be injected.
+func (d *Decision) failures() []Finding {
+	code := CodeNotInjected
+	switch d.Code {
+	case CodeInvalidParameter:
+		code = CodeInvalidParameter
+	case CodeConflict, CodeRenderFailed:
+	default:
+		return nil
+	}
+	var all []Finding
+	for _, o := range d.Obstacles {
+		all = append(all, d.finding(code, o.Place, o.Message))
+	}
+	if all == nil {
+		all = append(all, d.finding(code, Place{}, d.Sentence()))
+	}
+	return all
+}
+
+func (d *Decision) finding(code Code, p Place, message string) Finding {
+	return Finding{
+		Code: code, Template: d.Template, Path: p.Path, Expected: value(p.Template), Found: value(p.Pod),
+		Message: message, Mode: d.Mode,
+	}
+}
+
+func value(text string) string {
+	if text == "null" {
+		return ""
+	}
+	return text
+}
+
+// containerPath is where the first container that is not there belongs.
+func (d *Decision) containerPath() string {
+	for _, p := range d.Added {
+		if list := path.Dir(p.Path); list == "/spec/initContainers" || list == "/spec/containers" {
+			return p.Path
+		}
+	}
+	return "/spec/containers"
+}
+
+func (d *Decision) container() string {
+	at := d.containerPath()
+	for _, p := range d.Added {
+		if p.Path == at {
+			return p.Template
+		}
+	}
+	return ""
+}
+
+// maxValue bounds how much of a value a sentence shows.
+const maxValue = 80
+
+// brief shows a value so that people know it again: of an item with a name or a
+// path only that.
+func brief(text string) string {
+	var item struct{ Name, MountPath string }
+	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &item) == nil {
+		switch {
+		case item.MountPath != "":
+			return fmt.Sprintf("the mount at %s", item.MountPath)
+		case item.Name != "":
+			return item.Name
+		}
+	}
+	return cut(text, maxValue)
+}
+
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit] + "…"
+}
+
+// maxDenial bounds a denial's message, in bytes: an event has room for 1,024, and
+// "Error creating: admission webhook ... denied the request: " stands before it.
+const maxDenial = 900
+
+// Denial puts findings into one message, as many as fit.
+func Denial(all []Finding) string {
+	if len(all) == 1 {
+		return cut(all[0].String(), maxDenial)
+	}
+	message := fmt.Sprintf("%d findings:", len(all))
+	for i := range all {
+		rest := fmt.Sprintf("; and %d more", len(all)-i)
+		next := fmt.Sprintf(" (%d) %s", i+1, cut(all[i].String(), maxDenial/2))
+		if i > 0 {
+			next = ";" + next
+		}
+		if len(message)+len(next)+len(rest) > maxDenial {
+			return message + rest
+		}
+		message += next
+	}
+	return message
+}

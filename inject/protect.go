@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// absent says whether nothing of a template that brings containers is in the
+// pod: neither one of them nor the record of an injection.
+func (c *candidate) absent() bool {
+	if len(c.t.Containers) == 0 || c.marked(c.t) {
+		return false
+	}
+	for _, list := range containerLists() {
+		existing := c.pod.At("spec", list).Items()
+		for i := range existing {
+			for _, name := range c.t.Containers {
+				if existing[i].Get("name") != nil && existing[i].Get("name").IsText(name) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// altered are the protected fields of the template's containers that differ
+// from the template, the first place of each.
+func (c *candidate) altered() []Place {
+	var all []Place
+	for _, path := range c.t.Spec.Validate.Protect {
+		for _, list := range containerLists() {
+			own, existing := c.fragment.At("spec", list).Items(), c.pod.At("spec", list).Items()
+			for i := range own {
+				found := c.schema.at("spec").at(list).find(existing, &own[i])
+				if found < 0 {
+					continue // missing, which says it all
+				}
+				d := &difference{candidate: c, at: item("/spec/"+list, existing, found), f: c.schema.at("spec").at(list).elem.asField()}
+				if d = d.within(&existing[found], &own[i], strings.Split(path, ".")); d != nil {
+					all = append(all, newPlace(d.at, d.pod, d.fragment))
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (s *schema) asField() *field { return &field{schema: s} }
+
+// difference is a place where the pod and a fragment may differ.
+type difference struct {
+	*candidate
+	at            string
+	f             *field
+	name          string // of the place in the object that it is a field of
+	pod, fragment *tree.Node
+}
+
+// within goes down a protected path and gives the first difference there, or nil.
+func (d *difference) within(pod, fragment *tree.Node, path []string) *difference {
+	if len(path) == 0 {
+		d.pod, d.fragment = pod, fragment
+		return d.find()
+	}
+	return d.member(path[0]).within(pod.Get(path[0]), fragment.Get(path[0]), path[1:])
+}
+
+func (d *difference) member(name string) *difference {
+	return &difference{candidate: d.candidate, at: d.at + "/" + tree.Escape(name), f: d.f.at(name), name: name}
+}
+
+// find is the first place at or below d where the pod is not what the fragment
+// says, or says more. What Kubernetes itself fills in does not count.
+func (d *difference) find() *difference {
+	switch {
+	case d.fragment == nil || d.fragment.Kind() == tree.Null:
+		if d.pod == nil || d.f.absentIsZero && isZero(d.pod) || d.fills() {
+			return nil
+		}
+		return d
+	case d.pod == nil:
+		if d.f.absentIsZero && isZero(d.fragment) {
+			return nil
+		}
+		return d
+	case d.pod.Kind() != d.fragment.Kind():
+		if d.f.quantity && d.f.equalScalars(d.pod, d.fragment) {
+			return nil
+		}
+		return d
+	case d.fragment.Kind() == tree.Object:
+		return d.findMember()
+	case d.fragment.Kind() == tree.Array:
+		return d.findItem()
+	case d.f.equalScalars(d.pod, d.fragment) || d.name == "imagePullPolicy" && d.pod.IsText(string(corev1.PullAlways)):
+		return nil // AlwaysPullImages
+	}
+	return d
+}
+
+func (d *difference) findMember() *difference {
+	members := d.fragment.Members()
+	for i := range members {
+		name := members[i].Name()
+		if found := d.member(name).within(d.pod.Get(name), &members[i].Node, nil); found != nil {
+			return found
+		}
+	}
+	members = d.pod.Members()
+	for i := range members {
+		name := members[i].Name()
+		if d.fragment.Get(name) != nil {
+			continue
+		}
+		if found := d.member(name).within(&members[i].Node, nil, nil); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+func (d *difference) findItem() *difference {
+	theirs, own := d.pod.Items(), d.fragment.Items()
+	if d.f.shape != keyedList {
+		if d.f.contains(d.pod, d.fragment) && len(theirs) == len(own) {
+			return nil
+		}
+		return d
+	}
+	elem := d.f.elem.asField()
+	for i := range own {
+		at := d.f.find(theirs, &own[i])
+		if at < 0 {
+			return &difference{at: d.at + "/-", f: elem, fragment: &own[i]}
+		}
+		if found := (&difference{candidate: d.candidate, at: item(d.at, theirs, at), f: elem}).within(&theirs[at], &own[i], nil); found != nil {
+			return found
+		}
+	}
+	for i := range theirs {
+		if d.f.find(own, &theirs[i]) < 0 && !d.isTokenMount(&theirs[i]) {
+			return &difference{at: item(d.at, theirs, i), f: elem, pod: &theirs[i]}
+		}
+	}
+	return nil
+}
+
+// isTokenMount says whether an item of a list is what the ServiceAccount plugin
+// adds, or what Pillion put in its place.
+func (d *difference) isTokenMount(mount *tree.Node) bool {
+	volume := mount.Get("name").Text()
+	return d.name == "volumeMounts" && volume != "" && (volume == d.tokenVolume() || volume == noTokenVolume) && len(mount.Members()) == 3 &&
+		mount.Get("readOnly").Kind() == tree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(tokenMountPath)
+}
+
+// fills says whether Kubernetes itself may have put something into a container
+// where the template says nothing: what the API server's defaulting writes
+// (SetObjectDefaults_Pod in k8s.io/kubernetes/pkg/apis/core/v1), the ServiceAccount
+// plugin's mount, and a LimitRange's resources.
+func (d *difference) fills() bool {
+	in := ""
+	if d.f.parent != nil {
+		in = d.f.parent.Name()
+	}
+	switch in {
+	case "Container":
+		switch d.name {
+		case "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy", "resources":
+			return true
+		case "volumeMounts":
+			mounts := d.pod.Items()
+			return len(mounts) == 1 && d.isTokenMount(&mounts[0])
+		}
+	case "ResourceRequirements":
+		return d.name == "limits" || d.name == "requests"
+	case "Probe":
+		switch d.name {
+		case "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold":
+			return true
+		}
+	case "HTTPGetAction":
+		return d.name == "path" || d.name == "scheme"
+	case "GRPCAction":
+		return d.name == "service"
+	case "ContainerPort":
+		return d.name == "protocol" || d.name == "hostPort" // on the host network
+	case "ObjectFieldSelector":
+		return d.name == "apiVersion"
+	case "FileKeySelector":
+		return d.name == "optional"
+	}
+	return d.f.quantity
+}
