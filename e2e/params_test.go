@@ -3,11 +3,15 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestParameters: the pod's word is above the namespace's, and that above the template's default.
@@ -67,4 +71,38 @@ func TestParameterIsText(t *testing.T) {
 		t.Errorf("args are %q, want %q", got, want)
 	}
 	wantSameAsCommand(t, pod)
+}
+
+// TestNamespaceJustMade: a pod that comes right behind its namespace gets the namespace's parameters,
+// though Pillion hears of the namespace after the API server. One whose label was put on just now counts too.
+func TestNamespaceJustMade(t *testing.T) {
+	t.Parallel()
+	for i := range 20 {
+		ns, err := env.Client.CoreV1().Namespaces().Create(testContext(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "just-made-", Labels: map[string]string{injectLabel: "enabled"}, Annotations: map[string]string{"logger.pillion.dev/level": "debug"},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = env.Client.CoreV1().ServiceAccounts(ns.Name).Create(testContext(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		pod := createPod(t, ns.Name, newPod(fmt.Sprint("web-", i)))
+		if got, want := container(t, pod, "logger").Args[0], "--level=debug"; got != want {
+			t.Errorf("argument %q, want %q", got, want)
+		}
+	}
+	for i := range 20 {
+		ns := plainNamespace(t)
+		_, err := env.Client.CoreV1().Namespaces().Patch(testContext(t), ns, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"enabled"}}}`, injectLabel), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := createPod(t, ns, newPod(fmt.Sprint("web-", i)))
+		called := len(creation(t, ns, pod.Name).Calls(pillionConfiguration)) > 0
+		if injected := pod.Annotations["logger.pillion.dev/injected"] != ""; called != injected {
+			t.Errorf("the API server called: %t, injected: %t", called, injected)
+		}
+	}
 }

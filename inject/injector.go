@@ -71,6 +71,9 @@ type Request struct {
 	Operation string // CREATE
 	Username  string
 	DryRun    bool
+	// OptedIn: the selectors of a webhook configuration matched, or so its caller
+	// says. What is known of the namespace may be a moment older.
+	OptedIn bool
 	// Namespace is the request's namespace; the pod's own metadata may not name one.
 	Namespace templates.Namespace
 	// Object is the pod's JSON as it came. The Result may share its bytes.

@@ -50,8 +50,8 @@ func excludedNamespace(c *candidate) (Code, string) {
 	return "", ""
 }
 
-// notOptedIn is the webhooks' selectors once more. Where the namespace is not
-// known, the API server's call says that they matched.
+// notOptedIn is the webhooks' selectors once more, for a pod that no API server
+// asks about. Where nothing is known of the namespace, it counts as opted in.
 //
 //	namespace | pod      | looked at
 //	enabled   | any      | yes
@@ -62,7 +62,7 @@ func notOptedIn(c *candidate) (Code, string) {
 	ns := &c.req.Namespace
 	label, labelled := ns.Labels[LabelInject]
 	switch {
-	case !ns.Known || label == Enabled || !labelled && c.label(LabelInject).IsText(Enabled):
+	case c.req.OptedIn || !ns.Known || label == Enabled || !labelled && c.label(LabelInject).IsText(Enabled):
 		return "", ""
 	case labelled:
 		return CodeNotOptedIn, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label)

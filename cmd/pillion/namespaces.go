@@ -17,16 +17,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
 )
 
 // standalone knows no namespace.
 type standalone struct{}
 
-func (standalone) Namespace(name string) templates.Namespace { return templates.Namespace{Name: name} }
+func (standalone) Namespace(name string) (templates.Namespace, error) {
+	return templates.Namespace{Name: name}, nil
+}
 
 // informer knows the labels and annotations of the cluster's namespaces. It is
-// a moment behind the cluster: a namespace that was made just now is unknown.
+// a moment behind the cluster: of one that was made just now it knows nothing yet.
 type informer struct {
 	store      cache.Store
 	controller cache.Controller
@@ -88,14 +91,17 @@ func slim(object any) (any, error) {
 	return object, nil
 }
 
-// Namespace implements [webhook.Namespaces].
-func (i *informer) Namespace(name string) templates.Namespace {
+// Namespace implements [webhook.Namespaces]. Of a namespace that it does not know
+// there is a pod already, so news of it are on their way: without its annotations
+// a pod would get the wrong parameters, and without its labels no template that
+// asks for them.
+func (i *informer) Namespace(name string) (templates.Namespace, error) {
 	object, _, _ := i.store.GetByKey(name)
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return templates.Namespace{Name: name}
+		return templates.Namespace{}, fmt.Errorf("the namespace %q is not known here yet; it will be in a moment", name)
 	}
-	return templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
+	return templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}, nil
 }
 
 func (i *informer) check() (string, error) {
@@ -110,7 +116,7 @@ func (standalone) check() (string, error) { return "standalone", nil }
 
 // namespaces are what serve needs of either.
 type namespaces interface {
-	Namespace(name string) templates.Namespace
+	webhook.Namespaces
 	check() (string, error)
 }
 

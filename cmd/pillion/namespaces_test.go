@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -73,10 +74,17 @@ func TestServeNamespaces(t *testing.T) {
 	s.ready(t, http.StatusServiceUnavailable, "[-]namespaces failed: ")
 	close(api.release)
 	s.ready(t, 200, "[+]namespaces ok: 1 known")
-	if r := s.mutate(t); r.Patch != nil {
-		t.Errorf("injected in a namespace that did not opt in: %v", r.AuditAnnotations)
+	if r := s.mutate(t); !bytes.Contains(r.Patch, []byte("--level=info")) {
+		t.Errorf("the API server's call is not taken for the opt-in: %v", r.AuditAnnotations)
 	}
-	api.events <- watchEvent{"MODIFIED", namespaceObject("shop", "2",
+	api.events <- watchEvent{"DELETED", namespaceObject("shop", "2", nil, nil)}
+	until(t, "a namespace that is not known is asked for again", func() (bool, string) {
+		response, err := s.client.Post(s.webhook+"/mutate?timeout=10s", "application/json", strings.NewReader(reviewBody(shopPod)))
+		must(t, err)
+		response.Body.Close()
+		return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") == "1", response.Status
+	})
+	api.events <- watchEvent{"ADDED", namespaceObject("shop", "3",
 		map[string]string{"pillion.dev/inject": "enabled"}, map[string]string{"log-agent.pillion.dev/level": "debug"})}
 	until(t, "the namespace's label and annotation count", func() (bool, string) {
 		r := s.mutate(t)

@@ -47,7 +47,9 @@ type edge struct {
 // unknown knows no namespace.
 type unknown struct{}
 
-func (unknown) Namespace(name string) templates.Namespace { return templates.Namespace{Name: name} }
+func (unknown) Namespace(name string) (templates.Namespace, error) {
+	return templates.Namespace{Name: name}, nil
+}
 
 func newEdge(injector func() *inject.Injector) *edge {
 	e := &edge{registry: prometheus.NewRegistry()}

@@ -43,7 +43,7 @@ func counter(t *testing.T, e *edge, name string) prometheus.Collector {
 // known knows one namespace.
 type known struct{ namespace templates.Namespace }
 
-func (k known) Namespace(string) templates.Namespace { return k.namespace }
+func (k known) Namespace(string) (templates.Namespace, error) { return k.namespace, nil }
 
 // Every case of the engine goes through the edge too, and what comes out is what
 // the engine says.
@@ -77,7 +77,7 @@ func TestEngineCases(t *testing.T) {
 				}
 			}
 			injector := load(t, texts...)
-			want, err := injector().Inject(inject.Request{Operation: "CREATE", Username: "user", Namespace: namespace, Object: object})
+			want, err := injector().Inject(inject.Request{Operation: "CREATE", Username: "user", OptedIn: true, Namespace: namespace, Object: object})
 			if err != nil {
 				t.Fatal(err)
 			}

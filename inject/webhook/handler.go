@@ -27,9 +27,10 @@ const (
 )
 
 // Namespaces tells what is known about a namespace. It is asked in the way of a
-// request and must answer from memory; Known is false where it knows nothing.
+// request and must answer from memory; Known is false where it will never know.
+// The error says that it does not know yet.
 type Namespaces interface {
-	Namespace(name string) templates.Namespace
+	Namespace(name string) (templates.Namespace, error)
 }
 
 // Handler answers the API server on [PathMutate] and [PathValidate].
@@ -54,9 +55,9 @@ type exchange struct {
 
 // refusal is the HTTP error that a request gets instead of an answer.
 type refusal struct {
-	status   int
-	sentence string
-	again    bool // at once, and of another replica
+	status     int
+	sentence   string
+	retryAfter string // seconds; "" for no second try, 0 for one that another replica may get
 }
 
 func refuse(status int, format string, args ...any) *refusal {
@@ -115,15 +116,21 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if !e.request.createsPod() {
 		return nil
 	}
+	// metadata.namespace is not set yet where a controller creates the pod.
+	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
+	if err != nil {
+		r := refuse(http.StatusServiceUnavailable, "%v", err)
+		r.retryAfter = "1"
+		return r
+	}
 	req := inject.Request{
 		Operation: string(e.request.Operation),
 		Username:  e.request.UserInfo.Username,
 		DryRun:    e.request.DryRun,
-		// metadata.namespace is not set yet where a controller creates the pod.
-		Namespace: h.Namespaces.Namespace(e.request.Namespace),
+		OptedIn:   true,
+		Namespace: namespace,
 		Object:    e.request.Object,
 	}
-	var err error
 	if e.webhook == "mutate" {
 		e.result, err = h.Injector().Inject(req)
 	} else if e.verdict, err = h.Judge().Judge(req); err == nil {
@@ -147,7 +154,7 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 // good pod that is refused is worse than a bad one that is refused late.
 func askAgain(v *inject.Verdict) *refusal {
 	r := refuse(http.StatusServiceUnavailable, "%s (%s)", inject.Denial(v.Judged), v.Doubt)
-	r.again = true
+	r.retryAfter = "0"
 	return r
 }
 

@@ -5,6 +5,7 @@ package webhook_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
@@ -146,20 +148,39 @@ func TestAbort(t *testing.T) {
 	e.answer(post(t, webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
 }
 
-// labelled knows one namespace by its labels.
-type labelled struct{ name string }
+// parameters knows one namespace by its annotations, and others not yet.
+type parameters struct{ name string }
 
-func (l labelled) Namespace(name string) templates.Namespace {
-	return templates.Namespace{Name: name, Known: name == l.name, Labels: map[string]string{inject.LabelInject: inject.Enabled}}
+func (p parameters) Namespace(name string) (templates.Namespace, error) {
+	if name != p.name {
+		return templates.Namespace{}, errors.New("not yet")
+	}
+	return templates.Namespace{Name: name, Known: true, Annotations: map[string]string{"log-agent.pillion.dev/leve": "x"}}, nil
 }
 
 func TestNamespaceIsTheRequests(t *testing.T) {
 	e := newEdge(load(t, sidecar))
-	e.Namespaces = labelled{"shop"}
+	e.Namespaces = parameters{"shop"}
 	other := strings.Replace(pod, `"name":"web-0"`, `"name":"web-0","namespace":"other"`, 1)
 	w := e.answer(post(t, webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(other))))
-	if r, _ := checkContract(t, webhook.PathMutate, nil, w); r.Patch == nil {
-		t.Errorf("not injected: %s", w.Body)
+	if r, _ := checkContract(t, webhook.PathMutate, nil, w); r.Patch == nil || len(r.Warnings) != 1 {
+		t.Errorf("not injected by the annotations of its namespace: %s", w.Body)
+	}
+}
+
+// TestNamespaceNotKnownYet: the API server is told to ask again.
+func TestNamespaceNotKnownYet(t *testing.T) {
+	for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {
+		e := newEdge(load(t, sidecar))
+		e.Namespaces = parameters{"other"}
+		w := e.answer(post(t, path, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
+		var status metav1.Status
+		if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil {
+			t.Fatal(err)
+		}
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || w.Header().Get("Connection") != "" || status.Message != "not yet" || status.Kind != "Status" {
+			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
+		}
 	}
 }
 

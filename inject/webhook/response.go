@@ -131,9 +131,11 @@ func (e *exchange) write(w http.ResponseWriter) {
 	header.Set("Content-Type", "application/json")
 	switch {
 	case e.refused == nil:
-	case e.refused.again:
-		header.Set("Retry-After", "0")
-		header.Set("Connection", "close")
+	case e.refused.retryAfter != "":
+		header.Set("Retry-After", e.refused.retryAfter)
+		if e.refused.retryAfter == "0" {
+			header.Set("Connection", "close")
+		}
 		body = e.refused.status503()
 	default:
 		header.Set("Content-Type", "text/plain; charset=utf-8")
