@@ -78,7 +78,8 @@ type Request struct {
 	Namespace templates.Namespace
 	// Object is the pod's JSON as it came. The Result may share its bytes.
 	Object []byte
-	// Detail asks for [Decision.Added], which an answer to a webhook does not need.
+	// Detail asks for [Decision.Added] and [Decision.Passed], which the mutating
+	// webhook does not need.
 	Detail bool
 }
 

@@ -32,12 +32,15 @@ func (c *candidate) plan() {
 		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeConflict, messages(dry.conflicts), dry.conflicts
 		return
 	}
+	c.pass(CodeRenderFailed, always("every expression has a value that a pod can have"))
+	c.pass(CodeConflict, always("nothing in the pod is in its way"))
 	c.decision.Kept, c.decision.Added = dry.kept, dry.added
 	c.decision.Altered = c.altered()
 	if dry.additions == 0 {
 		c.decision.Code = CodePresent
 		return
 	}
+	c.pass(CodePresent, always("something of it is not in the pod"))
 	c.decision.Code, c.decision.Absent = CodeInjected, c.absent()
 	key := c.t.Annotation(templates.AnnotationInjected)
 	if says := c.annotation(key); says != nil && !says.IsText(c.t.Revision) {

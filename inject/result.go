@@ -54,6 +54,9 @@ type Decision struct {
 	// Message is one sentence for the person who wrote the pod; "" where the
 	// code says all there is.
 	Message string `json:"message,omitempty"`
+	// Passed are the rules before the one that decided, and why each did not apply,
+	// if the [Request] asked for details.
+	Passed []Step `json:"passed,omitempty"`
 	// Params are the values that the template was rendered with, in the order
 	// of their declaration.
 	Params []templates.Value `json:"params,omitempty"`
@@ -73,6 +76,12 @@ type Decision struct {
 	Mode templates.ValidateMode `json:"mode"`
 	// Absent: nothing in the pod shows that the template was ever injected.
 	Absent bool `json:"absent,omitempty"`
+}
+
+// Step is a rule that did not apply.
+type Step struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
 }
 
 // Place is where the pod and a template differ.

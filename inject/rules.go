@@ -14,40 +14,48 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// rule has an opinion on one template for one pod: a code other than "" decides.
-// The message is one sentence for the pod's author; "" where the code says it all.
-type rule func(*candidate) (Code, string)
+// rule has an opinion on one template for one pod, or passes it on.
+type rule struct {
+	code Code
+	// applies decides, with one sentence for the pod's author; "" where the code
+	// says it all.
+	applies func(*candidate) (bool, string)
+	// passes says why it does not apply, for who wants to know everything.
+	passes func(*candidate) string
+}
 
-// rules in their order: the first that has an opinion wins. They look at the
-// pod and the template only; what it takes to render comes after them.
+// rules in their order: the first that applies decides. They look at the pod and
+// the template only; what it takes to render comes after them.
 func rules() []rule {
 	return []rule{
-		mirrorPod,
-		excludedNamespace,
-		notOptedIn,
-		podOptedOut,
-		notRequested,
-		noContainers,
-		wrongOS,
-		hostNetwork,
-		namespaceNotMatched,
-		podNotMatched,
+		{CodeMirrorPod, mirrorPod, always("it is no mirror pod")},
+		{CodeExcludedNamespace, excludedNamespace, whyNotExcluded},
+		{CodeNotOptedIn, notOptedIn, whyOptedIn},
+		{CodePodOptedOut, podOptedOut, whyNotOptedOut},
+		{CodeNotRequested, notRequested, whyRequested},
+		{CodeWrongOS, wrongOS, whyRightOS},
+		{CodeHostNetwork, hostNetwork, whyNotHostNetwork},
+		{CodeNamespaceNotMatched, namespaceNotMatched, whyNamespaceMatched},
+		{CodePodNotMatched, podNotMatched, whyPodMatched},
 	}
 }
+
+func always(why string) func(*candidate) string { return func(*candidate) string { return why } }
 
 // mirrorPod: the kubelet makes mirror pods of static pods and deletes what differs.
-func mirrorPod(c *candidate) (Code, string) {
-	if c.annotation(corev1.MirrorPodAnnotationKey) != nil {
-		return CodeMirrorPod, ""
-	}
-	return "", ""
+func mirrorPod(c *candidate) (bool, string) {
+	return c.annotation(corev1.MirrorPodAnnotationKey) != nil, ""
 }
 
-func excludedNamespace(c *candidate) (Code, string) {
-	if slices.Contains(c.excluded, c.req.Namespace.Name) {
-		return CodeExcludedNamespace, fmt.Sprintf("nothing is injected in the namespace %s", c.req.Namespace.Name)
+func excludedNamespace(c *candidate) (bool, string) {
+	if !slices.Contains(c.excluded, c.req.Namespace.Name) {
+		return false, ""
 	}
-	return "", ""
+	return true, fmt.Sprintf("nothing is injected in the namespace %s", c.req.Namespace.Name)
+}
+
+func whyNotExcluded(c *candidate) string {
+	return fmt.Sprintf("the namespace %s is not excluded", c.req.Namespace.Name)
 }
 
 // notOptedIn is the webhooks' selectors once more, for a pod that no API server
@@ -58,73 +66,115 @@ func excludedNamespace(c *candidate) (Code, string) {
 //	absent    | enabled  | yes
 //	absent    | else     | no
 //	else      | any      | no
-func notOptedIn(c *candidate) (Code, string) {
+func notOptedIn(c *candidate) (bool, string) {
 	ns := &c.req.Namespace
 	label, labelled := ns.Labels[LabelInject]
 	switch {
 	case c.req.OptedIn || !ns.Known || label == Enabled || !labelled && c.label(LabelInject).IsText(Enabled):
-		return "", ""
+		return false, ""
 	case labelled:
-		return CodeNotOptedIn, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label)
+		return true, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label)
 	}
-	return CodeNotOptedIn, fmt.Sprintf("neither the namespace %s nor the pod has the label %s: %s", ns.Name, LabelInject, Enabled)
+	return true, fmt.Sprintf("neither the namespace %s nor the pod has the label %s: %s", ns.Name, LabelInject, Enabled)
 }
 
-func podOptedOut(c *candidate) (Code, string) {
-	if !c.t.Spec.Required && c.label(LabelInject).IsText(Disabled) {
-		return CodePodOptedOut, fmt.Sprintf("the pod has the label %s: %s", LabelInject, Disabled)
+func whyOptedIn(c *candidate) string {
+	ns := &c.req.Namespace
+	switch {
+	case c.req.OptedIn:
+		return "the API server asked, so a webhook's selectors matched"
+	case !ns.Known:
+		return fmt.Sprintf("the labels of the namespace %s are not known, so it counts as opted in", ns.Name)
+	case ns.Labels[LabelInject] == Enabled:
+		return fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, Enabled)
 	}
-	return "", ""
+	return fmt.Sprintf("the pod has the label %s: %s", LabelInject, Enabled)
 }
 
-func notRequested(c *candidate) (Code, string) {
+func podOptedOut(c *candidate) (bool, string) {
+	if c.t.Spec.Required || !c.label(LabelInject).IsText(Disabled) {
+		return false, ""
+	}
+	return true, fmt.Sprintf("the pod has the label %s: %s", LabelInject, Disabled)
+}
+
+func whyNotOptedOut(c *candidate) string {
+	if c.t.Spec.Required {
+		return "the template is required, so no pod can opt out"
+	}
+	return fmt.Sprintf("the pod has no label %s: %s", LabelInject, Disabled)
+}
+
+func notRequested(c *candidate) (bool, string) {
 	switch named, wanted := c.requested.says(c.t.Name); {
 	case c.t.Spec.Required || wanted || !named && c.t.Spec.Default && !c.requested.exact:
-		return "", ""
+		return false, ""
 	case named:
-		return CodeNotRequested, fmt.Sprintf("the pod's annotation %s leaves it out", AnnotationTemplates)
+		return true, fmt.Sprintf("the pod's annotation %s leaves it out", AnnotationTemplates)
 	case c.requested.exact:
-		return CodeNotRequested, fmt.Sprintf("the pod's annotation %s does not name it", AnnotationTemplates)
+		return true, fmt.Sprintf("the pod's annotation %s does not name it", AnnotationTemplates)
 	}
-	return CodeNotRequested, ""
+	return true, ""
 }
 
-// noContainers: the API server refuses such a pod, which a template's container
-// would make one that it takes.
-func noContainers(c *candidate) (Code, string) {
-	if len(c.pod.At("spec", "containers").Items()) == 0 {
-		return CodePodNotMatched, "the pod has no containers"
+func whyRequested(c *candidate) string {
+	switch _, wanted := c.requested.says(c.t.Name); {
+	case c.t.Spec.Required:
+		return "the template is required"
+	case wanted:
+		return fmt.Sprintf("the pod's annotation %s names it", AnnotationTemplates)
 	}
-	return "", ""
+	return "the template is a default"
 }
 
-func wrongOS(c *candidate) (Code, string) {
-	if want := c.t.Spec.Match.OS; c.os != string(want) {
-		return CodeWrongOS, fmt.Sprintf("the pod is for %s, the template for %s", c.os, want)
+func wrongOS(c *candidate) (bool, string) {
+	want := c.t.Spec.Match.OS
+	if c.os == string(want) {
+		return false, ""
 	}
-	return "", ""
+	return true, fmt.Sprintf("the pod is for %s, the template for %s", c.os, want)
 }
 
-func hostNetwork(c *candidate) (Code, string) {
-	if !c.t.Spec.Match.HostNetwork && c.pod.At("spec", "hostNetwork").Kind() == tree.True {
-		return CodeHostNetwork, "the pod is on the host network, which the template does not allow"
+func whyRightOS(c *candidate) string { return "pod and template are for " + c.os }
+
+func hostNetwork(c *candidate) (bool, string) {
+	if c.t.Spec.Match.HostNetwork || c.pod.At("spec", "hostNetwork").Kind() != tree.True {
+		return false, ""
 	}
-	return "", ""
+	return true, "the pod is on the host network, which the template does not allow"
 }
 
-func namespaceNotMatched(c *candidate) (Code, string) {
+func whyNotHostNetwork(c *candidate) string {
+	if c.pod.At("spec", "hostNetwork").Kind() == tree.True {
+		return "the template allows the host network"
+	}
+	return "the pod is not on the host network"
+}
+
+func namespaceNotMatched(c *candidate) (bool, string) {
 	selector := c.t.NamespaceSelector
 	if selector == nil || selector.Empty() {
-		return "", ""
+		return false, ""
 	}
 	matches := selector.Matches(namespaceLabels{&c.req.Namespace})
 	if matches && (c.req.Namespace.Known || readsNameOnly(selector)) {
-		return "", ""
+		return false, ""
 	}
 	if !c.req.Namespace.Known {
-		return CodeNamespaceNotMatched, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are not known", selector, c.req.Namespace.Name)
+		return true, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are not known", selector, c.req.Namespace.Name)
 	}
-	return CodeNamespaceNotMatched, fmt.Sprintf("the template is for namespaces with %s", selector)
+	return true, fmt.Sprintf("the template is for namespaces with %s", selector)
+}
+
+func whyNamespaceMatched(c *candidate) string {
+	return whyMatched(c.t.NamespaceSelector, "namespace")
+}
+
+func whyMatched(selector labels.Selector, what string) string {
+	if selector == nil || selector.Empty() {
+		return "the template is for every " + what
+	}
+	return fmt.Sprintf("the %s has %s", what, selector)
 }
 
 // readsNameOnly says whether a selector needs no label but the one that every
@@ -134,13 +184,20 @@ func readsNameOnly(selector labels.Selector) bool {
 	return !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
 }
 
-func podNotMatched(c *candidate) (Code, string) {
+// podNotMatched: a pod without containers is refused by the API server, which a
+// template's container would make one that it takes.
+func podNotMatched(c *candidate) (bool, string) {
+	if len(c.pod.At("spec", "containers").Items()) == 0 {
+		return true, "the pod has no containers"
+	}
 	selector := c.t.PodSelector
 	if selector == nil || selector.Empty() || selector.Matches(nodeLabels{c.labels}) {
-		return "", ""
+		return false, ""
 	}
-	return CodePodNotMatched, fmt.Sprintf("the template is for pods with %s", selector)
+	return true, fmt.Sprintf("the template is for pods with %s", selector)
 }
+
+func whyPodMatched(c *candidate) string { return whyMatched(c.t.PodSelector, "pod") }
 
 // requested is what the annotation pillion.dev/templates asks for.
 type requested struct {

@@ -96,29 +96,49 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	if why := c.leftOut[c.t.Name]; why != "" {
 		return CodeRenderFailed, why
 	}
-	for _, rule := range rules {
-		if code, message := rule(c); code != "" {
-			return code, message
+	for i := range rules {
+		if applies, message := rules[i].applies(c); applies {
+			return rules[i].code, message
 		}
+		c.pass(rules[i].code, rules[i].passes)
 	}
 	var invalid error
 	c.values, invalid = c.t.Values(c.annotationText, &c.req.Namespace)
 	c.decision.Params = c.values
 	ok, err := c.t.Condition(&c.input, c.values)
-	switch {
-	case err == nil && !ok:
+	if err == nil && !ok {
 		return CodeConditionFalse, fmt.Sprintf("its condition does not hold: %s", c.t.Spec.Match.Condition)
-	case invalid != nil:
+	}
+	if err == nil {
+		c.pass(CodeConditionFalse, whyCondition)
+	}
+	if invalid != nil {
 		c.decision.Obstacles = c.invalid(invalid)
 		return CodeInvalidParameter, invalid.Error()
-	case err != nil:
-		return CodeRenderFailed, err.Error()
 	}
-	if c.fragment, err = c.t.Render(&c.input, c.values); err != nil {
+	c.pass(CodeInvalidParameter, always("every parameter has a value that is allowed"))
+	if err == nil {
+		c.fragment, err = c.t.Render(&c.input, c.values)
+	}
+	if err != nil {
 		return CodeRenderFailed, err.Error()
 	}
 	c.prepare()
 	return "", ""
+}
+
+// pass notes that a rule does not apply.
+func (c *candidate) pass(code Code, why func(*candidate) string) {
+	if c.req.Detail {
+		c.decision.Passed = append(c.decision.Passed, Step{code, why(c)})
+	}
+}
+
+func whyCondition(c *candidate) string {
+	if c.t.Spec.Match.Condition == "" {
+		return "the template has no condition"
+	}
+	return "its condition holds: " + c.t.Spec.Match.Condition
 }
 
 // invalid is the place of a parameter's value that is not allowed, if it is in the pod.
@@ -153,8 +173,8 @@ func (n *names) add(f Finding) {
 // findings are the names in the pod's annotations that nothing answers to.
 func (r *run) findings() []Finding {
 	c := &candidate{run: r}
-	for _, rule := range []rule{mirrorPod, excludedNamespace, notOptedIn} {
-		if code, _ := rule(c); code != "" {
+	for _, rule := range rules()[:3] {
+		if applies, _ := rule.applies(c); applies {
 			return nil // not ours to comment on
 		}
 	}

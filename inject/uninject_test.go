@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestUninjectCorpus: what is taken out of every captured pod, once it is
+// injected, makes it the pod that it was. Only what a pod had already just as the
+// template has it cannot be told from what was added: then it is another pod that
+// becomes the same when it is injected. No captured pod has anything of the
+// shipped templates.
+func TestUninjectCorpus(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]*templates.Set{
+		"testdata": mustLoad(t, os.DirFS("testdata/templates"), "."),
+		"library":  requestedByDefault(librarySet(t)),
+	} {
+		injector := inject.New(set)
+		shared := 0
+		t.Run(name, func(t *testing.T) {
+			corpus(t, func(t *testing.T, _ string, req inject.Request) {
+				req.Namespace.Annotations = libraryParams()
+				if was, is := uninject(t, injector, req); was != is {
+					shared++
+					has := strings.Contains(was, `"prometheus.io/scrape":"true"`) || strings.Contains(was, `"shareProcessNamespace":false`)
+					if name == "library" || !has {
+						t.Errorf("it was\n%s\nand is\n%s", was, is)
+					}
+				}
+			})
+		})
+		t.Logf("%s: %d pods had something already", name, shared)
+	}
+}
+
+// uninject gives the pod before it was injected, and after that and its inverse.
+func uninject(t *testing.T, injector *inject.Injector, req inject.Request) (was, is string) {
+	t.Helper()
+	was = canonical(t, req.Object)
+	r, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Object = applyPatch(t, req.Object, r.Patch())
+	removal, err := injector.Uninject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := decodeJSON(t, req.Object)
+	for _, path := range removal.Paths {
+		pod = replace(pod, strings.Split(path, "/")[1:], nil)
+	}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return was, canonical(t, text)
+}
+
+// TestUninjectErrors: what cannot be taken out exactly is not touched.
+func TestUninjectErrors(t *testing.T) {
+	t.Parallel()
+	agent := setOf(t)
+	revision := agent.Set().Templates[0].Revision
+	for name, c := range map[string]struct{ pod, want string }{
+		"not JSON":         {`x`, "is not JSON"},
+		"another revision": {`{"metadata":{"annotations":{"agent.pillion.dev/injected":"ffffffffffff"}}}`, "by revision ffffffffffff of the template"},
+		"another template": {`{"metadata":{"annotations":{"other.pillion.dev/injected":"ffffffffffff"}}}`, "there is no template of that name"},
+		"changed since": {`{"metadata":{"annotations":{"agent.pillion.dev/injected":"` + revision + `"}},"spec":{
+			"containers":[{"name":"web"}],"initContainers":[{"name":"agent","image":"evil:1"}]}}`, "it has been changed since"},
+	} {
+		_, err := agent.Uninject(inject.Request{Operation: "CREATE", Object: []byte(c.pod)})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r, err := agent.Uninject(inject.Request{Operation: "CREATE", Object: []byte(`{"spec":{"containers":[{"name":"web"}]}}`)})
+	if err != nil || len(r.Paths) > 0 || len(r.Templates) > 0 {
+		t.Errorf("a pod that was never injected: %v %v", r, err)
+	}
+}
+
+// canonical is JSON with sorted keys, and without what says nothing.
+func canonical(t *testing.T, text []byte) string {
+	t.Helper()
+	out, err := json.Marshal(said(decodeJSON(t, text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func said(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range slices.Collect(maps.Keys(v)) {
+			if v[name] == nil {
+				delete(v, name)
+				continue
+			}
+			v[name] = said(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = said(v[i])
+		}
+	}
+	return v
+}
