@@ -60,6 +60,7 @@ type difference struct {
 	f             *field
 	name          string // of the place in the object that it is a field of
 	pod, fragment *tree.Node
+	in            *tree.Node // the pod's object that it is a field of
 }
 
 // within goes down a protected path and gives the first difference there, or nil.
@@ -118,7 +119,9 @@ func (d *difference) findMember() *difference {
 		if d.fragment.Get(name) != nil {
 			continue
 		}
-		if found := d.member(name).within(&members[i].Node, nil, nil); found != nil {
+		extra := d.member(name)
+		extra.in = d.pod
+		if found := extra.within(&members[i].Node, nil, nil); found != nil {
 			return found
 		}
 	}
@@ -160,40 +163,56 @@ func (d *difference) isTokenMount(mount *tree.Node) bool {
 }
 
 // fills says whether Kubernetes itself may have put something into a container
-// where the template says nothing: what the API server's defaulting writes
-// (SetObjectDefaults_Pod in k8s.io/kubernetes/pkg/apis/core/v1), the ServiceAccount
-// plugin's mount, and a LimitRange's resources.
+// where the template says nothing: a default, the ServiceAccount plugin's mount,
+// or a LimitRange's resources.
 func (d *difference) fills() bool {
-	in := ""
-	if d.f.parent != nil {
-		in = d.f.parent.Name()
+	if d.f.parent == nil {
+		return d.f.quantity // of a resource
 	}
-	switch in {
-	case "Container":
-		switch d.name {
-		case "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy", "resources":
-			return true
-		case "volumeMounts":
-			mounts := d.pod.Items()
-			return len(mounts) == 1 && d.isTokenMount(&mounts[0])
-		}
-	case "ResourceRequirements":
-		return d.name == "limits" || d.name == "requests"
-	case "Probe":
-		switch d.name {
-		case "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold":
-			return true
-		}
-	case "HTTPGetAction":
-		return d.name == "path" || d.name == "scheme"
-	case "GRPCAction":
-		return d.name == "service"
-	case "ContainerPort":
-		return d.name == "protocol" || d.name == "hostPort" // on the host network
-	case "ObjectFieldSelector":
-		return d.name == "apiVersion"
-	case "FileKeySelector":
-		return d.name == "optional"
+	switch place := d.f.parent.Name() + "." + d.name; place {
+	case "Container.resources", "ResourceRequirements.limits", "ResourceRequirements.requests":
+		return true
+	case "Container.imagePullPolicy":
+		return d.pod.IsText(string(corev1.PullAlways)) || d.pod.IsText(string(corev1.PullIfNotPresent))
+	case "Container.volumeMounts":
+		mounts := d.pod.Items()
+		return len(mounts) == 1 && d.isTokenMount(&mounts[0])
+	case "ContainerPort.hostPort":
+		return d.candidate.pod.At("spec", "hostNetwork").Kind() == tree.True && d.in != nil && sameNumber(d.pod, orElse(d.in.Get("containerPort"), d.pod))
+	default:
+		return d.pod.String() == defaulted(place)
 	}
-	return d.f.quantity
+}
+
+// defaulted is what the API server writes into a container's field that is not
+// there (SetObjectDefaults_Pod in k8s.io/kubernetes/pkg/apis/core/v1), as JSON;
+// "" for the others.
+func defaulted(place string) string {
+	switch place {
+	case "Container.terminationMessagePath":
+		return `"` + corev1.TerminationMessagePathDefault + `"`
+	case "Container.terminationMessagePolicy":
+		return `"` + string(corev1.TerminationMessageReadFile) + `"`
+	case "Probe.timeoutSeconds", "Probe.successThreshold":
+		return "1"
+	case "Probe.periodSeconds":
+		return "10"
+	case "Probe.failureThreshold":
+		return "3"
+	case "HTTPGetAction.path":
+		return `"/"`
+	case "HTTPGetAction.scheme":
+		return `"` + string(corev1.URISchemeHTTP) + `"`
+	case "GRPCAction.service":
+		return `""`
+	case "ContainerPort.protocol":
+		return `"` + string(corev1.ProtocolTCP) + `"`
+	case "ObjectFieldSelector.apiVersion":
+		return `"v1"`
+	case "ResourceFieldSelector.divisor":
+		return `"0"`
+	case "FileKeySelector.optional":
+		return "false"
+	}
+	return ""
 }
