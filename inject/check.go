@@ -83,24 +83,26 @@ func (d *Decision) differences() []Finding {
 			Message: "nothing of it is in the pod, so the mutating webhook was not called or not heard; create the pod again, and see that Pillion runs",
 		}}
 	}
-	var all []Finding
 	missing := map[string]bool{}
 	for _, p := range d.Added {
 		missing[p.Path] = true
-		all = append(all, d.finding(CodeMissing, p, brief(p.Template)+" is not there; see which other webhook takes it away"))
 	}
+	var all []Finding
 	for _, p := range d.Altered {
 		if missing[p.Path] {
 			continue
 		}
-		message := fmt.Sprintf("it is %s and must be %s", brief(p.Pod), brief(p.Template))
+		message := fmt.Sprintf("it is %s and must be %s", Brief(p.Pod), Brief(p.Template))
 		switch {
 		case p.Template == "null":
-			message = brief(p.Pod) + " must not be there"
+			message = Brief(p.Pod) + " must not be there"
 		case p.Pod == "null":
-			message = brief(p.Template) + " is not there"
+			message = Brief(p.Template) + " is not there"
 		}
 		all = append(all, d.finding(CodeAltered, p, message+"; the template protects it, so see who changes it"))
+	}
+	for _, p := range d.Added {
+		all = append(all, d.finding(CodeMissing, p, Brief(p.Template)+" is not there; see which other webhook takes it away"))
 	}
 	return all
 }
@@ -162,9 +164,9 @@ func (d *Decision) container() string {
 // maxValue bounds how much of a value a sentence shows.
 const maxValue = 80
 
-// brief shows a value so that people know it again: of an item with a name or a
+// Brief shows a value, as JSON, so that people know it again: of an item with a name or a
 // path only that.
-func brief(text string) string {
+func Brief(text string) string {
 	var item struct{ Name, MountPath string }
 	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &item) == nil {
 		switch {

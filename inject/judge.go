@@ -140,6 +140,16 @@ func (i *Injector) judge(req Request) (*Verdict, error) {
 	return v, nil
 }
 
+// InjectedBy is what a pod says by which revision of which template it was
+// injected; nothing where it cannot be read.
+func InjectedBy(pod []byte) map[string]string {
+	n, err := tree.Parse(pod)
+	if err != nil {
+		return nil
+	}
+	return revisions(n)
+}
+
 // revisions are what a pod says by which revision of which template it was injected.
 func revisions(pod *tree.Node) map[string]string {
 	said := map[string]string{}

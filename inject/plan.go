@@ -179,10 +179,13 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 		p.list(there, value, f.schema, at)
 	case f.goType == resourceRequirements() && there != nil:
 		p.resources(there, value, f.schema, at)
-	default:
-		if there == nil {
-			there = p.add(pod, name, tree.Members(), at)
+	case there == nil:
+		before := len(p.added)
+		p.object(p.add(pod, name, tree.Members(), at), value, f.schema, at)
+		if len(p.added) > before { // as one
+			p.added = append(p.added[:before], newPlace(at, nil, value))
 		}
+	default:
 		p.object(there, value, f.schema, at)
 	}
 }

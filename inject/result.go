@@ -174,7 +174,7 @@ func sentences(c Code) string {
 	case CodePresent:
 		return "everything is there already"
 	case CodeInjected:
-		return "injected"
+		return "the pod is to have it, and something of it is not there"
 	}
 	return strings.ReplaceAll(string(c), "_", " ")
 }

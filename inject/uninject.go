@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mattbaird/jsonpatch"
+
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -251,16 +253,9 @@ func (i *Injector) verify(req Request, bare []byte) error {
 	if err != nil {
 		return err
 	}
-	got, err := decode(bare)
+	got, err := apply(bare, r.Ops)
 	if err != nil {
 		return err
-	}
-	for _, op := range r.Ops {
-		value, err := decode(op.Value.(json.RawMessage))
-		if err != nil {
-			return err
-		}
-		got = with(got, strings.Split(op.Path, "/")[1:], value)
 	}
 	if reflect.DeepEqual(got, want) {
 		return nil
@@ -271,6 +266,30 @@ func (i *Injector) verify(req Request, bare []byte) error {
 		}
 	}
 	return errors.New("without what was injected and injected again it is another pod: it has been changed since, so take the changes back or edit it by hand")
+}
+
+// Apply is the pod with the operations of a [Result] for it done.
+func Apply(pod []byte, ops []jsonpatch.JsonPatchOperation) ([]byte, error) {
+	doc, err := apply(pod, ops)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(doc)
+}
+
+func apply(pod []byte, ops []jsonpatch.JsonPatchOperation) (any, error) {
+	doc, err := decode(pod)
+	if err != nil {
+		return nil, err
+	}
+	for _, op := range ops {
+		value, err := decode(op.Value.(json.RawMessage))
+		if err != nil {
+			return nil, err
+		}
+		doc = with(doc, strings.Split(op.Path, "/")[1:], value)
+	}
+	return doc, nil
 }
 
 // with is doc with an operation's value added at the names.

@@ -47,6 +47,7 @@ func newCompiler(params []Param) (*compiler, error) {
 		cel.CrossTypeNumericComparisons(true),
 		ext.Strings(), // from version 5 on its functions have costs
 		ext.Sets(),
+		cel.EnableMacroCallTracking(), // for who writes expressions anew, see Expression
 	)
 	if err != nil {
 		return nil, err
@@ -70,9 +71,10 @@ func newCompiler(params []Param) (*compiler, error) {
 
 // program is a compiled expression.
 type program struct {
-	source string
-	prog   cel.Program
-	out    *cel.Type
+	source  string
+	checked *ast.AST
+	prog    cel.Program
+	out     *cel.Type
 }
 
 // compile checks and compiles one expression. The error is one sentence.
@@ -90,7 +92,7 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	return &program{source: source, prog: prog, out: checked.OutputType()}, nil
+	return &program{source: source, checked: native, prog: prog, out: checked.OutputType()}, nil
 }
 
 // compileBool compiles a condition.

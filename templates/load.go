@@ -33,7 +33,7 @@ type Set struct {
 // name starts with a dot (a mounted ConfigMap keeps its versions there) and no
 // kustomization.yaml.
 func Load(sources ...Source) (*Set, error) {
-	var all []*Template
+	var read []File
 	var problems Problems
 	for _, s := range sources {
 		files, err := s.files()
@@ -46,9 +46,26 @@ func Load(sources ...Source) (*Set, error) {
 				problems = append(problems, Problem{File: f.Path, Message: reason(err)})
 				continue
 			}
-			found, bad := Parse(f.Path, data)
-			all, problems = append(all, found...), append(problems, bad...)
+			read = append(read, File{f.Path, data})
 		}
+	}
+	return compile(read, problems)
+}
+
+// File is a file of templates that has been read.
+type File struct {
+	Path string // as messages show it
+	Data []byte
+}
+
+// Compile makes a set of files, whole or not at all: the error is [Problems].
+func Compile(files ...File) (*Set, error) { return compile(files, nil) }
+
+func compile(files []File, problems Problems) (*Set, error) {
+	var all []*Template
+	for _, f := range files {
+		found, bad := Parse(f.Path, f.Data)
+		all, problems = append(all, found...), append(problems, bad...)
 	}
 	slices.SortStableFunc(all, func(a, b *Template) int {
 		return cmp.Or(cmp.Compare(a.Spec.Order, b.Spec.Order), strings.Compare(a.Name, b.Name))

@@ -14,25 +14,65 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// addition is one value to put into a document. Like a patch's operation it
-// goes in where nothing is, or before or behind the items of a list.
-type addition struct {
+// change is one value to put into a document, or to take out where it is nil.
+// Like a patch's operation an addition goes in where nothing is, or before or
+// behind the items of a list.
+type change struct {
 	path  []string
 	value []byte // JSON
 }
 
-// edit puts the additions into the document's nodes and writes them again:
-// with the comments, the order, the indentation and the empty lines that were
-// there, as far as the library lets it.
-func edit(d document, root *yaml.Node, additions []addition) (head, body []byte, err error) {
+func (c change) make(root *yaml.Node) error {
+	if c.value == nil {
+		return remove(root, c.path)
+	}
+	value, err := tree.Parse(c.value)
+	if err != nil {
+		return err
+	}
+	return add(root, c.path, fromTree(value))
+}
+
+// remove takes out what is at the path, with its comments.
+func remove(node *yaml.Node, path []string) error {
+	for i, name := range path {
+		last, at := i == len(path)-1, -1
+		switch node.Kind {
+		case yaml.MappingNode:
+			for j := 0; j+1 < len(node.Content); j += 2 {
+				if node.Content[j].Value == name {
+					at = j + 1
+				}
+			}
+			if last && at >= 0 {
+				node.Content = slices.Delete(node.Content, at-1, at+1)
+				return nil
+			}
+		case yaml.SequenceNode:
+			if n, err := strconv.Atoi(name); err == nil && n >= 0 && n < len(node.Content) {
+				at = n
+			}
+			if last && at >= 0 {
+				node.Content = slices.Delete(node.Content, at, at+1)
+				return nil
+			}
+		}
+		if at < 0 {
+			return fmt.Errorf("there is no %s to take out", name)
+		}
+		node = node.Content[at]
+	}
+	return nil
+}
+
+// edit makes the changes in the document's nodes and writes them again: with the
+// comments, the order, the indentation and the empty lines that were there, as
+// far as the library lets it.
+func edit(d document, root *yaml.Node, changes []change) (head, body []byte, err error) {
 	style := styleOf(root)
 	unfold(root)
-	for _, a := range additions {
-		value, err := tree.Parse(a.value)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := add(root.Content[0], a.path, fromTree(value)); err != nil {
+	for _, c := range changes {
+		if err := c.make(root.Content[0]); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -26,7 +26,9 @@ type injectOptions struct {
 	labels      []string
 	annotations []string
 	output      string
+	outputs     []string
 	quiet       bool
+	uninject    bool
 }
 
 func newInject() *cobra.Command {
@@ -59,6 +61,38 @@ A namespace is known by its name only, and counts as opted in, unless
 			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
+	o.flags(cmd, "yaml", "json", "patch")
+	return cmd
+}
+
+func newUninject() *cobra.Command {
+	o := &injectOptions{uninject: true}
+	cmd := &cobra.Command{
+		Use:   "uninject",
+		Short: "Take out of manifests what was injected",
+		Long: `Uninject is the inverse of inject, for the same kinds of objects: what the
+templates added is taken out of pods that say of themselves what was injected.
+
+Name the very templates that were used, and the same namespace. What is left is
+injected again to see that it gives the same pod; where it does not, or was
+injected by another revision of a template, nothing is written and the error
+says why. Only what a pod had before just as a template has it cannot be told
+from what was added: it goes too.`,
+		Example: `  pillion uninject -f web-injected.yaml --templates templates/ > web.yaml
+
+  # Of what runs in a cluster, to see what would be there without.
+  kubectl get deployment web -o yaml | pillion uninject -f - --templates templates/`,
+		Args:    noArguments,
+		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		RunE: does(func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		}),
+	}
+	o.flags(cmd, "yaml", "json")
+	return cmd
+}
+
+func (o *injectOptions) flags(cmd *cobra.Command, outputs ...string) {
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "a `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
@@ -66,8 +100,8 @@ A namespace is known by its name only, and counts as opted in, unless
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "a label of the namespaces, `KEY=VALUE`; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "an annotation of the namespaces, `KEY=VALUE`; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was decided")
-	outputFlag(cmd, &o.output, "yaml", "json", "patch")
-	return cmd
+	outputFlag(cmd, &o.output, outputs...)
+	o.outputs = outputs
 }
 
 // check finds flags that make no sense.
@@ -78,7 +112,7 @@ func (o *injectOptions) check() error {
 	if len(o.templates) == 0 {
 		return errNoTemplatesFlag
 	}
-	if err := oneOf("output", o.output, "yaml", "json", "patch"); err != nil {
+	if err := oneOf("output", o.output, o.outputs...); err != nil {
 		return err
 	}
 	_, err := o.about("x")
@@ -128,7 +162,7 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	j := &injection{options: o, injector: inject.New(set), report: stderr}
+	j := newInjection(o, inject.New(set), stderr)
 	if o.quiet {
 		j.report = io.Discard
 	}
@@ -190,10 +224,19 @@ type injection struct {
 	options  *injectOptions
 	injector *inject.Injector
 	report   io.Writer
+	change   func(object) ([]change, error) // of one object
 
 	stream  bytes.Buffer // -o yaml
 	objects [][]byte     // -o json
 	patches bytes.Buffer // -o patch
+}
+
+func newInjection(o *injectOptions, injector *inject.Injector, report io.Writer) *injection {
+	j := &injection{options: o, injector: injector, report: report}
+	if j.change = j.inject; o.uninject {
+		j.change = j.uninject
+	}
+	return j
 }
 
 // file injects into all documents of a file.

@@ -191,7 +191,7 @@ func FuzzInject(f *testing.F) {
 	}
 	injector := inject.New(set)
 	once := func(data []byte) ([]byte, error) {
-		j := &injection{options: &injectOptions{namespace: "default"}, injector: injector, report: io.Discard}
+		j := newInjection(&injectOptions{namespace: "default"}, injector, io.Discard)
 		if err := j.file("stream.yaml", data); err != nil {
 			return nil, err
 		}

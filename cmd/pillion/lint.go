@@ -3,19 +3,34 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
 )
 
+// lintOptions are the flags of lint.
+type lintOptions struct {
+	output  string
+	values  []string
+	quiet   bool
+	server  bool
+	cluster clusterOptions
+	ns      string
+}
+
 func newLint() *cobra.Command {
-	output := "text"
+	o := &lintOptions{}
 	cmd := &cobra.Command{
 		Use:   "lint PATH...",
 		Short: "Check templates",
@@ -25,52 +40,146 @@ just as serve and inject do. It writes one line for each problem:
   file:line: path: message
 
 and exits with 0 when there is none, 1 when there are some, and 2 when it was
-called wrongly.`,
+called wrongly.
+
+Where there is none it tries each template on sample pods and says which Pod
+Security level it keeps to by itself, and what keeps it from the next; whether
+it changes a pod's quality of service class; and which templates are in each
+other's way. With --server an API server is asked too whether it takes a pod
+with the template in it (a dry run: nothing is created).`,
 		Example: `  pillion lint templates/
-  pillion lint log-agent.yaml proxy.yaml -o json`,
+  pillion lint log-agent.yaml proxy.yaml -o json
+
+  # A parameter without a default gets a sample, or what you say.
+  pillion lint templates/ --set fluent-bit.host=logs.example.com
+
+  # Does the API server take it?
+  pillion lint templates/ --server -n sandbox`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name the files or folders to check")
 			}
 			return nil
 		},
-		PreRunE: func(*cobra.Command, []string) error { return oneOf("output", output, "text", "json") },
+		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: does(func(cmd *cobra.Command, paths []string) error {
-			set, err := loadTemplates(paths)
-			return lintReport(cmd.OutOrStdout(), output, set, err)
+			return o.run(cmd.Context(), cmd.OutOrStdout(), paths)
 		}),
 	}
-	outputFlag(cmd, &output, "text", "json")
+	f := cmd.Flags()
+	f.StringArrayVar(&o.values, "set", nil, "a parameter of the sample pods, `TEMPLATE.PARAM=VALUE`; may be repeated")
+	f.BoolVar(&o.server, "server", false, "have an API server validate a sample pod for each template, in a dry run")
+	o.cluster.flags(cmd, &o.ns)
+	outputFlag(cmd, &o.output, "text", "json")
 	return cmd
 }
 
-func lintReport(w io.Writer, output string, set *templates.Set, err error) error {
-	problems := templates.Problems{}
-	if err != nil && !errors.As(err, &problems) {
+func (o *lintOptions) check() error {
+	if err := oneOf("output", o.output, "text", "json"); err != nil {
 		return err
 	}
-	if output == "json" {
-		if err := writeJSON(w, problems); err != nil {
+	_, err := pairs("set", o.values)
+	return err
+}
+
+// linted is what lint has to say. Its JSON is a format that people script on.
+type linted struct {
+	Problems  templates.Problems `json:"problems"`
+	Templates []trial            `json:"templates"`
+}
+
+// trial is what was tried, and what an API server said of it.
+type trial struct {
+	fit.Trial
+
+	Refused string `json:"refused,omitempty"`
+}
+
+func (o *lintOptions) run(ctx context.Context, w io.Writer, paths []string) error {
+	set, err := loadTemplates(paths)
+	found := linted{Problems: templates.Problems{}, Templates: []trial{}}
+	if err != nil && !errors.As(err, &found.Problems) {
+		return err
+	}
+	if err == nil {
+		if err := o.try(ctx, &found, set); err != nil {
 			return err
 		}
 	}
-	if len(problems) > 0 {
-		if output == "text" {
-			fmt.Fprintln(w, problems.Error())
-		}
-		return errTold
+	if o.output == "json" {
+		err = writeJSON(w, found)
+	} else {
+		_, err = io.WriteString(w, found.text())
 	}
-	if output == "text" {
-		fmt.Fprintln(w, templateCount(set), "fine")
+	if err == nil && found.bad() {
+		err = errTold
+	}
+	return err
+}
+
+func (o *lintOptions) try(ctx context.Context, found *linted, set *templates.Set) error {
+	values, err := pairs("set", o.values)
+	if err != nil {
+		return err
+	}
+	e, err := fit.NewEvaluator()
+	if err != nil {
+		return err
+	}
+	for _, t := range e.Try(set, values) {
+		found.Templates = append(found.Templates, trial{Trial: t})
+	}
+	if !o.server {
+		return nil
+	}
+	c, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	for i := range found.Templates {
+		if t := &found.Templates[i]; t.Pod != nil {
+			if t.Refused, err = c.dryRun(ctx, c.namespaceOr(o.ns), t.Pod); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-func templateCount(set *templates.Set) string {
-	if len(set.Templates) == 1 {
-		return "1 template is"
+func (l *linted) bad() bool {
+	return len(l.Problems) > 0 || slices.ContainsFunc(l.Templates, func(t trial) bool { return t.Refused != "" })
+}
+
+// text is one line for each problem, else one for each thing to know.
+func (l *linted) text() string {
+	if len(l.Problems) > 0 {
+		return l.Problems.Error() + "\n"
 	}
-	return fmt.Sprintf("%d templates are", len(set.Templates))
+	var b strings.Builder
+	for i := range l.Templates {
+		t := &l.Templates[i]
+		say := func(format string, args ...any) { fmt.Fprintf(&b, t.Template+": "+format+"\n", args...) }
+		switch {
+		case t.PodSecurity == "":
+			say("fine, but not tried: %s", t.Why)
+		case t.Why == "":
+			say("fine; Pod Security: %s", t.PodSecurity)
+		default:
+			say("fine; Pod Security: %s, %s", t.PodSecurity, t.Why)
+		}
+		for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
+			if to := t.QoS[class]; to != "" {
+				say("a %s pod becomes %s", class, to)
+			}
+		}
+		if t.Conflicts != "" {
+			say("not beside the others: %s", t.Conflicts)
+		}
+		if t.Refused != "" {
+			say("the API server refuses a pod with it: %s", t.Refused)
+		}
+	}
+	return b.String()
 }
 
 // loadTemplates loads files and folders. What is one and what is the other is

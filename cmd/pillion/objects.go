@@ -105,22 +105,16 @@ func (j *injection) document(i int, d document) error {
 	if err != nil {
 		return err
 	}
-	var additions []addition
+	var changes []change
 	for _, o := range objects(&node, "", "", nil) {
-		result, err := j.inject(o)
+		of, err := j.change(o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.title(), err)
 		}
-		for _, op := range result.Ops {
-			value, ok := op.Value.(json.RawMessage)
-			if !ok {
-				return errors.New("the patch holds a value that is no JSON")
-			}
-			additions = append(additions, addition{slices.Concat(o.at, o.podAt, pointer(op.Path)), value})
-		}
+		changes = append(changes, of...)
 	}
-	if len(additions) > 0 {
-		if d.head, d.body, err = edit(d, root, additions); err != nil {
+	if len(changes) > 0 {
+		if d.head, d.body, err = edit(d, root, changes); err != nil {
 			return err
 		}
 		if node, err = tree.FromYAML(root); err != nil {
@@ -132,26 +126,59 @@ func (j *injection) document(i int, d document) error {
 	return nil
 }
 
-// inject asks the engine about one object and tells what it said.
-func (j *injection) inject(o object) (*inject.Result, error) {
+// request is what the engine is asked about one object.
+func (j *injection) request(o object) (inject.Request, error) {
 	name := o.node.At("metadata", "namespace").Text()
 	if name == "" {
 		name = j.options.namespace
 	}
 	namespace, err := j.options.about(name)
+	return inject.Request{Operation: "CREATE", Namespace: namespace, Object: o.node.At(o.podAt...).AppendTo(nil)}, err
+}
+
+// inject asks the engine about one object and tells what it said.
+func (j *injection) inject(o object) ([]change, error) {
+	req, err := j.request(o)
 	if err != nil {
 		return nil, err
 	}
-	result, err := j.injector.Inject(inject.Request{
-		Operation: "CREATE",
-		Namespace: namespace,
-		Object:    o.node.At(o.podAt...).AppendTo(nil),
-	})
+	result, err := j.injector.Inject(req)
 	if err != nil {
 		return nil, err
 	}
 	j.tell(o, result)
-	return result, j.patch(o, namespace, result)
+	var changes []change
+	for _, op := range result.Ops {
+		value, ok := op.Value.(json.RawMessage)
+		if !ok {
+			return nil, errors.New("the patch holds a value that is no JSON")
+		}
+		changes = append(changes, change{slices.Concat(o.at, o.podAt, pointer(op.Path)), value})
+	}
+	return changes, j.patch(o, req.Namespace, result)
+}
+
+// uninject asks the engine what to take out of one object, and tells it.
+func (j *injection) uninject(o object) ([]change, error) {
+	req, err := j.request(o)
+	if err != nil {
+		return nil, err
+	}
+	removal, err := j.injector.Uninject(req)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range removal.Templates {
+		fmt.Fprintf(j.report, "%s: %s: taken out\n", o.title(), name)
+	}
+	if len(removal.Templates) == 0 {
+		fmt.Fprintf(j.report, "%s: nothing was injected\n", o.title())
+	}
+	changes := make([]change, len(removal.Paths))
+	for i, path := range removal.Paths {
+		changes[i].path = slices.Concat(o.at, o.podAt, pointer(path))
+	}
+	return changes, nil
 }
 
 // tell writes one line for each template, and one for each thing to know.

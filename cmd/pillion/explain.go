@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	injectOptions
+	cluster clusterOptions
+}
+
+func newExplain() *cobra.Command {
+	o := &explainOptions{}
+	cmd := &cobra.Command{
+		Use:   "explain (-f FILE | KIND/NAME...)",
+		Short: "Say what becomes of a pod, and why",
+		Long: `Explain says for each template whether a pod gets it, which rule decided and
+which ones before it did not apply, with which parameters, what is added and
+what is kept, and what the validating webhook would say.
+
+With --filename it goes by the templates that --templates names: for manifests
+of all kinds that hold pods, and for AdmissionReviews as an API server sent them.
+
+With KIND/NAME it asks the cluster of your kubeconfig, and goes by what the
+cluster uses: the namespace's labels, the installed webhook configurations and
+templates. A pod that exists is compared with what it should be.
+
+It exits with 1 where the pod would be refused.`,
+		Example: `  # Before it is applied.
+  pillion explain -f web.yaml --templates templates/
+
+  # Why has it no sidecar?
+  pillion explain deploy/web -n shop
+  pillion explain pod/web-7d4b9c-x2x8z -n shop
+
+  # For a script.
+  pillion explain deploy/web -o json | jq -r '.reports[].templates[] | "\(.template) \(.code)"'`,
+		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
+		RunE: does(func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout())
+		}),
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "a `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default with KIND/NAME: the cluster's)")
+	f.StringArrayVar(&o.labels, "namespace-label", nil, "with --filename: a label of the namespaces, `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "with --filename: an annotation of the namespaces, `KEY=VALUE`; may be repeated")
+	o.cluster.flags(cmd, &o.namespace)
+	outputFlag(cmd, &o.output, "text", "json", "yaml")
+	o.outputs = []string{"text", "json", "yaml"}
+	return cmd
+}
+
+func (o *explainOptions) check(args []string) error {
+	switch {
+	case len(o.files) == 0 && len(args) == 0:
+		return errors.New("name manifests (--filename FILE) or objects of the cluster (deploy/NAME)")
+	case len(o.files) > 0 && len(args) > 0:
+		return errors.New("--filename does not go with KIND/NAME")
+	case len(args) > 0:
+		return oneOf("output", o.output, o.outputs...)
+	}
+	if o.namespace == "" {
+		o.namespace = "default"
+	}
+	return o.injectOptions.check()
+}
+
+// run writes one report for each object.
+func (o *explainOptions) run(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
+	var reports []*explain.Report
+	var err error
+	if len(args) > 0 {
+		reports, err = o.fromCluster(ctx, args)
+	} else {
+		reports, err = o.fromFiles(stdin)
+	}
+	if err != nil {
+		return err
+	}
+	if len(reports) == 0 {
+		return errors.New("there is no pod in what was read, and nothing that makes pods")
+	}
+	if err := writeReports(stdout, o.output, reports); err != nil {
+		return err
+	}
+	for _, r := range reports {
+		if r.Final.Verdict == "denied" {
+			return errTold
+		}
+	}
+	return nil
+}
+
+// writeReports: as JSON and YAML they are an object with a list, however many.
+func writeReports(w io.Writer, output string, reports []*explain.Report) error {
+	if output == "text" {
+		for i, r := range reports {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			if _, err := io.WriteString(w, r.Text(wantsColour(w))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	text, err := json.MarshalIndent(map[string]any{"reports": reports}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if output == "yaml" {
+		n, err := tree.Parse(text)
+		if err != nil {
+			return err
+		}
+		encoder := yaml.NewEncoder(w)
+		encoder.SetIndent(2)
+		return errors.Join(encoder.Encode(fromTree(n)), encoder.Close())
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// wantsColour: a terminal, unless its user has said otherwise (https://no-color.org).
+func wantsColour(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// fromFiles explains the objects in manifests.
+func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
+	set, err := loadTemplates(o.templates)
+	if err != nil {
+		return nil, fmt.Errorf("the templates cannot be used:\n%w", err)
+	}
+	injector := inject.New(set)
+	files, err := inputs(o.files)
+	if err != nil {
+		return nil, err
+	}
+	var reports []*explain.Report
+	for _, file := range files {
+		data, err := readInput(file, stdin)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range split(data) {
+			if d.empty() {
+				continue
+			}
+			found, err := o.document(injector, d)
+			if err != nil {
+				return nil, d.locate(file, err)
+			}
+			reports = append(reports, found...)
+		}
+	}
+	return reports, nil
+}
+
+func (o *explainOptions) document(injector *inject.Injector, d document) ([]*explain.Report, error) {
+	root, err := d.parse()
+	if err != nil || len(root.Content) == 0 {
+		return nil, err
+	}
+	isReview := isKind(root.Content[0], "AdmissionReview")
+	if !isReview && !mayHoldPods(root.Content[0]) {
+		return nil, nil
+	}
+	node, err := tree.FromYAML(root)
+	if err != nil {
+		return nil, err
+	}
+	if isReview {
+		r, err := o.review(injector, &node)
+		return []*explain.Report{r}, err
+	}
+	var reports []*explain.Report
+	for _, object := range objects(&node, "", "", nil) {
+		req, err := (&injection{options: &o.injectOptions}).request(object)
+		if err != nil {
+			return nil, err
+		}
+		r, err := explain.New(injector, explain.Subject{
+			Object:  explain.Object{Kind: object.kind, Name: object.name(), Namespace: req.Namespace.Name},
+			Request: req,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", object.title(), err)
+		}
+		reports = append(reports, r)
+	}
+	return reports, nil
+}
+
+func isKind(root *yaml.Node, kind string) bool {
+	n := memberOf(root, "kind")
+	return n != nil && n.Value == kind
+}
+
+// review explains a request as an API server sent it. That it was sent is the opt-in.
+func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*explain.Report, error) {
+	request := node.At("request")
+	if request.At("resource", "resource").Text() != "pods" || request.At("operation").Text() != "CREATE" || request.At("subResource").Text() != "" {
+		return nil, errors.New("the AdmissionReview is not about the creation of a pod, which is all that Pillion looks at")
+	}
+	namespace, err := o.about(request.At("namespace").Text())
+	if err != nil {
+		return nil, err
+	}
+	pod := request.At("object")
+	name := pod.At("metadata", "name").Text()
+	if name == "" {
+		name = pod.At("metadata", "generateName").Text()
+	}
+	return explain.New(injector, explain.Subject{
+		Object: explain.Object{Kind: "Pod", Name: name, Namespace: namespace.Name},
+		Request: inject.Request{
+			Operation: "CREATE", Username: request.At("userInfo", "username").Text(), DryRun: request.At("dryRun").Kind() == tree.True,
+			OptedIn: true, Namespace: namespace, Object: pod.AppendTo(nil),
+		},
+	})
+}
+
+// fromCluster explains objects by what the cluster uses.
+func (o *explainOptions) fromCluster(ctx context.Context, args []string) ([]*explain.Report, error) {
+	c, err := o.cluster.connect()
+	if err != nil {
+		return nil, err
+	}
+	installed, err := c.installed(ctx, o.templates)
+	if err != nil {
+		return nil, err
+	}
+	var reports []*explain.Report
+	for _, arg := range args {
+		kind, name, ok := strings.Cut(arg, "/")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("%q must be KIND/NAME, such as deploy/web", arg)
+		}
+		r, err := installed.explain(ctx, c, kind, c.namespaceOr(o.namespace), name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", arg, err)
+		}
+		reports = append(reports, r)
+	}
+	return reports, nil
+}

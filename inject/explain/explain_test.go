@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"go.yaml.in/yaml/v3"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write what the cases give into their files")
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+func update() bool { return flag.Lookup("update").Value.String() == "true" }
+
+// A case is one file: templates (*.template.yaml), the pod (pod.yaml), the
+// namespace (namespace.yaml), webhook configurations (webhooks.yaml), a file
+// "live" where the pod exists, and the report as text and as JSON.
+func TestCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := report(t, archive)
+			checkText(t, r)
+			text, err := json.MarshalIndent(r, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := false
+			for _, want := range []txtar.File{{Name: "want.txt", Data: []byte(r.Text(false))}, {Name: "want.json", Data: append(text, '\n')}} {
+				want.Data = regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAll(want.Data, []byte("REVISION"))
+				i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == want.Name })
+				if i < 0 {
+					i, archive.Files = len(archive.Files), append(archive.Files, txtar.File{Name: want.Name})
+				}
+				if bytes.Equal(archive.Files[i].Data, want.Data) {
+					continue
+				}
+				if !update() {
+					t.Errorf("%s: got:\n%s\nwant:\n%s", want.Name, want.Data, archive.Files[i].Data)
+				}
+				archive.Files[i].Data, changed = want.Data, true
+			}
+			if changed && update() {
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func report(t *testing.T, archive *txtar.Archive) *explain.Report {
+	t.Helper()
+	s := explain.Subject{Object: explain.Object{Kind: "Deployment", Name: "web", Namespace: "shop"}}
+	s.Request = inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: "shop"}}
+	var files []templates.File
+	var entries []explain.Entry
+	for _, f := range archive.Files {
+		switch {
+		case strings.HasSuffix(f.Name, ".template.yaml"):
+			files = append(files, templates.File{Path: f.Name, Data: f.Data})
+		case f.Name == "pod.yaml":
+			text, err := utilyaml.ToJSON(f.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Request.Object = text
+		case f.Name == "namespace.yaml":
+			if err := yaml.Unmarshal(f.Data, &s.Request.Namespace); err != nil {
+				t.Fatal(err)
+			}
+			s.Request.Namespace.Known = true
+		case f.Name == "webhooks.yaml":
+			entries = entriesIn(t, f.Data)
+			s.Webhooks = []explain.Webhook{}
+		case f.Name == "live":
+			s.Object = explain.Object{Kind: "Pod", Name: "web-x2x8z", Namespace: "shop", Live: true}
+		case !strings.HasPrefix(f.Name, "want."):
+			t.Fatalf("a case has no file %q", f.Name)
+		}
+	}
+	set, err := templates.Compile(files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Templates) > 0 {
+		s.Request.Object = bytes.ReplaceAll(s.Request.Object, []byte("REVISION"), []byte(set.Templates[0].Revision))
+	}
+	for i := range entries {
+		s.Webhooks = append(s.Webhooks, entries[i].Match(s.Request.Namespace.Labels, s.Request.Object))
+	}
+	r, err := explain.New(inject.New(set), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func entriesIn(t *testing.T, text []byte) []explain.Entry {
+	t.Helper()
+	var all []explain.Entry
+	for doc := range bytes.SplitSeq(text, []byte("---\n")) {
+		var kind metav1.TypeMeta
+		if err := utilyaml.Unmarshal(doc, &kind); err != nil {
+			t.Fatal(err)
+		}
+		if kind.Kind == "MutatingWebhookConfiguration" {
+			var c admissionregistrationv1.MutatingWebhookConfiguration
+			if err := utilyaml.Unmarshal(doc, &c); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, explain.MutatingEntries(&c)...)
+			continue
+		}
+		var c admissionregistrationv1.ValidatingWebhookConfiguration
+		if err := utilyaml.Unmarshal(doc, &c); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, explain.ValidatingEntries(&c)...)
+	}
+	return all
+}
+
+// checkText: every line fits, none ends in a space, and colour changes no word.
+func checkText(t *testing.T, r *explain.Report) {
+	t.Helper()
+	text := r.Text(false)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if utf8.RuneCountInString(line) > 100 || strings.HasSuffix(line, " ") || strings.ContainsAny(line, "\t\x1b") {
+			t.Errorf("a line does not fit: %q", line)
+		}
+	}
+	if got := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(r.Text(true), ""); got != text {
+		t.Errorf("with colour it says\n%s\nwithout\n%s", got, text)
+	}
+}
+
+// TestCorpus: whatever the pod, the report is what the engine says, and fits.
+func TestCorpus(t *testing.T) {
+	t.Parallel()
+	folder := os.Getenv("PILLION_CORPUS")
+	if folder == "" {
+		folder = filepath.Join("..", "..", "..", "shared", "corpus")
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "reviews", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Skip("no captured AdmissionReviews here; PILLION_CORPUS names their folder")
+	}
+	set, err := templates.Load(templates.Source{FS: os.DirFS("../testdata/templates"), Name: "."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	injector := inject.New(set)
+	n := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var review struct {
+			Request struct {
+				Operation, Namespace, SubResource string
+				Object                            json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(text, &review); err != nil {
+			t.Fatal(err)
+		}
+		if review.Request.Operation != "CREATE" || review.Request.SubResource != "" {
+			continue
+		}
+		n++
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: review.Request.Namespace}, Object: review.Request.Object}
+		want, err := injector.Inject(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := explain.New(injector, explain.Subject{Object: explain.Object{Kind: "Pod", Name: "x"}, Request: req})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkText(t, r)
+		if !bytes.Equal(r.Patch, want.Patch()) {
+			t.Errorf("%s: explained %s, injected %s", file, r.Patch, want.Patch())
+		}
+		for i := range want.Decisions {
+			if got := r.Templates[i]; got.Code != want.Decisions[i].Code || got.Message != want.Decisions[i].Message {
+				t.Errorf("%s: explained %s %q, decided %s %q", file, got.Code, got.Message, want.Decisions[i].Code, want.Decisions[i].Message)
+			}
+		}
+	}
+	t.Logf("%d pods", n)
+}

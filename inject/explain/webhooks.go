@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/ext"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// The types of webhooks.
+const (
+	Mutating   = "mutating"
+	Validating = "validating"
+)
+
+// Webhook is one entry of a webhook configuration, and whether the API server
+// calls it for the pod.
+type Webhook struct {
+	Configuration string `json:"configuration"`
+	Name          string `json:"name"`
+	Type          string `json:"type"` // mutating or validating
+	Called        bool   `json:"called"`
+	Reason        string `json:"reason"` // one sentence
+}
+
+// Entry is what of a webhook configuration's entry decides about a call.
+type Entry struct {
+	Configuration, Name, Type string
+
+	Rules             []admissionregistrationv1.RuleWithOperations
+	NamespaceSelector *metav1.LabelSelector
+	ObjectSelector    *metav1.LabelSelector
+	MatchConditions   []admissionregistrationv1.MatchCondition
+	FailurePolicy     *admissionregistrationv1.FailurePolicyType
+}
+
+// MutatingEntries are the entries of a configuration.
+func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []Entry {
+	var all []Entry
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		all = append(all, Entry{c.Name, w.Name, Mutating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy})
+	}
+	return all
+}
+
+// ValidatingEntries are the entries of a configuration.
+func ValidatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration) []Entry {
+	var all []Entry
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		all = append(all, Entry{c.Name, w.Name, Validating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy})
+	}
+	return all
+}
+
+// called says whether the API server calls any webhook of the type.
+func called(all []Webhook, typ string) bool {
+	return slices.ContainsFunc(all, func(w Webhook) bool { return w.Type == typ && w.Called })
+}
+
+// Match says whether the API server calls the webhook when the pod is created in
+// a namespace with these labels. It goes by the same order as the API server:
+// rules, selectors, matchConditions.
+func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
+	w := Webhook{Configuration: e.Configuration, Name: e.Name, Type: e.Type}
+	w.Called, w.Reason = e.match(namespace, pod)
+	return w
+}
+
+func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, reason string) {
+	var object map[string]any
+	if err := json.Unmarshal(pod, &object); err != nil {
+		return false, "the pod is not JSON"
+	}
+	if !slices.ContainsFunc(e.Rules, createsPods) {
+		return false, "its rules do not name the creation of pods"
+	}
+	var meta struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(pod, &meta); err != nil {
+		return false, "the pod's metadata cannot be read: " + err.Error()
+	}
+	for _, s := range []struct {
+		selector *metav1.LabelSelector
+		labels   map[string]string
+		what     string
+	}{
+		{e.NamespaceSelector, namespace, "the namespace"},
+		{e.ObjectSelector, meta.Metadata.Labels, "the pod"},
+	} {
+		selector, err := metav1.LabelSelectorAsSelector(s.selector)
+		switch {
+		case s.selector == nil: // matches everything
+		case err != nil:
+			return false, fmt.Sprintf("its selector for %s is not valid: %v", s.what, err)
+		}
+		requirements, _ := selector.Requirements()
+		for i := range requirements {
+			if !requirements[i].Matches(labels.Set(s.labels)) {
+				return false, fmt.Sprintf("the labels of %s do not match %s", s.what, &requirements[i])
+			}
+		}
+	}
+	return e.conditions(object)
+}
+
+func createsPods(r admissionregistrationv1.RuleWithOperations) bool {
+	has := func(list []string, names ...string) bool {
+		return slices.ContainsFunc(list, func(s string) bool { return slices.Contains(names, s) })
+	}
+	operations := slices.ContainsFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool {
+		return o == admissionregistrationv1.Create || o == admissionregistrationv1.OperationAll
+	})
+	scope := r.Scope == nil || *r.Scope != admissionregistrationv1.ClusterScope
+	return operations && scope && has(r.APIGroups, "", "*") && has(r.APIVersions, "v1", "*") && has(r.Resources, "pods", "*", "*/*")
+}
+
+// conditions evaluates the matchConditions: any that is false means no call,
+// else any that fails means what failurePolicy says.
+func (e *Entry) conditions(object map[string]any) (called bool, reason string) {
+	request := map[string]any{"operation": "CREATE", "dryRun": false}
+	failed := ""
+	for _, c := range e.MatchConditions {
+		ok, err := evaluate(c.Expression, object, request)
+		switch {
+		case err != nil:
+			failed = fmt.Sprintf("its matchCondition %s cannot be evaluated here: %v", c.Name, err)
+		case !ok:
+			return false, fmt.Sprintf("its matchCondition %s does not hold", c.Name)
+		}
+	}
+	switch {
+	case failed == "":
+		return true, "its rules, selectors and conditions match"
+	case e.FailurePolicy != nil && *e.FailurePolicy == admissionregistrationv1.Ignore:
+		return false, failed
+	}
+	return true, failed
+}
+
+func evaluate(expression string, object, request map[string]any) (bool, error) {
+	env, err := cel.NewEnv(cel.OptionalTypes(), ext.Strings(), ext.Sets(), ext.Lists(),
+		cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType))
+	if err != nil {
+		return false, err
+	}
+	checked, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return false, issues.Err()
+	}
+	program, err := env.Program(checked)
+	if err != nil {
+		return false, err
+	}
+	out, _, err := program.Eval(map[string]any{"object": object, "oldObject": nil, "request": request})
+	if err != nil {
+		return false, err
+	}
+	ok, _ := out.Value().(bool)
+	return ok, nil
+}

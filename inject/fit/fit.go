@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fit says what a pod needs of a namespace and of a node: its Pod
+// Security level and its quality of service.
+package fit
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	psa "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// Evaluator evaluates the Pod Security Standards of the Kubernetes version that
+// this build knows.
+type Evaluator struct{ policy.Evaluator }
+
+// NewEvaluator makes one.
+func NewEvaluator() (*Evaluator, error) {
+	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	return &Evaluator{e}, err
+}
+
+// Level is the strictest level that a pod keeps to, and what keeps it from the
+// next one; "" for restricted.
+func (e *Evaluator) Level(pod *corev1.Pod) (level psa.Level, why string) {
+	for _, level := range []psa.Level{psa.LevelRestricted, psa.LevelBaseline} {
+		found := e.violation(psa.LevelVersion{Level: level, Version: psa.LatestVersion()}, pod)
+		if found == "" {
+			return level, why
+		}
+		why = fmt.Sprintf("not %s: %s", level, found)
+	}
+	return psa.LevelPrivileged, why
+}
+
+// Violation says how a pod breaks the level that its namespace enforces by its
+// labels; "" where it does not. What the API server enforces by default or leaves
+// out is not known.
+func (e *Evaluator) Violation(namespace map[string]string, pod *corev1.Pod) string {
+	free := psa.LevelVersion{Level: psa.LevelPrivileged, Version: psa.LatestVersion()}
+	all, errs := psa.PolicyToEvaluate(namespace, psa.Policy{Enforce: free, Audit: free, Warn: free})
+	if len(errs) > 0 || all.Enforce.Level == psa.LevelPrivileged {
+		return ""
+	}
+	if found := e.violation(all.Enforce, pod); found != "" {
+		return fmt.Sprintf("the namespace enforces the Pod Security level %s: %s", all.Enforce.Level, found)
+	}
+	return ""
+}
+
+func (e *Evaluator) violation(level psa.LevelVersion, pod *corev1.Pod) string {
+	result := policy.AggregateCheckResults(e.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec))
+	if result.Allowed {
+		return ""
+	}
+	return result.ForbiddenDetail()
+}
+
+// QoS is a pod's quality of service class, as the API server computes it
+// (ComputePodQOS in k8s.io/kubernetes/pkg/apis/core/v1/helper/qos): of the pod's
+// own resources where it has some, else of all containers and init containers.
+func QoS(pod *corev1.Pod) corev1.PodQOSClass {
+	var all []corev1.ResourceRequirements
+	if r := pod.Spec.Resources; r != nil {
+		all = append(all, *r)
+	} else {
+		for i := range pod.Spec.Containers {
+			all = append(all, pod.Spec.Containers[i].Resources)
+		}
+		for i := range pod.Spec.InitContainers {
+			all = append(all, pod.Spec.InitContainers[i].Resources)
+		}
+	}
+	any, guaranteed := false, true
+	for i := range all {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			request, limit := all[i].Requests[name], all[i].Limits[name]
+			any = any || request.Sign() > 0 || limit.Sign() > 0
+			guaranteed = guaranteed && limit.Sign() > 0 && (request.IsZero() || request.Cmp(limit) == 0)
+		}
+	}
+	switch {
+	case !any:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+func quantity(text string) resource.Quantity { return resource.MustParse(text) }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+func evaluator(t *testing.T) *fit.Evaluator {
+	t.Helper()
+	e, err := fit.NewEvaluator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func list(cpu, memory string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for name, text := range map[corev1.ResourceName]string{"cpu": cpu, "memory": memory} {
+		if text != "" {
+			l[name] = resource.MustParse(text)
+		}
+	}
+	return l
+}
+
+func TestQoS(t *testing.T) {
+	t.Parallel()
+	container := func(requests, limits corev1.ResourceList) corev1.Container {
+		return corev1.Container{Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
+	}
+	whole := container(list("1", "1Gi"), list("1", "1Gi"))
+	for name, c := range map[string]struct {
+		spec corev1.PodSpec
+		want corev1.PodQOSClass
+	}{
+		"nothing":                 {corev1.PodSpec{Containers: []corev1.Container{{}}}, corev1.PodQOSBestEffort},
+		"zero is nothing":         {corev1.PodSpec{Containers: []corev1.Container{container(list("0", ""), nil)}}, corev1.PodQOSBestEffort},
+		"requests":                {corev1.PodSpec{Containers: []corev1.Container{container(list("1", ""), nil)}}, corev1.PodQOSBurstable},
+		"limits are requests":     {corev1.PodSpec{Containers: []corev1.Container{container(nil, list("1", "1Gi"))}}, corev1.PodQOSGuaranteed},
+		"all":                     {corev1.PodSpec{Containers: []corev1.Container{whole}}, corev1.PodQOSGuaranteed},
+		"one without":             {corev1.PodSpec{Containers: []corev1.Container{whole, {}}}, corev1.PodQOSBurstable},
+		"an init container too":   {corev1.PodSpec{Containers: []corev1.Container{whole}, InitContainers: []corev1.Container{{}}}, corev1.PodQOSBurstable},
+		"less than the limit":     {corev1.PodSpec{Containers: []corev1.Container{container(list("1", "1Gi"), list("2", "1Gi"))}}, corev1.PodQOSBurstable},
+		"the pod's own resources": {corev1.PodSpec{Resources: &whole.Resources, Containers: []corev1.Container{{}}}, corev1.PodQOSGuaranteed},
+	} {
+		if got := fit.QoS(&corev1.Pod{Spec: c.spec}); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestViolation(t *testing.T) {
+	t.Parallel()
+	e := evaluator(t)
+	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "a"}}}}
+	for label, want := range map[string]bool{"": false, "privileged": false, "baseline": true, "restricted": true, "nonsense": false} {
+		got := e.Violation(map[string]string{"pod-security.kubernetes.io/enforce": label}, pod)
+		if (got != "") != want || want && !strings.Contains(got, "host namespaces") {
+			t.Errorf("%q: %q", label, got)
+		}
+	}
+}
+
+// TestTry holds what the shipped templates, and some others, say about themselves.
+func TestTry(t *testing.T) {
+	t.Parallel()
+	const others = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: host}
+spec:
+  match: {podSelector: {matchLabels: {a: b}}}
+  pod: {spec: {containers: [{name: host, image: h, securityContext: {privileged: true}}]}}
+---
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: double}
+spec:
+  order: 1
+  pod: {spec: {containers: [{name: host, image: other}]}}
+---
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: picky}
+spec:
+  match: {condition: "pod.spec.containers.size() == 3"}
+  pod: {spec: {containers: [{name: picky, image: p}]}}
+---
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: needs}
+spec:
+  params: [{name: id, pattern: "[0-9]{9}", overridableBy: [Namespace]}, {name: team, enum: [red, blue]}]
+  pod: {spec: {containers: [{name: needs, image: "i:${params.id}-${params.team}"}]}}
+`
+	set, err := templates.Load(templates.Source{FS: os.DirFS("../../templates/library"), Name: "."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, problems := templates.Parse("others", []byte(others))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	got := map[string]string{}
+	for _, all := range []*templates.Set{set, templates.NewSet(more)} {
+		for _, trial := range evaluator(t).Try(all, nil) {
+			got[trial.Template] = fmt.Sprint(trial.PodSecurity, "|", trial.Why, "|", trial.QoS, "|", trial.Conflicts)
+		}
+	}
+	for name, want := range map[string][]string{
+		"fluent-bit":              {"restricted|", "map[BestEffort:Burstable]"},
+		"opentelemetry-collector": {"restricted|"},
+		"oauth2-proxy":            {"restricted|"},
+		"host":                    {"privileged|not baseline: privileged (container \"host\""},
+		"double":                  {"baseline|not restricted: allowPrivilegeEscalation != false", "the template host brings another container named host"},
+		"picky":                   {"|a plain pod does not get it (condition_false): its condition does not hold"},
+		"needs":                   {"|needs.id needs a value; say --set needs.id=VALUE"},
+	} {
+		for _, part := range want {
+			if !strings.Contains(got[name], part) {
+				t.Errorf("%s says %s, want %s", name, got[name], part)
+			}
+		}
+	}
+	if trial := evaluator(t).Try(templates.NewSet(more[3:]), map[string]string{"needs.id": "123456789"})[0]; trial.PodSecurity != "baseline" {
+		t.Errorf("with a value: %+v", trial)
+	}
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	psa "k8s.io/pod-security-admission/api"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Trial is what a template does to sample pods.
+type Trial struct {
+	Template string `json:"template"`
+	// PodSecurity is the strictest level that the template keeps to by itself, in a
+	// pod that keeps to restricted; "" where it could not be tried.
+	PodSecurity psa.Level `json:"podSecurity,omitempty"`
+	// Why is what keeps it from the next level, or from being tried.
+	Why string `json:"why,omitempty"`
+	// QoS are the quality of service classes that the template changes, from and to.
+	QoS map[corev1.PodQOSClass]corev1.PodQOSClass `json:"qos,omitempty"`
+	// Conflicts are with other templates, in a pod that asks for all of them.
+	Conflicts string `json:"conflicts,omitempty"`
+	// Pod is the sample pod with the template in it, as JSON.
+	Pod []byte `json:"-"`
+}
+
+// Try tries each template of a set alone, and all of them together. Values are
+// for parameters without a default ("template.param"); others get a sample.
+func (e *Evaluator) Try(set *templates.Set, values map[string]string) []Trial {
+	trials := make([]Trial, len(set.Templates))
+	for i, t := range set.Templates {
+		alone := withoutSelectors(t)
+		trials[i] = e.try(alone, annotationsFor(values, alone))
+	}
+	var all []*templates.Template
+	for _, t := range set.Templates {
+		all = append(all, withoutSelectors(t))
+	}
+	_, decisions := run(sample(corev1.ResourceRequirements{}), annotationsFor(values, all...), all...)
+	for i := range decisions {
+		if decisions[i].Code == inject.CodeConflict {
+			trials[i].Conflicts = decisions[i].Message
+		}
+	}
+	return trials
+}
+
+// withoutSelectors is a template that takes any pod.
+func withoutSelectors(t *templates.Template) *templates.Template {
+	free := *t
+	free.NamespaceSelector, free.PodSelector = nil, nil
+	free.Spec.Match.NamespaceSelector, free.Spec.Match.PodSelector = nil, nil
+	free.Spec.Match.OS = corev1.Linux
+	return &free
+}
+
+func (e *Evaluator) try(t *templates.Template, params annotations) Trial {
+	trial := Trial{Template: t.Name}
+	if len(params.missing) > 0 {
+		trial.Why = fmt.Sprintf("%s needs a value; say --set %s=VALUE", params.missing[0], params.missing[0])
+		return trial
+	}
+	for class, resources := range samples() {
+		pod, decisions := run(sample(resources), params, t)
+		switch d := &decisions[0]; {
+		case d.Code != inject.CodeInjected:
+			trial.Why = fmt.Sprintf("a plain pod does not get it (%s): %s", d.Code, d.Sentence())
+			return trial
+		}
+		if after := QoS(pod); after != class {
+			if trial.QoS == nil {
+				trial.QoS = map[corev1.PodQOSClass]corev1.PodQOSClass{}
+			}
+			trial.QoS[class] = after
+		}
+		if class == corev1.PodQOSBestEffort {
+			trial.PodSecurity, trial.Why = e.Level(pod)
+			trial.Pod, _ = json.Marshal(pod)
+		}
+	}
+	return trial
+}
+
+// samples are resources by the class that they make a pod.
+func samples() map[corev1.PodQOSClass]corev1.ResourceRequirements {
+	some := corev1.ResourceList{corev1.ResourceCPU: quantity("100m"), corev1.ResourceMemory: quantity("64Mi")}
+	return map[corev1.PodQOSClass]corev1.ResourceRequirements{
+		corev1.PodQOSBestEffort: {},
+		corev1.PodQOSBurstable:  {Requests: some},
+		corev1.PodQOSGuaranteed: {Requests: some, Limits: some},
+	}
+}
+
+// sample is a pod that keeps to every Pod Security level by its container alone,
+// so that it lends a template nothing.
+func sample(resources corev1.ResourceRequirements) *corev1.Pod {
+	return &corev1.Pod{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "app", Image: "registry.example/app:1", Resources: resources,
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(bool),
+				RunAsNonRoot:             new(true),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+		}}},
+	}
+}
+
+// run injects templates into a pod that asks for all of them.
+func run(pod *corev1.Pod, params annotations, all ...*templates.Template) (*corev1.Pod, []inject.Decision) {
+	var names []string
+	for _, t := range all {
+		names = append(names, t.Name)
+	}
+	pod.Annotations = map[string]string{inject.AnnotationTemplates: strings.Join(names, ",")}
+	maps.Copy(pod.Annotations, params.pod)
+	text, err := json.Marshal(pod)
+	if err != nil {
+		panic("fit: a sample pod is no JSON: " + err.Error())
+	}
+	r, err := inject.New(templates.NewSet(all)).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "sample", Annotations: params.namespace}, Object: text})
+	if err != nil {
+		panic("fit: " + err.Error())
+	}
+	after, err := inject.Apply(text, r.Ops)
+	if err != nil {
+		panic("fit: " + err.Error())
+	}
+	injected := &corev1.Pod{}
+	if err := json.Unmarshal(after, injected); err != nil {
+		panic("fit: what was injected does not decode: " + err.Error())
+	}
+	return injected, r.Decisions
+}
+
+// annotations set the parameters of sample pods.
+type annotations struct {
+	pod, namespace map[string]string
+	missing        []string // parameters that no sample fits
+}
+
+// annotationsFor sets the values that are given, and samples for parameters that
+// have no default.
+func annotationsFor(values map[string]string, all ...*templates.Template) annotations {
+	a := annotations{pod: map[string]string{}, namespace: map[string]string{}}
+	for _, t := range all {
+		for i := range t.Spec.Params {
+			p := &t.Spec.Params[i]
+			value, given := values[t.Name+"."+p.Name]
+			if !given && p.Default != nil {
+				continue
+			}
+			if !given {
+				if value = sampleValue(t, p); value == "" {
+					a.missing = append(a.missing, t.Name+"."+p.Name)
+					continue
+				}
+			}
+			if p.OverridableBy == nil || slices.Contains(p.OverridableBy, templates.ByPod) {
+				a.pod[t.Annotation(p.Name)] = value
+			} else {
+				a.namespace[t.Annotation(p.Name)] = value
+			}
+		}
+	}
+	return a
+}
+
+// sampleValue is the first of some values that a parameter takes, or "".
+func sampleValue(t *templates.Template, p *templates.Param) string {
+	var candidates []string
+	for _, choice := range p.Enum {
+		candidates = append(candidates, string(choice))
+	}
+	if p.Minimum != nil {
+		candidates = append(candidates, string(*p.Minimum))
+	}
+	candidates = append(candidates, "sample", "example.com", "https://example.com", "https://example.com:8443/path", "1", "true", "1s", "/sample")
+	i := slices.IndexFunc(candidates, func(value string) bool { return t.Takes(p.Name, value) })
+	if i < 0 {
+		return ""
+	}
+	return candidates[i]
+}

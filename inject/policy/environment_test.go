@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/ext"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// world is what expressions can see of an admission request.
+type world struct {
+	*evaluator
+	all map[string]any
+}
+
+// evaluator compiles each expression once.
+type evaluator struct {
+	env      *cel.Env
+	programs map[string]cel.Program
+}
+
+// newWorld is the request that creates a pod in a namespace, as the API server's
+// expressions see it.
+func newWorld(t testing.TB, e *evaluator, pod string, ns templates.Namespace) world {
+	t.Helper()
+	var object any
+	if err := json.Unmarshal([]byte(pod), &object); err != nil {
+		t.Fatal(err)
+	}
+	metadata := map[string]any{"name": ns.Name}
+	if ns.Labels != nil {
+		metadata["labels"] = ns.Labels
+	}
+	if ns.Annotations != nil {
+		metadata["annotations"] = ns.Annotations
+	}
+	return world{e, map[string]any{
+		"object":          integers(object),
+		"namespaceObject": map[string]any{"metadata": metadata},
+		"request": map[string]any{
+			"operation": "CREATE", "namespace": ns.Name, "dryRun": false, "userInfo": map[string]any{"username": "jane"},
+		},
+		"variables": map[string]any{},
+	}}
+}
+
+// integers: what is a whole number in JSON is an int.
+func integers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = integers(v[k])
+		}
+	case []any:
+		for i := range v {
+			v[i] = integers(v[i])
+		}
+	case float64:
+		return int64(v)
+	}
+	return v
+}
+
+// environment has what the API server's has, as far as it is used here; quantities
+// are doubles.
+func environment(t testing.TB) *evaluator {
+	t.Helper()
+	unary := func(name string, in, out *cel.Type, f func(ref.Val) ref.Val) cel.EnvOption {
+		return cel.Function(name, cel.Overload(name, []*cel.Type{in}, out, cel.UnaryBinding(f)))
+	}
+	base, err := cel.NewEnv(
+		cel.OptionalTypes(), cel.HomogeneousAggregateLiterals(), cel.CrossTypeNumericComparisons(true),
+		ext.Strings(ext.StringsVersion(2)), ext.Sets(), ext.TwoVarComprehensions(), ext.Lists(ext.ListsVersion(3)),
+		cel.Variable("object", cel.DynType), cel.Variable("namespaceObject", cel.DynType), cel.Variable("request", cel.DynType),
+		cel.Variable("variables", cel.MapType(cel.StringType, cel.DynType)),
+		unary("isQuantity", cel.StringType, cel.BoolType, func(v ref.Val) ref.Val {
+			_, err := resource.ParseQuantity(v.Value().(string))
+			return types.Bool(err == nil)
+		}),
+		unary("quantity", cel.StringType, cel.DoubleType, func(v ref.Val) ref.Val {
+			q, err := resource.ParseQuantity(v.Value().(string))
+			if err != nil {
+				return types.WrapErr(err)
+			}
+			return types.Double(q.AsApproximateFloat64())
+		}),
+		cel.Function("compareTo", cel.MemberOverload("compareTo", []*cel.Type{cel.DoubleType, cel.DoubleType}, cel.IntType,
+			cel.BinaryBinding(func(a, b ref.Val) ref.Val { return a.(types.Double).Compare(b) }))),
+		cel.Function("max", cel.MemberOverload("max", []*cel.Type{cel.ListType(cel.IntType)}, cel.IntType, cel.UnaryBinding(largest))),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := base.Extend(cel.CustomTypeProvider(objectTypes{base.CELTypeProvider()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &evaluator{env, map[string]cel.Program{}}
+}
+
+func largest(v ref.Val) ref.Val {
+	most := types.Int(0)
+	for it := v.(traits.Lister).Iterator(); it.HasNext() == types.True; {
+		most = max(most, it.Next().(types.Int))
+	}
+	return most
+}
+
+// eval evaluates an expression; what does not compile fails the test.
+func (w world) eval(t testing.TB, expression string) (ref.Val, error) {
+	t.Helper()
+	out, _, err := w.program(t, expression).Eval(w.all)
+	return out, err
+}
+
+func (e *evaluator) program(t testing.TB, expression string) cel.Program {
+	t.Helper()
+	if e.programs[expression] == nil {
+		checked, issues := e.env.Compile(expression)
+		if issues.Err() != nil {
+			t.Fatalf("the API server would not take %s\n%v", expression, issues.Err())
+		}
+		program, err := e.env.Program(checked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.programs[expression] = program
+	}
+	return e.programs[expression]
+}
+
+// declare evaluates variables; one that fails is left out, so that whoever reads
+// it fails too.
+func (w world) declare(t testing.TB, variables []admissionregistrationv1.Variable) {
+	t.Helper()
+	for _, v := range variables {
+		if out, err := w.eval(t, v.Expression); err == nil {
+			w.all["variables"].(map[string]any)[v.Name] = out
+		}
+	}
+}
+
+func parse(t testing.TB, text string) *templates.Template {
+	t.Helper()
+	found, problems := templates.Parse("x.yaml", []byte(text))
+	if len(problems) > 0 {
+		t.Fatal(problems.Error())
+	}
+	return found[0]
+}
+
+func input(t testing.TB, pod string, ns templates.Namespace) *templates.Input {
+	t.Helper()
+	n, err := tree.Parse([]byte(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &templates.Input{Pod: n, Namespace: ns, Request: templates.RequestInfo{Operation: "CREATE", Username: "jane"}}
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// paramVariable is the variable with a parameter's value.
+func paramVariable(name string) string { return "param_" + name }
+
+func quote(text string) string { return strconv.Quote(text) }
+
+const namespaceAnnotations = `namespaceObject.metadata.?annotations.orValue({})`
+
+// parameter declares the variables of a parameter: text_x as it is written, valid_x,
+// and param_x of the parameter's type, which must be read only where it is valid.
+func (b *builder) parameter(p *templates.Param) {
+	key := quote(b.t.Annotation(p.Name))
+	byPod, byNamespace := overridable(p, templates.ByPod), overridable(p, templates.ByNamespace)
+	text, checks := "optional.none()", []string{}
+	inPod, inNamespace := key+" in variables.annotations", key+" in "+namespaceAnnotations
+	switch {
+	case byPod && byNamespace:
+		text = fmt.Sprintf("variables.annotations[?%s].or(%s[?%[1]s])", key, namespaceAnnotations)
+	case byPod:
+		text = fmt.Sprintf("variables.annotations[?%s]", key)
+		checks = append(checks, fmt.Sprintf("%s || !(%s)", inPod, inNamespace))
+	case byNamespace:
+		text = fmt.Sprintf("%s[?%s]", namespaceAnnotations, key)
+		checks = append(checks, fmt.Sprintf("!(%s)", inPod))
+	default:
+		checks = append(checks, fmt.Sprintf("!(%s)", inPod), fmt.Sprintf("!(%s)", inNamespace))
+	}
+	value := `""`
+	if p.Default != nil {
+		value = quote(string(*p.Default))
+	} else {
+		given := []string{inPod, inNamespace}
+		if !byPod {
+			given = given[1:]
+		} else if !byNamespace {
+			given = given[:1]
+		}
+		if !byPod && !byNamespace {
+			given = nil
+		}
+		checks = append(checks, some(given...))
+	}
+	b.variable("text_"+p.Name, fmt.Sprintf("string(%s.orValue(%s))", text, value))
+	b.variable("valid_"+p.Name, all(append(checks, b.valueChecks(p)...)...))
+	b.variable(paramVariable(p.Name), typed(p))
+}
+
+func overridable(p *templates.Param, by templates.Overrider) bool {
+	return p.OverridableBy == nil || slices.Contains(p.OverridableBy, by)
+}
+
+func typed(p *templates.Param) string {
+	text := "variables.text_" + p.Name
+	switch p.Type {
+	case templates.IntegerParam:
+		return "int(" + text + ")"
+	case templates.NumberParam:
+		return "double(" + text + ")"
+	case templates.BooleanParam:
+		return text + ` == "true"`
+	}
+	return text
+}
+
+// maxTextLength is that of a parameter which says nothing else.
+const maxTextLength = 256
+
+// valueChecks are what a parameter's text must hold to; each may count on those before it.
+func (b *builder) valueChecks(p *templates.Param) []string {
+	text := "variables.text_" + p.Name
+	length := maxTextLength
+	if p.MaxLength != nil {
+		length = *p.MaxLength
+	}
+	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, length)}
+	convert := "%s"
+	switch p.Type {
+	case templates.IntegerParam:
+		// Nineteen digits may be too large an integer, which is an error.
+		checks = append(checks, fmt.Sprintf(`%s.matches("^[+-]?0*[0-9]{1,18}$")`, text))
+		convert = "double(%s)"
+	case templates.NumberParam:
+		checks = append(checks, fmt.Sprintf(`%s.matches("^[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]{1,2})?$")`, text))
+		convert = "double(%s)"
+	case templates.BooleanParam:
+		checks = append(checks, fmt.Sprintf(`%s in ["true", "false"]`, text))
+	case templates.QuantityParam:
+		checks = append(checks, fmt.Sprintf("isQuantity(%s)", text))
+		convert = "quantity(%s)"
+	case templates.DurationParam:
+		checks = append(checks, fmt.Sprintf(`%s.matches("^[+-]?(0|([0-9]{1,7}(\\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+)$")`, text))
+		convert = "duration(%s)"
+	}
+	if len(p.Enum) > 0 {
+		var choices []string
+		for _, e := range p.Enum {
+			choices = append(choices, quote(string(e)))
+		}
+		checks = append(checks, fmt.Sprintf("%s in [%s]", text, strings.Join(choices, ", ")))
+	}
+	if p.Pattern != "" {
+		checks = append(checks, fmt.Sprintf("%s.matches(%s)", text, quote("^(?:"+p.Pattern+")$")))
+	}
+	for _, bound := range []struct {
+		limit    *templates.Scalar
+		operator string
+	}{{p.Minimum, ">="}, {p.Maximum, "<="}} {
+		if bound.limit == nil {
+			continue
+		}
+		value, limit := fmt.Sprintf(convert, text), fmt.Sprintf(convert, quote(string(*bound.limit)))
+		if p.Type == templates.QuantityParam {
+			checks = append(checks, fmt.Sprintf("%s.compareTo(%s) %s 0", value, limit, bound.operator))
+		} else {
+			checks = append(checks, fmt.Sprintf("%s %s %s", value, bound.operator, limit))
+		}
+	}
+	return checks
+}
+
+// parameters declares the variables of all of them, and "valid".
+func (b *builder) parameters() {
+	valid := []string{}
+	for i := range b.t.Spec.Params {
+		b.parameter(&b.t.Spec.Params[i])
+		valid = append(valid, "variables.valid_"+b.t.Spec.Params[i].Name)
+	}
+	b.variable("valid", all(valid...))
+}
+
+// allowed says in words what a parameter's value may be.
+func allowed(p *templates.Param) string {
+	words := []string{"a text"}
+	switch p.Type {
+	case templates.IntegerParam:
+		words[0] = "an integer"
+	case templates.NumberParam, templates.QuantityParam, templates.DurationParam:
+		words[0] = "a " + string(p.Type)
+	case templates.BooleanParam:
+		words[0] = "true or false"
+	}
+	if len(p.Enum) > 0 {
+		words = words[:0]
+		for _, e := range p.Enum {
+			words = append(words, string(e))
+		}
+		words = []string{"one of " + strings.Join(words, ", ")}
+	}
+	if p.Pattern != "" {
+		words = append(words, "matching "+p.Pattern)
+	}
+	if p.Minimum != nil {
+		words = append(words, "at least "+string(*p.Minimum))
+	}
+	if p.Maximum != nil {
+		words = append(words, "at most "+string(*p.Maximum))
+	}
+	return strings.Join(words, ", ")
+}

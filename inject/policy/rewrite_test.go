@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+func somePods() []string {
+	return []string{
+		`{"metadata":{},"spec":{"containers":[{"name":"web","image":"i"}]}}`,
+		`{"metadata":{"labels":{"app":"web","a/b":"c"},"annotations":{"x":"1"}},"spec":{"runtimeClassName":"kata","hostNetwork":true,` +
+			`"nodeSelector":{"disk":"ssd"},"tolerations":[{"key":"k"}],"priority":7,"os":{"name":"linux"},"securityContext":{"runAsUser":5},` +
+			`"containers":[{"name":"web","image":"i","ports":[{"containerPort":80,"name":"http"}],"env":[{"name":"A","value":"b"}],` +
+			`"resources":{"limits":{"cpu":"1"}},"readinessProbe":{"httpGet":{"port":80}}},{"name":"worker","image":"j"}],` +
+			`"initContainers":[{"name":"init","image":"k","restartPolicy":"Always"}],"volumes":[{"name":"v","emptyDir":{}}]}}`,
+		`{"metadata":{"labels":{"app":""}},"spec":{"containers":[{"name":"web","image":"i","resources":{}}],"securityContext":{}}}`,
+	}
+}
+
+func someNamespaces() []templates.Namespace {
+	return []templates.Namespace{
+		{Name: "shop", Known: true},
+		{Name: "bar", Known: true, Labels: map[string]string{"team": "blue"}, Annotations: map[string]string{"note": "n"}},
+	}
+}
+
+const paramsTemplate = `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
+	params: [{name: n, type: integer, default: 3}, {name: f, type: number, default: 0.5}, {name: b, type: boolean, default: true}, {name: s, default: "x\"y"}],
+	pod: {spec: {containers: [{name: c, image: i, args: [%s]}]}}}}`
+
+// TestRewrite: an expression gives the same in the API server, for pods that have
+// what it reads and for such that do not.
+func TestRewrite(t *testing.T) {
+	t.Parallel()
+	env := environment(t)
+	for _, e := range []string{
+		`params.s`, `params.n + 1`, `params.f`, `params.b`, `params.s + string(params.n)`, `params.b ? 'yes' : 'no'`,
+		`pod.metadata.labels.app`, `pod.metadata.labels['a/b']`, `pod.metadata.labels[?'app'].orValue('none')`, `pod.metadata.labels.?app.orValue('none')`,
+		`pod.metadata.?labels.?app.orValue('none')`, `has(pod.metadata.labels)`, `has(pod.metadata.labels.app)`, `'app' in pod.metadata.labels`,
+		`size(pod.metadata.labels)`, `pod.metadata.labels.exists(k, pod.metadata.labels[k] == 'c')`, `pod.metadata.annotations == {'x': '1'}`,
+		`pod.spec.containers[0].name`, `pod.spec.containers.map(c, c.name).join(',')`, `pod.spec.initContainers.map(c, c.name).join(',')`,
+		`size(pod.spec.volumes)`, `pod.spec.volumes.exists(v, has(v.emptyDir))`, `pod.spec.volumes.filter(v, has(v.emptyDir)).map(v, v.name).join('+')`,
+		`pod.spec.containers.exists(c, has(c.resources) && has(c.resources.limits) && 'cpu' in c.resources.limits)`,
+		`pod.spec.containers.exists(c, 'cpu' in c.resources.limits)`, `pod.spec.containers.all(c, c.ports.all(p, p.containerPort > 79))`,
+		`pod.spec.containers[0].ports[0].name`, `pod.spec.containers[0].ports.map(p, p.containerPort)[0]`, `pod.spec.containers.exists_one(c, size(c.env) == 1)`,
+		`has(pod.spec.runtimeClassName) ? pod.spec.runtimeClassName : 'none'`, `pod.spec.runtimeClassName`, `pod.spec.?runtimeClassName.orValue('none')`,
+		`pod.spec.hostNetwork`, `has(pod.spec.hostNetwork)`, `!has(pod.spec.hostNetwork) || pod.spec.hostNetwork`, `pod.spec.priority * 2`,
+		`pod.spec.os.name`, `pod.spec.?os.?name.orValue('linux')`, `has(pod.spec.os) && pod.spec.os.name == 'linux'`,
+		`pod.spec.securityContext.runAsUser`, `has(pod.spec.securityContext.runAsUser)`, `pod.spec.nodeSelector[?'disk'].hasValue()`,
+		`pod.spec.tolerations.exists(t, t.key == 'k')`, `pod.spec.containers[0].readinessProbe.httpGet.port == 80`, `pod.spec.containers[0].?readinessProbe.hasValue()`,
+		`pod.spec.containers.map(c, c.env.map(e, e.name).join(':')).join(',')`, `pod.metadata.labels.?app.optMap(a, a + '!').orValue('?')`,
+		`[pod.spec.containers[0].name, 'x', params.s].join(',')`, `{'a': pod.spec.containers[0].name, 'b': 'x'}['a']`, `pod.spec.containers[0].name in ['web', params.s]`,
+		`ns.name`, `ns.labels[?'team'].orValue('none')`, `ns.annotations.note`, `has(ns.labels)`, `size(ns.annotations)`, `'team' in ns.labels`,
+		`request.operation`, `request.username`, `request.dryRun`, `has(request.username)`,
+		`'a,b'.split(',')[1]`, `'ABC'.lowerAscii().replace('b', 'x')`, `' x '.trim()`, `'web-1'.matches('^web-[0-9]+$')`, `'abc'.substring(1, 2)`,
+		`sets.contains(['a', 'b'], pod.spec.containers.map(c, c.name))`, `pod.spec.containers.exists(c, sets.contains(['web'], [c.name]))`,
+		`optional.of('x').orValue('y')`, `pod.spec.containers.map(c, optional.ofNonZeroValue(c.name).orValue('y'))[0]`, `strings.quote(params.s)`,
+		`int('5') + 1`, `double('5') > 4.5`, `duration('5m') < duration('1h')`, `type(params.s) == string`, `-params.n`, `params.n % 2 == 1`, `1 < 1.5`,
+	} {
+		tmpl := parse(t, fmt.Sprintf(paramsTemplate, fmt.Sprintf("'=${%s}'", strings.ReplaceAll(e, "'", "''"))))
+		b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
+		b.variable("annotations", podAnnotations)
+		b.parameters()
+		pod := b.fragment(tmpl.PodFragment(), "spec.pod")
+		if len(b.problems) > 0 {
+			t.Errorf("%s: %v", e, b.problems)
+			continue
+		}
+		for _, text := range somePods() {
+			for _, ns := range someNamespaces() {
+				sameValue(t, b, &pod, newWorld(t, env, text, ns), input(t, text, ns))
+			}
+		}
+	}
+}
+
+func sameValue(t *testing.T, b *builder, pod *node, w world, in *templates.Input) {
+	t.Helper()
+	values, err := b.t.Values(func(string) (string, bool) { return "", false }, &in.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, wantErr := b.t.Render(in, values)
+	w.declare(t, b.variables)
+	text := pod.at("spec", "containers").items()[0].get("args").items()[0].text
+	got, gotErr := w.eval(t, text)
+	if (wantErr == nil) != (gotErr == nil) {
+		t.Errorf("%s\nin a template: %v\nhere: %v\nfor %s", text, wantErr, gotErr, in.Pod)
+		return
+	}
+	if wantErr != nil {
+		return
+	}
+	item := firstArg(&want)
+	if g, ok := got.Value().(string); !ok || g != item {
+		t.Errorf("%s is %v, want %q, for %s", text, got, item, in.Pod)
+	}
+}
+
+func firstArg(n *tree.Node) string {
+	return n.At("spec", "containers").Items()[0].Get("args").Items()[0].Text()
+}
+
+// TestNotRewritten: what the API server does not have, or has otherwise, is refused.
+func TestNotRewritten(t *testing.T) {
+	t.Parallel()
+	for e, want := range map[string]string{
+		`'abc'.reverse()`:                                                    "the function reverse",
+		`'%d'.format([1])`:                                                   "the function format",
+		`pod.metadata.labels.map(k, k).join(',')`:                            "in no certain order",
+		`ns.labels.map(k, k).join(',')`:                                      "in no certain order",
+		`pod.spec.containers.map(object, object.name).join(',')`:             `named "object"`,
+		`string(pod.metadata.?labels == optional.none()) + string(ns == ns)`: "ns as a whole",
+		`pod.?spec.containers.orValue([]).map(c, c.name).join(',')`:          "write .?containers",
+	} {
+		tmpl := parse(t, fmt.Sprintf(paramsTemplate, fmt.Sprintf("'=${%s}'", strings.ReplaceAll(e, "'", "''"))))
+		b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
+		b.fragment(tmpl.PodFragment(), "spec.pod")
+		if len(b.problems) != 1 || !strings.Contains(b.problems[0].Message, want) {
+			t.Errorf("%s: %v, want %q", e, b.problems, want)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+func someTexts() []string {
+	return []string{
+		"", " ", "a", "A", "a b", "a,b", "info", "loud", "true", "false", "True", "0", "1", "-1", "+1", "007", "1.0", "1.5", ".5", "5.", "1e3", "1E-2", "1e400", "0x10",
+		"Inf", "NaN", "1_000", "9223372036854775807", "9223372036854775808", "99999999999999999999", "100m", "64Mi", "1Gi", "-5", "1e1000", "m", "30s", "1h30m", "5", "-5m",
+		".5s", "1.5h", "1us", "1µs", "h", "80", "65535", "65536", "2147483648", "http", "-http", "a--b", "averylongportname", "/logs", "/logs/", "//", "/", "/a//b", "/a/../b",
+		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", tokenPath,
+	}
+}
+
+// TestParameters: what the engine does not take, a policy does not take; the other
+// way round there are a few exceptions, which stand here.
+func TestParameters(t *testing.T) {
+	t.Parallel()
+	careful := []string{"1e400", "0x10", "1_000", "9223372036854775807", ".5s"}
+	env := environment(t)
+	for _, declared := range []string{
+		"type: string", "type: string, maxLength: 4", "type: string, pattern: '[a-z]+'", "type: string, pattern: 'a|b'", "enum: [info, debug]",
+		"type: integer", "type: integer, minimum: 0, maximum: 65535", "type: integer, enum: [1, 80]", "type: number", "type: number, minimum: -1, maximum: 1.5",
+		"type: boolean", "type: quantity", "type: quantity, minimum: 10m, maximum: 1Gi", "type: duration", "type: duration, minimum: 1s, maximum: 1h",
+		"overridableBy: [Namespace]", "overridableBy: [Pod]", "overridableBy: []", "default: a, overridableBy: [Namespace]", "default: a, overridableBy: [Pod]", "default: a, overridableBy: []",
+	} {
+		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
+			params: [{name: p, %s}], pod: {metadata: {annotations: {x: "=${params.p}"}}}}}`, declared))
+		for _, text := range someTexts() {
+			for _, places := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
+				pod, ns := `{"metadata":{},"spec":{}}`, templates.Namespace{Name: "shop"}
+				if places[0] {
+					pod = fmt.Sprintf(`{"metadata":{"annotations":{"a.pillion.dev/p":%s}},"spec":{}}`, strings.ReplaceAll(quote(text), `\x`, `\u00`))
+				}
+				if places[1] {
+					ns.Annotations = map[string]string{"a.pillion.dev/p": text}
+				}
+				values, err := tmpl.Values(func(key string) (string, bool) { return text, places[0] && key == "a.pillion.dev/p" }, &ns)
+				b := &builder{t: tmpl}
+				b.variable("annotations", podAnnotations)
+				b.parameters()
+				w := newWorld(t, env, pod, ns)
+				w.declare(t, b.variables)
+				valid, _ := w.eval(t, "variables.valid")
+				switch got, want := valid != nil && valid.Value() == true, err == nil; {
+				case got && !want, !got && want && !slices.Contains(careful, text):
+					t.Errorf("{%s}: %q is valid: %v, want %v (%v) in pod, namespace: %v", declared, text, got, want, err, places)
+				case got && want:
+					in := input(t, pod, ns)
+					rendered, err := tmpl.Render(in, values)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if value, err := w.eval(t, `"=" + string(variables.param_p)`); err != nil || value.Value() != rendered.At("metadata", "annotations", "x").Text() {
+						t.Errorf("{%s}: %q reads as %v (%v), want %s", declared, text, value, err, &rendered)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestValueConditions: a value that a policy lets through is one that the engine
+// renders, in every place that an expression may stand in.
+func TestValueConditions(t *testing.T) {
+	t.Parallel()
+	env, let := environment(t), 0
+	for _, place := range []string{
+		`metadata: {labels: {x: "${params.s}"}}`, `metadata: {annotations: {x: "${params.s}"}}`,
+		`spec: {containers: [{name: c, image: "${params.s}"}]}`,
+		`spec: {containers: [{name: c, image: i, imagePullPolicy: "${params.s}"}]}`,
+		`spec: {containers: [{name: c, image: i, ports: [{containerPort: "${params.n}"}]}]}`,
+		`spec: {containers: [{name: c, image: i, ports: [{containerPort: 80, protocol: "${params.s}"}]}]}`,
+		`spec: {containers: [{name: c, image: i, readinessProbe: {httpGet: {port: "${params.n}"}}}]}`,
+		`spec: {containers: [{name: c, image: i, readinessProbe: {httpGet: {port: "${params.s}", path: "${params.s}"}}}]}`,
+		`spec: {containers: [{name: c, image: i, readinessProbe: {httpGet: {port: 80}, periodSeconds: "${params.n}"}}]}`,
+		`spec: {containers: [{name: c, image: i, securityContext: {runAsUser: "${params.n}"}}]}`,
+		`spec: {containers: [{name: c, image: i, resources: {limits: {cpu: "${params.s}"}, requests: {memory: "${params.n}"}}}]}`,
+		`spec: {containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: "${params.s}"}]}], volumes: [{name: v, emptyDir: {}}]}`,
+		`spec: {containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /a, subPath: "${params.s}"}]}], volumes: [{name: v, emptyDir: {}}]}`,
+		`spec: {volumes: [{name: v, emptyDir: {medium: "${params.s}", sizeLimit: "${params.s}"}}]}`,
+		`spec: {volumes: [{name: v, secret: {secretName: "${params.s}", defaultMode: "${params.n}"}}]}`,
+		`spec: {volumes: [{"${when}": "params.s == '/logs'", name: v, hostPath: {path: "${params.s}"}}]}`,
+	} {
+		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
+			params: [{name: s, default: x}, {name: n, type: integer, default: 1}], pod: {%s}}}`, place))
+		m := &mutation{builder: &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}}
+		m.pod = m.fragment(tmpl.PodFragment(), "spec.pod")
+		m.variable("annotations", podAnnotations)
+		m.parameters()
+		conditions := all(m.valueConditions(&m.pod, reflect.TypeFor[corev1.Pod]())...)
+		if len(m.problems) > 0 {
+			t.Fatal(m.problems)
+		}
+		for _, text := range someTexts() {
+			for _, name := range []string{"s", "n"} {
+				key := "a.pillion.dev/" + name
+				pod, ns := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, quote(text)), templates.Namespace{Name: "shop"}
+				values, err := tmpl.Values(func(k string) (string, bool) { return text, k == key }, &ns)
+				if err != nil {
+					continue
+				}
+				w := newWorld(t, env, pod, ns)
+				w.declare(t, m.variables)
+				if ok, err := w.eval(t, conditions); err != nil || ok.Value() != true {
+					continue
+				}
+				let++
+				if _, err := tmpl.Render(input(t, pod, ns), values); err != nil {
+					t.Errorf("%s with %q: the policy adds it, the engine says %v", place, text, err)
+				}
+			}
+		}
+	}
+	if let < 100 {
+		t.Errorf("only %d values were let through", let)
+	}
+}
