@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestReadme runs the README's first transcript and its mistakes.
+// TestReadme runs the README's transcripts, and its mistakes.
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	must(t, err)
@@ -30,6 +30,25 @@ func TestReadme(t *testing.T) {
 		}
 		if strings.HasPrefix(line, "Deployment/") && !strings.Contains(report.String(), line) {
 			t.Errorf("the report has no line %q:\n%s", line, &report)
+		}
+	}
+
+	for _, command := range []string{"explain -f " + file + " --templates ../../templates/library", "lint ../../templates/library"} {
+		name, _, _ := strings.Cut(command, " ")
+		_, rest, _ := strings.Cut(string(readme), "$ pillion "+name+" ")
+		if name == "lint" {
+			_, rest, _ = strings.Cut(string(readme), "$ pillion lint templates/library")
+		}
+		_, shown, _ := strings.Cut(rest, "\n")
+		shown, _, _ = strings.Cut(shown, "```")
+		out.Reset()
+		if code := run(strings.Fields(command), nil, &out, &out); code != exitOK {
+			t.Errorf("%s: exit code %d", command, code)
+		}
+		for line := range strings.Lines(shown) {
+			if line != "...\n" && !strings.HasPrefix(line, "$ ") && !strings.Contains(out.String(), line) {
+				t.Errorf("%s does not say %q:\n%s", command, line, &out)
+			}
 		}
 	}
 
