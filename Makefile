@@ -26,11 +26,13 @@ test: ## Run all tests, those on a real Kubernetes last
 lint: ## Check style, imports and formatting, then known vulnerabilities
 	$(GOLANGCI_LINT) run
 	cd e2e && $(GOLANGCI_LINT) run
+	cd e2e/certmanager && $(GOLANGCI_LINT) run
 	$(GOVULNCHECK) ./...
 
 fmt: ## Format with gofumpt and gci
 	$(GOLANGCI_LINT) fmt
 	cd e2e && $(GOLANGCI_LINT) fmt
+	cd e2e/certmanager && $(GOLANGCI_LINT) fmt
 
 fuzz: ## Run every fuzz target for FUZZTIME (5m)
 	$(GO) vet ./...
@@ -47,9 +49,10 @@ golden: ## Rewrite the golden files; look at the diff before you commit it
 demo: ## Show an injection on a real control plane (KEEP=1 leaves it running)
 	cd e2e && $(GO) run ./demo
 
-tidy: ## Tidy both modules
+tidy: ## Tidy all modules
 	$(GO) mod tidy
 	cd e2e && $(GO) mod tidy
+	cd e2e/certmanager && $(GO) mod tidy
 
 image: ## Build the container image IMAGE
 	docker build -t $(IMAGE) .

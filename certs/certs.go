@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certs is where the serving certificate comes from and how it stays
-// fresh: [Files] follows a pair of files, [SelfSigned] makes one in memory.
+// fresh. [Serving] holds the pair that is served and decides when a newer one
+// takes its place. [Files] and [Secret] offer it pairs; [Configurations] tells it
+// what API servers trust. [Authority] makes the pairs where nobody else does.
 package certs
 
 import (
@@ -14,77 +16,27 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"os"
-	"sync"
 	"time"
 )
 
-// Files is a certificate and its key in two PEM files.
-//
-// The files are read at every handshake, which costs a fiftieth of it, instead
-// of being watched: there is no goroutine, no event to miss, and no moment at
-// which a renewed pair is not served yet. A pair that is half written, broken or
-// gone leaves the last good one in use.
-type Files struct {
-	certFile, keyFile string
-	log               *slog.Logger
+// backdate is how far back a new certificate is valid: clocks differ.
+func backdate(lifetime time.Duration) time.Duration { return min(time.Hour, lifetime) }
 
-	mu        sync.Mutex // of handshakes, not of requests
-	cert, key []byte     // as they were when current was made of them
-	current   *tls.Certificate
-	problem   error
-}
-
-// NewFiles reads the pair for the first time; here a bad one is an error.
-func NewFiles(certFile, keyFile string, log *slog.Logger) (*Files, error) {
-	f := &Files{certFile: certFile, keyFile: keyFile, log: log}
-	if err := f.load(); err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-// GetCertificate is for [tls.Config]: the pair that the files hold now, or the
-// last good one. It never fails.
-func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	before := f.problem
-	f.problem = f.load()
-	if f.problem != nil && (before == nil || before.Error() != f.problem.Error()) {
-		f.log.Warn("the certificate cannot be reloaded, the last good one stays in use", "error", f.problem)
-	}
-	return f.current, nil
-}
-
-// Problem says why the files could not be used at the last handshake, or nil.
-func (f *Files) Problem() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.problem
-}
-
-func (f *Files) load() error {
-	cert, err := os.ReadFile(f.certFile)
-	if err != nil {
-		return err
-	}
-	key, err := os.ReadFile(f.keyFile)
-	if err != nil {
-		return err
-	}
-	if f.current != nil && bytes.Equal(cert, f.cert) && bytes.Equal(key, f.key) {
-		return nil
+// ParsePair makes a pair of a certificate with its chain and its key, both PEM.
+// An error says what is wrong in words for people.
+func ParsePair(cert, key []byte) (*tls.Certificate, error) {
+	switch {
+	case len(bytes.TrimSpace(cert)) == 0:
+		return nil, errors.New("the certificate is empty")
+	case len(bytes.TrimSpace(key)) == 0:
+		return nil, errors.New("the key is empty")
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return fmt.Errorf("%s and %s are no pair: %w", f.certFile, f.keyFile, err)
+		return nil, fmt.Errorf("certificate and key are no pair: %w", err)
 	}
-	f.cert, f.key, f.current = cert, key, &pair
-	f.log.Info("certificate loaded", "file", f.certFile, "names", pair.Leaf.DNSNames, "expires", pair.Leaf.NotAfter)
-	return nil
+	return &pair, nil
 }
 
 // selfSignedFor is how long a self-signed certificate is valid: longer than any
@@ -98,11 +50,17 @@ func SelfSigned(hosts ...string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
+	template := leafTemplate(time.Now(), selfSignedFor, hosts)
+	template.Subject = pkix.Name{CommonName: "pillion self-signed"}
+	return sign(template, template, key, key)
+}
+
+// leafTemplate is a serving certificate for the hosts that is not signed yet.
+func leafTemplate(now time.Time, lifetime time.Duration, hosts []string) *x509.Certificate {
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "pillion self-signed"},
-		NotBefore:             now.Add(-time.Hour), // clocks differ
-		NotAfter:              now.Add(selfSignedFor),
+		Subject:               pkix.Name{CommonName: "pillion"},
+		NotBefore:             now.Add(-backdate(lifetime)),
+		NotAfter:              now.Add(lifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
@@ -114,7 +72,12 @@ func SelfSigned(hosts ...string) (*tls.Certificate, error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return template
+}
+
+// sign makes the pair of a template and its key, signed by the parent's.
+func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (*tls.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
 	if err != nil {
 		return nil, err
 	}
@@ -125,13 +88,44 @@ func SelfSigned(hosts ...string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Check says until when a certificate is valid; the error, that it is not now.
-func Check(c *tls.Certificate, now time.Time) (until time.Time, err error) {
-	switch until = c.Leaf.NotAfter; {
-	case now.After(until):
-		err = fmt.Errorf("the certificate expired at %s", until.Format(time.RFC3339))
-	case now.Before(c.Leaf.NotBefore):
-		err = errors.New("the certificate is not valid before " + c.Leaf.NotBefore.Format(time.RFC3339))
+// same says whether two pairs present the same chain, and so have the same key.
+func same(a, b *tls.Certificate) bool {
+	if a == nil || b == nil || len(a.Certificate) != len(b.Certificate) {
+		return a == b
 	}
-	return until, err
+	for i := range a.Certificate {
+		if !bytes.Equal(a.Certificate[i], b.Certificate[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// verify says whether a client that trusts the roots takes the pair for the
+// host's, or why not.
+//
+// Where the clock says that the pair's time is over or has not come, the nearest
+// moment of it counts: when a pair is valid is judged elsewhere, and a clock that
+// is wrong says nothing about who signed what.
+func verify(pair *tls.Certificate, host string, roots *x509.CertPool, now time.Time) error {
+	intermediates := x509.NewCertPool()
+	for _, der := range pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			intermediates.AddCert(c)
+		}
+	}
+	if now.Before(pair.Leaf.NotBefore) {
+		now = pair.Leaf.NotBefore
+	}
+	if now.After(pair.Leaf.NotAfter) {
+		now = pair.Leaf.NotAfter
+	}
+	_, err := pair.Leaf.Verify(x509.VerifyOptions{
+		DNSName:       host,
+		Roots:         roots,
+		Intermediates: intermediates,
+		CurrentTime:   now,
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return err
 }

@@ -1,33 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package certs_test
+package certs
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"log/slog"
+	"math/big"
 	"os"
-	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/pillion-dev/pillion/certs"
 )
 
-// pair makes a new certificate as PEM.
-func pair(t *testing.T) (cert, key []byte) {
-	t.Helper()
-	c, err := certs.SelfSigned("localhost")
-	must(t, err)
-	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-}
+const testHost = "pillion.pillion-system.svc"
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -41,138 +32,158 @@ func write(t *testing.T, path string, data []byte) {
 	must(t, os.WriteFile(path, data, 0o600))
 }
 
-// serves says whether what f gives for a handshake is the certificate in pem.
-func serves(t *testing.T, f *certs.Files, cert []byte) bool {
+// testCA signs what a test needs.
+type testCA struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newTestCA(t *testing.T, name string, from, to time.Time) *testCA {
 	t.Helper()
-	got, err := f.GetCertificate(nil)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	block, _ := pem.Decode(cert)
-	return bytes.Equal(got.Certificate[0], block.Bytes)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: to,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	pair, err := sign(template, template, key, key)
+	must(t, err)
+	return &testCA{pair.Leaf, key, pemOf(pair.Certificate[0])}
 }
 
-func TestFilesFollow(t *testing.T) {
-	dir := t.TempDir()
-	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	firstCert, firstKey := pair(t)
-	write(t, certFile, firstCert)
-	write(t, keyFile, firstKey)
-	var log bytes.Buffer
-	f, err := certs.NewFiles(certFile, keyFile, slog.New(slog.NewTextHandler(&log, nil)))
+// issue makes a serving certificate; edits change it before it is signed.
+func (ca *testCA) issue(t *testing.T, from, to time.Time, edits ...func(*x509.Certificate)) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	if !serves(t, f, firstCert) {
-		t.Fatal("the first pair is not served")
+	template := leafTemplate(from, to.Sub(from), []string{testHost})
+	template.NotBefore = from
+	for _, edit := range edits {
+		edit(template)
 	}
-
-	secondCert, secondKey := pair(t)
-	bad := []struct {
-		what      string
-		cert, key []byte
-	}{
-		{"the certificate is half written", secondCert[:len(secondCert)/2], firstKey},
-		{"the key is still the old one", secondCert, firstKey},
-		{"the key is half written", secondCert, secondKey[:len(secondKey)/2]},
-		{"the key is empty", secondCert, nil},
-		{"both are something else", []byte("hello"), []byte("hello")},
-	}
-	for _, b := range bad {
-		write(t, certFile, b.cert)
-		write(t, keyFile, b.key)
-		log.Reset()
-		for range 2 {
-			if !serves(t, f, firstCert) {
-				t.Errorf("%s: the last good pair is not served", b.what)
-			}
-		}
-		if f.Problem() == nil {
-			t.Errorf("%s: no problem is told", b.what)
-		}
-		if n := strings.Count(log.String(), "last good one stays"); n > 1 {
-			t.Errorf("%s: logged %d times for two handshakes", b.what, n)
-		}
-	}
-	must(t, os.Remove(keyFile))
-	if !serves(t, f, firstCert) {
-		t.Error("without a key file the last good pair is not served")
-	}
-
-	write(t, certFile, secondCert)
-	write(t, keyFile, secondKey)
-	if !serves(t, f, secondCert) {
-		t.Error("the new pair is not served")
-	}
-	if err := f.Problem(); err != nil {
-		t.Errorf("a problem is left over: %v", err)
-	}
+	pair, err := sign(template, ca.cert, key, ca.key)
+	must(t, err)
+	return pair
 }
 
-func TestFilesFirstPairMustBeGood(t *testing.T) {
-	dir := t.TempDir()
-	cert, _ := pair(t)
-	_, key := pair(t)
-	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	if _, err := certs.NewFiles(certFile, keyFile, slog.Default()); err == nil {
-		t.Error("no files, no error")
-	}
-	write(t, certFile, cert)
-	write(t, keyFile, key)
-	if _, err := certs.NewFiles(certFile, keyFile, slog.Default()); err == nil || !strings.Contains(err.Error(), keyFile) {
-		t.Errorf("another key: %v", err)
-	}
+func pemOf(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-func TestFilesConcurrently(t *testing.T) {
-	dir := t.TempDir()
-	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	cert, key := pair(t)
-	write(t, certFile, cert)
-	write(t, keyFile, key)
-	f, err := certs.NewFiles(certFile, keyFile, slog.New(slog.DiscardHandler))
+// pemPair is a pair as files hold it.
+func pemPair(t *testing.T, pair *tls.Certificate) (cert, key []byte) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	must(t, err)
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for range 100 {
-				if c, err := f.GetCertificate(nil); c == nil || err != nil {
-					t.Error("no certificate", err)
-				}
-			}
-		})
-	}
-	for range 5 {
-		cert, key = pair(t)
-		write(t, certFile, cert)
-		write(t, keyFile, key)
-	}
-	wg.Wait()
-	if !serves(t, f, cert) {
-		t.Error("the last pair is not served")
+	return pemOf(pair.Certificate[0]), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// handClock is a clock that tests set: by passing time, or by a jump.
+type handClock struct {
+	wallNow time.Time
+	ran     time.Duration
+}
+
+func (h *handClock) clock() *clock {
+	return &clock{wall: func() time.Time { return h.wallNow }, running: func() time.Duration { return h.ran }}
+}
+
+func (h *handClock) pass(d time.Duration) { h.wallNow, h.ran = h.wallNow.Add(d), h.ran+d }
+func (h *handClock) jump(d time.Duration) { h.wallNow = h.wallNow.Add(d) }
+
+// noon is when the tests begin.
+func noon() time.Time { return time.Date(2030, 6, 1, 12, 0, 0, 0, time.UTC) }
+
+// newTestServing is a Serving by a clock of the test's, which starts at noon.
+func newTestServing() (*Serving, *handClock, *bytes.Buffer) {
+	log := &bytes.Buffer{}
+	s, hand := NewServing(slog.New(slog.NewTextHandler(log, nil))), &handClock{wallNow: noon()}
+	s.clock = hand.clock()
+	return s, hand, log
+}
+
+// tick is what Run does now and then.
+func (s *Serving) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.judge()
+}
+
+// wantServed says which pair a handshake gets.
+func wantServed(t *testing.T, s *Serving, want *tls.Certificate, what string) {
+	t.Helper()
+	if got, err := s.GetCertificate(nil); err != nil || !same(got, want) {
+		t.Errorf("%s: another pair is served (%v)", what, err)
 	}
 }
 
 func TestSelfSigned(t *testing.T) {
-	c, err := certs.SelfSigned("localhost", "127.0.0.1", "pillion.pillion-system.svc")
+	c, err := SelfSigned("localhost", "127.0.0.1", testHost)
 	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AddCert(c.Leaf)
-	for _, name := range []string{"localhost", "127.0.0.1", "pillion.pillion-system.svc"} {
-		if _, err := c.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots}); err != nil {
+	for _, name := range []string{"localhost", "127.0.0.1", testHost} {
+		if err := verify(c, name, roots, time.Now()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if err := verify(c, "example.com", roots, time.Now()); err == nil {
+		t.Error("it is for every host")
 	}
 	if c.Leaf.SignatureAlgorithm != x509.ECDSAWithSHA256 {
 		t.Errorf("signed with %v", c.Leaf.SignatureAlgorithm)
 	}
 }
 
-func TestCheck(t *testing.T) {
-	now := time.Now()
-	c := &tls.Certificate{Leaf: &x509.Certificate{NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}}
-	for _, row := range []struct {
-		at   time.Time
-		want bool
-	}{{now.Add(-2 * time.Hour), false}, {now, true}, {now.Add(2 * time.Hour), false}} {
-		if _, err := certs.Check(c, row.at); (err == nil) != row.want {
-			t.Errorf("at %v: %v", row.at, err)
+func TestParsePair(t *testing.T) {
+	ca := newTestCA(t, "ca", noon(), noon().Add(time.Hour))
+	cert, key := pemPair(t, ca.issue(t, noon(), noon().Add(time.Hour)))
+	_, otherKey := pemPair(t, ca.issue(t, noon(), noon().Add(time.Hour)))
+	for what, p := range map[string][2][]byte{
+		"half a certificate":     {cert[:len(cert)/2], key},
+		"half a key":             {cert, key[:len(key)/2]},
+		"another key":            {cert, otherKey},
+		"no certificate":         {nil, key},
+		"no key":                 {cert, []byte("\n")},
+		"garbage":                {[]byte("hello"), []byte("hello")},
+		"the wrong way round":    {key, cert},
+		"a CA's and not its key": {ca.pem, key},
+	} {
+		if pair, err := ParsePair(p[0], p[1]); err == nil || pair != nil {
+			t.Errorf("%s is taken for a pair", what)
 		}
 	}
+	if _, err := ParsePair(cert, key); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClock(t *testing.T) {
+	start := noon()
+	h := &handClock{wallNow: start}
+	c := h.clock()
+	want := func(what string, wall, steady time.Time) {
+		t.Helper()
+		if m := c.now(); !m.wall.Equal(wall) || !m.steady.Equal(steady) {
+			t.Errorf("%s: %v, want %v and %v", what, m, wall, steady)
+		}
+	}
+	want("at the start", start, start)
+	for range 100 { // a time server slews the clock
+		h.pass(time.Minute)
+		h.jump(-time.Second)
+		want("while it drifts", h.wallNow, h.wallNow)
+	}
+	before := h.wallNow
+	h.jump(24 * time.Hour)
+	want("after a jump", before.Add(24*time.Hour), before)
+	h.pass(30 * time.Minute)
+	want("half an hour later", before.Add(24*time.Hour+30*time.Minute), before.Add(30*time.Minute))
+	h.jump(-24 * time.Hour)
+	want("and back", before.Add(30*time.Minute), before.Add(30*time.Minute))
+	h.jump(-time.Hour)
+	want("back further", before.Add(-30*time.Minute), before.Add(30*time.Minute))
+	h.pass(believed)
+	want("long enough to be believed", before.Add(30*time.Minute), before.Add(30*time.Minute))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -22,8 +23,8 @@ func nowhere() cluster.Endpoint {
 }
 
 // TestMutatingDown changes the configuration that all tests share, so it runs alone. Nobody can reach
-// the mutating webhook, whose failure policy is Ignore: the pod is admitted as it is, and the API server
-// counts it.
+// the mutating webhook, whose failure policy is Ignore: the pod comes to the validating webhook as it is, and
+// the API server counts it.
 func TestMutatingDown(t *testing.T) {
 	ns := optedInNamespace(t)
 	before := failOpenCount(t)
@@ -41,9 +42,11 @@ func TestMutatingDown(t *testing.T) {
 	install(nowhere())
 	waitLive(t, ns, failsOpen)
 
-	pod := createPod(t, ns, newPod("web"))
+	pod := wantVerdict(t, ns, newPod("web"), says(warned, "logger", "not_injected at /spec/initContainers/-"))
 	wantNoLogger(t, pod)
 	event := creation(t, ns, "web")
+	// Where a template insists, the pod does not get by.
+	wantVerdict(t, ns, newPod("guarded", requests("guard")), says(absent, "guard", "not_injected at /spec/initContainers/-"))
 	if diff := cmp.Diff([]string{"namespace.mutate.pillion.dev"}, event.FailedOpen()); diff != "" {
 		t.Errorf("webhooks that failed open (-want +got):\n%s", diff)
 	}
@@ -72,7 +75,7 @@ func waitLive(t *testing.T, ns string, live func(cluster.Event) bool) {
 }
 
 // TestValidatingDown runs alone too. The validating webhook's failure policy is Fail: who opted in waits,
-// everybody else is not touched.
+// everybody else is not touched, and whoever waits gets on when Pillion is back.
 func TestValidatingDown(t *testing.T) {
 	optedIn, plain := optedInNamespace(t), plainNamespace(t)
 	create := func(ns, name string) error {
@@ -99,9 +102,22 @@ func TestValidatingDown(t *testing.T) {
 	if want := `failed calling webhook "namespace.validate.pillion.dev"`; !strings.Contains(refusal.Error(), want) {
 		t.Errorf("error is %q, want one with %q", refusal, want)
 	}
+	optIn := func(p *corev1.Pod) { p.Labels[injectLabel] = "enabled" }
+	wantRefused(t, plain, newPod("opts-in", optIn), `failed calling webhook "pod.validate.pillion.dev"`)
 	if err := create(plain, "web"); err != nil {
 		t.Errorf("a pod in a namespace that did not opt in: %v", err)
 	}
+	// Pillion's own pods and the system's must not wait for Pillion.
+	for _, ns := range []string{"pillion-system", "kube-system"} {
+		wantNoLogger(t, dryRun(t, ns, newPod("opts-in-by-itself", restricted, optIn)))
+	}
+
+	createDeployment(t, optedIn)
+	if message, want := failedCreate(t, optedIn), `failed calling webhook "namespace.validate.pillion.dev"`; !strings.Contains(message, want) {
+		t.Errorf("the ReplicaSet's event is %q, want one with %q", message, want)
+	}
+	install(env.pillion.Endpoint)
+	wantLogger(t, onlyPod(t, optedIn)) // the controller goes on by itself
 }
 
 // TestRestart runs alone: a Pillion that is stopped while it is in use says goodbye properly, and the next

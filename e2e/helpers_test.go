@@ -45,13 +45,18 @@ func cleanupContext() context.Context { return context.Background() }
 // eventually polls until f says nothing against it, and fails with what it said last.
 func eventually(t *testing.T, what string, f func(context.Context) error) {
 	t.Helper()
+	eventuallyWithin(t, waitLimit, what, f)
+}
+
+func eventuallyWithin(t *testing.T, limit time.Duration, what string, f func(context.Context) error) {
+	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), pollEvery, waitLimit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), pollEvery, limit, true, func(ctx context.Context) (bool, error) {
 		last = f(ctx)
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("%s: not within %s: %v", what, waitLimit, last)
+		t.Fatalf("%s: not within %s: %v", what, limit, last)
 	}
 }
 

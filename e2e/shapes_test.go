@@ -12,10 +12,27 @@ import (
 // TestShapes: pods of all forms come out of injection as Kubernetes accepts them, for one call.
 func TestShapes(t *testing.T) {
 	t.Parallel()
-	cases := []struct {
-		name string
-		edit func(*corev1.Pod)
-	}{
+	for _, c := range shapes() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ns := optedInNamespace(t)
+			pod := createPod(t, ns, newPod("web", c.edit))
+			wantLogger(t, pod)
+			wantCalls(t, creation(t, ns, pod.Name), calledOnce)
+			wantSameAsCommand(t, pod)
+			wantNothingToAdd(t, pod)
+		})
+	}
+}
+
+// podCase is a pod that differs from [newPod].
+type podCase struct {
+	name string
+	edit func(*corev1.Pod)
+}
+
+func shapes() []podCase {
+	return []podCase{
 		{"nothing but a container", func(p *corev1.Pod) {
 			p.Labels, p.Annotations = nil, nil
 			p.Spec = corev1.PodSpec{Containers: p.Spec.Containers[1:]}
@@ -42,17 +59,6 @@ func TestShapes(t *testing.T) {
 		{"scheduling gate", func(p *corev1.Pod) {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
 		}},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			ns := optedInNamespace(t)
-			pod := createPod(t, ns, newPod("web", c.edit))
-			wantLogger(t, pod)
-			wantCalls(t, creation(t, ns, pod.Name), calledOnce)
-			wantSameAsCommand(t, pod)
-			wantNothingToAdd(t, pod)
-		})
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -195,8 +196,16 @@ func TestNames(t *testing.T) {
 
 func TestRBAC(t *testing.T) {
 	b := load(t)
-	want := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"}}
-	if len(b.role.Rules) != 1 || b.role.Rules[0].String() != want.String() {
+	read := []string{"get", "list", "watch"}
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: read},
+		{
+			APIGroups:     []string{admissionregistrationv1.GroupName},
+			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+			ResourceNames: []string{b.mutating.Name}, Verbs: read,
+		},
+	}
+	if !equality.Semantic.DeepEqual(b.role.Rules, want) || b.validating.Name != b.mutating.Name {
 		t.Errorf("rules are %v, want only %v", b.role.Rules, want)
 	}
 	if r := b.binding.RoleRef; r.Kind != "ClusterRole" || r.Name != b.role.Name || r.APIGroup != rbacv1.GroupName {

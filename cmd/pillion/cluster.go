@@ -62,6 +62,7 @@ func (o *clusterOptions) connect() (*cluster, error) {
 		return nil, fmt.Errorf("the kubeconfig: %w", err)
 	}
 	config.UserAgent = "pillion/" + buildVersion().Version
+	config.QPS, config.Burst = 50, 100 // as kubectl's; the API server has its own limits
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig: %w", err)

@@ -80,7 +80,7 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
 	}
-	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newVersion())
+	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newVersion())
 	return root
 }
 

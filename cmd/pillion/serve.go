@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,8 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
-
-	"github.com/pillion-dev/pillion/certs"
 )
 
 // serveOptions are the flags of serve.
@@ -24,13 +21,12 @@ type serveOptions struct {
 	templates     []string
 	listen        string
 	adminListen   string
-	certFile      string
-	keyFile       string
-	selfSigned    bool
+	tls           tlsOptions
 	kubeconfig    string
 	standalone    bool
 	excluded      []string
 	shutdownDelay time.Duration
+	callers       callerOptions
 	log           logOptions
 }
 
@@ -40,7 +36,7 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the admission webhooks",
 		Long: `Serve answers the API server's admission webhooks over TLS: /mutate adds what
-the templates say, /validate allows every pod for now. The admin address serves
+the templates say, /validate judges what came out. The admin address serves
 /livez, /readyz (?verbose tells more) and /metrics in plain HTTP.
 
 Templates and certificate files are followed: a changed one is used without a
@@ -75,32 +71,30 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
 	f.StringVar(&o.listen, "listen", ":8443", "the `ADDRESS` of the webhooks")
 	f.StringVar(&o.adminListen, "admin-listen", ":8080", "the `ADDRESS` of /livez, /readyz and /metrics")
-	f.StringVar(&o.certFile, "tls-cert-file", "", "the `FILE` of the serving certificate with its chain, PEM")
-	f.StringVar(&o.keyFile, "tls-key-file", "", "the `FILE` of the serving certificate's key, PEM")
-	f.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve with a certificate made at the start, for trying things out")
+	o.tls.flags(f)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says how to reach the cluster (default: the one that Pillion runs in)")
 	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: nothing but the name of a namespace is known, and being asked about a pod counts as its opt-in")
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` in which nothing is injected, besides the system's; may be repeated")
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "how long to go on serving after readiness is off")
+	o.callers.flags(cmd)
 	o.log.flags(cmd)
 }
 
 // check finds flags that make no sense.
 func (o *serveOptions) check() error {
-	files := o.certFile != "" || o.keyFile != ""
 	switch {
 	case len(o.templates) == 0:
 		return errNoTemplatesFlag
-	case !files && !o.selfSigned:
-		return errors.New("say --tls-cert-file and --tls-key-file, or --tls-self-signed to try things out")
-	case files && o.selfSigned:
-		return errors.New("--tls-self-signed does not go with --tls-cert-file and --tls-key-file")
-	case files && (o.certFile == "" || o.keyFile == ""):
-		return errors.New("--tls-cert-file and --tls-key-file go together")
 	case o.standalone && o.kubeconfig != "":
 		return errors.New("--standalone does not go with --kubeconfig")
 	case o.shutdownDelay < 0:
 		return errors.New("--shutdown-delay must not be negative")
+	}
+	if err := o.tls.check(o.standalone); err != nil {
+		return err
+	}
+	if err := o.callers.check(o.standalone); err != nil {
+		return err
 	}
 	_, err := o.log.logger(nil)
 	return err
@@ -111,7 +105,7 @@ var errNoTemplatesFlag = errors.New("name the templates: --templates PATH")
 // serve runs until ctx is done and everything is drained, or something fails.
 func (o *serveOptions) serve(ctx context.Context, log *slog.Logger) error {
 	registry := prometheus.NewRegistry()
-	certificate, err := o.certificate(log)
+	certificate, err := o.newCertificate(log)
 	if err != nil {
 		return fmt.Errorf("the serving certificate: %w", err)
 	}
@@ -119,25 +113,14 @@ func (o *serveOptions) serve(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("the templates cannot be used:\n%w", err)
 	}
+	callers, err := o.callers.newCallers(ctx, callerCluster{o.kubeconfig, o.tls.configuration}, log, registry)
+	if err != nil {
+		return fmt.Errorf("the credentials of callers: %w", err)
+	}
 	known, follow, err := o.newNamespaces()
 	if err != nil {
 		return err
 	}
-	s := &server{options: o, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate}
-	return s.run(ctx, engine.watch, follow)
-}
-
-// getCertificate is the hook of [tls.Config].
-type getCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-
-func (o *serveOptions) certificate(log *slog.Logger) (getCertificate, error) {
-	if o.selfSigned {
-		certificate, err := certs.SelfSigned("localhost", "127.0.0.1", "pillion.pillion-system.svc")
-		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }, err
-	}
-	files, err := certs.NewFiles(o.certFile, o.keyFile, log)
-	if err != nil {
-		return nil, err
-	}
-	return files.GetCertificate, nil
+	s := &server{options: o, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate, callers: callers}
+	return s.run(ctx, append(certificate.follow, engine.watch, follow, callers.follow)...)
 }

@@ -6,9 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -23,8 +21,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-
-	"github.com/pillion-dev/pillion/certs"
 )
 
 // patience is how long a test waits for what must happen.
@@ -316,43 +312,6 @@ func TestServeReload(t *testing.T) {
 	}
 	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "pillion_template_problems 0") || strings.Count(body, "\npillion_templates{") != 1 {
 		t.Errorf("a problem is still counted, or an old set:\n%s", body)
-	}
-}
-
-// pairFiles writes a new certificate for localhost and gives it.
-func pairFiles(t *testing.T, certFile, keyFile string) *x509.Certificate {
-	t.Helper()
-	c, err := certs.SelfSigned("localhost")
-	must(t, err)
-	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	must(t, err)
-	write(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})))
-	write(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
-	return c.Leaf
-}
-
-func TestServeCertificate(t *testing.T) {
-	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
-	first := pairFiles(t, certFile, keyFile)
-	s := startServe(t, "--standalone", "--tls-cert-file", certFile, "--tls-key-file", keyFile, "--templates", "testdata/templates")
-	presents := func(want *x509.Certificate) {
-		t.Helper()
-		c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://"))
-		must(t, err)
-		defer c.Close()
-		if !c.(*tls.Conn).ConnectionState().PeerCertificates[0].Equal(want) {
-			t.Error("another certificate is presented")
-		}
-	}
-	presents(first)
-	second := pairFiles(t, certFile, keyFile)
-	presents(second)
-	write(t, certFile, "nonsense")
-	presents(second)
-	s.logged(t, "the certificate cannot be reloaded, the last good one stays in use")
-	s.ready(t, 200, "[+]certificate ok: valid until ")
-	if r := s.mutate(t); len(r.Patch) == 0 {
-		t.Error("the webhook does not inject")
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -39,7 +38,8 @@ type server struct {
 	registry    *prometheus.Registry
 	engine      *engine
 	namespaces  namespaces
-	certificate getCertificate
+	certificate *certificate
+	callers     *callerCheck // nil where everyone may call
 
 	draining atomic.Bool
 }
@@ -112,6 +112,7 @@ func (s *server) webhookServer() *http.Server {
 		Injector:   s.engine.injector,
 		Judge:      s.engine.judge,
 		Namespaces: s.namespaces,
+		Callers:    s.callers.use(),
 		Metrics:    webhook.NewMetrics(s.registry),
 		Log:        s.log,
 	}
@@ -121,7 +122,8 @@ func (s *server) webhookServer() *http.Server {
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
+	s.callers.configure(server.TLSConfig)
 	return server
 }
 
@@ -142,16 +144,7 @@ func (s *server) register() {
 	s.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "pillion_certificate_expires_timestamp_seconds",
-			Help: "When the serving certificate expires, in seconds since 1970.",
-		}, func() float64 {
-			certificate, err := s.certificate(nil)
-			if err != nil {
-				return 0
-			}
-			return float64(certificate.Leaf.NotAfter.Unix())
-		}),
+		newCertificateMetrics(s.certificate),
 	)
 }
 
@@ -160,14 +153,8 @@ func (s *server) checks() []check {
 	return []check{
 		{"templates", s.engine.check},
 		{"namespaces", s.namespaces.check},
-		{"certificate", func() (string, error) {
-			certificate, err := s.certificate(nil)
-			if err != nil {
-				return "", err
-			}
-			until, err := certs.Check(certificate, time.Now())
-			return "valid until " + until.UTC().Format(time.RFC3339), err
-		}},
+		{"certificate", s.certificate.check},
+		{"callers", s.callers.check},
 		{"shutdown", func() (string, error) {
 			if s.draining.Load() {
 				return "", errors.New("shutting down")

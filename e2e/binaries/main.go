@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command binaries builds the control plane that the tests and the demo run on, when it is missing, and
-// prints the folder that it is in. `go test` shows nothing while it runs, this does.
+// Command binaries builds what the tests run on, when it is missing: the control plane, which the demo runs on
+// too, and cert-manager. It prints the folders that they are in. `go test` shows nothing while it runs, this does.
 package main
 
 import (
@@ -17,10 +17,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	dir, err := cluster.Binaries(ctx, cluster.NewSteps(os.Stderr))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	steps := cluster.NewSteps(os.Stderr)
+	for _, build := range []func(context.Context, *cluster.Steps) (string, error){cluster.Binaries, cluster.CertManagerBinaries} {
+		dir, err := build(ctx, steps)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println(dir)
 	}
-	fmt.Println(dir)
 }

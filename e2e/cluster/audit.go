@@ -129,6 +129,18 @@ func (e Event) Reasons() map[string]string {
 	return reasons
 }
 
+// Judgement returns what Pillion's validating webhook wrote about the pod: each template with findings, and
+// the verdict.
+func (e Event) Judgement() map[string]string {
+	said := map[string]string{}
+	for key, value := range e.Annotations {
+		if webhook, about, ok := strings.Cut(key, "/"); ok && strings.HasSuffix(webhook, ".validate.pillion.dev") {
+			said[about] = value
+		}
+	}
+	return said
+}
+
 // CreatesPod says whether the request made the pod, or was refused while it tried to. Pods whose name
 // the API server chose are found by that name or by the generateName.
 func (e Event) CreatesPod(namespace, name string) bool {

@@ -26,7 +26,7 @@ func TestEventCalls(t *testing.T) {
 		failOpenPrefix + "round_0_index_3":       "down.example.com",
 		"namespace.mutate.pillion.dev/logger":    "injected: revision 0123456789ab",
 		"authorization.k8s.io/decision":          "allow",
-		"namespace.validate.pillion.dev/ignored": "not a mutating webhook's",
+		"namespace.validate.pillion.dev/verdict": "allowed",
 	}}}
 
 	var got []string
@@ -55,6 +55,9 @@ func TestEventCalls(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"logger": "injected: revision 0123456789ab"}, event.Reasons()); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"verdict": "allowed"}, event.Judgement()); diff != "" {
+		t.Errorf("judgement (-want +got):\n%s", diff)
 	}
 }
 

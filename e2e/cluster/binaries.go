@@ -24,11 +24,18 @@ func Binaries(ctx context.Context, steps *Steps) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	what := fmt.Sprintf("building Kubernetes %s (once, about 8 minutes)", version)
+	return buildOnce(ctx, steps, "kubernetes-"+version, what, func(dir string) error { return buildKubernetes(ctx, version, dir) })
+}
+
+// buildOnce returns the cache's folder of that name. When there is none, build fills a new one, in the only
+// process that does, and it gets its name when everything is in it.
+func buildOnce(ctx context.Context, steps *Steps, name, what string, build func(dir string) error) (string, error) {
 	root, err := cacheRoot()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, "kubernetes-"+version)
+	dir := filepath.Join(root, name)
 	if complete(dir) {
 		return dir, nil
 	}
@@ -40,8 +47,7 @@ func Binaries(ctx context.Context, steps *Steps) (string, error) {
 	if complete(dir) { // by whoever held the lock before
 		return dir, nil
 	}
-	what := fmt.Sprintf("building Kubernetes %s (once, about 8 minutes)", version)
-	return dir, steps.Do(what, func() error { return build(ctx, version, dir) })
+	return dir, steps.Do(what, func() error { return buildAside(dir, build) })
 }
 
 func cacheRoot() (string, error) {
@@ -72,7 +78,7 @@ func lock(ctx context.Context, path string, steps *Steps) (unlock func(), err er
 	if err := tryLock(); err == nil {
 		return func() { f.Close() }, nil
 	}
-	err = steps.Do("waiting for another build of Kubernetes", func() error {
+	err = steps.Do("waiting for another build", func() error {
 		for {
 			err := tryLock()
 			if !errors.Is(err, syscall.EWOULDBLOCK) {
@@ -92,8 +98,8 @@ func lock(ctx context.Context, path string, steps *Steps) (unlock func(), err er
 	return func() { f.Close() }, nil
 }
 
-// build compiles go.mod's tools beside dir and then moves them there, so that dir is all or nothing.
-func build(ctx context.Context, version, dir string) error {
+// buildAside fills a folder beside dir and then moves it there, so that dir is all or nothing.
+func buildAside(dir string, build func(dir string) error) error {
 	leftovers, _ := filepath.Glob(dir + ".building-*")
 	for _, old := range leftovers { // of a build that was killed; the lock says that nobody is in it
 		_ = os.RemoveAll(old)
@@ -103,20 +109,25 @@ func build(ctx context.Context, version, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	module, err := goList(ctx, "{{.Dir}}")
-	if err != nil {
-		return err
-	}
-	if err := goCommand(ctx, module, "build", "-ldflags", ldflags(version), "-o", tmp+string(filepath.Separator), "tool"); err != nil {
-		return err
-	}
-	if err := os.Rename(filepath.Join(tmp, "server"), filepath.Join(tmp, "etcd")); err != nil {
+	if err := build(tmp); err != nil {
 		return err
 	}
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
 	return os.Rename(tmp, dir)
+}
+
+// buildKubernetes compiles go.mod's tools into dir.
+func buildKubernetes(ctx context.Context, version, dir string) error {
+	module, err := goList(ctx, "{{.Dir}}")
+	if err != nil {
+		return err
+	}
+	if err := goCommand(ctx, module, "build", "-ldflags", ldflags(version), "-o", dir+string(filepath.Separator), "tool"); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(dir, "server"), filepath.Join(dir, "etcd"))
 }
 
 // ldflags gives the programs their version; without it the server says v0.0.0-master.
@@ -135,8 +146,15 @@ func ldflags(version string) string {
 
 // goList asks about a module of this build; without a path, about this one.
 func goList(ctx context.Context, format string, module ...string) (string, error) {
+	return goListIn(ctx, "", format, module...)
+}
+
+// goListIn is goList for the build of the module in dir.
+func goListIn(ctx context.Context, dir, format string, module ...string) (string, error) {
 	args := append([]string{"list", "-m", "-f", format}, module...)
-	out, err := exec.CommandContext(ctx, "go", args...).Output()
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("go %s: %w%s", strings.Join(args, " "), err, stderrOf(err))
 	}

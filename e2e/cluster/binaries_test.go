@@ -45,7 +45,7 @@ func TestBuildIsAllOrNothing(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := build(canceled, "v9.9.9", dir); err == nil {
+	if err := buildAside(dir, func(tmp string) error { return buildKubernetes(canceled, "v9.9.9", tmp) }); err == nil {
 		t.Error("a canceled build gave no error")
 	}
 	entries, err := os.ReadDir(root)

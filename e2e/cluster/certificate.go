@@ -50,12 +50,7 @@ func NewAuthority(name string) (*Authority, error) {
 // Serving makes a serving certificate for the loopback address and the given names and addresses, and
 // returns it and its key as PEM.
 func (a *Authority) Serving(hosts ...string) (cert, key []byte, err error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
 	template := certificateTemplate("serving")
-	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, host := range append([]string{"127.0.0.1"}, hosts...) {
 		if ip := net.ParseIP(host); ip != nil {
@@ -64,6 +59,22 @@ func (a *Authority) Serving(hosts ...string) (cert, key []byte, err error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
+	return a.issue(template)
+}
+
+// ClientCertificate makes a certificate for a client of that name, and returns it and its key as PEM.
+func (a *Authority) ClientCertificate(name string) (cert, key []byte, err error) {
+	template := certificateTemplate(name)
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return a.issue(template)
+}
+
+func (a *Authority) issue(template *x509.Certificate) (cert, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, private.Public(), a.key)
 	if err != nil {
 		return nil, nil, err

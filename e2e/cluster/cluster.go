@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -36,8 +37,11 @@ type Cluster struct {
 	// Authority signs every serving certificate of the run.
 	Authority *Authority
 
-	dir     string
-	steps   *Steps
+	dir       string
+	steps     *Steps
+	apiServer *process
+
+	mu      sync.Mutex
 	running []*process // in the order of their start
 }
 
@@ -72,7 +76,7 @@ func (c *Cluster) start(ctx context.Context, binaries string) error {
 	if err := c.startEtcd(ctx, binaries); err != nil {
 		return err
 	}
-	if err := c.startAPIServer(ctx, binaries); err != nil {
+	if err := c.startAPIServer(ctx); err != nil {
 		return err
 	}
 	return c.startControllers(ctx, binaries)
@@ -81,12 +85,21 @@ func (c *Cluster) start(ctx context.Context, binaries string) error {
 // Stop ends everything that the Cluster started, last first, and removes its folder.
 func (c *Cluster) Stop() error {
 	var errs []error
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, v := range slices.Backward(c.running) {
 		_ = v.stop() // how a component ends does not matter here
 	}
 	c.running = nil
 	errs = append(errs, os.RemoveAll(c.dir))
 	return errors.Join(errs...)
+}
+
+// keep has Stop end p too. Tests that run side by side start programs.
+func (c *Cluster) keep(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = append(c.running, p)
 }
 
 // Path names a file in the Cluster's own folder.
@@ -104,9 +117,9 @@ func (c *Cluster) RunKubectl(ctx context.Context, stdin []byte, args ...string) 
 	return out, nil
 }
 
-// connect fills in Config, Client and Kubeconfig.
-func (c *Cluster) connect(host, token string) error {
-	c.Config = &rest.Config{
+// clientConfig is the configuration of a client of the API server at host.
+func (c *Cluster) clientConfig(host, token string) *rest.Config {
+	return &rest.Config{
 		Host:            host,
 		BearerToken:     token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.Authority.PEM},
@@ -114,13 +127,6 @@ func (c *Cluster) connect(host, token string) error {
 		UserAgent:       "pillion-e2e",
 		WarningHandler:  rest.NoWarnings{}, // who wants them sets another
 	}
-	client, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		return err
-	}
-	c.Client = client
-	c.Kubeconfig, err = c.WriteKubeconfig("admin", token)
-	return err
 }
 
 // WriteKubeconfig writes a kubeconfig for the holder of token and returns its path.

@@ -14,14 +14,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// portAttempts: a port that was free a moment ago can be taken when the API server binds it.
-const portAttempts = 3
 
 //go:embed audit-policy.yaml
 var auditPolicy []byte
@@ -38,7 +34,7 @@ func (c *Cluster) startEtcd(ctx context.Context, binaries string) error {
 	if err != nil {
 		return err
 	}
-	c.running = append(c.running, p)
+	c.keep(p)
 	return p.waitUntil(ctx, "listening", func(ctx context.Context) bool {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 		if err == nil {
@@ -48,30 +44,18 @@ func (c *Cluster) startEtcd(ctx context.Context, binaries string) error {
 	})
 }
 
-func (c *Cluster) startAPIServer(ctx context.Context, binaries string) error {
+func (c *Cluster) startAPIServer(ctx context.Context) error {
 	token := randomToken()
 	if err := c.writeAPIServerFiles(token); err != nil {
 		return err
 	}
-	for attempt := 1; ; attempt++ {
-		port, err := freePort(ctx)
-		if err != nil {
-			return err
-		}
-		p, err := startProcess(ctx, c.dir, "kube-apiserver", filepath.Join(binaries, "kube-apiserver"), c.apiServerArgs(port)...)
-		if err != nil {
-			return err
-		}
-		if err := c.connect("https://127.0.0.1:"+port, token); err != nil {
-			return errors.Join(err, p.stop())
-		}
-		err = p.waitUntil(ctx, "ready", c.apiServerReady)
-		if err != nil && attempt < portAttempts && strings.Contains(p.tail(), "address already in use") {
-			continue
-		}
-		c.running = append(c.running, p)
+	server, err := c.runAPIServer(ctx, "kube-apiserver", token)
+	if err != nil {
 		return err
 	}
+	c.Config, c.Client, c.Audit, c.apiServer = server.Config, server.Client, server.Audit, server.process
+	c.Kubeconfig, err = c.WriteKubeconfig("admin", token)
+	return err
 }
 
 // writeAPIServerFiles writes what the API server reads at its start.
@@ -86,7 +70,6 @@ func (c *Cluster) writeAPIServerFiles(token string) error {
 	}
 	_, _, err = c.Authority.writeServing(c.dir, "apiserver",
 		"localhost", "10.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-	c.Audit = &AuditLog{path: c.Path("audit.log")}
 	return errors.Join(err,
 		os.WriteFile(c.Path("sa.key"), pemBlock("EC PRIVATE KEY", der), 0o600),
 		os.WriteFile(c.Path("ca.crt"), c.Authority.PEM, 0o600),
@@ -94,7 +77,7 @@ func (c *Cluster) writeAPIServerFiles(token string) error {
 		os.WriteFile(c.Path("audit-policy.yaml"), auditPolicy, 0o600))
 }
 
-func (c *Cluster) apiServerArgs(port string) []string {
+func (c *Cluster) apiServerArgs(port, auditLog string) []string {
 	return []string{
 		"--etcd-servers", "unix://" + c.Path("etcd.sock"),
 		"--bind-address", "127.0.0.1",
@@ -110,15 +93,11 @@ func (c *Cluster) apiServerArgs(port string) []string {
 		"--allow-privileged",
 		"--enable-aggregator-routing",
 		"--audit-policy-file", c.Path("audit-policy.yaml"),
-		"--audit-log-path", c.Path("audit.log"),
+		"--audit-log-path", auditLog,
 		"--audit-log-mode", "blocking", // an event is in the file once its request is answered
 		"--audit-log-version", "audit.k8s.io/v1",
+		"--audit-log-maxsize", "100000", // MB; who reads it does not look for a second file
 	}
-}
-
-func (c *Cluster) apiServerReady(ctx context.Context) bool {
-	_, err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-	return err == nil
 }
 
 func (c *Cluster) startControllers(ctx context.Context, binaries string) error {
@@ -133,7 +112,7 @@ func (c *Cluster) startControllers(ctx context.Context, binaries string) error {
 	if err != nil {
 		return err
 	}
-	c.running = append(c.running, p)
+	c.keep(p)
 	return p.waitUntil(ctx, "ready", func(ctx context.Context) bool {
 		return c.hasServiceAccount(ctx, metav1.NamespaceDefault) == nil
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // CallsMetric counts the API server's calls of webhooks, by name, type and operation.
@@ -21,12 +22,16 @@ func (c *Cluster) WaitForPods(ctx context.Context, namespace string) error {
 // live. The API server takes up a webhook configuration some moments after it has stored it, and that
 // is how one sees that it has.
 func (c *Cluster) WaitForWebhook(ctx context.Context, namespace string, live func(Event) bool) error {
+	return waitForWebhook(ctx, c.Client, c.Audit, namespace, live)
+}
+
+func waitForWebhook(ctx context.Context, client kubernetes.Interface, audit *AuditLog, namespace string, live func(Event) bool) error {
 	n := 0
 	return poll(ctx, func() error {
 		n++
 		name := fmt.Sprintf("marker-%d-%s", n, shortID())
-		_, createErr := c.Client.CoreV1().Pods(namespace).Create(ctx, markerPod(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		event, err := c.Audit.Wait(ctx, func(e Event) bool { return e.CreatesPod(namespace, name) })
+		_, createErr := client.CoreV1().Pods(namespace).Create(ctx, markerPod(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		event, err := audit.Wait(ctx, func(e Event) bool { return e.CreatesPod(namespace, name) })
 		switch {
 		case err != nil:
 			return err

@@ -130,6 +130,25 @@ func (c *Cluster) InstallValidating(ctx context.Context, m *Manifests, at Endpoi
 	return createOrUpdate(ctx, c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), config)
 }
 
+// ForNamespaces returns the entries for namespaces that opted in, as configurations of another name that
+// are for the namespaces with these labels.
+func (m *Manifests) ForNamespaces(name string, labels map[string]string) *Manifests {
+	own := &Manifests{Mutating: m.Mutating.DeepCopy(), Validating: m.Validating.DeepCopy()}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	own.Mutating.Name, own.Validating.Name = name, name
+	own.Mutating.Webhooks, own.Validating.Webhooks = own.Mutating.Webhooks[:1], own.Validating.Webhooks[:1]
+	own.Mutating.Webhooks[0].NamespaceSelector, own.Validating.Webhooks[0].NamespaceSelector = selector, selector
+	return own
+}
+
+// Uninstall takes both configurations away.
+func (c *Cluster) Uninstall(ctx context.Context, m *Manifests) error {
+	api := c.Client.AdmissionregistrationV1()
+	return errors.Join(
+		api.MutatingWebhookConfigurations().Delete(ctx, m.Mutating.Name, metav1.DeleteOptions{}),
+		api.ValidatingWebhookConfigurations().Delete(ctx, m.Validating.Name, metav1.DeleteOptions{}))
+}
+
 func strict() metav1.CreateOptions {
 	return metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
 }

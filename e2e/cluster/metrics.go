@@ -5,23 +5,28 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"io"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
 
-// Metrics are the API server's at one moment.
+// Metrics are a server's at one moment.
 type Metrics map[string]*dto.MetricFamily
 
-// Metrics reads them.
+// Metrics reads the API server's.
 func (c *Cluster) Metrics(ctx context.Context) (Metrics, error) {
 	raw, err := c.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return parseMetrics(bytes.NewReader(raw))
+}
+
+func parseMetrics(text io.Reader) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(bytes.NewReader(raw))
+	return parser.TextToMetricFamilies(text)
 }
 
 // Counter sums the series that carry all the labels.
@@ -33,6 +38,19 @@ func (m Metrics) Counter(name string, labels map[string]string) float64 {
 		}
 	}
 	return sum
+}
+
+// Label returns the values that a label has in a metric's series.
+func (m Metrics) Label(name, label string) []string {
+	var values []string
+	for _, series := range m[name].GetMetric() {
+		for _, pair := range series.GetLabel() {
+			if pair.GetName() == label {
+				values = append(values, pair.GetValue())
+			}
+		}
+	}
+	return values
 }
 
 // Histogram adds up the series that carry all the labels.

@@ -61,39 +61,49 @@ func (c *Cluster) StartPillion(ctx context.Context, binary string, templates ...
 		ctx, cancel := context.WithTimeout(ctx, readyWithin)
 		defer cancel()
 		var err error
-		p, err = c.startPillion(ctx, binary, templates)
+		kubeconfig, err := c.pillionKubeconfig(ctx)
+		if err != nil {
+			return err
+		}
+		p, err = c.startPillion(ctx, binary, templates, nil, "--kubeconfig", kubeconfig)
 		return err
 	})
 	return p, err
 }
 
-func (c *Cluster) startPillion(ctx context.Context, binary string, templates []string) (*Pillion, error) {
+// StartReplica runs one of several Pillions that are to stand behind a Proxy. It knows nothing of the
+// cluster, so whoever has it called has opted in. It speaks HTTP/1.1, because that is what the API server
+// speaks to a Service: many connections, each to any of the replicas.
+func (c *Cluster) StartReplica(ctx context.Context, binary string, templates ...string) (*Pillion, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	return c.startPillion(ctx, binary, templates, []string{"GODEBUG=http2server=0"}, "--standalone")
+}
+
+func (c *Cluster) startPillion(ctx context.Context, binary string, templates, environ []string, flags ...string) (*Pillion, error) {
 	name := "pillion-" + shortID()
 	certFile, keyFile, err := c.Authority.writeServing(c.dir, name)
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := c.pillionKubeconfig(ctx)
-	if err != nil {
-		return nil, err
-	}
-	args := []string{
+	args := append([]string{
 		"serve",
 		"--listen", "127.0.0.1:0",
 		"--admin-listen", "127.0.0.1:0",
 		"--tls-cert-file", certFile,
 		"--tls-key-file", keyFile,
-		"--kubeconfig", kubeconfig,
 		"--shutdown-delay", "0s", // no Service has to take note of it
-	}
+	}, flags...)
 	for _, t := range templates {
 		args = append(args, "--templates", t)
 	}
-	process, err := startProcess(ctx, c.dir, name, binary, args...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
+	cmd.Env = append(os.Environ(), environ...)
+	process, err := run(c.dir, name, cmd)
 	if err != nil {
 		return nil, err
 	}
-	c.running = append(c.running, process)
+	c.keep(process)
 	p := &Pillion{process: process, Endpoint: Endpoint{CA: c.Authority.PEM}}
 	if err := process.waitUntil(ctx, "listening", func(context.Context) bool { return p.findAddresses() }); err != nil {
 		return nil, err
@@ -162,6 +172,20 @@ func (p *Pillion) logLines(msg string) []map[string]any {
 		}
 	}
 	return lines
+}
+
+// Metrics reads Pillion's own metrics.
+func (p *Pillion) Metrics(ctx context.Context) (Metrics, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Admin+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return parseMetrics(response.Body)
 }
 
 // LogTail returns the end of Pillion's log.

@@ -30,13 +30,17 @@ type process struct {
 
 // startProcess runs binary with its output in dir/name.log.
 func startProcess(ctx context.Context, dir, name, binary string, args ...string) (*process, error) {
+	return run(dir, name, exec.CommandContext(context.WithoutCancel(ctx), binary, args...)) // until it is stopped
+}
+
+// run starts cmd with its output in dir/name.log.
+func run(dir, name string, cmd *exec.Cmd) (*process, error) {
 	log := filepath.Join(dir, name+".log")
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...) // until it is stopped
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = childAttributes()
 

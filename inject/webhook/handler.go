@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -39,13 +40,15 @@ type Handler struct {
 	Injector   func() *inject.Injector
 	Judge      func() *inject.Judge
 	Namespaces Namespaces
+	Callers    *callers.Guard // nil where everyone may call
 	Metrics    *Metrics
 	Log        *slog.Logger
 }
 
 // exchange is one request and all that is to be told about it.
 type exchange struct {
-	webhook string // mutate, validate, or "" for another path
+	webhook string      // mutate, validate, or "" for another path
+	caller  callers.Way // "" where nobody asked
 	request *request
 	result  *inject.Result  // nil where the engine was not asked
 	verdict *inject.Verdict // of a final pod; its Result is result
@@ -58,6 +61,7 @@ type refusal struct {
 	status     int
 	sentence   string
 	retryAfter string // seconds; "" for no second try, 0 for one that another replica may get
+	caller     callers.Reason
 }
 
 func refuse(status int, format string, args ...any) *refusal {
@@ -105,6 +109,9 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		e.webhook = "validate"
 	default:
 		return refuse(http.StatusNotFound, "there is nothing here; the webhooks are at %s and %s", PathMutate, PathValidate)
+	}
+	if refused := h.identify(e, w, r); refused != nil {
+		return refused
 	}
 	body, refused := read(w, r)
 	if refused != nil {

@@ -18,6 +18,8 @@ type Metrics struct {
 	findings  *prometheus.CounterVec
 	verdicts  *prometheus.CounterVec
 	panics    prometheus.Counter
+	accepted  *prometheus.CounterVec
+	refused   *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -49,8 +51,16 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "pillion_webhook_panics_total",
 			Help: "Requests that ended in a panic and were answered with 500.",
 		}),
+		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pillion_callers_accepted_total",
+			Help: "Requests whose caller was let in, by the way it showed who it is; unknown is one that did not and need not.",
+		}, []string{"way"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pillion_callers_refused_total",
+			Help: "Requests whose caller was refused with 401, by what was wrong with its credential.",
+		}, []string{"reason"}),
 	}
-	registry.MustRegister(m.requests, m.durations, m.decisions, m.findings, m.verdicts, m.panics)
+	registry.MustRegister(m.requests, m.durations, m.decisions, m.findings, m.verdicts, m.panics, m.accepted, m.refused)
 	return m
 }
 
@@ -61,6 +71,12 @@ func (m *Metrics) observe(e *exchange, took time.Duration) {
 	}
 	m.requests.WithLabelValues(webhook, strconv.Itoa(e.status())).Inc()
 	m.durations.WithLabelValues(webhook).Observe(took.Seconds())
+	if e.caller != "" {
+		m.accepted.WithLabelValues(string(e.caller)).Inc()
+	}
+	if e.refused != nil && e.refused.caller != "" {
+		m.refused.WithLabelValues(string(e.refused.caller)).Inc()
+	}
 	if e.result == nil {
 		return
 	}

@@ -136,7 +136,9 @@ func (e *exchange) write(w http.ResponseWriter) {
 		if e.refused.retryAfter == "0" {
 			header.Set("Connection", "close")
 		}
-		body = e.refused.status503()
+		body = e.refused.statusBody(metav1.StatusReasonServiceUnavailable)
+	case e.refused.caller != "":
+		body = e.refused.statusBody(metav1.StatusReasonUnauthorized)
 	default:
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -147,12 +149,12 @@ func (e *exchange) write(w http.ResponseWriter) {
 	_, _ = w.Write(body) // a caller that is gone needs no answer
 }
 
-// status503 is the refusal as the API server's client reads it: of a 503 without a
-// metav1.Status it shows no word.
-func (r *refusal) status503() []byte {
+// statusBody is the refusal as the API server's client reads it: of a 503 and of a
+// 401 without a metav1.Status it shows no word.
+func (r *refusal) statusBody(reason metav1.StatusReason) []byte {
 	text, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(r.status), Reason: metav1.StatusReasonServiceUnavailable, Message: r.sentence,
+		Status:   metav1.StatusFailure, Code: int32(r.status), Reason: reason, Message: r.sentence,
 	}, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		panic("a status that is no JSON: " + err.Error())
@@ -177,6 +179,9 @@ func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
 		attrs = append(attrs, decided(e)...)
 	}
 	if e.refused != nil {
+		if e.refused.caller != "" {
+			attrs = append(attrs, slog.String("caller", string(e.refused.caller)))
+		}
 		h.Log.LogAttrs(r.Context(), level, "refused", append(attrs, slog.Int("status", e.refused.status),
 			slog.String("reason", e.refused.sentence), slog.String("client", r.RemoteAddr))...)
 		return

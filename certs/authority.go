@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// AuthorityOptions are what an [Authority] needs.
+type AuthorityOptions struct {
+	Secrets   coreclient.SecretsGetter
+	Leases    coordinationclient.LeasesGetter
+	Admission admissionclient.AdmissionregistrationV1Interface
+
+	Namespace, Name string // of the Secret
+	Configuration   string // the name of both webhook configurations
+	Identity        string // of this replica, unlike the others'
+	Policy          Policy
+	Serving         *Serving
+	Log             *slog.Logger
+}
+
+// Authority issues the certificates of all replicas where nobody else does. CA and
+// certificate are in one Secret that the replicas share. The first one makes it;
+// one of them, elected, renews what is in it, and has the caBundles of the webhook
+// configurations say the same.
+type Authority struct {
+	AuthorityOptions
+	clock *clock
+	calm  flowcontrol.RateLimiter // of writes of caBundles: somebody may fight for them
+	kick  chan struct{}
+
+	mu     sync.Mutex
+	view   authorityView
+	status AuthorityStatus
+
+	agreedOn *x509.Certificate // the CA that all API servers are seen to trust
+	agreed   time.Duration     // since when
+}
+
+// authorityView is what the Authority sees of the cluster.
+type authorityView struct {
+	known   bool           // whether there is a Secret
+	secret  *corev1.Secret // nil: there is none
+	held    material       // what is in it
+	last    material       // the last of these that had a CA
+	anchors map[Configuration][]Anchor
+	applied map[Configuration]string // the caBundle that was applied since then
+	leading bool
+}
+
+// AuthorityStatus is what there is to say about an Authority.
+type AuthorityStatus struct {
+	Leading bool
+	CA      *x509.Certificate // that issues; nil: none yet
+	Failed  int               // attempts to write something
+	Problem error             // of the last attempt
+}
+
+// NewAuthority does nothing until it is run.
+func NewAuthority(o AuthorityOptions) *Authority {
+	return &Authority{
+		AuthorityOptions: o,
+		clock:            newClock(),
+		calm:             flowcontrol.NewTokenBucketRateLimiter(0.5, 10),
+		kick:             make(chan struct{}, 1),
+		view:             authorityView{anchors: map[Configuration][]Anchor{}, applied: map[Configuration]string{}},
+	}
+}
+
+// Run issues and renews until ctx is done.
+func (a *Authority) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { followSecret(ctx, a.Secrets.Secrets(a.Namespace), a.Name, a.observe, a.blind) })
+	wg.Go(func() { a.elect(ctx) })
+	failures := 0
+	for {
+		next, err := a.step(ctx)
+		if err == nil {
+			failures = 0
+		} else {
+			next = min(time.Second<<min(failures, 5), 30*time.Second)
+			failures++
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		a.tell(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.kick:
+		case <-time.After(next):
+		}
+	}
+}
+
+func (a *Authority) wake() {
+	select {
+	case a.kick <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// observe takes note of the Secret, and offers what is in it.
+func (a *Authority) observe(secret *corev1.Secret) {
+	a.mu.Lock()
+	a.view.see(secret)
+	if ca := a.view.last.ca; ca != nil {
+		a.status.CA = ca.cert
+	}
+	a.mu.Unlock()
+	if secret != nil {
+		_ = a.Serving.OfferPEM(secret.Data[keyLeaf], secret.Data[keyLeafKey]) // which tells it
+	}
+	a.wake()
+}
+
+// blind is told that the Secret cannot be watched.
+func (a *Authority) blind(err error) { a.Serving.Refuse(ReasonUnreadable, err) }
+
+// Trust is told what API servers go by, as [Serving] is.
+func (a *Authority) Trust(c Configuration, anchors []Anchor) {
+	a.mu.Lock()
+	a.view.anchors[c] = anchors
+	delete(a.view.applied, c)
+	a.mu.Unlock()
+	a.wake()
+}
+
+// lead takes note of being the elected one, which is so until ctx is done.
+func (a *Authority) lead(ctx context.Context) {
+	a.mu.Lock()
+	leading := ctx.Err() == nil
+	a.view.leading, a.status.Leading = leading, leading
+	a.mu.Unlock()
+	a.wake()
+}
+
+func (a *Authority) tell(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.status.Problem
+	a.status.Problem = err
+	if err == nil {
+		return
+	}
+	a.status.Failed++
+	if before == nil || before.Error() != err.Error() {
+		a.Log.Error("the certificates cannot be kept, trying again", "error", err)
+	}
+}
+
+// Status is a snapshot.
+func (a *Authority) Status() AuthorityStatus {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.status
+}
+
+// look is a snapshot of what is seen.
+func (a *Authority) look() authorityView {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.view
+	v.anchors, v.applied = maps.Clone(a.view.anchors), maps.Clone(a.view.applied)
+	return v
+}
+
+// trusts says whether every API server trusts the CA: both configurations said so
+// for long enough. One that does not exist is called by nobody.
+func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
+	all := len(v.anchors) == 2
+	for _, anchors := range v.anchors {
+		all = all && !slices.ContainsFunc(anchors, func(n Anchor) bool { return !contains(parseCertificates(n.Bundle), ca) })
+	}
+	running := a.clock.running()
+	switch {
+	case !all:
+		a.agreedOn = nil
+		return false
+	case a.agreedOn == nil || !a.agreedOn.Equal(ca):
+		a.agreedOn, a.agreed = ca, running
+	}
+	return running-a.agreed >= propagation
+}
+
+// see takes note of the Secret (nil: there is none). One that was deleted leaves
+// its CA, so that nothing that is served stops verifying; its certificate is made
+// anew. One that lost its bundle leaves that.
+func (v *authorityView) see(secret *corev1.Secret) {
+	v.known, v.secret = true, secret
+	if secret == nil {
+		v.held = material{ca: v.last.ca, bundle: v.last.bundle}
+		return
+	}
+	v.held = parseMaterial(secret.Data)
+	if len(parseCertificates(secret.Data[keyCABundle])) == 0 {
+		for _, c := range v.last.bundle {
+			if !contains(v.held.bundle, c) {
+				v.held.bundle = append(v.held.bundle, c)
+			}
+		}
+	}
+	if v.held.ca != nil {
+		v.last = v.held
+	}
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// replica is an Authority whose steps a test takes by hand.
+type replica struct {
+	*Authority
+	hand *handClock
+	log  *bytes.Buffer
+}
+
+func newReplica(t *testing.T, client *fake.Clientset, identity string) *replica {
+	t.Helper()
+	serving, _, _ := newTestServing()
+	r := &replica{hand: &handClock{wallNow: noon()}, log: &bytes.Buffer{}}
+	r.Authority = NewAuthority(AuthorityOptions{
+		Secrets: client.CoreV1(), Leases: client.CoordinationV1(), Admission: client.AdmissionregistrationV1(),
+		Namespace: "pillion-system", Name: "pillion-tls", Configuration: "pillion", Identity: identity,
+		Policy: testPolicy(), Serving: serving, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+	})
+	r.clock, serving.clock = r.hand.clock(), r.hand.clock()
+	return r
+}
+
+// see tells the replica what the watches would.
+func (r *replica) see(t *testing.T, client *fake.Clientset) *corev1.Secret {
+	t.Helper()
+	secret, err := client.CoreV1().Secrets("pillion-system").Get(t.Context(), "pillion-tls", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		r.observe(nil)
+		return nil
+	}
+	must(t, err)
+	r.observe(secret)
+	return secret
+}
+
+func (r *replica) mustStep(t *testing.T) {
+	t.Helper()
+	if _, err := r.step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newFake is an API server with both configurations in it.
+func newFake() *fake.Clientset {
+	return fake.NewClientset(
+		&admissionregistrationv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "pillion"},
+			Webhooks:   []admissionregistrationv1.MutatingWebhook{{Name: "m1.pillion.dev"}, {Name: "m2.pillion.dev"}},
+		},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "pillion"},
+			Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "v1.pillion.dev"}},
+		})
+}
+
+// anchorsOf are of both configurations, with this caBundle.
+func (r *replica) anchorsOf(bundle []byte) {
+	r.Trust(Mutating, []Anchor{{"m1.pillion.dev", testHost, bundle}, {"m2.pillion.dev", testHost, bundle}})
+	r.Trust(Validating, []Anchor{{"v1.pillion.dev", testHost, bundle}})
+}
+
+// Of two replicas that find no Secret one makes it, and both serve what is in it.
+func TestAuthorityRace(t *testing.T) {
+	client := newFake()
+	a, b := newReplica(t, client, "a"), newReplica(t, client, "b")
+	a.see(t, client)
+	b.see(t, client)
+	a.mustStep(t)
+	b.mustStep(t) // it does not know yet
+	secret := a.see(t, client)
+	b.see(t, client)
+	m := parseMaterial(secret.Data)
+	wantServed(t, a.Serving, m.leaf, "the first replica")
+	wantServed(t, b.Serving, m.leaf, "the second replica")
+	if !strings.Contains(a.log.String(), "Secret made") || strings.Contains(b.log.String(), "Secret made") {
+		t.Errorf("who made it?\n%s\n%s", a.log, b.log)
+	}
+	if secret.Type != corev1.SecretTypeTLS || len(secret.Data) != 5 {
+		t.Errorf("the Secret is of type %s with %d keys", secret.Type, len(secret.Data))
+	}
+}
+
+// Only the elected one changes what is there.
+func TestAuthorityFollower(t *testing.T) {
+	client := newFake()
+	a := newReplica(t, client, "a")
+	a.see(t, client)
+	a.mustStep(t)
+	a.see(t, client)
+	a.anchorsOf(nil)
+	a.hand.pass(80 * day)
+	client.ClearActions()
+	a.mustStep(t)
+	if n := len(client.Actions()); n != 0 {
+		t.Errorf("a replica that was not elected writes: %v", client.Actions())
+	}
+	a.lead(t.Context())
+	a.mustStep(t)
+	if n := len(client.Actions()); n == 0 {
+		t.Error("the elected one writes nothing")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	a.lead(over)
+	if a.Status().Leading {
+		t.Error("still elected")
+	}
+}
+
+// What is applied is the caBundle of every webhook by its name, and nothing else.
+func TestAuthorityApplies(t *testing.T) {
+	client := newFake()
+	a := newReplica(t, client, "a")
+	a.lead(t.Context())
+	a.see(t, client)
+	a.mustStep(t)
+	secret := a.see(t, client)
+	a.anchorsOf(nil)
+	client.ClearActions()
+	a.mustStep(t)
+	a.mustStep(t) // before the watch tells of it
+	bundle := secret.Data[keyCABundle]
+	want := map[string]string{
+		"mutatingwebhookconfigurations":   `{"kind":"MutatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"pillion"},"webhooks":[{"name":"m1.pillion.dev","clientConfig":{"caBundle":B}},{"name":"m2.pillion.dev","clientConfig":{"caBundle":B}}]}`,
+		"validatingwebhookconfigurations": `{"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"pillion"},"webhooks":[{"name":"v1.pillion.dev","clientConfig":{"caBundle":B}}]}`,
+	}
+	quoted, err := json.Marshal(bundle)
+	must(t, err)
+	for _, action := range client.Actions() {
+		p, ok := action.(clienttesting.PatchActionImpl)
+		if !ok || p.PatchType != types.ApplyPatchType || p.PatchOptions.FieldManager != "pillion-certs" || p.PatchOptions.Force == nil || !*p.PatchOptions.Force {
+			t.Fatalf("%+v is not a forced apply by pillion-certs", action)
+		}
+		resource := p.GetResource().Resource
+		if got := string(bytes.ReplaceAll(p.Patch, quoted, []byte("B"))); got != want[resource] {
+			t.Errorf("%s: applies\n%s, want\n%s", resource, got, want[resource])
+		}
+		delete(want, resource)
+	}
+	if len(want) != 0 || len(client.Actions()) != 2 {
+		t.Errorf("%d writes, not applied: %v", len(client.Actions()), want)
+	}
+
+	a.anchorsOf(bundle)
+	client.ClearActions()
+	a.mustStep(t)
+	if len(client.Actions()) != 0 {
+		t.Errorf("applied again: %v", client.Actions())
+	}
+	a.Trust(Validating, []Anchor{{"v1.pillion.dev", testHost, nil}}) // somebody cleared it
+	a.mustStep(t)
+	if len(client.Actions()) != 1 {
+		t.Errorf("not repaired: %v", client.Actions())
+	}
+}
+
+// Somebody who fights for the caBundle is not fought without end.
+func TestAuthorityStaysCalm(t *testing.T) {
+	client := newFake()
+	a := newReplica(t, client, "a")
+	a.lead(t.Context())
+	a.see(t, client)
+	a.mustStep(t)
+	a.see(t, client)
+	client.ClearActions()
+	for range 1000 {
+		a.Trust(Validating, []Anchor{{"v1.pillion.dev", testHost, []byte("theirs")}})
+		a.mustStep(t)
+	}
+	if n := len(client.Actions()); n < 5 || n > 50 {
+		t.Errorf("%d writes", n)
+	}
+}
+
+// The Secret is gone: CA and bundle are not.
+func TestAuthorityDeleted(t *testing.T) {
+	client := newFake()
+	a := newReplica(t, client, "a")
+	a.see(t, client)
+	a.mustStep(t)
+	before := parseMaterial(a.see(t, client).Data)
+	must(t, client.CoreV1().Secrets("pillion-system").Delete(t.Context(), "pillion-tls", metav1.DeleteOptions{}))
+	a.see(t, client)
+	wantServed(t, a.Serving, before.leaf, "while it is gone")
+	a.mustStep(t)
+	after := parseMaterial(a.see(t, client).Data)
+	if !after.ca.cert.Equal(before.ca.cert) || !bytes.Equal(after.caBundle(), before.caBundle()) || same(after.leaf, before.leaf) {
+		t.Error("not the same CA, or the same certificate")
+	}
+	wantServed(t, a.Serving, after.leaf, "made again")
+}
+
+// The bundle in the Secret is always what API servers are to trust.
+func TestAuthorityBundle(t *testing.T) {
+	other := newTestCA(t, "other", noon().Add(-day), noon().Add(day)).pem
+	expired := newTestCA(t, "expired", noon().Add(-2*day), noon().Add(-day)).pem
+	for what, row := range map[string]struct{ before, after string }{
+		"garbage":                {"x", "good"},
+		"nothing":                {"", "good"},
+		"another CA instead":     {"other", "other good"},
+		"one that has expired":   {"expired good", "good"},
+		"what is no certificate": {"x good", "good"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			client := newFake()
+			a := newReplica(t, client, "a")
+			a.lead(t.Context())
+			a.see(t, client)
+			a.mustStep(t)
+			secret := a.see(t, client)
+			texts := map[string][]byte{"x": []byte("-----BEGIN X-----\n-----END X-----\n"), "good": secret.Data[keyCABundle], "other": other, "expired": expired}
+			spell := func(words string) (text []byte) {
+				for word := range strings.FieldsSeq(words) {
+					text = append(text, texts[word]...)
+				}
+				return text
+			}
+			a.anchorsOf(spell("good"))
+			secret.Data[keyCABundle] = spell(row.before)
+			_, err := client.CoreV1().Secrets("pillion-system").Update(t.Context(), secret, metav1.UpdateOptions{})
+			must(t, err)
+			a.see(t, client)
+			client.ClearActions()
+			a.mustStep(t)
+			for _, action := range client.Actions() {
+				if action.GetVerb() == "patch" {
+					t.Error("API servers are told before it is put right")
+				}
+			}
+			if got, want := a.see(t, client).Data[keyCABundle], spell(row.after); !bytes.Equal(got, want) {
+				t.Errorf("it is\n%s, want\n%s", got, want)
+			}
+		})
+	}
+}
+
+// A rotation of the CA, from the lost key to the new certificate.
+func TestAuthorityRotates(t *testing.T) {
+	client := newFake()
+	a := newReplica(t, client, "a")
+	a.lead(t.Context())
+	a.see(t, client)
+	a.mustStep(t)
+	secret := a.see(t, client)
+	old := parseMaterial(secret.Data)
+	a.anchorsOf(old.caBundle())
+	secret.Data["theirs"] = []byte("kept")
+	delete(secret.Data, keyCAKey)
+	delete(secret.Data, keyCABundle)
+	_, err := client.CoreV1().Secrets("pillion-system").Update(t.Context(), secret, metav1.UpdateOptions{})
+	must(t, err)
+	a.see(t, client)
+	a.mustStep(t)
+	secret = a.see(t, client)
+	m := parseMaterial(secret.Data)
+	if m.ca == nil || m.ca.cert.Equal(old.ca.cert) || len(m.bundle) != 2 || !same(m.leaf, old.leaf) || string(secret.Data["theirs"]) != "kept" {
+		t.Fatalf("the first step: %d CAs", len(m.bundle))
+	}
+	client.ClearActions()
+	a.mustStep(t)
+	if n := len(client.Actions()); n != 2 {
+		t.Fatalf("the bundle is not applied to both: %v", client.Actions())
+	}
+	a.Trust(Mutating, []Anchor{{"m1.pillion.dev", testHost, m.caBundle()}, {"m2.pillion.dev", testHost, m.caBundle()}})
+	a.hand.pass(time.Hour)
+	a.mustStep(t)
+	if !same(parseMaterial(a.see(t, client).Data).leaf, old.leaf) {
+		t.Fatal("issued while only one configuration trusts it")
+	}
+	a.anchorsOf(m.caBundle())
+	a.mustStep(t)
+	if !same(parseMaterial(a.see(t, client).Data).leaf, old.leaf) {
+		t.Fatal("issued before API servers can have it")
+	}
+	a.hand.pass(propagation)
+	a.mustStep(t)
+	now := parseMaterial(a.see(t, client).Data)
+	if now.leaf.Leaf.CheckSignatureFrom(m.ca.cert) != nil {
+		t.Fatal("not issued by the new CA")
+	}
+	wantServed(t, a.Serving, now.leaf, "at the end")
+}
+
+// Another writer was faster: that is no failure. Any other trouble is, and is told once.
+func TestAuthorityFailures(t *testing.T) {
+	client := newFake()
+	secrets := schema.GroupResource{Resource: "secrets"}
+	var answer error
+	client.PrependReactor("*", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return answer != nil && action.GetVerb() != "get", nil, answer
+	})
+	a := newReplica(t, client, "a")
+	a.lead(t.Context())
+	a.see(t, client)
+	answer = apierrors.NewConflict(secrets, "pillion-tls", errors.New("faster"))
+	a.mustStep(t)
+	answer = apierrors.NewForbidden(secrets, "pillion-tls", errors.New("no right"))
+	for range 3 {
+		_, err := a.step(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "making the Secret pillion-system/pillion-tls: ") {
+			t.Errorf("the error is %v", err)
+		}
+		a.tell(err)
+	}
+	if s := a.Status(); s.Failed != 3 || s.Problem == nil || strings.Count(a.log.String(), "cannot be kept") != 1 {
+		t.Errorf("%+v\n%s", s, a.log)
+	}
+	answer = nil
+	a.mustStep(t)
+	a.tell(nil)
+	a.see(t, client)
+	a.hand.pass(80 * day)
+	a.anchorsOf(a.view.last.caBundle())
+	a.mustStep(t) // starts to trust it
+	a.hand.pass(propagation)
+	answer = apierrors.NewConflict(secrets, "pillion-tls", errors.New("faster"))
+	client.ClearActions()
+	a.mustStep(t)
+	if n := len(client.Actions()); n != 1 || a.Status().Problem != nil {
+		t.Errorf("%d writes, problem %v", n, a.Status().Problem)
+	}
+}
+
+func TestAnchor(t *testing.T) {
+	service := &admissionregistrationv1.ServiceReference{Namespace: "pillion-system", Name: "pillion"}
+	for _, row := range []struct {
+		config admissionregistrationv1.WebhookClientConfig
+		want   string
+	}{
+		{admissionregistrationv1.WebhookClientConfig{Service: service}, testHost},
+		{admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:8443/mutate")}, "127.0.0.1"},
+		{admissionregistrationv1.WebhookClientConfig{URL: new("https://[::1]:8443/mutate")}, "::1"},
+		{admissionregistrationv1.WebhookClientConfig{URL: new("https://example.com/mutate")}, "example.com"},
+	} {
+		if got := anchor("a", row.config); got.Host != row.want {
+			t.Errorf("%q, want %q", got.Host, row.want)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// filesFollow is more than a kubelet takes to bring a changed Secret to a pod.
+const filesFollow = 5 * time.Minute
+
+// checkTrust looks at the webhook configurations alone; pair is what the Secret holds, or nil.
+func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []string) {
+	for _, w := range c.Configurations {
+		name := w.Kind + "/" + w.Name
+		if !w.Found {
+			problems = append(problems, "there is no "+name+", so API servers do not call Pillion: install it again")
+			continue
+		}
+		if r.Source == SourceCertManager && w.InjectFrom == "" {
+			problems = append(problems, fmt.Sprintf("%s lacks the annotation %s, so nobody keeps its caBundle: install it again", name, injectAnnotation))
+		}
+		var empty, unusable, lost []string
+		for _, a := range w.Anchors {
+			trusted := bundleCertificates(a.Bundle)
+			t := TrustReport{Configuration: name, Webhook: a.Webhook, Certificates: []X509Report{}}
+			for _, one := range trusted {
+				t.Certificates = append(t.Certificates, reportX509(one))
+			}
+			r.Trust = append(r.Trust, t)
+			switch {
+			case len(a.Bundle) == 0:
+				empty = append(empty, a.Webhook)
+			case len(trusted) == 0:
+				unusable = append(unusable, a.Webhook)
+			case pair != nil && c.verify(pair, a) != nil:
+				lost = append(lost, a.Webhook)
+			}
+		}
+		problems = append(problems, c.trustProblems(r, name, empty, unusable, lost)...)
+	}
+	return problems
+}
+
+func (c *Chain) trustProblems(r *ChainReport, name string, empty, unusable, lost []string) (problems []string) {
+	add := func(webhooks []string, what string) {
+		if len(webhooks) > 0 {
+			problems = append(problems, fmt.Sprintf("in %s, the caBundle of %s %s: %s", name, strings.Join(webhooks, " and "), what, whoTrusts(r.Source)))
+		}
+	}
+	if r.Secret != nil || c.Secret != nil || len(r.Problems) == 0 { // else it is empty for want of a certificate
+		add(empty, "is empty, so API servers cannot verify Pillion")
+	}
+	add(unusable, "holds no certificate")
+	add(lost, "does not verify the certificate of the Secret "+c.SecretName)
+	return problems
+}
+
+func whoTrusts(source string) string {
+	switch source {
+	case SourceCertManager:
+		return "cert-manager's cainjector fills it; see that it runs, and its log"
+	case SourceSelfManaged:
+		return "Pillion fills it; see the log of its pods"
+	}
+	return "put the certificate of the CA there"
+}
+
+// verify says what an API server would say about the pair, its time aside.
+func (c *Chain) verify(pair *tls.Certificate, a Anchor) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(a.Bundle)
+	return verify(pair, a.Host, roots, c.Now)
+}
+
+// checkServed looks at what the endpoints present; where none could be asked, at what the Secret holds.
+func (c *Chain) checkServed(r *ChainReport, pair *tls.Certificate) (problems []string) {
+	asked := 0
+	for _, e := range c.Served {
+		s := ServedReport{From: e.Address}
+		if e.Err != nil {
+			s.Error = e.Err.Error()
+			r.Served = append(r.Served, s)
+			continue
+		}
+		asked++
+		presented := asPair(e.Chain)
+		s.Certificate = new(reportX509(presented.Leaf))
+		problem := c.presented(r, presented, pair, e.Address)
+		s.Verified = c.verified(presented)
+		r.Served = append(r.Served, s)
+		if problem != "" {
+			problems = append(problems, problem)
+		}
+	}
+	if asked > 0 {
+		return problems
+	}
+	switch {
+	case pair != nil:
+		r.Notes = append(r.Notes, "no endpoint could be asked from here, so the Secret stands for what is served")
+		r.Served = append(r.Served, ServedReport{From: "Secret/" + c.SecretName, Certificate: new(reportX509(pair.Leaf)), Verified: c.verified(pair)})
+	case len(r.Problems) == 0:
+		return []string{"nothing shows what is served: name an endpoint that can be reached from here with --endpoint, or get the right to read the Secret " + c.SecretName}
+	}
+	return nil
+}
+
+// presented judges what an endpoint presents beside what the Secret holds, about which there is a sentence already.
+func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, address string) string {
+	if same(presented, pair) {
+		return ""
+	}
+	if problem := c.checkTime(presented.Leaf, address, r.Source); problem != "" {
+		return problem
+	}
+	for _, w := range c.Configurations {
+		for _, a := range w.Anchors {
+			if err := c.verify(presented, a); err != nil && len(a.Bundle) > 0 {
+				return fmt.Sprintf("%s presents a certificate that the caBundle of %s does not verify (%v): see its /readyz?verbose", address, a.Webhook, err)
+			}
+		}
+	}
+	switch {
+	case pair == nil:
+	case c.Now.Sub(pair.Leaf.NotBefore) < filesFollow, !c.verified(pair):
+		r.Notes = append(r.Notes, address+" serves an older certificate than the Secret's for now, and API servers trust it")
+	default:
+		return fmt.Sprintf("%s does not serve the certificate of the Secret %s, which it has had time to take up: see its /readyz?verbose", address, c.SecretName)
+	}
+	return ""
+}
+
+// verified says whether every API server's call to whoever presents the pair succeeds now.
+func (c *Chain) verified(pair *tls.Certificate) bool {
+	var anchors []Anchor
+	for _, w := range c.Configurations {
+		anchors = append(anchors, w.Anchors...)
+	}
+	refused := func(a Anchor) bool { return len(a.Bundle) == 0 || c.verify(pair, a) != nil }
+	return len(anchors) > 0 && !slices.ContainsFunc(anchors, refused) && c.checkTime(pair.Leaf, "", "") == ""
+}

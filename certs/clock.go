@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import "time"
+
+const (
+	// jump is a difference that no clock drifts by between two looks at it.
+	jump = time.Minute
+	// believed is how long a clock that jumped has to say the same before it counts.
+	believed = time.Hour
+)
+
+// moment is what time it may be: by the clock on the wall, which somebody may
+// set, and by what it said when it was last believed and the time that has run
+// since, which nobody can set.
+type moment struct{ wall, steady time.Time }
+
+// passed says whether t is over by both.
+func (m moment) passed(t time.Time) bool { return m.wall.After(t) && m.steady.After(t) }
+
+// before says whether t is still to come by both.
+func (m moment) before(t time.Time) bool { return m.wall.Before(t) && m.steady.Before(t) }
+
+// clock tells moments. One that is set (by a person, a virtual machine's host, a
+// time server) takes no good certificate out of service, unless it goes on saying
+// so for an hour. It is not for concurrent use.
+type clock struct {
+	wall    func() time.Time
+	running func() time.Duration // since any moment
+
+	base    time.Time     // what the wall said
+	at      time.Duration // when
+	strayed time.Duration // since when the wall says something else
+	astray  bool
+}
+
+// newClock takes the machine's clock.
+func newClock() *clock {
+	start := time.Now()
+	return &clock{
+		wall:    func() time.Time { return time.Now().Round(0) }, // without the monotonic reading
+		running: func() time.Duration { return time.Since(start) },
+	}
+}
+
+func (c *clock) now() moment {
+	wall, running := c.wall(), c.running()
+	steady := c.base.Add(running - c.at)
+	off := wall.Sub(steady).Abs() > jump
+	switch {
+	case c.base.IsZero(), !off, c.astray && running-c.strayed >= believed:
+		c.base, c.at, c.astray = wall, running, false
+		return moment{wall, wall}
+	case !c.astray:
+		c.astray, c.strayed = true, running
+	}
+	return moment{wall, steady}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"maps"
+	"slices"
+)
+
+// The keys of the Secret. The first three are as others write them too.
+const (
+	keyLeaf     = "tls.crt"
+	keyLeafKey  = "tls.key"
+	keyCA       = "ca.crt"
+	keyCAKey    = "ca.key"
+	keyCABundle = "ca-bundle.crt"
+)
+
+// material is what the Secret holds.
+type material struct {
+	leaf   *tls.Certificate    // nil: none, or a broken one
+	ca     *issuer             // of the next leaf; nil: none, or a broken one
+	bundle []*x509.Certificate // all CAs that API servers are to trust
+}
+
+// issuer is a CA with its key.
+type issuer struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// parseMaterial takes what it can use and leaves out the rest. A Secret without a
+// bundle has at least its CA in it.
+func parseMaterial(data map[string][]byte) material {
+	var m material
+	m.leaf, _ = ParsePair(data[keyLeaf], data[keyLeafKey])
+	if ca, err := ParsePair(data[keyCA], data[keyCAKey]); err == nil && ca.Leaf.IsCA {
+		if key, ok := ca.PrivateKey.(*ecdsa.PrivateKey); ok {
+			m.ca = &issuer{ca.Leaf, key}
+		}
+	}
+	m.bundle = parseCertificates(data[keyCABundle])
+	if len(m.bundle) == 0 {
+		m.bundle = parseCertificates(data[keyCA])
+	}
+	return m
+}
+
+// parseCertificates finds the certificates in a PEM text.
+func parseCertificates(text []byte) (all []*x509.Certificate) {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return all
+		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
+			all = append(all, c)
+		}
+	}
+}
+
+// data is the material as the Secret holds it.
+func (m material) data() (map[string][]byte, error) {
+	leafKey, err := x509.MarshalPKCS8PrivateKey(m.leaf.PrivateKey)
+	if err != nil {
+		return nil, err
+	}
+	caKey, err := x509.MarshalPKCS8PrivateKey(m.ca.key)
+	if err != nil {
+		return nil, err
+	}
+	var chain []byte
+	for _, der := range m.leaf.Certificate {
+		chain = append(chain, encode("CERTIFICATE", der)...)
+	}
+	return map[string][]byte{
+		keyLeaf:     chain,
+		keyLeafKey:  encode("PRIVATE KEY", leafKey),
+		keyCA:       encode("CERTIFICATE", m.ca.cert.Raw),
+		keyCAKey:    encode("PRIVATE KEY", caKey),
+		keyCABundle: m.caBundle(),
+	}, nil
+}
+
+// caBundle is what API servers are to trust.
+func (m material) caBundle() []byte {
+	var text []byte
+	for _, c := range m.bundle {
+		text = append(text, encode("CERTIFICATE", c.Raw)...)
+	}
+	return text
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// contains says whether one of the certificates is c.
+func contains(all []*x509.Certificate, c *x509.Certificate) bool {
+	return slices.ContainsFunc(all, c.Equal)
+}
+
+// merged is data with what is wanted in it.
+func merged(data, wanted map[string][]byte) map[string][]byte {
+	all := maps.Clone(data)
+	if all == nil {
+		all = map[string][]byte{}
+	}
+	maps.Copy(all, wanted)
+	return all
+}

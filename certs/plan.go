@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"slices"
+	"time"
+)
+
+// Policy is what an [Authority] issues.
+type Policy struct {
+	Hosts []string // names and addresses of a certificate
+	// A certificate is renewed at two thirds of its lifetime, and so is a CA, which
+	// has to live several times as long.
+	LeafLifetime, CALifetime time.Duration
+}
+
+// plan is the material that there should be instead of m, with what was done for
+// people; nothing where m is right. It is called again and again, and makes one
+// step at a time: a new CA issues its first certificate only when API servers
+// trust it, or when there is no more time to wait for that.
+func (p Policy) plan(m material, now moment, trusted func(*x509.Certificate) bool) (next material, done []string, err error) {
+	next = m
+	if why := p.caDue(m.ca, now); why != "" {
+		if next.ca, err = p.newCA(now.steady); err != nil {
+			return m, nil, err
+		}
+		done = append(done, "new CA: "+why)
+	}
+	next.bundle = slices.DeleteFunc(slices.Clone(m.bundle), func(c *x509.Certificate) bool { return now.passed(c.NotAfter) })
+	if !contains(next.bundle, next.ca.cert) {
+		next.bundle = append(next.bundle, next.ca.cert)
+	}
+	why, wait := p.leafDue(next, now)
+	if why == "" || wait && !trusted(next.ca.cert) {
+		return next, done, nil
+	}
+	if next.leaf, err = p.issue(next.ca, now.steady); err != nil {
+		return m, nil, err
+	}
+	return next, append(done, "new certificate: "+why), nil
+}
+
+// caDue says why there has to be a new CA.
+func (p Policy) caDue(ca *issuer, now moment) string {
+	switch {
+	case ca == nil:
+		return "there is none, or no key of it"
+	case now.passed(ca.cert.NotAfter.Add(-max(p.CALifetime/3, p.LeafLifetime))):
+		return "the old one expires at " + stamp(ca.cert.NotAfter)
+	}
+	return ""
+}
+
+// leafDue says why there has to be a new certificate, and whether it can wait
+// until API servers trust its CA: as long as the old one is good.
+func (p Policy) leafDue(m material, now moment) (why string, wait bool) {
+	if m.leaf == nil {
+		return "there is none, or a broken one", false
+	}
+	leaf, roots := m.leaf.Leaf, x509.NewCertPool()
+	for _, c := range m.bundle {
+		roots.AddCert(c)
+	}
+	for _, host := range p.Hosts {
+		if err := verify(m.leaf, host, roots, now.wall); err != nil {
+			return "the old one is not good: " + err.Error(), false
+		}
+	}
+	switch issued := leaf.CheckSignatureFrom(m.ca.cert) == nil; {
+	case now.passed(deadline(leaf)):
+		return "the old one expires at " + stamp(leaf.NotAfter), false
+	case !issued:
+		return "there is a new CA", true
+	case now.passed(leaf.NotAfter.Add(-p.LeafLifetime / 3)):
+		return "the old one expires at " + stamp(leaf.NotAfter), true
+	}
+	return "", false
+}
+
+func (p Policy) newCA(now time.Time) (*issuer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	id := make([]byte, 4)
+	_, _ = rand.Read(id) // never fails
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "pillion CA " + hex.EncodeToString(id)}, // two in a bundle are told apart
+		NotBefore:             now.Add(-backdate(p.CALifetime)),
+		NotAfter:              now.Add(p.CALifetime),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	pair, err := sign(template, template, key, key)
+	if err != nil {
+		return nil, err
+	}
+	return &issuer{pair.Leaf, key}, nil
+}
+
+// issue makes a certificate that does not outlive its CA.
+func (p Policy) issue(ca *issuer, now time.Time) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := leafTemplate(now, p.LeafLifetime, p.Hosts)
+	if template.NotAfter.After(ca.cert.NotAfter) {
+		template.NotAfter = ca.cert.NotAfter
+	}
+	return sign(template, ca.cert, key, ca.key)
+}

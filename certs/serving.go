@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Serving holds the pair that is served. Sources offer it pairs, and what API
+// servers trust is told to it; it decides by the rule of [judge].
+type Serving struct {
+	log     *slog.Logger
+	current atomic.Pointer[tls.Certificate] // all that a handshake touches
+
+	mu       sync.Mutex // of what follows, which no handshake needs
+	clock    *clock
+	pending  *Pending
+	trusted  []trust
+	awaited  map[Configuration]bool // nothing has been said of them yet
+	await    time.Duration          // until when that counts
+	blind    map[Configuration]blind
+	refused  *Refused
+	refusals map[string]int
+}
+
+// Pending is a pair that is not served yet.
+type Pending struct {
+	Leaf  *x509.Certificate
+	Since time.Time
+	Code  string // not_trusted, not_known, settling, expired or not_yet_valid
+	Why   string
+
+	pair *tls.Certificate
+}
+
+// Refused is what was offered last and could not be used at all.
+type Refused struct {
+	Since time.Time
+	Err   error
+}
+
+// blind is why a configuration cannot be watched.
+type blind struct {
+	at  time.Duration
+	err error
+}
+
+// blindFor is longer than the pause between two attempts to watch.
+const blindFor = 90 * time.Second
+
+// awaitFor is longer than an API server takes to say what is there.
+const awaitFor = time.Minute
+
+// The reasons of refusals.
+const (
+	ReasonUnreadable  = "unreadable"
+	ReasonNoPair      = "no_pair"
+	ReasonExpired     = "expired"
+	ReasonNotYetValid = "not_yet_valid"
+)
+
+// RefusalReasons are all of them.
+func RefusalReasons() []string {
+	return []string{ReasonUnreadable, ReasonNoPair, ReasonExpired, ReasonNotYetValid}
+}
+
+// NewServing has no pair until one is offered.
+func NewServing(log *slog.Logger) *Serving {
+	return &Serving{
+		log: log, clock: newClock(),
+		awaited: map[Configuration]bool{}, blind: map[Configuration]blind{}, refusals: map[string]int{},
+	}
+}
+
+var errNone = errors.New("there is no serving certificate yet")
+
+// GetCertificate is for [tls.Config]. It takes no lock, reads no file and no clock.
+func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := s.current.Load(); pair != nil {
+		return pair, nil
+	}
+	return nil, errNone
+}
+
+// Offer is how a source says which pair is the newest.
+func (s *Serving) Offer(pair *tls.Certificate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = nil
+	switch {
+	case same(pair, s.current.Load()):
+		s.pending = nil
+	case s.pending == nil || !same(pair, s.pending.pair):
+		s.pending = &Pending{Leaf: pair.Leaf, Since: s.clock.now().wall, pair: pair}
+	}
+	s.judge()
+}
+
+// OfferPEM is Offer of what has to be parsed. A bad pair is refused, which is told
+// as [Serving.Refuse] does, and returned.
+func (s *Serving) OfferPEM(cert, key []byte) error {
+	pair, err := ParsePair(cert, key)
+	if err != nil {
+		s.Refuse(ReasonNoPair, err)
+		return err
+	}
+	s.Offer(pair)
+	return nil
+}
+
+// Refuse is how a source says that what it has cannot be used, and so that what is
+// served stays. The reason is one of the fixed ones.
+func (s *Serving) Refuse(reason string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused != nil && s.refused.Err.Error() == err.Error() {
+		return
+	}
+	s.refused = &Refused{Since: s.clock.now().wall, Err: err}
+	s.refusals[reason]++
+	if s.current.Load() != nil {
+		s.log.Warn("the certificate cannot be reloaded, the last good one stays in use", "reason", reason, "error", err)
+	}
+}
+
+// Await says that Trust or Blind will be told of these configurations. Until then
+// no newer pair is served, though not for ever.
+func (s *Serving) Await(all ...Configuration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.await = s.clock.running() + awaitFor
+	for _, c := range all {
+		s.awaited[c] = true
+	}
+}
+
+// Trust says what API servers go by when they call the webhooks of a
+// configuration; with no anchors, that they call none.
+func (s *Serving) Trust(c Configuration, anchors []Anchor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.blind, c)
+	delete(s.awaited, c)
+	now := s.clock.running()
+	before := map[string]trust{}
+	s.trusted = slices.DeleteFunc(s.trusted, func(t trust) bool {
+		if t.configuration == c {
+			before[t.webhook] = t
+		}
+		return t.configuration == c
+	})
+	for _, a := range anchors {
+		t := before[a.Webhook]
+		t.configuration, t.webhook = c, a.Webhook
+		s.trusted = append(s.trusted, t.update(a, now))
+	}
+	s.judge()
+}
+
+// Blind says that a configuration cannot be watched. What was known of it counts on.
+func (s *Serving) Blind(c Configuration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, known := s.blind[c]; !known || before.err.Error() != err.Error() {
+		s.log.Warn("the webhook configuration cannot be watched, so whether API servers trust a new certificate is not known",
+			"configuration", c, "error", err)
+	}
+	s.blind[c] = blind{s.clock.running(), err}
+	delete(s.awaited, c)
+	s.judge()
+}
+
+// Run judges again as time passes, until ctx is done.
+func (s *Serving) Run(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		s.judge()
+		every := time.Minute
+		if s.pending != nil {
+			every = time.Second
+		}
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+// judge puts the pending pair in use if it is time to.
+func (s *Serving) judge() {
+	now := s.clock.now()
+	if s.pending == nil {
+		return
+	}
+	p := *s.pending // what Status gave out stays as it is
+	served, running := s.current.Load(), s.clock.running()
+	v := judge(served, p.pair, s.trusted, now, running)
+	if v.serve && served != nil && len(s.awaited) > 0 && running < s.await {
+		v = verdict{code: "not_known", why: "it is not known yet what API servers trust"}
+	}
+	if v.serve {
+		s.pending = nil
+		s.current.Store(p.pair)
+		s.log.Info("certificate in use", "names", p.Leaf.DNSNames, "expires", p.Leaf.NotAfter, "serial", fmt.Sprintf("%x", p.Leaf.SerialNumber))
+		return
+	}
+	if v.code != p.Code {
+		if v.code == ReasonExpired || v.code == ReasonNotYetValid {
+			s.refusals[v.code]++
+		}
+		s.log.Warn("a new certificate waits, the last good one stays in use", "reason", v.code, "error", v.why, "expires", p.Leaf.NotAfter)
+	}
+	p.Code, p.Why = v.code, v.why
+	s.pending = &p
+}
+
+// Status is what there is to say about the serving certificate.
+type Status struct {
+	Leaf     *x509.Certificate // of the pair that is served; nil: none yet
+	Pending  *Pending          // nil: none
+	Refused  *Refused          // nil: what was offered last could be used
+	Refusals map[string]int    // how many, by reason
+
+	// Mismatch has a sentence for every webhook that API servers cannot call,
+	// because its caBundle does not verify what is served.
+	Mismatch map[Configuration][]string
+	// Blind is why a configuration cannot be watched.
+	Blind map[Configuration]error
+
+	// Invalid is why the served pair's time is over or has not come. A clock that
+	// jumped does not decide it.
+	Invalid error
+}
+
+// Status is a snapshot.
+func (s *Serving) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, served := s.clock.now(), s.current.Load()
+	status := Status{
+		Pending: s.pending, Refused: s.refused, Refusals: maps.Clone(s.refusals),
+		Mismatch: mismatches(served, s.trusted, now.wall), Blind: map[Configuration]error{},
+	}
+	for c, b := range s.blind {
+		if s.clock.running()-b.at < blindFor {
+			status.Blind[c] = b.err
+		}
+	}
+	if served == nil {
+		status.Invalid = errNone
+		return status
+	}
+	status.Leaf = served.Leaf
+	switch {
+	case now.passed(served.Leaf.NotAfter):
+		status.Invalid = errors.New("the certificate expired at " + stamp(served.Leaf.NotAfter))
+	case now.before(served.Leaf.NotBefore):
+		status.Invalid = errors.New("the certificate is not valid before " + stamp(served.Leaf.NotBefore))
+	}
+	return status
+}
+
+// Detail is the status as one line for people; the error, why what is served
+// cannot be used.
+func (s Status) Detail() (string, error) {
+	var notes []string
+	if s.Leaf != nil {
+		notes = append(notes, "valid until "+stamp(s.Leaf.NotAfter))
+	}
+	if p := s.Pending; p != nil {
+		notes = append(notes, fmt.Sprintf("a new one waits since %s: %s", stamp(p.Since), p.Why))
+	}
+	if r := s.Refused; r != nil {
+		notes = append(notes, fmt.Sprintf("a new one is refused since %s: %v", stamp(r.Since), r.Err))
+	}
+	for _, c := range []Configuration{Mutating, Validating} {
+		notes = append(notes, s.Mismatch[c]...)
+		if err := s.Blind[c]; err != nil {
+			notes = append(notes, fmt.Sprintf("the %s webhook configuration cannot be watched: %v", c, err))
+		}
+	}
+	detail := strings.ReplaceAll(strings.Join(notes, "; "), "\n", " ")
+	if s.Invalid != nil && detail != "" {
+		return detail, fmt.Errorf("%w; %s", s.Invalid, detail)
+	}
+	return detail, s.Invalid
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

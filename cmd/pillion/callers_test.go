@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
+)
+
+// call asks the mutating webhook with an Authorization header, and gives the status.
+func (s *served) call(t *testing.T, authorization string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.webhook+"/mutate?timeout=10s", strings.NewReader(reviewBody(shopPod)))
+	must(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	if authorization != "" {
+		r.Header.Set("Authorization", authorization)
+	}
+	response, err := s.client.Do(r)
+	must(t, err)
+	defer response.Body.Close()
+	var text bytes.Buffer
+	_, err = text.ReadFrom(response.Body)
+	must(t, err)
+	return response.StatusCode, text.String()
+}
+
+// answers waits until the webhook answers with the status.
+func (s *served) answers(t *testing.T, authorization string, status int) {
+	t.Helper()
+	until(t, "the webhook answers "+http.StatusText(status), func() (bool, string) {
+		got, body := s.call(t, authorization)
+		return got == status, body
+	})
+}
+
+func TestServeCallers(t *testing.T) {
+	t.Parallel()
+	tokens, users := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "users")
+	write(t, tokens, "first-token\n")
+	write(t, users, "apiserver:secret\n")
+	const basic, right = "Basic YXBpc2VydmVyOnNlY3JldA==", "Bearer first-token"
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates",
+		"--caller-authentication", "required", "--caller-token-file", tokens, "--caller-basic-auth-file", users)
+	s.ready(t, 200, "[+]callers ok: authentication is required\n")
+	for authorization, want := range map[string]int{
+		right: 200, basic: 200, "": 401, "Bearer second-token": 401, "Basic YTpi": 401,
+		"Bearer " + strings.Repeat("x", 20<<10): 401, "Bearer " + strings.Repeat("x", 80<<10): http.StatusRequestHeaderFieldsTooLarge,
+	} {
+		if got, body := s.call(t, authorization); got != want {
+			t.Errorf("%.20s: %d %s, want %d", authorization, got, body, want)
+		}
+	}
+	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+		if status, _ := s.get(t, s.admin+path); status != 200 {
+			t.Errorf("%s asks who calls: %d", path, status)
+		}
+	}
+
+	// The next token is valid beside the first.
+	write(t, tokens, "second-token\nfirst-token\n")
+	s.answers(t, "Bearer second-token", 200)
+	s.answers(t, right, 200)
+
+	// An empty file lets nobody in whom the last good one did not.
+	write(t, tokens, "")
+	s.ready(t, 200, "authentication is required; the last good credentials are in use: "+tokens+": it is empty")
+	s.logged(t, "caller credentials cannot be reloaded, the last good ones stay in use")
+	s.answers(t, right, 200)
+	s.answers(t, "", 401)
+	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "pillion_caller_credential_problems 1") ||
+		!strings.Contains(body, `pillion_callers_refused_total{reason="missing"}`) || !strings.Contains(body, `pillion_callers_accepted_total{way="password"} 1`) {
+		t.Errorf("it is not counted:\n%s", body)
+	}
+	// Nor does a file that is gone; the other one is followed all the same.
+	must(t, os.Remove(tokens))
+	s.ready(t, 200, "no such file")
+	write(t, users, "apiserver:other\n")
+	s.answers(t, basic, 401)
+	s.answers(t, right, 200)
+
+	write(t, tokens, "second-token\n")
+	s.answers(t, right, 401)
+	s.answers(t, "Bearer second-token", 200)
+	s.ready(t, 200, "[+]callers ok: authentication is required\n")
+	s.logged(t, "caller credentials are good again")
+	for _, line := range s.lines {
+		text, err := json.Marshal(line)
+		must(t, err)
+		for _, secret := range []string{"first-token", "second-token", "secret", "YXBpc2VydmVyOnNlY3JldA"} {
+			if strings.Contains(string(text), secret) {
+				t.Errorf("the log holds %q: %s", secret, text)
+			}
+		}
+	}
+}
+
+func TestServeCallersOptional(t *testing.T) {
+	t.Parallel()
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	write(t, tokens, "first\n")
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates",
+		"--caller-authentication", "optional", "--caller-token-file", tokens)
+	for authorization, want := range map[string]int{"Bearer first": 200, "": 200, "Bearer second": 401} {
+		if got, body := s.call(t, authorization); got != want {
+			t.Errorf("%s: %d %s, want %d", authorization, got, body, want)
+		}
+	}
+}
+
+// signedBy writes the certificate of a new CA, and gives one of it for "apiserver".
+func signedBy(t *testing.T, caFile string) tls.Certificate {
+	t.Helper()
+	make := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		must(t, err)
+		if signer == nil {
+			signer = key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+		must(t, err)
+		return der, key
+	}
+	ca := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	caDER, caKey := make(ca, ca, nil)
+	write(t, caFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER})))
+	leaf := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "apiserver"}, NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, key := make(leaf, ca, caKey)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// A connection stays, and who is at its other end is judged by the CAs of now.
+func TestServeCallersCertificate(t *testing.T) {
+	t.Parallel()
+	for _, http2 := range []bool{false, true} {
+		caFile, tokens := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "tokens")
+		write(t, tokens, "first\n")
+		first := signedBy(t, caFile)
+		s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--caller-authentication", "required",
+			"--caller-ca-file", caFile, "--caller-name", "other", "--caller-name", "apiserver", "--caller-token-file", tokens)
+		use := func(certificates ...tls.Certificate) {
+			s.client.CloseIdleConnections()
+			s.client.Transport = &http.Transport{
+				TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, Certificates: certificates},
+				ForceAttemptHTTP2: http2,
+			}
+		}
+		use()
+		s.answers(t, "", 401)
+		s.answers(t, "Bearer first", 200)
+		use(signedBy(t, filepath.Join(t.TempDir(), "another")))
+		s.answers(t, "", 401)
+		s.answers(t, "Bearer first", 200)
+		use(first)
+		s.answers(t, "", 200)
+
+		second := signedBy(t, caFile)
+		s.answers(t, "", 401)
+		use(second)
+		s.answers(t, "", 200)
+		write(t, caFile, "nonsense")
+		s.ready(t, 200, caFile+": there is no CA certificate in it")
+		s.answers(t, "", 200)
+		signedBy(t, caFile)
+		s.answers(t, "", 401)
+	}
+}
+
+// keySet is a JSON Web Key Set with one key of that id.
+func keySet(t *testing.T, id string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: id}}})
+	must(t, err)
+	return text
+}
+
+// The cluster's keys come in the background: at the start, again soon while they do
+// not, from time to time, and when a token names one that is not known, but not as
+// often as strangers like.
+func TestFollowKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type answer struct {
+			content []byte
+			err     error
+		}
+		var asked atomic.Int32
+		var says atomic.Pointer[answer]
+		says.Store(&answer{err: errors.New("no way")})
+		c := &callerCheck{
+			mode: "required", log: slog.New(slog.DiscardHandler), missed: make(chan struct{}, 1),
+			problems: prometheus.NewGauge(prometheus.GaugeOpts{Name: "problems", Help: "problems"}),
+			keys: &source{name: "the cluster's keys", use: useKeys, read: func(context.Context) ([]byte, error) {
+				asked.Add(1)
+				a := says.Load()
+				return a.content, a.err
+			}},
+		}
+		c.guard = callers.NewGuard(true, &callers.Credentials{ServiceAccounts: &callers.ServiceAccounts{Missed: c.miss}}, time.Now)
+		ctx, cancel := context.WithCancel(t.Context())
+		go c.follow(ctx)
+		want := func(after time.Duration, times int32) {
+			t.Helper()
+			<-time.After(after)
+			synctest.Wait()
+			if got := asked.Load(); got != times {
+				t.Fatalf("the cluster was asked %d times, want %d", got, times)
+			}
+		}
+		want(0, 1)
+		if detail, err := c.check(); err == nil || !strings.Contains(err.Error(), "the cluster's keys: no way") {
+			t.Errorf("it is ready: %s %v", detail, err)
+		}
+		want(keysAgain, 2)
+		says.Store(&answer{content: keySet(t, "one")})
+		want(keysAgain, 3)
+		if detail, err := c.check(); err != nil || detail != "authentication is required" {
+			t.Errorf("it is not ready: %s %v", detail, err)
+		}
+		want(keysEvery-time.Second, 3)
+		want(time.Second, 4)
+		for range 100 { // a stranger
+			c.miss()
+			<-time.After(keysAgain / 50)
+		}
+		want(keysAgain, 6)
+		want(keysEvery-keysAgain-time.Second, 6)
+		says.Store(&answer{content: []byte("nonsense")})
+		want(time.Second, 7)
+		if detail, err := c.check(); err != nil || !strings.Contains(detail, "the last good credentials are in use: the cluster's keys: it is not a JSON Web Key Set") {
+			t.Errorf("it does not tell: %s %v", detail, err)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// The keys are those that the API server has at /openid/v1/jwks.
+func TestClusterKeys(t *testing.T) {
+	set := keySet(t, "one")
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/openid/v1/jwks" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		w.Header().Set("Content-Type", "application/jwk-set+json")
+		_, _ = w.Write(set)
+	}))
+	defer api.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, kubeconfig, `{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":"`+api.URL+
+		`"}}],"contexts":[{"name":"x","context":{"cluster":"x"}}]}`)
+	read, err := clusterKeys(kubeconfig)
+	must(t, err)
+	content, err := read(t.Context())
+	must(t, err)
+	if !bytes.Equal(content, set) {
+		t.Errorf("the keys are %s", content)
+	}
+}

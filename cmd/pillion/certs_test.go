@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"flag"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// objectsAPI is a Kubernetes API that has these objects, by their paths, and forbids nil ones.
+type objectsAPI map[string]any
+
+func (o objectsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	object, ok := o[r.URL.Path]
+	switch {
+	case !ok:
+		w.WriteHeader(http.StatusNotFound)
+		object = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}
+	case object == nil:
+		w.WriteHeader(http.StatusForbidden)
+		object = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
+	}
+	_ = json.NewEncoder(w).Encode(object)
+}
+
+const (
+	mutatingPath   = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/pillion"
+	validatingPath = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/pillion"
+	secretPath     = "/api/v1/namespaces/pillion-system/secrets/pillion-tls"
+	slicesPath     = "/apis/discovery.k8s.io/v1/namespaces/pillion-system/endpointslices"
+	cmPath         = "/apis/cert-manager.io/v1"
+	issuerPath     = cmPath + "/namespaces/pillion-system/issuers/pillion-ca"
+	certPath       = cmPath + "/namespaces/pillion-system/certificates/pillion"
+)
+
+// certified is a cluster with cert-manager at a moment. All of it is the same at every run: an Ed25519
+// signature is a function of key and message.
+type certified struct {
+	objectsAPI
+	now      time.Time
+	ca, leaf []byte // PEM
+	endpoint string
+}
+
+// signed makes a certificate and its key; a parent of nil is itself.
+func signed(t *testing.T, seed byte, template, parent *x509.Certificate, parentKey ed25519.PrivateKey) (*x509.Certificate, ed25519.PrivateKey) {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+	if parent == nil {
+		parent, parentKey = template, key
+	}
+	template.SerialNumber, template.BasicConstraintsValid = big.NewInt(int64(seed)), true
+	der, err := x509.CreateCertificate(nil, template, parent, key.Public(), parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func newCertified(t *testing.T, now time.Time) *certified {
+	t.Helper()
+	ca, caKey := signed(t, 1, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "pillion-ca"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(9, 0, 0),
+	}, nil, nil)
+	leaf, key := signed(t, 2, &x509.Certificate{
+		DNSNames: []string{"pillion.pillion-system.svc"}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		NotBefore:   now.AddDate(0, 0, -10), NotAfter: now.AddDate(0, 0, 80),
+	}, ca, caKey)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &certified{
+		now: now, ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}),
+		leaf: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Raw}),
+	}
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	c.serve(t, c.leaf, keyPEM)
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "pillion-system", Name: name, Annotations: map[string]string{certmanagerv1.WantInjectAnnotation: "pillion-system/pillion"}}
+	}
+	client := admissionregistrationv1.WebhookClientConfig{
+		CABundle: c.ca, Service: &admissionregistrationv1.ServiceReference{Namespace: "pillion-system", Name: "pillion"},
+	}
+	c.objectsAPI = objectsAPI{
+		mutatingPath: admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta("pillion"), Webhooks: []admissionregistrationv1.MutatingWebhook{
+			{Name: "namespace.mutate.pillion.dev", ClientConfig: client}, {Name: "pod.mutate.pillion.dev", ClientConfig: client},
+		}},
+		validatingPath: admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta("pillion"), Webhooks: []admissionregistrationv1.ValidatingWebhook{
+			{Name: "namespace.validate.pillion.dev", ClientConfig: client}, {Name: "pod.validate.pillion.dev", ClientConfig: client},
+		}},
+		secretPath: corev1.Secret{Data: map[string][]byte{corev1.TLSCertKey: c.leaf, corev1.TLSPrivateKeyKey: keyPEM}},
+		slicesPath: discoveryv1.EndpointSliceList{Items: []discoveryv1.EndpointSlice{c.slice(t)}},
+		cmPath:     metav1.APIResourceList{GroupVersion: "cert-manager.io/v1"},
+		issuerPath: certmanagerv1.Issuer{ObjectMeta: meta("pillion-ca"), Status: certmanagerv1.IssuerStatus{Conditions: []certmanagerv1.IssuerCondition{
+			{Type: certmanagerv1.IssuerConditionReady, Status: cmmeta.ConditionTrue, Reason: "KeyPairVerified", Message: "Signing CA verified"},
+		}}},
+		certPath: certmanagerv1.Certificate{
+			ObjectMeta: meta("pillion"),
+			Spec:       certmanagerv1.CertificateSpec{SecretName: "pillion-tls", IssuerRef: cmmeta.IssuerReference{Name: "pillion-ca"}},
+			Status: certmanagerv1.CertificateStatus{
+				Conditions:  []certmanagerv1.CertificateCondition{{Type: certmanagerv1.CertificateConditionReady, Status: cmmeta.ConditionTrue, Reason: "Ready"}},
+				NotAfter:    &metav1.Time{Time: leaf.NotAfter},
+				RenewalTime: &metav1.Time{Time: now.AddDate(0, 0, 50)},
+			},
+		},
+	}
+	return c
+}
+
+// serve presents the pair at an endpoint.
+func (c *certified) serve(t *testing.T, cert, key []byte) {
+	t.Helper()
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	c.endpoint = server.Listener.Addr().String()
+}
+
+func (c *certified) slice(t *testing.T) discoveryv1.EndpointSlice {
+	t.Helper()
+	address, err := net.ResolveTCPAddr("tcp", c.endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return discoveryv1.EndpointSlice{
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{address.IP.String()}},
+			{Addresses: []string{"127.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}},
+		},
+		Ports: []discoveryv1.EndpointPort{{Name: new("webhook"), Port: new(int32(address.Port))}, {Name: new("other"), Port: new(int32(1))}},
+	}
+}
+
+// kubeconfig serves the objects and says where.
+func (c *certified) kubeconfig(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(c.objectsAPI)
+	t.Cleanup(server.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],` +
+		`"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The golden files are what people and programs read; what is in them is in the help of certs.
+func TestCertsGolden(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*certified){
+		"well": func(*certified) {},
+		"own": func(c *certified) {
+			for _, path := range []string{cmPath, issuerPath, certPath} {
+				delete(c.objectsAPI, path)
+			}
+			for _, path := range []string{mutatingPath, validatingPath} {
+				switch object := c.objectsAPI[path].(type) {
+				case admissionregistrationv1.MutatingWebhookConfiguration:
+					clear(object.Annotations)
+				case admissionregistrationv1.ValidatingWebhookConfiguration:
+					clear(object.Annotations)
+					object.Webhooks[1].ClientConfig.CABundle = nil
+				}
+			}
+		},
+		"nothing":   func(c *certified) { clear(c.objectsAPI) },
+		"forbidden": func(c *certified) { c.objectsAPI[secretPath], c.objectsAPI[slicesPath] = nil, nil },
+		"no-cert-manager": func(c *certified) {
+			c.objectsAPI[slicesPath] = discoveryv1.EndpointSliceList{}
+			delete(c.objectsAPI, cmPath)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCertified(t, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+			change(c)
+			o := &certsOptions{kubeconfig: c.kubeconfig(t), namespace: "pillion-system", configuration: "pillion", now: func() time.Time { return c.now }}
+			report, err := o.report(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text, oneLine, indented bytes.Buffer
+			if err := writeChain(&text, report, c.now); err != nil {
+				t.Fatal(err)
+			}
+			if err := writeJSON(&oneLine, report); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Indent(&indented, oneLine.Bytes(), "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			compare := func(kind, got string) {
+				const shown = "192.0.2.10:8443"
+				got = strings.ReplaceAll(got, c.endpoint+strings.Repeat(" ", max(0, len(shown)-len(c.endpoint))), shown)
+				golden(t, filepath.Join("testdata", "certs", name+kind), strings.ReplaceAll(got, c.endpoint, shown))
+			}
+			compare(".txt", text.String())
+			compare(".json", indented.String())
+		})
+	}
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if flag.Lookup("update").Value.String() == "true" {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s:\n%s\nwant\n%s", path, got, want)
+	}
+}
+
+func TestCertsExitCode(t *testing.T) {
+	t.Parallel()
+	c := newCertified(t, time.Now())
+	var out bytes.Buffer
+	if code := run([]string{"certs", "--kubeconfig", c.kubeconfig(t)}, nil, &out, &out); code != exitOK {
+		t.Errorf("all is well, and the exit code is %d:\n%s", code, &out)
+	}
+	delete(c.objectsAPI, secretPath)
+	out.Reset()
+	if code := run([]string{"certs", "--kubeconfig", c.kubeconfig(t), "--endpoint", c.endpoint, "-o", "json"}, nil, &out, &out); code != exitProblem {
+		t.Errorf("the Secret is missing, and the exit code is %d:\n%s", code, &out)
+	}
+	for _, args := range [][]string{{"certs", "x"}, {"certs", "-o", "yaml"}} {
+		if code := run(args, nil, &out, &out); code != exitUsage {
+			t.Errorf("%q: exit code %d", args, code)
+		}
+	}
+	if code := run([]string{"certs", "--kubeconfig", filepath.Join(t.TempDir(), "none")}, nil, &out, &out); code != exitProblem {
+		t.Errorf("without a cluster, exit code %d", code)
+	}
+}
+
+func TestReadyAddresses(t *testing.T) {
+	t.Parallel()
+	c := &certified{endpoint: "127.0.0.1:1234"}
+	if got := readyAddresses([]discoveryv1.EndpointSlice{c.slice(t), {}}); !slices.Equal(got, []string{"127.0.0.1:1234"}) {
+		t.Errorf("addresses are %q", got)
+	}
+}

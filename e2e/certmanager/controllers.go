@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cert-manager/cert-manager/pkg/controller"
+	"github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/approver"
+	requestsca "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/ca"
+	requestsselfsigned "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/selfsigned"
+	"github.com/cert-manager/cert-manager/pkg/controller/certificates/issuing"
+	"github.com/cert-manager/cert-manager/pkg/controller/certificates/keymanager"
+	"github.com/cert-manager/cert-manager/pkg/controller/certificates/readiness"
+	"github.com/cert-manager/cert-manager/pkg/controller/certificates/requestmanager"
+	"github.com/cert-manager/cert-manager/pkg/controller/certificates/revisionmanager"
+	"github.com/cert-manager/cert-manager/pkg/controller/certificates/trigger"
+	"github.com/cert-manager/cert-manager/pkg/controller/issuers"
+	_ "github.com/cert-manager/cert-manager/pkg/issuer/ca"         // kinds of issuer
+	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned" // register themselves
+	"golang.org/x/sync/errgroup"
+)
+
+// wanted are the controllers between an Issuer and a signed Secret. They register themselves when their
+// packages are imported. The approver has to be there: what nobody approves is not signed.
+func wanted() []string {
+	return []string{
+		issuers.ControllerName,
+		trigger.ControllerName,
+		keymanager.ControllerName,
+		requestmanager.ControllerName,
+		approver.ControllerName,
+		requestsselfsigned.CRControllerName,
+		requestsca.CRControllerName,
+		issuing.ControllerName,
+		readiness.ControllerName,
+		revisionmanager.ControllerName,
+	}
+}
+
+// runControllers makes certificates until ctx is done.
+func runControllers(ctx context.Context, kubeconfig string) error {
+	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
+		Kubeconfig:    kubeconfig,
+		IssuerOptions: controller.IssuerOptions{ClusterResourceNamespace: "cert-manager"},
+		CertificateOptions: controller.CertificateOptions{ // as the controllers' own flags have it
+			CopiedAnnotationPrefixes:                 []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/"},
+			CertificateRequestMinimumBackoffDuration: time.Hour,
+			CertificateRequestMaximumBackoffDuration: 32 * time.Hour,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	shared, err := factory.Build()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	var all []controller.Interface
+	for _, name := range wanted() { // all of them, before the informers that they ask for start
+		c, err := controller.Known()[name](factory)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, c)
+	}
+	shared.SharedInformerFactory.Start(ctx.Done())
+	shared.KubeSharedInformerFactory.Start(ctx.Done())
+	shared.HTTP01ResourceMetadataInformersFactory.Start(ctx.Done())
+	for _, c := range all {
+		group.Go(func() error { return c.Run(2, ctx) })
+	}
+	return group.Wait()
+}

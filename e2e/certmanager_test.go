@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+// installed is a cluster of its own with Pillion as an overlay installs it, and nothing done by hand: what the
+// test adds is what a cluster has (nodes, and cert-manager where the overlay asks for it).
+type installed struct {
+	*cluster.Cluster
+	replicas  []*cluster.Replica
+	namespace string // of whose pods Pillion is asked
+}
+
+// deployWithin is what a cluster may take from the Deployment to ready replicas: cert-manager's controllers
+// wait between their steps.
+const deployWithin = time.Minute
+
+// newCluster starts a control plane.
+func newCluster(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), cluster.NewSteps(os.Stderr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// install applies the overlay and runs what it deploys; flags are added to those of the Deployment.
+func install(t *testing.T, c *cluster.Cluster, overlay string, flags ...string) *installed {
+	t.Helper()
+	i := &installed{Cluster: c, namespace: "shop"}
+	i.apply(t, overlay)
+	var err error
+	if i.replicas, err = c.RunDeployment(t.Context(), env.binary, deployWithin, flags...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, r := range i.replicas {
+			if err := r.Stop(); err != nil {
+				t.Errorf("pillion serve after SIGTERM: %v\n%s", err, r.LogTail())
+			}
+		}
+	})
+	_, err = c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: i.namespace, Labels: map[string]string{injectLabel: "enabled"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WaitForPods(testContext(t), i.namespace); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// apply is all that somebody who installs Pillion does.
+func (i *installed) apply(t *testing.T, overlay string) {
+	t.Helper()
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "manifests", "overlays", overlay)
+	if _, err := i.RunKubectl(t.Context(), nil, "apply", "--server-side", "--validate=strict", "-k", dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shopPod asks for a template that ships with Pillion.
+func shopPod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			"pillion.dev/templates":       "fluent-bit",
+			"fluent-bit.pillion.dev/host": "logs.example.com",
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}},
+	}
+}
+
+func isInjected(pod *corev1.Pod) bool {
+	return pod.Annotations["fluent-bit.pillion.dev/injected"] != "" && len(pod.Spec.InitContainers)+len(pod.Spec.Containers) == 2
+}
+
+// waitForInjection returns when pods are injected, and nothing but waiting has brought it about.
+func (i *installed) waitForInjection(t *testing.T) *corev1.Pod {
+	t.Helper()
+	var injected *corev1.Pod
+	eventually(t, "a pod is injected", func(ctx context.Context) (err error) {
+		pod := shopPod("")
+		pod.GenerateName = "first-"
+		injected, err = i.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if err == nil && !isInjected(injected) {
+			err = errNotInjected
+		}
+		return err
+	})
+	return injected
+}
+
+// From `kubectl apply` to the first injected pod nobody lends a hand; then `pillion certs` says that all is well,
+// and what is wrong once something is.
+func TestCertManager(t *testing.T) {
+	c := newCluster(t)
+	manager, err := c.StartCertManager(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(manager.Log())
+		}
+	})
+	start := time.Now()
+	i := install(t, c, "cert-manager")
+	pod := i.waitForInjection(t)
+	t.Logf("%s after kubectl apply, pod %s is injected", time.Since(start).Round(time.Millisecond), pod.Name)
+
+	report := i.certs(t)
+	if len(report.Problems) > 0 || report.Source != "cert-manager" || !report.Issuer.Ready || !report.Certificate.Ready {
+		t.Errorf("all is well, and the report is %+v", report)
+	}
+	if len(report.Served) != len(i.replicas) || slices.ContainsFunc(report.Served, func(s presented) bool { return !s.Verified }) {
+		t.Errorf("served is %+v", report.Served)
+	}
+	if len(report.Trust) != 4 || slices.ContainsFunc(report.Trust, func(t trusted) bool { return len(t.Certificates) != 1 }) {
+		t.Errorf("trusted is %+v", report.Trust)
+	}
+
+	i.changeCAByHand(t)
+
+	if err := manager.PauseInjector(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = manager.ResumeInjector() }()
+	i.clearBundles(t)
+	i.wantProblem(t, "in MutatingWebhookConfiguration/pillion, the caBundle of namespace.mutate.pillion.dev and pod.mutate.pillion.dev is empty, "+
+		"so API servers cannot verify Pillion: cert-manager's cainjector fills it; see that it runs, and its log")
+	if err := manager.ResumeInjector(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the caBundles are back", i.bundlesThere)
+	if report := i.certs(t); len(report.Problems) > 0 {
+		t.Errorf("all is well again, and there are problems: %q", report.Problems)
+	}
+	if _, err := c.RunKubectl(t.Context(), nil, "-n", pillionNamespace, "delete", "issuer", "pillion-ca"); err != nil {
+		t.Fatal(err)
+	}
+	i.wantProblem(t, "there is no Issuer pillion-ca, which the Certificate pillion-system/pillion names: install it again")
+}
+
+// changeCAByHand does what the manifests' README says: first the CA gets another key, then nobody trusts the
+// one before it any longer.
+func (i *installed) changeCAByHand(t *testing.T) {
+	t.Helper()
+	before := i.served(t)[0].AuthorityKeyId
+	i.asInReadme(t, "delete secret pillion-ca")
+	i.waitForServed(t)
+	if after := i.served(t)[0].AuthorityKeyId; slices.Equal(before, after) {
+		t.Error("the CA has the key that it had")
+	}
+	if trust := i.certs(t).Trust; len(trust[0].Certificates) != 2 {
+		t.Errorf("trusted is %+v, want both CAs", trust)
+	}
+	i.asInReadme(t, "ca=$(kubectl")
+	report := i.certs(t)
+	if len(report.Problems) > 0 || slices.ContainsFunc(report.Trust, func(t trusted) bool { return len(t.Certificates) != 1 }) {
+		t.Errorf("trusted is %+v, want the new CA alone; problems: %q", report.Trust, report.Problems)
+	}
+}
+
+// asInReadme runs the commands of the block with that text.
+func (i *installed) asInReadme(t *testing.T, text string) {
+	t.Helper()
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "manifests", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range strings.Split(string(readme), "```console\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		if !strings.Contains(block, text) {
+			continue
+		}
+		cmd := exec.CommandContext(testContext(t), "bash", "-euc", strings.ReplaceAll("\n"+block, "\n$ ", "\n"))
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig, "PATH="+filepath.Dir(i.Kubectl)+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", block, err, out)
+		}
+		return
+	}
+	t.Fatalf("the README has no block with %q", text)
+}
+
+// chainReport is what is looked at here of what `pillion certs` writes.
+type chainReport struct {
+	Source              string
+	Issuer, Certificate struct{ Ready bool }
+	Trust               []trusted
+	Served              []presented
+	Problems            []string
+}
+
+type (
+	trusted   struct{ Certificates []any }
+	presented struct{ Verified bool }
+)
+
+// certs runs `pillion certs`, whose exit code has to go with what it says.
+func (i *installed) certs(t *testing.T) chainReport {
+	t.Helper()
+	out, err := exec.CommandContext(testContext(t), env.binary, "certs", "--kubeconfig", i.Kubeconfig, "-o", "json").Output()
+	var report chainReport
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("pillion certs wrote %q: %v", out, err)
+	}
+	if (err != nil) != (len(report.Problems) > 0) {
+		t.Errorf("pillion certs ended with %v, and its problems are %q", err, report.Problems)
+	}
+	return report
+}
+
+// wantProblem checks what `pillion certs` says is wrong first.
+func (i *installed) wantProblem(t *testing.T, want string) {
+	t.Helper()
+	if problems := i.certs(t).Problems; len(problems) == 0 || problems[0] != want {
+		t.Errorf("problems are %q, want first %q", problems, want)
+	}
+}

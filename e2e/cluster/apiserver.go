@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// portAttempts: a port that was free a moment ago can be taken when the API server binds it.
+const portAttempts = 3
+
+// APIServer is a kube-apiserver over the Cluster's etcd: every one serves the same objects, and the same
+// webhook configurations, in its own way.
+type APIServer struct {
+	// Config is the administrator's; clients made from it are not throttled.
+	Config *rest.Config
+	Client kubernetes.Interface
+	// Audit is what this API server wrote about requests for pods.
+	Audit *AuditLog
+
+	process *process
+}
+
+// StartAPIServer runs one more kube-apiserver beside the Cluster's own, with flags of its own after those
+// that both have. It returns when the API server is ready; ctx limits the start only.
+func (c *Cluster) StartAPIServer(ctx context.Context, flags ...string) (*APIServer, error) {
+	var s *APIServer
+	err := c.steps.Do("another kube-apiserver", func() (err error) {
+		ctx, cancel := context.WithTimeout(ctx, readyWithin)
+		defer cancel()
+		name := "kube-apiserver-" + shortID()
+		s, err = c.runAPIServer(ctx, name, c.Config.BearerToken, flags...)
+		return err
+	})
+	return s, err
+}
+
+// APIServer returns the Cluster's own.
+func (c *Cluster) APIServer() *APIServer {
+	return &APIServer{Config: c.Config, Client: c.Client, Audit: c.Audit, process: c.apiServer}
+}
+
+// Stop ends the API server.
+func (s *APIServer) Stop() error { return s.process.stop() }
+
+// WaitForWebhook is the Cluster's, at this API server.
+func (s *APIServer) WaitForWebhook(ctx context.Context, namespace string, live func(Event) bool) error {
+	return waitForWebhook(ctx, s.Client, s.Audit, namespace, live)
+}
+
+// runAPIServer starts a kube-apiserver under that name and returns when it is ready.
+func (c *Cluster) runAPIServer(ctx context.Context, name, token string, flags ...string) (*APIServer, error) {
+	s := &APIServer{Audit: &AuditLog{path: c.Path(name + ".audit.log")}}
+	for attempt := 1; ; attempt++ {
+		port, err := freePort(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.Config = c.clientConfig("https://127.0.0.1:"+port, token)
+		if s.Client, err = kubernetes.NewForConfig(s.Config); err != nil {
+			return nil, err
+		}
+		args := append(c.apiServerArgs(port, s.Audit.path), flags...)
+		if s.process, err = startProcess(ctx, c.dir, name, filepath.Join(filepath.Dir(c.Kubectl), "kube-apiserver"), args...); err != nil {
+			return nil, err
+		}
+		c.keep(s.process)
+		err = s.process.waitUntil(ctx, "ready", s.ready)
+		if err != nil && attempt < portAttempts && strings.Contains(s.process.tail(), "address already in use") {
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(err, s.process.stop())
+		}
+		return s, nil
+	}
+}
+
+func (s *APIServer) ready(ctx context.Context) bool {
+	_, err := s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	return err == nil
+}

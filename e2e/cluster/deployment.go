@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// wireLatency is about what is between two zones of a cloud and a busy server.
+const wireLatency = 50 * time.Millisecond
+
+// Replica is one Pillion of the shipped Deployment, as a process of this machine.
+type Replica struct {
+	*Pillion
+	wire *wire
+}
+
+// Address is where the Service's endpoint leads to, host:port.
+func (r *Replica) Address() string { return r.wire.listener.Addr().String() }
+
+// Accepted counts the connections that the Service's endpoint has been given.
+func (r *Replica) Accepted() int64 { return r.wire.accepted.Load() }
+
+// RunDeployment does what the nodes of a cluster do for the applied Deployment: its replicas run with its own
+// arguments, with its volumes as files that follow their objects, and with its ServiceAccount's rights; once
+// they are ready, they are endpoints of the applied Service. More flags may follow those of the Deployment.
+// Files follow until ctx ends; the start fails when within is over.
+func (c *Cluster) RunDeployment(ctx context.Context, binary string, within time.Duration, flags ...string) ([]*Replica, error) {
+	deployment, err := c.Client.AppsV1().Deployments(pillionNamespace).Get(ctx, pillionServiceAccount, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	host, err := machineAddress()
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := c.pillionKubeconfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	replicas := make([]*Replica, *deployment.Spec.Replicas)
+	err = c.steps.Do("the Deployment's replicas", func() error {
+		limited, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		group, limited := errgroup.WithContext(limited)
+		for i := range replicas {
+			group.Go(func() (err error) {
+				replicas[i], err = c.runReplica(ctx, limited, deployment, replicaOptions{binary, host, kubeconfig, flags, i})
+				return err
+			})
+		}
+		return group.Wait()
+	})
+	return replicas, err
+}
+
+type replicaOptions struct {
+	binary, host, kubeconfig string
+	flags                    []string
+	number                   int
+}
+
+// runReplica is one pod, from its volumes to its endpoint.
+func (c *Cluster) runReplica(ctx, limited context.Context, d *appsv1.Deployment, o replicaOptions) (*Replica, error) {
+	pod := d.Spec.Template.Spec
+	name := fmt.Sprintf("replica-%d", o.number)
+	args := append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+o.kubeconfig, "--shutdown-delay=0s")
+	args = append(args, o.flags...)
+	for _, volume := range pod.Volumes {
+		dir := c.Path(filepath.Join(name, volume.Name))
+		if err := c.mount(ctx, limited, volume, dir); err != nil {
+			return nil, err
+		}
+		args = rewrite(args, mountPath(pod.Containers[0], volume.Name), dir)
+	}
+	for i, arg := range args {
+		switch {
+		case strings.HasPrefix(arg, "--listen="):
+			args[i] = "--listen=" + net.JoinHostPort(o.host, "0")
+		case strings.HasPrefix(arg, "--admin-listen="):
+			args[i] = "--admin-listen=127.0.0.1:0"
+		}
+	}
+	process, err := startProcess(ctx, c.dir, name, o.binary, args...)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pillion{process: process}
+	if err := process.waitUntil(limited, "listening", func(context.Context) bool { return p.findAddresses() }); err != nil {
+		return nil, errors.Join(err, process.stop())
+	}
+	if err := process.waitUntil(limited, "ready", p.ready); err != nil {
+		return nil, errors.Join(err, process.stop())
+	}
+	webhook, err := url.Parse(p.Endpoint.URL)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{Pillion: p}
+	if r.wire, err = newWire(limited, o.host, webhook.Host, wireLatency); err != nil {
+		return nil, err
+	}
+	return r, c.addEndpoint(limited, name, r.Address())
+}
+
+// mount returns when the volume's files are there; a pod does not start before.
+func (c *Cluster) mount(ctx, limited context.Context, volume corev1.Volume, dir string) error {
+	var failed <-chan error
+	var err error
+	switch {
+	case volume.ConfigMap != nil:
+		failed, err = c.project(ctx, "configmaps", &corev1.ConfigMap{}, volume.ConfigMap.Name, dir)
+	case volume.Secret != nil:
+		failed, err = c.project(ctx, "secrets", &corev1.Secret{}, volume.Secret.SecretName, dir)
+	default:
+		return os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	return poll(limited, func() error {
+		select {
+		case err := <-failed:
+			return err
+		default:
+		}
+		if _, err := os.Stat(filepath.Join(dir, "..data")); err != nil {
+			return fmt.Errorf("the volume %s has not come: its object is missing", volume.Name)
+		}
+		return nil
+	})
+}
+
+func mountPath(container corev1.Container, volume string) string {
+	for _, m := range container.VolumeMounts {
+		if m.Name == volume {
+			return m.MountPath
+		}
+	}
+	return ""
+}
+
+// rewrite replaces a path of the container by one of this machine.
+func rewrite(args []string, path, dir string) []string {
+	if path == "" {
+		return args
+	}
+	out := make([]string, len(args))
+	for i, arg := range args {
+		out[i] = strings.ReplaceAll(arg, path, dir)
+	}
+	return out
+}
+
+// addEndpoint makes address one of the Service's. The Service's own selector finds none: no node runs a pod.
+func (c *Cluster) addEndpoint(ctx context.Context, name, address string) error {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return err
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      pillionServiceAccount + "-" + name,
+			Namespace: pillionNamespace,
+			Labels:    map[string]string{discoveryv1.LabelServiceName: pillionServiceAccount, discoveryv1.LabelManagedBy: "pillion-e2e"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("webhook"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(port))}},
+	}
+	return createOrUpdate(ctx, c.Client.DiscoveryV1().EndpointSlices(pillionNamespace), slice)
+}
+
+// machineAddress is an address that an EndpointSlice takes: neither loopback nor link-local.
+func machineAddress() (string, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return n.IP.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no IPv4 address but its loopback's, and a Service's endpoint cannot be one of these: give it a network")
+}

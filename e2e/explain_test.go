@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+// explained is what the tests read of `pillion explain -o json`.
+type explained struct {
+	Reports []struct {
+		Object    struct{ Name string }
+		Called    *bool
+		Templates []struct{ Template, Code string }
+		Patch     json.RawMessage
+		Final     struct{ Verdict string }
+	}
+}
+
+// generatedPods is how many pods TestExplainAgrees compares.
+const generatedPods = 1200
+
+// TestExplainAgrees: for generated pods in namespaces of every kind, what explain says is what the API
+// server and the real webhook did: whether it was called, every decision, every operation.
+func TestExplainAgrees(t *testing.T) {
+	t.Parallel()
+	enabled := withLabel(injectLabel, "enabled")
+	kinds := map[string][]namespaceOption{
+		"enabled":     {enabled},
+		"parameters":  {enabled, withAnnotation("logger.pillion.dev/level", "debug"), withAnnotation("echo.pillion.dev/text", "all of us")},
+		"wrong":       {enabled, withAnnotation("logger.pillion.dev/level", "loud")},
+		"silent":      {},
+		"disabled":    {withLabel(injectLabel, "disabled")},
+		"otherwise":   {enabled, withLabel("team", "shop")},
+		"its own way": {withLabel("team", "shop")},
+	}
+	random := rand.New(rand.NewPCG(20261120, 5))
+	for kind, options := range kinds {
+		var ns string
+		if len(options) > 0 && strings.HasPrefix(fmt.Sprint(kind), "enabled") {
+			ns = optedInNamespace(t, options...)
+		} else {
+			ns = plainNamespace(t, options...)
+		}
+		names := make([]string, generatedPods/len(kinds)+1)
+		pods := map[string]*corev1.Pod{}
+		for i := range names {
+			names[i] = fmt.Sprint("pod-", i)
+			pods[names[i]] = generatedPod(random, names[i])
+		}
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var made []string
+			for _, name := range names {
+				_, err := env.Client.CoreV1().Pods(ns).Create(t.Context(), pods[name], metav1.CreateOptions{})
+				switch {
+				case apierrors.IsInvalid(err): // a combination that Kubernetes does not take
+				case err != nil && !strings.Contains(err.Error(), "validate.pillion.dev"):
+					t.Fatalf("%s: %v", name, err)
+				default: // what a template refuses is compared too, though it is never stored
+					made = append(made, name)
+				}
+			}
+			if len(made) < len(names)*3/4 {
+				t.Errorf("only %d of %d pods can be compared", len(made), len(names))
+			}
+			wantExplained(t, ns, made)
+		})
+	}
+}
+
+// generatedPod has a choice of all that the rules and the planner look at.
+func generatedPod(random *rand.Rand, name string) *corev1.Pod {
+	some := func(edits ...func(*corev1.Pod)) func(*corev1.Pod) { return edits[random.IntN(len(edits))] }
+	nothing := func(*corev1.Pod) {}
+	annotate := func(key, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations[key] = value }
+	}
+	volume := func(name string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}})
+		}
+	}
+	shapes := shapes()
+	pod := newPod(name)
+	for _, edit := range []func(*corev1.Pod){
+		some(nothing, nothing, shapes[random.IntN(len(shapes))].edit),
+		func(p *corev1.Pod) {
+			if p.Labels == nil {
+				p.Labels = map[string]string{}
+			}
+			if p.Annotations == nil {
+				p.Annotations = map[string]string{}
+			}
+		},
+		some(nothing, nothing, func(p *corev1.Pod) { p.Labels[injectLabel] = "disabled" }, func(p *corev1.Pod) { p.Labels[injectLabel] = "enabled" }),
+		some(nothing, requests("+proxy"), requests("proxy,echo"), requests("-logger"), requests(""), requests("+echo,-logger"), requests("nobody")),
+		some(nothing, nothing, annotate("logger.pillion.dev/level", "warn"), annotate("logger.pillion.dev/level", "x"), annotate("logger.pillion.dev/levl", "warn"), annotate("logger.pillion.dev/cpu", "0.3")),
+		some(nothing, nothing, nothing, volume("app-logs"), func(p *corev1.Pod) { p.Spec.Containers[0].Name = "logger" }),
+		some(nothing, nothing, nothing, func(p *corev1.Pod) { p.Spec.HostNetwork = true }, func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }),
+	} {
+		edit(pod)
+	}
+	pod.Name, pod.GenerateName = name, ""
+	return pod
+}
+
+// wantExplained compares what happened to the pods with what explain says of them: of the requests as
+// they were sent, and of the objects that the cluster has.
+func wantExplained(t *testing.T, ns string, names []string) {
+	t.Helper()
+	events := map[string]cluster.Event{}
+	if _, _, err := env.Audit.Find(func(e cluster.Event) bool {
+		if e.ObjectRef != nil && e.ObjectRef.Resource == "pods" && e.ObjectRef.Namespace == ns && e.Verb == "create" {
+			events[e.Request().Name] = e
+		}
+		return false
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var reviews bytes.Buffer
+	var called []string
+	for _, name := range names {
+		if len(events[name].Calls(pillionConfiguration)) == 0 {
+			continue
+		}
+		called = append(called, name)
+		sent := env.webhooks.Calls(recorder, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}})
+		if len(sent) == 0 {
+			t.Fatalf("the recorder was not called for pod %s", name)
+		}
+		fmt.Fprintf(&reviews, `---
+{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"x","operation":"CREATE","namespace":%q,"userInfo":{"username":"admin"},
+"resource":{"group":"","version":"v1","resource":"pods"},"object":%s}}
+`, ns, sent[0].Object)
+	}
+	if len(called) > 0 {
+		wantSameDecisions(t, ns, called, events, reviews.Bytes())
+	}
+	wantSameCalls(t, ns, names, events)
+}
+
+func wantSameDecisions(t *testing.T, ns string, names []string, events map[string]cluster.Event, reviews []byte) {
+	t.Helper()
+	namespace, err := env.Client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-f", "-"}
+	for _, path := range env.templates {
+		args = append(args, "--templates", path)
+	}
+	for key, value := range namespace.Labels {
+		args = append(args, "--namespace-label", key+"="+value)
+	}
+	for key, value := range namespace.Annotations {
+		args = append(args, "--namespace-annotation", key+"="+value)
+	}
+	reports := explain(t, reviews, args...).Reports
+	if len(reports) != len(names) {
+		t.Fatalf("%d reports for %d pods", len(reports), len(names))
+	}
+	for i, name := range names {
+		event := events[name]
+		said := event.Reasons()
+		for _, d := range reports[i].Templates {
+			code, _, _ := strings.Cut(said[d.Template], ":")
+			if d.Code == "present" {
+				d.Code = "injected" // which read alike there
+			}
+			if code != d.Code {
+				t.Errorf("%s: %s is explained as %s, and was %s", name, d.Template, d.Code, said[d.Template])
+			}
+		}
+		if diff := cmp.Diff(operations(t, event.Patch(pillionConfiguration, "round_0")), operations(t, reports[i].Patch)); diff != "" {
+			t.Errorf("%s: operations of the webhook and of explain (-webhook +explain):\n%s", name, diff)
+		}
+	}
+}
+
+func operations(t *testing.T, patch []byte) []any {
+	t.Helper()
+	var ops []any
+	if len(patch) > 0 {
+		if err := json.Unmarshal(patch, &ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ops
+}
+
+// wantSameCalls asks about the pods in the cluster, by what the cluster says of itself.
+func wantSameCalls(t *testing.T, ns string, names []string, events map[string]cluster.Event) {
+	t.Helper()
+	args := []string{"--kubeconfig", env.Kubeconfig, "-n", ns}
+	for _, path := range env.templates {
+		args = append(args, "--templates", path)
+	}
+	var stored []string
+	for _, name := range names {
+		if e := events[name]; e.Response() != nil && e.Response().Name == name {
+			args, stored = append(args, "pod/"+name), append(stored, name)
+		}
+	}
+	reports := explain(t, nil, args...).Reports
+	for i, name := range stored {
+		called := len(events[name].Calls(pillionConfiguration)) > 0
+		if reports[i].Object.Name != name || reports[i].Called == nil || *reports[i].Called != called {
+			t.Errorf("%s: the API server called: %t; explain says %+v", name, called, reports[i])
+		}
+		if called && reports[i].Final.Verdict == "denied" {
+			t.Errorf("%s was let through, and is explained as denied", name)
+		}
+	}
+}
+
+func explain(t *testing.T, stdin []byte, args ...string) explained {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), env.binary, append([]string{"explain", "-o", "json"}, args...)...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil && stderr.Len() > 0 { // that a pod would be refused is no more than an exit code
+		t.Fatalf("pillion explain: %v\n%s", err, stderr.String())
+	}
+	var e explained
+	if err := json.Unmarshal(out, &e); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return e
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The templates of the two replicas differ while new ones are rolled out. What one of them has injected, the
+// other may have to judge.
+
+const (
+	// forgedEvery is how many good pods there are for each forged one.
+	forgedEvery = 10
+	// asks is how often the API server asks about a pod while it is told to ask again (client-go's
+	// rest.Request: ten retries).
+	asks = 11
+)
+
+// rollout is one change of templates.
+type rollout struct {
+	name string // of the folder with the new set
+	// injected says whether a pod has what the new set gives it.
+	injected func(*corev1.Pod) bool
+}
+
+func rollouts() []rollout {
+	return []rollout{
+		{"image", func(p *corev1.Pod) bool { return findContainer(p, "shield").Image == "registry.example/shield:2" }},
+		{"required", func(p *corev1.Pod) bool { return findContainer(p, "extra") != nil }},
+		{"mount", func(p *corev1.Pod) bool { return slices.Contains(mountPaths(p.Spec.Containers[0]), "/var/shield") }},
+	}
+}
+
+// TestReplicas: while a change of templates is rolled out, no good pod is refused, and no bad one gets through.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	for _, r := range rollouts() {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			pair := newReplicas(t, "old", r.name)
+			t.Run("in each order", func(t *testing.T) { r.inEachOrder(t, pair) })
+			t.Run("any order", func(t *testing.T) {
+				before := pair.doubts(t)
+				pair.crowd(t, 200)
+				forged := 200 / forgedEvery * asks
+				if doubts := pair.doubts(t) - before - forged; doubts <= 0 {
+					t.Errorf("the replicas doubted %d good pods; this test shows nothing", doubts)
+				} else {
+					t.Logf("the API server was told %d times to ask again about 200 good pods", doubts)
+				}
+			})
+			t.Run("while they change places", func(t *testing.T) {
+				revisions := pair.revisions(t.Context(), t)
+				var published atomic.Bool
+				var users errgroup.Group
+				users.Go(func() error {
+					for !published.Load() {
+						pair.crowd(t, 20)
+					}
+					return nil
+				})
+				pair.publish(t, 0, r.name)
+				pair.publish(t, 1, "old")
+				eventually(t, "both replicas have the other's templates", func(ctx context.Context) error {
+					if now := pair.revisions(ctx, t); now[0] != revisions[1] || now[1] != revisions[0] {
+						return fmt.Errorf("the revisions were %v and are %v", revisions, now)
+					}
+					return nil
+				})
+				published.Store(true)
+				_ = users.Wait()
+				before := pair.doubts(t)
+				pair.crowd(t, 50)
+				if doubts := pair.doubts(t) - before - 50/forgedEvery*asks; doubts != 0 {
+					t.Errorf("the replicas doubted %d good pods, although both know both sets", doubts)
+				}
+			})
+		})
+	}
+}
+
+// inEachOrder has one replica called first by each webhook.
+func (r *rollout) inEachOrder(t *testing.T, pair *replicas) {
+	const isNew = 1 // the replica that has the new set
+	for mutate := range pair.pillions {
+		for validate := range pair.pillions {
+			t.Run(fmt.Sprintf("injected by %d, judged by %d", mutate, validate), func(t *testing.T) {
+				for i := range 5 {
+					pair.startAt(mutate, validate)
+					pod, err := pair.create(testContext(t), newPod(fmt.Sprintf("web-%d-%d-%d", mutate, validate, i)))
+					if err != nil {
+						t.Fatalf("a good pod is refused: %v", err)
+					}
+					if got, want := r.injected(pod), mutate == isNew; got != want {
+						t.Errorf("injected what is new: %t, want %t", got, want)
+					}
+					// The new sets are stricter than the old one. Only what is altered differs both ways.
+					want := []int{validate}
+					if mutate != validate && (validate == isNew || r.name == "image") {
+						want = append(want, mutate)
+					}
+					if asked := pair.validate.Passed(); !slices.Equal(asked, want) {
+						t.Errorf("the replicas that were asked to judge are %v, want %v", asked, want)
+					}
+				}
+				pair.startAt(mutate, validate)
+				pair.wantForgedRefused(testContext(t), t, fmt.Sprintf("forged-%d-%d", mutate, validate))
+			})
+		}
+	}
+}
+
+// crowd creates that many good pods at once, and some forged ones among them. Each ask goes to any of the
+// replicas, so all asks about a pod may go to the one that does not know better; then the pod is refused
+// once, and whoever made it tries again.
+func (pair *replicas) crowd(t *testing.T, n int) {
+	t.Helper()
+	pair.mutate.Any()
+	pair.validate.Any()
+	ctx := testContext(t)
+	var refused atomic.Int64
+	var group errgroup.Group
+	group.SetLimit(20)
+	for i := range n {
+		group.Go(func() error {
+			name := pair.name()
+			_, err := pair.create(ctx, newPod(name))
+			if err != nil {
+				refused.Add(1)
+				t.Logf("pod %s is refused at first", name)
+				wantDoubted(t, err, "")
+				_, err = pair.create(ctx, newPod(name))
+			}
+			if err != nil {
+				t.Errorf("a good pod is refused twice: %v", err)
+			}
+			if i%forgedEvery == 0 {
+				pair.wantForgedRefused(ctx, t, pair.name())
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if most := int64(1 + n/50); refused.Load() > most { // expected: n/2048
+		t.Errorf("%d of %d good pods were refused at first, want at most %d", refused.Load(), n, most)
+	}
+}
+
+// forged brings a container of the template's name, and says that it was injected.
+func forged(p *corev1.Pod) {
+	p.Annotations["shield.pillion.dev/injected"] = "0123456789ab"
+	p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{
+		Name: "shield", Image: "registry.example/evil:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+	})
+}
+
+func (pair *replicas) wantForgedRefused(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	_, err := pair.create(ctx, newPod(name, forged))
+	wantDoubted(t, err, "shield: altered at /spec/initContainers/")
+}
+
+func (pair *replicas) name() string { return fmt.Sprintf("web-%d", pair.named.Add(1)) }
+
+func (pair *replicas) create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	return env.Client.CoreV1().Pods(pair.namespace).Create(ctx, pod, metav1.CreateOptions{})
+}
+
+func (pair *replicas) startAt(mutate, validate int) {
+	pair.mutate.StartAt(mutate)
+	pair.validate.StartAt(validate)
+}
+
+// doubts is how often the replicas have told the API server to ask again.
+func (pair *replicas) doubts(t *testing.T) int {
+	t.Helper()
+	sum := 0.0
+	for _, p := range pair.pillions {
+		metrics, err := p.Metrics(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += metrics.Counter("pillion_verdicts_total", map[string]string{"verdict": doubted})
+	}
+	return int(sum)
+}
+
+// revisions are those of the sets of templates in use.
+func (pair *replicas) revisions(ctx context.Context, t *testing.T) [2]string {
+	t.Helper()
+	var all [2]string
+	for i, p := range pair.pillions {
+		metrics, err := p.Metrics(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if values := metrics.Label("pillion_templates", "revision"); len(values) == 1 {
+			all[i] = values[0]
+		}
+	}
+	return all
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package callers tells who calls the webhooks. An API server does not say who
+// it is unless it is told to (AdmissionConfiguration, apiserver.config.k8s.io/v1),
+// so anything else that reaches the port could ask as well.
+//
+// There are four ways for a caller to show who it is, and one of those that are
+// in use is enough: a client certificate, a bearer token, a user with a password,
+// and the token of a service account. All are checked from memory: nothing here
+// reads a file, asks anyone or takes a lock. Whoever reads the files swaps in what
+// they hold now.
+package callers
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Way is how a caller showed who it is.
+type Way string
+
+// The ways.
+const (
+	ByCertificate    Way = "certificate"
+	ByToken          Way = "token"
+	ByPassword       Way = "password"
+	ByServiceAccount Way = "service_account"
+	// Unknown is a caller without a credential, where none is required.
+	Unknown Way = "unknown"
+)
+
+// Reason is why a caller is refused; a metric counts them.
+type Reason string
+
+// The reasons.
+const (
+	Missing            Reason = "missing"             // no credential
+	Malformed          Reason = "malformed"           // an Authorization header that is none
+	Unsupported        Reason = "unsupported"         // a way that is not in use
+	UnknownCertificate Reason = "unknown_certificate" // not from the CAs, or not for clients
+	ExpiredCertificate Reason = "expired_certificate"
+	WrongName          Reason = "wrong_name" // of a certificate
+	WrongToken         Reason = "wrong_token"
+	WrongPassword      Reason = "wrong_password" // or user
+	UnknownKey         Reason = "unknown_key"    // that a token is said to be signed with
+	WrongSignature     Reason = "wrong_signature"
+	WrongIssuer        Reason = "wrong_issuer"
+	WrongAudience      Reason = "wrong_audience"
+	WrongSubject       Reason = "wrong_subject"
+	WrongBinding       Reason = "wrong_binding" // of a token to a webhook configuration
+	ExpiredToken       Reason = "expired_token" // or not yet valid
+)
+
+// Refusal is what a caller gets who is not let in.
+type Refusal struct {
+	Reason Reason
+	// Sentence says what is wrong. It holds names that were proven, never a credential.
+	Sentence string
+	// Challenges are for WWW-Authenticate (RFC 9110, section 11.6.1). There is
+	// none for client certificates.
+	Challenges []string
+}
+
+// Credentials are what callers are checked against. They are not changed once
+// they are in use; a nil part is a way that is not in use.
+type Credentials struct {
+	Certificates    *Certificates
+	Tokens          *Tokens
+	Passwords       *Passwords
+	ServiceAccounts *ServiceAccounts
+}
+
+// Guard checks callers. It is safe for concurrent use.
+type Guard struct {
+	required bool
+	now      func() time.Time
+	current  atomic.Pointer[Credentials]
+}
+
+// NewGuard is one that refuses wrong credentials and, where one is required,
+// callers without any. Certificates and tokens expire, so this is the one place on
+// a request's way that needs the time; the engine behind it has no clock. Now is
+// [time.Now].
+func NewGuard(required bool, credentials *Credentials, now func() time.Time) *Guard {
+	g := &Guard{required: required, now: now}
+	g.Use(credentials)
+	return g
+}
+
+// Use swaps in other credentials.
+func (g *Guard) Use(credentials *Credentials) { g.current.Store(credentials) }
+
+// Credentials are those in use.
+func (g *Guard) Credentials() *Credentials { return g.current.Load() }
+
+// Check tells how the caller of a webhook showed who it is, or why it is refused.
+// It looks at the connection and at the Authorization header alone: who sends
+// Impersonate-* headers has not shown anything.
+//
+// A client certificate belongs to the connection, but it is checked anew at each
+// request, so that a CA that is taken away counts at once.
+func (g *Guard) Check(r *http.Request, webhook Webhook) (Way, *Refusal) {
+	credentials, now := g.current.Load(), g.now()
+	var refused *Refusal
+	if credentials.Certificates != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		if refused = credentials.Certificates.check(r.TLS.PeerCertificates, now); refused == nil {
+			return ByCertificate, nil
+		}
+	}
+	if headers := r.Header.Values("Authorization"); len(headers) > 0 {
+		way, wrong := credentials.authorized(headers, webhook, now)
+		if wrong == nil {
+			return way, nil
+		}
+		refused = wrong // says more: a certificate may be shown to everyone
+	}
+	if refused == nil && !g.required {
+		return Unknown, nil
+	}
+	if refused == nil {
+		refused = &Refusal{Reason: Missing, Sentence: "a caller has to show who it is, by " + credentials.list()}
+	}
+	refused.Challenges = credentials.challenges()
+	return "", refused
+}
+
+// authorized checks the Authorization header.
+func (c *Credentials) authorized(headers []string, webhook Webhook, now time.Time) (Way, *Refusal) {
+	scheme, value, ok := parseAuthorization(headers)
+	switch {
+	case !ok:
+		return "", &Refusal{Reason: Malformed, Sentence: "the Authorization header is malformed"}
+	case scheme == schemeBasic && c.Passwords != nil:
+		return ByPassword, c.Passwords.check(value)
+	case scheme == schemeBearer && c.Tokens != nil && c.Tokens.has(value):
+		return ByToken, nil
+	case scheme == schemeBearer && c.ServiceAccounts != nil:
+		return ByServiceAccount, c.ServiceAccounts.check(value, webhook, now)
+	case scheme == schemeBearer && c.Tokens != nil:
+		return "", wrongToken()
+	}
+	return "", &Refusal{Reason: Unsupported, Sentence: "callers are not known here by such an Authorization header, but by " + c.list()}
+}
+
+func wrongToken() *Refusal {
+	return &Refusal{Reason: WrongToken, Sentence: "the bearer token is none of those that are known here"}
+}
+
+// list names the ways in use.
+func (c *Credentials) list() string {
+	text := ""
+	for _, way := range []struct {
+		inUse bool
+		name  string
+	}{
+		{c.Certificates != nil, "client certificate"},
+		{c.Tokens != nil, "bearer token"},
+		{c.Passwords != nil, "user and password"},
+		{c.ServiceAccounts != nil, "service account token"},
+	} {
+		if way.inUse && text != "" {
+			text += " or "
+		}
+		if way.inUse {
+			text += way.name
+		}
+	}
+	return text
+}
+
+func (c *Credentials) challenges() []string {
+	var all []string
+	if c.Tokens != nil || c.ServiceAccounts != nil {
+		all = append(all, `Bearer realm="pillion"`)
+	}
+	if c.Passwords != nil {
+		all = append(all, `Basic realm="pillion", charset="UTF-8"`)
+	}
+	return all
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package callers_test
+
+import (
+	"crypto/x509"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
+)
+
+func basic(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
+
+func tokens(t testing.TB, content string) *callers.Credentials {
+	t.Helper()
+	return &callers.Credentials{Tokens: must[*callers.Tokens](t)(callers.ParseTokens([]byte(content)))}
+}
+
+func TestTokens(t *testing.T) {
+	guard := newGuard(true, tokens(t, "first-token\r\n\nother.token~+/-_=="))
+	for name, c := range map[string]struct {
+		headers []string
+		want    string
+	}{
+		"right":              {[]string{"Bearer first-token"}, "token"},
+		"the other one":      {[]string{"Bearer other.token~+/-_=="}, "token"},
+		"case of the scheme": {[]string{"bEARER first-token"}, "token"},
+		"spaces":             {[]string{"Bearer   first-token  "}, "token"},
+		"wrong":              {[]string{"Bearer second-token"}, "wrong_token"},
+		"case":               {[]string{"Bearer First-token"}, "wrong_token"},
+		"cut":                {[]string{"Bearer first-toke"}, "wrong_token"},
+		"longer":             {[]string{"Bearer first-tokens"}, "wrong_token"},
+		"with its line end":  {[]string{"Bearer first-token\r"}, "malformed"},
+		"missing":            {nil, "missing"},
+		"no value":           {[]string{""}, "malformed"},
+		"no scheme":          {[]string{"first-token"}, "malformed"},
+		"no token":           {[]string{"Bearer "}, "malformed"},
+		"two tokens":         {[]string{"Bearer first-token other"}, "malformed"},
+		"two headers":        {[]string{"Bearer first-token", "Bearer first-token"}, "malformed"},
+		"huge":               {[]string{"Bearer " + strings.Repeat("a", 20<<10)}, "malformed"},
+		"another scheme":     {[]string{"Digest first-token"}, "unsupported"},
+		"basic":              {[]string{basic("first-token:")}, "unsupported"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused := wantWay(t, guard, request(t, nil, c.headers...), c.want)
+			if refused == nil {
+				return
+			}
+			if !slices.Equal(refused.Challenges, []string{`Bearer realm="pillion"`}) {
+				t.Errorf("the challenges are %q", refused.Challenges)
+			}
+			if strings.Contains(refused.Sentence, "second-token") {
+				t.Errorf("the sentence holds the credential: %s", refused.Sentence)
+			}
+		})
+	}
+}
+
+func TestPasswords(t *testing.T) {
+	passwords := must[*callers.Passwords](t)(callers.ParsePasswords([]byte("apiserver:a pass:word\nother:ü\n")))
+	guard := newGuard(true, &callers.Credentials{Passwords: passwords})
+	for name, c := range map[string]struct{ header, want string }{
+		"right":            {basic("apiserver:a pass:word"), "password"},
+		"the other one":    {basic("other:ü"), "password"},
+		"the other's":      {basic("apiserver:ü"), "wrong_password"},
+		"another user":     {basic("stranger:a pass:word"), "wrong_password"},
+		"no password":      {basic("apiserver:"), "wrong_password"},
+		"no user":          {basic(":a pass:word"), "malformed"},
+		"no pair":          {basic("apiserver"), "malformed"},
+		"control":          {basic("apiserver:a pass:word\n"), "malformed"},
+		"no base64":        {"Basic apiserver:a", "malformed"},
+		"loose base64":     {"Basic YTpi\r\n", "malformed"},
+		"trailing bits":    {"Basic b3RoZXI6w7x=", "malformed"},
+		"a bearer's token": {"Bearer YXBpc2VydmVy", "unsupported"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused := wantWay(t, guard, request(t, nil, c.header), c.want)
+			if refused != nil && !slices.Equal(refused.Challenges, []string{`Basic realm="pillion", charset="UTF-8"`}) {
+				t.Errorf("the challenges are %q", refused.Challenges)
+			}
+		})
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	known, unknown := newAuthority(t, nil), newAuthority(t, nil)
+	between := newAuthority(t, known)
+	certificates := must[*callers.Certificates](t)(callers.ParseCertificates(
+		append(newAuthority(t, nil).pem, known.pem...), []string{"apiserver", "apiserver.example", "spiffe://example/apiserver"}))
+	guard := newGuard(true, &callers.Credentials{Certificates: certificates})
+	uri := must[*url.URL](t)(url.Parse("spiffe://example/apiserver"))
+	for name, c := range map[string]struct {
+		chain []*x509.Certificate
+		want  string
+	}{
+		"right":        {[]*x509.Certificate{known.client(t, "apiserver")}, "certificate"},
+		"by DNS name":  {[]*x509.Certificate{known.client(t, "", func(c *x509.Certificate) { c.DNSNames = []string{"x", "apiserver.example"} })}, "certificate"},
+		"by URI":       {[]*x509.Certificate{known.client(t, "", func(c *x509.Certificate) { c.URIs = []*url.URL{uri} })}, "certificate"},
+		"intermediate": {[]*x509.Certificate{between.client(t, "apiserver"), between.certificate}, "certificate"},
+		"no chain":     {[]*x509.Certificate{between.client(t, "apiserver")}, "unknown_certificate"},
+		"another name": {[]*x509.Certificate{known.client(t, "system:node:worker-1")}, "wrong_name"},
+		"no name":      {[]*x509.Certificate{known.client(t, "")}, "wrong_name"},
+		"a part of it": {[]*x509.Certificate{known.client(t, "apiserver.example.com")}, "wrong_name"},
+		"as an organization": {[]*x509.Certificate{known.client(t, "x", func(c *x509.Certificate) {
+			c.Subject.Organization = []string{"apiserver"}
+		})}, "wrong_name"},
+		"wildcard":   {[]*x509.Certificate{known.client(t, "", func(c *x509.Certificate) { c.DNSNames = []string{"*.example"} })}, "wrong_name"},
+		"another CA": {[]*x509.Certificate{unknown.client(t, "apiserver")}, "unknown_certificate"},
+		"the other CA in the chain": {
+			[]*x509.Certificate{unknown.client(t, "apiserver"), unknown.certificate}, "unknown_certificate",
+		},
+		"expired": {[]*x509.Certificate{known.client(t, "apiserver", func(c *x509.Certificate) { c.NotAfter = today.Add(-1) })}, "expired_certificate"},
+		"not yet": {[]*x509.Certificate{known.client(t, "apiserver", func(c *x509.Certificate) { c.NotBefore = today.AddDate(0, 0, 1) })}, "expired_certificate"},
+		"for servers": {[]*x509.Certificate{known.client(t, "apiserver", func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		})}, "unknown_certificate"},
+		"missing": {nil, "missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if refused := wantWay(t, guard, request(t, c.chain), c.want); refused != nil && refused.Challenges != nil {
+				t.Errorf("the challenges are %q", refused.Challenges)
+			}
+		})
+	}
+	wantWay(t, guard, request(t, nil, "Bearer token"), "unsupported")
+	plain := request(t, nil)
+	plain.TLS = nil
+	wantWay(t, guard, plain, "missing")
+}
+
+// Any number of ways at once, and one valid credential is enough.
+func TestSeveral(t *testing.T) {
+	ca := newAuthority(t, nil)
+	credentials := tokens(t, "token")
+	credentials.Certificates = must[*callers.Certificates](t)(callers.ParseCertificates(ca.pem, []string{"apiserver"}))
+	credentials.Passwords = must[*callers.Passwords](t)(callers.ParsePasswords([]byte("user:password")))
+	right, wrong := []*x509.Certificate{ca.client(t, "apiserver")}, []*x509.Certificate{ca.client(t, "kubelet")}
+	for _, c := range []struct {
+		chain              []*x509.Certificate
+		header             string
+		required, optional string
+	}{
+		{nil, "", "missing", "unknown"},
+		{right, "", "certificate", "certificate"},
+		{right, "Bearer wrong", "certificate", "certificate"},
+		{wrong, "", "wrong_name", "wrong_name"},
+		{wrong, "Bearer token", "token", "token"},
+		{wrong, basic("user:password"), "password", "password"},
+		{wrong, "Bearer wrong", "wrong_token", "wrong_token"},
+		{nil, basic("user:wrong"), "wrong_password", "wrong_password"},
+		{nil, "Negotiate x", "unsupported", "unsupported"},
+	} {
+		r := request(t, c.chain)
+		if c.header != "" {
+			r = request(t, c.chain, c.header)
+		}
+		wantWay(t, newGuard(false, credentials), r, c.optional)
+		refused := wantWay(t, newGuard(true, credentials), r, c.required)
+		if refused != nil && len(refused.Challenges) != 2 {
+			t.Errorf("the challenges are %q", refused.Challenges)
+		}
+		if c.required == "missing" && refused.Sentence != "a caller has to show who it is, by client certificate or bearer token or user and password" {
+			t.Errorf("the sentence is %q", refused.Sentence)
+		}
+	}
+}
+
+// Who says that it is somebody has not shown it.
+func TestImpersonation(t *testing.T) {
+	r := request(t, nil)
+	for _, name := range []string{"Impersonate-User", "Impersonate-Group", "X-Remote-User", "Proxy-Authorization", "X-Forwarded-Client-Cert"} {
+		r.Header.Set(name, "Bearer token")
+	}
+	wantWay(t, newGuard(true, tokens(t, "token")), r, "missing")
+	wantWay(t, newGuard(false, tokens(t, "token")), r, "unknown")
+}
+
+func TestRotation(t *testing.T) {
+	before, after := newAuthority(t, nil), newAuthority(t, nil)
+	load := func(content string, ca []byte) *callers.Credentials {
+		credentials := tokens(t, content)
+		credentials.Certificates = must[*callers.Certificates](t)(callers.ParseCertificates(ca, []string{"apiserver"}))
+		return credentials
+	}
+	guard := newGuard(true, load("first", before.pem))
+	// The connections stay.
+	old, renewed := request(t, []*x509.Certificate{before.client(t, "apiserver")}), request(t, []*x509.Certificate{after.client(t, "apiserver")})
+	want := func(first, second, oldOne, newOne string) {
+		t.Helper()
+		wantWay(t, guard, request(t, nil, "Bearer first"), first)
+		wantWay(t, guard, request(t, nil, "Bearer second"), second)
+		wantWay(t, guard, old, oldOne)
+		wantWay(t, guard, renewed, newOne)
+	}
+	want("token", "wrong_token", "certificate", "unknown_certificate")
+	guard.Use(load("first\nsecond", append(after.pem, before.pem...)))
+	want("token", "token", "certificate", "certificate")
+	guard.Use(load("second", after.pem))
+	want("wrong_token", "token", "unknown_certificate", "certificate")
+}
+
+// An unfinished file is an error that says where, and never what.
+func TestFiles(t *testing.T) {
+	ca := string(newAuthority(t, nil).pem)
+	parsers := map[string]func(string) error{
+		"tokens":    func(s string) error { _, err := callers.ParseTokens([]byte(s)); return err },
+		"passwords": func(s string) error { _, err := callers.ParsePasswords([]byte(s)); return err },
+		"CAs":       func(s string) error { _, err := callers.ParseCertificates([]byte(s), []string{"x"}); return err },
+		"no name":   func(s string) error { _, err := callers.ParseCertificates([]byte(s), nil); return err },
+		"empty name": func(s string) error {
+			_, err := callers.ParseCertificates([]byte(s), []string{"x", ""})
+			return err
+		},
+		"keys": func(s string) error { _, err := callers.ParseKeys([]byte(s)); return err },
+	}
+	for _, c := range []struct{ parser, content, want string }{
+		{"tokens", "", "it is empty: put in one line for each of a token without spaces"},
+		{"tokens", "\n\r\n\n", "it is empty: put in one line for each of a token without spaces"},
+		{"tokens", "fine\nsecret secret\n", "line 2 is not a token without spaces"},
+		{"tokens", "# secret\n", "line 1 is not a token without spaces"},
+		{"tokens", "\xef\xbb\xbfsecret\n", "line 1 is not a token without spaces"},
+		{"tokens", "fine\n\nsecret\x00\n", "line 3 is not a token without spaces"},
+		{"passwords", "\n", "it is empty: put in one line for each of user:password"},
+		{"passwords", "user:x\nsecret\n", "line 2 is not user:password"},
+		{"passwords", ":secret\n", "line 1 is not user:password"},
+		{"CAs", "", "there is no CA certificate in it: it must be PEM"},
+		{"CAs", ca[:len(ca)/2], "there is no CA certificate in it: it must be PEM"},
+		{"no name", ca, "a client certificate must be of a certain name"},
+		{"empty name", ca, "a client certificate must be of a certain name"},
+		{"keys", "", "it is not a JSON Web Key Set"},
+		{"keys", "[]", "it is not a JSON Web Key Set"},
+		{"keys", "{}", "there is no RSA or ECDSA key for signatures with an id in it"},
+		{"keys", `{"keys":[{"kty":"oct","kid":"a","k":"c2VjcmV0"}]}`, "there is no RSA or ECDSA key for signatures with an id in it"},
+	} {
+		if err := parsers[c.parser](c.content); err == nil || err.Error() != c.want {
+			t.Errorf("%s %q: %v, want %s", c.parser, c.content, err, c.want)
+		}
+	}
+}
+
+// Requests go on while the credentials are swapped.
+func TestConcurrency(t *testing.T) {
+	sets := []*callers.Credentials{tokens(t, "first\nboth"), tokens(t, "second\nboth")}
+	guard := newGuard(true, sets[0])
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := range 200 {
+				guard.Use(sets[i%2])
+				if way, refused := guard.Check(request(t, nil, "Bearer both"), callers.Mutating); refused != nil {
+					t.Errorf("refused between two sets that both have the token: %s %s", way, refused.Sentence)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// FuzzAuthorization: whatever the header, only what is in the files lets a caller in.
+func FuzzAuthorization(f *testing.F) {
+	for _, seed := range []string{
+		"", "Bearer token", "bearer  token ", "Bearer", "Basic", basic("user:password"), basic("user"), basic(":"), "Basic dXNlcjpwYXNzd29yZA",
+		"Bearer token\x00", "Bearer\ttoken", "Bearer eyJhbGciOiJub25lIn0.e30.", "Digest x", " Bearer token", "Bearer token, Basic x",
+		"Bearer " + strings.Repeat("a.", 9000),
+	} {
+		f.Add(seed)
+	}
+	credentials := tokens(f, "token")
+	credentials.Passwords = must[*callers.Passwords](f)(callers.ParsePasswords([]byte("user:password")))
+	signer := issuer{newKey(f), "1"}
+	credentials.ServiceAccounts = accounts(f, signer)
+	guard := newGuard(false, credentials)
+	f.Fuzz(func(t *testing.T, header string) {
+		way, refused := guard.Check(&http.Request{Header: http.Header{"Authorization": {header}}}, callers.Mutating)
+		scheme, value, _ := strings.Cut(header, " ")
+		value = strings.Trim(value, " ")
+		switch {
+		case refused != nil && (refused.Reason == "" || refused.Sentence == ""):
+			t.Errorf("%q is refused for no reason", header)
+		case refused != nil:
+		case way == callers.ByToken && strings.EqualFold(scheme, "bearer") && value == "token":
+		case way == callers.ByPassword && strings.EqualFold(scheme, "basic") && value == "dXNlcjpwYXNzd29yZA==":
+		default:
+			t.Errorf("%q is let in by %s", header, way)
+		}
+	})
+}

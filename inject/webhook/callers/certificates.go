@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package callers
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Certificates are the client certificates that callers may have: signed by one
+// of the CAs, for client authentication, and of one of the names.
+//
+// The names are not optional. A cluster's CA signs a certificate for every
+// kubelet, and a CA that is asked to sign for users signs for all of them.
+type Certificates struct {
+	pool  *x509.CertPool
+	names []string
+}
+
+// ParseCertificates reads the CAs, PEM. A name is a certificate's common name, or
+// one of its DNS names or URIs, character by character.
+func ParseCertificates(authorities []byte, names []string) (*Certificates, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authorities) {
+		return nil, errors.New("there is no CA certificate in it: it must be PEM")
+	}
+	if len(names) == 0 || slices.Contains(names, "") {
+		return nil, errors.New("a client certificate must be of a certain name")
+	}
+	return &Certificates{pool, names}, nil
+}
+
+// check takes the chain that the caller sent. That it has the key has been shown
+// in the handshake.
+func (c *Certificates) check(chain []*x509.Certificate, now time.Time) *Refusal {
+	leaf, intermediates := chain[0], x509.NewCertPool()
+	for _, certificate := range chain[1:] {
+		intermediates.AddCert(certificate)
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots: c.pool, Intermediates: intermediates, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		switch invalid.Reason {
+		case x509.Expired:
+			return &Refusal{Reason: ExpiredCertificate, Sentence: "the client certificate has expired, or is not valid yet"}
+		case x509.IncompatibleUsage:
+			return &Refusal{Reason: UnknownCertificate, Sentence: "the client certificate is not one for client authentication"}
+		}
+	}
+	if err != nil {
+		return &Refusal{Reason: UnknownCertificate, Sentence: "the client certificate is not from a CA that is known here"}
+	}
+	if !slices.ContainsFunc(namesOf(leaf), func(name string) bool { return slices.Contains(c.names, name) }) {
+		return &Refusal{Reason: WrongName, Sentence: fmt.Sprintf("the client certificate is of %q, whom this is not for", leaf.Subject.CommonName)}
+	}
+	return nil
+}
+
+func namesOf(leaf *x509.Certificate) []string {
+	names := append([]string{leaf.Subject.CommonName}, leaf.DNSNames...)
+	for _, uri := range leaf.URIs {
+		names = append(names, uri.String())
+	}
+	return names
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package callers
+
+import (
+	"encoding/base64"
+	"strings"
+)
+
+// The schemes, as they are compared: without regard to case (RFC 9110, section 11.1).
+const (
+	schemeBearer = "bearer"
+	schemeBasic  = "basic"
+)
+
+// maxAuthorization bounds the header; a service account's token has about 1 KiB.
+const maxAuthorization = 16 << 10
+
+// parseAuthorization gives the scheme in lower case and what was sent with it: a
+// token, or user:password. Two headers are none, for who is between might have
+// looked at the other one.
+func parseAuthorization(headers []string) (scheme, value string, ok bool) {
+	if len(headers) != 1 || len(headers[0]) > maxAuthorization {
+		return "", "", false
+	}
+	scheme, value, ok = strings.Cut(headers[0], " ")
+	scheme, value = strings.ToLower(scheme), strings.Trim(value, " ")
+	switch {
+	case !ok || value == "":
+		return "", "", false
+	case scheme == schemeBearer:
+		return scheme, value, isToken(value)
+	case scheme == schemeBasic:
+		text, err := base64.StdEncoding.Strict().DecodeString(value)
+		return scheme, string(text), err == nil && isToken(value) && isPair(string(text))
+	}
+	return scheme, "", true
+}
+
+// isToken tells what can stand in a header as one word. It is more than the
+// token68 of RFC 6750, because API servers send what they are given.
+func isToken(text string) bool {
+	return text != "" && strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+}
+
+// isPair tells user:password (RFC 7617): no control character, and a user.
+func isPair(text string) bool {
+	return strings.Index(text, ":") > 0 && strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package callers
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// secrets are hashes of what callers may send, all of the same length: how long a
+// comparison takes tells nothing about any of them.
+type secrets [][sha256.Size]byte
+
+func (s secrets) has(sent string) bool {
+	sum, found := sha256.Sum256([]byte(sent)), 0
+	for i := range s {
+		found |= subtle.ConstantTimeCompare(sum[:], s[i][:])
+	}
+	return found == 1
+}
+
+// parseSecrets reads one secret a line. Empty lines count for nothing, but a file
+// without a secret is an error: it is more likely half written than meant. Errors
+// never quote a line.
+func parseSecrets(content []byte, fits func(string) bool, shape string) (secrets, error) {
+	var all secrets
+	n := 0
+	for line := range strings.Lines(string(content)) {
+		n++
+		line = strings.TrimRight(line, "\r\n")
+		if line == "" {
+			continue
+		}
+		if !fits(line) {
+			return nil, fmt.Errorf("line %d is not %s", n, shape)
+		}
+		all = append(all, sha256.Sum256([]byte(line)))
+	}
+	if len(all) == 0 {
+		return nil, errors.New("it is empty: put in one line for each of " + shape)
+	}
+	return all, nil
+}
+
+// Tokens are the bearer tokens that callers may have.
+type Tokens struct{ secrets }
+
+// ParseTokens reads one token a line. All are valid at the same time, so that one
+// can be replaced: first add the new one here, then give it to the API servers,
+// then take the old one away.
+func ParseTokens(content []byte) (*Tokens, error) {
+	all, err := parseSecrets(content, isToken, "a token without spaces")
+	return &Tokens{all}, err
+}
+
+// Passwords are the users that callers may be.
+type Passwords struct{ secrets }
+
+// ParsePasswords reads one user:password a line. As with [ParseTokens], two
+// passwords of one user may be valid at the same time.
+func ParsePasswords(content []byte) (*Passwords, error) {
+	all, err := parseSecrets(content, isPair, "user:password")
+	return &Passwords{all}, err
+}
+
+// check takes user:password as one secret: nobody is to learn which half is wrong.
+func (p *Passwords) check(sent string) *Refusal {
+	if p.has(sent) {
+		return nil
+	}
+	return &Refusal{Reason: WrongPassword, Sentence: "the user and password are none of those that are known here"}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package callers
+
+import (
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// leeway is how far the clocks of the API server and of this machine may be apart.
+const leeway = 30 * time.Second
+
+// Webhook is the one that is called.
+type Webhook string
+
+// The webhooks.
+const (
+	Mutating   Webhook = "MutatingWebhookConfiguration"
+	Validating Webhook = "ValidatingWebhookConfiguration"
+)
+
+// everyGroup is the attestation that a token is for reviews of all API groups.
+// Pods are in the core group, whose name is empty, and no other covers that.
+const everyGroup = "*"
+
+// ServiceAccounts are whose tokens callers may have.
+//
+// A token that is bound to a webhook configuration (KEP-6060, Kubernetes 1.37) is
+// taken for the webhook of that kind, where the configuration has the right name
+// and every API group is attested. Only who may attest that gets such a token, so
+// its subject counts only where there are Subjects. Any other token must be of one
+// of the Subjects.
+type ServiceAccounts struct {
+	Issuer    string
+	Audiences []string // one is enough
+	Subjects  []string // system:serviceaccount:NAMESPACE:NAME
+	// Configuration is the name that both webhook configurations have.
+	Configuration string
+	// Keys are the issuer's; without them no token is taken.
+	Keys *Keys
+	// Missed is called when a token names a key that is not among them. It must not
+	// block.
+	Missed func()
+}
+
+// claims are the private ones of a service account's token, see
+// k8s.io/kubernetes/pkg/serviceaccount.
+type claims struct {
+	Kubernetes struct {
+		Mutating     *named              `json:"mutatingwebhookconfiguration"`
+		Validating   *named              `json:"validatingwebhookconfiguration"`
+		Attestations map[string][]string `json:"attestations"`
+	} `json:"kubernetes.io"`
+}
+
+type named struct {
+	Name string `json:"name"`
+}
+
+func (s *ServiceAccounts) check(token string, webhook Webhook, now time.Time) *Refusal {
+	parsed, err := jwt.ParseSigned(token, algorithms())
+	if err != nil {
+		return wrongToken()
+	}
+	keys := s.Keys.named(parsed.Headers[0].KeyID)
+	if len(keys) == 0 {
+		s.Missed()
+		return &Refusal{Reason: UnknownKey, Sentence: "the token is signed with a key that is not known here, or not yet"}
+	}
+	var public jwt.Claims
+	var private claims
+	verified := slices.ContainsFunc(keys, func(key any) bool { return parsed.Claims(key, &public, &private) == nil })
+	if !verified {
+		return &Refusal{Reason: WrongSignature, Sentence: "the token's signature is wrong"}
+	}
+	if wrong := s.checkPublic(&public, now); wrong != nil {
+		return wrong
+	}
+	bound := private.Kubernetes.Mutating != nil || private.Kubernetes.Validating != nil
+	if bound && !s.isFor(webhook, &public, &private) {
+		return &Refusal{Reason: WrongBinding, Sentence: fmt.Sprintf(
+			"the token is bound to another webhook than that of the %s %q, or not for all API groups", webhook, s.Configuration)}
+	}
+	if (!bound || len(s.Subjects) > 0) && !slices.Contains(s.Subjects, public.Subject) {
+		return &Refusal{Reason: WrongSubject, Sentence: fmt.Sprintf("the token is of %q, whom this is not for", public.Subject)}
+	}
+	return nil
+}
+
+// checkPublic checks the claims of RFC 7519. A token without an end is not one.
+func (s *ServiceAccounts) checkPublic(public *jwt.Claims, now time.Time) *Refusal {
+	err := public.ValidateWithLeeway(jwt.Expected{Issuer: s.Issuer, AnyAudience: s.Audiences, Time: now}, leeway)
+	switch {
+	case errors.Is(err, jwt.ErrInvalidIssuer):
+		return &Refusal{Reason: WrongIssuer, Sentence: fmt.Sprintf("the token is from the issuer %q, not from %q", public.Issuer, s.Issuer)}
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return &Refusal{Reason: WrongAudience, Sentence: fmt.Sprintf("the token is for the audiences %q, not for %q", public.Audience, s.Audiences)}
+	case err != nil || public.Expiry == nil:
+		return &Refusal{Reason: ExpiredToken, Sentence: "the token has expired, or is not valid yet"}
+	}
+	return nil
+}
+
+// isFor follows the steps of KEP-6060: one audience, bound to one configuration of
+// the kind and name, and attested for the group of what is reviewed.
+func (s *ServiceAccounts) isFor(webhook Webhook, public *jwt.Claims, private *claims) bool {
+	bound, other := private.Kubernetes.Mutating, private.Kubernetes.Validating
+	if webhook == Validating {
+		bound, other = other, bound
+	}
+	return len(public.Audience) == 1 && other == nil && bound != nil && bound.Name == s.Configuration &&
+		slices.Contains(private.Kubernetes.Attestations["admissionReviewAPIGroups"], everyGroup)
+}
+
+// algorithms are those that an issuer of service account tokens may use. There is
+// none among them whose key both sides would have to know, and not "none".
+func algorithms() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512}
+}
+
+// Keys are an issuer's public keys by their ids.
+type Keys struct{ byID map[string][]any }
+
+// ParseKeys reads a JSON Web Key Set (RFC 7517), such as an API server has at
+// /openid/v1/jwks. Keys that are no RSA or ECDSA keys, or not for signatures, are
+// left out.
+func ParseKeys(content []byte) (*Keys, error) {
+	var set jose.JSONWebKeySet
+	if err := json.Unmarshal(content, &set); err != nil {
+		return nil, errors.New("it is not a JSON Web Key Set")
+	}
+	keys := &Keys{map[string][]any{}}
+	for _, key := range set.Keys {
+		if !key.Valid() || key.KeyID == "" || key.Use != "" && key.Use != "sig" {
+			continue
+		}
+		switch key.Key.(type) {
+		case *rsa.PublicKey, *ecdsa.PublicKey:
+			keys.byID[key.KeyID] = append(keys.byID[key.KeyID], key.Key)
+		}
+	}
+	if len(keys.byID) == 0 {
+		return nil, errors.New("there is no RSA or ECDSA key for signatures with an id in it")
+	}
+	return keys, nil
+}
+
+func (k *Keys) named(id string) []any {
+	if k == nil || id == "" {
+		return nil
+	}
+	return k.byID[id]
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
+)
+
+// guard has the edge let in who has the token.
+func guard(t *testing.T, e *edge, required bool) {
+	t.Helper()
+	tokens, err := callers.ParseTokens([]byte("right-token\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Callers = callers.NewGuard(required, &callers.Credentials{Tokens: tokens}, time.Now)
+}
+
+// unread fails when somebody reads it.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body is read")
+	return 0, io.EOF
+}
+
+func (unread) Close() error { return nil }
+
+func TestCallers(t *testing.T) {
+	for _, c := range []struct {
+		token    string
+		required bool
+		path     string
+		status   int
+	}{
+		{"right-token", true, webhook.PathMutate, http.StatusOK},
+		{"right-token", false, webhook.PathValidate, http.StatusOK},
+		{"", false, webhook.PathMutate, http.StatusOK},
+		{"", true, webhook.PathMutate, http.StatusUnauthorized},
+		{"wrong-token", true, webhook.PathValidate, http.StatusUnauthorized},
+		{"wrong-token", false, webhook.PathMutate, http.StatusUnauthorized},
+	} {
+		t.Run(fmt.Sprintf("%s,%v,%s", c.path, c.required, c.token), func(t *testing.T) {
+			e := newEdge(load(t, sidecar))
+			guard(t, e, c.required)
+			body := reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
+			r := post(t, c.path, body)
+			if c.token != "" {
+				r.Header.Set("Authorization", "Bearer "+c.token)
+			}
+			if c.status != http.StatusOK {
+				r.Body = unread{t}
+			}
+			w := e.answer(r)
+			if w.Code != c.status {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+			if c.status == http.StatusOK {
+				checkContract(t, c.path, body, w)
+				return
+			}
+			checkUnauthorized(t, w)
+			if log := e.log.String(); strings.Contains(log, "wrong-token") || !strings.Contains(log, `"client":"192.0.2.1:1234"`) || !strings.Contains(log, `"caller":"`) {
+				t.Errorf("the log is %s", log)
+			}
+		})
+	}
+}
+
+// checkUnauthorized: what the API server shows of a 401 is the message of a metav1.Status.
+func checkUnauthorized(t *testing.T, w *httptest.ResponseRecorder) {
+	t.Helper()
+	var status metav1.Status
+	if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil {
+		t.Fatal(err)
+	}
+	if status.Kind != "Status" || status.Code != http.StatusUnauthorized || status.Reason != metav1.StatusReasonUnauthorized ||
+		!strings.HasPrefix(status.Message, "the caller is not authenticated (401): ") {
+		t.Errorf("the status is %+v", status)
+	}
+	if got := w.Header().Get("WWW-Authenticate"); got != `Bearer realm="pillion"` {
+		t.Errorf("WWW-Authenticate: %q", got)
+	}
+	if got := w.Header().Get("Connection"); got != "close" {
+		t.Errorf("Connection: %q", got)
+	}
+	if w.Header().Get("Retry-After") != "" {
+		t.Error("the API server is to try again")
+	}
+}
+
+// The answer comes while the body does not, and the connection is not used again.
+func TestCallersBlockingBody(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	e.Log = discard()
+	guard(t, e, true)
+	for _, http2 := range []bool{false, true} {
+		s := serve(t, e, http2)
+		body, never := io.Pipe() // a body that does not come
+		defer never.Close()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mutate?timeout=10s", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer wrong-token")
+		client := s.Client()
+		client.Timeout = 10 * time.Second
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("HTTP/2 %v: %s", http2, response.Status)
+		}
+	}
+}
+
+// A body that is half there is not the next request.
+func TestCallersConnection(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	e.Log = discard()
+	guard(t, e, true)
+	s := serve(t, e, false)
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nPOST /mutate HTTP/1.1\r\nHost: x\r\n")
+	answers := bufio.NewReader(conn)
+	response, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != http.StatusUnauthorized || !response.Close {
+		t.Errorf("%s, to be closed: %v", response.Status, response.Close)
+	}
+}
+
+func TestCallersMetrics(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	guard(t, e, false)
+	body := reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
+	for _, token := range []string{"right-token", "wrong-token", ""} {
+		r := post(t, webhook.PathMutate, body)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		e.answer(r)
+	}
+	e.answer(post(t, "/elsewhere", body)) // nobody is asked there
+	want := `
+# HELP pillion_callers_accepted_total Requests whose caller was let in, by the way it showed who it is; unknown is one that did not and need not.
+# TYPE pillion_callers_accepted_total counter
+pillion_callers_accepted_total{way="token"} 1
+pillion_callers_accepted_total{way="unknown"} 1
+# HELP pillion_callers_refused_total Requests whose caller was refused with 401, by what was wrong with its credential.
+# TYPE pillion_callers_refused_total counter
+pillion_callers_refused_total{reason="wrong_token"} 1
+`
+	if err := testutil.GatherAndCompare(e.registry, strings.NewReader(want), "pillion_callers_accepted_total", "pillion_callers_refused_total"); err != nil {
+		t.Error(err)
+	}
+}
