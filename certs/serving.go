@@ -181,20 +181,19 @@ func (s *Serving) Blind(c Configuration, err error) {
 	s.judge()
 }
 
-// Run judges again as time passes, until ctx is done.
+// Run judges again as time passes, until ctx is done. With nothing pending that
+// costs nothing.
 func (s *Serving) Run(ctx context.Context) {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
 	for {
 		s.mu.Lock()
 		s.judge()
-		every := time.Minute
-		if s.pending != nil {
-			every = time.Second
-		}
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(every):
+		case <-every.C:
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (i *Injector) settle(req *Request, pod *tree.Node, r *Result, leftOut map[s
 		} else {
 			r.update(decisions)
 		}
-		if size := addedBytes(pod); size > maxPatch {
+		if size := pod.AddedSize(); size > maxPatch {
 			return injected(decisions), fmt.Sprintf("what it adds makes the pod larger than the API server takes (%d bytes)", size)
 		}
 		if !i.lookAgain(pod, run) {
@@ -145,12 +145,6 @@ func injected(decisions []Decision) []string {
 		}
 	}
 	return names
-}
-
-func addedBytes(pod *tree.Node) int {
-	size := 0
-	pod.Additions(func(_ string, value *tree.Node) { size += value.Size() })
-	return size
 }
 
 // lookAgain says whether what this round added could change what a template

@@ -246,11 +246,11 @@ func (s *schema) sameKey(a, b *tree.Node) bool {
 	case ka == nil || kb == nil:
 		return false
 	case s.key == "mountPath":
-		return path.Clean(ka.Text()) == path.Clean(kb.Text()) // the same place in the container
+		return ka.SameText(kb) || path.Clean(ka.Text()) == path.Clean(kb.Text()) // the same place in the container
 	case s.key == "containerPort":
 		return sameNumber(ka, kb) && protocol(a) == protocol(b) // +listMapKey=protocol beside the tag's key
 	}
-	return ka.Kind() == tree.String && kb.IsText(ka.Text())
+	return ka.SameText(kb)
 }
 
 func protocol(port *tree.Node) string {
@@ -285,7 +285,7 @@ func (s *schema) equalScalars(a, b *tree.Node) bool {
 	case a.Kind() != b.Kind():
 		return false
 	case a.Kind() == tree.String:
-		return a.IsText(b.Text())
+		return a.SameText(b)
 	case a.Kind() == tree.Number:
 		return sameNumber(a, b)
 	}

@@ -140,7 +140,7 @@ func (s *subtraction) all() {
 			s.object(existing, &app.fragments[j], elem, "/spec/"+app.list+"/"+strconv.Itoa(app.index))
 		}
 	}
-	s.object(s.pod, &s.fragment, s.candidate.schema, "")
+	s.object(s.pod, &s.fragment, s.schema, "")
 }
 
 func (s *subtraction) object(pod, fragment *tree.Node, in *schema, at string) {

@@ -34,7 +34,7 @@ import (
 // call asks the mutating webhook with an Authorization header, and gives the status.
 func (s *served) call(t *testing.T, authorization string) (status int, body string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.webhook+"/mutate?timeout=10s", strings.NewReader(reviewBody(shopPod)))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.webhook+"/mutate?timeout=10s", strings.NewReader(reviewBody()))
 	must(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	if authorization != "" {

@@ -23,7 +23,6 @@ import (
 type lintOptions struct {
 	output  string
 	values  []string
-	quiet   bool
 	server  bool
 	cluster clusterOptions
 	ns      string

@@ -79,7 +79,10 @@ func TestServeNamespaces(t *testing.T) {
 	}
 	api.events <- watchEvent{"DELETED", namespaceObject("shop", "2", nil, nil)}
 	until(t, "a namespace that is not known is asked for again", func() (bool, string) {
-		response, err := s.client.Post(s.webhook+"/mutate?timeout=10s", "application/json", strings.NewReader(reviewBody(shopPod)))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.webhook+"/mutate?timeout=10s", strings.NewReader(reviewBody()))
+		must(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		response, err := s.client.Do(r)
 		must(t, err)
 		response.Body.Close()
 		return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") == "1", response.Status

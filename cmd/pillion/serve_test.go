@@ -143,9 +143,9 @@ func (s *served) get(t *testing.T, url string) (status int, body string) {
 
 const shopPod = `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`
 
-func reviewBody(pod string) string {
+func reviewBody() string {
 	return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",` +
-		`"namespace":"shop","resource":{"group":"","version":"v1","resource":"pods"},"object":` + pod + `}}`
+		`"namespace":"shop","resource":{"group":"","version":"v1","resource":"pods"},"object":` + shopPod + `}}`
 }
 
 // mutate sends a pod to the mutating webhook.
@@ -163,7 +163,7 @@ type how struct {
 
 func (s *served) exchange(t *testing.T) (*admissionv1.AdmissionResponse, how) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.webhook+"/mutate?timeout=10s", strings.NewReader(reviewBody(shopPod)))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.webhook+"/mutate?timeout=10s", strings.NewReader(reviewBody()))
 	must(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	response, err := s.client.Do(r)
@@ -322,7 +322,7 @@ func TestServeDrains(t *testing.T) {
 	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://"))
 	must(t, err)
 	defer conn.Close()
-	body := reviewBody(shopPod)
+	body := reviewBody()
 	fmt.Fprintf(conn, "POST /mutate?timeout=10s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:20])
 
 	must(t, s.cmd.Process.Signal(syscall.SIGTERM))

@@ -81,26 +81,31 @@ func (n *Node) Insert(i int, value Node) {
 // into existing items comes before the insertions that shift them. No path
 // names a member that is there already, unless that member is null or [].
 func (n *Node) Additions(yield func(path string, value *Node)) {
-	n.additions("", yield)
+	n.additions(nil, yield)
 }
 
-func (n *Node) additions(path string, yield func(string, *Node)) {
+// additions writes the path into one buffer, for most of the tree has nothing to tell.
+func (n *Node) additions(path []byte, yield func(string, *Node)) {
 	if !n.open {
 		return
 	}
 	for i := range n.members {
 		m := &n.members[i]
+		if !m.added && !m.open {
+			continue
+		}
+		child := appendEscaped(append(path, '/'), m.name)
 		if m.added {
-			yield(path+"/"+Escape(m.Name()), &m.Node)
-		} else if m.open {
-			m.additions(path+"/"+Escape(m.Name()), yield)
+			yield(string(child), &m.Node)
+		} else {
+			m.additions(child, yield)
 		}
 	}
 	came := 0
 	for i := range n.items {
 		if !n.items[i].added {
 			if n.items[i].open {
-				n.items[i].additions(path+"/"+strconv.Itoa(came), yield)
+				n.items[i].additions(strconv.AppendInt(append(path, '/'), int64(came), 10), yield)
 			}
 			came++
 		}
@@ -110,17 +115,53 @@ func (n *Node) additions(path string, yield func(string, *Node)) {
 
 // insertions tells the added items in ascending order, each by its final index,
 // and by "-" when all that came stand before it.
-func (n *Node) insertions(path string, came int, yield func(string, *Node)) {
+func (n *Node) insertions(path []byte, came int, yield func(string, *Node)) {
 	for i := range n.items {
 		switch {
 		case !n.items[i].added:
 			came--
 		case came == 0:
-			yield(path+"/-", &n.items[i])
+			yield(string(append(path, "/-"...)), &n.items[i])
 		default:
-			yield(path+"/"+strconv.Itoa(i), &n.items[i])
+			yield(string(strconv.AppendInt(append(path, '/'), int64(i), 10)), &n.items[i])
 		}
 	}
+}
+
+// AddedSize is about how many bytes of JSON [Node.Additions] has to tell.
+func (n *Node) AddedSize() int {
+	if !n.open {
+		return 0
+	}
+	size := 0
+	for i := range n.members {
+		size += n.members[i].addedSize()
+	}
+	for i := range n.items {
+		size += n.items[i].addedSize()
+	}
+	return size
+}
+
+func (n *Node) addedSize() int {
+	if n.added {
+		return n.Size()
+	}
+	return n.AddedSize()
+}
+
+func appendEscaped(dst, name []byte) []byte {
+	for _, b := range name {
+		switch b {
+		case '~':
+			dst = append(dst, "~0"...)
+		case '/':
+			dst = append(dst, "~1"...)
+		default:
+			dst = append(dst, b)
+		}
+	}
+	return dst
 }
 
 // Escape makes a name a JSON Pointer's reference token (RFC 6901 section 3).

@@ -290,6 +290,20 @@ func (n *Node) IsText(s string) bool {
 	return n.Text() == s
 }
 
+// SameText says whether both nodes are the same string.
+func (n *Node) SameText(other *Node) bool {
+	if n == nil || other == nil || n.kind != String || other.kind != String {
+		return false
+	}
+	if bytes.Equal(n.text, other.text) {
+		return true
+	}
+	if bytes.IndexByte(n.text, '\\') < 0 && bytes.IndexByte(other.text, '\\') < 0 {
+		return false
+	}
+	return n.Text() == other.Text()
+}
+
 // Added says whether the node was added to the tree by [Node.Add] or [Node.Insert].
 func (n *Node) Added() bool { return n != nil && n.added }
 
