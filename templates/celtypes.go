@@ -80,21 +80,30 @@ func (p *provider) addStruct(t reflect.Type) {
 					n, ok := obj.(*tree.Node)
 					return ok && n.Get(f.name) != nil
 				},
-				GetFrom: func(obj any) (any, error) { return getField(obj, f.name, f.Type) },
+				GetFrom: func(obj any) (any, error) { return getField(obj, f) },
 			}
 		}
 	}
 }
 
 // getField reads a field. Labels, annotations, lists and metadata that are absent
-// read as empty, for the API server leaves empty ones out; has() still tells.
-func getField(obj any, name string, t reflect.Type) (any, error) {
+// read as empty, for the API server leaves empty ones out; has() still tells. So
+// do the few texts and numbers that it never leaves out: a container's name.
+func getField(obj any, f jsonField) (any, error) {
 	if n, ok := obj.(*tree.Node); ok {
-		if value := n.Get(name); value != nil {
+		if value := n.Get(f.name); value != nil {
 			return celValue(value), nil
 		}
 	}
-	switch t.Kind() {
+	switch f.Type.Kind() {
+	case reflect.String:
+		if !f.omitEmpty {
+			return types.String(""), nil
+		}
+	case reflect.Int32:
+		if !f.omitEmpty {
+			return types.Int(0), nil
+		}
 	case reflect.Map:
 		return textMap(nil), nil
 	case reflect.Slice:
@@ -102,7 +111,7 @@ func getField(obj any, name string, t reflect.Type) (any, error) {
 	case reflect.Struct: // metadata, resources: no pointer, so never absent
 		return textMap(nil), nil
 	}
-	return nil, fmt.Errorf("no such key: %s", name)
+	return nil, fmt.Errorf("no such key: %s", f.name)
 }
 
 // notSetYet says why a field cannot be read: it has no value yet when a pod is
