@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -161,8 +160,8 @@ func (p *planner) checkResources(fragment *tree.Node) {
 		if limit == nil {
 			continue
 		}
-		asked, errA := resource.ParseQuantity(scalarText(&requests[i].Node))
-		most, errB := resource.ParseQuantity(scalarText(limit))
+		asked, errA := templates.ParseQuantity(scalarText(&requests[i].Node))
+		most, errB := templates.ParseQuantity(scalarText(limit))
 		if errA == nil && errB == nil && asked.Cmp(most) > 0 {
 			p.failed = fmt.Errorf("the request of %s (%s) is more than its limit (%s)", requests[i].Name(), asked.String(), most.String())
 		}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -279,8 +280,8 @@ func isZero(n *tree.Node) bool {
 func (s *schema) equalScalars(a, b *tree.Node) bool {
 	switch {
 	case s.quantity && a.Kind() != 0:
-		qa, errA := resource.ParseQuantity(scalarText(a))
-		qb, errB := resource.ParseQuantity(scalarText(b))
+		qa, errA := templates.ParseQuantity(scalarText(a))
+		qb, errB := templates.ParseQuantity(scalarText(b))
 		return errA == nil && errB == nil && qa.Cmp(qb) == 0
 	case a.Kind() != b.Kind():
 		return false

@@ -125,11 +125,11 @@ func newBound(t ParamType, text string) (*bound, error) {
 		}
 		return &bound{text, func(v string) int { f, _ := strconv.ParseFloat(v, 64); return compare(f, limit) }}, nil
 	case QuantityParam:
-		limit, err := resource.ParseQuantity(text)
+		limit, err := ParseQuantity(text)
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a quantity", text)
 		}
-		return &bound{text, func(v string) int { q, _ := resource.ParseQuantity(v); return q.Cmp(limit) }}, nil
+		return &bound{text, func(v string) int { q, _ := ParseQuantity(v); return q.Cmp(limit) }}, nil
 	case DurationParam:
 		limit, err := time.ParseDuration(text)
 		if err != nil {
@@ -138,6 +138,16 @@ func newBound(t ParamType, text string) (*bound, error) {
 		return &bound{text, func(v string) int { d, _ := time.ParseDuration(v); return compare(d, limit) }}, nil
 	}
 	return nil, fmt.Errorf("a %s has no minimum and no maximum", t)
+}
+
+// ParseQuantity is [resource.ParseQuantity] for texts that people write: with an
+// exponent of many digits that one takes seconds to hours.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	const long, digits = 64, 3
+	if i := strings.IndexAny(text, "eE"); len(text) > long || i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > digits {
+		return resource.Quantity{}, resource.ErrFormatWrong
+	}
+	return resource.ParseQuantity(text)
 }
 
 func compare[T time.Duration | float64](a, b T) int {
@@ -208,7 +218,7 @@ func (p *param) typed(text string) (ref.Val, error) {
 		}
 		return types.Bool(text == "true"), nil
 	case QuantityParam:
-		if _, err := resource.ParseQuantity(text); err != nil {
+		if _, err := ParseQuantity(text); err != nil {
 			return nil, fmt.Errorf("is %q; it must be a quantity such as 100m or 64Mi", text)
 		}
 	case DurationParam:

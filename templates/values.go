@@ -104,7 +104,7 @@ func isQuantity(n *tree.Node) error {
 	if n.Kind() == tree.String {
 		text = n.Text()
 	}
-	if q, err := resource.ParseQuantity(text); err != nil || q.Sign() < 0 {
+	if q, err := ParseQuantity(text); err != nil || q.Sign() < 0 {
 		return fmt.Errorf("%q is not a quantity such as 100m or 64Mi", text)
 	}
 	return nil
