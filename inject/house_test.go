@@ -34,14 +34,15 @@ func TestImports(t *testing.T) {
 		"inject/explain":         {internal: []string{"inject", "templates"}, forbidden: impure},
 		"inject/fit":             {internal: []string{"inject", "templates"}, forbidden: impure},
 		"inject/policy":          {internal: []string{"inject", "templates", "templates/tree"}, forbidden: impure},
-		"inject/webhook":         {internal: []string{"inject", "inject/webhook/callers", "templates"}},
+		"inject/survey":          {internal: []string{"inject", "inject/explain", "templates"}, forbidden: impure},
+		"inject/webhook":         {internal: []string{"inject", "inject/fit", "inject/webhook/callers", "templates"}},
 		"inject/webhook/callers": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
 		"templates":              {internal: []string{"templates/tree"}, forbidden: impure},
 		"templates/tree":         {forbidden: impure},
 		"templates/library":      {forbidden: impure},
 		"certs":                  {},
 		"manifests":              {},
-		"cmd/pillion":            {internal: []string{"inject", "inject/explain", "inject/fit", "inject/policy", "inject/webhook", "inject/webhook/callers", "templates", "templates/tree", "templates/library", "certs", "manifests"}},
+		"cmd/pillion":            {internal: []string{"inject", "inject/explain", "inject/fit", "inject/policy", "inject/survey", "inject/webhook", "inject/webhook/callers", "templates", "templates/tree", "templates/library", "certs", "manifests"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

@@ -39,6 +39,7 @@ const (
 const (
 	MutatePath   = "/mutate"
 	ValidatePath = "/validate"
+	AdvisePath   = "/advise"
 	LivePath     = "/livez"
 	ReadyPath    = "/readyz"
 )
@@ -50,6 +51,15 @@ const (
 	MutatePodEntry         = "pod.mutate.pillion.dev"
 	ValidateNamespaceEntry = "namespace.validate.pillion.dev"
 	ValidatePodEntry       = "pod.validate.pillion.dev"
+)
+
+// The component advise: the name of its webhook configuration, and its entries,
+// for the workloads of a namespace that opted in, and for those whose pods opt in
+// by themselves.
+const (
+	AdviseName           = "pillion-advise"
+	AdviseNamespaceEntry = "namespace.advise.pillion.dev"
+	AdvisePodEntry       = "pod.advise.pillion.dev"
 )
 
 // What is mounted, and where.

@@ -62,6 +62,7 @@ func (o *clusterOptions) connect() (*cluster, error) {
 		return nil, fmt.Errorf("the kubeconfig: %w", err)
 	}
 	config.UserAgent = "pillion/" + buildVersion().Version
+	config.WarningHandler = rest.NoWarnings{} // what is said of a dry run is nobody's news
 	config.QPS, config.Burst = 50, 100 // as kubectl's; the API server has its own limits
 	namespace, _, err := loader.Namespace()
 	if err != nil {
@@ -207,7 +208,7 @@ func (c *cluster) about(ctx context.Context, namespace string) (templates.Namesp
 }
 
 func (i *installation) explainObject(object *unstructured.Unstructured, ns templates.Namespace) (*explain.Report, error) {
-	podAt, _ := podIn(object.GetAPIVersion(), object.GetKind())
+	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
 	pod, found, err := unstructured.NestedMap(object.Object, podAt...)
 	if len(podAt) == 0 {
 		pod, found = object.Object, true

@@ -140,12 +140,7 @@ func writeReports(w io.Writer, output string, reports []*explain.Report) error {
 
 // wantsColour: a terminal, unless its user has said otherwise (https://no-color.org).
 func wantsColour(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
 // fromFiles explains the objects in manifests.

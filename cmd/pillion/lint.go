@@ -121,6 +121,9 @@ func (o *lintOptions) try(ctx context.Context, found *linted, set *templates.Set
 	if err != nil {
 		return err
 	}
+	if err := fit.CheckValues(set, values); err != nil {
+		return fmt.Errorf("--set: %w", err)
+	}
 	e, err := fit.NewEvaluator()
 	if err != nil {
 		return err
@@ -160,7 +163,7 @@ func (l *linted) text() string {
 		say := func(format string, args ...any) { fmt.Fprintf(&b, t.Template+": "+format+"\n", args...) }
 		switch {
 		case t.PodSecurity == "":
-			say("fine, but not tried: %s", t.Why)
+			say("well-formed, but could not be tried: %s", t.Why)
 		case t.Why == "":
 			say("fine; Pod Security: %s", t.PodSecurity)
 		default:
@@ -170,6 +173,9 @@ func (l *linted) text() string {
 			if to := t.QoS[class]; to != "" {
 				say("a %s pod becomes %s", class, to)
 			}
+		}
+		if len(t.Needs) > 0 {
+			say("gets to no pod that does not set %s, for which there is no default", strings.Join(t.Needs, " and "))
 		}
 		if t.Conflicts != "" {
 			say("not beside the others: %s", t.Conflicts)

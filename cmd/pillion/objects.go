@@ -27,26 +27,6 @@ type object struct {
 	node             *tree.Node
 }
 
-// podIn says where objects of a kind hold a pod's metadata and spec.
-func podIn(apiVersion, kind string) (path []string, ok bool) {
-	group, _, found := strings.Cut(apiVersion, "/")
-	if !found {
-		group = ""
-	}
-	switch group + "/" + kind {
-	case "/Pod":
-		return nil, true
-	case "/PodTemplate":
-		return []string{"template"}, true
-	case "/ReplicationController", "apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "apps/DaemonSet",
-		"extensions/Deployment", "extensions/ReplicaSet", "extensions/DaemonSet", "batch/Job":
-		return []string{"spec", "template"}, true
-	case "batch/CronJob":
-		return []string{"spec", "jobTemplate", "spec", "template"}, true
-	}
-	return nil, false
-}
-
 // objects are the objects with a pod in a document, which may be a list. The
 // items of a typed list may leave out what the list's kind says already.
 func objects(node *tree.Node, apiVersion, kind string, at []string) []object {
@@ -56,7 +36,7 @@ func objects(node *tree.Node, apiVersion, kind string, at []string) []object {
 	if text := node.At("kind").Text(); text != "" {
 		kind = text
 	}
-	if podAt, ok := podIn(apiVersion, kind); ok {
+	if podAt, ok := inject.PodIn(apiVersion, kind); ok {
 		if node.At(podAt...).Kind() != tree.Object {
 			return nil
 		}
@@ -66,7 +46,7 @@ func objects(node *tree.Node, apiVersion, kind string, at []string) []object {
 	if !isList {
 		return nil
 	}
-	if _, ok := podIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") {
+	if _, ok := inject.PodIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") {
 		return nil
 	}
 	var all []object
@@ -83,7 +63,7 @@ func mayHoldPods(root *yaml.Node) bool {
 	if apiVersion == nil || kind == nil {
 		return false
 	}
-	_, ok := podIn(apiVersion.Value, kind.Value)
+	_, ok := inject.PodIn(apiVersion.Value, kind.Value)
 	return ok || strings.HasSuffix(kind.Value, "List")
 }
 

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -21,7 +24,16 @@ const (
 
 // run is the program; it gives the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return runAs("pillion", args, stdin, stdout, stderr)
+}
+
+// runAs is the program under the name of a file. As kubectl-pillion kubectl finds
+// it for "kubectl pillion", and then its help says that.
+func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
+	if name := strings.TrimSuffix(filepath.Base(file), ".exe"); name == "kubectl-pillion" {
+		asPlugin(root)
+	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -38,6 +50,17 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "pillion: %v\nsee '%s --help'\n", err, cmd.CommandPath())
 	return exitUsage
+}
+
+// asPlugin has the help of a command and of those below it say how kubectl calls it.
+func asPlugin(cmd *cobra.Command) {
+	if !cmd.HasParent() {
+		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl pillion"}
+	}
+	cmd.Example = regexp.MustCompile(`(?m)(^ *|\| *)pillion `).ReplaceAllString(cmd.Example, "${1}kubectl pillion ")
+	for _, c := range cmd.Commands() {
+		asPlugin(c)
+	}
 }
 
 // commandError is an error of a command that ran. Every other error that cobra
@@ -80,7 +103,7 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
 	}
-	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newVersion())
+	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newVersion())
 	return root
 }
 

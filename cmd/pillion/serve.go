@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ type serveOptions struct {
 	standalone    bool
 	excluded      []string
 	shutdownDelay time.Duration
+	advise        bool
 	callers       callerOptions
 	log           logOptions
 }
@@ -36,8 +38,9 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the admission webhooks",
 		Long: `Serve answers the API server's admission webhooks over TLS: /mutate adds what
-the templates say, /validate judges what came out. The admin address serves
-/livez, /readyz (?verbose tells more) and /metrics in plain HTTP.
+the templates say, /validate judges what came out, and /advise tells who writes a
+workload what will be wrong with its pods. The admin address serves /livez,
+/readyz (?verbose tells more) and /metrics in plain HTTP.
 
 Templates and certificate files are followed: a changed one is used without a
 restart, and a bad one leaves the last good one in use. SIGTERM and SIGINT turn
@@ -76,6 +79,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: nothing but the name of a namespace is known, and being asked about a pod counts as its opt-in")
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` in which nothing is injected, besides the system's; may be repeated")
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "how long to go on serving after readiness is off")
+	f.BoolVar(&o.advise, "advise", false, "follow LimitRanges and ResourceQuotas too, so that /advise can tell which of them injected pods will break")
 	o.callers.flags(cmd)
 	o.log.flags(cmd)
 }
@@ -87,6 +91,8 @@ func (o *serveOptions) check() error {
 		return errNoTemplatesFlag
 	case o.standalone && o.kubeconfig != "":
 		return errors.New("--standalone does not go with --kubeconfig")
+	case o.standalone && o.advise:
+		return errors.New("--standalone does not go with --advise")
 	case o.shutdownDelay < 0:
 		return errors.New("--shutdown-delay must not be negative")
 	}
@@ -121,6 +127,10 @@ func (o *serveOptions) serve(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s := &server{options: o, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate, callers: callers}
-	return s.run(ctx, append(certificate.follow, engine.watch, follow, callers.follow)...)
+	advice, err := o.newAdvice()
+	if err != nil {
+		return err
+	}
+	s := &server{options: o, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate, callers: callers, advice: advice}
+	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){engine.watch, follow, callers.follow})...)
 }

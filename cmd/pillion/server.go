@@ -40,6 +40,7 @@ type server struct {
 	namespaces  namespaces
 	certificate *certificate
 	callers     *callerCheck // nil where everyone may call
+	advice      *advice
 
 	draining atomic.Bool
 }
@@ -113,6 +114,8 @@ func (s *server) webhookServer() *http.Server {
 		Judge:      s.engine.judge,
 		Namespaces: s.namespaces,
 		Callers:    s.callers.use(),
+		Fit:        s.advice.fits,
+		Limits:     s.advice,
 		Metrics:    webhook.NewMetrics(s.registry),
 		Log:        s.log,
 	}

@@ -47,6 +47,8 @@ type Template struct {
 
 	// InjectedBy is the revision that the pod says it was injected by.
 	InjectedBy string `json:"injectedBy,omitempty"`
+	// State is what a pod that exists has of the template.
+	State State `json:"state,omitempty"`
 }
 
 // Final is a verdict about the final pod.
@@ -73,10 +75,14 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Mistakes: result.Findings}
-	injectedBy := inject.InjectedBy(s.Request.Object)
-	for i := range result.Decisions {
+	evidence := EvidenceOf(s.Request.Object)
+	for i, t := range injector.Set().Templates {
 		d := result.Decisions[i]
-		r.Templates = append(r.Templates, Template{d, injectedBy[d.Template]})
+		of := Template{Decision: d, InjectedBy: evidence.InjectedBy[d.Template]}
+		if s.Object.Live {
+			of.State = evidence.State(t, &d)
+		}
+		r.Templates = append(r.Templates, of)
 	}
 	final := s.Request
 	asked := true
@@ -142,20 +148,16 @@ func plural(n int, what string) string {
 
 // Outcome says in a word or two what became of a template of the report.
 func (r *Report) Outcome(t *Template) string {
-	live := r.Object.Live
 	switch {
-	case r.Called != nil && !*r.Called && t.Code == inject.CodeInjected && !live:
+	case r.Object.Live:
+		if t.State == NotWanted {
+			return "not injected"
+		}
+		return string(t.State)
+	case r.Called != nil && !*r.Called && t.Code == inject.CodeInjected:
 		return "would be injected, were the API server to ask"
-	case live && t.Code == inject.CodeInjected && t.Absent:
-		return "missing"
-	case live && (t.Code == inject.CodeInjected || len(t.Altered) > 0):
-		return "changed since"
-	case live && t.InjectedBy != "" && t.InjectedBy != t.Revision:
-		return "outdated"
 	case t.Code == inject.CodeInjected:
 		return "injected"
-	case t.Code == inject.CodePresent && live:
-		return "current"
 	case t.Code == inject.CodePresent:
 		return "there already"
 	}

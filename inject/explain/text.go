@@ -28,8 +28,8 @@ const (
 // Text is the report for people.
 func (r *Report) Text(colour bool) string {
 	p := &page{colour: colour}
-	p.line(0, bold, r.title())
-	p.line(0, "", r.Summary)
+	p.line(bold, r.title())
+	p.line("", r.Summary)
 	if r.Called != nil {
 		p.webhooks(r)
 	}
@@ -56,14 +56,12 @@ type page struct {
 	colour bool
 }
 
-// line writes text that begins at a column, over as many lines as it needs.
-func (p *page) line(column int, style, text string) {
-	p.row(strings.Repeat(" ", column), column, style, text)
-}
+// line writes text over as many lines as it needs.
+func (p *page) line(style, text string) { p.row("", 0, style, text) }
 
 // row writes text behind a head, and further lines under the text.
 func (p *page) row(head string, column int, style, text string) {
-	for i, part := range wrap(text, width-column) {
+	for i, part := range Wrap(text, width-column) {
 		if i > 0 {
 			head = strings.Repeat(" ", column)
 		}
@@ -74,8 +72,9 @@ func (p *page) row(head string, column int, style, text string) {
 	}
 }
 
-// wrap cuts text at spaces, and in a word that is longer than a line.
-func wrap(text string, room int) []string {
+// Wrap cuts text into lines of at most room runes: at spaces, and in a word that is
+// longer than a line.
+func Wrap(text string, room int) []string {
 	text = strings.Join(strings.Fields(text), " ")
 	var lines []string
 	for utf8.RuneCountInString(text) > room {
@@ -95,7 +94,7 @@ func wrap(text string, room int) []string {
 
 func (p *page) webhooks(r *Report) {
 	if len(r.Webhooks) == 0 {
-		p.line(0, red, "No webhook configuration of Pillion's is installed.")
+		p.line(red, "No webhook configuration of Pillion's is installed.")
 	}
 	for _, w := range r.Webhooks {
 		style, word := dim, "not called: "
@@ -113,13 +112,13 @@ func (p *page) template(r *Report, t *Template) {
 	outcome := r.Outcome(t)
 	style := yellow
 	switch {
-	case t.Code == inject.CodeInjected && !r.Object.Live, t.Code == inject.CodePresent && outcome != "changed since":
+	case t.Code == inject.CodeInjected && !r.Object.Live, t.Code == inject.CodePresent && outcome != string(Altered):
 		style = green
 	case t.Code != inject.CodeNotRequested && t.Code != inject.CodeNotOptedIn && t.Code != inject.CodePodOptedOut:
 		style = red
 	}
 	p.WriteString("\n")
-	p.line(0, bold+style, fmt.Sprintf("%s: %s", t.Template, outcome))
+	p.line(bold+style, fmt.Sprintf("%s: %s", t.Template, outcome))
 	p.pair("because", "", fmt.Sprintf("%s (%s)", t.Sentence(), t.Code))
 	p.pair("revision", "", t.Revision)
 	if t.InjectedBy != "" && t.InjectedBy != t.Revision {
@@ -201,7 +200,7 @@ func (p *page) final(r *Report) {
 		style, verdict = yellow, "The final pod is let through with a warning:"
 	}
 	p.WriteString("\n")
-	p.line(0, style, verdict)
+	p.line(style, verdict)
 	for i := range r.Final.Findings {
 		p.row("  ", 2, "", r.Final.Findings[i].String())
 	}

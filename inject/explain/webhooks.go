@@ -39,6 +39,15 @@ type Entry struct {
 	ObjectSelector    *metav1.LabelSelector
 	MatchConditions   []admissionregistrationv1.MatchCondition
 	FailurePolicy     *admissionregistrationv1.FailurePolicyType
+
+	conditions []condition
+}
+
+// condition is a matchCondition, compiled once for all the pods that are looked at.
+type condition struct {
+	name    string
+	program cel.Program
+	err     error
 }
 
 // MutatingEntries are the entries of a configuration.
@@ -46,7 +55,7 @@ func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []
 	var all []Entry
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		all = append(all, Entry{c.Name, w.Name, Mutating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy})
+		all = append(all, Entry{c.Name, w.Name, Mutating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, compile(w.MatchConditions)})
 	}
 	return all
 }
@@ -56,7 +65,7 @@ func ValidatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration
 	var all []Entry
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		all = append(all, Entry{c.Name, w.Name, Validating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy})
+		all = append(all, Entry{c.Name, w.Name, Validating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, compile(w.MatchConditions)})
 	}
 	return all
 }
@@ -76,11 +85,7 @@ func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
 }
 
 func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, reason string) {
-	var object map[string]any
-	if err := json.Unmarshal(pod, &object); err != nil {
-		return false, "the pod is not JSON"
-	}
-	if !slices.ContainsFunc(e.Rules, createsPods) {
+	if !slices.ContainsFunc(e.Rules, CreatesPods) {
 		return false, "its rules do not name the creation of pods"
 	}
 	var meta struct{ Metadata metav1.ObjectMeta }
@@ -108,10 +113,18 @@ func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, rea
 			}
 		}
 	}
-	return e.conditions(object)
+	if len(e.conditions) == 0 {
+		return e.holds(nil)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(pod, &object); err != nil {
+		return false, "the pod is not JSON"
+	}
+	return e.holds(object)
 }
 
-func createsPods(r admissionregistrationv1.RuleWithOperations) bool {
+// CreatesPods says whether a rule is for the creation of pods.
+func CreatesPods(r admissionregistrationv1.RuleWithOperations) bool {
 	has := func(list []string, names ...string) bool {
 		return slices.ContainsFunc(list, func(s string) bool { return slices.Contains(names, s) })
 	}
@@ -122,18 +135,18 @@ func createsPods(r admissionregistrationv1.RuleWithOperations) bool {
 	return operations && scope && has(r.APIGroups, "", "*") && has(r.APIVersions, "v1", "*") && has(r.Resources, "pods", "*", "*/*")
 }
 
-// conditions evaluates the matchConditions: any that is false means no call,
+// holds evaluates the matchConditions: any that is false means no call,
 // else any that fails means what failurePolicy says.
-func (e *Entry) conditions(object map[string]any) (called bool, reason string) {
-	request := map[string]any{"operation": "CREATE", "dryRun": false}
+func (e *Entry) holds(object map[string]any) (called bool, reason string) {
 	failed := ""
-	for _, c := range e.MatchConditions {
-		ok, err := evaluate(c.Expression, object, request)
+	for i := range e.conditions {
+		c := &e.conditions[i]
+		ok, err := c.evaluate(object)
 		switch {
 		case err != nil:
-			failed = fmt.Sprintf("its matchCondition %s cannot be evaluated here: %v", c.Name, err)
+			failed = fmt.Sprintf("its matchCondition %s cannot be evaluated here: %v", c.name, err)
 		case !ok:
-			return false, fmt.Sprintf("its matchCondition %s does not hold", c.Name)
+			return false, fmt.Sprintf("its matchCondition %s does not hold", c.name)
 		}
 	}
 	switch {
@@ -145,21 +158,34 @@ func (e *Entry) conditions(object map[string]any) (called bool, reason string) {
 	return true, failed
 }
 
-func evaluate(expression string, object, request map[string]any) (bool, error) {
+func compile(all []admissionregistrationv1.MatchCondition) []condition {
+	conditions := make([]condition, len(all))
+	for i := range all {
+		program, err := programOf(all[i].Expression)
+		conditions[i] = condition{all[i].Name, program, err}
+	}
+	return conditions
+}
+
+func programOf(expression string) (cel.Program, error) {
 	env, err := cel.NewEnv(cel.OptionalTypes(), ext.Strings(), ext.Sets(), ext.Lists(),
 		cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType))
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	checked, issues := env.Compile(expression)
 	if issues.Err() != nil {
-		return false, issues.Err()
+		return nil, issues.Err()
 	}
-	program, err := env.Program(checked)
-	if err != nil {
-		return false, err
+	return env.Program(checked)
+}
+
+func (c *condition) evaluate(object map[string]any) (bool, error) {
+	if c.err != nil {
+		return false, c.err
 	}
-	out, _, err := program.Eval(map[string]any{"object": object, "oldObject": nil, "request": request})
+	request := map[string]any{"operation": "CREATE", "dryRun": false}
+	out, _, err := c.program.Eval(map[string]any{"object": object, "oldObject": nil, "request": request})
 	if err != nil {
 		return false, err
 	}

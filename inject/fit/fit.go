@@ -6,6 +6,7 @@ package fit
 
 import (
 	"fmt"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,12 +16,16 @@ import (
 
 // Evaluator evaluates the Pod Security Standards of the Kubernetes version that
 // this build knows.
-type Evaluator struct{ policy.Evaluator }
+type Evaluator struct {
+	policy.Evaluator
+	absurd *regexp.Regexp
+}
 
 // NewEvaluator makes one.
 func NewEvaluator() (*Evaluator, error) {
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	return &Evaluator{e}, err
+	// A quantity with such an exponent takes hours to read or to compare.
+	return &Evaluator{e, regexp.MustCompile(`[:,\[]\s*"?\s*[-+]?[0-9.]+[eE][-+]?[0-9]{4,}\s*"?\s*[,}\]]`)}, err
 }
 
 // Level is the strictest level that a pod keeps to, and what keeps it from the

@@ -123,8 +123,8 @@ spec:
 		"oauth2-proxy":            {"restricted|"},
 		"host":                    {"privileged|not baseline: privileged (container \"host\""},
 		"double":                  {"baseline|not restricted: allowPrivilegeEscalation != false", "the template host brings another container named host"},
-		"picky":                   {"|a plain pod does not get it (condition_false): its condition does not hold"},
-		"needs":                   {"|needs.id needs a value; say --set needs.id=VALUE"},
+		"picky":                   {"|a plain pod would not get it (condition_false): its condition does not hold"},
+		"needs":                   {"|needs.id has no default, and no sample fits; say --set needs.id=VALUE"},
 	} {
 		for _, part := range want {
 			if !strings.Contains(got[name], part) {

@@ -26,6 +26,9 @@ type Trial struct {
 	Why string `json:"why,omitempty"`
 	// QoS are the quality of service classes that the template changes, from and to.
 	QoS map[corev1.PodQOSClass]corev1.PodQOSClass `json:"qos,omitempty"`
+	// Needs are the parameters without a default: a pod or namespace that sets none
+	// of them does not get the template.
+	Needs []string `json:"needs,omitempty"`
 	// Conflicts are with other templates, in a pod that asks for all of them.
 	Conflicts string `json:"conflicts,omitempty"`
 	// Pod is the sample pod with the template in it, as JSON.
@@ -53,6 +56,30 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string) []Trial {
 	return trials
 }
 
+// CheckValues finds values for parameters that no template has, or that are not
+// allowed.
+func CheckValues(set *templates.Set, values map[string]string) error {
+	var known []string
+	for _, t := range set.Templates {
+		for _, name := range t.ParamNames() {
+			known = append(known, t.Name+"."+name)
+			if value, ok := values[t.Name+"."+name]; ok && !t.Takes(name, value) {
+				return fmt.Errorf("%s.%s does not take %q", t.Name, name, value)
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if slices.Contains(known, key) {
+			continue
+		}
+		if closest := templates.Closest(key, known); closest != "" {
+			return fmt.Errorf("no template has the parameter %s; did you mean %s?", key, closest)
+		}
+		return fmt.Errorf("no template has the parameter %s; write TEMPLATE.PARAM=VALUE", key)
+	}
+	return nil
+}
+
 // withoutSelectors is a template that takes any pod.
 func withoutSelectors(t *templates.Template) *templates.Template {
 	free := *t
@@ -64,15 +91,20 @@ func withoutSelectors(t *templates.Template) *templates.Template {
 
 func (e *Evaluator) try(t *templates.Template, params annotations) Trial {
 	trial := Trial{Template: t.Name}
+	for i := range t.Spec.Params {
+		if p := &t.Spec.Params[i]; p.Default == nil {
+			trial.Needs = append(trial.Needs, p.Name)
+		}
+	}
 	if len(params.missing) > 0 {
-		trial.Why = fmt.Sprintf("%s needs a value; say --set %s=VALUE", params.missing[0], params.missing[0])
+		trial.Why = fmt.Sprintf("%s has no default, and no sample fits; say --set %s=VALUE", params.missing[0], params.missing[0])
 		return trial
 	}
 	for class, resources := range samples() {
 		pod, decisions := run(sample(resources), params, t)
 		switch d := &decisions[0]; {
 		case d.Code != inject.CodeInjected:
-			trial.Why = fmt.Sprintf("a plain pod does not get it (%s): %s", d.Code, d.Sentence())
+			trial.Why = fmt.Sprintf("a plain pod would not get it (%s): %s", d.Code, d.Sentence())
 			return trial
 		}
 		if after := QoS(pod); after != class {

@@ -61,7 +61,7 @@ func (b *builder) conditionsOf(n *node, t reflect.Type) []string {
 	isInt := n.typ.TypeName() == "int"
 	switch {
 	case t == reflect.TypeFor[resource.Quantity]():
-		add(`isQuantity(string(VALUE)) && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`)
+		add(strings.ReplaceAll(quantityCheck, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`)
 	case t == reflect.TypeFor[intstr.IntOrString]() && !isInt:
 		add(`VALUE.matches("^([a-z0-9]+-?)*[a-z0-9]+$") && VALUE.matches("[a-z]") && size(VALUE) <= 15`)
 	case t == reflect.TypeFor[intstr.IntOrString](), field == "containerPort", field == "hostPort":
@@ -114,3 +114,7 @@ func (b *builder) enumerated(n *node, t reflect.Type, add func(string)) {
 		b.problem(n.path, "the value of an expression cannot be checked here before it is added")
 	}
 }
+
+// quantityCheck is [templates.ParseQuantity] in CEL: what it takes too long to
+// read is none.
+const quantityCheck = `size(TEXT) <= 64 && !TEXT.matches("[eE][-+]*[0-9]{4,}") && isQuantity(TEXT)`

@@ -97,7 +97,7 @@ func (b *builder) valueChecks(p *templates.Param) []string {
 	case templates.BooleanParam:
 		checks = append(checks, fmt.Sprintf(`%s in ["true", "false"]`, text))
 	case templates.QuantityParam:
-		checks = append(checks, fmt.Sprintf("isQuantity(%s)", text))
+		checks = append(checks, strings.ReplaceAll(quantityCheck, "TEXT", text))
 		convert = "quantity(%s)"
 	case templates.DurationParam:
 		checks = append(checks, fmt.Sprintf(`%s.matches("^[+-]?(0|([0-9]{1,7}(\\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+)$")`, text))

@@ -18,6 +18,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
 // A case is one file: the head of the request as HTTP writes it (an API server's
@@ -58,10 +60,16 @@ func runCase(t *testing.T, archive *txtar.Archive) string {
 	head := "POST /mutate?timeout=5s HTTP/1.1\nHost: pillion\nContent-Type: application/json\n"
 	var body []byte
 	var texts []string
+	var namespaces webhook.Namespaces = unknown{}
+	var limits knownLimits
 	for _, f := range archive.Files {
 		switch {
 		case f.Name == "head":
 			head = string(f.Data)
+		case f.Name == "namespace.yaml":
+			namespaces = known{namespaceIn(t, f.Data)}
+		case f.Name == "limits.yaml":
+			limits = limitsIn(t, f.Data)
 		case f.Name == "body":
 			body = f.Data
 		case strings.HasSuffix(f.Name, ".template.yaml"):
@@ -83,6 +91,7 @@ func runCase(t *testing.T, archive *txtar.Archive) string {
 		t.Fatal(err)
 	}
 	e := newEdge(injector)
+	e.Namespaces, e.Limits, e.Fit = namespaces, limits, evaluator(t)
 	w := e.answer(r)
 	if w.Code == http.StatusOK {
 		checkContract(t, r.URL.Path, body, w)

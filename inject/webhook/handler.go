@@ -17,14 +17,16 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/webhook/callers"
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// The paths of the two webhooks.
+// The paths of the webhooks.
 const (
 	PathMutate   = "/mutate"
 	PathValidate = "/validate"
+	PathAdvise   = "/advise"
 )
 
 // Namespaces tells what is known about a namespace. It is asked in the way of a
@@ -34,24 +36,27 @@ type Namespaces interface {
 	Namespace(name string) (templates.Namespace, error)
 }
 
-// Handler answers the API server on [PathMutate] and [PathValidate].
+// Handler answers the API server on [PathMutate], [PathValidate] and [PathAdvise].
 type Handler struct {
 	// Injector and Judge give the engine in use, from a pointer that a reload swaps.
 	Injector   func() *inject.Injector
 	Judge      func() *inject.Judge
 	Namespaces Namespaces
 	Callers    *callers.Guard // nil where everyone may call
+	Fit        *fit.Evaluator // nil: nothing is said of what pods need of their namespace
+	Limits     Limits         // nil: no LimitRange and no quota is known
 	Metrics    *Metrics
 	Log        *slog.Logger
 }
 
 // exchange is one request and all that is to be told about it.
 type exchange struct {
-	webhook string      // mutate, validate, or "" for another path
+	webhook string      // mutate, validate, advise, or "" for another path
 	caller  callers.Way // "" where nobody asked
 	request *request
 	result  *inject.Result  // nil where the engine was not asked
 	verdict *inject.Verdict // of a final pod; its Result is result
+	advice  []string        // about the pods of a workload; result is theirs
 	answer  []byte
 	refused *refusal
 }
@@ -107,8 +112,10 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		e.webhook = "mutate"
 	case PathValidate:
 		e.webhook = "validate"
+	case PathAdvise:
+		e.webhook = webhookAdvise
 	default:
-		return refuse(http.StatusNotFound, "there is nothing here; the webhooks are at %s and %s", PathMutate, PathValidate)
+		return refuse(http.StatusNotFound, "there is nothing here; the webhooks are at %s, %s and %s", PathMutate, PathValidate, PathAdvise)
 	}
 	if refused := h.identify(e, w, r); refused != nil {
 		return refused
@@ -119,6 +126,10 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	}
 	if e.request, refused = decode(body); refused != nil {
 		return refused
+	}
+	if e.webhook == webhookAdvise {
+		h.advise(e)
+		return nil
 	}
 	if !e.request.createsPod() {
 		return nil

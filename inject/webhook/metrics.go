@@ -41,7 +41,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"template", "code"}),
 		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pillion_findings_total",
-			Help: "What is wrong with final pods (validate) and with what pods ask for (mutate), by webhook, template and reason code.",
+			Help: "What is wrong with final pods (validate) and with what pods ask for (mutate, advise), by webhook, template and reason code.",
 		}, []string{"webhook", "template", "code"}),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pillion_verdicts_total",
@@ -80,9 +80,10 @@ func (m *Metrics) observe(e *exchange, took time.Duration) {
 	if e.result == nil {
 		return
 	}
-	if e.verdict != nil {
+	switch e.webhook {
+	case "validate":
 		m.verdicts.WithLabelValues(e.verdict.Word()).Inc()
-	} else {
+	case "mutate":
 		for i := range e.result.Decisions {
 			d := &e.result.Decisions[i]
 			m.decisions.WithLabelValues(d.Template, string(d.Code)).Inc()

@@ -97,13 +97,22 @@ type request struct {
 	version string // of the review, to answer in it
 
 	UID         string                `json:"uid"`
+	Kind        kind                  `json:"kind"`
 	Resource    resource              `json:"resource"`
 	SubResource string                `json:"subResource"`
+	Name        string                `json:"name"`
 	Namespace   string                `json:"namespace"`
 	Operation   admissionv1.Operation `json:"operation"`
 	UserInfo    userInfo              `json:"userInfo"`
 	DryRun      bool                  `json:"dryRun"`
 	Object      jsontext.Value        `json:"object"`
+	OldObject   jsontext.Value        `json:"oldObject"`
+}
+
+type kind struct {
+	Group   string `json:"group"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
 }
 
 type resource struct {

@@ -43,6 +43,8 @@ const (
 func encode(e *exchange) []byte {
 	response := &admissionv1.AdmissionResponse{UID: types.UID(e.request.UID), Allowed: true}
 	switch {
+	case e.webhook == webhookAdvise:
+		response.Warnings = warnings(e.advice, "")
 	case e.verdict != nil:
 		judged(response, e.verdict)
 	case e.result != nil:
@@ -51,7 +53,7 @@ func encode(e *exchange) []byte {
 			response.Patch, response.PatchType = patch, &patchType
 		}
 		response.AuditAnnotations = audit(e.result.Audit())
-		response.Warnings = warnings(e.result.Warnings())
+		response.Warnings = warnings(e.result.Warnings(), inAuditLog)
 	}
 	answer, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: e.request.version, Kind: "AdmissionReview"},
@@ -72,7 +74,7 @@ func judged(response *admissionv1.AdmissionResponse, v *inject.Verdict) {
 		for i := range v.Judged {
 			all[i] = v.Judged[i].String()
 		}
-		response.Warnings = warnings(all)
+		response.Warnings = warnings(all, inAuditLog)
 		return
 	}
 	response.Allowed = false
@@ -91,9 +93,12 @@ func audit(all map[string]string) map[string]string {
 	return all
 }
 
+// inAuditLog is where to find warnings that are too many.
+const inAuditLog = "; the audit log has them"
+
 // warnings makes the sentences fit for the API server, which drops an empty one
-// and one with a control character without a word.
-func warnings(all []string) []string {
+// and one with a control character without a word. Where says where the rest is.
+func warnings(all []string, where string) []string {
 	var fit []string
 	for _, text := range all {
 		if text = clip(text, maxWarning); text != "" && !slices.Contains(fit, text) {
@@ -101,7 +106,7 @@ func warnings(all []string) []string {
 		}
 	}
 	if more := len(fit) - (maxWarnings - 1); more > 1 {
-		fit = append(fit[:maxWarnings-1], fmt.Sprintf("and %d more warnings; the audit log has them", more))
+		fit = append(fit[:maxWarnings-1], fmt.Sprintf("and %d more warnings%s", more, where))
 	}
 	return fit
 }
@@ -200,6 +205,9 @@ func decided(e *exchange) []slog.Attr {
 		pod = result.Pod.GenerateName
 	}
 	attrs := []slog.Attr{slog.String("pod", pod), slog.String("owner", result.Pod.Owner)}
+	if e.webhook == webhookAdvise {
+		attrs = []slog.Attr{slog.String("owner", e.request.Kind.Kind+"/"+e.request.Name), slog.Int("warnings", len(e.advice))}
+	}
 	if e.verdict != nil {
 		attrs = append(attrs, slog.String("verdict", e.verdict.Word()))
 	} else {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/pillion-dev/pillion/inject/fit"
+)
+
+// advice is what /advise needs beside the engine: the Pod Security Standards, and
+// the LimitRanges and quotas of all namespaces, a moment behind the cluster.
+// Nothing waits for these: until they are here, and where Pillion may not read
+// them, there is no advice about them.
+type advice struct {
+	fits           *fit.Evaluator
+	ranges, quotas cache.Indexer // nil where they are not asked for
+	follow         []func(context.Context)
+}
+
+// newAdvice follows the cluster's limits with --advise alone.
+func (o *serveOptions) newAdvice() (*advice, error) {
+	fits, err := fit.NewEvaluator()
+	a := &advice{fits: fits}
+	if err != nil || !o.advise {
+		return a, err
+	}
+	config, err := clusterConfig(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := coreclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	ranges, quotas := client.LimitRanges(metav1.NamespaceAll), client.ResourceQuotas(metav1.NamespaceAll)
+	a.ranges = a.inform(client, &corev1.LimitRange{}, &cache.ListWatch{
+		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return ranges.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return ranges.Watch(ctx, o) },
+	})
+	a.quotas = a.inform(client, &corev1.ResourceQuota{}, &cache.ListWatch{
+		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return quotas.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return quotas.Watch(ctx, o) },
+	})
+	return a, nil
+}
+
+func (a *advice) inform(client any, object runtime.Object, of *cache.ListWatch) cache.Indexer {
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(of, client),
+		ObjectType:    object,
+		Handler:       cache.ResourceEventHandlerFuncs{},
+		Indexers:      cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		Transform:     slimLimit,
+	})
+	a.follow = append(a.follow, controller.RunWithContext)
+	return store.(cache.Indexer) // is one, with Indexers
+}
+
+// slimLimit keeps what is read of a LimitRange or quota.
+func slimLimit(object any) (any, error) {
+	if m, ok := object.(metav1.Object); ok {
+		m.SetManagedFields(nil)
+		m.SetOwnerReferences(nil)
+		m.SetFinalizers(nil)
+		m.SetLabels(nil)
+		m.SetAnnotations(nil)
+	}
+	return object, nil
+}
+
+// Limits implements [webhook.Limits].
+func (a *advice) Limits(namespace string) fit.Limits {
+	return fit.Limits{Ranges: limitsIn[corev1.LimitRange](a.ranges, namespace), Quotas: limitsIn[corev1.ResourceQuota](a.quotas, namespace)}
+}
+
+func limitsIn[T any](index cache.Indexer, namespace string) (all []*T) {
+	if index == nil {
+		return nil
+	}
+	objects, _ := index.ByIndex(cache.NamespaceIndex, namespace) // an index that there is
+	for _, object := range objects {
+		if o, ok := object.(*T); ok {
+			all = append(all, o)
+		}
+	}
+	return all
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/pillion-dev/pillion/inject/survey"
+)
+
+// statusOptions are the flags of status.
+type statusOptions struct {
+	cluster        clusterOptions
+	namespaces     []string
+	templates      []string
+	output         string
+	failOnOutdated bool
+	watch          bool
+	interval       time.Duration
+}
+
+func newStatus() *cobra.Command {
+	o := &statusOptions{}
+	cmd := &cobra.Command{
+		Use:   "status [NAMESPACE...]",
+		Short: "Say which pods have their sidecars, and which do not, and why",
+		Long: `Status looks at the pods of all namespaces that opted in, and at those that opted in
+by themselves; or at the namespaces that you name. For each template a pod is
+
+  current   injected by the template as it is now, and all of it is there
+  outdated  injected by another revision of the template than a new pod would be, or
+            injected though a new pod would not be
+  missing   to be injected, and it was not
+  altered   injected, but not as the template says: something else changed it
+
+and counts as the worst of these (missing, altered, outdated, current) over all its
+templates. Pods that have ended, that are being deleted, or that only mirror a static
+pod do not count. Reasons are given by owner: the Deployment, StatefulSet, DaemonSet,
+CronJob, Job or other object that made the pods. Status also lists the other webhooks
+and policies that change pods when they are created, and what their order means.
+
+It goes by the templates and the webhook configuration that the cluster uses. It reads
+pods in pages, one after another, however many there are.
+
+-o json writes one object: summary, pods (counts), namespaces, templates, owners (with
+the reasons, and an example of a pod for each), mutators and notes.
+
+-o name lists what to restart, a line each: the Deployments, StatefulSets and
+DaemonSets with pods that are outdated, missing or altered, if a new pod would be
+right. Each line is a set of arguments for kubectl rollout restart.
+
+The exit code is 0 when nothing is missing or altered; 1 when something is, or when
+status could not look; 2 when it was called wrongly. Outdated pods are whole, and
+every change of a template makes some, so they count with --fail-on-outdated only.
+With -o name, and when --watch is interrupted, the exit code is 0.`,
+		Example: `  pillion status
+  pillion status shop
+  pillion status --watch
+
+  # Restart what is not as it should be.
+  pillion status -o name | xargs -r -L1 kubectl rollout restart
+
+  # In a pipeline: fail unless every pod is current.
+  pillion status shop --fail-on-outdated
+
+  # For a script.
+  pillion status -o json | jq '.owners[] | select(.missing > 0)'`,
+		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
+		RunE: does(func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			klog.LogToStderr(false) // what goes wrong is said here, in a sentence
+			klog.SetOutput(io.Discard)
+			return o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		}),
+	}
+	f := cmd.Flags()
+	f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "a `NAMESPACE` to look at, as if it were an argument; may be repeated")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default: the cluster's)")
+	f.BoolVar(&o.failOnOutdated, "fail-on-outdated", false, "exit with 1 where pods are outdated, too")
+	f.BoolVarP(&o.watch, "watch", "w", false, "look again and again")
+	f.DurationVar(&o.interval, "interval", 5*time.Second, "the `TIME` between two looks of --watch")
+	o.cluster.flags(cmd, nil)
+	outputFlag(cmd, &o.output, "text", "json", "name")
+	return cmd
+}
+
+func (o *statusOptions) check(args []string) error {
+	o.namespaces = append(o.namespaces, args...)
+	switch {
+	case o.watch && o.output == "name":
+		return errors.New("--watch does not go with -o name")
+	case o.interval < time.Second:
+		return fmt.Errorf("--interval must be a second or more, not %s", o.interval)
+	}
+	return oneOf("output", o.output, "text", "json", "name")
+}
+
+// run looks once, or until ctx ends.
+func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	c, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	lister, err := newPodLister(c, newProgress(stderr))
+	if err != nil {
+		return err
+	}
+	report, err := o.look(ctx, lister, stdout)
+	if err != nil && (!o.watch || ctx.Err() == nil) {
+		return err
+	}
+	if o.watch {
+		return o.again(ctx, lister, stdout, stderr)
+	}
+	bad := report.Pods.Missing + report.Pods.Altered
+	if o.failOnOutdated {
+		bad = report.Pods.Pods - report.Pods.Current - report.Pods.NotWanted
+	}
+	if bad > 0 && o.output != "name" {
+		return errTold
+	}
+	return nil
+}
+
+// look writes one report. On a terminal that is watched it takes the last one's place.
+func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.Writer) (*survey.Report, error) {
+	report, err := lister.report(ctx, o.namespaces, o.templates)
+	if err != nil {
+		return nil, err
+	}
+	var page bytes.Buffer
+	if o.watch && o.output == "text" {
+		head := "\n" // after the last report
+		if isTerminal(stdout) {
+			head = "\x1b[H\x1b[2J" // ECMA-48: to the first line, and erase all
+		}
+		fmt.Fprintf(&page, "%s%s\n", head, time.Now().Format(time.TimeOnly))
+	}
+	switch o.output {
+	case "name":
+		for _, line := range report.Restarts() {
+			fmt.Fprintln(&page, line)
+		}
+	case "json":
+		encoder := json.NewEncoder(&page)
+		encoder.SetEscapeHTML(false)
+		if !o.watch { // then a line each
+			encoder.SetIndent("", "  ")
+		}
+		err = encoder.Encode(report)
+	default:
+		page.WriteString(report.Text())
+	}
+	if err == nil {
+		_, err = stdout.Write(page.Bytes())
+	}
+	return report, err
+}
+
+// again looks every interval until ctx ends. A look that fails is said, and the
+// next one may not.
+func (o *statusOptions) again(ctx context.Context, lister *podLister, stdout, stderr io.Writer) error {
+	ticker := time.NewTicker(o.interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if _, err := o.look(ctx, lister, stdout); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(stderr, "pillion:", err)
+		}
+	}
+}
+
+// isTerminal says whether somebody sees what is written.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// quietFor is how long nothing is said about what takes time, and saysEvery how long
+// after something was.
+const (
+	quietFor  = 2 * time.Second
+	saysEvery = 200 * time.Millisecond
+)
+
+// progress is a line on a terminal about what takes longer than that.
+type progress struct {
+	w     io.Writer // nil where nobody sees it
+	next  time.Time // when there is something to say
+	shown bool
+}
+
+func newProgress(w io.Writer) *progress {
+	if !isTerminal(w) {
+		return &progress{}
+	}
+	return &progress{w: w}
+}
+
+func (p *progress) start() { p.next, p.shown = time.Now().Add(quietFor), false }
+
+func (p *progress) say(pods, namespaces, of int) {
+	if p.w == nil || time.Now().Before(p.next) {
+		return
+	}
+	p.next, p.shown = time.Now().Add(saysEvery), true
+	text := fmt.Sprintf("%d pods, %d namespaces", pods, namespaces)
+	if of > 0 {
+		text = fmt.Sprintf("%d pods, %d of %d namespaces", pods, namespaces, of)
+	}
+	fmt.Fprintf(p.w, "\r%-60s", text+" ...")
+}
+
+func (p *progress) end() {
+	if p.shown {
+		fmt.Fprintf(p.w, "\r%-60s\r", "")
+	}
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// paged asks for one page after another. Where the API server has forgotten the
+// list that the pages are of (410 Gone), it begins once more, after restart.
+func paged(ctx context.Context, selector string, page func(context.Context, metav1.ListOptions) (next string, err error), restart func()) error {
+	options := metav1.ListOptions{Limit: pageSize, LabelSelector: selector}
+	restarted := false
+	for {
+		next, err := onePage(ctx, options, page)
+		switch {
+		case err != nil && options.Continue != "" && !restarted && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err)):
+			restarted, options.Continue = true, ""
+			restart()
+			continue
+		case err != nil || next == "":
+			return err
+		}
+		options.Continue = next
+	}
+}
+
+func onePage(ctx context.Context, options metav1.ListOptions, page func(context.Context, metav1.ListOptions) (string, error)) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	return page(ctx, options)
+}
+
+// pages hands over the objects of a list one by one; restart forgets them.
+func (l *podLister) pages(ctx context.Context, client dynamic.ResourceInterface, selector string, each func(*unstructured.Unstructured) error, restart func()) error {
+	return paged(ctx, selector, func(ctx context.Context, options metav1.ListOptions) (string, error) {
+		list, err := client.List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if err := each(&list.Items[i]); err != nil {
+				return "", err
+			}
+			list.Items[i].Object = nil // the page's pods are many, and one is enough
+		}
+		return list.GetContinue(), nil
+	}, restart)
+}
+
+// ownedKind is a kind of owners that have owners of their own.
+type ownedKind struct {
+	name string
+	schema.GroupVersionResource
+}
+
+// owners are the controllers of the objects with these names, as far as there are
+// some. Only metadata is read.
+func (l *podLister) owners(ctx context.Context, kind ownedKind, namespace string, names []string) (map[string]survey.Owner, error) {
+	owners := map[string]survey.Owner{}
+	client := l.metadata.Resource(kind.GroupVersionResource).Namespace(namespace)
+	err := paged(ctx, "", func(ctx context.Context, options metav1.ListOptions) (string, error) {
+		list, err := client.List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			if _, seen := slices.BinarySearch(names, object.Name); !seen {
+				continue
+			}
+			if o := metav1.GetControllerOf(object); o != nil {
+				owners[object.Name] = survey.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+			}
+		}
+		return list.Continue, nil
+	}, func() { clear(owners) })
+	return owners, err
+}
+
+// mutation reads what is installed that changes objects. What cannot be read is noted.
+func (k *look) mutation(ctx context.Context) *survey.Mutation {
+	m := &survey.Mutation{Own: manifests.Name}
+	v1 := admissionregistrationv1.SchemeGroupVersion
+	if err := all(ctx, k.podLister, v1.WithResource("mutatingwebhookconfigurations"), &m.Webhooks); err != nil {
+		m.Webhooks = nil
+		k.note("Other webhooks are not listed: " + whyNot(err, "mutatingwebhookconfigurations") + ".")
+	}
+	// Before Kubernetes 1.36 they were a beta, or not there.
+	for _, version := range []string{"v1", "v1beta1"} {
+		of := v1.Group + "/" + version
+		group, _ := schema.ParseGroupVersion(of)
+		err := all(ctx, k.podLister, group.WithResource("mutatingadmissionpolicies"), &m.Policies)
+		if err == nil {
+			err = all(ctx, k.podLister, group.WithResource("mutatingadmissionpolicybindings"), &m.Bindings)
+		}
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			k.note("Policies that change pods are not listed: " + whyNot(err, "mutatingadmissionpolicies and mutatingadmissionpolicybindings") + ".")
+		}
+		break
+	}
+	return m
+}
+
+func whyNot(err error, resources string) string {
+	if apierrors.IsForbidden(err) {
+		return "you may not list " + resources
+	}
+	return err.Error()
+}
+
+// all reads a whole list as its type, without what nobody here looks at.
+func all[T any](ctx context.Context, l *podLister, resource schema.GroupVersionResource, into *[]T) error {
+	*into = []T{}
+	return l.pages(ctx, l.Resource(resource), "", func(object *unstructured.Unstructured) error {
+		object.SetManagedFields(nil)
+		typed := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+			return err
+		}
+		*into = append(*into, *typed)
+		return nil
+	}, func() { *into = []T{} })
+}
+
+// forbidden says what to do where somebody may not do something.
+func forbidden(err error, verb, resources, namespace, instead string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	where := ""
+	if namespace != "" {
+		where = " in the namespace " + namespace
+	}
+	return fmt.Errorf("you may not %s %s%s: ask for the verb %s on the resource %s, or %s", verb, resources, where, verb, resources, instead)
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/metadata"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// podLister looks at a cluster's pods.
+type podLister struct {
+	*cluster
+	metadata metadata.Interface
+	progress *progress
+}
+
+func newPodLister(c *cluster, p *progress) (*podLister, error) {
+	client, err := metadata.NewForConfig(c.config)
+	return &podLister{c, client, p}, err
+}
+
+// look is one look at all pods.
+type look struct {
+	*podLister
+	injector *inject.Injector
+	report   *survey.Report
+	notes    map[string]bool
+	own      survey.Scope // what all namespaces have in common
+	found    int          // how many namespaces there are to look at
+}
+
+// report looks at the namespaces with these names, or at all that opted in.
+func (l *podLister) report(ctx context.Context, namespaces, templatePaths []string) (*survey.Report, error) {
+	l.progress.start()
+	defer l.progress.end()
+	set, err := l.templates(ctx, templatePaths)
+	if err != nil {
+		return nil, err
+	}
+	k := &look{podLister: l, injector: inject.New(set), report: survey.NewReport(set), notes: map[string]bool{}}
+	mutation := k.mutation(ctx)
+	if err := k.installed(ctx, mutation); err != nil {
+		return nil, err
+	}
+	if len(namespaces) > 0 {
+		err = k.named(ctx, namespaces)
+	} else {
+		err = k.optedIn(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.report.Mutators = append(k.report.Mutators, mutation.Mutators(k.report.Labels())...)
+	k.report.Notes = slices.Sorted(maps.Keys(k.notes))
+	k.report.Finish()
+	return k.report, nil
+}
+
+// installed finds Pillion's own webhooks among all, or asks for them alone.
+func (k *look) installed(ctx context.Context, m *survey.Mutation) error {
+	own := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if i := slices.IndexFunc(m.Webhooks, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool { return c.Name == m.Own }); i >= 0 {
+		own = &m.Webhooks[i]
+	} else if m.Webhooks == nil {
+		var err error
+		resource := admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
+		own, err = get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.Resource(resource), manifests.Name)
+		switch {
+		case apierrors.IsForbidden(err):
+			k.own.Unknown = true
+			k.note("You may not get mutatingwebhookconfigurations, so whether the API server asks Pillion about pods is not known.")
+			return nil
+		case err != nil && !apierrors.IsNotFound(err):
+			return err
+		}
+	}
+	k.own.Entries, k.own.Installed = explain.MutatingEntries(own), own.CreationTimestamp.Time
+	if len(k.own.Entries) == 0 && m.OwnPolicies() {
+		k.own.Unknown = true // pods are injected by what pillion policy wrote
+	}
+	return nil
+}
+
+func (k *look) note(text string) { k.notes[text] = true }
+
+// named looks at namespaces that somebody named.
+func (k *look) named(ctx context.Context, names []string) error {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	k.found = len(names)
+	for _, name := range names {
+		object, err := k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("there is no namespace %s", name)
+		case err != nil:
+			return forbidden(err, "get", "namespaces", "", "name others")
+		}
+		if err := k.namespace(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// optedIn looks at all namespaces that opted in, and at the pods that opted in elsewhere.
+func (k *look) optedIn(ctx context.Context) error {
+	var chosen []*unstructured.Unstructured
+	elsewhere := map[string]*unstructured.Unstructured{}
+	err := k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
+		ns = needed(ns)
+		switch {
+		case slices.Contains(inject.SystemNamespaces(), ns.GetName()):
+		case ns.GetLabels()[inject.LabelInject] == inject.Enabled || k.matches(ns, ""):
+			chosen = append(chosen, ns)
+		case k.matches(ns, inject.Enabled) || ns.GetLabels()[inject.LabelInject] == "" && k.own.Unknown:
+			elsewhere[ns.GetName()] = ns
+		}
+		return nil
+	}, func() { chosen = nil; clear(elsewhere) })
+	if err != nil {
+		return forbidden(err, "list", "namespaces", "", "name those that you may read: pillion status NAMESPACE...")
+	}
+	k.found = len(chosen)
+	for _, ns := range chosen {
+		if err := k.namespace(ctx, ns); err != nil {
+			return err
+		}
+	}
+	return k.byThemselves(ctx, elsewhere)
+}
+
+// needed is what of a namespace is needed.
+func needed(ns *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	out.SetName(ns.GetName())
+	out.SetLabels(ns.GetLabels())
+	out.SetAnnotations(ns.GetAnnotations())
+	out.SetManagedFields(ns.GetManagedFields())
+	return out
+}
+
+// matches says whether a webhook is for a pod of the namespace with this opt-in label.
+func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
+	labels := map[string]string{}
+	if label != "" {
+		labels[inject.LabelInject] = label
+	}
+	probe, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}, "spec": map[string]any{}})
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(k.own.Entries, func(e explain.Entry) bool { return e.Match(ns.GetLabels(), probe).Called })
+}
+
+func (k *look) count(ns *unstructured.Unstructured) *survey.Count {
+	scope := k.own
+	scope.Namespace = templates.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true}
+	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
+		scope.OptedIn = survey.OptedIn(ns.GetManagedFields())
+	}
+	return survey.NewCount(k.injector, scope)
+}
+
+// namespace counts all pods of a namespace.
+func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) error {
+	count := k.count(ns)
+	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
+	err := k.pages(ctx, client, "", func(pod *unstructured.Unstructured) error {
+		return k.add(count, pod)
+	}, func() { count = k.count(ns) })
+	if err != nil {
+		return forbidden(err, "list", "pods", ns.GetName(), "name namespaces that you may read: pillion status NAMESPACE...")
+	}
+	return k.finish(ctx, ns.GetName(), count)
+}
+
+// byThemselves counts the pods that opted in where their namespace says nothing.
+func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
+	if len(namespaces) == 0 {
+		return nil
+	}
+	counts := map[string]*survey.Count{}
+	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+	err := k.pages(ctx, client, inject.LabelInject+"="+inject.Enabled, func(pod *unstructured.Unstructured) error {
+		ns := namespaces[pod.GetNamespace()]
+		if ns == nil {
+			return nil
+		}
+		count := counts[ns.GetName()]
+		if count == nil {
+			count = k.count(ns)
+			counts[ns.GetName()] = count
+		}
+		return k.add(count, pod)
+	}, func() { clear(counts) })
+	if err != nil {
+		return forbidden(err, "list", "pods", "", "name namespaces that you may read: pillion status NAMESPACE...")
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if err := k.finish(ctx, name, counts[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *look) add(count *survey.Count, pod *unstructured.Unstructured) error {
+	text, err := pod.MarshalJSON()
+	if err == nil {
+		err = count.Add(text)
+	}
+	if err != nil {
+		return fmt.Errorf("pod %s in the namespace %s: %w", pod.GetName(), pod.GetNamespace(), err)
+	}
+	k.progress.say(k.report.Pods.Pods+count.Pods(), len(k.report.Namespaces), k.found)
+	return nil
+}
+
+// finish finds out who owns the owners of a namespace's pods, and adds all to the report.
+func (k *look) finish(ctx context.Context, namespace string, count *survey.Count) error {
+	for _, kind := range []ownedKind{
+		{"ReplicaSet", appsv1.SchemeGroupVersion.WithResource("replicasets")},
+		{"Job", batchv1.SchemeGroupVersion.WithResource("jobs")},
+	} {
+		names := count.Controllers(kind.name)
+		if len(names) == 0 {
+			continue
+		}
+		owners, err := k.owners(ctx, kind, namespace, names)
+		switch {
+		case apierrors.IsForbidden(err):
+			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so owners are guessed by the names of pods, or not known.", kind.Resource, namespace))
+		case err != nil:
+			return err
+		}
+		count.Replace(kind.name, owners)
+		if err != nil {
+			count.GuessDeployments()
+		}
+	}
+	k.report.Add(count)
+	k.progress.say(k.report.Pods.Pods, len(k.report.Namespaces), k.found)
+	return nil
+}
+
+// The limits of lists: the API server answers in pages of this many objects, and
+// a page may be asked for while its token lasts.
+const (
+	pageSize  = 500
+	readLimit = time.Minute
+)

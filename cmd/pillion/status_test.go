@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestStatusLarge: 10,000 pods are read in pages and never held together.
+func TestStatusLarge(t *testing.T) {
+	const pods, limit = 10_000, 32 << 20
+	a := newPagedAPI(pods)
+	var most, first uint64
+	a.onPage = func(path string, r *http.Request) {
+		if got := r.URL.Query().Get("limit"); got != "500" {
+			t.Errorf("%s is asked for with the limit %q, want 500", path, got)
+		}
+		if path == shopPods {
+			var stats runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&stats)
+			if first == 0 {
+				first = stats.HeapAlloc
+			}
+			most = max(most, stats.HeapAlloc)
+		}
+	}
+	began := time.Now()
+	r, code := a.report(t)
+	t.Logf("%s; %d MB at most, %d at the first page", time.Since(began), most>>20, first>>20)
+	if code != exitProblem || r.Pods.Pods != pods+1 || r.Pods.Missing != pods+1 {
+		t.Errorf("exit code %d, counts %+v; want %d missing", code, r.Pods, pods+1)
+	}
+	if most > first+limit {
+		t.Errorf("%d MB are held, and %d at the first page", most>>20, first>>20)
+	}
+	if got := a.asked[shopPods]; got != pods/500 {
+		t.Errorf("pods are asked for %d times, want %d", got, pods/500)
+	}
+	if len(r.Owners) != pods/10+1 { // and the pod that opted in by itself
+		t.Errorf("%d owners, want %d", len(r.Owners), pods/10+1)
+	}
+	if got := a.asked[shopSets]; got != 2 {
+		t.Errorf("ReplicaSets are asked for %d times, want 2", got)
+	}
+	for i, s := range r.Owners {
+		if s.Namespace == "shop" && (s.Kind != "Deployment" || s.Pods != 10 || !s.Restart) {
+			t.Fatalf("owner %d is %+v, want a Deployment with 10 pods", i, s)
+		}
+	}
+}
+
+// TestStatusSelection: namespaces that opted in, and pods that did elsewhere, each once.
+func TestStatusSelection(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		args []string
+		edit func(*pagedAPI)
+		want map[string]int
+	}{
+		{"all", nil, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 1}},
+		{"no webhook", nil, func(a *pagedAPI) { a.length[webhooksPath] = 0 }, map[string]int{"shop": 20}},
+		{"webhooks unknown", nil, func(a *pagedAPI) { a.forbids[webhooksPath], a.forbids[webhooksPath+"/pillion"] = 1, 1 }, map[string]int{"shop": 20, "quiet": 1}},
+		{"argument", []string{"shop", "shop"}, func(*pagedAPI) {}, map[string]int{"shop": 20}},
+		{"flag", []string{"-n", "shop,quiet"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newPagedAPI(20)
+			c.edit(a)
+			r, _ := a.report(t, c.args...)
+			got := map[string]int{}
+			for _, ns := range r.Namespaces {
+				got[ns.Namespace] = ns.Pods
+			}
+			if !maps.Equal(got, c.want) {
+				t.Errorf("pods by namespace: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestStatusExpired: a list whose pages are too old is read once more, and counted once.
+func TestStatusExpired(t *testing.T) {
+	t.Parallel()
+	a := newPagedAPI(1200)
+	a.expires[shopPods], a.expires[shopSets] = 1, 1
+	r, _ := a.report(t, "shop")
+	if r.Pods.Pods != 1200 || len(r.Owners) != 120 {
+		t.Errorf("%d pods of %d owners, want 1200 of 120", r.Pods.Pods, len(r.Owners))
+	}
+	a = newPagedAPI(1200)
+	a.expires[shopPods] = 2
+	if code, stdout, stderr := a.status(t, "shop"); code != exitProblem || stdout != "" || stderr == "" {
+		t.Errorf("expired twice: exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// TestStatusForbidden: what may not be read is said in a line; what is not needed is done without.
+func TestStatusForbidden(t *testing.T) {
+	t.Parallel()
+	policies := "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+	for _, c := range []struct {
+		name, path string
+		args       []string
+		stdout     string
+		stderr     string // else
+	}{
+		{"namespaces", "/api/v1/namespaces", nil, "", "pillion: you may not list namespaces: ask for the verb list on the resource namespaces, or name those that you may read: pillion status NAMESPACE...\n"},
+		{"namespace", "/api/v1/namespaces/shop", []string{"shop"}, "", "pillion: you may not get namespaces: ask for the verb get on the resource namespaces, or name others\n"},
+		{"pods", shopPods, nil, "", "pillion: you may not list pods in the namespace shop: ask for the verb list on the resource pods, or name namespaces that you may read: pillion status NAMESPACE...\n"},
+		{"pods that opted in", optedInPods, nil, "", "pillion: you may not list pods: ask for the verb list on the resource pods, or name namespaces that you may read: pillion status NAMESPACE...\n"},
+		{"no such namespace", "", []string{"shap"}, "", "pillion: there is no namespace shap\n"},
+		{"ReplicaSets", shopSets, nil, "Deployment/web-0 in the namespace shop", ""},
+		{"ReplicaSets, the note", shopSets, nil, "Note: You may not list replicasets in the namespace shop, so owners are guessed", ""},
+		{"webhooks", webhooksPath, nil, "Note: Other webhooks are not listed: you may not list mutatingwebhookconfigurations.", ""},
+		{"policies", policies, nil, "Note: Policies that change pods are not listed: you may not list mutatingadmissionpolicies", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newPagedAPI(20)
+			a.forbids[c.path] = 1
+			code, stdout, stderr := a.status(t, c.args...)
+			if code != exitProblem || stderr != c.stderr || !strings.Contains(stdout, c.stdout) || c.stderr != "" && stdout != "" {
+				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestStatusNames: each line is a set of arguments for kubectl rollout restart.
+func TestStatusNames(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := newPagedAPI(15).status(t, "shop", "-o", "name")
+	if want := "-n shop deployment.apps/web-0\n-n shop deployment.apps/web-1\n"; code != exitOK || stdout != want || stderr != "" {
+		t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)
+	}
+}
+
+// TestStatusExit: the exit code by what is found.
+func TestStatusExit(t *testing.T) {
+	t.Parallel()
+	injected := func(revision string) func(int) map[string]any {
+		return func(i int) map[string]any {
+			pod := barePod("shop", i)
+			pod["metadata"].(map[string]any)["annotations"] = map[string]any{"agent.pillion.dev/injected": revision}
+			pod["spec"].(map[string]any)["initContainers"] = []any{map[string]any{"name": "agent", "image": "agent:1", "restartPolicy": "Always"}}
+			return pod
+		}
+	}
+	r, _ := newPagedAPI(0).report(t)
+	current := r.Templates[0].Revision
+	for _, c := range []struct {
+		name string
+		pod  func(int) map[string]any
+		args []string
+		want int
+	}{
+		{"current", injected(current), []string{"--fail-on-outdated"}, exitOK},
+		{"outdated", injected("0123456789ab"), nil, exitOK},
+		{"outdated, and it matters", injected("0123456789ab"), []string{"--fail-on-outdated"}, exitProblem},
+		{"missing", func(i int) map[string]any { return barePod("shop", i) }, nil, exitProblem},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newPagedAPI(3)
+			a.lists[shopPods] = c.pod
+			if code, stdout, stderr := a.status(t, append(c.args, "shop")...); code != c.want {
+				t.Errorf("exit code %d, want %d\n%s%s", code, c.want, stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestStatusWatch: it looks until it is interrupted, and a look that fails is no end.
+func TestStatusWatch(t *testing.T) {
+	a := newPagedAPI(3)
+	looks := 0
+	a.onPage = func(path string, _ *http.Request) {
+		if path != shopPods {
+			return
+		}
+		switch looks++; looks {
+		case 1:
+			a.forbids["/api/v1/namespaces/shop"] = 1
+		case 2:
+			must(t, syscall.Kill(os.Getpid(), syscall.SIGINT)) // which the command listens for
+		}
+	}
+	code, stdout, stderr := a.status(t, "shop", "--watch", "--interval", "1s", "-o", "json")
+	if code != exitOK || !strings.Contains(stderr, "you may not get namespaces") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	lines := slices.Collect(strings.Lines(stdout))
+	if len(lines) < 1 || !json.Valid([]byte(lines[0])) {
+		t.Errorf("it writes %q", stdout)
+	}
+}
+
+// TestStatusWatchText: reports that nobody sees on a terminal follow one another, with their times.
+func TestStatusWatchText(t *testing.T) {
+	a := newPagedAPI(3)
+	looks := 0
+	a.onPage = func(path string, _ *http.Request) {
+		if path != shopPods {
+			return
+		}
+		if looks++; looks == 3 {
+			must(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
+		}
+	}
+	code, stdout, stderr := a.status(t, "shop", "--watch", "--interval", "1s")
+	if n := len(regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\n3 pods in 1 namespace, 3 to be injected: 3 missing\.$`).FindAllString(stdout, -1)); code != exitOK || n < 2 || strings.Contains(stdout, "\x1b") {
+		t.Errorf("exit code %d, %d reports\n%s%s", code, n, stdout, stderr)
+	}
+}
+
+// TestProgress: nothing for two seconds, then a line now and then, and none left behind.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := &progress{w: &out}
+	p.start()
+	p.say(500, 1, 3)
+	p.end()
+	if out.Len() > 0 {
+		t.Errorf("at once it says %q", &out)
+	}
+	p.start()
+	p.next = time.Now()
+	p.say(500, 1, 3)
+	p.say(501, 1, 3)
+	if got := strings.TrimSpace(out.String()); got != "500 pods, 1 of 3 namespaces ..." {
+		t.Errorf("it says %q", got)
+	}
+	p.end()
+	if blank := "\r" + strings.Repeat(" ", 60) + "\r"; !strings.HasSuffix(out.String(), blank) {
+		t.Errorf("it leaves %q", &out)
+	}
+	new(progress).end() // nobody sees it
+}

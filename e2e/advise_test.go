@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+// adviseLabel is on the namespaces whose workloads the API server asks about: other tests expect silence.
+const adviseLabel = "e2e.example.com/advise"
+
+// advisor is a Pillion that is asked about workloads.
+type advisor struct {
+	*cluster.Pillion
+	component string
+}
+
+// TestAdvise: who applies a workload is told what will be wrong with its pods.
+func TestAdvise(t *testing.T) {
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &advisor{component: filepath.Join(root, "manifests", "components", "advise")}
+	if a.Pillion, err = env.StartAdvisor(t.Context(), a.component, env.binary, env.templates...); err != nil {
+		t.Fatal(err)
+	}
+	config, err := env.InstallAdvice(testContext(t), a.component, adviseLabel, a.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := env.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(cleanupContext(), config.Name, metav1.DeleteOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Parallel()
+	t.Run("component", a.installs)
+	t.Run("kubectl", a.kubectl)
+	t.Run("mistakes", a.mistakes)
+	t.Run("elsewhere", a.elsewhere)
+	t.Run("pods opt in", a.podsOptIn)
+	t.Run("limits", func(t *testing.T) {
+		for _, c := range limitCases() {
+			t.Run(c.name, c.run)
+		}
+	})
+	t.Run("down", a.down)
+}
+
+// installs: the component goes with the base and with every overlay.
+func (a *advisor) installs(t *testing.T) {
+	for _, target := range []string{"base", "overlays/cert-manager", "overlays/self-signed"} {
+		dir := t.TempDir()
+		component, err := filepath.Rel(dir, a.component)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", filepath.Join(component, "..", "..", target), component)
+		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := env.RunKubectl(testContext(t), nil, "kustomize", dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"- --advise\n", "name: pillion-advise\n", "name: namespace.advise.pillion.dev\n"} {
+			if !bytes.Contains(out, []byte(want)) {
+				t.Errorf("%s: no %q in\n%s", target, want, out)
+			}
+		}
+	}
+}
+
+// advisedNamespace returns when workloads in a new namespace are advised about.
+func advisedNamespace(t *testing.T) string {
+	t.Helper()
+	ns := optedInNamespace(t, withLabel(adviseLabel, "true"))
+	waitForAdvice(t, ns, newDeployment("probe", map[string]string{"logger.pillion.dev/levels": "info"}))
+	return ns
+}
+
+func waitForAdvice(t *testing.T, ns string, probe *appsv1.Deployment) {
+	t.Helper()
+	eventually(t, "advice comes", func(ctx context.Context) error {
+		warnings, err := tryDeployment(ctx, t, ns, probe)
+		if err == nil && !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "did you mean") }) {
+			err = fmt.Errorf("warnings %q", warnings)
+		}
+		return err
+	})
+}
+
+func newDeployment(name string, annotations map[string]string, edits ...func(*corev1.PodSpec)) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	d := &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}},
+			},
+		},
+	}
+	for _, edit := range edits {
+		edit(&d.Spec.Template.Spec)
+	}
+	return d
+}
+
+// tryDeployment creates it as a dry run, and returns the warnings.
+func tryDeployment(ctx context.Context, t *testing.T, ns string, d *appsv1.Deployment) ([]string, error) {
+	t.Helper()
+	client, warnings := warnedClient(t)
+	_, err := client.AppsV1().Deployments(ns).Create(ctx, d, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	warnings.mu.Lock()
+	defer warnings.mu.Unlock()
+	return slices.Clone(warnings.text), err
+}
+
+// applied is what kubectl says to who applies something.
+func applied(t *testing.T, ns, text string) (warnings []string) {
+	t.Helper()
+	cmd := exec.CommandContext(testContext(t), env.Kubectl, "apply", "-n", ns, "-f", "-")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)
+	cmd.Stdin = strings.NewReader(text)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("kubectl apply: %v\n%s", err, &stderr)
+	}
+	for line := range strings.Lines(stderr.String()) {
+		if warning, ok := strings.CutPrefix(strings.TrimSpace(line), "Warning: "); ok {
+			warnings = append(warnings, warning)
+		}
+	}
+	return warnings
+}
+
+const misspelling = `logger: unknown_parameter at /metadata/annotations/logger.pillion.dev~1levels: the annotation logger.pillion.dev/levels sets a parameter that the template logger does not have; did you mean "level"?`
+
+// workload is the YAML of one with a misspelled parameter.
+func workload(apiVersion, kind, spec, level string, replicas int) string {
+	const template = `template: {metadata: {labels: {app: web}, annotations: {logger.pillion.dev/levels: %s}}, spec: {%s, containers: [{name: web, image: registry.example/web:1}]}}`
+	pods, restart := "selector: {matchLabels: {app: web}}, ", "restartPolicy: Always"
+	if strings.HasPrefix(apiVersion, "batch/") {
+		pods, restart = "", "restartPolicy: Never"
+	}
+	pods += fmt.Sprintf(template, level, restart)
+	if strings.Contains(spec, "REPLICAS") {
+		pods = fmt.Sprintf("replicas: %d, ", replicas) + pods
+	}
+	spec = strings.NewReplacer("PODS", pods, "REPLICAS, ", "").Replace(spec)
+	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: web-%s}\nspec: %s\n", apiVersion, kind, strings.ToLower(kind), spec)
+}
+
+func (a *advisor) kubectl(t *testing.T) {
+	ns := advisedNamespace(t)
+	for kind, spec := range map[string]struct{ apiVersion, text string }{
+		"Deployment":  {"apps/v1", "{REPLICAS, PODS}"},
+		"StatefulSet": {"apps/v1", "{REPLICAS, serviceName: web, PODS}"},
+		"ReplicaSet":  {"apps/v1", "{REPLICAS, PODS}"},
+		"DaemonSet":   {"apps/v1", "{PODS}"},
+		"Job":         {"batch/v1", "{PODS}"},
+		"CronJob":     {"batch/v1", `{schedule: "@yearly", jobTemplate: {spec: {PODS}}}`},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			want := []string{misspelling}
+			if got := applied(t, ns, workload(spec.apiVersion, kind, spec.text, "info", 0)); !slices.Equal(got, want) {
+				t.Errorf("kubectl shows the warnings %q, want %q", got, want)
+			}
+			if got := applied(t, ns, workload(spec.apiVersion, kind, spec.text, "info", 1)); len(got) > 0 {
+				t.Errorf("where the pods stay as they are: %q", got)
+			}
+			if kind == "Job" {
+				return // its pods cannot be changed
+			}
+			if got := applied(t, ns, workload(spec.apiVersion, kind, spec.text, "debug", 1)); !slices.Equal(got, want) {
+				t.Errorf("where the pods change: %q", got)
+			}
+		})
+	}
+	a.tellsNoController(t, ns)
+}
+
+// tellsNoController: Pillion was not even asked about what the controllers made of the workloads.
+func (a *advisor) tellsNoController(t *testing.T, ns string) {
+	t.Helper()
+	eventually(t, "the Deployment's pod is there", func(ctx context.Context) error {
+		pods, err := env.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+		made := func(p corev1.Pod) bool { return strings.HasPrefix(p.Name, "web-deployment-") }
+		if err == nil && !slices.ContainsFunc(pods.Items, made) {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	asked := a.Decided(ns)
+	if len(asked) == 0 {
+		t.Error("Pillion was not asked")
+	}
+	for _, line := range asked {
+		if owner := fmt.Sprint(line["owner"]); strings.Contains(owner, "/web-deployment-") || line["webhook"] != "advise" {
+			t.Errorf("Pillion was asked about what a controller made: %v", line)
+		}
+	}
+}
+
+func (a *advisor) mistakes(t *testing.T) {
+	ns := advisedNamespace(t)
+	own := func(p *corev1.PodSpec) {
+		p.Containers = append(p.Containers, corev1.Container{Name: "logger", Image: "mine"})
+	}
+	for name, c := range map[string]struct {
+		deployment *appsv1.Deployment
+		want       string
+	}{
+		"fine":             {newDeployment("web", nil), ""},
+		"invalid value":    {newDeployment("web", map[string]string{"logger.pillion.dev/level": "loud"}), `is "loud"; it must be one of debug, info, warn`},
+		"unknown template": {newDeployment("web", map[string]string{"pillion.dev/templates": "+loger"}), `names the template "loger", which does not exist; did you mean "logger"?`},
+		"conflict":         {newDeployment("web", nil, own), "logger: not_injected at /spec/containers/1: "},
+	} {
+		got, err := tryDeployment(testContext(t), t, ns, c.deployment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) {
+			t.Errorf("%s: warnings %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// elsewhere: where nobody opted in, nothing is said and nothing is asked.
+func (a *advisor) elsewhere(t *testing.T) {
+	wrong := newDeployment("web", map[string]string{"logger.pillion.dev/levels": "info"})
+	for _, ns := range []string{plainNamespace(t, withLabel(adviseLabel, "true")), plainNamespace(t, withLabel(adviseLabel, "true"), withLabel(injectLabel, "disabled"))} {
+		got, err := tryDeployment(testContext(t), t, ns, wrong)
+		if err != nil || len(got) > 0 || len(a.Decided(ns)) > 0 {
+			t.Errorf("warnings %q, error %v, asked %v", got, err, a.Decided(ns))
+		}
+	}
+}
+
+// podsOptIn: the label is in the template, where no selector sees it.
+func (a *advisor) podsOptIn(t *testing.T) {
+	wrong := newDeployment("web", map[string]string{"logger.pillion.dev/levels": "info"})
+	wrong.Spec.Template.Labels[injectLabel] = "enabled"
+	waitForAdvice(t, plainNamespace(t, withLabel(adviseLabel, "true")), wrong)
+	got, err := tryDeployment(testContext(t), t, plainNamespace(t, withLabel(adviseLabel, "true"), withLabel(injectLabel, "disabled")), wrong)
+	if err != nil || len(got) > 0 {
+		t.Errorf("where the namespace opted out: warnings %q, error %v", got, err)
+	}
+}
+
+// down: without Pillion nothing is refused and nothing is said. It is the last test of the advisor.
+func (a *advisor) down(t *testing.T) {
+	ns := advisedNamespace(t)
+	if err := a.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got := applied(t, ns, workload("apps/v1", "Deployment", "{REPLICAS, PODS}", "info", 1)); len(got) > 0 {
+		t.Errorf("warnings %q", got)
+	}
+}

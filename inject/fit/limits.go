@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Limits are the LimitRanges and ResourceQuotas of a namespace.
+type Limits struct {
+	Ranges []*corev1.LimitRange
+	Quotas []*corev1.ResourceQuota
+}
+
+// breach is a limit that a pod breaks. Rule is the same for every pod that breaks it.
+type breach struct{ rule, text string }
+
+// Broken says which limits the pod breaks after an injection and not before it,
+// one sentence each. What the API server adds to a pod is added first: requests
+// that equal limits (SetDefaults_Pod), and what LimitRanges have as defaults. The
+// overhead of a RuntimeClass is not known here.
+func (l Limits) Broken(before, after *corev1.Pod) []string {
+	mine := map[string]bool{}
+	for _, b := range l.breaches(before) {
+		mine[b.rule] = true
+	}
+	var all []string
+	for _, b := range l.breaches(after) {
+		if !mine[b.rule] {
+			all = append(all, b.text)
+		}
+	}
+	return all
+}
+
+func (l Limits) breaches(pod *corev1.Pod) []breach {
+	pod = pod.DeepCopy()
+	var all []breach
+	containers := containersOf(pod)
+	for _, c := range containers {
+		fill(&c.Resources.Requests, c.Resources.Limits)
+	}
+	for _, r := range l.Ranges {
+		for _, c := range containers {
+			all = append(all, defaults(r, c)...)
+		}
+	}
+	for _, r := range l.Ranges {
+		for i := range r.Spec.Limits {
+			all = append(all, ranged(r.Name, &r.Spec.Limits[i], pod)...)
+		}
+	}
+	for _, q := range l.Quotas {
+		all = append(all, quotaBreaches(q, pod)...)
+	}
+	return all
+}
+
+// containersOf are all containers, init containers last, as the API server checks them.
+func containersOf(pod *corev1.Pod) []*corev1.Container {
+	var all []*corev1.Container
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+// fill adds what a list does not have yet.
+func fill(list *corev1.ResourceList, from corev1.ResourceList) {
+	for name, q := range from {
+		if _, ok := (*list)[name]; ok {
+			continue
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = q
+	}
+}
+
+// defaults gives a container what the LimitRange has as defaults
+// (mergeContainerResources of the plugin LimitRanger). A limit from there may be
+// less than what the container requests, which validation refuses.
+func defaults(r *corev1.LimitRange, c *corev1.Container) []breach {
+	var all []breach
+	for i := range r.Spec.Limits {
+		item := &r.Spec.Limits[i]
+		if item.Type != corev1.LimitTypeContainer {
+			continue
+		}
+		for _, name := range sorted(item.Default) {
+			limit, request := item.Default[name], c.Resources.Requests[name]
+			if _, ok := c.Resources.Limits[name]; !ok && request.Cmp(limit) > 0 {
+				all = append(all, breach{
+					fmt.Sprint("LimitRange", r.Name, name, "default"),
+					fmt.Sprintf("the container %s requests %s %s, and the LimitRange %s gives it a limit of %s", c.Name, &request, name, r.Name, &limit),
+				})
+			}
+		}
+		fill(&c.Resources.Limits, item.Default)
+		fill(&c.Resources.Requests, item.DefaultRequest)
+	}
+	return all
+}
+
+func sorted(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
+
+// subject is what a LimitRange limits.
+type subject struct {
+	name             string // the pod, or: the container web
+	requests, limits corev1.ResourceList
+}
+
+func ranged(name string, item *corev1.LimitRangeItem, pod *corev1.Pod) []breach {
+	var subjects []subject
+	switch item.Type {
+	case corev1.LimitTypeContainer:
+		for _, c := range containersOf(pod) {
+			subjects = append(subjects, subject{"the container " + c.Name, c.Resources.Requests, c.Resources.Limits})
+		}
+	case corev1.LimitTypePod:
+		subjects = append(subjects, subject{"the pod", total(pod, requestsOf), total(pod, limitsOf)})
+	}
+	var all []breach
+	for _, s := range subjects {
+		for _, check := range []struct {
+			kind  string
+			limit corev1.ResourceList
+			says  func(corev1.ResourceName, resource.Quantity) string
+		}{{"min", item.Min, s.below}, {"max", item.Max, s.above}, {"ratio", item.MaxLimitRequestRatio, s.beyond}} {
+			for _, r := range sorted(check.limit) {
+				if text := check.says(r, check.limit[r]); text != "" {
+					all = append(all, breach{fmt.Sprint("LimitRange", name, item.Type, r, check.kind), strings.ReplaceAll(text, "{}", "the LimitRange "+name)})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// below is minConstraint of the plugin LimitRanger; {} stands for the LimitRange.
+func (s subject) below(name corev1.ResourceName, least resource.Quantity) string {
+	request, requested := s.requests[name]
+	limit, limited := s.limits[name]
+	switch {
+	case !requested:
+		return fmt.Sprintf("%s has no %s request, which {} demands", s.name, name)
+	case request.Cmp(least) < 0:
+		return fmt.Sprintf("%s requests %s %s, and {} allows no less than %s", s.name, &request, name, &least)
+	case limited && limit.Cmp(least) < 0:
+		return fmt.Sprintf("%s has a %s limit of %s, and {} allows no less than %s", s.name, name, &limit, &least)
+	}
+	return ""
+}
+
+// above is maxConstraint of the plugin LimitRanger.
+func (s subject) above(name corev1.ResourceName, most resource.Quantity) string {
+	request := s.requests[name]
+	limit, limited := s.limits[name]
+	switch {
+	case !limited:
+		return fmt.Sprintf("%s has no %s limit, which {} demands", s.name, name)
+	case limit.Cmp(most) > 0:
+		return fmt.Sprintf("%s has a %s limit of %s, and {} allows no more than %s", s.name, name, &limit, &most)
+	case request.Cmp(most) > 0:
+		return fmt.Sprintf("%s requests %s %s, and {} allows no more than %s", s.name, &request, name, &most)
+	}
+	return ""
+}
+
+// beyond is limitRequestRatioConstraint of the plugin LimitRanger.
+func (s subject) beyond(name corev1.ResourceName, most resource.Quantity) string {
+	request, limit := s.requests[name], s.limits[name]
+	switch {
+	case request.IsZero():
+		return fmt.Sprintf("%s has no %s request, which {} demands", s.name, name)
+	case limit.IsZero():
+		return fmt.Sprintf("%s has no %s limit, which {} demands", s.name, name)
+	}
+	if ratio := limit.AsApproximateFloat64() / request.AsApproximateFloat64(); ratio > most.AsApproximateFloat64() {
+		return fmt.Sprintf("%s has a %s limit of %.3g times its request, and {} allows no more than %s times", s.name, name, ratio, &most)
+	}
+	return ""
+}
+
+func requestsOf(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }
+func limitsOf(r *corev1.ResourceRequirements) corev1.ResourceList   { return r.Limits }
+
+// total is what a pod needs altogether (KEP-753, and KEP-2837 for the pod's own
+// resources, which count instead where there are some): containers and native
+// sidecars run together; before them each init container runs beside the
+// sidecars above it, and what is more counts.
+func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
+	whole, starting, sidecars := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
+	for i := range pod.Spec.Containers {
+		add(whole, of(&pod.Spec.Containers[i].Resources))
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		now := maps.Clone(sidecars)
+		add(now, of(&c.Resources))
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(whole, of(&c.Resources))
+			sidecars = now
+		}
+		raise(starting, now)
+	}
+	raise(whole, starting)
+	if pod.Spec.Resources != nil {
+		for name, q := range of(pod.Spec.Resources) {
+			if shared(name) {
+				whole[name] = q
+			}
+		}
+	}
+	return whole
+}
+
+func add(sum, list corev1.ResourceList) {
+	for name, q := range list {
+		s := sum[name].DeepCopy()
+		s.Add(q)
+		sum[name] = s
+	}
+}
+
+func raise(most, list corev1.ResourceList) {
+	for name, q := range list {
+		if m, ok := most[name]; !ok || q.Cmp(m) > 0 {
+			most[name] = q
+		}
+	}
+}
+
+// shared says whether a resource can be a whole pod's.
+func shared(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}

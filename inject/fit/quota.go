@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// quotaBreaches is what the plugin ResourceQuota has against a pod
+// (k8s.io/kubernetes/pkg/quota/v1/evaluator/core/pods.go).
+func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod) []breach {
+	if !covers(q, pod) {
+		return nil
+	}
+	hard := q.Status.Hard
+	if len(hard) == 0 {
+		hard = q.Spec.Hard // nobody has counted yet
+	}
+	all := unset(q.Name, hard, pod)
+	usage := usageOf(pod)
+	for _, name := range sorted(hard) {
+		needs, ok := usage[name]
+		if !ok {
+			continue
+		}
+		limit := hard[name]
+		left := limit.DeepCopy()
+		left.Sub(q.Status.Used[name])
+		if needs.Cmp(left) <= 0 {
+			continue
+		}
+		if left.Sign() < 0 {
+			left = resource.Quantity{}
+		}
+		all = append(all, breach{
+			fmt.Sprint("ResourceQuota", q.Name, name),
+			fmt.Sprintf("the pod needs %s of %s, and the quota %s has %s of %s left", &needs, name, q.Name, &left, &limit),
+		})
+	}
+	return all
+}
+
+// covers says whether a quota counts the pod. Of scopes that are not known here
+// it does not: a sidecar changes none of them.
+func covers(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
+	scopes := slices.Clone(q.Spec.Scopes)
+	if q.Spec.ScopeSelector != nil {
+		for _, e := range q.Spec.ScopeSelector.MatchExpressions {
+			if e.Operator != corev1.ScopeSelectorOpExists {
+				return false
+			}
+			scopes = append(scopes, e.ScopeName)
+		}
+	}
+	ends := pod.Spec.ActiveDeadlineSeconds != nil
+	for _, scope := range scopes {
+		var in bool
+		switch scope {
+		case corev1.ResourceQuotaScopeBestEffort:
+			in = QoS(pod) == corev1.PodQOSBestEffort
+		case corev1.ResourceQuotaScopeNotBestEffort:
+			in = QoS(pod) != corev1.PodQOSBestEffort
+		case corev1.ResourceQuotaScopeTerminating:
+			in = ends
+		case corev1.ResourceQuotaScopeNotTerminating:
+			in = !ends
+		}
+		if !in {
+			return false
+		}
+	}
+	return true
+}
+
+// unset are the containers that do not set what a quota on cpu or memory demands
+// of each of them, unless the pod has resources of its own (Constraints).
+func unset(quota string, hard corev1.ResourceList, pod *corev1.Pod) []breach {
+	if r := pod.Spec.Resources; r != nil && slices.ContainsFunc(slices.Concat(sorted(r.Requests), sorted(r.Limits)), shared) {
+		return nil
+	}
+	var all []breach
+	for _, c := range containersOf(pod) {
+		for _, name := range sorted(hard) {
+			list, what := c.Resources.Requests, "request"
+			bare, ok := strings.CutPrefix(string(name), "limits.")
+			if ok {
+				list, what = c.Resources.Limits, "limit"
+			}
+			bare = strings.TrimPrefix(bare, "requests.")
+			if bare != string(corev1.ResourceCPU) && bare != string(corev1.ResourceMemory) {
+				continue
+			}
+			if _, ok := list[corev1.ResourceName(bare)]; !ok {
+				all = append(all, breach{
+					fmt.Sprint("ResourceQuota", quota, name, "unset"),
+					fmt.Sprintf("the container %s has no %s %s, which the quota %s demands", c.Name, bare, what, quota),
+				})
+			}
+		}
+	}
+	return all
+}
+
+// usageOf is what a pod is counted for, by the names that quotas have for it.
+func usageOf(pod *corev1.Pod) corev1.ResourceList {
+	one := *resource.NewQuantity(1, resource.DecimalSI)
+	usage := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
+	for name, q := range total(pod, requestsOf) {
+		usage[corev1.DefaultResourceRequestsPrefix+name] = q
+		if shared(name) || name == corev1.ResourceEphemeralStorage {
+			usage[name] = q
+		}
+	}
+	for name, q := range total(pod, limitsOf) {
+		if name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage {
+			usage["limits."+name] = q
+		}
+	}
+	return usage
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package survey says of all pods of a cluster what they have of the templates
+// that they should have, by namespace, template and owner. What it holds grows
+// with these, never with the number of pods.
+package survey
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Scope is what the pods of a namespace have in common.
+type Scope struct {
+	Namespace templates.Namespace
+	// OptedIn is when the namespace got its label; zero where that is not known.
+	OptedIn time.Time
+	// Entries are the installed mutating webhooks, and Installed when they came.
+	// Unknown: what is installed could not be seen.
+	Entries   []explain.Entry
+	Installed time.Time
+	Unknown   bool
+}
+
+// OptedIn is when the namespace's label was set, by its managed fields. Whoever
+// set the label may have changed other labels since, so it may be earlier.
+func OptedIn(fields []metav1.ManagedFieldsEntry) time.Time {
+	for _, entry := range fields {
+		var owned struct {
+			Metadata struct {
+				Labels map[string]json.RawMessage `json:"f:labels"`
+			} `json:"f:metadata"`
+		}
+		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+			continue
+		}
+		if _, ok := owned.Metadata.Labels["f:"+inject.LabelInject]; ok {
+			return entry.Time.Time
+		}
+	}
+	return time.Time{}
+}
+
+// Count is the pods of one namespace so far.
+type Count struct {
+	injector *inject.Injector
+	scope    Scope
+	pods     Tally
+	byName   map[string]*Tally // template to tally
+	owners   map[Owner]*group
+}
+
+// NewCount begins to count the pods of a namespace.
+func NewCount(injector *inject.Injector, scope Scope) *Count {
+	return &Count{injector: injector, scope: scope, byName: map[string]*Tally{}, owners: map[Owner]*group{}}
+}
+
+// Pods is how many pods were counted.
+func (c *Count) Pods() int { return c.pods.Pods }
+
+// pod is what of a pod matters here beside what the engine reads.
+type pod struct {
+	Metadata struct {
+		Name              string
+		GenerateName      string
+		CreationTimestamp metav1.Time
+		DeletionTimestamp *metav1.Time
+		Labels            map[string]string
+		Annotations       map[string]string
+		OwnerReferences   []metav1.OwnerReference
+	}
+	Status struct{ Phase corev1.PodPhase }
+}
+
+// counts says whether the pod runs and is an API server's: one that ends will not
+// be restarted for its sidecar, and a mirror pod is never injected.
+func (p *pod) counts() bool {
+	_, mirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
+	return !mirror && p.Metadata.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// owner is the pod's controller; pods without one are together under a Pod
+// without a name.
+func (p *pod) owner() Owner {
+	for _, o := range p.Metadata.OwnerReferences {
+		if o.Controller != nil && *o.Controller {
+			return Owner{o.APIVersion, o.Kind, o.Name}
+		}
+	}
+	return Owner{"v1", "Pod", ""}
+}
+
+// Add counts a pod. The error says what is wrong with its JSON.
+func (c *Count) Add(text []byte) error {
+	p := &pod{}
+	if err := json.Unmarshal(text, p); err != nil {
+		return fmt.Errorf("the pod is not JSON: %w", err)
+	}
+	if !p.counts() {
+		return nil
+	}
+	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: text, Detail: true}
+	notCalled := ""
+	if !c.scope.Unknown {
+		req.OptedIn, notCalled = c.called(text)
+	}
+	result, err := c.injector.Inject(req)
+	if err != nil {
+		return err
+	}
+	g := c.group(p)
+	v := view{pod: p, scope: &c.scope, result: result, notCalled: notCalled}
+	worst, injected := explain.NotWanted, false
+	evidence := explain.EvidenceOf(text)
+	v.injected = len(evidence.InjectedBy) > 0
+	for i, t := range c.injector.Set().Templates {
+		d := &result.Decisions[i]
+		by := evidence.InjectedBy[d.Template]
+		state := evidence.State(t, d)
+		delete(evidence.InjectedBy, d.Template)
+		c.template(d.Template).add(state, isInjected(state))
+		g.add(d.Template, state, isInjected(state))
+		if state != explain.Current && state != explain.NotWanted {
+			g.because(v.reason(d, by, state))
+		}
+		worst, injected = worse(worst, state), injected || isInjected(state)
+	}
+	for _, name := range sorted(evidence.InjectedBy) {
+		c.template(name).add(explain.Outdated, true)
+		g.add(name, explain.Outdated, true)
+		g.because(v.removed(name))
+		worst, injected = worse(worst, explain.Outdated), true
+	}
+	c.pods.add(worst, injected)
+	g.pods.add(worst, injected)
+	return nil
+}
+
+// called says whether the API server would ask Pillion about the pod today, and
+// else why not.
+func (c *Count) called(text []byte) (called bool, why string) {
+	why = "no webhook of Pillion's is installed"
+	for i := range c.scope.Entries {
+		w := c.scope.Entries[i].Match(c.scope.Namespace.Labels, text)
+		if w.Called {
+			return true, ""
+		}
+		if i == 0 {
+			why = w.Reason
+		}
+	}
+	return false, why
+}
+
+func (c *Count) template(name string) *Tally { return entry(c.byName, name) }
+
+// entry is the tally of a name, which is made where there is none.
+func entry(all map[string]*Tally, name string) *Tally {
+	t := all[name]
+	if t == nil {
+		t = &Tally{}
+		all[name] = t
+	}
+	return t
+}
+
+func (c *Count) group(p *pod) *group {
+	o := p.owner()
+	g := c.owners[o]
+	if g == nil {
+		g = newGroup()
+		c.owners[o] = g
+	}
+	if base, ok := strings.CutSuffix(o.Name, "-"+p.Metadata.Labels["pod-template-hash"]); ok && o.Kind == "ReplicaSet" {
+		g.deployment = base
+	}
+	return g
+}
+
+// Controllers are the names of the owners of a kind.
+func (c *Count) Controllers(kind string) []string {
+	var names []string
+	for o := range c.owners {
+		if o.Kind == kind {
+			names = append(names, o.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Replace puts owners of their own owners in the place of a kind's, by name.
+func (c *Count) Replace(kind string, by map[string]Owner) {
+	for _, o := range c.sorted() {
+		if to, ok := by[o.Name]; ok && o.Kind == kind {
+			c.move(o, to)
+		}
+	}
+}
+
+// GuessDeployments does what [Count.Replace] does where ReplicaSets cannot be
+// seen: a Deployment names them after itself and the label pod-template-hash.
+func (c *Count) GuessDeployments() {
+	for _, o := range c.sorted() {
+		if name := c.owners[o].deployment; name != "" {
+			c.move(o, Owner{"apps/v1", "Deployment", name})
+		}
+	}
+}
+
+func (c *Count) sorted() []Owner { return slices.SortedFunc(maps.Keys(c.owners), compareOwners) }
+
+func (c *Count) move(from, to Owner) {
+	g := c.owners[from]
+	delete(c.owners, from)
+	g.deployment = ""
+	if there := c.owners[to]; there != nil {
+		there.merge(g)
+		return
+	}
+	c.owners[to] = g
+}

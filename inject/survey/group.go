@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// Tally is pods, by what they have.
+type Tally struct {
+	Pods int `json:"pods"`
+	// Injected are those that have a sidecar, in whatever state.
+	Injected int `json:"injected"`
+	Current  int `json:"current"`
+	Outdated int `json:"outdated"`
+	Missing  int `json:"missing"`
+	Altered  int `json:"altered"`
+	// NotWanted are those that are to have none.
+	NotWanted int `json:"notWanted"`
+}
+
+func (t *Tally) of(s explain.State) *int {
+	switch s {
+	case explain.Current:
+		return &t.Current
+	case explain.Outdated:
+		return &t.Outdated
+	case explain.Missing:
+		return &t.Missing
+	case explain.Altered:
+		return &t.Altered
+	}
+	return &t.NotWanted
+}
+
+func (t *Tally) add(s explain.State, injected bool) {
+	t.Pods++
+	*t.of(s)++
+	if injected {
+		t.Injected++
+	}
+}
+
+func (t *Tally) merge(o *Tally) {
+	t.Pods += o.Pods
+	t.Injected += o.Injected
+	for _, s := range explain.States() {
+		*t.of(s) += *o.of(s)
+	}
+}
+
+func isInjected(s explain.State) bool {
+	return s == explain.Current || s == explain.Outdated || s == explain.Altered
+}
+
+// worse is the one of two states that is to be seen to first.
+func worse(a, b explain.State) explain.State {
+	order := explain.States()
+	return order[min(slices.Index(order, a), slices.Index(order, b))]
+}
+
+func sorted[T any](all map[string]T) []string { return slices.Sorted(maps.Keys(all)) }
+
+// Owner is what made a pod.
+type Owner struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"` // "" of a Pod: all that nothing made
+}
+
+func compareOwners(a, b Owner) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
+}
+
+// resource is the owner as kubectl rollout restart takes it; "" where it does not.
+func (o Owner) resource() string {
+	switch group, _, _ := strings.Cut(o.APIVersion, "/"); {
+	case group != "apps":
+	case o.Kind == "Deployment", o.Kind == "StatefulSet", o.Kind == "DaemonSet":
+		return strings.ToLower(o.Kind) + ".apps/" + o.Name
+	}
+	return ""
+}
+
+// title is the owner as people know it.
+func (o Owner) title() string {
+	if o.Kind == "Pod" && o.Name == "" {
+		return "pods that nothing restarts"
+	}
+	return o.Kind + "/" + o.Name
+}
+
+// maxReasons bounds how many different reasons are kept of an owner's template.
+const maxReasons = 5
+
+// Reason is why pods of an owner are not current.
+type Reason struct {
+	Template string        `json:"template"`
+	State    explain.State `json:"state"`
+	Code     inject.Code   `json:"code,omitempty"` // why a new pod would not get it; "" where it would
+	Why      string        `json:"why"`            // one sentence
+	Pods     int           `json:"pods"`
+	Example  string        `json:"example"` // the name of one of the pods
+	// Restart: a pod made anew would be as it should be.
+	Restart bool `json:"restart"`
+}
+
+// group is the pods of one owner.
+type group struct {
+	pods       Tally
+	byName     map[string]*Tally
+	reasons    []Reason
+	deployment string // what made the owner, by its name
+}
+
+func newGroup() *group { return &group{byName: map[string]*Tally{}} }
+
+func (g *group) add(template string, s explain.State, injected bool) {
+	entry(g.byName, template).add(s, injected)
+}
+
+// because counts a reason. What says something else of every pod must not fill
+// the memory: the last place is for all others.
+func (g *group) because(r Reason) {
+	same := 0
+	for i := range g.reasons {
+		k := &g.reasons[i]
+		if k.Template != r.Template || k.State != r.State || k.Restart != r.Restart {
+			continue
+		}
+		if same++; k.Code == r.Code && k.Why == r.Why || same == maxReasons {
+			k.Pods += r.Pods
+			return
+		}
+	}
+	if same == maxReasons-1 {
+		r.Why = "for other reasons"
+	}
+	g.reasons = append(g.reasons, r)
+}
+
+func (g *group) merge(o *group) {
+	g.pods.merge(&o.pods)
+	for name, t := range o.byName {
+		entry(g.byName, name).merge(t)
+	}
+	for _, r := range o.reasons {
+		g.because(r)
+	}
+}
+
+// restart says whether it helps to make the pods anew.
+func (g *group) restart() bool {
+	return slices.ContainsFunc(g.reasons, func(r Reason) bool { return r.Restart })
+}

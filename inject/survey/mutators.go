@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// Mutator is what else may change pods when they are created.
+type Mutator struct {
+	Kind string `json:"kind"` // MutatingAdmissionPolicy or MutatingWebhookConfiguration
+	Name string `json:"name"`
+	// Webhook is the entry of a webhook configuration.
+	Webhook string `json:"webhook,omitempty"`
+	// Runs is before or after Pillion. The API server runs policies first, then
+	// webhooks by the names of their configurations.
+	Runs               string `json:"runs"`
+	ReinvocationPolicy string `json:"reinvocationPolicy"`
+	// Namespaces is how many of those that were looked at its selectors match.
+	Namespaces int `json:"namespaces"`
+	// Effect says what that order means.
+	Effect string `json:"effect"`
+}
+
+// The kinds of mutators.
+const (
+	policyKind  = "MutatingAdmissionPolicy"
+	webhookKind = "MutatingWebhookConfiguration"
+)
+
+// Mutation is what is installed that changes objects.
+type Mutation struct {
+	Own      string // the name of Pillion's own configuration
+	Webhooks []admissionregistrationv1.MutatingWebhookConfiguration
+	Policies []admissionregistrationv1.MutatingAdmissionPolicy
+	Bindings []admissionregistrationv1.MutatingAdmissionPolicyBinding
+}
+
+// Mutators are those that may change pods when they are created in namespaces
+// with these labels, Pillion's own aside, in the order in which they run.
+func (m *Mutation) Mutators(namespaces []map[string]string) []Mutator {
+	all := m.policies(namespaces)
+	slices.SortFunc(all, func(a, b Mutator) int { return strings.Compare(a.Name, b.Name) })
+	configurations := slices.Clone(m.Webhooks)
+	slices.SortFunc(configurations, func(a, b admissionregistrationv1.MutatingWebhookConfiguration) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+	again := m.again()
+	for i := range configurations {
+		c := &configurations[i]
+		if c.Name == m.Own {
+			continue
+		}
+		for k := range c.Webhooks {
+			w := &c.Webhooks[k]
+			if !slices.ContainsFunc(w.Rules, explain.CreatesPods) {
+				continue
+			}
+			one := Mutator{Kind: webhookKind, Name: c.Name, Webhook: w.Name, Runs: "before", ReinvocationPolicy: string(admissionregistrationv1.NeverReinvocationPolicy)}
+			if w.ReinvocationPolicy != nil {
+				one.ReinvocationPolicy = string(*w.ReinvocationPolicy)
+			}
+			if c.Name > m.Own {
+				one.Runs = "after"
+			}
+			one.Namespaces = matching(namespaces, w.NamespaceSelector)
+			one.Effect = one.effect(again)
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// again says whether the API server asks Pillion again after others changed a pod.
+func (m *Mutation) again() bool {
+	for i := range m.Webhooks {
+		c := &m.Webhooks[i]
+		if c.Name == m.Own {
+			return !slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
+				return w.ReinvocationPolicy == nil || *w.ReinvocationPolicy != admissionregistrationv1.IfNeededReinvocationPolicy
+			})
+		}
+	}
+	return false
+}
+
+func (m *Mutation) policies(namespaces []map[string]string) []Mutator {
+	again := m.again()
+	var all []Mutator
+	for i := range m.Policies {
+		p := &m.Policies[i]
+		match := p.Spec.MatchConstraints
+		if own(p) || match == nil || !resourceRules(match.ResourceRules) || resourceRules(match.ExcludeResourceRules) {
+			continue
+		}
+		reached := map[int]bool{}
+		bound := false
+		for k := range m.Bindings {
+			b := &m.Bindings[k]
+			if b.Spec.PolicyName != p.Name {
+				continue
+			}
+			bound = true
+			for n := range namespaces {
+				if selects(match.NamespaceSelector, namespaces[n]) && (b.Spec.MatchResources == nil || selects(b.Spec.MatchResources.NamespaceSelector, namespaces[n])) {
+					reached[n] = true
+				}
+			}
+		}
+		if !bound { // then it changes nothing
+			continue
+		}
+		one := Mutator{
+			Kind: policyKind, Name: p.Name, Runs: "before", Namespaces: len(reached),
+			ReinvocationPolicy: cmp.Or(string(p.Spec.ReinvocationPolicy), string(admissionregistrationv1.NeverReinvocationPolicy)),
+		}
+		one.Effect = one.effect(again)
+		all = append(all, one)
+	}
+	return all
+}
+
+// OwnPolicies says whether there are policies that pillion policy wrote.
+func (m *Mutation) OwnPolicies() bool {
+	return slices.ContainsFunc(m.Policies, func(p admissionregistrationv1.MutatingAdmissionPolicy) bool { return own(&p) })
+}
+
+func own(p *admissionregistrationv1.MutatingAdmissionPolicy) bool {
+	return p.Labels["app.kubernetes.io/managed-by"] == "pillion-policy"
+}
+
+func resourceRules(all []admissionregistrationv1.NamedRuleWithOperations) bool {
+	return slices.ContainsFunc(all, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return len(r.ResourceNames) == 0 && explain.CreatesPods(r.RuleWithOperations)
+	})
+}
+
+func matching(namespaces []map[string]string, selector *metav1.LabelSelector) int {
+	n := 0
+	for _, set := range namespaces {
+		if selects(selector, set) {
+			n++
+		}
+	}
+	return n
+}
+
+// selects: no selector selects everything.
+func selects(selector *metav1.LabelSelector, set map[string]string) bool {
+	if selector == nil {
+		return true
+	}
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && s.Matches(labels.Set(set))
+}
+
+// effect says what the order means for the sidecars. Whoever may be called again
+// is, at most once, after somebody else changed the pod.
+func (m *Mutator) effect(pillionAgain bool) string {
+	again := m.ReinvocationPolicy == string(admissionregistrationv1.IfNeededReinvocationPolicy)
+	switch {
+	case m.Runs == "before" && !again:
+		return "Pillion sees what it changes; it does not see the sidecars"
+	case m.Runs == "before" && pillionAgain:
+		return "it is called again for the sidecars, and Pillion again for what it changes then"
+	case m.Runs == "before":
+		return "it is called again for the sidecars; Pillion does not repair what it changes then"
+	case !pillionAgain:
+		return "it sees the sidecars; Pillion does not repair what it changes"
+	case again:
+		return "Pillion is called again for what it changes, but not for what it changes when called again itself"
+	}
+	return "it sees the sidecars, and Pillion is called again for what it changes"
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"fmt"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// view is one pod and what was decided about it.
+type view struct {
+	pod       *pod
+	scope     *Scope
+	result    *inject.Result
+	injected  bool   // it says that it was, by some template
+	notCalled string // why the API server would not ask today; "" where it would
+}
+
+// reason says why a template is not current in the pod.
+func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason {
+	r := Reason{Template: d.Template, State: state, Pods: 1, Example: v.pod.Metadata.Name}
+	if d.Code != inject.CodeInjected && d.Code != inject.CodePresent {
+		r.Code = d.Code
+	}
+	r.Restart = v.notCalled == "" && !explain.Failed(d.Code)
+	switch state {
+	case explain.Outdated:
+		r.Why, r.Restart = v.outdated(d, by), r.Restart || !wanted(d.Code)
+	case explain.Missing:
+		r.Why = v.missing(d, by)
+	default:
+		r.Why = v.altered(d)
+	}
+	return r
+}
+
+func wanted(c inject.Code) bool {
+	return c == inject.CodeInjected || c == inject.CodePresent || explain.Failed(c)
+}
+
+// removed is the reason of what a template injected that is not there any more.
+func (v *view) removed(template string) Reason {
+	return Reason{
+		Template: template, State: explain.Outdated, Pods: 1, Example: v.pod.Metadata.Name, Restart: true,
+		Why: "it was injected, and the template does not exist any more",
+	}
+}
+
+func (v *view) outdated(d *inject.Decision, by string) string {
+	why := "it was injected by revision " + clip(by) + " of the template"
+	if by == d.Revision {
+		why = "it was injected"
+	}
+	switch {
+	case !wanted(d.Code):
+		return fmt.Sprintf("%s, and a new pod would not get it: %s", why, d.Sentence())
+	case explain.Failed(d.Code):
+		return fmt.Sprintf("%s, and a new pod could not get it: %s", why, d.Sentence())
+	case v.notCalled != "":
+		return fmt.Sprintf("%s, and the API server would not ask Pillion about a new pod: %s", why, v.notCalled)
+	}
+	return why
+}
+
+func (v *view) missing(d *inject.Decision, by string) string {
+	created := v.pod.Metadata.CreationTimestamp
+	switch {
+	case explain.Failed(d.Code):
+		return d.Sentence()
+	case v.notCalled != "":
+		return "the API server would not ask Pillion about it: " + v.notCalled
+	case by != "":
+		return "the pod says that it was injected, and its containers are not there; see what removes them"
+	case created.IsZero():
+	case created.Time.Before(v.scope.Installed):
+		return "the pod is older than Pillion's webhook"
+	case created.Time.Before(v.scope.OptedIn):
+		return "the pod is older than the namespace's label " + inject.LabelInject
+	}
+	if v.injected {
+		return "the pod was injected, but not with this template, which may be newer than the pod"
+	}
+	return "Pillion was not asked or did not answer when the pod was created, or the template is newer"
+}
+
+// altered is the first of what is wrong, and how much more there is.
+func (v *view) altered(d *inject.Decision) string {
+	why, more := "", 0
+	for _, f := range v.result.Check() {
+		switch {
+		case f.Template != d.Template:
+		case why == "":
+			why = f.Message
+			if f.Path != "" {
+				why = f.Path + ": " + why
+			}
+		default:
+			more++
+		}
+	}
+	switch {
+	case why == "":
+		return "it is not as the template says"
+	case more > 0:
+		return fmt.Sprintf("%s; and %d more", why, more)
+	}
+	return why
+}
+
+// clip bounds what is shown of an annotation that anybody may have written.
+func clip(text string) string {
+	const most = 20
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}

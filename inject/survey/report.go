@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Report is the state of all pods that were looked at. Its JSON is a format that
+// people script on: members are added, never renamed or removed.
+type Report struct {
+	// Summary is one sentence.
+	Summary string `json:"summary"`
+	// Pods are all of them, each by the worst state of its templates: missing,
+	// altered, outdated, current.
+	Pods       Tally       `json:"pods"`
+	Namespaces []Namespace `json:"namespaces"`
+	// Templates, in the order in which they are applied; then those that are gone.
+	Templates []Template `json:"templates"`
+	Owners    []Status   `json:"owners"`
+	// Mutators are what else changes pods when they are created.
+	Mutators []Mutator `json:"mutators"`
+	// Notes are sentences about what could not be looked at.
+	Notes []string `json:"notes,omitempty"`
+
+	labels []map[string]string // of the namespaces, in their order
+}
+
+// Namespace is the pods of one namespace.
+type Namespace struct {
+	Namespace string `json:"namespace"`
+	Tally
+}
+
+// Template is the pods by what they have of one template.
+type Template struct {
+	Template string `json:"template"`
+	Revision string `json:"revision,omitempty"` // "" of one that does not exist any more
+	Tally
+}
+
+// Status is the pods of one owner.
+type Status struct {
+	Namespace string `json:"namespace"`
+	Owner
+	// Restart: kubectl rollout restart takes this owner, and it would help.
+	Restart bool `json:"restart"`
+	Tally
+	Templates []Template `json:"templates"`
+	Reasons   []Reason   `json:"reasons,omitempty"`
+}
+
+// NewReport begins a report about a set of templates.
+func NewReport(set *templates.Set) *Report {
+	r := &Report{Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}}
+	for _, t := range set.Templates {
+		r.Templates = append(r.Templates, Template{Template: t.Name, Revision: t.Revision})
+	}
+	return r
+}
+
+// Add takes a namespace that was counted to its end, and its owners resolved.
+func (r *Report) Add(c *Count) {
+	r.Pods.merge(&c.pods)
+	r.Namespaces = append(r.Namespaces, Namespace{c.scope.Namespace.Name, c.pods})
+	r.labels = append(r.labels, c.scope.Namespace.Labels)
+	for _, name := range sorted(c.byName) {
+		i := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == name })
+		if i < 0 {
+			i, r.Templates = len(r.Templates), append(r.Templates, Template{Template: name})
+		}
+		r.Templates[i].merge(c.byName[name])
+	}
+	for o, g := range c.owners {
+		s := Status{Namespace: c.scope.Namespace.Name, Owner: o, Restart: o.resource() != "" && g.restart(), Tally: g.pods, Reasons: g.reasons}
+		for _, t := range r.Templates {
+			if tally := g.byName[t.Template]; tally != nil {
+				s.Templates = append(s.Templates, Template{t.Template, t.Revision, *tally})
+			}
+		}
+		slices.SortStableFunc(s.Reasons, compareReasons)
+		r.Owners = append(r.Owners, s)
+	}
+}
+
+func compareReasons(a, b Reason) int {
+	states := explain.States()
+	return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), strings.Compare(a.Template, b.Template),
+		strings.Compare(a.Why, b.Why))
+}
+
+// Labels are those of the namespaces that were looked at.
+func (r *Report) Labels() []map[string]string { return r.labels }
+
+// Finish orders the report and sums it up.
+func (r *Report) Finish() {
+	slices.SortFunc(r.Namespaces, func(a, b Namespace) int { return strings.Compare(a.Namespace, b.Namespace) })
+	slices.SortFunc(r.Owners, func(a, b Status) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner))
+	})
+	r.Summary = r.summary()
+}
+
+func (r *Report) summary() string {
+	p := &r.Pods
+	wanted := p.Pods - p.NotWanted
+	where := plural(len(r.Namespaces), "namespace")
+	switch {
+	case len(r.Namespaces) == 0:
+		return "No namespace and no pod has opted in."
+	case p.Pods == 0:
+		return fmt.Sprintf("There is no pod in %s.", where)
+	case wanted == 0:
+		return fmt.Sprintf("None of the %s in %s is to be injected.", plural(p.Pods, "pod"), where)
+	case p.Current == wanted:
+		return fmt.Sprintf("All is well: %s in %s, %d to be injected, and all of these are current.", plural(p.Pods, "pod"), where, wanted)
+	}
+	var parts []string
+	for _, s := range []explain.State{explain.Current, explain.Missing, explain.Altered, explain.Outdated} {
+		if n := *p.of(s); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	return fmt.Sprintf("%s in %s, %d to be injected: %s.", plural(p.Pods, "pod"), where, wanted, strings.Join(parts, ", "))
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Restarts are the owners to restart, each as arguments of kubectl rollout restart.
+func (r *Report) Restarts() []string {
+	var all []string
+	for i := range r.Owners {
+		if s := &r.Owners[i]; s.Restart {
+			all = append(all, "-n "+s.Namespace+" "+s.resource())
+		}
+	}
+	return all
+}

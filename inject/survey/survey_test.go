@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write what the cases give into their files")
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// world is the objects of a case.
+type world struct {
+	namespaces []metav1.PartialObjectMetadata
+	pods       []json.RawMessage
+	owners     map[string]map[string]survey.Owner // kind, name
+	own        admissionregistrationv1.MutatingWebhookConfiguration
+	mutation   survey.Mutation
+}
+
+func (w *world) add(t *testing.T, text []byte) {
+	t.Helper()
+	var object metav1.PartialObjectMetadata
+	must(t, json.Unmarshal(text, &object))
+	switch object.Kind {
+	case "Namespace":
+		w.namespaces = append(w.namespaces, object)
+	case "Pod":
+		w.pods = append(w.pods, text)
+	case "ReplicaSet", "Job":
+		o := metav1.GetControllerOf(&object)
+		if w.owners[object.Kind] == nil {
+			w.owners[object.Kind] = map[string]survey.Owner{}
+		}
+		w.owners[object.Kind][object.Name] = survey.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+	case "MutatingWebhookConfiguration":
+		w.mutation.Webhooks = append(w.mutation.Webhooks, *decode[admissionregistrationv1.MutatingWebhookConfiguration](t, text))
+	case "MutatingAdmissionPolicy":
+		w.mutation.Policies = append(w.mutation.Policies, *decode[admissionregistrationv1.MutatingAdmissionPolicy](t, text))
+	case "MutatingAdmissionPolicyBinding":
+		w.mutation.Bindings = append(w.mutation.Bindings, *decode[admissionregistrationv1.MutatingAdmissionPolicyBinding](t, text))
+	default:
+		t.Fatalf("a case has no %q", object.Kind)
+	}
+}
+
+func decode[T any](t *testing.T, text []byte) *T {
+	t.Helper()
+	typed := new(T)
+	must(t, json.Unmarshal(text, typed))
+	return typed
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// report counts the pods of all namespaces of the world.
+func (w *world) report(t *testing.T, set *templates.Set) *survey.Report {
+	t.Helper()
+	injector := inject.New(set)
+	for i := range w.mutation.Webhooks {
+		if w.mutation.Webhooks[i].Name == w.mutation.Own {
+			w.own = w.mutation.Webhooks[i]
+		}
+	}
+	r := survey.NewReport(set)
+	for _, ns := range w.namespaces {
+		c := survey.NewCount(injector, survey.Scope{
+			Namespace: templates.Namespace{Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true},
+			OptedIn:   survey.OptedIn(ns.ManagedFields),
+			Entries:   explain.MutatingEntries(&w.own), Installed: w.own.CreationTimestamp.Time,
+		})
+		for _, pod := range w.pods {
+			if decode[metav1.PartialObjectMetadata](t, pod).Namespace == ns.Name {
+				must(t, c.Add(pod))
+			}
+		}
+		for kind, by := range w.owners {
+			c.Replace(kind, by)
+		}
+		if w.owners == nil {
+			c.GuessDeployments()
+		}
+		r.Add(c)
+	}
+	r.Mutators = append(r.Mutators, w.mutation.Mutators(r.Labels())...)
+	r.Finish()
+	return r
+}
+
+// A case is one file: templates (*.template.yaml), the cluster's objects
+// (cluster.yaml), and the report as text, as JSON and as names. REVISION in the
+// cluster stands for the first template's. A file "guess": ReplicaSets cannot be seen.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(file)
+			must(t, err)
+			r, revision := run(t, archive)
+			checkText(t, r.Text())
+			text, err := json.MarshalIndent(r, "", "  ")
+			must(t, err)
+			compare(t, file, archive, revision, []txtar.File{
+				{Name: "want.txt", Data: []byte(r.Text())},
+				{Name: "want.names", Data: []byte(strings.Join(append(r.Restarts(), ""), "\n"))},
+				{Name: "want.json", Data: append(text, '\n')},
+			})
+		})
+	}
+}
+
+func run(t *testing.T, archive *txtar.Archive) (*survey.Report, string) {
+	t.Helper()
+	w := &world{owners: map[string]map[string]survey.Owner{}, mutation: survey.Mutation{Own: "pillion"}}
+	var files []templates.File
+	var cluster []byte
+	for _, f := range archive.Files {
+		switch {
+		case strings.HasSuffix(f.Name, ".template.yaml"):
+			files = append(files, templates.File{Path: f.Name, Data: f.Data})
+		case f.Name == "cluster.yaml":
+			cluster = f.Data
+		case f.Name == "guess":
+			w.owners = nil
+		case !strings.HasPrefix(f.Name, "want."):
+			t.Fatalf("a case has no file %q", f.Name)
+		}
+	}
+	set, err := templates.Compile(files...)
+	must(t, err)
+	revision := set.Templates[0].Revision
+	for doc := range bytes.SplitSeq(bytes.ReplaceAll(cluster, []byte("REVISION"), []byte(revision)), []byte("---\n")) {
+		text, err := utilyaml.ToJSON(doc)
+		must(t, err)
+		w.add(t, text)
+	}
+	return w.report(t, set), revision
+}
+
+func compare(t *testing.T, file string, archive *txtar.Archive, revision string, wants []txtar.File) {
+	t.Helper()
+	changed := false
+	for _, want := range wants {
+		want.Data = bytes.ReplaceAll(want.Data, []byte(revision), []byte("REVISION"))
+		i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == want.Name })
+		if i < 0 {
+			i, archive.Files = len(archive.Files), append(archive.Files, txtar.File{Name: want.Name})
+		}
+		if bytes.Equal(archive.Files[i].Data, want.Data) {
+			continue
+		}
+		if flag.Lookup("update").Value.String() != "true" {
+			t.Errorf("%s: got:\n%s\nwant:\n%s", want.Name, want.Data, archive.Files[i].Data)
+		}
+		archive.Files[i].Data, changed = want.Data, true
+	}
+	if changed && flag.Lookup("update").Value.String() == "true" {
+		must(t, os.WriteFile(file, txtar.Format(archive), 0o644))
+	}
+}
+
+// checkText: every line fits, and none ends in a space.
+func checkText(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if utf8.RuneCountInString(line) > 100 || strings.HasSuffix(line, " ") || strings.ContainsAny(line, "\t\x1b") {
+			t.Errorf("a line does not fit: %q", line)
+		}
+	}
+}
+
+func agent(t *testing.T) *templates.Set {
+	t.Helper()
+	set, err := templates.Compile(templates.File{Path: "a.yaml", Data: []byte(`
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: agent}
+spec:
+  default: true
+  pod: {spec: {initContainers: [{name: agent, image: "agent:1", restartPolicy: Always}]}}
+`)})
+	must(t, err)
+	return set
+}
+
+// TestBounded: what is kept does not grow with pods that all say something else.
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	set := agent(t)
+	size := func(pods int) (int, *survey.Report) {
+		c := survey.NewCount(inject.New(set), survey.Scope{Namespace: templates.Namespace{Name: "shop"}, Unknown: true})
+		for i := range pods {
+			must(t, c.Add(fmt.Appendf(nil, `{"metadata":{"name":"p-%06d","annotations":{"agent.pillion.dev/injected":"r%06d"}},
+				"spec":{"initContainers":[{"name":"agent","image":"agent:0"}],"containers":[{"name":"web"}]}}`, i, i)))
+		}
+		r := survey.NewReport(set)
+		r.Add(c)
+		r.Finish()
+		text, err := json.Marshal(r)
+		must(t, err)
+		return len(text), r
+	}
+	few, _ := size(100)
+	many, r := size(2000)
+	if many > few+100 { // longer numbers
+		t.Errorf("a report about 100 pods has %d bytes, one about 2000 has %d", few, many)
+	}
+	sum := 0
+	for _, reason := range r.Owners[0].Reasons {
+		sum += reason.Pods
+	}
+	if sum != 2000 || r.Pods.Outdated != 2000 {
+		t.Errorf("reasons are for %d pods, %d are outdated, want 2000", sum, r.Pods.Outdated)
+	}
+}
+
+// TestOptedIn reads when the label came from the fields that managers own.
+func TestOptedIn(t *testing.T) {
+	t.Parallel()
+	at := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	fields := func(text string) metav1.ManagedFieldsEntry {
+		e := metav1.ManagedFieldsEntry{Time: &at, FieldsV1: &metav1.FieldsV1{}}
+		must(t, e.FieldsV1.UnmarshalJSON([]byte(text)))
+		return e
+	}
+	labelled := fields(`{"f:metadata":{"f:labels":{"f:pillion.dev/inject":{}}}}`)
+	if got := survey.OptedIn([]metav1.ManagedFieldsEntry{{}, fields(`{"f:metadata":{"f:labels":{"f:other":{}}}}`), labelled}); !got.Equal(at.Time) {
+		t.Errorf("got %s, want %s", got, at)
+	}
+	if got := survey.OptedIn([]metav1.ManagedFieldsEntry{fields(`{"f:spec":{}}`), fields(`[]`)}); !got.IsZero() {
+		t.Errorf("got %s, want no time", got)
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+const (
+	// width is what a line has room for.
+	width = 100
+	// nameWidth is what a table's first column has room for; longer names get a line.
+	nameWidth = 40
+)
+
+// page is text in lines of at most width runes.
+type page struct{ strings.Builder }
+
+// line writes text that begins at a column, over as many lines as it needs.
+func (p *page) line(column int, text string) {
+	for _, part := range explain.Wrap(text, width-column) {
+		p.WriteString(strings.TrimRight(strings.Repeat(" ", column)+part, " ") + "\n")
+	}
+}
+
+// Text is the report for people.
+func (r *Report) Text() string {
+	p := &page{}
+	p.line(0, r.Summary)
+	if len(r.Namespaces) > 0 {
+		r.namespaces(p)
+		r.templates(p)
+		r.words(p)
+		r.owners(p)
+	}
+	r.mutators(p)
+	for i, note := range r.Notes {
+		if i == 0 {
+			p.WriteString("\n")
+		}
+		p.line(0, "Note: "+note)
+	}
+	return p.String()
+}
+
+// table writes a title and numbers under heads, with the names first.
+func (p *page) table(heads []string, names []string, rows [][]int) {
+	column := utf8.RuneCountInString(heads[0])
+	for _, name := range names {
+		if n := utf8.RuneCountInString(name); n <= nameWidth {
+			column = max(column, n)
+		}
+	}
+	p.WriteString("\n")
+	fmt.Fprintf(p, "%-*s", column, heads[0])
+	for _, head := range heads[1:] {
+		p.WriteString("  " + head)
+	}
+	p.WriteString("\n")
+	for i, row := range rows {
+		name := names[i]
+		if utf8.RuneCountInString(name) > nameWidth {
+			p.line(0, name)
+			name = ""
+		}
+		fmt.Fprintf(p, "%-*s", column, name)
+		for k, n := range row {
+			fmt.Fprintf(p, "  %*d", len(heads[k+1]), n)
+		}
+		p.WriteString("\n")
+	}
+}
+
+func (r *Report) namespaces(p *page) {
+	var names []string
+	var rows [][]int
+	for _, n := range r.Namespaces {
+		names, rows = append(names, n.Namespace), append(rows, []int{n.Pods, n.Injected, n.Current, n.Outdated, n.Missing, n.Altered})
+	}
+	p.table([]string{"NAMESPACE", "PODS", "INJECTED", "CURRENT", "OUTDATED", "MISSING", "ALTERED"}, names, rows)
+}
+
+func (r *Report) templates(p *page) {
+	var names []string
+	var rows [][]int
+	for _, t := range r.Templates {
+		names, rows = append(names, t.Template), append(rows, []int{t.Pods - t.NotWanted, t.Injected, t.Current, t.Outdated, t.Missing, t.Altered})
+	}
+	p.table([]string{"TEMPLATE", "FOR PODS", "INJECTED", "CURRENT", "OUTDATED", "MISSING", "ALTERED"}, names, rows)
+}
+
+// words says what those of the states mean that a pod has.
+func (r *Report) words(p *page) {
+	first := true
+	for _, w := range []struct {
+		state   explain.State
+		meaning string
+	}{
+		{explain.Outdated, "injected by another revision of the template than a new pod would be"},
+		{explain.Missing, "should have been injected and was not"},
+		{explain.Altered, "injected, but not as the template says: something else changed it"},
+	} {
+		n := 0
+		for i := range r.Templates {
+			n += *r.Templates[i].of(w.state)
+		}
+		if n == 0 {
+			continue
+		}
+		if first {
+			p.WriteString("\n")
+		}
+		first = false
+		p.line(0, string(w.state)+": "+w.meaning)
+	}
+}
+
+// owners says why the pods that are not current are not, by owner.
+func (r *Report) owners(p *page) {
+	for i := range r.Owners {
+		s := &r.Owners[i]
+		if len(s.Reasons) == 0 {
+			continue
+		}
+		p.WriteString("\n")
+		p.line(0, fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
+		for _, reason := range s.Reasons {
+			p.line(2, fmt.Sprintf("%s: %s in %d of %s, such as %s: %s", reason.Template, reason.State, reason.Pods, plural(s.Pods, "pod"), reason.Example, reason.Why))
+		}
+	}
+	if n := len(r.Restarts()); n > 0 {
+		p.WriteString("\n")
+		p.line(0, fmt.Sprintf("New pods would be right. To restart what makes them (%d):", n))
+		p.line(2, "pillion status -o name | xargs -r -L1 kubectl rollout restart")
+	}
+}
+
+// mutators are listed in the order in which they run.
+func (r *Report) mutators(p *page) {
+	if len(r.Mutators) == 0 {
+		return
+	}
+	p.WriteString("\n")
+	p.line(0, "What else may change pods when they are created, in the order in which it runs:")
+	for i := range r.Mutators {
+		m := &r.Mutators[i]
+		what := "policy " + m.Name
+		if m.Kind == webhookKind {
+			what = fmt.Sprintf("webhook %s of %s", m.Webhook, m.Name)
+		}
+		p.line(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", what, m.Runs, m.ReinvocationPolicy, m.Namespaces, plural(len(r.Namespaces), "namespace")))
+		p.line(4, m.Effect)
+	}
+}

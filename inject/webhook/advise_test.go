@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rogpeppe/go-internal/txtar"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// knownLimits are every namespace's.
+type knownLimits struct{ all fit.Limits }
+
+func (k knownLimits) Limits(string) fit.Limits { return k.all }
+
+func evaluator(t testing.TB) *fit.Evaluator {
+	t.Helper()
+	e, err := fit.NewEvaluator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func namespaceIn(t testing.TB, text []byte) templates.Namespace {
+	t.Helper()
+	var n templates.Namespace
+	if err := yaml.Unmarshal(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	n.Known = true
+	return n
+}
+
+func limitsIn(t testing.TB, text []byte) (k knownLimits) {
+	t.Helper()
+	for document := range bytes.SplitSeq(text, []byte("---\n")) {
+		var kind struct{ Kind string }
+		limitRange, quota := &corev1.LimitRange{}, &corev1.ResourceQuota{}
+		if err := yaml.Unmarshal(document, &kind); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		switch kind.Kind {
+		case "LimitRange":
+			k.all.Ranges = append(k.all.Ranges, limitRange)
+			err = yaml.UnmarshalStrict(document, limitRange)
+		case "ResourceQuota":
+			k.all.Quotas = append(k.all.Quotas, quota)
+			err = yaml.UnmarshalStrict(document, quota)
+		default:
+			err = fmt.Errorf("limits of kind %q", kind.Kind)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return k
+}
+
+// advised is a review of a workload.
+func advised(apiVersion, kind, operation, object, old string) []byte {
+	group, version, found := strings.Cut(apiVersion, "/")
+	if !found {
+		group, version = "", apiVersion
+	}
+	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u",
+		"kind":{"group":%q,"version":%q,"kind":%q},"resource":{"group":%q,"version":%q,"resource":"any"},
+		"name":"web","namespace":"shop","operation":%q,"userInfo":{"username":"user"},"object":%s,"oldObject":%s,"dryRun":true}}`,
+		group, version, kind, group, version, operation, object, old)
+}
+
+const (
+	misspelled = `{"metadata":{"annotations":{"pillion.dev/templates":"+log-agnet"}},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`
+	fine       = `{"metadata":{},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`
+)
+
+// TestAdviseKinds: what is said of each kind of workload, and of what is none.
+func TestAdviseKinds(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, sidecar))
+	e.Log = discard()
+	inSpec := func(template string) string {
+		return `{"metadata":{"name":"web"},"spec":{"template":` + template + `}}`
+	}
+	inCronJob := func(template string) string {
+		return `{"metadata":{"name":"web"},"spec":{"jobTemplate":{"spec":{"template":` + template + `}}}}`
+	}
+	controlled := func(controller string) string {
+		return strings.Replace(inSpec(misspelled), `"name":"web"`, `"name":"web","ownerReferences":[{"kind":"X","name":"x"},{"kind":"Y","name":"y","controller":`+controller+`}]`, 1)
+	}
+	for name, row := range map[string]struct {
+		apiVersion, kind, operation, object, old string
+		warned                                   bool
+	}{
+		"Deployment":               {"apps/v1", "Deployment", "CREATE", inSpec(misspelled), "null", true},
+		"Deployment of old":        {"extensions/v1beta1", "Deployment", "CREATE", inSpec(misspelled), "null", true},
+		"StatefulSet":              {"apps/v1", "StatefulSet", "CREATE", inSpec(misspelled), "null", true},
+		"DaemonSet":                {"apps/v1", "DaemonSet", "CREATE", inSpec(misspelled), "null", true},
+		"ReplicaSet":               {"apps/v1", "ReplicaSet", "CREATE", inSpec(misspelled), "null", true},
+		"ReplicationController":    {"v1", "ReplicationController", "CREATE", inSpec(misspelled), "null", true},
+		"Job":                      {"batch/v1", "Job", "CREATE", inSpec(misspelled), "null", true},
+		"CronJob":                  {"batch/v1", "CronJob", "CREATE", inCronJob(misspelled), "null", true},
+		"nothing wrong":            {"apps/v1", "Deployment", "CREATE", inSpec(fine), "null", false},
+		"owned":                    {"apps/v1", "ReplicaSet", "CREATE", controlled("true"), "null", false},
+		"owned by no controller":   {"apps/v1", "ReplicaSet", "CREATE", controlled("false"), "null", true},
+		"update":                   {"apps/v1", "Deployment", "UPDATE", inSpec(misspelled), inSpec(fine), true},
+		"update of something else": {"apps/v1", "Deployment", "UPDATE", inSpec(misspelled), strings.Replace(inSpec(misspelled), "web", "old", 1), false},
+		"update without an old":    {"apps/v1", "Deployment", "UPDATE", inSpec(misspelled), "null", true},
+		"delete":                   {"apps/v1", "Deployment", "DELETE", "null", inSpec(misspelled), false},
+		"pod":                      {"v1", "Pod", "CREATE", misspelled, "null", false},
+		"another Deployment":       {"example.com/v1", "Deployment", "CREATE", inSpec(misspelled), "null", false},
+		"no object":                {"apps/v1", "Deployment", "CREATE", "null", "null", false},
+		"a list":                   {"apps/v1", "Deployment", "CREATE", "[]", "null", false},
+		"no template":              {"apps/v1", "Deployment", "CREATE", `{"spec":{"template":3}}`, "null", false},
+		"no spec":                  {"apps/v1", "Deployment", "CREATE", `{"spec":null}`, "null", false},
+		"containers are text":      {"apps/v1", "Deployment", "CREATE", inSpec(`{"spec":{"containers":"x"}}`), "null", false},
+	} {
+		body := advised(row.apiVersion, row.kind, row.operation, row.object, row.old)
+		r, _ := checkContract(t, webhook.PathAdvise, body, e.answer(post(t, webhook.PathAdvise, body)))
+		if !r.Allowed || (len(r.Warnings) > 0) != row.warned {
+			t.Errorf("%s: allowed %v, warnings %q", name, r.Allowed, r.Warnings)
+		}
+	}
+}
+
+// A namespace that is not known yet is no reason to say something that is wrong.
+func TestAdviseNamespaceNotKnownYet(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, sidecar))
+	e.Namespaces = parameters{"other"}
+	body := advised("apps/v1", "Deployment", "CREATE", `{"spec":{"template":`+misspelled+`}}`, "null")
+	if r, _ := checkContract(t, webhook.PathAdvise, body, e.answer(post(t, webhook.PathAdvise, body))); len(r.Warnings) > 0 {
+		t.Errorf("warnings %q", r.Warnings)
+	}
+}
+
+func TestAdviseMany(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, sidecar))
+	many := strings.Replace(misspelled, "+log-agnet", "+a,+b,+c,+d,+e,+f,+g,+h,+i,+j,+k,+l,+m,+n,+o,+p,+q", 1)
+	many = strings.Replace(many, `"metadata":{`, `"metadata":{"labels":{"pillion.dev/inject":"yes"},`, 1)
+	body := advised("apps/v1", "Deployment", "CREATE", `{"spec":{"template":`+many+`}}`, "null")
+	r, _ := checkContract(t, webhook.PathAdvise, body, e.answer(post(t, webhook.PathAdvise, body)))
+	if n := len(r.Warnings); n < 10 || strings.Contains(r.Warnings[n-1], "audit") || len(r.AuditAnnotations) > 0 {
+		t.Errorf("warnings %q", r.Warnings)
+	}
+}
+
+// TestAdviseAnswersEverything: whatever the mutating webhook takes, this one does.
+func TestAdviseAnswersEverything(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/cases/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	e := newEdge(load(t, sidecar))
+	e.Log = discard()
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range archive.Files {
+			if part.Name != "body" {
+				continue
+			}
+			// An object that is no pod is not this one's business.
+			mutate, advise := e.answer(post(t, webhook.PathMutate, part.Data)), e.answer(post(t, webhook.PathAdvise, part.Data))
+			if advise.Code != mutate.Code && (advise.Code != http.StatusOK || !strings.Contains(mutate.Body.String(), "request.object is not a pod")) {
+				t.Errorf("%s: %d, and from /mutate %d", file, advise.Code, mutate.Code)
+			}
+		}
+	}
+}
+
+func TestAdviseMetrics(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, sidecar))
+	body := advised("apps/v1", "Deployment", "CREATE", `{"spec":{"template":`+misspelled+`}}`, "null")
+	e.answer(post(t, webhook.PathAdvise, body))
+	want := `
+# HELP pillion_findings_total What is wrong with final pods (validate) and with what pods ask for (mutate, advise), by webhook, template and reason code.
+# TYPE pillion_findings_total counter
+pillion_findings_total{code="unknown_template",template="",webhook="advise"} 1
+# HELP pillion_webhook_requests_total Requests by webhook and HTTP status.
+# TYPE pillion_webhook_requests_total counter
+pillion_webhook_requests_total{status="200",webhook="advise"} 1
+`
+	err := testutil.GatherAndCompare(e.registry, strings.NewReader(want),
+		"pillion_findings_total", "pillion_webhook_requests_total", "pillion_decisions_total", "pillion_verdicts_total")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAdviseAsksWhoCalls(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, sidecar))
+	guard(t, e, true)
+	body := advised("apps/v1", "Deployment", "CREATE", `{"spec":{"template":`+misspelled+`}}`, "null")
+	r := post(t, webhook.PathAdvise, body)
+	if w := e.answer(r); w.Code != http.StatusUnauthorized {
+		t.Errorf("a stranger gets %d %s", w.Code, w.Body)
+	}
+	r = post(t, webhook.PathAdvise, body)
+	r.Header.Set("Authorization", "Bearer right-token")
+	if w := e.answer(r); w.Code != http.StatusOK {
+		t.Errorf("who may call gets %d %s", w.Code, w.Body)
+	}
+}
+
+// FuzzAdvise: whatever the pod template, the answer is what the API server takes,
+// and it denies nothing.
+func FuzzAdvise(f *testing.F) {
+	for _, template := range []string{
+		misspelled, fine, `{}`, `[]`, `3`, `null`, `{"spec":{"containers":[{"name":"web","resources":{"limits":{"cpu":"1e3"},"requests":{"memory":-1}}}]}}`,
+		`{"spec":{"containers":[{"name":"web"}],"initContainers":[{"restartPolicy":"Always","resources":{"requests":{"cpu":"1"}}}],"resources":{"limits":{"cpu":"2"}}}}`,
+	} {
+		f.Add(template)
+	}
+	e := newEdge(load(f, sidecar))
+	e.Log, e.Fit = discard(), evaluator(f)
+	e.Namespaces = known{namespaceIn(f, []byte("name: shop\nlabels: {pod-security.kubernetes.io/enforce: restricted}\n"))}
+	e.Limits = limitsIn(f, []byte("kind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {limits.memory: 1Mi, requests.cpu: 1m, pods: 0}}\n---\n"+
+		"kind: LimitRange\nmetadata: {name: r}\nspec: {limits: [{type: Container, default: {cpu: 1m}, min: {cpu: 1}, max: {memory: 1}, maxLimitRequestRatio: {cpu: 1}}, {type: Pod, max: {cpu: 1}}]}\n"))
+	f.Fuzz(func(t *testing.T, template string) {
+		body := advised("apps/v1", "Deployment", "CREATE", `{"spec":{"template":`+template+`}}`, "null")
+		switch w := e.answer(post(t, webhook.PathAdvise, body)); w.Code {
+		case http.StatusOK:
+			if r, _ := checkContract(t, webhook.PathAdvise, body, w); !r.Allowed {
+				t.Errorf("refused: %s", w.Body)
+			}
+		case http.StatusBadRequest: // no JSON
+		default:
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}
