@@ -39,6 +39,7 @@ type trust struct {
 	empty         bool  // it has been emptied; view is what was there before
 	view          *view // nil: it was never anything but empty
 	replaced      []replaced
+	gone          *time.Duration // when its webhook was taken away; nil: it is there
 }
 
 // view is what an API server goes by.
@@ -90,8 +91,9 @@ type verdict struct {
 //
 // The rule is that no API server that can call us now may lose us: the newer pair
 // is served when every caBundle that verifies the served one verifies it too, and
-// so did those that were replaced a moment ago. Whether that is so no longer
-// matters when the served pair is about to expire.
+// so did those that were replaced a moment ago. One that no caBundle verifies is no
+// better than the served one, until that has expired. When it is about to, a newer
+// one that some API server trusts is better.
 func judge(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) verdict {
 	if served == nil {
 		return verdict{serve: true}
@@ -99,21 +101,26 @@ func judge(served, offered *tls.Certificate, trusted []trust, now moment, runnin
 	if v := judgeTime(served.Leaf, offered.Leaf, now.wall); v.code != "" {
 		return v
 	}
-	if now.passed(deadline(served.Leaf)) && offered.Leaf.NotAfter.After(served.Leaf.NotAfter) {
-		return verdict{serve: true}
-	}
 	var lost, gained []string
+	known, some, old := false, false, false
 	for _, t := range trusted {
-		switch old, young := t.view.verifies(served, now.wall), t.view.verifies(offered, now.wall); {
-		case old && !young:
+		now, then := t.view.verifies(offered, now.wall), t.view.verifies(served, now.wall)
+		known, some, old = known || t.view != nil, some || now, old || then
+		switch {
+		case then && !now:
 			lost = append(lost, t.webhook)
-		case young && !old:
+		case now && !then:
 			gained = append(gained, t.webhook)
 		}
 	}
+	longer := offered.Leaf.NotAfter.After(served.Leaf.NotAfter)
 	switch {
+	case longer && now.passed(served.Leaf.NotAfter), longer && now.passed(deadline(served.Leaf)) && (some || !old):
+		return verdict{serve: true}
 	case len(lost) > 0:
 		return verdict{code: "not_trusted", why: "the caBundle of " + strings.Join(lost, ", ") + " does not verify it"}
+	case known && !some:
+		return verdict{code: "not_trusted", why: "no caBundle verifies it"}
 	case len(gained) == 0 && unsettled(served, offered, trusted, now.wall, running):
 		return verdict{code: "settling", why: "API servers may not have the new caBundle yet"}
 	}
@@ -156,6 +163,8 @@ func mismatches(served *tls.Certificate, trusted []trust, now time.Time) map[Con
 	for _, t := range trusted {
 		why := ""
 		switch {
+		case t.gone != nil:
+			continue
 		case t.empty || t.view == nil:
 			why = "is empty"
 		case served == nil:

@@ -162,8 +162,17 @@ func (s *Serving) Trust(c Configuration, anchors []Anchor) {
 	})
 	for _, a := range anchors {
 		t := before[a.Webhook]
-		t.configuration, t.webhook = c, a.Webhook
+		delete(before, a.Webhook)
+		t.configuration, t.webhook, t.gone = c, a.Webhook, nil
 		s.trusted = append(s.trusted, t.update(a, now))
+	}
+	// A configuration that is deleted and made again trusts what it did before.
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		t := before[name]
+		if t.gone == nil {
+			t.gone = &now
+		}
+		s.trusted = append(s.trusted, t)
 	}
 	s.judge()
 }
@@ -201,6 +210,7 @@ func (s *Serving) Run(ctx context.Context) {
 // judge puts the pending pair in use if it is time to.
 func (s *Serving) judge() {
 	now := s.clock.now()
+	s.trusted = slices.DeleteFunc(s.trusted, func(t trust) bool { return t.gone != nil && s.clock.running()-*t.gone >= propagation })
 	if s.pending == nil {
 		return
 	}

@@ -94,7 +94,7 @@ func TestServingRotation(t *testing.T) {
 
 func TestServingOffers(t *testing.T) {
 	w := newWorld(t)
-	s, _, _ := newTestServing()
+	s, hand, _ := newTestServing()
 	s.Offer(w.first)
 	trustBoth(s, w.oldCA)
 	s.Offer(w.second)
@@ -108,6 +108,15 @@ func TestServingOffers(t *testing.T) {
 	s.Trust(Mutating, nil)
 	s.Trust(Validating, nil)
 	s.Offer(w.second)
+	wantServed(t, s, w.another, "a configuration that was just deleted may be back")
+	trustBoth(s, w.oldCA)
+	hand.pass(time.Hour)
+	s.tick()
+	wantServed(t, s, w.another, "it was back")
+	s.Trust(Mutating, nil)
+	s.Trust(Validating, nil)
+	hand.pass(propagation)
+	s.tick()
 	wantServed(t, s, w.second, "nobody calls")
 }
 
@@ -179,6 +188,9 @@ func TestServingDeadline(t *testing.T) {
 		s.tick()
 	}
 	hand.pass(time.Minute)
+	s.tick()
+	wantServed(t, s, w.first, "a moment before its end, which an API server trusts")
+	hand.pass(time.Hour)
 	s.tick()
 	wantServed(t, s, w.second, "at its end")
 }

@@ -52,6 +52,9 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at st
 			fragment.Get("name").Text(), p.t.Annotation(templates.AnnotationCustomize))
 		return
 	}
+	if there, ours := existing.Get("restartPolicy"), fragment.Get("restartPolicy"); there != nil && ours != nil && !ours.SameText(there) {
+		p.conflict(at+"/restartPolicy", there, ours, "the pod's container %s is no native sidecar; give it restartPolicy: Always", fragment.Get("name").Text())
+	}
 	p.checkContainer(path.Base(path.Dir(at)), existing, fragment, at)
 	p.object(existing, fragment, s.elem, at)
 }

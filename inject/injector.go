@@ -81,6 +81,10 @@ type Request struct {
 	// Detail asks for [Decision.Added] and [Decision.Passed], which the mutating
 	// webhook does not need.
 	Detail bool
+
+	// alone: every template is compared with the pod as it came, not with what
+	// those before it would add.
+	alone bool
 }
 
 // Inject decides about every template and plans what to add. The error says

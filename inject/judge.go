@@ -56,7 +56,8 @@ type Verdict struct {
 
 // Judge judges a final pod. The error says what is wrong with its JSON.
 func (j *Judge) Judge(req Request) (*Verdict, error) {
-	req.Detail = true
+	// What is missing of one template must not hide behind what another would add.
+	req.Detail, req.alone = true, true
 	pod, err := tree.Parse(req.Object)
 	if err != nil {
 		return nil, notJSON(err)

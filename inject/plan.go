@@ -46,6 +46,9 @@ func (c *candidate) plan() {
 	if says := c.annotation(key); says != nil && !says.IsText(c.t.Revision) {
 		c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", key, c.t.Revision))
 	}
+	if c.req.alone {
+		return
+	}
 	(&planner{candidate: c}).all()
 	c.added = true
 }
@@ -223,12 +226,16 @@ func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list string) {
 // known is an item whose key the pod has already: the pod's own counts. Where
 // it stands for something else, the rest of the fragment would not work.
 func (p *planner) known(pod, fragment *tree.Node, s *schema, at string) {
+	if s.elem.goType == volume() {
+		if !p.sameVolume(pod, fragment, s.elem) {
+			p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", fragment.Get("name").Text())
+		}
+		return
+	}
 	if s.elem.contains(pod, fragment) {
 		return
 	}
 	switch s.elem.goType {
-	case volume():
-		p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", fragment.Get("name").Text())
 	case volumeMount():
 		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
 			p.conflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that one elsewhere", there, pod.Get("mountPath").Text())
@@ -318,8 +325,8 @@ func (p *planner) eachAppContainer() {
 // brought says whether a container of the pod is a template's and not the
 // user's. A template that no longer wants this pod counts too, for what it added
 // itself may be why. What a required template gives to every container, none
-// escapes by an annotation alone: it must run the image of the template whose
-// container it is said to be.
+// escapes by an annotation alone: it must run what the template's container runs
+// that it is said to be.
 func (c *candidate) brought(existing *tree.Node) bool {
 	name := existing.Get("name").Text()
 	for _, t := range c.flipped {
@@ -331,16 +338,29 @@ func (c *candidate) brought(existing *tree.Node) bool {
 		if !slices.Contains(other.t.Containers, name) {
 			continue
 		}
-		if other.same(existing) || c.marked(other.t) && (!c.t.Spec.Required || other.sameImage(existing)) {
+		if c.t.Spec.Required && !other.sameProgram(existing) {
+			continue
+		}
+		if other.same(existing) || c.marked(other.t) {
 			return true
 		}
 	}
 	return false
 }
 
-func (c *candidate) sameImage(existing *tree.Node) bool {
+// sameProgram says whether a container runs what the template's does.
+func (c *candidate) sameProgram(existing *tree.Node) bool {
 	own := c.own(existing)
-	return own != nil && existing.Get("image") != nil && own.Get("image").IsText(existing.Get("image").Text())
+	if own == nil {
+		return false
+	}
+	for _, field := range []string{"image", "command", "args"} {
+		there, ours := existing.Get(field), own.Get(field)
+		if (there == nil) != (ours == nil) || there != nil && !c.schema.at("spec").at("containers").elem.at(field).contains(there, ours) {
+			return false
+		}
+	}
+	return true
 }
 
 // marked says whether the pod says that a container of the name that a template

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -128,38 +129,82 @@ func (d *difference) findMember() *difference {
 	return nil
 }
 
+// findItem compares lists: those without a key item by item, the others by their
+// keys, each of which may stand there once.
 func (d *difference) findItem() *difference {
 	theirs, own := d.pod.Items(), d.fragment.Items()
-	if d.f.shape != keyedList {
-		if d.f.contains(d.pod, d.fragment) && len(theirs) == len(own) {
-			return nil
-		}
-		return d
+	elem := d.f.elem
+	if elem == nil {
+		elem = &schema{}
 	}
-	elem := d.f.elem.asField()
-	for i := range own {
-		at := d.f.find(theirs, &own[i])
-		if at < 0 {
-			return &difference{at: d.at + "/-", f: elem, fragment: &own[i]}
+	if d.f.shape != keyedList {
+		if len(theirs) != len(own) {
+			return d
 		}
-		if found := (&difference{candidate: d.candidate, at: item(d.at, theirs, at), f: elem}).within(&theirs[at], &own[i], nil); found != nil {
+		for i := range own {
+			if found := d.item(elem, theirs, i).within(&theirs[i], &own[i], nil); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	next, used := 0, make([]bool, len(own))
+	for i := range theirs {
+		at := d.f.find(own, &theirs[i])
+		switch {
+		case at < 0 && d.isTokenMount(&theirs[i]):
+			continue
+		case at < 0 || used[at]: // one more, which would win
+			extra := d.item(elem, theirs, i)
+			extra.pod, extra.fragment = &theirs[i], nil
+			return extra
+		case d.name == "env" && at < next:
+			return d // a variable may refer to those before it
+		}
+		next, used[at] = at, true
+		if found := d.item(elem, theirs, i).within(&theirs[i], &own[at], nil); found != nil {
 			return found
 		}
 	}
-	for i := range theirs {
-		if d.f.find(own, &theirs[i]) < 0 && !d.isTokenMount(&theirs[i]) {
-			return &difference{at: item(d.at, theirs, i), f: elem, pod: &theirs[i]}
+	for i := range own {
+		if !used[i] {
+			return &difference{candidate: d.candidate, at: d.at + "/-", f: elem.asField(), fragment: &own[i]}
 		}
 	}
 	return nil
 }
 
+func (d *difference) item(elem *schema, items []tree.Node, i int) *difference {
+	return &difference{candidate: d.candidate, at: item(d.at, items, i), f: elem.asField()}
+}
+
 // isTokenMount says whether an item of a list is what the ServiceAccount plugin
 // adds, or what Pillion put in its place.
 func (d *difference) isTokenMount(mount *tree.Node) bool {
-	volume := mount.Get("name").Text()
-	return d.name == "volumeMounts" && volume != "" && (volume == d.tokenVolume() || volume == noTokenVolume) && len(mount.Members()) == 3 &&
-		mount.Get("readOnly").Kind() == tree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(tokenMountPath)
+	volume := mount.Get("name")
+	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
+		mount.Get("readOnly").Kind() == tree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(tokenMountPath) &&
+		(volume.IsText(noTokenVolume) || d.isTokenVolume(volume))
+}
+
+// isTokenVolume says whether the volume of that name projects the pod's API token:
+// its name alone anyone can give to a volume.
+func (c *candidate) isTokenVolume(name *tree.Node) bool {
+	volumes := c.pod.At("spec", "volumes").Items()
+	for i := range volumes {
+		if !name.SameText(volumes[i].Get("name")) || !strings.HasPrefix(name.Text(), tokenVolumePrefix) {
+			continue
+		}
+		sources := volumes[i].At("projected", "sources").Items()
+		return slices.ContainsFunc(sources, func(s tree.Node) bool { return s.Get("serviceAccountToken") != nil })
+	}
+	return false
+}
+
+// sameVolume says whether the pod's volume is the template's: nothing less, and
+// nothing more than Kubernetes' defaults.
+func (c *candidate) sameVolume(pod, fragment *tree.Node, s *schema) bool {
+	return (&difference{candidate: c, f: s.asField()}).within(pod, fragment, nil) == nil
 }
 
 // fills says whether Kubernetes itself may have put something into a container
@@ -172,7 +217,7 @@ func (d *difference) fills() bool {
 	switch place := d.f.parent.Name() + "." + d.name; place {
 	case "Container.resources", "ResourceRequirements.limits", "ResourceRequirements.requests":
 		return true
-	case "Container.imagePullPolicy":
+	case "Container.imagePullPolicy", "ImageVolumeSource.pullPolicy":
 		return d.pod.IsText(string(corev1.PullAlways)) || d.pod.IsText(string(corev1.PullIfNotPresent))
 	case "Container.volumeMounts":
 		mounts := d.pod.Items()
@@ -184,8 +229,8 @@ func (d *difference) fills() bool {
 	}
 }
 
-// defaulted is what the API server writes into a container's field that is not
-// there (SetObjectDefaults_Pod in k8s.io/kubernetes/pkg/apis/core/v1), as JSON;
+// defaulted is what the API server writes into a field of a container or a volume
+// that is not there (SetObjectDefaults_Pod in k8s.io/kubernetes/pkg/apis/core/v1), as JSON;
 // "" for the others.
 func defaulted(place string) string {
 	switch place {
@@ -213,6 +258,16 @@ func defaulted(place string) string {
 		return `"0"`
 	case "FileKeySelector.optional":
 		return "false"
+	case "ConfigMapVolumeSource.defaultMode", "SecretVolumeSource.defaultMode", "DownwardAPIVolumeSource.defaultMode", "ProjectedVolumeSource.defaultMode":
+		return "420" // 0644
+	case "ServiceAccountTokenProjection.expirationSeconds":
+		return "3600"
+	case "HostPathVolumeSource.type":
+		return `""`
+	case "VolumeSource.emptyDir":
+		return "{}"
+	case "PersistentVolumeClaimSpec.volumeMode":
+		return `"` + string(corev1.PersistentVolumeFilesystem) + `"`
 	}
 	return ""
 }

@@ -193,15 +193,19 @@ func (r *run) findings() []Finding {
 		}
 	}
 	members := r.annotations.Members()
-	for i := range members {
-		if f, ok := n.unknown("", members[i].Name()); ok {
-			f.Path, f.Found = annotationPath(members[i].Name()), quoted(&members[i].Node)
-			n.add(f)
+	for _, known := range []bool{true, false} { // those of templates that there are first
+		for i := range members {
+			if f, ok := n.unknown("", members[i].Name(), known); ok {
+				f.Path, f.Found = annotationPath(members[i].Name()), quoted(&members[i].Node)
+				n.add(f)
+			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.req.Namespace.Annotations)) {
-		if f, ok := n.unknown("namespace's ", key); ok {
-			n.add(f)
+		for _, known := range []bool{true, false} {
+			if f, ok := n.unknown("namespace's ", key, known); ok {
+				n.add(f)
+			}
 		}
 	}
 	return n.all
@@ -243,13 +247,14 @@ func (r *run) ownKeys(n *names) {
 	}
 }
 
-// unknown says what is wrong with an annotation that looks like one of a template's.
-func (n *names) unknown(whose, key string) (Finding, bool) {
+// unknown says what is wrong with an annotation that looks like one of a
+// template's, of a template that is known or of one that is not.
+func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 	template, name, ok := templates.SplitAnnotation(key)
-	if !ok || name == templates.AnnotationInjected {
+	t := n.byName[template]
+	if !ok || len(n.all) == maxFindings || (t != nil) != known || name == templates.AnnotationInjected {
 		return Finding{}, false // what was injected once may be gone since
 	}
-	t := n.byName[template]
 	if t == nil {
 		return Finding{Code: CodeUnknownTemplate, Message: fmt.Sprintf("the %sannotation %s is for the template %q, which does not exist%s",
 			whose, key, template, didYouMean(template, n.known))}, true

@@ -120,8 +120,12 @@ func notSetYet(t reflect.Type, field string) string {
 	switch t {
 	case reflect.TypeFor[metav1.ObjectMeta]():
 		switch field {
-		case "name", "uid", "creationTimestamp", "resourceVersion", "selfLink", "generation":
+		case "name", "uid", "creationTimestamp", "resourceVersion", "selfLink", "generation", "managedFields":
 			return "metadata." + field
+		}
+	case reflect.TypeFor[corev1.Pod]():
+		if field == "status" {
+			return field
 		}
 	case reflect.TypeFor[corev1.PodSpec]():
 		if field == "nodeName" {

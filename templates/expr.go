@@ -108,7 +108,7 @@ func hint(message string) string {
 	if message == "reserved identifier: namespace" {
 		return ": the pod's namespace is called ns here"
 	}
-	for _, field := range []string{"name", "uid", "creationTimestamp", "resourceVersion", "nodeName"} {
+	for _, field := range []string{"name", "uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"} {
 		if message == fmt.Sprintf("undefined field '%s'", field) {
 			return ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
 		}
@@ -128,6 +128,10 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			maps = true
 		case ast.IdentKind:
 			c.reads.note(e)
+		case ast.CallKind:
+			if call := e.AsCall(); call.FunctionName() == "dyn" && checked.GetType(call.Args()[0].ID()).Kind() == types.StructKind {
+				return errors.New("dyn() of an object hides from the check which of its fields are not set yet; read a field of it")
+			}
 		}
 	}
 	if loops && maps {

@@ -63,7 +63,7 @@ func (o *clusterOptions) connect() (*cluster, error) {
 	}
 	config.UserAgent = "pillion/" + buildVersion().Version
 	config.WarningHandler = rest.NoWarnings{} // what is said of a dry run is nobody's news
-	config.QPS, config.Burst = 50, 100 // as kubectl's; the API server has its own limits
+	config.QPS, config.Burst = 50, 100        // as kubectl's; the API server has its own limits
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig: %w", err)

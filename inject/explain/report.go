@@ -8,6 +8,7 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/pillion-dev/pillion/inject"
 )
@@ -25,6 +26,9 @@ type Report struct {
 	Webhooks []Webhook `json:"webhooks,omitempty"`
 	// Templates, in the order in which they are applied.
 	Templates []Template `json:"templates"`
+	// Gone are the templates that the pod says were injected, by revision, and that
+	// are not there.
+	Gone map[string]string `json:"gone,omitempty"`
 	// Mistakes are what the pod's annotations ask for and nobody knows.
 	Mistakes []inject.Finding `json:"mistakes,omitempty"`
 	// Patch is what the mutating webhook adds, as RFC 6902.
@@ -76,9 +80,11 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	}
 	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Mistakes: result.Findings}
 	evidence := EvidenceOf(s.Request.Object)
+	r.Gone = maps.Clone(evidence.InjectedBy)
 	for i, t := range injector.Set().Templates {
 		d := result.Decisions[i]
 		of := Template{Decision: d, InjectedBy: evidence.InjectedBy[d.Template]}
+		delete(r.Gone, d.Template)
 		if s.Object.Live {
 			of.State = evidence.State(t, &d)
 		}

@@ -4,7 +4,9 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -30,6 +32,9 @@ func (r *Report) Text(colour bool) string {
 	p := &page{colour: colour}
 	p.line(bold, r.title())
 	p.line("", r.Summary)
+	for _, name := range slices.Sorted(maps.Keys(r.Gone)) {
+		p.line(yellow, fmt.Sprintf("It says that %s was injected, by revision %s, and there is no such template here; if it was injected by others than these, name those.", name, r.Gone[name]))
+	}
 	if r.Called != nil {
 		p.webhooks(r)
 	}

@@ -24,7 +24,7 @@ func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason
 	if d.Code != inject.CodeInjected && d.Code != inject.CodePresent {
 		r.Code = d.Code
 	}
-	r.Restart = v.notCalled == "" && !explain.Failed(d.Code)
+	r.Restart = v.notCalled == "" && (!explain.Failed(d.Code) || state == explain.Outdated && d.Code == inject.CodeConflict)
 	switch state {
 	case explain.Outdated:
 		r.Why, r.Restart = v.outdated(d, by), r.Restart || !wanted(d.Code)
@@ -56,7 +56,7 @@ func (v *view) outdated(d *inject.Decision, by string) string {
 	switch {
 	case !wanted(d.Code):
 		return fmt.Sprintf("%s, and a new pod would not get it: %s", why, d.Sentence())
-	case explain.Failed(d.Code):
+	case explain.Failed(d.Code) && d.Code != inject.CodeConflict: // with what the older revision brought, which a new pod has not
 		return fmt.Sprintf("%s, and a new pod could not get it: %s", why, d.Sentence())
 	case v.notCalled != "":
 		return fmt.Sprintf("%s, and the API server would not ask Pillion about a new pod: %s", why, v.notCalled)
