@@ -174,6 +174,7 @@ func (s *Serving) Trust(c Configuration, anchors []Anchor) {
 		}
 		s.trusted = append(s.trusted, t)
 	}
+	slices.SortStableFunc(s.trusted, func(a, b trust) int { return strings.Compare(string(a.configuration), string(b.configuration)) })
 	s.judge()
 }
 

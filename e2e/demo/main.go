@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
@@ -105,6 +106,9 @@ func (d *demo) start(ctx context.Context) error {
 	if err := os.CopyFS(dir, templates); err != nil {
 		return err
 	}
+	if err := d.showTemplates(ctx); err != nil {
+		return err
+	}
 	pillion, err := d.StartPillion(ctx, binary, filepath.Join(dir, "templates"))
 	if err != nil {
 		return err
@@ -113,6 +117,29 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	return d.install(ctx, pillion.Endpoint)
+}
+
+// showTemplates puts the demo's templates where a cluster's are, for pillion explain and status.
+func (d *demo) showTemplates(ctx context.Context) error {
+	client := d.Client.CoreV1().ConfigMaps("pillion-system")
+	config, err := client.Get(ctx, "pillion-templates", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	config.Data = map[string]string{}
+	files, err := templates.ReadDir("templates")
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		text, err := templates.ReadFile("templates/" + f.Name())
+		if err != nil {
+			return err
+		}
+		config.Data[f.Name()] = string(text)
+	}
+	_, err = client.Update(ctx, config, metav1.UpdateOptions{})
+	return err
 }
 
 // install makes the namespaces and tells the API server whom to call for their pods.
