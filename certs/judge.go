@@ -152,7 +152,8 @@ func unsettled(served, offered *tls.Certificate, trusted []trust, now time.Time,
 	return false
 }
 
-// deadline is the moment from which any newer certificate is better than c.
+// deadline is the moment from which a newer certificate that only some API
+// servers trust is better than c, and a new one is due at the latest.
 func deadline(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-min(time.Hour, c.NotAfter.Sub(c.NotBefore)/10))
 }

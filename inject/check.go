@@ -39,8 +39,8 @@ func (f *Finding) String() string {
 	return b.String() + ": " + f.Message
 }
 
-// Check judges a final pod by the result of a run over it (with
-// [Request.Detail]): it is right when injecting it again would add nothing, and
+// Check judges a final pod by the result of a run over it ([Judge.Judge] makes
+// one): it is right when injecting it again would add nothing, and
 // what its templates protect is as they say. What else differs is the user's
 // or another webhook's own business. Findings that deny come first.
 func (r *Result) Check() []Finding {

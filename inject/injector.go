@@ -82,8 +82,8 @@ type Request struct {
 	// webhook does not need.
 	Detail bool
 
-	// alone: every template is compared with the pod as it came, not with what
-	// those before it would add.
+	// alone, for a final pod: every template is compared with the pod as it came,
+	// not with what those before it would add.
 	alone bool
 }
 

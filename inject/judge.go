@@ -25,11 +25,10 @@ const MaxSets = 8
 //     by which it is, the verdict is not final ([Verdict.Doubt]): another replica
 //     is to be asked.
 //
-// Neither makes an "injected" annotation worth forging. It is not what chooses
-// by which sets a pod is judged: it only says which one is tried first, and by
-// each of them every pod of this moment may be right. One that names a revision
-// that nobody knows earns the pod a second look, not a better one, and no
-// replica lets it pass.
+// Neither makes an "injected" annotation worth forging. It has no say in whether
+// the pod is right: by each of these sets every pod of this moment may be. It only
+// chooses whose findings are told. One that names a revision that nobody knows
+// earns the pod a second look, not a better one, and no replica lets it pass.
 type Judge struct {
 	sets    []*Injector // the one in use first, then the superseded ones, newest first
 	settled bool
@@ -57,31 +56,25 @@ type Verdict struct {
 // Judge judges a final pod. The error says what is wrong with its JSON.
 func (j *Judge) Judge(req Request) (*Verdict, error) {
 	// What is missing of one template must not hide behind what another would add.
-	req.Detail, req.alone = true, true
-	pod, err := tree.Parse(req.Object)
-	if err != nil {
-		return nil, notJSON(err)
-	}
-	said := revisions(pod)
-	order := slices.Clone(j.sets)
-	slices.SortStableFunc(order, func(a, b *Injector) int { return a.foreign(said) - b.foreign(said) })
-	var first *Verdict
-	for _, injector := range order {
+	req.alone = true
+	var denial *Verdict // by the set that knows most of the revisions that the pod names
+	foreign := 0
+	for _, injector := range j.sets {
 		v, err := injector.judge(req)
 		if err != nil || !v.Denied {
 			return v, err
 		}
-		if first == nil {
-			first = v
-			switch {
-			case injector.foreign(said) > 0:
-				v.Doubt = "not sure: the pod says that it was injected by a revision that is not known here"
-			case !j.settled && v.absent():
-				v.Doubt = "not sure: templates have just changed, and another replica may have older ones"
-			}
+		if n := injector.foreign(InjectedBy(req.Object)); denial == nil || n < foreign {
+			denial, foreign = v, n
 		}
 	}
-	return first, nil
+	switch {
+	case foreign > 0:
+		denial.Doubt = "not sure: the pod says that it was injected by a revision that is not known here"
+	case !j.settled && denial.absent():
+		denial.Doubt = "not sure: templates have just changed, and another replica may have older ones"
+	}
+	return denial, nil
 }
 
 // Word is what became of the pod.

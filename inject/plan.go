@@ -58,7 +58,7 @@ type planner struct {
 	*candidate
 	dry       bool // only look
 	additions int
-	added     []Place // with Request.Detail
+	added     []Place // with Request.Detail, and of a final pod
 	kept      []Place
 	conflicts []Obstacle
 	failed    error
@@ -128,7 +128,7 @@ func (p *planner) keep(at string, pod, fragment *tree.Node) {
 // it is none by itself.
 func (p *planner) addition(at string, value *tree.Node) {
 	p.additions++
-	if p.dry && p.req.Detail && (value.Kind() != tree.Object && value.Kind() != tree.Array || !isZero(value)) {
+	if p.dry && (p.req.Detail || p.req.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !isZero(value)) {
 		p.added = append(p.added, newPlace(at, nil, value))
 	}
 }
@@ -295,7 +295,7 @@ func (c *candidate) renderApps() error {
 			if err != nil {
 				return err
 			}
-			if len(c.pod.At("spec", "resources").Members()) > 0 {
+			if c.podResources() {
 				for j := range fragments {
 					fragments[j] = c.withoutResources(fragments[j], items[i].Get("name").Text())
 				}

@@ -135,7 +135,7 @@ func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree
 	if mounted = token != nil && !mounts(container, tokenMountPath) && !c.inherited(container); mounted {
 		prepared = withItem(&prepared, "volumeMounts", *token)
 	}
-	if len(c.pod.At("spec", "resources").Members()) > 0 {
+	if c.podResources() {
 		prepared = c.withoutResources(prepared, container.Get("name").Text())
 	}
 	return prepared, mounted
@@ -176,6 +176,12 @@ func withItem(n *tree.Node, list string, item tree.Node) tree.Node {
 	}
 	longer.Append(item)
 	return n.With(list, longer)
+}
+
+// podResources says whether the pod asks for resources as a whole (KEP-2837).
+func (r *run) podResources() bool {
+	resources := r.pod.At("spec", "resources")
+	return len(resources.Get("requests").Members())+len(resources.Get("limits").Members()) > 0
 }
 
 // withoutResources leaves cpu, memory and huge pages out where the pod has resources of its
