@@ -2,6 +2,7 @@
 
 GO       ?= go
 FUZZTIME ?= 5m
+SOAKTIME ?= 10m
 IMAGE    ?= ghcr.io/pillion-dev/pillion:dev
 
 # Run from the module cache; nothing need be installed.
@@ -9,7 +10,7 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint fmt fuzz golden demo tidy image
+.PHONY: help build test soak lint fmt fuzz golden demo tidy image
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +23,9 @@ test: ## Run all tests, those on a real Kubernetes last
 	$(GO) test -race -timeout 30m ./...
 	cd e2e && $(GO) run ./binaries >/dev/null
 	cd e2e && $(GO) test -race -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
+
+soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
+	cd e2e && $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)
 
 lint: ## Check style, imports and formatting, then known vulnerabilities
 	$(GOLANGCI_LINT) run

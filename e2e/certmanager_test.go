@@ -51,7 +51,14 @@ func install(t *testing.T, c *cluster.Cluster, overlay string, flags ...string) 
 	t.Helper()
 	i := &installed{Cluster: c, namespace: "shop"}
 	i.apply(t, overlay)
-	var err error
+	i.run(t, flags...)
+	return i
+}
+
+// run runs what has been applied.
+func (i *installed) run(t *testing.T, flags ...string) {
+	t.Helper()
+	c, err := i.Cluster, error(nil)
 	if i.replicas, err = c.RunDeployment(t.Context(), env.binary, deployWithin, flags...); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +78,6 @@ func install(t *testing.T, c *cluster.Cluster, overlay string, flags ...string) 
 	if err := c.WaitForPods(testContext(t), i.namespace); err != nil {
 		t.Fatal(err)
 	}
-	return i
 }
 
 // apply is all that somebody who installs Pillion does.

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -80,6 +81,23 @@ func (c *Cluster) runAPIServer(ctx context.Context, name, token string, flags ..
 		}
 		return s, nil
 	}
+}
+
+// RestartAPIServer kills the Cluster's own API server and starts it again at the same address: whoever
+// watches has to connect anew. It returns when the API server is ready; ctx limits that.
+func (c *Cluster) RestartAPIServer(ctx context.Context) error {
+	host, err := url.Parse(c.Config.Host)
+	if err != nil {
+		return err
+	}
+	c.apiServer.kill()
+	c.apiServer, err = startProcess(ctx, c.dir, "kube-apiserver", filepath.Join(filepath.Dir(c.Kubectl), "kube-apiserver"),
+		c.apiServerArgs(host.Port(), c.Audit.path)...)
+	if err != nil {
+		return err
+	}
+	c.keep(c.apiServer)
+	return c.apiServer.waitUntil(ctx, "ready", c.APIServer().ready)
 }
 
 func (s *APIServer) ready(ctx context.Context) bool {

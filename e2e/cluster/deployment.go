@@ -29,6 +29,7 @@ const wireLatency = 50 * time.Millisecond
 type Replica struct {
 	*Pillion
 	wire *wire
+	pod  *replicaPod
 }
 
 // Address is where the Service's endpoint leads to, host:port.
@@ -76,18 +77,28 @@ type replicaOptions struct {
 	number                   int
 }
 
+// replicaPod is what makes a process a pod: its volumes are there, and its endpoint is where it stays.
+type replicaPod struct {
+	cluster    *Cluster
+	deployment *appsv1.Deployment
+	options    replicaOptions
+	lifetime   context.Context // of its files
+	args       []string
+}
+
+func (p *replicaPod) name() string { return fmt.Sprintf("replica-%d", p.options.number) }
+
 // runReplica is one pod, from its volumes to its endpoint.
 func (c *Cluster) runReplica(ctx, limited context.Context, d *appsv1.Deployment, o replicaOptions) (*Replica, error) {
-	pod := d.Spec.Template.Spec
-	name := fmt.Sprintf("replica-%d", o.number)
-	args := append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+o.kubeconfig, "--shutdown-delay=0s")
+	spec, pod := d.Spec.Template.Spec, &replicaPod{cluster: c, deployment: d, options: o, lifetime: ctx}
+	args := append(slices.Clone(spec.Containers[0].Args), "--kubeconfig="+o.kubeconfig, "--shutdown-delay=0s")
 	args = append(args, o.flags...)
-	for _, volume := range pod.Volumes {
-		dir := c.Path(filepath.Join(name, volume.Name))
+	for _, volume := range spec.Volumes {
+		dir := c.Path(filepath.Join(pod.name(), volume.Name))
 		if err := c.mount(ctx, limited, volume, dir); err != nil {
 			return nil, err
 		}
-		args = rewrite(args, mountPath(pod.Containers[0], volume.Name), dir)
+		args = rewrite(args, mountPath(spec.Containers[0], volume.Name), dir)
 	}
 	for i, arg := range args {
 		switch {
@@ -97,26 +108,68 @@ func (c *Cluster) runReplica(ctx, limited context.Context, d *appsv1.Deployment,
 			args[i] = "--admin-listen=127.0.0.1:0"
 		}
 	}
-	process, err := startProcess(ctx, c.dir, name, o.binary, args...)
+	pod.args = args
+	p, backend, err := pod.run(limited)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pillion{process: process}
-	if err := process.waitUntil(limited, "listening", func(context.Context) bool { return p.findAddresses() }); err != nil {
-		return nil, errors.Join(err, process.stop())
+	r := &Replica{Pillion: p, pod: pod}
+	if r.wire, err = newWire(limited, o.host, backend, wireLatency); err != nil {
+		return nil, err
 	}
-	if err := process.waitUntil(limited, "ready", p.ready); err != nil {
-		return nil, errors.Join(err, process.stop())
+	return r, c.setEndpoint(limited, pod.name(), r.Address(), true)
+}
+
+// run starts the container and returns its webhook address, host:port, when it is ready.
+func (p *replicaPod) run(limited context.Context) (*Pillion, string, error) {
+	process, err := startProcess(limited, p.cluster.dir, p.name(), p.options.binary, p.args...)
+	if err != nil {
+		return nil, "", err
 	}
-	webhook, err := url.Parse(p.Endpoint.URL)
+	pillion := &Pillion{process: process}
+	if err := process.waitUntil(limited, "listening", func(context.Context) bool { return pillion.findAddresses() }); err != nil {
+		return nil, "", errors.Join(err, process.stop())
+	}
+	if err := process.waitUntil(limited, "ready", pillion.ready); err != nil {
+		return nil, "", errors.Join(err, process.stop())
+	}
+	webhook, err := url.Parse(pillion.Endpoint.URL)
+	if err != nil {
+		return nil, "", err
+	}
+	return pillion, webhook.Host, nil
+}
+
+// Crash kills the process, and what a kubelet does then: the endpoint is not ready until a new process in the
+// same pod is. ctx limits that.
+func (r *Replica) Crash(ctx context.Context) error {
+	r.process.kill()
+	c, name := r.pod.cluster, r.pod.name()
+	if err := c.setEndpoint(ctx, name, r.Address(), false); err != nil {
+		return err
+	}
+	p, backend, err := r.pod.run(ctx)
+	if err != nil {
+		return err
+	}
+	r.Pillion = p
+	r.wire.backend.Store(&backend)
+	return c.setEndpoint(ctx, name, r.Address(), true)
+}
+
+// Replace does what a rolling update does: when a new pod is ready the old one is told to end, at the moment in
+// which its endpoint goes. It returns the new one, and how the old one ended. ctx limits that.
+func (r *Replica) Replace(ctx context.Context, number int) (*Replica, error) {
+	options := r.pod.options
+	options.number = number
+	next, err := r.pod.cluster.runReplica(r.pod.lifetime, ctx, r.pod.deployment, options)
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{Pillion: p}
-	if r.wire, err = newWire(limited, o.host, webhook.Host, wireLatency); err != nil {
-		return nil, err
-	}
-	return r, c.addEndpoint(limited, name, r.Address())
+	var group errgroup.Group
+	group.Go(r.Stop)
+	group.Go(func() error { return r.pod.cluster.setEndpoint(ctx, r.pod.name(), r.Address(), false) })
+	return next, group.Wait()
 }
 
 // mount returns when the volume's files are there; a pod does not start before.
@@ -168,8 +221,9 @@ func rewrite(args []string, path, dir string) []string {
 	return out
 }
 
-// addEndpoint makes address one of the Service's. The Service's own selector finds none: no node runs a pod.
-func (c *Cluster) addEndpoint(ctx context.Context, name, address string) error {
+// setEndpoint makes address one of the Service's, to be used where it is ready. The Service's own selector finds
+// none: no node runs a pod.
+func (c *Cluster) setEndpoint(ctx context.Context, name, address string, ready bool) error {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return err
@@ -185,7 +239,7 @@ func (c *Cluster) addEndpoint(ctx context.Context, name, address string) error {
 			Labels:    map[string]string{discoveryv1.LabelServiceName: pillionServiceAccount, discoveryv1.LabelManagedBy: "pillion-e2e"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: new("webhook"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(port))}},
 	}
 	return createOrUpdate(ctx, c.Client.DiscoveryV1().EndpointSlices(pillionNamespace), slice)

@@ -97,6 +97,12 @@ func (p *process) stop() error {
 	}
 }
 
+// kill ends the process at once, as a machine that fails does.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
 func (p *process) tail() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {

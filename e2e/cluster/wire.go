@@ -14,7 +14,7 @@ import (
 // under way at a time than a client keeps connections for, and it has to make new ones again and again.
 type wire struct {
 	listener net.Listener
-	backend  string
+	backend  atomic.Pointer[string] // host:port
 	latency  time.Duration
 	accepted atomic.Int64
 }
@@ -24,7 +24,8 @@ func newWire(ctx context.Context, host, backend string, latency time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{listener: listener, backend: backend, latency: latency}
+	w := &wire{listener: listener, latency: latency}
+	w.backend.Store(&backend)
 	go w.accept(context.WithoutCancel(ctx))
 	return w, nil
 }
@@ -42,7 +43,7 @@ func (w *wire) accept(ctx context.Context) {
 
 func (w *wire) carry(ctx context.Context, client *net.TCPConn) {
 	defer client.Close()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.backend)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", *w.backend.Load())
 	if err != nil {
 		return // the client sees that its connection is closed
 	}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+const (
+	// soakEvery is between two creates: they come when they come, however long those before them take.
+	soakEvery = 20 * time.Millisecond
+	// hugeEvery is between two pods of nearly the 3 MiB that an API server takes.
+	hugeEvery = 3 * time.Second
+	hugeSize  = 2800 << 10
+	// plainEvery: one pod of so many is of a namespace that has nothing to do with Pillion.
+	plainEvery = 5
+)
+
+// outcome is what became of one create.
+type outcome string
+
+const (
+	outcomeInjected outcome = "injected"
+	outcomeRefused  outcome = "refused by Pillion's webhook, with a reason"
+	outcomeAway     outcome = "not taken, for want of an API server"
+	outcomePlain    outcome = "plain, untouched"
+)
+
+// soakLoad creates pods at a rate and judges what became of each.
+type soakLoad struct {
+	*installed
+	plain string // a namespace that did not opt in
+
+	cancel   context.CancelFunc
+	finished sync.WaitGroup
+	created  atomic.Int64
+
+	mu       sync.Mutex
+	outcomes map[outcome]int
+	refusals []failure // and creates for want of an API server
+	wrong    []failure // what must never be
+}
+
+func (i *installed) startSoak(t *testing.T, plain string) *soakLoad {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &soakLoad{installed: i, plain: plain, cancel: cancel, outcomes: map[outcome]int{}}
+	l.every(ctx, soakEvery, func(n int64) {
+		if n%plainEvery == 0 {
+			l.create(ctx, n, l.plain, soakPod())
+		} else {
+			l.create(ctx, n, l.namespace, soakPod())
+		}
+	})
+	l.every(ctx, hugeEvery, func(int64) { l.create(ctx, 1, l.namespace, soakPod(huge)) })
+	t.Cleanup(l.stop)
+	return l
+}
+
+// every calls f at a rate, each time on its own.
+func (l *soakLoad) every(ctx context.Context, interval time.Duration, f func(n int64)) {
+	l.finished.Go(func() {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for n := int64(1); ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				l.finished.Go(func() { f(n) })
+			}
+		}
+	})
+}
+
+// stop waits for the last creates.
+func (l *soakLoad) stop() {
+	l.cancel()
+	l.finished.Wait()
+}
+
+func soakPod(options ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "soak-"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}},
+	}
+	for _, o := range options {
+		o(pod)
+	}
+	return pod
+}
+
+func huge(pod *corev1.Pod) {
+	const value = 100 << 10
+	for n := range hugeSize / value {
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env,
+			corev1.EnvVar{Name: fmt.Sprintf("V%d", n), Value: strings.Repeat("x", value)})
+	}
+}
+
+// create is not cut off by the end of the load.
+func (l *soakLoad) create(ctx context.Context, n int64, namespace string, pod *corev1.Pod) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitLimit)
+	defer cancel()
+	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	if n%realEvery == 0 {
+		options.DryRun = nil
+	}
+	f := failure{began: time.Now()}
+	created, err := l.Client.CoreV1().Pods(namespace).Create(ctx, pod, options)
+	f.ended = time.Now()
+	is, err := l.judge(namespace, created, err)
+	f.err = err
+	if is == "" && created != nil {
+		f.err = fmt.Errorf("%w; the API server says %v", err, l.audited(ctx, namespace, created.Name))
+	}
+	l.created.Add(1)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case is == "":
+		l.wrong = append(l.wrong, f)
+	case err != nil:
+		l.refusals = append(l.refusals, f)
+		fallthrough
+	default:
+		l.outcomes[is]++
+	}
+}
+
+// audited is what the API server recorded about its calls of webhooks.
+func (l *soakLoad) audited(ctx context.Context, namespace, name string) map[string]string {
+	event, err := l.Audit.Wait(ctx, func(e cluster.Event) bool { return e.CreatesPod(namespace, name) })
+	if err != nil {
+		return map[string]string{"": err.Error()}
+	}
+	return event.Annotations
+}
+
+// judge says what a create came to, and "" where it must never come to that.
+func (l *soakLoad) judge(namespace string, pod *corev1.Pod, err error) (outcome, error) {
+	switch {
+	case err == nil && namespace == l.plain:
+		if len(pod.Spec.InitContainers) > 0 || len(pod.Spec.Containers) != 1 {
+			return "", errors.New("a pod of a namespace that did not opt in was changed")
+		}
+		return outcomePlain, nil
+	case err == nil && hasGuard(pod) != nil:
+		return "", fmt.Errorf("pod %s: %w", pod.Name, hasGuard(pod))
+	case err == nil:
+		return outcomeInjected, nil
+	case isAway(err):
+		return outcomeAway, err
+	case namespace == l.plain:
+		return "", fmt.Errorf("a pod of a namespace that did not opt in: %w", err)
+	case byPillion().MatchString(err.Error()):
+		return outcomeRefused, err
+	}
+	return "", err
+}
+
+// byPillion is how an API server tells of a webhook that refused, or that it could not call.
+func byPillion() *regexp.Regexp {
+	return regexp.MustCompile(`webhook "(namespace|pod)\.validate\.pillion\.dev"(: | denied the request: ).+`)
+}
+
+// isAway says whether it was not even asked: an API server that ends or starts says so itself.
+func isAway(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return !errors.As(err, &status) && !errors.Is(err, context.DeadlineExceeded) ||
+		strings.Contains(err.Error(), "not yet ready to handle request") ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// hasGuard says what the pod lacks of what the template gives it, in any of its versions.
+func hasGuard(pod *corev1.Pod) error {
+	guard := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "guard" })
+	switch {
+	case guard < 0:
+		return errNotInjected
+	case !strings.HasPrefix(pod.Spec.InitContainers[guard].Image, "registry.example/guard:"):
+		return fmt.Errorf("the sidecar's image is %q", pod.Spec.InitContainers[guard].Image)
+	case pod.Annotations["guard.pillion.dev/injected"] == "":
+		return errors.New("the pod does not say which revision was injected")
+	case len(pod.Spec.Containers) != 1 || pod.Spec.Containers[0].Image != "registry.example/web:1":
+		return fmt.Errorf("the containers are %v", pod.Spec.Containers)
+	case !slices.Contains(mountPaths(pod.Spec.Containers[0]), "/var/guard"):
+		return errors.New("the app's container lacks its mount")
+	}
+	return nil
+}
+
+// more waits until so many more creates have come to something.
+func (l *soakLoad) more(ctx context.Context, n int64) error {
+	target := l.created.Load() + n
+	return poll(ctx, func() error {
+		if now := l.created.Load(); now < target {
+			return fmt.Errorf("%d creates of %d", now, target)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+var soakTime = flag.Duration("soak", 2*time.Minute, "how long TestSoak goes on")
+
+const (
+	// stepWithin is far more than a step takes.
+	stepWithin = 2 * time.Minute
+	// between two steps.
+	soakBetween = 100
+	// mostMemory is what a replica may have resident, with pods of 3 MiB in between; half of its limit.
+	mostMemory = 128 << 20
+	// templatesConfigMap is mounted into the replicas.
+	templatesConfigMap = "pillion-templates"
+)
+
+// soakTemplate has the versions that the soak publishes.
+const soakTemplate = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: guard}
+spec:
+  required: true
+  pod:
+    spec:
+      initContainers:
+      - name: guard
+        restartPolicy: Always
+        image: registry.example/guard:%d
+        resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
+        volumeMounts: [{name: guard, mountPath: /guard}]
+      volumes: [{name: guard, emptyDir: {}}]
+  forEachContainer:
+  - add: {volumeMounts: [{name: guard, mountPath: /var/guard}]}
+`
+
+// soak is what happens while pods are created.
+type soak struct {
+	*installed
+	load    *soakLoad
+	version int
+	number  int      // of the next replica
+	away    []window // of an API server
+	alone   []window // of one replica, for the other one crashed
+	memory  map[string][]float64
+}
+
+// soakStep is one thing that happens to clusters. It returns when its consequences are over.
+type soakStep struct {
+	name string
+	run  func(context.Context) error
+}
+
+// TestSoak: while all this happens, every pod of a namespace that opted in is injected or refused with a reason,
+// none is silently without, no other namespace's pod fails, and memory stays flat.
+func TestSoak(t *testing.T) {
+	i := &installed{Cluster: newCluster(t), namespace: "shop"}
+	i.apply(t, "self-signed")
+	s := &soak{installed: i, memory: map[string][]float64{}}
+	// From the start, for a set without it would count for minutes, and pods without it be right.
+	if err := s.writeTemplate(t.Context(), fmt.Sprintf(soakTemplate, s.version)); err != nil {
+		t.Fatal(err)
+	}
+	i.run(t, "--shutdown-delay=2s")
+	s.number = len(i.replicas)
+	eventually(t, "a pod is injected", func(ctx context.Context) error {
+		pod, err := i.Client.CoreV1().Pods(i.namespace).Create(ctx, soakPod(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			err = hasGuard(pod)
+		}
+		return err
+	})
+	plain := "plain"
+	if _, err := i.RunKubectl(t.Context(), nil, "create", "namespace", plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.WaitForPods(testContext(t), plain); err != nil {
+		t.Fatal(err)
+	}
+	s.load = i.startSoak(t, plain)
+
+	end := time.Now().Add(*soakTime)
+	steps := []soakStep{
+		{"templates change", s.publish},
+		{"templates break and mend", s.breakAndMend},
+		{"a replica crashes", s.crash},
+		{"a replica is replaced", s.replace},
+		{"the API server restarts", s.restartAPIServer},
+	}
+	for n := 0; time.Now().Before(end) && !t.Failed(); n++ {
+		if err := s.step(t, steps[n%len(steps)]); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.load.more(testContext(t), soakBetween); err != nil {
+		t.Error(err)
+	}
+	s.load.stop()
+	s.report(t)
+}
+
+func (s *soak) step(t *testing.T, step soakStep) error {
+	ctx, cancel := context.WithTimeout(t.Context(), stepWithin)
+	defer cancel()
+	began := time.Now()
+	if err := step.run(ctx); err != nil {
+		return fmt.Errorf("%s: %w", step.name, err)
+	}
+	took := time.Since(began)
+	t.Logf("%s: %s; %d creates so far", step.name, took.Round(time.Millisecond), s.load.created.Load())
+	return errors.Join(s.load.more(ctx, soakBetween), s.measure(ctx))
+}
+
+// publish gives the replicas another version, and waits until all have it.
+func (s *soak) publish(ctx context.Context) error {
+	before, err := s.revisions(ctx)
+	if err != nil {
+		return err
+	}
+	s.version++
+	if err := s.writeTemplate(ctx, fmt.Sprintf(soakTemplate, s.version)); err != nil {
+		return err
+	}
+	return poll(ctx, func() error {
+		now, err := s.revisions(ctx)
+		if err == nil && (len(slices.Compact(slices.Clone(now))) != 1 || slices.Contains(before, now[0])) {
+			err = fmt.Errorf("the revisions are %v, and were %v", now, before)
+		}
+		return err
+	})
+}
+
+func (s *soak) writeTemplate(ctx context.Context, text string) error {
+	maps := s.Client.CoreV1().ConfigMaps(pillionNamespace)
+	m, err := maps.Get(ctx, templatesConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	m.Data["guard.yaml"] = text
+	_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
+	return err
+}
+
+// breakAndMend: with templates that cannot be used, those before them stay in use.
+func (s *soak) breakAndMend(ctx context.Context) error {
+	if err := s.writeTemplate(ctx, soakTemplate+"  placement: {containers: Nowhere}\n"); err != nil {
+		return err
+	}
+	if err := poll(ctx, func() error { return s.wantProblems(ctx, true) }); err != nil {
+		return err
+	}
+	if err := s.load.more(ctx, soakBetween); err != nil {
+		return err
+	}
+	if err := s.publish(ctx); err != nil {
+		return err
+	}
+	return poll(ctx, func() error { return s.wantProblems(ctx, false) })
+}
+
+func (s *soak) wantProblems(ctx context.Context, want bool) error {
+	for _, r := range s.replicas {
+		metrics, err := r.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		if n := metrics.Gauge("pillion_template_problems", nil); n > 0 != want {
+			return fmt.Errorf("a replica has %v problems", n)
+		}
+	}
+	return nil
+}
+
+// last is the replica that things happen to; the first one lives as long as the test, to look at its memory.
+func (s *soak) last() int { return len(s.replicas) - 1 }
+
+// crash: connections to the replica break in the middle of requests, and the API server finds out.
+func (s *soak) crash(ctx context.Context) error {
+	from := time.Now()
+	err := s.replicas[s.last()].Crash(ctx)
+	s.alone = append(s.alone, window{from, time.Now().Add(apiServerLag)})
+	return err
+}
+
+// replace is a rolling update of one replica, by which no request is lost.
+func (s *soak) replace(ctx context.Context) error {
+	next, err := s.replicas[s.last()].Replace(ctx, s.number)
+	s.number++
+	if next != nil {
+		s.replicas[s.last()] = next
+	}
+	return err
+}
+
+func (s *soak) restartAPIServer(ctx context.Context) error {
+	from := time.Now()
+	err := s.RestartAPIServer(ctx)
+	s.away = append(s.away, window{from, time.Now().Add(apiServerLag)})
+	return err
+}
+
+// measure notes what each replica has resident.
+func (s *soak) measure(ctx context.Context) error {
+	for _, r := range s.replicas {
+		metrics, err := r.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		s.memory[r.Admin] = append(s.memory[r.Admin], metrics.Gauge("process_resident_memory_bytes", nil))
+	}
+	return nil
+}
+
+func (s *soak) revisions(ctx context.Context) ([]string, error) {
+	all := make([]string, len(s.replicas))
+	for n, r := range s.replicas {
+		metrics, err := r.Metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if values := metrics.Label("pillion_templates", "revision"); len(values) == 1 {
+			all[n] = values[0]
+		}
+	}
+	return all, nil
+}
+
+func (s *soak) report(t *testing.T) {
+	t.Helper()
+	l := s.load
+	for is, n := range l.outcomes {
+		t.Logf("%6d pods: %s", n, is)
+	}
+	for n, f := range l.wrong {
+		if n == 10 {
+			t.Errorf("and %d more", len(l.wrong)-n)
+			break
+		}
+		t.Errorf("at %s: %v", f.ended.Format(time.TimeOnly), f.err)
+	}
+	if l.outcomes[outcomeInjected] == 0 || l.outcomes[outcomePlain] == 0 {
+		t.Error("this test shows nothing")
+	}
+	s.reportRefusals(t)
+	for admin, bytes := range s.memory {
+		t.Logf("resident at %s, in MiB: %.0f", admin, mebi(bytes))
+		if most := slices.Max(bytes); most > mostMemory {
+			t.Errorf("%s had %.0f MiB resident, want at most %d", admin, most/(1<<20), mostMemory>>20)
+		}
+	}
+	s.wantFlat(t, s.memory[s.replicas[0].Admin])
+}
+
+// reportRefusals: without a crash and with an API server there is no reason to refuse a pod. With two replicas
+// that never learn each other's templates, all asks may go to the one that does not know; that is rare.
+func (s *soak) reportRefusals(t *testing.T) {
+	t.Helper()
+	unexplained := 0
+	for _, f := range s.load.refusals {
+		in := func(w window) bool { return w.has(f) }
+		if slices.ContainsFunc(s.away, in) || !isAway(f.err) && slices.ContainsFunc(s.alone, in) {
+			continue
+		}
+		unexplained++
+		t.Logf("refused at %s, and nothing was wrong: %v", f.ended.Format(time.TimeOnly), f.err)
+	}
+	if most := 1 + int(s.load.created.Load())/500; unexplained > most {
+		t.Errorf("%d pods were refused without a crash and with an API server, want at most %d", unexplained, most)
+	}
+}
+
+// wantFlat compares the first third, by which all is warm, with the last.
+func (s *soak) wantFlat(t *testing.T, bytes []float64) {
+	t.Helper()
+	third := len(bytes) / 3
+	if third == 0 {
+		t.Error("too few looks at the memory; this test shows nothing")
+		return
+	}
+	first, last := slices.Max(bytes[:third]), slices.Min(bytes[len(bytes)-third:])
+	if last > first*1.5 {
+		t.Errorf("the memory grows: at most %.0f MiB at first, at least %.0f in the end", first/(1<<20), last/(1<<20))
+	}
+}
+
+func mebi(bytes []float64) []float64 {
+	all := slices.Clone(bytes)
+	for n := range all {
+		all[n] /= 1 << 20
+	}
+	return all
+}
+
+// poll tries f until it says nothing against it, and returns what it said last.
+func poll(ctx context.Context, f func() error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(context.Context) (bool, error) {
+		last = f()
+		return last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
