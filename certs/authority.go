@@ -25,7 +25,7 @@ type AuthorityOptions struct {
 	Admission admissionclient.AdmissionregistrationV1Interface
 
 	Namespace, Name string // of the Secret
-	Configuration   string // the name of both webhook configurations
+	Configuration   string // the name of the webhook configurations, see [Configuration.Named]
 	Identity        string // of this replica, unlike the others'
 	Policy          Policy
 	Serving         *Serving
@@ -39,14 +39,14 @@ type AuthorityOptions struct {
 type Authority struct {
 	AuthorityOptions
 	clock *clock
-	calm  flowcontrol.RateLimiter // of writes of caBundles: somebody may fight for them
+	calm  map[Configuration]flowcontrol.RateLimiter // of writes of caBundles: somebody may fight for them
 	kick  chan struct{}
 
 	mu     sync.Mutex
 	view   authorityView
 	status AuthorityStatus
 
-	agreedOn *x509.Certificate // the CA that all API servers are seen to trust
+	agreedOn *x509.Certificate // the CA that all API servers are seen to trust, [Advising] aside
 	agreed   time.Duration     // since when
 }
 
@@ -71,13 +71,17 @@ type AuthorityStatus struct {
 
 // NewAuthority does nothing until it is run.
 func NewAuthority(o AuthorityOptions) *Authority {
-	return &Authority{
+	a := &Authority{
 		AuthorityOptions: o,
 		clock:            newClock(),
-		calm:             flowcontrol.NewTokenBucketRateLimiter(0.5, 10),
+		calm:             map[Configuration]flowcontrol.RateLimiter{},
 		kick:             make(chan struct{}, 1),
 		view:             authorityView{anchors: map[Configuration][]Anchor{}, applied: map[Configuration]string{}},
 	}
+	for _, c := range AllConfigurations() {
+		a.calm[c] = flowcontrol.NewTokenBucketRateLimiter(0.5, 10)
+	}
+	return a
 }
 
 // Run issues and renews until ctx is done.
@@ -180,22 +184,25 @@ func (a *Authority) look() authorityView {
 	return v
 }
 
-// trusts says whether every API server trusts the CA: both configurations said so
-// for long enough. One that does not exist is called by nobody.
+// trusts says whether every API server trusts the CA: the configurations said so
+// for long enough. One that does not exist is called by nobody. [Advising] is
+// waited for, but not for long.
 func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
-	all := len(v.anchors) == 2
-	for _, anchors := range v.anchors {
-		all = all && !slices.ContainsFunc(anchors, func(n Anchor) bool { return !contains(parseCertificates(n.Bundle), ca) })
+	holds := func(n Anchor) bool { return contains(parseCertificates(n.Bundle), ca) }
+	lacks := func(c Configuration) bool {
+		return slices.ContainsFunc(v.anchors[c], func(n Anchor) bool { return !holds(n) })
 	}
+	_, mutating := v.anchors[Mutating]
+	_, validating := v.anchors[Validating]
 	running := a.clock.running()
 	switch {
-	case !all:
+	case !mutating || !validating || lacks(Mutating) || lacks(Validating):
 		a.agreedOn = nil
 		return false
 	case a.agreedOn == nil || !a.agreedOn.Equal(ca):
 		a.agreedOn, a.agreed = ca, running
 	}
-	return running-a.agreed >= propagation
+	return running-a.agreed >= propagation && !lacks(Advising) || running-a.agreed >= patience
 }
 
 // see takes note of the Secret (nil: there is none). One that was deleted leaves

@@ -19,50 +19,46 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Configurations follows the two webhook configurations of one name.
+// Configurations follows webhook configurations.
 type Configurations struct {
 	Client admissionclient.AdmissionregistrationV1Interface
-	Name   string
+	Name   string // of the first two, see [Configuration.Named]
 	// Trust is told what API servers go by; with no anchors, that there is no such
 	// configuration. Blind is told that a configuration cannot be watched.
 	Trust func(Configuration, []Anchor)
 	Blind func(Configuration, error)
 }
 
-// Mutating follows the MutatingWebhookConfiguration until ctx is done.
-func (c *Configurations) Mutating(ctx context.Context) {
-	client := c.Client.MutatingWebhookConfigurations()
-	follow(ctx, c.Name, source[*admissionregistrationv1.MutatingWebhookConfigurationList]{
-		&admissionregistrationv1.MutatingWebhookConfiguration{}, client.List, client.Watch,
-	},
-		func(object any) {
-			var anchors []Anchor
-			if m, ok := object.(*admissionregistrationv1.MutatingWebhookConfiguration); ok {
-				for i := range m.Webhooks {
-					anchors = append(anchors, anchor(m.Webhooks[i].Name, m.Webhooks[i].ClientConfig))
-				}
-			}
-			c.Trust(Mutating, anchors)
-		},
-		func(err error) { c.Blind(Mutating, err) })
+// Follow follows one of them until ctx is done.
+func (c *Configurations) Follow(ctx context.Context, which Configuration) {
+	trust := func(object any) { c.Trust(which, anchors(object)) }
+	blind := func(err error) { c.Blind(which, err) }
+	if which == Mutating {
+		client := c.Client.MutatingWebhookConfigurations()
+		follow(ctx, which.Named(c.Name), source[*admissionregistrationv1.MutatingWebhookConfigurationList]{
+			&admissionregistrationv1.MutatingWebhookConfiguration{}, client.List, client.Watch,
+		}, trust, blind)
+		return
+	}
+	client := c.Client.ValidatingWebhookConfigurations()
+	follow(ctx, which.Named(c.Name), source[*admissionregistrationv1.ValidatingWebhookConfigurationList]{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}, client.List, client.Watch,
+	}, trust, blind)
 }
 
-// Validating follows the ValidatingWebhookConfiguration until ctx is done.
-func (c *Configurations) Validating(ctx context.Context) {
-	client := c.Client.ValidatingWebhookConfigurations()
-	follow(ctx, c.Name, source[*admissionregistrationv1.ValidatingWebhookConfigurationList]{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}, client.List, client.Watch,
-	},
-		func(object any) {
-			var anchors []Anchor
-			if v, ok := object.(*admissionregistrationv1.ValidatingWebhookConfiguration); ok {
-				for i := range v.Webhooks {
-					anchors = append(anchors, anchor(v.Webhooks[i].Name, v.Webhooks[i].ClientConfig))
-				}
-			}
-			c.Trust(Validating, anchors)
-		},
-		func(err error) { c.Blind(Validating, err) })
+// anchors are those of a webhook configuration; nil has none.
+func anchors(object any) (all []Anchor) {
+	switch o := object.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			all = append(all, anchor(o.Webhooks[i].Name, o.Webhooks[i].ClientConfig))
+		}
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			all = append(all, anchor(o.Webhooks[i].Name, o.Webhooks[i].ClientConfig))
+		}
+	}
+	return all
 }
 
 // anchor reads a clientConfig as an API server does.

@@ -11,14 +11,35 @@ import (
 	"time"
 )
 
-// Configuration is one of the two webhook configurations.
+// Configuration is one of the webhook configurations.
 type Configuration string
 
-// The configurations.
+// The configurations. Advising is of the component advise: it may be missing, and
+// without it warnings are lost, and nothing else.
 const (
 	Mutating   Configuration = "mutating"
 	Validating Configuration = "validating"
+	Advising   Configuration = "advising"
 )
+
+// AllConfigurations are all of them.
+func AllConfigurations() []Configuration { return []Configuration{Mutating, Validating, Advising} }
+
+// Named is the configuration's name in a cluster where the first two have this one.
+func (c Configuration) Named(name string) string {
+	if c == Advising {
+		return name + "-advise"
+	}
+	return name
+}
+
+// Kind is its kind.
+func (c Configuration) Kind() string {
+	if c == Mutating {
+		return "MutatingWebhookConfiguration"
+	}
+	return "ValidatingWebhookConfiguration"
+}
 
 // Anchor is what API servers go by when they call one webhook.
 type Anchor struct {
@@ -32,6 +53,9 @@ type Anchor struct {
 // several, each by its own.
 const propagation = 5 * time.Second
 
+// patience is how long a rotation waits for [Advising] alone.
+const patience = time.Minute
+
 // trust is an anchor with what led to it.
 type trust struct {
 	configuration Configuration
@@ -41,6 +65,9 @@ type trust struct {
 	replaced      []replaced
 	gone          *time.Duration // when its webhook was taken away; nil: it is there
 }
+
+// optional says whether a rotation may lose it.
+func (t trust) optional() bool { return t.configuration == Advising }
 
 // view is what an API server goes by.
 type view struct {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	admissionconfig "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	coreconfig "k8s.io/client-go/applyconfigurations/core/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -111,27 +113,30 @@ func (a *Authority) update(ctx context.Context, seen *corev1.Secret, m material,
 	return nil
 }
 
-// tellAPIServers has every caBundle be the material's. It does not (calm is false)
-// where somebody else has changed them too often lately.
+// tellAPIServers has every caBundle be the material's. Some are left (calm is
+// false) where somebody else has changed them too often lately.
 func (a *Authority) tellAPIServers(ctx context.Context, m material, v authorityView) (calm bool, err error) {
 	bundle := m.caBundle()
 	if len(bundle) == 0 {
 		return true, nil
 	}
-	for _, c := range []Configuration{Mutating, Validating} {
+	calm = true
+	for _, c := range AllConfigurations() {
 		other := func(n Anchor) bool { return !bytes.Equal(n.Bundle, bundle) }
 		if v.applied[c] == string(bundle) || !slices.ContainsFunc(v.anchors[c], other) {
 			continue
 		}
-		if !a.calm.TryAccept() {
-			return false, nil
+		if !a.calm[c].TryAccept() {
+			calm = false
+			continue
 		}
-		if err := a.apply(ctx, c, v.anchors[c], bundle); err != nil {
-			return true, fmt.Errorf("applying the caBundles of the %s webhook configuration %s: %w", c, a.Configuration, err)
+		if failed := a.apply(ctx, c, v.anchors[c], bundle); failed != nil {
+			err = errors.Join(err, fmt.Errorf("applying the caBundles of the %s %s: %w", c.Kind(), c.Named(a.Configuration), failed))
+			continue
 		}
 		a.Log.Info("caBundles applied", "configuration", c, "cas", len(m.bundle))
 	}
-	return true, nil
+	return calm, err
 }
 
 // apply owns the caBundle of every webhook, and no other field. Until the watch
@@ -147,22 +152,22 @@ func (a *Authority) apply(ctx context.Context, c Configuration, anchors []Anchor
 			a.mu.Unlock()
 		}
 	}()
-	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
-	if c == Mutating {
-		config := admissionconfig.MutatingWebhookConfiguration(a.Configuration)
-		for _, n := range anchors {
-			config.WithWebhooks(admissionconfig.MutatingWebhook().WithName(n.Webhook).
-				WithClientConfig(admissionconfig.WebhookClientConfig().WithCABundle(bundle...)))
-		}
-		_, err = a.Admission.MutatingWebhookConfigurations().Apply(ctx, config, options)
-		return err
-	}
-	config := admissionconfig.ValidatingWebhookConfiguration(a.Configuration)
+	// What is applied looks the same for both kinds.
+	name, config := c.Named(a.Configuration), admissionconfig.ValidatingWebhookConfiguration(c.Named(a.Configuration)).WithKind(c.Kind())
 	for _, n := range anchors {
 		config.WithWebhooks(admissionconfig.ValidatingWebhook().WithName(n.Webhook).
 			WithClientConfig(admissionconfig.WebhookClientConfig().WithCABundle(bundle...)))
 	}
-	_, err = a.Admission.ValidatingWebhookConfigurations().Apply(ctx, config, options)
+	patch, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	options := metav1.PatchOptions{FieldManager: FieldManager, Force: new(true)}
+	if c == Mutating {
+		_, err = a.Admission.MutatingWebhookConfigurations().Patch(ctx, name, types.ApplyPatchType, patch, options)
+	} else {
+		_, err = a.Admission.ValidatingWebhookConfigurations().Patch(ctx, name, types.ApplyPatchType, patch, options)
+	}
 	return err
 }
 

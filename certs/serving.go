@@ -41,7 +41,8 @@ type Pending struct {
 	Code  string // not_trusted, not_known, settling, expired or not_yet_valid
 	Why   string
 
-	pair *tls.Certificate
+	pair    *tls.Certificate
+	allowed *time.Duration // since when only what [Advising] trusts speaks against it
 }
 
 // Refused is what was offered last and could not be used at all.
@@ -217,7 +218,17 @@ func (s *Serving) judge() {
 	}
 	p := *s.pending // what Status gave out stays as it is
 	served, running := s.current.Load(), s.clock.running()
-	v := judge(served, p.pair, s.trusted, now, running)
+	v := judge(served, p.pair, slices.DeleteFunc(slices.Clone(s.trusted), trust.optional), now, running)
+	if !v.serve {
+		p.allowed = nil
+	} else if all := judge(served, p.pair, s.trusted, now, running); !all.serve {
+		if p.allowed == nil {
+			p.allowed = &running
+		}
+		if running-*p.allowed < patience {
+			v = all
+		}
+	}
 	if v.serve && served != nil && len(s.awaited) > 0 && running < s.await {
 		v = verdict{code: "not_known", why: "it is not known yet what API servers trust"}
 	}
@@ -296,7 +307,7 @@ func (s Status) Detail() (string, error) {
 	if r := s.Refused; r != nil {
 		notes = append(notes, fmt.Sprintf("a new one is refused since %s: %v", stamp(r.Since), r.Err))
 	}
-	for _, c := range []Configuration{Mutating, Validating} {
+	for _, c := range AllConfigurations() {
 		notes = append(notes, s.Mismatch[c]...)
 		if err := s.Blind[c]; err != nil {
 			notes = append(notes, fmt.Sprintf("the %s webhook configuration cannot be watched: %v", c, err))

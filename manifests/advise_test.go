@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
+	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/manifests"
@@ -40,7 +41,7 @@ func loadAdvise(t *testing.T) (admissionregistrationv1.ValidatingWebhookConfigur
 
 func TestAdviseEntries(t *testing.T) {
 	c, all := loadAdvise(t)
-	if c.Name != manifests.AdviseName || c.Labels["app.kubernetes.io/name"] != manifests.Name {
+	if c.Name != manifests.AdviseName || c.Name != certs.Advising.Named(manifests.Name) || c.Labels["app.kubernetes.io/name"] != manifests.Name {
 		t.Errorf("its name is %q, its labels are %v", c.Name, c.Labels)
 	}
 	if want := map[string]string{"cert-manager.io/inject-ca-from": manifests.Namespace + "/" + manifests.Name}; !equality.Semantic.DeepEqual(c.Annotations, want) {
@@ -213,7 +214,13 @@ func TestAdviseComponent(t *testing.T) {
 	var role rbacv1.ClusterRole
 	var binding rbacv1.ClusterRoleBinding
 	decodeStrictly(t, filepath.Join(adviseComponent, "rbac.yaml"), &role, &binding)
-	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"limitranges", "resourcequotas"}, Verbs: []string{"list", "watch"}}}
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"limitranges", "resourcequotas"}, Verbs: []string{"list", "watch"}},
+		{
+			APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"validatingwebhookconfigurations"},
+			ResourceNames: []string{manifests.AdviseName}, Verbs: []string{"get", "list", "watch"},
+		},
+	}
 	if !equality.Semantic.DeepEqual(role.Rules, rules) {
 		t.Errorf("rules are %v, want %v", role.Rules, rules)
 	}

@@ -134,6 +134,9 @@ func TestSelfSignedRBAC(t *testing.T) {
 		APIGroups:     []string{admissionregistrationv1.GroupName},
 		Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
 		ResourceNames: []string{b.mutating.Name}, Verbs: []string{"patch"},
+	}, {
+		APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"validatingwebhookconfigurations"},
+		ResourceNames: []string{manifests.AdviseName}, Verbs: []string{"patch"},
 	}}
 	if !equality.Semantic.DeepEqual(role.Rules, wantRole) || role.Namespace != manifests.Namespace {
 		t.Errorf("the Role in %s has %v, want %v", role.Namespace, role.Rules, wantRole)

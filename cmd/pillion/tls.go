@@ -42,7 +42,7 @@ func (o *tlsOptions) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.policy.LeafLifetime, "tls-lifetime", 90*24*time.Hour, "how long a certificate of --tls-secret is valid; it is renewed at two thirds")
 	f.DurationVar(&o.policy.CALifetime, "tls-ca-lifetime", 10*365*24*time.Hour, "how long a CA of --tls-secret is valid; it is renewed at two thirds")
 	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name,
-		"the `NAME` of the webhook configurations: a new certificate is served once their caBundles verify it")
+		"the `NAME` of the webhook configurations, NAME-advise with --advise: a new certificate is served once their caBundles verify it")
 }
 
 // check finds flags that make no sense.
@@ -138,9 +138,13 @@ func (c *certificate) inCluster(o *serveOptions, log *slog.Logger) error {
 			c.authority.Trust(configuration, anchors)
 		}
 	}
-	c.Await(certs.Mutating, certs.Validating)
 	configurations := &certs.Configurations{Client: admission, Name: o.tls.configuration, Trust: trust, Blind: c.Blind}
-	c.follow = append(c.follow, configurations.Mutating, configurations.Validating)
+	for _, which := range certs.AllConfigurations() {
+		if which != certs.Advising || o.advise {
+			c.Await(which)
+			c.follow = append(c.follow, func(ctx context.Context) { configurations.Follow(ctx, which) })
+		}
+	}
 	return nil
 }
 

@@ -62,7 +62,7 @@ func (m *certificateMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(m.expires, float64(expires))
 	gauge(m.pending, float64(pending))
-	for _, c := range []certs.Configuration{certs.Mutating, certs.Validating} {
+	for _, c := range certs.AllConfigurations() {
 		gauge(m.mismatch, float64(len(s.Mismatch[c])), string(c))
 	}
 	for _, reason := range certs.RefusalReasons() {

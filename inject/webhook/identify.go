@@ -17,8 +17,11 @@ func (h *Handler) identify(e *exchange, w http.ResponseWriter, r *http.Request) 
 		return nil
 	}
 	kind := callers.Mutating
-	if e.webhook != "mutate" {
+	switch e.webhook {
+	case "validate":
 		kind = callers.Validating
+	case webhookAdvise:
+		kind = callers.Advising
 	}
 	way, wrong := h.Callers.Check(r, kind)
 	if wrong == nil {

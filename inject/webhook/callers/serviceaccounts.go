@@ -21,10 +21,11 @@ const leeway = 30 * time.Second
 // Webhook is the one that is called.
 type Webhook string
 
-// The webhooks.
+// The webhooks. Advising is the optional one, that looks at workloads.
 const (
 	Mutating   Webhook = "MutatingWebhookConfiguration"
 	Validating Webhook = "ValidatingWebhookConfiguration"
+	Advising   Webhook = "ValidatingWebhookConfiguration for workloads"
 )
 
 // everyGroup is the attestation that a token is for reviews of all API groups.
@@ -42,7 +43,8 @@ type ServiceAccounts struct {
 	Issuer    string
 	Audiences []string // one is enough
 	Subjects  []string // system:serviceaccount:NAMESPACE:NAME
-	// Configuration is the name that both webhook configurations have.
+	// Configuration is the name of the webhook configurations; [Advising]'s has
+	// -advise behind it.
 	Configuration string
 	// Keys are the issuer's; without them no token is taken.
 	Keys *Keys
@@ -87,7 +89,7 @@ func (s *ServiceAccounts) check(token string, webhook Webhook, now time.Time) *R
 	bound := private.Kubernetes.Mutating != nil || private.Kubernetes.Validating != nil
 	if bound && !s.isFor(webhook, &public, &private) {
 		return &Refusal{Reason: WrongBinding, Sentence: fmt.Sprintf(
-			"the token is bound to another webhook than that of the %s %q, or not for all API groups", webhook, s.Configuration)}
+			"the token is bound to another webhook than that of the %s %q, or not for all API groups", webhook, s.nameOf(webhook))}
 	}
 	if (!bound || len(s.Subjects) > 0) && !slices.Contains(s.Subjects, public.Subject) {
 		return &Refusal{Reason: WrongSubject, Sentence: fmt.Sprintf("the token is of %q, whom this is not for", public.Subject)}
@@ -113,11 +115,18 @@ func (s *ServiceAccounts) checkPublic(public *jwt.Claims, now time.Time) *Refusa
 // the kind and name, and attested for the group of what is reviewed.
 func (s *ServiceAccounts) isFor(webhook Webhook, public *jwt.Claims, private *claims) bool {
 	bound, other := private.Kubernetes.Mutating, private.Kubernetes.Validating
-	if webhook == Validating {
+	if webhook != Mutating {
 		bound, other = other, bound
 	}
-	return len(public.Audience) == 1 && other == nil && bound != nil && bound.Name == s.Configuration &&
+	return len(public.Audience) == 1 && other == nil && bound != nil && bound.Name == s.nameOf(webhook) &&
 		slices.Contains(private.Kubernetes.Attestations["admissionReviewAPIGroups"], everyGroup)
+}
+
+func (s *ServiceAccounts) nameOf(webhook Webhook) string {
+	if webhook == Advising {
+		return s.Configuration + "-advise"
+	}
+	return s.Configuration
 }
 
 // algorithms are those that an issuer of service account tokens may use. There is

@@ -172,6 +172,12 @@ func TestBinding(t *testing.T) {
 		"validating": {bound(map[string]any{
 			"mutatingwebhookconfiguration": nil, "validatingwebhookconfiguration": named("pillion"),
 		}), callers.Validating, "", ""},
+		"advising": {bound(map[string]any{
+			"mutatingwebhookconfiguration": nil, "validatingwebhookconfiguration": named("pillion-advise"),
+		}), callers.Advising, "", ""},
+		"advising by another's": {bound(map[string]any{
+			"mutatingwebhookconfiguration": nil, "validatingwebhookconfiguration": named("pillion"),
+		}), callers.Advising, "wrong_binding", "wrong_binding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request(t, nil, "Bearer "+signer.sign(t, jose.ES256, claimsOf(c.claims)))
