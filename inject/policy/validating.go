@@ -173,7 +173,7 @@ func (b *builder) containerValidations(list string, c *node) []admissionregistra
 		check("variables.%s.exists(x, x.name == %q)", list, name), lacks,
 		fmt.Sprintf("variables.%s.exists(x, x.name == %q) ?\n  %s :\n  %s", other, name,
 			quote(fmt.Sprintf("%s, but the container %s stands in spec.%s, not in spec.%s. Move it there%s", b.start(), name, other, list, orLeaveOut)),
-			sentence(lacks+" (image ", image, "). Pillion adds it when a pod is created; it did not, so it is down, or something in the pod is in its way: "+
+			sentence(lacks+" (image ", image, "). It was not added when the pod was created: Pillion is down, or not installed here, or something in the pod is in its way; "+
 				"pillion inject, given the pod's manifest and the templates, says what.")))}
 	if policy := c.get("restartPolicy"); policy != nil {
 		none := fmt.Sprintf("%s, but the init container %s has no restartPolicy: %s", b.start(), name, unquoted(policy))
