@@ -26,7 +26,9 @@ type Chain struct {
 	Certificate    *certmanagerv1.Certificate
 	SecretName     string // namespace/name
 	Secret         *corev1.Secret
+	SelfManaged    bool // whether Pillion is told to make the certificate
 	Served         []Endpoint
+	Deserted       string // namespace/name of the Service, where no endpoint is ready
 	Unread         []string // sentences about what the asker may not read
 }
 
@@ -34,6 +36,7 @@ type Chain struct {
 type WebhookConfiguration struct {
 	Kind, Name string
 	Found      bool
+	Optional   bool   // another source than the others' is none
 	InjectFrom string // the annotation cert-manager.io/inject-ca-from
 	Anchors    []Anchor
 }
@@ -170,14 +173,14 @@ func (c *Chain) Report() *ChainReport {
 
 func (c *Chain) source() string {
 	for _, w := range c.Configurations {
-		if w.InjectFrom != "" {
+		if w.InjectFrom != "" && !w.Optional {
 			return SourceCertManager
 		}
 	}
 	switch {
 	case c.Certificate != nil:
 		return SourceCertManager
-	case c.Secret != nil && len(c.Secret.Data[keyCAKey]) > 0:
+	case c.SelfManaged, c.Secret != nil && len(c.Secret.Data[keyCAKey]) > 0:
 		return SourceSelfManaged
 	}
 	return SourceOwn
@@ -215,7 +218,7 @@ func (c *Chain) whoMakesIt(source string) string {
 	case SourceCertManager:
 		return "cert-manager makes it; see `kubectl -n " + namespaceOf(c.SecretName) + " describe certificate,certificaterequest`"
 	case SourceSelfManaged:
-		return "Pillion makes it; see the log of its pods"
+		return "Pillion makes it; see that one of its pods runs, and its log"
 	}
 	return "put a certificate for " + c.Host + " and its key there, or install with cert-manager"
 }

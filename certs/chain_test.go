@@ -209,6 +209,21 @@ func TestChain(t *testing.T) {
 			c.present(issue(t, &c.ca, chainNow.AddDate(0, 0, -91), chainHost))
 		}, []string{"the certificate of 10.1.1.1:8443 expired at"}},
 		"not reached": {func(c *chainCase) { c.Served = []Endpoint{{Address: "10.1.1.1:8443", Err: errors.New("no route")}} }, nil},
+		"nobody serves": {func(c *chainCase) { c.Served, c.Deserted = nil, "pillion-system/pillion" }, []string{
+			"the Service pillion-system/pillion has no endpoint that is ready, so nobody answers API servers",
+		}},
+		"nobody serves yet": {func(c *chainCase) {
+			c.own()
+			c.bundle(nil)
+			c.Secret, c.Served, c.SelfManaged, c.Deserted = nil, nil, true, "pillion-system/pillion"
+		}, []string{"the Secret pillion-system/pillion-tls does not exist: Pillion makes it", "the Service pillion-system/pillion has no"}},
+		"advising": {func(c *chainCase) {
+			c.own()
+			c.Configurations = append(c.Configurations, WebhookConfiguration{
+				Kind: "ValidatingWebhookConfiguration", Name: "pillion-advise", Found: true, Optional: true, InjectFrom: "pillion-system/pillion",
+				Anchors: []Anchor{{Webhook: "namespace.advising", Host: chainHost}},
+			})
+		}, []string{"in ValidatingWebhookConfiguration/pillion-advise, the caBundle of namespace.advising is empty, so API servers cannot verify Pillion: put the"}},
 		"nothing may be read": {func(c *chainCase) {
 			c.Secret, c.Served, c.Unread = nil, nil, []string{"you may not read the Secret"}
 		}, []string{"nothing shows what is served: name an endpoint"}},

@@ -66,7 +66,7 @@ func whoTrusts(source string) string {
 	case SourceCertManager:
 		return "cert-manager's cainjector fills it; see that it runs, and its log"
 	case SourceSelfManaged:
-		return "Pillion fills it; see the log of its pods"
+		return "Pillion fills it; see that one of its pods runs, and its log"
 	}
 	return "put the certificate of the CA there"
 }
@@ -98,10 +98,12 @@ func (c *Chain) checkServed(r *ChainReport, pair *tls.Certificate) (problems []s
 			problems = append(problems, problem)
 		}
 	}
-	if asked > 0 {
-		return problems
-	}
 	switch {
+	case asked > 0:
+		return problems
+	case c.Deserted != "":
+		return []string{fmt.Sprintf("the Service %s has no endpoint that is ready, so nobody answers API servers: see `kubectl -n %s get pods`",
+			c.Deserted, namespaceOf(c.Deserted))}
 	case pair != nil:
 		r.Notes = append(r.Notes, "no endpoint could be asked from here, so the Secret stands for what is served")
 		r.Served = append(r.Served, ServedReport{From: "Secret/" + c.SecretName, Certificate: new(reportX509(pair.Leaf)), Verified: c.verified(pair)})

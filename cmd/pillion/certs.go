@@ -4,12 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/manifests"
@@ -17,8 +14,7 @@ import (
 
 // certsOptions are the flags of certs.
 type certsOptions struct {
-	kubeconfig    string
-	namespace     string
+	clusterOptions
 	configuration string
 	endpoints     []string
 	output        string
@@ -75,42 +71,23 @@ fingerprint. Times are as in RFC 3339. What the cluster has not is left out.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says how to reach the cluster (default: as kubectl finds it)")
-	f.StringVarP(&o.namespace, "namespace", "n", manifests.Namespace, "the `NAMESPACE` that Pillion runs in")
-	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "the `NAME` of both webhook configurations")
+	o.clusterOptions.flags(cmd, nil)
+	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "the `NAME` of the webhook configurations; that of the component advise is NAME-advise")
 	f.StringSliceVar(&o.endpoints, "endpoint", nil, "a `HOST:PORT` to ask instead of the Service's; may be repeated")
 	outputFlag(cmd, &o.output, "text", "json")
 	return cmd
 }
 
 func (o *certsOptions) report(ctx context.Context) (*certs.ChainReport, error) {
-	config, err := o.restConfig()
+	client, err := o.connect()
 	if err != nil {
 		return nil, err
 	}
-	client, err := newReader(config)
-	if err != nil {
-		return nil, err
-	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
 	chain, err := o.gather(ctx, client)
 	if err != nil {
 		return nil, err
 	}
 	return chain.Report(), nil
-}
-
-// restConfig finds the cluster as kubectl does.
-func (o *certsOptions) restConfig() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no cluster is known: say --kubeconfig FILE")
-	}
-	if err != nil {
-		return nil, err
-	}
-	config.UserAgent = "pillion/" + buildVersion().Version
-	config.Timeout = 15 * time.Second
-	return config, nil
 }

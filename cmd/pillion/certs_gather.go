@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,14 +16,12 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/rest"
 
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/manifests"
@@ -34,74 +31,53 @@ import (
 // outside of a cluster most cannot be reached at all.
 const dialWithin = 3 * time.Second
 
-// reader gets objects by their paths.
-type reader struct{ client *rest.RESTClient }
-
-func newReader(config *rest.Config) (*reader, error) {
-	config = rest.CopyConfig(config)
-	known := runtime.NewScheme() // errors alone: the clients of all API groups would double the program
-	known.AddUnversionedTypes(schema.GroupVersion{Version: "v1"}, &metav1.Status{})
-	config.NegotiatedSerializer = serializer.NewCodecFactory(known).WithoutConversion()
-	client, err := rest.UnversionedRESTClientFor(config)
-	return &reader{client}, err
-}
-
-// get decodes the object at the path.
-func (r *reader) get(ctx context.Context, into any, query string, path ...string) error {
-	request := r.client.Get().AbsPath(path...).SetHeader("Accept", "application/json")
-	if query != "" {
-		request = request.Param("labelSelector", query)
-	}
-	raw, err := request.Do(ctx).Raw()
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, into)
-}
-
 // gathering collects what certs judges.
 type gathering struct {
 	*certs.Chain
-	reader *reader
+	cluster *cluster
 }
 
-// found reads an object and says whether it is there. Of what may not be read,
-// a note is made.
-func (g *gathering) found(ctx context.Context, into any, what string, path ...string) (bool, error) {
-	switch err := g.reader.get(ctx, into, "", path...); {
-	case err == nil:
-		return true, nil
+// found says whether what was read is there. Of what may not be read, a note is made.
+func (g *gathering) found(err error, what string) (bool, error) {
+	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case apierrors.IsForbidden(err):
 		g.Unread = append(g.Unread, "you may not read "+what+", so it is left out")
 		return false, nil
-	default:
+	case err != nil:
 		return false, fmt.Errorf("reading %s: %w", what, err)
 	}
+	return true, nil
 }
 
-func (o *certsOptions) gather(ctx context.Context, r *reader) (*certs.Chain, error) {
-	g := &gathering{Chain: &certs.Chain{Now: o.now(), Host: manifests.ServiceHost}, reader: r}
+func (o *certsOptions) gather(ctx context.Context, c *cluster) (*certs.Chain, error) {
+	g := &gathering{Chain: &certs.Chain{Now: o.now(), Host: manifests.ServiceHost}, cluster: c}
 	service, err := g.configurations(ctx, o.configuration)
 	if err != nil {
 		return nil, err
 	}
-	g.SecretName = o.namespace + "/" + manifests.TLSSecret
+	namespace, name := o.system, manifests.TLSSecret
 	for _, w := range g.Configurations {
-		if namespace, name, ok := strings.Cut(w.InjectFrom, "/"); ok && g.Certificate == nil {
-			if err := g.certManager(ctx, namespace, name); err != nil {
+		if from, certificate, ok := strings.Cut(w.InjectFrom, "/"); ok && g.Certificate == nil && !w.Optional {
+			if err := g.certManager(ctx, from, certificate); err != nil {
 				return nil, err
 			}
 		}
 	}
-	secret := &corev1.Secret{}
-	namespace, name, _ := strings.Cut(g.SecretName, "/")
-	switch ok, err := g.found(ctx, secret, "the Secret "+g.SecretName, "/api/v1/namespaces", namespace, "secrets", name); {
+	if g.Certificate != nil {
+		namespace, name = g.Certificate.Namespace, g.Certificate.Spec.SecretName
+	}
+	g.SecretName = namespace + "/" + name
+	secret, err := get[corev1.Secret](ctx, c.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace), name)
+	switch ok, err := g.found(err, "the Secret "+g.SecretName); {
 	case err != nil:
 		return nil, err
 	case ok:
 		g.Secret = secret
+	}
+	if err := g.deployment(ctx, o.system); err != nil {
+		return nil, err
 	}
 	endpoints := o.endpoints
 	if len(endpoints) == 0 && service != nil {
@@ -113,63 +89,70 @@ func (o *certsOptions) gather(ctx context.Context, r *reader) (*certs.Chain, err
 	return g.Chain, nil
 }
 
-// configurations reads both; the Service is the one that their webhooks name.
-func (g *gathering) configurations(ctx context.Context, name string) (*admissionregistrationv1.ServiceReference, error) {
-	const api = "/apis/admissionregistration.k8s.io/v1"
-	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	foundMutating, err := g.found(ctx, mutating, "the MutatingWebhookConfiguration "+name, api, "mutatingwebhookconfigurations", name)
-	if err != nil {
-		return nil, err
+// deployment says whether Pillion is to make its certificate itself. Who may not
+// read it goes without.
+func (g *gathering) deployment(ctx context.Context, namespace string) error {
+	client := g.cluster.Resource(appsv1.SchemeGroupVersion.WithResource("deployments")).Namespace(namespace)
+	deployment, err := get[appsv1.Deployment](ctx, client, manifests.Name)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("reading the Deployment %s: %w", manifests.Name, err)
 	}
-	foundValidating, err := g.found(ctx, validating, "the ValidatingWebhookConfiguration "+name, api, "validatingwebhookconfigurations", name)
-	if err != nil {
-		return nil, err
+	for _, c := range deployment.Spec.Template.Spec.Containers {
+		g.SelfManaged = g.SelfManaged || slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-secret") })
 	}
-	var service *admissionregistrationv1.ServiceReference
-	anchor := func(webhook string, c admissionregistrationv1.WebhookClientConfig) certs.Anchor {
+	return nil
+}
+
+// configurations reads them all; the Service is the one that their webhooks name.
+func (g *gathering) configurations(ctx context.Context, name string) (service *admissionregistrationv1.ServiceReference, err error) {
+	anchor := func(w *certs.WebhookConfiguration, webhook string, c admissionregistrationv1.WebhookClientConfig) {
 		a := certs.Anchor{Webhook: webhook, Host: manifests.ServiceHost, Bundle: c.CABundle}
 		if c.Service != nil {
 			service = c.Service
 			a.Host = service.Name + "." + service.Namespace + ".svc"
 			g.Host = a.Host
 		}
-		return a
+		w.Anchors = append(w.Anchors, a)
 	}
-	m := certs.WebhookConfiguration{Kind: "MutatingWebhookConfiguration", Name: name, Found: foundMutating, InjectFrom: mutating.Annotations[certmanagerv1.WantInjectAnnotation]}
-	for _, w := range mutating.Webhooks {
-		m.Anchors = append(m.Anchors, anchor(w.Name, w.ClientConfig))
+	for _, c := range certs.AllConfigurations() {
+		w := certs.WebhookConfiguration{Kind: c.Kind(), Name: c.Named(name), Optional: c == certs.Advising}
+		resource := admissionregistrationv1.SchemeGroupVersion.WithResource(strings.ToLower(w.Kind) + "s")
+		// Both kinds look the same.
+		config, err := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, g.cluster.Resource(resource), w.Name)
+		ok, err := g.found(err, "the "+w.Kind+" "+w.Name)
+		if err != nil {
+			return nil, err
+		}
+		if !ok && w.Optional {
+			continue
+		}
+		w.Found, w.InjectFrom = ok, config.Annotations[certmanagerv1.WantInjectAnnotation]
+		for _, webhook := range config.Webhooks {
+			anchor(&w, webhook.Name, webhook.ClientConfig)
+		}
+		g.Configurations = append(g.Configurations, w)
 	}
-	v := certs.WebhookConfiguration{Kind: "ValidatingWebhookConfiguration", Name: name, Found: foundValidating, InjectFrom: validating.Annotations[certmanagerv1.WantInjectAnnotation]}
-	for _, w := range validating.Webhooks {
-		v.Anchors = append(v.Anchors, anchor(w.Name, w.ClientConfig))
-	}
-	g.Configurations = []certs.WebhookConfiguration{m, v}
 	return service, nil
 }
 
 // certManager reads the Certificate and the issuer that it names.
 func (g *gathering) certManager(ctx context.Context, namespace, name string) error {
-	const api = "/apis/cert-manager.io/v1"
-	certificate := &certmanagerv1.Certificate{}
-	var versions map[string]any
-	known, err := g.found(ctx, &versions, "what cert-manager offers", api)
-	if err != nil || !known {
-		return err
-	}
-	g.CertManager = true
-	ok, err := g.found(ctx, certificate, "the Certificate "+namespace+"/"+name, api, "namespaces", namespace, "certificates", name)
-	if err != nil || !ok {
+	v1 := certmanagerv1.SchemeGroupVersion
+	// Where there is no such kind, the API server answers without a Status.
+	certificate, err := get[certmanagerv1.Certificate](ctx, g.cluster.Resource(v1.WithResource("certificates")).Namespace(namespace), name)
+	g.CertManager = !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	if ok, err := g.found(err, "the Certificate "+namespace+"/"+name); err != nil || !ok {
 		return err
 	}
 	g.Certificate = certificate
-	g.SecretName = namespace + "/" + certificate.Spec.SecretName
-	var issuer certmanagerv1.GenericIssuer = &certmanagerv1.Issuer{}
-	path := []string{api, "namespaces", namespace, "issuers", certificate.Spec.IssuerRef.Name}
-	if certificate.Spec.IssuerRef.Kind == certmanagerv1.ClusterIssuerKind {
-		issuer = &certmanagerv1.ClusterIssuer{}
-		path = []string{api, "clusterissuers", certificate.Spec.IssuerRef.Name}
+	var issuer certmanagerv1.GenericIssuer
+	ref := certificate.Spec.IssuerRef
+	if ref.Kind == certmanagerv1.ClusterIssuerKind {
+		issuer, err = get[certmanagerv1.ClusterIssuer](ctx, g.cluster.Resource(v1.WithResource("clusterissuers")), ref.Name)
+	} else {
+		issuer, err = get[certmanagerv1.Issuer](ctx, g.cluster.Resource(v1.WithResource("issuers")).Namespace(namespace), ref.Name)
 	}
-	ok, err = g.found(ctx, issuer, "the issuer "+certificate.Spec.IssuerRef.Name, path...)
+	ok, err := g.found(err, "the issuer "+ref.Name)
 	if ok {
 		g.Issuer = issuer
 	}
@@ -178,16 +161,24 @@ func (g *gathering) certManager(ctx context.Context, namespace, name string) err
 
 // endpoints are the addresses behind the Service that are ready.
 func (g *gathering) endpoints(ctx context.Context, service *admissionregistrationv1.ServiceReference) ([]string, error) {
-	slices := &discoveryv1.EndpointSliceList{}
-	err := g.reader.get(ctx, slices, discoveryv1.LabelServiceName+"="+service.Name, "/apis/discovery.k8s.io/v1/namespaces", service.Namespace, "endpointslices")
+	client := g.cluster.Resource(discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).Namespace(service.Namespace)
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
 	if apierrors.IsForbidden(err) {
 		g.Unread = append(g.Unread, "you may not read the endpoints of the Service, so none of them is asked")
 		return nil, nil
 	}
+	all := &discoveryv1.EndpointSliceList{}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), all)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the endpoints of the Service %s: %w", service.Name, err)
 	}
-	return readyAddresses(slices.Items), nil
+	ready := readyAddresses(all.Items)
+	if len(ready) == 0 {
+		g.Deserted = service.Namespace + "/" + service.Name
+	}
+	return ready, nil
 }
 
 func readyAddresses(all []discoveryv1.EndpointSlice) []string {

@@ -18,6 +18,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +40,9 @@ func (o objectsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	object, ok := o[r.URL.Path]
 	switch {
+	case !ok && strings.HasPrefix(r.URL.Path, "/apis/cert-manager.io/") && o[cmPath] == nil:
+		http.NotFound(w, r)
+		return
 	case !ok:
 		w.WriteHeader(http.StatusNotFound)
 		object = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}
@@ -45,12 +50,29 @@ func (o objectsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		object = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
 	}
-	_ = json.NewEncoder(w).Encode(object)
+	_ = json.NewEncoder(w).Encode(named(object))
+}
+
+// named is the object with its kind, which is that of its type.
+func named(object any) any {
+	text, _ := json.Marshal(object)
+	var all map[string]any
+	_ = json.Unmarshal(text, &all)
+	kind := reflect.TypeOf(object).Name()
+	all["kind"], all["apiVersion"] = kind, "v1"
+	if items, ok := all["items"].([]any); ok {
+		for _, item := range items {
+			item.(map[string]any)["kind"], item.(map[string]any)["apiVersion"] = strings.TrimSuffix(kind, "List"), "v1"
+		}
+	}
+	return all
 }
 
 const (
 	mutatingPath   = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/pillion"
 	validatingPath = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/pillion"
+	advisingPath   = validatingPath + "-advise"
+	deploymentPath = "/apis/apps/v1/namespaces/pillion-system/deployments/pillion"
 	secretPath     = "/api/v1/namespaces/pillion-system/secrets/pillion-tls"
 	slicesPath     = "/apis/discovery.k8s.io/v1/namespaces/pillion-system/endpointslices"
 	cmPath         = "/apis/cert-manager.io/v1"
@@ -139,6 +161,22 @@ func newCertified(t *testing.T, now time.Time) *certified {
 	return c
 }
 
+// manageItself makes it the overlay without cert-manager, with the component advise.
+func (c *certified) manageItself() {
+	for _, path := range []string{cmPath, issuerPath, certPath} {
+		delete(c.objectsAPI, path)
+	}
+	validating := c.objectsAPI[validatingPath].(admissionregistrationv1.ValidatingWebhookConfiguration)
+	advising := *validating.DeepCopy()
+	advising.Webhooks[0].Name, advising.Webhooks[1].Name = "namespace.advise.pillion.dev", "pod.advise.pillion.dev"
+	c.objectsAPI[advisingPath] = advising
+	clear(validating.Annotations)
+	clear(c.objectsAPI[mutatingPath].(admissionregistrationv1.MutatingWebhookConfiguration).Annotations)
+	c.objectsAPI[deploymentPath] = appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{"serve", "--tls-secret=pillion-system/pillion-tls"}}}},
+	}}}
+}
+
 // serve presents the pair at an endpoint.
 func (c *certified) serve(t *testing.T, cert, key []byte) {
 	t.Helper()
@@ -201,18 +239,37 @@ func TestCertsGolden(t *testing.T) {
 				}
 			}
 		},
+		"self-managed": (*certified).manageItself,
+		"self-managed-not-yet": func(c *certified) {
+			c.manageItself()
+			for _, path := range []string{mutatingPath, validatingPath, advisingPath} {
+				switch object := c.objectsAPI[path].(type) {
+				case admissionregistrationv1.MutatingWebhookConfiguration:
+					object.Webhooks[0].ClientConfig.CABundle, object.Webhooks[1].ClientConfig.CABundle = nil, nil
+				case admissionregistrationv1.ValidatingWebhookConfiguration:
+					object.Webhooks[0].ClientConfig.CABundle, object.Webhooks[1].ClientConfig.CABundle = nil, nil
+				}
+			}
+			delete(c.objectsAPI, secretPath)
+			c.objectsAPI[slicesPath] = discoveryv1.EndpointSliceList{}
+		},
 		"nothing":   func(c *certified) { clear(c.objectsAPI) },
 		"forbidden": func(c *certified) { c.objectsAPI[secretPath], c.objectsAPI[slicesPath] = nil, nil },
 		"no-cert-manager": func(c *certified) {
 			c.objectsAPI[slicesPath] = discoveryv1.EndpointSliceList{}
-			delete(c.objectsAPI, cmPath)
+			for _, path := range []string{cmPath, issuerPath, certPath} {
+				delete(c.objectsAPI, path)
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCertified(t, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 			change(c)
-			o := &certsOptions{kubeconfig: c.kubeconfig(t), namespace: "pillion-system", configuration: "pillion", now: func() time.Time { return c.now }}
+			o := &certsOptions{
+				clusterOptions: clusterOptions{kubeconfig: c.kubeconfig(t), system: "pillion-system"},
+				configuration:  "pillion", now: func() time.Time { return c.now },
+			}
 			report, err := o.report(context.Background())
 			if err != nil {
 				t.Fatal(err)
@@ -228,9 +285,7 @@ func TestCertsGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			compare := func(kind, got string) {
-				const shown = "192.0.2.10:8443"
-				got = strings.ReplaceAll(got, c.endpoint+strings.Repeat(" ", max(0, len(shown)-len(c.endpoint))), shown)
-				golden(t, filepath.Join("testdata", "certs", name+kind), strings.ReplaceAll(got, c.endpoint, shown))
+				golden(t, filepath.Join("testdata", "certs", name+kind), strings.ReplaceAll(got, c.endpoint, "192.0.2.10:8443"))
 			}
 			compare(".txt", text.String())
 			compare(".json", indented.String())

@@ -3,22 +3,33 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/inject/explain"
 )
+
+// textWidth is that of the lines that people read.
+const textWidth = 100
 
 // writeChain writes the report for people: the links in their order, then what is wrong.
 func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) }
+	out := bufio.NewWriter(w)
+	row := func(label string, cells ...string) {
+		for _, cell := range cells {
+			for _, line := range explain.Wrap(cell, textWidth-13) {
+				fmt.Fprintf(out, "%-12s %s\n", label, line)
+				label = ""
+			}
+		}
+	}
 	row("source", r.Source)
 	if i := r.Issuer; i != nil {
-		row("issuer", i.Kind+"/"+i.Name, readiness(i.Ready, i.Reason))
+		row("issuer", i.Kind+"/"+i.Name+": "+readiness(i.Ready, i.Reason))
 	}
 	if c := r.Certificate; c != nil {
 		state := readiness(c.Ready, c.Reason)
@@ -28,7 +39,7 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 		if c.Renewal != nil {
 			state += ", renewal " + when(*c.Renewal, now)
 		}
-		row("certificate", c.Namespace+"/"+c.Name, state)
+		row("certificate", c.Namespace+"/"+c.Name+": "+state)
 	}
 	if s := r.Secret; s != nil {
 		state := "no usable pair"
@@ -38,29 +49,28 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 		row("secret", s.Name, state)
 	}
 	for _, t := range trusted(r.Trust) {
-		if len(t.Certificates) == 0 {
-			row("trusted by", t.Configuration, t.Webhook+": nothing")
-		}
+		lines := []string{t.Configuration, t.Webhook}
 		for _, c := range t.Certificates {
-			row("trusted by", t.Configuration, t.Webhook+": "+summary(&c, now))
+			lines = append(lines, summary(&c, now))
 		}
+		if len(t.Certificates) == 0 {
+			lines = append(lines, "nothing")
+		}
+		row("trusted by", lines...)
 	}
 	for _, s := range r.Served {
-		row("served", s.From, verdict(s, now))
-	}
-	if err := table.Flush(); err != nil {
-		return err
+		row("served", verdict(s, now)...)
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintln(w, "note:", note)
+		row("note", note)
 	}
 	for _, problem := range r.Problems {
-		fmt.Fprintln(w, "wrong:", problem)
+		row("wrong", problem)
 	}
 	if len(r.Problems) == 0 {
-		fmt.Fprintln(w, "API servers can verify Pillion.")
+		fmt.Fprintln(out, "API servers can verify Pillion.")
 	}
-	return nil
+	return out.Flush()
 }
 
 // trusted puts the webhooks of a configuration that trust the same into one line.
@@ -94,14 +104,15 @@ func readiness(ready bool, reason string) string {
 	return state
 }
 
-func verdict(s certs.ServedReport, now time.Time) string {
+// verdict is who was asked, and what was presented.
+func verdict(s certs.ServedReport, now time.Time) []string {
 	switch {
 	case s.Certificate == nil:
-		return "not reached: " + s.Error
+		return []string{s.From + ": not reached: " + s.Error}
 	case s.Verified:
-		return summary(s.Certificate, now) + ", verified"
+		return []string{s.From + ": verified", summary(s.Certificate, now)}
 	}
-	return summary(s.Certificate, now) + ", NOT verified"
+	return []string{s.From + ": NOT verified", summary(s.Certificate, now)}
 }
 
 func summary(c *certs.X509Report, now time.Time) string {
