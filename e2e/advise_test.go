@@ -67,15 +67,7 @@ func TestAdvise(t *testing.T) {
 // installs: the component goes with the base and with every overlay.
 func (a *advisor) installs(t *testing.T) {
 	for _, target := range []string{"base", "overlays/cert-manager", "overlays/self-signed"} {
-		dir := t.TempDir()
-		component, err := filepath.Rel(dir, a.component)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", filepath.Join(component, "..", "..", target), component)
-		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		dir := kustomization(t, target, "advise")
 		out, err := env.RunKubectl(testContext(t), nil, "kustomize", dir)
 		if err != nil {
 			t.Fatal(err)
@@ -86,6 +78,28 @@ func (a *advisor) installs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// kustomization is a folder with one that has a target of the manifests, and components.
+func kustomization(t *testing.T, target string, components ...string) (dir string) {
+	t.Helper()
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	manifests, err := filepath.Rel(dir, filepath.Join(root, "manifests"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("resources: [%s/%s]\ncomponents:\n", manifests, target)
+	for _, c := range components {
+		text += fmt.Sprintf("- %s/components/%s\n", manifests, c)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // advisedNamespace returns when workloads in a new namespace are advised about.

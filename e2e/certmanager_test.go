@@ -23,8 +23,9 @@ import (
 // test adds is what a cluster has (nodes, and cert-manager where the overlay asks for it).
 type installed struct {
 	*cluster.Cluster
-	replicas  []*cluster.Replica
-	namespace string // of whose pods Pillion is asked
+	replicas   []*cluster.Replica
+	namespace  string   // of whose pods Pillion is asked
+	components []string // beside the overlay
 }
 
 // deployWithin is what a cluster may take from the Deployment to ready replicas: cert-manager's controllers
@@ -49,7 +50,12 @@ func newCluster(t *testing.T) *cluster.Cluster {
 // install applies the overlay and runs what it deploys; flags are added to those of the Deployment.
 func install(t *testing.T, c *cluster.Cluster, overlay string, flags ...string) *installed {
 	t.Helper()
-	i := &installed{Cluster: c, namespace: "shop"}
+	return (&installed{Cluster: c}).install(t, overlay, flags...)
+}
+
+func (i *installed) install(t *testing.T, overlay string, flags ...string) *installed {
+	t.Helper()
+	i.namespace = "shop"
 	i.apply(t, overlay)
 	i.run(t, flags...)
 	return i
@@ -83,11 +89,7 @@ func (i *installed) run(t *testing.T, flags ...string) {
 // apply is all that somebody who installs Pillion does.
 func (i *installed) apply(t *testing.T, overlay string) {
 	t.Helper()
-	root, err := cluster.Root(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(root, "manifests", "overlays", overlay)
+	dir := kustomization(t, "overlays/"+overlay, i.components...)
 	if _, err := i.RunKubectl(t.Context(), nil, "apply", "--server-side", "--validate=strict", "-k", dir); err != nil {
 		t.Fatal(err)
 	}
