@@ -54,6 +54,7 @@ type Authority struct {
 type authorityView struct {
 	known   bool           // whether there is a Secret
 	secret  *corev1.Secret // nil: there is none
+	missed  time.Duration  // since when
 	held    material       // what is in it
 	last    material       // the last of these that had a CA
 	anchors map[Configuration][]Anchor
@@ -122,6 +123,9 @@ func (a *Authority) wake() {
 // observe takes note of the Secret, and offers what is in it.
 func (a *Authority) observe(secret *corev1.Secret) {
 	a.mu.Lock()
+	if secret == nil && (!a.view.known || a.view.secret != nil) {
+		a.view.missed = a.clock.running()
+	}
 	a.view.see(secret)
 	if ca := a.view.last.ca; ca != nil {
 		a.status.CA = ca.cert
@@ -203,6 +207,21 @@ func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
 		a.agreedOn, a.agreed = ca, running
 	}
 	return running-a.agreed >= propagation && !lacks(Advising) || running-a.agreed >= patience
+}
+
+// yields says whether another replica should make the Secret: one that knows the CA
+// which API servers trust, if there is one. For a moment, that is.
+func (a *Authority) yields(v authorityView) bool {
+	if v.last.ca != nil || a.clock.running()-v.missed >= propagation {
+		return false
+	}
+	for _, c := range []Configuration{Mutating, Validating} {
+		anchors, known := v.anchors[c]
+		if !known || slices.ContainsFunc(anchors, func(n Anchor) bool { return len(n.Bundle) > 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // see takes note of the Secret (nil: there is none). One that was deleted leaves

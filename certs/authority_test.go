@@ -40,6 +40,8 @@ func newReplica(t *testing.T, client *fake.Clientset, identity string) *replica 
 		Policy: testPolicy(), Serving: serving, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	r.clock, serving.clock = r.hand.clock(), r.hand.clock()
+	r.Trust(Mutating, nil) // there are none yet
+	r.Trust(Validating, nil)
 	return r
 }
 
@@ -272,6 +274,40 @@ func TestAuthorityDeleted(t *testing.T) {
 		t.Error("not the same CA, or the same certificate")
 	}
 	wantServed(t, a.Serving, after.leaf, "made again")
+}
+
+// Where API servers trust a CA, a replica that does not know it gives the ones that
+// do a moment to make the Secret again.
+func TestAuthorityYields(t *testing.T) {
+	client := newFake()
+	a, b := newReplica(t, client, "a"), newReplica(t, client, "b")
+	a.see(t, client)
+	a.mustStep(t)
+	before := parseMaterial(a.see(t, client).Data)
+	must(t, client.CoreV1().Secrets("pillion-system").Delete(t.Context(), "pillion-tls", metav1.DeleteOptions{}))
+	for _, r := range []*replica{b, a} {
+		r.anchorsOf(before.caBundle())
+		r.see(t, client)
+		r.mustStep(t)
+	}
+	after := parseMaterial(b.see(t, client).Data)
+	if !after.ca.cert.Equal(before.ca.cert) {
+		t.Error("the CA is another one")
+	}
+
+	c := newReplica(t, client, "c") // nobody knows the CA any more
+	must(t, client.CoreV1().Secrets("pillion-system").Delete(t.Context(), "pillion-tls", metav1.DeleteOptions{}))
+	c.anchorsOf(before.caBundle())
+	c.see(t, client)
+	c.mustStep(t)
+	if c.see(t, client) != nil {
+		t.Fatal("it does not wait for those that know the CA")
+	}
+	c.hand.pass(propagation)
+	c.mustStep(t)
+	if secret := c.see(t, client); secret == nil || parseMaterial(secret.Data).ca.cert.Equal(before.ca.cert) {
+		t.Error("it waits for ever")
+	}
 }
 
 // The bundle in the Secret is always what API servers are to trust.

@@ -28,7 +28,7 @@ type Chain struct {
 	Secret         *corev1.Secret
 	SelfManaged    bool // whether Pillion is told to make the certificate
 	Served         []Endpoint
-	Deserted       string // namespace/name of the Service, where no endpoint is ready
+	Deserted       string   // namespace/name of the Service, where no endpoint is ready
 	Unread         []string // sentences about what the asker may not read
 }
 

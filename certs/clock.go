@@ -2,7 +2,11 @@
 
 package certs
 
-import "time"
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"time"
+)
 
 const (
 	// jump is a difference that no clock drifts by between two looks at it.
@@ -21,6 +25,16 @@ func (m moment) passed(t time.Time) bool { return m.wall.After(t) && m.steady.Af
 
 // before says whether t is still to come by both.
 func (m moment) before(t time.Time) bool { return m.wall.Before(t) && m.steady.Before(t) }
+
+// verify is [verify] at a moment: what is good by one of both is good. A CA may end
+// before what it issued.
+func (m moment) verify(pair *tls.Certificate, host string, roots *x509.CertPool) error {
+	err := verify(pair, host, roots, m.wall)
+	if err != nil && verify(pair, host, roots, m.steady) == nil {
+		return nil
+	}
+	return err
+}
 
 // clock tells moments. One that is set (by a person, a virtual machine's host, a
 // time server) takes no good certificate out of service, unless it goes on saying

@@ -88,8 +88,8 @@ func newView(a Anchor) *view {
 	return v
 }
 
-func (v *view) verifies(pair *tls.Certificate, now time.Time) bool {
-	return v != nil && verify(pair, v.host, v.roots, now) == nil
+func (v *view) verifies(pair *tls.Certificate, now moment) bool {
+	return v != nil && now.verify(pair, v.host, v.roots) == nil
 }
 
 // update is the trust in one webhook after what is said of it now. A caBundle
@@ -131,7 +131,7 @@ func judge(served, offered *tls.Certificate, trusted []trust, now moment, runnin
 	var lost, gained []string
 	known, some, old := false, false, false
 	for _, t := range trusted {
-		now, then := t.view.verifies(offered, now.wall), t.view.verifies(served, now.wall)
+		now, then := t.view.verifies(offered, now), t.view.verifies(served, now)
 		known, some, old = known || t.view != nil, some || now, old || then
 		switch {
 		case then && !now:
@@ -148,7 +148,7 @@ func judge(served, offered *tls.Certificate, trusted []trust, now moment, runnin
 		return verdict{code: "not_trusted", why: "the caBundle of " + strings.Join(lost, ", ") + " does not verify it"}
 	case known && !some:
 		return verdict{code: "not_trusted", why: "no caBundle verifies it"}
-	case len(gained) == 0 && unsettled(served, offered, trusted, now.wall, running):
+	case len(gained) == 0 && unsettled(served, offered, trusted, now, running):
 		return verdict{code: "settling", why: "API servers may not have the new caBundle yet"}
 	}
 	return verdict{serve: true}
@@ -168,7 +168,7 @@ func judgeTime(served, offered *x509.Certificate, now time.Time) verdict {
 }
 
 // unsettled says whether an API server that is a moment behind could lose us.
-func unsettled(served, offered *tls.Certificate, trusted []trust, now time.Time, running time.Duration) bool {
+func unsettled(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) bool {
 	for _, t := range trusted {
 		for _, r := range t.replaced {
 			if running-r.at < propagation && r.verifies(served, now) && !r.verifies(offered, now) {
@@ -186,7 +186,7 @@ func deadline(c *x509.Certificate) time.Time {
 }
 
 // mismatches are the webhooks that an API server cannot call now, each with why.
-func mismatches(served *tls.Certificate, trusted []trust, now time.Time) map[Configuration][]string {
+func mismatches(served *tls.Certificate, trusted []trust, now moment) map[Configuration][]string {
 	all := map[Configuration][]string{}
 	for _, t := range trusted {
 		why := ""
@@ -198,7 +198,7 @@ func mismatches(served *tls.Certificate, trusted []trust, now time.Time) map[Con
 		case served == nil:
 			continue
 		default:
-			if err := verify(served, t.view.host, t.view.roots, now); err != nil {
+			if err := now.verify(served, t.view.host, t.view.roots); err != nil {
 				why = fmt.Sprintf("does not verify the certificate: %v", err)
 			}
 		}

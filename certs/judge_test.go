@@ -117,6 +117,27 @@ func TestJudgeClockJumps(t *testing.T) {
 			t.Errorf("%v: a good pair is not served: %s", wall, v.why)
 		}
 	}
+
+	// A CA that ends before what it issued: by such a clock it has ended too.
+	short := newTestCA(t, "short", start.Add(-10*day), start.Add(40*day))
+	served = short.issue(t, start.Add(-10*day), start.Add(80*day))
+	trusted = []trust{
+		trust{}.update(Anchor{Webhook: "a", Host: testHost, Bundle: short.pem}, 0),
+		trust{}.update(Anchor{Webhook: "b", Host: testHost, Bundle: append(newCA.pem, short.pem...)}, 0),
+	}
+	for _, wall := range []time.Duration{0, 60 * day, 10000 * day} {
+		now := moment{wall: start.Add(wall), steady: start}
+		if v := judge(served, fromNew, trusted, now, time.Hour); v.serve {
+			t.Errorf("%v: a pair that one webhook does not trust is served", wall)
+		}
+		if m := mismatches(served, trusted, now); len(m) != 0 {
+			t.Errorf("%v: mismatches %v", wall, m)
+		}
+	}
+	later := start.Add(60 * day)
+	if v := judge(served, fromNew, trusted, moment{later, later}, time.Hour); !v.serve {
+		t.Errorf("its CA has ended, and the next one is not served: %s", v.why)
+	}
 }
 
 // TestServingProperty plays random rotations. Whatever the order of events: what
@@ -173,8 +194,9 @@ func TestServingProperty(t *testing.T) {
 			if same(before, after) || !start.Add(hand.ran).Before(deadline(before.Leaf)) {
 				continue
 			}
+			now := start.Add(hand.ran)
 			for _, tr := range trusted {
-				if tr.view.verifies(before, start.Add(hand.ran)) && !tr.view.verifies(after, start.Add(hand.ran)) {
+				if tr.view.verifies(before, moment{now, now}) && !tr.view.verifies(after, moment{now, now}) {
 					t.Fatalf("seed %d: %s lost us", seed, tr.webhook)
 				}
 			}

@@ -40,8 +40,11 @@ func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 	defer cancel()
 	now, v := a.clock.now(), a.look()
 	next = min(max(a.Policy.LeafLifetime/100, 100*time.Millisecond), time.Minute)
-	if !v.known || v.secret != nil && !v.leading {
+	switch {
+	case !v.known, v.secret != nil && !v.leading:
 		return next, nil
+	case v.secret == nil && a.yields(v):
+		return min(next, time.Second), nil
 	}
 	m := v.held
 	trusted := m.ca != nil && a.trusts(m.ca.cert, v)

@@ -70,7 +70,7 @@ func (p Policy) leafDue(m material, now moment) (why string, wait bool) {
 		roots.AddCert(c)
 	}
 	for _, host := range p.Hosts {
-		if err := verify(m.leaf, host, roots, now.wall); err != nil {
+		if err := now.verify(m.leaf, host, roots); err != nil {
 			return "the old one is not good: " + err.Error(), false
 		}
 	}

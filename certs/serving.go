@@ -135,8 +135,8 @@ func (s *Serving) Refuse(reason string, err error) {
 	}
 }
 
-// Await says that Trust or Blind will be told of these configurations. Until then
-// no newer pair is served, though not for ever.
+// Await says that Trust will be told of these configurations. Until then no newer
+// pair is served, though not for ever: a right to watch them may come a moment late.
 func (s *Serving) Await(all ...Configuration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,6 @@ func (s *Serving) Blind(c Configuration, err error) {
 			"configuration", c, "error", err)
 	}
 	s.blind[c] = blind{s.clock.running(), err}
-	delete(s.awaited, c)
 	s.judge()
 }
 
@@ -273,7 +272,7 @@ func (s *Serving) Status() Status {
 	now, served := s.clock.now(), s.current.Load()
 	status := Status{
 		Pending: s.pending, Refused: s.refused, Refusals: maps.Clone(s.refusals),
-		Mismatch: mismatches(served, s.trusted, now.wall), Blind: map[Configuration]error{},
+		Mismatch: mismatches(served, s.trusted, now), Blind: map[Configuration]error{},
 	}
 	for c, b := range s.blind {
 		if s.clock.running()-b.at < blindFor {

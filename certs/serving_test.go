@@ -325,8 +325,12 @@ func TestServingAwaits(t *testing.T) {
 		"that there are none":     {func(s *Serving, _ *handClock) { s.Trust(Mutating, nil); s.Trust(Validating, nil) }, w.second},
 		"that they do not trust":  {func(s *Serving, _ *handClock) { trustBoth(s, w.oldCA) }, w.first},
 		"that they trust":         {func(s *Serving, _ *handClock) { trustBoth(s, w.oldCA, w.newCA) }, w.second},
-		"that it cannot be known": {func(s *Serving, _ *handClock) { s.Trust(Mutating, nil); s.Blind(Validating, errors.New("x")) }, w.second},
-		"nothing for long":        {func(_ *Serving, h *handClock) { h.pass(awaitFor) }, w.second},
+		"that it cannot be known": {func(s *Serving, _ *handClock) { s.Trust(Mutating, nil); s.Blind(Validating, errors.New("x")) }, w.first},
+		"the same, for long": {func(s *Serving, h *handClock) {
+			s.Blind(Validating, errors.New("x"))
+			h.pass(awaitFor)
+		}, w.second},
+		"nothing for long": {func(_ *Serving, h *handClock) { h.pass(awaitFor) }, w.second},
 	} {
 		s, hand, _ := newTestServing()
 		s.Await(Mutating, Validating)
