@@ -197,67 +197,6 @@ func TestAuthorityStaysCalm(t *testing.T) {
 	}
 }
 
-// The third configuration gets the caBundle once it is there. A fight for it, or no
-// right to it, is no trouble for the others, and holds up a rotation for a moment.
-func TestAuthorityAdvising(t *testing.T) {
-	client := newFake()
-	a := newReplica(t, client, "a")
-	a.lead(t.Context())
-	a.see(t, client)
-	a.mustStep(t)
-	secret := a.see(t, client)
-	old := parseMaterial(secret.Data)
-	a.anchorsOf(old.caBundle())
-	a.Trust(Advising, nil)
-	client.ClearActions()
-	a.mustStep(t)
-	if n := len(client.Actions()); n != 0 {
-		t.Errorf("there is none, and it is written: %v", client.Actions())
-	}
-	var applied string
-	client.PrependReactor("patch", "validatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		patch, _ := action.(clienttesting.PatchAction)
-		applied = patch.GetName()
-		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "validatingwebhookconfigurations"}, applied, errors.New("no right"))
-		return applied == "pillion-advise", nil, forbidden
-	})
-	for range 100 {
-		a.Trust(Advising, []Anchor{{"a1.pillion.dev", testHost, []byte("theirs")}})
-		if _, err := a.step(t.Context()); err != nil && !strings.Contains(err.Error(), "of the ValidatingWebhookConfiguration pillion-advise: ") {
-			t.Fatal(err)
-		}
-	}
-	a.anchorsOf(nil)
-	_, _ = a.step(t.Context())
-	if n := len(client.Actions()); n < 12 || n > 50 || applied != "pillion" {
-		t.Errorf("%d writes, the last one of %s", n, applied)
-	}
-
-	delete(secret.Data, keyCAKey)
-	_, err := client.CoreV1().Secrets("pillion-system").Update(t.Context(), secret, metav1.UpdateOptions{})
-	must(t, err)
-	a.see(t, client)
-	_, _ = a.step(t.Context())
-	a.anchorsOf(parseMaterial(a.see(t, client).Data).caBundle())
-	for after, issued := range map[time.Duration]bool{0: false, propagation: false, patience: true} {
-		a.agreedOn, a.agreed = nil, 0
-		v := a.look()
-		a.trusts(v.held.ca.cert, v)
-		a.hand.pass(after)
-		if got := a.trusts(v.held.ca.cert, v); got != issued {
-			t.Errorf("after %s it issues: %t", after, got)
-		}
-	}
-	a.Trust(Advising, []Anchor{{"a1.pillion.dev", testHost, a.look().held.caBundle()}})
-	v := a.look()
-	a.agreedOn = nil
-	a.trusts(v.held.ca.cert, v)
-	a.hand.pass(propagation)
-	if !a.trusts(v.held.ca.cert, v) {
-		t.Error("all trust it, and it does not issue")
-	}
-}
-
 // The Secret is gone: CA and bundle are not.
 func TestAuthorityDeleted(t *testing.T) {
 	client := newFake()

@@ -92,52 +92,6 @@ func TestServingRotation(t *testing.T) {
 	}
 }
 
-// The webhook that only warns is waited for like the others, but not for long.
-func TestServingAdvising(t *testing.T) {
-	w := newWorld(t)
-	advising := func(s *Serving, bundle []byte) {
-		s.Trust(Advising, []Anchor{{Webhook: "advising", Host: testHost, Bundle: bundle}})
-	}
-	s, hand, _ := newTestServing()
-	s.Offer(w.first)
-	trustBoth(s, w.oldCA)
-	advising(s, w.oldCA.pem)
-	s.Offer(w.second)
-	hand.pass(time.Hour) // which is not counted: the others are against it too
-	trustBoth(s, w.oldCA, w.newCA)
-	hand.pass(propagation)
-	s.tick()
-	wantServed(t, s, w.first, "while one can still come")
-	if p := s.Status().Pending; p == nil || p.Code != "not_trusted" || p.Why != "the caBundle of advising does not verify it" {
-		t.Errorf("pending is %+v", p)
-	}
-	hand.pass(patience)
-	s.tick()
-	wantServed(t, s, w.second, "rather than to wait for ever")
-	if detail, _ := s.Status().Detail(); !strings.Contains(detail, "the caBundle of advising does not verify the certificate") {
-		t.Errorf("the detail is %q", detail)
-	}
-
-	s, hand, _ = newTestServing()
-	s.Offer(w.first)
-	trustBoth(s, w.oldCA, w.newCA)
-	advising(s, w.oldCA.pem)
-	hand.pass(time.Hour)
-	s.Offer(w.second)
-	advising(s, append(w.oldCA.pem, w.newCA.pem...))
-	wantServed(t, s, w.first, "right after the caBundle")
-	hand.pass(propagation)
-	s.tick()
-	wantServed(t, s, w.second, "once all trust it")
-
-	s, _, _ = newTestServing()
-	s.Offer(w.first)
-	trustBoth(s, w.oldCA)
-	advising(s, nil)
-	s.Offer(w.another)
-	wantServed(t, s, w.another, "an empty caBundle holds nothing up")
-}
-
 func TestServingOffers(t *testing.T) {
 	w := newWorld(t)
 	s, hand, _ := newTestServing()

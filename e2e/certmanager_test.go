@@ -200,27 +200,32 @@ func (i *installed) changeCAByHand(t *testing.T) {
 // asInReadme runs the commands of the block with that text.
 func (i *installed) asInReadme(t *testing.T, text string) {
 	t.Helper()
+	block := readmeBlock(t, "manifests/README.md", text)
+	cmd := exec.CommandContext(testContext(t), "bash", "-euc", strings.ReplaceAll("\n"+block, "\n$ ", "\n"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig, "PATH="+filepath.Dir(i.Kubectl)+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", block, err, out)
+	}
+}
+
+// readmeBlock is the transcript with that text.
+func readmeBlock(t *testing.T, path, text string) string {
+	t.Helper()
 	root, err := cluster.Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	readme, err := os.ReadFile(filepath.Join(root, "manifests", "README.md"))
+	readme, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, block := range strings.Split(string(readme), "```console\n")[1:] {
-		block, _, _ = strings.Cut(block, "```")
-		if !strings.Contains(block, text) {
-			continue
+		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, text) {
+			return block
 		}
-		cmd := exec.CommandContext(testContext(t), "bash", "-euc", strings.ReplaceAll("\n"+block, "\n$ ", "\n"))
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig, "PATH="+filepath.Dir(i.Kubectl)+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", block, err, out)
-		}
-		return
 	}
-	t.Fatalf("the README has no block with %q", text)
+	t.Fatalf("%s has no block with %q", path, text)
+	return ""
 }
 
 // chainReport is what is looked at here of what `pillion certs` writes.

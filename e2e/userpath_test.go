@@ -181,6 +181,11 @@ func TestUserPath(t *testing.T) {
 	if n := strings.Count(got, "\n$ ") + 1; n >= 10 {
 		t.Errorf("it takes %d commands", n)
 	}
+	for line := range strings.Lines(readmeBlock(t, "README.md", "$ pillion status shop\n")) {
+		if line != "...\n" && !strings.Contains("\n"+got, "\n"+line) {
+			t.Errorf("the README shows %q, and here it is not", line)
+		}
+	}
 	for line := range strings.Lines(got) {
 		if len([]rune(line)) > 101 && !strings.HasPrefix(line, "Warning: ") {
 			t.Errorf("more than 100 columns: %s", line)
@@ -204,7 +209,11 @@ func TestSelfSignedAdvise(t *testing.T) {
 		if err := u.warned(ctx); err != nil {
 			t.Error(err)
 		}
-		ca := certificatesIn(i.material(t)["ca.crt"])[0]
+		now, err := i.readMaterial(ctx)
+		if err != nil {
+			return err
+		}
+		ca := certificatesIn(now["ca.crt"])[0]
 		signed := func(r *cluster.Replica) bool {
 			leaf, err := served(ctx, r)
 			return err == nil && leaf.CheckSignatureFrom(ca) == nil

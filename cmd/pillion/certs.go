@@ -71,7 +71,7 @@ fingerprint. Times are as in RFC 3339. What the cluster has not is left out.`,
 		}),
 	}
 	f := cmd.Flags()
-	o.clusterOptions.flags(cmd, nil)
+	o.flags(cmd, nil)
 	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "the `NAME` of the webhook configurations; that of the component advise is NAME-advise")
 	f.StringSliceVar(&o.endpoints, "endpoint", nil, "a `HOST:PORT` to ask instead of the Service's; may be repeated")
 	outputFlag(cmd, &o.output, "text", "json")

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// The webhook that only warns is waited for like the others, but not for long.
+func TestServingAdvising(t *testing.T) {
+	w := newWorld(t)
+	advising := func(s *Serving, bundle []byte) {
+		s.Trust(Advising, []Anchor{{Webhook: "advising", Host: testHost, Bundle: bundle}})
+	}
+	s, hand, _ := newTestServing()
+	s.Offer(w.first)
+	trustBoth(s, w.oldCA)
+	advising(s, w.oldCA.pem)
+	s.Offer(w.second)
+	hand.pass(time.Hour) // which is not counted: the others are against it too
+	trustBoth(s, w.oldCA, w.newCA)
+	hand.pass(propagation)
+	s.tick()
+	wantServed(t, s, w.first, "while one can still come")
+	if p := s.Status().Pending; p == nil || p.Code != "not_trusted" || p.Why != "the caBundle of advising does not verify it" {
+		t.Errorf("pending is %+v", p)
+	}
+	hand.pass(patience)
+	s.tick()
+	wantServed(t, s, w.second, "rather than to wait for ever")
+	if detail, _ := s.Status().Detail(); !strings.Contains(detail, "the caBundle of advising does not verify the certificate") {
+		t.Errorf("the detail is %q", detail)
+	}
+
+	s, hand, _ = newTestServing()
+	s.Offer(w.first)
+	trustBoth(s, w.oldCA, w.newCA)
+	advising(s, w.oldCA.pem)
+	hand.pass(time.Hour)
+	s.Offer(w.second)
+	advising(s, append(w.oldCA.pem, w.newCA.pem...))
+	wantServed(t, s, w.first, "right after the caBundle")
+	hand.pass(propagation)
+	s.tick()
+	wantServed(t, s, w.second, "once all trust it")
+
+	s, _, _ = newTestServing()
+	s.Offer(w.first)
+	trustBoth(s, w.oldCA)
+	advising(s, nil)
+	s.Offer(w.another)
+	wantServed(t, s, w.another, "an empty caBundle holds nothing up")
+}
+
+// The third configuration gets the caBundle once it is there. A fight for it, or no
+// right to it, is no trouble for the others, and holds up a rotation for a moment.
+func TestAuthorityAdvising(t *testing.T) {
+	client := newFake()
+	a := newReplica(t, client, "a")
+	a.lead(t.Context())
+	a.see(t, client)
+	a.mustStep(t)
+	secret := a.see(t, client)
+	old := parseMaterial(secret.Data)
+	a.anchorsOf(old.caBundle())
+	a.Trust(Advising, nil)
+	client.ClearActions()
+	a.mustStep(t)
+	if n := len(client.Actions()); n != 0 {
+		t.Errorf("there is none, and it is written: %v", client.Actions())
+	}
+	var applied string
+	client.PrependReactor("patch", "validatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch, _ := action.(clienttesting.PatchAction)
+		applied = patch.GetName()
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "validatingwebhookconfigurations"}, applied, errors.New("no right"))
+		return applied == "pillion-advise", nil, forbidden
+	})
+	for range 100 {
+		a.Trust(Advising, []Anchor{{"a1.pillion.dev", testHost, []byte("theirs")}})
+		if _, err := a.step(t.Context()); err != nil && !strings.Contains(err.Error(), "of the ValidatingWebhookConfiguration pillion-advise: ") {
+			t.Fatal(err)
+		}
+	}
+	a.anchorsOf(nil)
+	_, _ = a.step(t.Context())
+	if n := len(client.Actions()); n < 12 || n > 50 || applied != "pillion" {
+		t.Errorf("%d writes, the last one of %s", n, applied)
+	}
+
+	delete(secret.Data, keyCAKey)
+	_, err := client.CoreV1().Secrets("pillion-system").Update(t.Context(), secret, metav1.UpdateOptions{})
+	must(t, err)
+	a.see(t, client)
+	_, _ = a.step(t.Context())
+	a.anchorsOf(parseMaterial(a.see(t, client).Data).caBundle())
+	for after, issued := range map[time.Duration]bool{0: false, propagation: false, patience: true} {
+		a.agreedOn, a.agreed = nil, 0
+		v := a.look()
+		a.trusts(v.held.ca.cert, v)
+		a.hand.pass(after)
+		if got := a.trusts(v.held.ca.cert, v); got != issued {
+			t.Errorf("after %s it issues: %t", after, got)
+		}
+	}
+	a.Trust(Advising, []Anchor{{"a1.pillion.dev", testHost, a.look().held.caBundle()}})
+	v := a.look()
+	a.agreedOn = nil
+	a.trusts(v.held.ca.cert, v)
+	a.hand.pass(propagation)
+	if !a.trusts(v.held.ca.cert, v) {
+		t.Error("all trust it, and it does not issue")
+	}
+}
