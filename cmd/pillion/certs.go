@@ -87,7 +87,7 @@ func (o *certsOptions) report(ctx context.Context) (*certs.ChainReport, error) {
 	defer cancel()
 	chain, err := o.gather(ctx, client)
 	if err != nil {
-		return nil, err
+		return nil, noAnswer(err)
 	}
 	return chain.Report(), nil
 }

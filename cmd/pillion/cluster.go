@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -59,17 +60,43 @@ func (o *clusterOptions) connect() (*cluster, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
 	config, err := loader.ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig: %w", err)
+		return nil, noCluster(err)
 	}
 	config.UserAgent = "pillion/" + buildVersion().Version
 	config.WarningHandler = rest.NoWarnings{} // what is said of a dry run is nobody's news
 	config.QPS, config.Burst = 50, 100        // as kubectl's; the API server has its own limits
 	namespace, _, err := loader.Namespace()
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig: %w", err)
+		return nil, noCluster(err)
 	}
 	client, err := dynamic.NewForConfig(config)
 	return &cluster{client, config, namespace, o.system}, err
+}
+
+// noCluster says in plain words what is wrong with a kubeconfig.
+func noCluster(err error) error {
+	switch {
+	case clientcmd.IsEmptyConfig(err): // also where the context names none
+		return errors.New("no cluster is known: say --kubeconfig FILE, and --context if the file has no current one")
+	case strings.Contains(err.Error(), "json parse error"): // which goes on about types of Go
+		text, _, _ := strings.Cut(err.Error(), ": couldn't get version/kind")
+		return fmt.Errorf("the kubeconfig: %s: it holds no kubeconfig", text)
+	}
+	return fmt.Errorf("the kubeconfig: %s", strings.TrimPrefix(err.Error(), "invalid configuration: "))
+}
+
+// noAnswer says in plain words why a cluster does not answer; any other error stays.
+func noAnswer(err error) error {
+	var call *url.Error
+	if errors.As(err, &call) {
+		if at, parseErr := url.Parse(call.URL); parseErr == nil {
+			return fmt.Errorf("the cluster at %s does not answer: %w", at.Host, call.Err)
+		}
+	}
+	if apierrors.IsUnauthorized(err) {
+		return errors.New("the cluster does not take your credentials: sign in again, or see the user in the kubeconfig")
+	}
+	return err
 }
 
 func (c *cluster) namespaceOr(named string) string {
