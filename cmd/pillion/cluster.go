@@ -87,8 +87,7 @@ func noCluster(err error) error {
 
 // noAnswer says in plain words why a cluster does not answer; any other error stays.
 func noAnswer(err error) error {
-	var call *url.Error
-	if errors.As(err, &call) {
+	if call, ok := errors.AsType[*url.Error](err); ok {
 		if at, parseErr := url.Parse(call.URL); parseErr == nil {
 			return fmt.Errorf("the cluster at %s does not answer: %w", at.Host, call.Err)
 		}
