@@ -66,6 +66,7 @@ const (
 const (
 	TemplatesConfigMap = "pillion-templates"
 	TemplatesPath      = "/etc/pillion/templates"
+	TemplateSelector   = "pillion.dev/templates=true" // of the component template-configmaps
 	TLSSecret          = "pillion-tls"
 	TLSPath            = "/etc/pillion/tls"
 )

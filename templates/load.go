@@ -67,10 +67,9 @@ func compile(files []File, problems Problems) (*Set, error) {
 		found, bad := Parse(f.Path, f.Data)
 		all, problems = append(all, found...), append(problems, bad...)
 	}
-	slices.SortStableFunc(all, func(a, b *Template) int {
-		return cmp.Or(cmp.Compare(a.Spec.Order, b.Spec.Order), strings.Compare(a.Name, b.Name))
-	})
-	problems = append(problems, doubled(all)...)
+	inOrder(all)
+	_, doubled := distinct(all)
+	problems = append(problems, doubled...)
 	if err := problems.err(); err != nil {
 		return nil, err
 	}
@@ -94,8 +93,26 @@ func NewSet(all []*Template) *Set {
 	return &Set{Templates: all, Revision: hex.EncodeToString(sum.Sum(nil))[:12]}
 }
 
-func doubled(all []*Template) Problems {
-	var problems Problems
+// Join puts sets into one. Of templates with the same name the first one is in it,
+// and the others are problems.
+func Join(sets ...*Set) (*Set, Problems) {
+	var all []*Template
+	for _, s := range sets {
+		all = append(all, s.Templates...)
+	}
+	all, problems := distinct(all)
+	inOrder(all)
+	return NewSet(all), problems
+}
+
+func inOrder(all []*Template) {
+	slices.SortStableFunc(all, func(a, b *Template) int {
+		return cmp.Or(cmp.Compare(a.Spec.Order, b.Spec.Order), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// distinct keeps the first template of each name.
+func distinct(all []*Template) (kept []*Template, problems Problems) {
 	first := map[string]*Template{}
 	for _, t := range all {
 		if other := first[t.Name]; other != nil {
@@ -103,10 +120,12 @@ func doubled(all []*Template) Problems {
 				File: t.File, Path: "metadata.name",
 				Message: fmt.Sprintf("the template %s is in %s too", t.Name, other.File),
 			})
+			continue
 		}
 		first[t.Name] = t
+		kept = append(kept, t)
 	}
-	return problems
+	return kept, problems
 }
 
 // files are the source's files, each a source of its own.
@@ -124,14 +143,15 @@ func (s Source) files() ([]Source, error) {
 	}
 	var files []Source
 	for _, e := range entries {
-		if isTemplateFile(e.Name()) {
+		if IsFile(e.Name()) {
 			files = append(files, Source{s.FS, path.Join(s.Name, e.Name()), path.Join(s.Path, e.Name())})
 		}
 	}
 	return files, nil
 }
 
-func isTemplateFile(name string) bool {
+// IsFile says whether a file of that name in a folder of templates holds templates.
+func IsFile(name string) bool {
 	switch path.Ext(name) {
 	case ".yaml", ".yml", ".json":
 		return !strings.HasPrefix(name, ".") && strings.TrimSuffix(name, path.Ext(name)) != "kustomization"

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -40,25 +39,15 @@ func (o *serveOptions) newAdvice() (*advice, error) {
 	if err != nil {
 		return nil, err
 	}
-	ranges, quotas := client.LimitRanges(metav1.NamespaceAll), client.ResourceQuotas(metav1.NamespaceAll)
-	a.ranges = a.inform(client, &corev1.LimitRange{}, &cache.ListWatch{
-		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return ranges.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return ranges.Watch(ctx, o) },
-	})
-	a.quotas = a.inform(client, &corev1.ResourceQuota{}, &cache.ListWatch{
-		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return quotas.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return quotas.Watch(ctx, o) },
-	})
+	a.ranges = followLimits(a, client, client.LimitRanges(metav1.NamespaceAll), &corev1.LimitRange{})
+	a.quotas = followLimits(a, client, client.ResourceQuotas(metav1.NamespaceAll), &corev1.ResourceQuota{})
 	return a, nil
 }
 
-func (a *advice) inform(client any, object runtime.Object, of *cache.ListWatch) cache.Indexer {
-	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(of, client),
-		ObjectType:    object,
-		Handler:       cache.ResourceEventHandlerFuncs{},
-		Indexers:      cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		Transform:     slimLimit,
+func followLimits[L runtime.Object](a *advice, api any, of listable[L], object runtime.Object) cache.Indexer {
+	store, controller := inform(api, of, cache.InformerOptions{
+		ObjectType: object, Transform: slimLimit,
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})
 	a.follow = append(a.follow, controller.RunWithContext)
 	return store.(cache.Indexer) // is one, with Indexers

@@ -3,10 +3,15 @@
 package main
 
 import (
+	"bytes"
+	"maps"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
 )
 
 // A Service named pillion sets PILLION_PORT, PILLION_PORT_443_TCP,
@@ -27,5 +32,62 @@ func TestHelp(t *testing.T) {
 		if cmd.Short == "" || !strings.HasPrefix(cmd.Example, "  ") {
 			t.Errorf("%s has no short help or no examples", cmd.Name())
 		}
+	}
+}
+
+// What --print-config writes is a file that says the same, whatever the values.
+func TestPrintedConfig(t *testing.T) {
+	print := func(args ...string) (map[string]any, string) {
+		var out, errs bytes.Buffer
+		if code := run(append([]string{"serve", "--print-config"}, args...), nil, &out, &errs); code != 0 {
+			t.Fatal(errs.String())
+		}
+		values := map[string]any{}
+		must(t, yaml.UnmarshalStrict(out.Bytes(), &values))
+		return values, out.String()
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	first, text := print("--standalone", "--tls-self-signed=true", "--listen", "yes", "--admin-listen", "0777", "--log-level", "debug",
+		"--templates", "on,1", "--templates", `"a,b"`, "--templates", "# no comment", "--shutdown-delay", "0s", "--exclude-namespace", "")
+	write(t, file, text)
+	again, text := print("--config", file)
+	if !maps.EqualFunc(first, again, func(a, b any) bool {
+		x, _ := yaml.Marshal(a)
+		y, _ := yaml.Marshal(b)
+		return bytes.Equal(x, y)
+	}) {
+		t.Errorf("%v\n%v", first, again)
+	}
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, " # file "+file+"\n") {
+			t.Errorf("not from the file: %s", line)
+		}
+	}
+	flags := newServe().Flags()
+	flags.VisitAll(func(f *pflag.Flag) {
+		if _, printed := first[f.Name]; !printed && !slices.Contains([]string{"config", "print-config", "help"}, f.Name) {
+			t.Errorf("--%s is not printed", f.Name)
+		}
+		if strings.HasPrefix(kindOf(f), "a whole number") && !strings.HasPrefix(f.Value.Type(), "int") && !strings.HasPrefix(f.Value.Type(), "uint") {
+			t.Errorf("--%s is a %s, which the configuration file does not know", f.Name, f.Value.Type())
+		}
+	})
+}
+
+// Variables that set nothing are told, unless Kubernetes sets them for a Service.
+func TestStrangeVariables(t *testing.T) {
+	got := strangeVariables(newRoot(), []string{
+		"HOME=/", "PILLIONS=1", "PILLION_LISTEN=:1", "PILLION_TEMPLATE_CONFIGMAPS=a",
+		"PILLION_PORT=tcp://10.0.0.1:443", "PILLION_PORT_443_TCP=x", "PILLION_PORT_443_TCP_ADDR=x", "PILLION_SERVICE_HOST=x",
+		"PILLION_SERVICE_PORT=443", "PILLION_SERVICE_PORT_WEBHOOK=443", "PILLION_METRICS_SERVICE_HOST=x", "PILLION_METRICS_PORT_80_UDP_PROTO=udp",
+		"PILLION_SHUTDOWN_DELY=x", "PILLION_LOGLEVEL=debug", "PILLION_ZZZZZZ=1",
+	})
+	want := []string{
+		"the environment variable PILLION_SHUTDOWN_DELY sets no flag; did you mean PILLION_SHUTDOWN_DELAY?",
+		"the environment variable PILLION_LOGLEVEL sets no flag; did you mean PILLION_LOG_LEVEL?",
+		"the environment variable PILLION_ZZZZZZ sets no flag",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 // logOptions say how to log.
 type logOptions struct {
 	format, level string
+	lowest        slog.LevelVar // that is logged; it may change while loggers are in use
 }
 
 func (o *logOptions) flags(cmd *cobra.Command) {
@@ -25,11 +26,10 @@ func (o *logOptions) flags(cmd *cobra.Command) {
 
 // logger is a logger to w; the error says which flag is wrong.
 func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.level)); err != nil {
+	if err := o.lowest.UnmarshalText([]byte(o.level)); err != nil {
 		return nil, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", o.level)
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: &o.lowest}
 	switch o.format {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil

@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -64,20 +62,9 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 // informNamespaces asks for metadata only, and for nothing by its type: the
 // clients of all API groups would double the program.
 func informNamespaces(client metadata.Interface) *informer {
-	namespaces := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
 	i := &informer{}
-	i.store, i.controller = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return namespaces.List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return namespaces.Watch(ctx, o)
-			},
-		}, client),
-		ObjectType: &metav1.PartialObjectMetadata{},
-		Handler:    cache.ResourceEventHandlerFuncs{},
-		Transform:  slim,
+	i.store, i.controller = inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), cache.InformerOptions{
+		ObjectType: &metav1.PartialObjectMetadata{}, Transform: slim,
 	})
 	return i
 }

@@ -29,16 +29,21 @@ const watchAgain = 30 * time.Second
 const settleTime = 5 * time.Minute
 
 // engine holds the injector and the judge in use and renews them when the
-// templates change. A set that cannot be used changes nothing but what engine
-// says about itself.
+// templates change. What cannot be used changes nothing but what engine says about
+// itself.
 type engine struct {
-	paths    []string
-	excluded []string
-	log      *slog.Logger
-	later    func(time.Duration, func()) // time.AfterFunc
+	paths      []string
+	configMaps *configMaps // nil where all templates are in files
+	excluded   []string
+	log        *slog.Logger
+	later      func(time.Duration, func()) // time.AfterFunc
 
 	current atomic.Pointer[inUse]
-	problem atomic.Pointer[failedReload] // nil where the last load was good
+	whole   atomic.Bool // every source of templates has been read
+	refused atomic.Pointer[[]refusal]
+
+	loading sync.Mutex     // of loads
+	files   *templates.Set // the last good one in the files
 
 	mu    sync.Mutex // of what follows, which no request needs
 	loads int        // good and new ones
@@ -65,20 +70,32 @@ type superseded struct {
 	load     int
 }
 
-// failedReload is a load of templates that was not used.
-type failedReload struct {
-	at  time.Time
-	err error
+// refusal is something new that is not used.
+type refusal struct {
+	what    string
+	instead string // what is used
+	since   time.Time
+	err     error
 }
 
-// newEngine loads the templates for the first time; here a problem is an error.
-func newEngine(paths, excluded []string, log *slog.Logger, registry prometheus.Registerer) (*engine, error) {
+// String tells people.
+func (r *refusal) String() string {
+	return fmt.Sprintf("%s is refused since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, strings.ReplaceAll(r.err.Error(), "\n", "; "))
+}
+
+// same says whether it was told already.
+func (r *refusal) same(other refusal) bool {
+	return r.what == other.what && r.instead == other.instead && r.err.Error() == other.err.Error()
+}
+
+// newEngine loads the files for the first time; here a problem is an error.
+func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, registry prometheus.Registerer) (*engine, error) {
 	e := &engine{
-		paths: paths, excluded: excluded, log: log,
+		paths: paths, excluded: excluded, configMaps: more, log: log,
 		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		problems: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_template_problems",
-			Help: "Problems of the last set of templates that was loaded; while there are some, the last good set is in use.",
+			Help: "Problems of the templates as they are in files and ConfigMaps now; what has some is not used, but the last good of it.",
 		}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pillion_template_loads_total",
@@ -90,40 +107,53 @@ func newEngine(paths, excluded []string, log *slog.Logger, registry prometheus.R
 		}, []string{"revision"}),
 	}
 	registry.MustRegister(e.problems, e.reloads, e.loaded)
-	if err := e.load(); err != nil {
-		return nil, err
+	e.refused.Store(&[]refusal{})
+	if refused := e.load(); len(refused) > 0 {
+		return nil, refused[0].err
 	}
 	return e, nil
 }
 
-// load swaps in what the files hold now, if it is good and new.
-func (e *engine) load() error {
-	set, err := loadTemplates(e.paths)
-	if err != nil && !errors.Is(err, errNoTemplates) {
-		return err
+// load swaps in what files and ConfigMaps hold now, if it is new, and returns what
+// of it cannot be used.
+func (e *engine) load() (refused []refusal) {
+	files, err := loadTemplates(e.paths)
+	switch {
+	case err == nil || errors.Is(err, errNoTemplates):
+		e.files = files
+	case e.files == nil:
+		return []refusal{{err: err}}
+	default:
+		refused = append(refused, refusal{what: "a newer set", err: err})
 	}
-	if e.current.Load() != nil && e.set().Revision == set.Revision {
-		return nil
+	sets, bad, whole := e.configMaps.sets()
+	set, doubled := templates.Join(append([]*templates.Set{e.files}, sets...)...)
+	refused = append(refused, bad...)
+	if len(doubled) > 0 {
+		refused = append(refused, refusal{what: "a template with another one's name", instead: " (the other one is used)", err: doubled})
 	}
-	e.use(set)
-	e.loaded.Reset()
-	e.loaded.WithLabelValues(set.Revision).Set(float64(len(set.Templates)))
-	e.reloads.WithLabelValues("used").Inc()
-	if len(set.Templates) == 0 {
+	isNew := e.current.Load() == nil || e.set().Revision != set.Revision
+	if isNew {
+		e.use(set)
+		e.loaded.Reset()
+		e.loaded.WithLabelValues(set.Revision).Set(float64(len(set.Templates)))
+		e.reloads.WithLabelValues("used").Inc()
+		e.log.Info("templates loaded", "revision", set.Revision, "templates", names(set))
+	}
+	if isFirst := whole && !e.whole.Swap(whole); len(set.Templates) == 0 && (isFirst || whole && isNew) {
 		e.log.Warn("there are no templates, so nothing will be injected", "paths", e.paths)
 	}
-	e.log.Info("templates loaded", "revision", set.Revision, "templates", names(set))
-	return nil
+	return refused
 }
 
 // use puts a new set in use. The one before still counts until the new one has
 // settled, for pods are judged that were injected by it, here or by a replica that
-// is behind.
+// is behind. What was not whole yet was in use nowhere.
 func (e *engine) use(set *templates.Set) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.loads++
-	if before := e.current.Load(); before != nil {
+	if before := e.current.Load(); before != nil && e.whole.Load() {
 		e.kept = append([]superseded{{before.injector, e.loads}}, e.kept...)
 		e.kept = e.kept[:min(len(e.kept), inject.MaxSets-1)]
 	}
@@ -156,20 +186,31 @@ func names(set *templates.Set) []string {
 	return all
 }
 
-// reload is load with what follows from a problem.
+// reload is load with what follows from refusals.
 func (e *engine) reload() {
-	err := e.load()
-	before := e.problem.Load()
-	switch {
-	case err != nil && (before == nil || before.err.Error() != err.Error()):
-		e.problem.Store(&failedReload{time.Now(), err})
-		e.problems.Set(float64(problemCount(err)))
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	now, before := e.load(), *e.refused.Load()
+	problems := 0
+	for i := range now {
+		r := &now[i]
+		problems += problemCount(r.err)
+		if k := slices.IndexFunc(before, r.same); k >= 0 {
+			r.since = before[k].since
+			continue
+		}
+		r.since = time.Now()
 		e.reloads.WithLabelValues("refused").Inc()
-		e.log.Error("the new templates cannot be used, the last good ones stay in use",
-			"problems", strings.Split(err.Error(), "\n"), "revision", e.set().Revision)
-	case err == nil && before != nil:
-		e.problem.Store(nil)
-		e.problems.Set(0)
+		lines := strings.Split(r.err.Error(), "\n")
+		if r.instead == "" {
+			e.log.Error("the new templates cannot be used, the last good ones stay in use", "problems", lines, "revision", e.set().Revision)
+		} else {
+			e.log.Error("templates cannot be used", "refused", r.what+r.instead, "problems", lines, "revision", e.set().Revision)
+		}
+	}
+	e.refused.Store(&now)
+	e.problems.Set(float64(problems))
+	if len(now) == 0 && len(before) > 0 {
 		e.log.Info("the templates are good again", "revision", e.set().Revision)
 	}
 }
@@ -181,31 +222,42 @@ func problemCount(err error) int {
 	return 1
 }
 
-// watch reloads on every change until ctx is done.
+// watch reloads on every change of files and ConfigMaps until ctx is done.
 func (e *engine) watch(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { e.configMaps.follow(ctx, e.reload) })
+	followFiles(ctx, e.paths, e.log, e.reload)
+}
+
+// followFiles calls changed whenever the files or folders may have changed, until
+// ctx is done.
+func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed func()) {
 	for {
-		err := templates.Watch(ctx, e.paths, e.reload)
+		err := templates.Watch(ctx, paths, changed)
 		if ctx.Err() != nil {
 			return
 		}
-		e.log.Error("cannot watch the templates, trying again", "after", watchAgain.String(), "error", err)
+		log.Error("cannot watch the files, trying again", "files", paths, "after", watchAgain.String(), "error", err)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(watchAgain):
-			e.reload()
+			changed()
 		}
 	}
 }
 
-// check tells which templates are in use. A bad reload is told, but leaves
+// check tells which templates are in use. What is refused is told, but leaves
 // Pillion ready: it works as before.
 func (e *engine) check() (string, error) {
+	if !e.whole.Load() {
+		return "", e.configMaps.missing()
+	}
 	set := e.set()
 	detail := fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))
-	if p := e.problem.Load(); p != nil {
-		detail += fmt.Sprintf("; a newer set is refused since %s: %s",
-			p.at.UTC().Format(time.RFC3339), strings.ReplaceAll(p.err.Error(), "\n", "; "))
+	for _, r := range *e.refused.Load() {
+		detail += "; " + r.String()
 	}
 	return detail, nil
 }

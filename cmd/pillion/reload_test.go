@@ -29,7 +29,7 @@ spec:
 `, image))
 	}
 	use("agent:1")
-	e, err := newEngine([]string{folder}, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	e, err := newEngine([]string{folder}, nil, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	var settled []func()
 	e.later = func(d time.Duration, f func()) {

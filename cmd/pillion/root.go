@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -99,9 +100,16 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 
   # Serve the admission webhooks.
   pillion serve --templates /etc/pillion/templates --tls-cert-file tls.crt --tls-key-file tls.key`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Name() != "serve" { // which has a log
+				for _, strange := range strangeVariables(cmd.Root(), os.Environ()) {
+					fmt.Fprintln(cmd.ErrOrStderr(), "pillion: "+strange)
+				}
+			}
+			return configure(cmd.Flags())
+		},
 	}
 	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newVersion())
 	return root

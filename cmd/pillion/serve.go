@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/signal"
 	"slices"
 	"syscall"
@@ -14,22 +15,27 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+
+	"github.com/pillion-dev/pillion/manifests"
 )
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
-	templates     []string
-	listen        string
-	adminListen   string
-	tls           tlsOptions
-	kubeconfig    string
-	standalone    bool
-	excluded      []string
-	shutdownDelay time.Duration
-	advise        bool
-	callers       callerOptions
-	log           logOptions
+	config, templateSelector, templateNamespace string
+	printConfig                                 bool
+	templates                                   []string
+	listen                                      string
+	adminListen                                 string
+	tls                                         tlsOptions
+	kubeconfig                                  string
+	standalone                                  bool
+	excluded                                    []string
+	shutdownDelay                               time.Duration
+	advise                                      bool
+	callers                                     callerOptions
+	log                                         logOptions
 }
 
 func newServe() *cobra.Command {
@@ -42,8 +48,10 @@ the templates say, /validate judges what came out, and /advise tells who writes 
 workload what will be wrong with its pods. The admin address serves /livez,
 /readyz (?verbose tells more) and /metrics in plain HTTP.
 
-Templates and certificate files are followed: a changed one is used without a
-restart, and a bad one leaves the last good one in use. SIGTERM and SIGINT turn
+Templates, certificate files and the file of --config are followed: a changed one is
+used without a restart, and a bad one leaves the last good one in use. Of the
+configuration, the log level changes at once; /readyz?verbose says what needs a
+restart. A flag wins over the environment, and that over the file. SIGTERM and SIGINT turn
 readiness off, wait until the API server sends no more, and finish what is left.`,
 		Example: `  # In a cluster.
   pillion serve --templates /etc/pillion/templates \
@@ -54,15 +62,21 @@ readiness off, wait until the API server sends no more, and finish what is left.
 		Args:    noArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
+			if o.printConfig {
+				return printConfig(cmd.OutOrStdout(), cmd.Flags())
+			}
 			log, err := o.log.logger(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			klog.SetSlogLogger(log) // what client-go has to say
+			for _, strange := range strangeVariables(cmd.Root(), os.Environ()) {
+				log.Warn("an environment variable is not understood", "problem", strange)
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
-			return o.serve(ctx, log)
+			return o.serve(ctx, cmd.Flags(), log)
 		}),
 	}
 	o.flags(cmd)
@@ -71,7 +85,11 @@ readiness off, wait until the API server sends no more, and finish what is left.
 
 func (o *serveOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
+	f.StringVar(&o.config, "config", "", "a YAML `FILE` with values for the other flags, by their names")
+	f.BoolVar(&o.printConfig, "print-config", false, "write the values of all flags, and where they come from, as a file for --config, and end")
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
+	f.StringVar(&o.templateSelector, "template-configmaps", "", "take templates from the ConfigMaps with these labels too (`SELECTOR`, such as "+manifests.TemplateSelector+")")
+	f.StringVar(&o.templateNamespace, "template-namespace", manifests.Namespace, "the `NAMESPACE` of these ConfigMaps")
 	f.StringVar(&o.listen, "listen", ":8443", "the `ADDRESS` of the webhooks")
 	f.StringVar(&o.adminListen, "admin-listen", ":8080", "the `ADDRESS` of /livez, /readyz and /metrics")
 	o.tls.flags(f)
@@ -87,14 +105,21 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 // check finds flags that make no sense.
 func (o *serveOptions) check() error {
 	switch {
-	case len(o.templates) == 0:
-		return errNoTemplatesFlag
+	case len(o.templates) == 0 && o.templateSelector == "":
+		return errors.New("name the templates: --templates PATH, or --template-configmaps SELECTOR")
+	case o.templateNamespace == "":
+		return errors.New("--template-namespace must name a namespace")
+	case o.standalone && o.templateSelector != "":
+		return errors.New("--standalone does not go with --template-configmaps")
 	case o.standalone && o.kubeconfig != "":
 		return errors.New("--standalone does not go with --kubeconfig")
 	case o.standalone && o.advise:
 		return errors.New("--standalone does not go with --advise")
 	case o.shutdownDelay < 0:
 		return errors.New("--shutdown-delay must not be negative")
+	}
+	if err := checkSelector(o.templateSelector); err != nil {
+		return err
 	}
 	if err := o.tls.check(o.standalone); err != nil {
 		return err
@@ -109,13 +134,17 @@ func (o *serveOptions) check() error {
 var errNoTemplatesFlag = errors.New("name the templates: --templates PATH")
 
 // serve runs until ctx is done and everything is drained, or something fails.
-func (o *serveOptions) serve(ctx context.Context, log *slog.Logger) error {
+func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slog.Logger) error {
 	registry := prometheus.NewRegistry()
 	certificate, err := o.newCertificate(log)
 	if err != nil {
 		return fmt.Errorf("the serving certificate: %w", err)
 	}
-	engine, err := newEngine(o.templates, o.excluded, log, registry)
+	more, err := o.newConfigMaps(log)
+	if err != nil {
+		return err
+	}
+	engine, err := newEngine(o.templates, o.excluded, more, log, registry)
 	if err != nil {
 		return fmt.Errorf("the templates cannot be used:\n%w", err)
 	}
@@ -131,6 +160,7 @@ func (o *serveOptions) serve(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s := &server{options: o, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate, callers: callers, advice: advice}
-	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){engine.watch, follow, callers.follow})...)
+	config := newConfiguration(o, flags, log, registry)
+	s := &server{options: o, config: config, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate, callers: callers, advice: advice}
+	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){config.follow, engine.watch, follow, callers.follow})...)
 }

@@ -109,6 +109,18 @@ func (s *served) logged(t *testing.T, msg string) (found map[string]any) {
 	return found
 }
 
+// count is how many lines of the log have that message.
+func (s *served) count(msg string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, line := range s.lines {
+		if line["msg"] == msg {
+			n++
+		}
+	}
+	return n
+}
+
 // stop asks the process to end and gives its exit code.
 func (s *served) stop(t *testing.T) int {
 	t.Helper()

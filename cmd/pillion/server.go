@@ -41,6 +41,7 @@ type server struct {
 	certificate *certificate
 	callers     *callerCheck // nil where everyone may call
 	advice      *advice
+	config      *configuration
 
 	draining atomic.Bool
 }
@@ -154,6 +155,7 @@ func (s *server) register() {
 // checks are the conditions of being ready.
 func (s *server) checks() []check {
 	return []check{
+		{"configuration", s.config.check},
 		{"templates", s.engine.check},
 		{"namespaces", s.namespaces.check},
 		{"certificate", s.certificate.check},

@@ -109,7 +109,7 @@ func (o *serveOptions) newCertificate(log *slog.Logger) (*certificate, error) {
 		if err := files.Load(); err != nil {
 			return nil, fmt.Errorf("%s and %s: %w", files.Cert, files.Key, err)
 		}
-		c.follow = append(c.follow, func(ctx context.Context) { followFiles(ctx, files, log) })
+		c.follow = append(c.follow, func(ctx context.Context) { followPair(ctx, files, log) })
 	}
 	if o.standalone {
 		return c, nil
@@ -190,8 +190,8 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 // lookAgain is how often the files are read without a cause: a watch can miss things.
 const lookAgain = 30 * time.Second
 
-// followFiles loads the pair again when its files change, until ctx is done.
-func followFiles(ctx context.Context, files certs.Files, log *slog.Logger) {
+// followPair loads the pair again when its files change, until ctx is done.
+func followPair(ctx context.Context, files certs.Files, log *slog.Logger) {
 	load := func() { _ = files.Load() } // which tells it
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
