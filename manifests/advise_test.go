@@ -172,16 +172,17 @@ func holds(t *testing.T, e entry, object any) bool {
 	return true
 }
 
-// The component adds the flag, and the right to read what the flag is about.
-func TestAdviseComponent(t *testing.T) {
-	k := readKustomization(t, adviseComponent)
+// wantFlag: a component adds these resources, and this flag to the Deployment.
+func wantFlag(t *testing.T, component, flag string, resources ...string) {
+	t.Helper()
+	k := readKustomization(t, component)
 	b := load(t)
 	target := map[string]string{"kind": "Deployment", "name": b.deployment.Name, "namespace": b.deployment.Namespace}
-	if k.Kind != "Component" || !slices.Equal(k.Resources, []string{"rbac.yaml", "validatingwebhookconfiguration.yaml"}) ||
+	if k.Kind != "Component" || !slices.Equal(k.Resources, resources) ||
 		len(k.Patches) != 1 || !equality.Semantic.DeepEqual(k.Patches[0].Target, target) {
 		t.Fatalf("the kustomization is %+v", k)
 	}
-	text, err := os.ReadFile(filepath.Join(adviseComponent, k.Patches[0].Path))
+	text, err := os.ReadFile(filepath.Join(component, k.Patches[0].Path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,11 +207,16 @@ func TestAdviseComponent(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := b.deployment
-	want.Spec.Template.Spec.Containers[0].Args = append(want.Spec.Template.Spec.Containers[0].Args, "--advise")
+	want.Spec.Template.Spec.Containers[0].Args = append(want.Spec.Template.Spec.Containers[0].Args, flag)
 	if !equality.Semantic.DeepEqual(got, want) {
 		t.Errorf("the Deployment is\n%+v, want\n%+v", got.Spec.Template.Spec, want.Spec.Template.Spec)
 	}
+}
 
+// The component adds the flag, and the right to read what the flag is about.
+func TestAdviseComponent(t *testing.T) {
+	wantFlag(t, adviseComponent, "--advise", "rbac.yaml", "validatingwebhookconfiguration.yaml")
+	b := load(t)
 	var role rbacv1.ClusterRole
 	var binding rbacv1.ClusterRoleBinding
 	decodeStrictly(t, filepath.Join(adviseComponent, "rbac.yaml"), &role, &binding)
@@ -231,6 +237,29 @@ func TestAdviseComponent(t *testing.T) {
 	for _, o := range []metav1.Object{&role, &binding} {
 		if o.GetName() != manifests.AdviseName || o.GetLabels()["app.kubernetes.io/name"] != manifests.Name {
 			t.Errorf("%s has labels %v", o.GetName(), o.GetLabels())
+		}
+	}
+}
+
+// The component adds the flag, and the right to read the ConfigMaps of Pillion's namespace alone.
+func TestTemplateConfigMapsComponent(t *testing.T) {
+	const component = "components/template-configmaps"
+	wantFlag(t, component, "--template-configmaps="+manifests.TemplateSelector, "rbac.yaml")
+	b := load(t)
+	var role rbacv1.Role
+	var binding rbacv1.RoleBinding
+	decodeStrictly(t, filepath.Join(component, "rbac.yaml"), &role, &binding)
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}}
+	if !equality.Semantic.DeepEqual(role.Rules, rules) {
+		t.Errorf("rules are %v, want %v", role.Rules, rules)
+	}
+	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Name: b.serviceAccount.Name, Namespace: b.serviceAccount.Namespace}}
+	if binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}) || !slices.Equal(binding.Subjects, subject) {
+		t.Errorf("%v is bound for %v", binding.RoleRef, binding.Subjects)
+	}
+	for _, o := range []metav1.Object{&role, &binding} {
+		if o.GetNamespace() != manifests.Namespace || o.GetLabels()["app.kubernetes.io/name"] != manifests.Name {
+			t.Errorf("%s/%s has labels %v", o.GetNamespace(), o.GetName(), o.GetLabels())
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -31,12 +30,14 @@ import (
 
 // clusterOptions say which cluster a command asks, as kubectl's do.
 type clusterOptions struct {
+	cmd        *cobra.Command
 	kubeconfig string
 	context    string
 	system     string
 }
 
 func (o *clusterOptions) flags(cmd *cobra.Command, namespace *string) {
+	o.cmd = cmd
 	f := cmd.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says how to reach the cluster (default: $KUBECONFIG, or the one in your home)")
 	f.StringVar(&o.context, "context", "", "the kubeconfig's `CONTEXT`")
@@ -52,6 +53,7 @@ type cluster struct {
 	config    *rest.Config
 	namespace string // the kubeconfig's
 	system    string
+	warn      func(string) // says each thing once
 }
 
 func (o *clusterOptions) connect() (*cluster, error) {
@@ -70,7 +72,14 @@ func (o *clusterOptions) connect() (*cluster, error) {
 		return nil, noCluster(err)
 	}
 	client, err := dynamic.NewForConfig(config)
-	return &cluster{client, config, namespace, o.system}, err
+	said := map[string]bool{}
+	warn := func(text string) {
+		if !said[text] {
+			fmt.Fprintln(o.cmd.ErrOrStderr(), "pillion: "+text)
+		}
+		said[text] = true
+	}
+	return &cluster{client, config, namespace, o.system, warn}, err
 }
 
 // noCluster says in plain words what is wrong with a kubeconfig.
@@ -143,11 +152,11 @@ type installation struct {
 
 // installed reads the webhook configurations, and the templates unless paths name others.
 func (c *cluster) installed(ctx context.Context, paths []string) (*installation, error) {
-	set, err := c.templates(ctx, paths)
+	injector, err := c.newInjector(ctx, paths)
 	if err != nil {
 		return nil, err
 	}
-	i := &installation{injector: inject.New(set)}
+	i := &installation{injector: injector}
 	v1 := admissionregistrationv1.SchemeGroupVersion
 	mutating, err := get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, c.Resource(v1.WithResource("mutatingwebhookconfigurations")), manifests.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -171,41 +180,31 @@ func get[T any](ctx context.Context, client dynamic.ResourceInterface, name stri
 	return typed, err
 }
 
-// templates are the ones in the cluster's ConfigMap, or those in the files.
-func (c *cluster) templates(ctx context.Context, paths []string) (*templates.Set, error) {
-	var set *templates.Set
-	var err error
+// newInjector goes by the templates in the files, or as the cluster's own pods of Pillion do.
+func (c *cluster) newInjector(ctx context.Context, paths []string) (*inject.Injector, error) {
 	if len(paths) > 0 {
-		set, err = loadTemplates(paths)
-	} else {
-		set, err = c.installedTemplates(ctx)
+		set, err := loadTemplates(paths)
+		if err != nil {
+			return nil, fmt.Errorf("the templates cannot be used:\n%w", err)
+		}
+		return inject.New(set), nil
 	}
+	d, err := c.deployed(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the templates cannot be used:\n%w", err)
+		return nil, withoutTemplates(err)
 	}
-	return set, nil
+	set, err := d.set(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the templates cannot be used:\n%w", withoutTemplates(err))
+	}
+	return inject.New(set, d.options.excluded...), nil
 }
 
-func (c *cluster) installedTemplates(ctx context.Context) (*templates.Set, error) {
-	client := c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(c.system)
-	object, err := client.Get(ctx, manifests.TemplatesConfigMap, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no ConfigMap %s in the namespace %s; say --templates PATH, or --system-namespace if Pillion runs elsewhere", manifests.TemplatesConfigMap, c.system)
-	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("%w; say --templates PATH to go by templates that you have", err)
-	case err != nil:
-		return nil, err
+func withoutTemplates(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; say --templates PATH to go by templates that you have", err)
 	}
-	data, _, err := unstructured.NestedStringMap(object.Object, "data")
-	if err != nil {
-		return nil, err
-	}
-	var files []templates.File
-	for _, name := range slices.Sorted(maps.Keys(data)) {
-		files = append(files, templates.File{Path: "configmap/" + manifests.TemplatesConfigMap + "/" + name, Data: []byte(data[name])})
-	}
-	return templates.Compile(files...)
+	return err
 }
 
 // explain explains one object of the cluster.

@@ -35,7 +35,8 @@ const burst = 100 * time.Millisecond
 type configMaps struct {
 	namespace, selector string
 	log                 *slog.Logger
-	controller          cache.Controller
+	run                 func(context.Context)
+	synced              cache.DoneChecker // all have come
 	changed             chan struct{}
 
 	mu     sync.Mutex
@@ -69,7 +70,7 @@ func (o *serveOptions) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 		namespace: o.templateNamespace, selector: o.templateSelector, log: log,
 		changed: make(chan struct{}, 1), known: map[string]*templateMap{},
 	}
-	_, c.controller = inform(client, selected{client.ConfigMaps(c.namespace), c.selector, c.asked}, cache.InformerOptions{
+	_, controller := inform(client, selected{client.ConfigMaps(c.namespace), c.selector, c.asked}, cache.InformerOptions{
 		ObjectType: &corev1.ConfigMap{},
 		Transform:  slimConfigMap,
 		Handler: cache.ResourceEventHandlerFuncs{
@@ -78,6 +79,7 @@ func (o *serveOptions) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 			DeleteFunc: c.drop,
 		},
 	})
+	c.run, c.synced = controller.RunWithContext, controller.HasSyncedChecker()
 	return c, nil
 }
 
@@ -167,11 +169,11 @@ func (c *configMaps) follow(ctx context.Context, changed func()) {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { c.controller.RunWithContext(ctx) })
+	wg.Go(func() { c.run(ctx) })
 	select {
 	case <-ctx.Done():
 		return
-	case <-c.controller.HasSyncedChecker().Done():
+	case <-c.synced.Done():
 	}
 	for {
 		changed()
@@ -190,15 +192,14 @@ func (c *configMaps) follow(ctx context.Context, changed func()) {
 
 // sets are what ConfigMaps have to give, the oldest one first (and of the same age by
 // their names), so that all replicas take the same of two templates with one name,
-// and a new ConfigMap takes nothing from one that is in use. Whole says whether
-// all have come.
+// and a new ConfigMap takes nothing from one that is in use.
 //
 // What is in them decides alone, but for a ConfigMap that is broken: its last good
 // content is known only to a replica that has seen it. One that was started since
 // goes without, rather than not at all, for all other templates are as good as ever.
-func (c *configMaps) sets() (sets []*templates.Set, refused []refusal, whole bool) {
+func (c *configMaps) sets() (sets []*templates.Set, refused []refusal) {
 	if c == nil {
-		return nil, nil, true
+		return nil, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,8 +216,11 @@ func (c *configMaps) sets() (sets []*templates.Set, refused []refusal, whole boo
 			refused = append(refused, refusal{what: "configmap/" + m.name, instead: instead, err: m.wrong})
 		}
 	}
-	return sets, refused, c.controller.HasSynced()
+	return sets, refused
 }
+
+// whole says whether all have come.
+func (c *configMaps) whole() bool { return c == nil || cache.IsDone(c.synced) }
 
 // missing says why not all have come.
 func (c *configMaps) missing() error {
@@ -228,18 +232,23 @@ func (c *configMaps) missing() error {
 	return errors.New("the ConfigMaps of templates have not come yet")
 }
 
-// compileConfigMap makes a set of the keys that are names of template files.
+// compileConfigMap makes a set of a ConfigMap.
 func compileConfigMap(name string, data map[string]string) (*templates.Set, error) {
-	var files []templates.File
+	files := templateFiles(name, data)
+	if len(files) == 0 && len(data) > 0 {
+		return nil, templates.Problems{{File: "configmap/" + name, Message: "has no key that ends in .yaml, .yml or .json"}}
+	}
+	return templates.Compile(files...)
+}
+
+// templateFiles are the keys that would be files of templates in a folder.
+func templateFiles(name string, data map[string]string) (files []templates.File) {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if templates.IsFile(key) {
 			files = append(files, templates.File{Path: "configmap/" + name + "/" + key, Data: []byte(data[key])})
 		}
 	}
-	if len(files) == 0 && len(data) > 0 {
-		return nil, templates.Problems{{File: "configmap/" + name, Message: "has no key that ends in .yaml, .yml or .json"}}
-	}
-	return templates.Compile(files...)
+	return files
 }
 
 // checkSelector finds a selector that selects everything, or is none.

@@ -126,7 +126,8 @@ func (e *engine) load() (refused []refusal) {
 	default:
 		refused = append(refused, refusal{what: "a newer set", err: err})
 	}
-	sets, bad, whole := e.configMaps.sets()
+	whole := e.configMaps.whole() // if not, some may come until the next line
+	sets, bad := e.configMaps.sets()
 	set, doubled := templates.Join(append([]*templates.Set{e.files}, sets...)...)
 	refused = append(refused, bad...)
 	if len(doubled) > 0 {

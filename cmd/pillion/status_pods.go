@@ -52,11 +52,11 @@ type look struct {
 func (l *podLister) report(ctx context.Context, namespaces, templatePaths []string) (*survey.Report, error) {
 	l.progress.start()
 	defer l.progress.end()
-	set, err := l.templates(ctx, templatePaths)
+	injector, err := l.newInjector(ctx, templatePaths)
 	if err != nil {
 		return nil, err
 	}
-	k := &look{podLister: l, injector: inject.New(set), report: survey.NewReport(set), notes: map[string]bool{}}
+	k := &look{podLister: l, injector: injector, report: survey.NewReport(injector.Set()), notes: map[string]bool{}}
 	mutation := k.mutation(ctx)
 	if err := k.installed(ctx, mutation); err != nil {
 		return nil, err

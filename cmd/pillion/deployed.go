@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// deployed is what the cluster's pods of Pillion run with.
+type deployed struct {
+	*cluster
+	pod     corev1.PodSpec
+	options serveOptions
+}
+
+// deployed reads the Deployment: its flags, its variables, and the ConfigMap that is
+// mounted as the file of --config.
+func (c *cluster) deployed(ctx context.Context) (*deployed, error) {
+	deployment, err := get[appsv1.Deployment](ctx, c.Resource(appsv1.SchemeGroupVersion.WithResource("deployments")).Namespace(c.system), manifests.Name)
+	d := &deployed{cluster: c, pod: deployment.Spec.Template.Spec}
+	switch {
+	case apierrors.IsNotFound(err), err == nil && len(d.pod.Containers) == 0: // it is run in another way
+		d.options.templates = []string{manifests.TemplatesPath}
+		d.pod = corev1.PodSpec{
+			Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "templates", MountPath: manifests.TemplatesPath}}}},
+			Volumes: []corev1.Volume{{Name: "templates", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: manifests.TemplatesConfigMap},
+			}}}},
+		}
+		return d, nil
+	case err != nil:
+		return nil, err
+	}
+	if i := slices.IndexFunc(d.pod.Containers, func(c corev1.Container) bool { return c.Name == manifests.Name }); i > 0 {
+		d.pod.Containers[0] = d.pod.Containers[i]
+	}
+	cmd := &cobra.Command{}
+	d.options.flags(cmd)
+	if err := d.configure(ctx, cmd.Flags()); err != nil {
+		return nil, fmt.Errorf("the Deployment %s/%s: %w", c.system, manifests.Name, err)
+	}
+	return d, nil
+}
+
+// configure sets the flags as serve would in the pod.
+func (d *deployed) configure(ctx context.Context, flags *pflag.FlagSet) error {
+	container := d.pod.Containers[0]
+	args := slices.Concat(container.Command, container.Args)
+	flags.ParseErrorsAllowlist.UnknownFlags = true // of another version
+	if err := flags.Parse(args[slices.Index(args, "serve")+1:]); err != nil {
+		return err
+	}
+	settings, variables := viper.New(), map[string]bool{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		for _, v := range container.Env {
+			if v.Name == variable(f.Name) && v.Value != "" {
+				settings.Set(f.Name, v.Value)
+				variables[f.Name] = true
+			}
+		}
+	})
+	path := d.options.config
+	if path == "" {
+		path = settings.GetString("config")
+	}
+	var file configFile
+	if path != "" {
+		m, key, err := d.mounted(ctx, path)
+		if err != nil {
+			return err
+		}
+		if file, err = parseConfig(path, []byte(m.Data[key]), flags); err != nil {
+			return err
+		}
+	}
+	return file.fill(flags, settings, func(flag string) bool { return variables[flag] })
+}
+
+// mounted is the ConfigMap behind a path in the pod, and the rest of the path.
+func (d *deployed) mounted(ctx context.Context, path string) (m *corev1.ConfigMap, rest string, err error) {
+	for _, mount := range d.pod.Containers[0].VolumeMounts {
+		rest, below := strings.CutPrefix(strings.TrimSuffix(path, "/")+"/", strings.TrimSuffix(mount.MountPath, "/")+"/")
+		k := slices.IndexFunc(d.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+		if !below || k < 0 || d.pod.Volumes[k].ConfigMap == nil || len(d.pod.Volumes[k].ConfigMap.Items) > 0 || mount.SubPath != "" {
+			continue
+		}
+		name := d.pod.Volumes[k].ConfigMap.Name
+		m, err = get[corev1.ConfigMap](ctx, d.configMaps(d.system), name)
+		if apierrors.IsNotFound(err) {
+			err = fmt.Errorf("there is no ConfigMap %s in the namespace %s; say --templates PATH, or --system-namespace if Pillion runs elsewhere", name, d.system)
+		}
+		return m, strings.TrimSuffix(rest, "/"), err
+	}
+	return nil, "", fmt.Errorf("the pods of Pillion have %s from elsewhere than a whole ConfigMap; say --templates PATH", path)
+}
+
+func (c *cluster) configMaps(namespace string) dynamic.ResourceInterface {
+	return c.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
+}
+
+// set is the templates that these pods use, as far as the cluster tells: of a broken
+// ConfigMap some may still use what it held before.
+func (d *deployed) set(ctx context.Context) (*templates.Set, error) {
+	var files []templates.File
+	for _, path := range d.options.templates {
+		m, key, err := d.mounted(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		if key != "" {
+			m.Data = map[string]string{key: m.Data[key]}
+		}
+		files = append(files, templateFiles(m.Name, m.Data)...)
+	}
+	set, err := templates.Compile(files...)
+	if err != nil || d.options.templateSelector == "" {
+		return set, err
+	}
+	list, err := d.configMaps(d.options.templateNamespace).List(ctx, metav1.ListOptions{LabelSelector: d.options.templateSelector})
+	if err != nil {
+		return nil, err
+	}
+	more := &configMaps{known: map[string]*templateMap{}}
+	for i := range list.Items {
+		m := &corev1.ConfigMap{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, m); err != nil {
+			return nil, err
+		}
+		more.take(m)
+	}
+	sets, refused := more.sets()
+	joined, doubled := templates.Join(append([]*templates.Set{set}, sets...)...)
+	for _, r := range refused {
+		d.warn(fmt.Sprintf("%s cannot be used and is left out here; where its last good content is in use, that is not told: %s", r.what, strings.ReplaceAll(r.err.Error(), "\n", "; ")))
+	}
+	for _, p := range doubled {
+		d.warn(p.String() + ", and that one is used")
+	}
+	return joined, nil
+}
