@@ -33,7 +33,7 @@ const dataLink = "..data"
 func Watch(ctx context.Context, paths []string, changed func()) error {
 	w, err := newWatcher(paths)
 	if err != nil {
-		return fmt.Errorf("watching the templates: %w", err)
+		return fmt.Errorf("watching files: %w", err)
 	}
 	defer w.notify.Close()
 	changed()
@@ -46,13 +46,13 @@ func Watch(ctx context.Context, paths []string, changed func()) error {
 		case <-timer:
 			timer = nil
 			if err := w.arm(); err != nil {
-				return fmt.Errorf("watching the templates: %w", err)
+				return fmt.Errorf("watching files: %w", err)
 			}
 			changed()
 			continue
 		case event, open := <-w.notify.Events:
 			if !open {
-				return errors.New("watching the templates: the watcher closed")
+				return errors.New("watching files: the watcher closed")
 			}
 			if !w.concerns(filepath.Clean(event.Name)) {
 				continue

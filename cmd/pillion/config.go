@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -178,6 +179,9 @@ func scalarFits(flagType string, n *yaml.Node) bool {
 	case "duration":
 		_, err := time.ParseDuration(n.Value)
 		return err == nil
+	case "quantity":
+		_, err := resource.ParseQuantity(n.Value)
+		return err == nil
 	case "float64":
 		return tag == "!!float" || tag == "!!int"
 	}
@@ -193,6 +197,8 @@ func kindOf(f *pflag.Flag) string {
 		return "true or false"
 	case "duration":
 		return "a duration such as 5s or 1m30s"
+	case "quantity":
+		return "a quantity such as 64Mi"
 	case "stringSlice", "stringArray":
 		return "a list of texts, as [a, b]"
 	case "float64":

@@ -37,7 +37,7 @@ func TestHelp(t *testing.T) {
 
 // What --print-config writes is a file that says the same, whatever the values.
 func TestPrintedConfig(t *testing.T) {
-	print := func(args ...string) (map[string]any, string) {
+	printed := func(args ...string) (map[string]any, string) {
 		var out, errs bytes.Buffer
 		if code := run(append([]string{"serve", "--print-config"}, args...), nil, &out, &errs); code != 0 {
 			t.Fatal(errs.String())
@@ -47,10 +47,10 @@ func TestPrintedConfig(t *testing.T) {
 		return values, out.String()
 	}
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	first, text := print("--standalone", "--tls-self-signed=true", "--listen", "yes", "--admin-listen", "0777", "--log-level", "debug",
+	first, text := printed("--standalone", "--tls-self-signed=true", "--listen", "yes", "--admin-listen", "0777", "--log-level", "debug",
 		"--templates", "on,1", "--templates", `"a,b"`, "--templates", "# no comment", "--shutdown-delay", "0s", "--exclude-namespace", "")
 	write(t, file, text)
-	again, text := print("--config", file)
+	again, text := printed("--config", file)
 	if !maps.EqualFunc(first, again, func(a, b any) bool {
 		x, _ := yaml.Marshal(a)
 		y, _ := yaml.Marshal(b)

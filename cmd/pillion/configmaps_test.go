@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pillion-dev/pillion/manifests"
 )
 
 // closed is what has come, once it is closed.
@@ -42,13 +45,12 @@ func newReplica(t *testing.T, paths ...string) *replica {
 }
 
 // sync tells that all ConfigMaps have come.
-func (r *replica) sync() *replica {
+func (r *replica) sync() {
 	close(r.come)
 	r.reload()
-	return r
 }
 
-// templateNames are the templates in use, with the ConfigMaps that they are from.
+// uses are the templates in use, with where they are from.
 func (r *replica) uses() string {
 	r.reload()
 	var all []string
@@ -190,4 +192,25 @@ func TestReplicasAgree(t *testing.T) {
 			t.Fatalf("one says %s\nthe other %s", said[0], said[1])
 		}
 	}
+}
+
+// TestServeConfigMaps: while the API server does not tell of ConfigMaps, serve says why, is not ready and keeps
+// trying.
+func TestServeConfigMaps(t *testing.T) {
+	api := newPagedAPI(0)
+	const path = "/api/v1/namespaces/pillion-system/configmaps?" + manifests.TemplateSelector
+	api.forbids[path] = 3
+	m := configMap("one", 0, "one")
+	api.objects[path] = corev1.ConfigMapList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.ConfigMap{*m},
+	}
+	s := startServe(t, "--kubeconfig", api.kubeconfig(t), "--tls-self-signed", "--template-configmaps", manifests.TemplateSelector)
+	s.ready(t, http.StatusServiceUnavailable, "[-]templates failed: the ConfigMaps of templates have not come yet: ")
+	if line := s.logged(t, "cannot read the ConfigMaps of templates, trying again"); line["namespace"] != "pillion-system" || line["selector"] != manifests.TemplateSelector {
+		t.Errorf("logged %v", line)
+	}
+	until(t, "the ConfigMaps have come", func() (bool, string) {
+		_, body := s.get(t, s.admin+"/readyz?verbose")
+		return strings.Contains(body, "[+]templates ok: revision ") && strings.Contains(body, ", 1 in use\n"), body
+	})
 }

@@ -256,9 +256,9 @@ func (e *engine) check() (string, error) {
 		return "", e.configMaps.missing()
 	}
 	set := e.set()
-	detail := fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))
+	details := []string{fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))}
 	for _, r := range *e.refused.Load() {
-		detail += "; " + r.String()
+		details = append(details, r.String())
 	}
-	return detail, nil
+	return strings.Join(details, "; "), nil
 }

@@ -62,7 +62,11 @@ readiness off, wait until the API server sends no more, and finish what is left.
 		Args:    noArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
+			strange := strangeVariables(cmd.Root(), os.Environ())
 			if o.printConfig {
+				for _, sentence := range strange {
+					fmt.Fprintln(cmd.ErrOrStderr(), "pillion: "+sentence)
+				}
 				return printConfig(cmd.OutOrStdout(), cmd.Flags())
 			}
 			log, err := o.log.logger(cmd.ErrOrStderr())
@@ -70,8 +74,8 @@ readiness off, wait until the API server sends no more, and finish what is left.
 				return err
 			}
 			klog.SetSlogLogger(log) // what client-go has to say
-			for _, strange := range strangeVariables(cmd.Root(), os.Environ()) {
-				log.Warn("an environment variable is not understood", "problem", strange)
+			for _, sentence := range strange {
+				log.Warn("an environment variable is not understood", "problem", sentence)
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
