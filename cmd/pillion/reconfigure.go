@@ -59,6 +59,9 @@ func newConfiguration(o *serveOptions, flags *pflag.FlagSet, log *slog.Logger, r
 		}, []string{"flag"}),
 	}
 	registry.MustRegister(c.loads, c.problems, c.restart)
+	for _, result := range []string{"used", "refused"} {
+		c.loads.WithLabelValues(result)
+	}
 	return c
 }
 
