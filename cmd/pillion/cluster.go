@@ -152,7 +152,7 @@ type installation struct {
 
 // installed reads the webhook configurations, and the templates unless paths name others.
 func (c *cluster) installed(ctx context.Context, paths []string) (*installation, error) {
-	injector, err := c.newInjector(ctx, paths)
+	injector, err := c.newInjector(ctx, paths, c.warn)
 	if err != nil {
 		return nil, err
 	}
@@ -180,8 +180,9 @@ func get[T any](ctx context.Context, client dynamic.ResourceInterface, name stri
 	return typed, err
 }
 
-// newInjector goes by the templates in the files, or as the cluster's own pods of Pillion do.
-func (c *cluster) newInjector(ctx context.Context, paths []string) (*inject.Injector, error) {
+// newInjector goes by the templates in the files, or as the cluster's own pods of Pillion do,
+// as far as that is known; what is not is noted.
+func (c *cluster) newInjector(ctx context.Context, paths []string, note func(string)) (*inject.Injector, error) {
 	if len(paths) > 0 {
 		set, err := loadTemplates(paths)
 		if err != nil {
@@ -189,11 +190,11 @@ func (c *cluster) newInjector(ctx context.Context, paths []string) (*inject.Inje
 		}
 		return inject.New(set), nil
 	}
-	d, err := c.deployed(ctx)
+	d, err := c.deployed(ctx, note)
 	if err != nil {
 		return nil, withoutTemplates(err)
 	}
-	set, err := d.set(ctx)
+	set, err := d.set(ctx, note)
 	if err != nil {
 		return nil, fmt.Errorf("the templates cannot be used:\n%w", withoutTemplates(err))
 	}

@@ -30,12 +30,17 @@ type deployed struct {
 }
 
 // deployed reads the Deployment: its flags, its variables, and the ConfigMap that is
-// mounted as the file of --config.
-func (c *cluster) deployed(ctx context.Context) (*deployed, error) {
+// mounted as the file of --config. What is not known is noted.
+func (c *cluster) deployed(ctx context.Context, note func(string)) (*deployed, error) {
 	deployment, err := get[appsv1.Deployment](ctx, c.Resource(appsv1.SchemeGroupVersion.WithResource("deployments")).Namespace(c.system), manifests.Name)
 	d := &deployed{cluster: c, pod: deployment.Spec.Template.Spec}
+	forbidden := apierrors.IsForbidden(err)
+	if forbidden {
+		note(fmt.Sprintf("You may not read the Deployment %s in the namespace %s, so the namespaces that it excludes are not known, nor templates from elsewhere than the ConfigMap %s.",
+			manifests.Name, c.system, manifests.TemplatesConfigMap))
+	}
 	switch {
-	case apierrors.IsNotFound(err), err == nil && len(d.pod.Containers) == 0: // it is run in another way
+	case forbidden, apierrors.IsNotFound(err), err == nil && len(d.pod.Containers) == 0: // it may be run in another way
 		d.options.templates = []string{manifests.TemplatesPath}
 		d.pod = corev1.PodSpec{
 			Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "templates", MountPath: manifests.TemplatesPath}}}},
@@ -115,8 +120,8 @@ func (c *cluster) configMaps(namespace string) dynamic.ResourceInterface {
 }
 
 // set is the templates that these pods use, as far as the cluster tells: of a broken
-// ConfigMap some may still use what it held before.
-func (d *deployed) set(ctx context.Context) (*templates.Set, error) {
+// ConfigMap some may still use what it held before. What is left out is noted.
+func (d *deployed) set(ctx context.Context, note func(string)) (*templates.Set, error) {
 	var files []templates.File
 	for _, path := range d.options.templates {
 		m, key, err := d.mounted(ctx, path)
@@ -146,11 +151,11 @@ func (d *deployed) set(ctx context.Context) (*templates.Set, error) {
 	}
 	sets, refused := more.sets()
 	joined, doubled := templates.Join(append([]*templates.Set{set}, sets...)...)
-	for _, r := range refused {
-		d.warn(fmt.Sprintf("%s cannot be used and is left out here; where its last good content is in use, that is not told: %s", r.what, strings.ReplaceAll(r.err.Error(), "\n", "; ")))
+	for i := range refused {
+		note(fmt.Sprintf("A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: %s.", oneLine(refused[i].err)))
 	}
-	for _, p := range doubled {
-		d.warn(p.String() + ", and that one is used")
+	if len(doubled) > 0 {
+		note(fmt.Sprintf("Of two templates with the same name the other one is used: %s.", oneLine(doubled)))
 	}
 	return joined, nil
 }

@@ -80,8 +80,10 @@ type refusal struct {
 
 // String tells people.
 func (r *refusal) String() string {
-	return fmt.Sprintf("%s is refused since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, strings.ReplaceAll(r.err.Error(), "\n", "; "))
+	return fmt.Sprintf("%s is refused since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, oneLine(r.err))
 }
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // same says whether it was told already.
 func (r *refusal) same(other refusal) bool {

@@ -52,11 +52,12 @@ type look struct {
 func (l *podLister) report(ctx context.Context, namespaces, templatePaths []string) (*survey.Report, error) {
 	l.progress.start()
 	defer l.progress.end()
-	injector, err := l.newInjector(ctx, templatePaths)
+	k := &look{podLister: l, notes: map[string]bool{}}
+	injector, err := l.newInjector(ctx, templatePaths, k.note)
 	if err != nil {
 		return nil, err
 	}
-	k := &look{podLister: l, injector: injector, report: survey.NewReport(injector.Set()), notes: map[string]bool{}}
+	k.injector, k.report = injector, survey.NewReport(injector.Set())
 	mutation := k.mutation(ctx)
 	if err := k.installed(ctx, mutation); err != nil {
 		return nil, err
