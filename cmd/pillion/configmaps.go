@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -88,14 +89,14 @@ type selected struct {
 	coreclient.ConfigMapInterface
 
 	selector string
-	asked    func(error)
+	asked    func(context.Context, error)
 }
 
 // List implements [listable].
 func (s selected) List(ctx context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
 	o.LabelSelector = s.selector
 	list, err := s.ConfigMapInterface.List(ctx, o)
-	s.asked(err)
+	s.asked(ctx, err)
 	return list, err
 }
 
@@ -103,7 +104,7 @@ func (s selected) List(ctx context.Context, o metav1.ListOptions) (*corev1.Confi
 func (s selected) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.LabelSelector = s.selector
 	events, err := s.ConfigMapInterface.Watch(ctx, o)
-	s.asked(err)
+	s.asked(ctx, err)
 	return events, err
 }
 
@@ -115,11 +116,18 @@ func slimConfigMap(object any) (any, error) {
 	return object, nil
 }
 
-// asked takes note of why the API server does not tell of ConfigMaps.
-func (c *configMaps) asked(err error) {
+// asked takes note of why the API server does not tell of ConfigMaps. That it cannot
+// stream a list, or has forgotten what was seen last, is nothing to tell.
+func (c *configMaps) asked(ctx context.Context, err error) {
+	if ctx.Err() != nil || apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil && (c.failed == nil || c.failed.Error() != err.Error()) {
+	if (err == nil) != (c.failed == nil) {
+		c.poke()
+	}
+	if err != nil && c.failed == nil && !c.whole() {
 		c.log.Error("cannot read the ConfigMaps of templates, trying again", "namespace", c.namespace, "selector", c.selector, "error", err)
 	}
 	c.failed = err
@@ -215,6 +223,9 @@ func (c *configMaps) sets() (sets []*templates.Set, refused []refusal) {
 		if m.wrong != nil {
 			refused = append(refused, refusal{what: "configmap/" + m.name, instead: instead, err: m.wrong})
 		}
+	}
+	if c.failed != nil && c.whole() {
+		refused = append(refused, refusal{what: "a look at the ConfigMaps", instead: " (as they were seen last they are used)", err: c.failed})
 	}
 	return sets, refused
 }

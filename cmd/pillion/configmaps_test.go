@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -100,10 +102,11 @@ func TestConfigMaps(t *testing.T) {
 	if _, err := r.check(); err == nil || err.Error() != "the ConfigMaps of templates have not come yet" {
 		t.Errorf("ready: %v", err)
 	}
-	r.configMaps.asked(fmt.Errorf("forbidden"))
+	r.configMaps.asked(t.Context(), errors.New("forbidden"))
 	if _, err := r.check(); err == nil || !strings.HasSuffix(err.Error(), "not come yet: forbidden") {
 		t.Errorf("ready: %v", err)
 	}
+	r.configMaps.asked(t.Context(), nil)
 	r.sync()
 	if len(r.kept) != 0 {
 		t.Error("what was loaded before all had come still counts")
@@ -148,6 +151,14 @@ func TestConfigMaps(t *testing.T) {
 	r.configMaps.take(odd)
 	r.wants(t, file+" one@a/one.yaml six@d/six.yaml", 1, "configmap/d: has no key that ends in .yaml, .yml or .json")
 	r.configMaps.take(configMap("d", 0))
+	r.wants(t, file+" one@a/one.yaml", 0)
+
+	// Who can no longer ask says so, and goes on.
+	r.configMaps.asked(t.Context(), errors.New("forbidden"))
+	r.wants(t, file+" one@a/one.yaml", 1, "; a look at the ConfigMaps is refused since ", " (as they were seen last they are used): forbidden")
+	r.configMaps.asked(t.Context(), apierrors.NewResourceExpired("too old"))
+	r.wants(t, file+" one@a/one.yaml", 1)
+	r.configMaps.asked(t.Context(), nil)
 	r.wants(t, file+" one@a/one.yaml", 0)
 
 	// The files are a source of their own.
