@@ -81,5 +81,7 @@ func TestReconfigure(t *testing.T) {
 	mount(always + "log-level: warn\nexclude-namespace: [a]\n")
 	s.ready(t, 200, "needs a restart: exclude-namespace\n")
 	mount(always + "log-level: info\n")
-	until(t, "the log tells of changes again", func() (bool, string) { return s.count("configuration changed") == 2, "" })
+	until(t, "the log tells of changes again", func() (bool, string) {
+		return s.count("configuration changed") == 2 && s.count("the configuration needs no restart any longer") == 2, "it does not"
+	})
 }
