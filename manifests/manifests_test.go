@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,6 +32,7 @@ type base struct {
 	serviceAccount corev1.ServiceAccount
 	role           rbacv1.ClusterRole
 	binding        rbacv1.ClusterRoleBinding
+	priority       schedulingv1.PriorityClass
 	deployment     appsv1.Deployment
 	service        corev1.Service
 	budget         policyv1.PodDisruptionBudget
@@ -44,6 +46,7 @@ func (b *base) targets() map[string]metav1.Object {
 		"v1/ServiceAccount": &b.serviceAccount,
 		"rbac.authorization.k8s.io/v1/ClusterRole":                       &b.role,
 		"rbac.authorization.k8s.io/v1/ClusterRoleBinding":                &b.binding,
+		"scheduling.k8s.io/v1/PriorityClass":                             &b.priority,
 		"apps/v1/Deployment":                                             &b.deployment,
 		"v1/Service":                                                     &b.service,
 		"policy/v1/PodDisruptionBudget":                                  &b.budget,
@@ -223,6 +226,9 @@ func TestServiceReachesDeployment(t *testing.T) {
 	container := pod.Spec.Containers[0]
 	if pod.Spec.ServiceAccountName != b.serviceAccount.Name {
 		t.Errorf("serviceAccountName is %q", pod.Spec.ServiceAccountName)
+	}
+	if pod.Spec.PriorityClassName != b.priority.Name {
+		t.Errorf("priorityClassName is %q", pod.Spec.PriorityClassName)
 	}
 	selects := func(s *metav1.LabelSelector) bool {
 		selector, err := metav1.LabelSelectorAsSelector(s)

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io/fs"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// A replica ends by itself before the kubelet ends it.
+func TestDrainFitsGracePeriod(t *testing.T) {
+	text, err := fs.ReadFile(manifests.Base, "base/40-deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d appsv1.Deployment
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	delay, err := time.ParseDuration(newServe().Flags().Lookup("shutdown-delay").DefValue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grace := d.Spec.Template.Spec.TerminationGracePeriodSeconds
+	if grace == nil || delay+drainTime >= time.Duration(*grace)*time.Second {
+		t.Errorf("a replica takes up to %s to end, and is given %v s", delay+drainTime, grace)
+	}
+}
