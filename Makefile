@@ -4,13 +4,16 @@ GO       ?= go
 FUZZTIME ?= 5m
 SOAKTIME ?= 10m
 IMAGE    ?= ghcr.io/pillion-dev/pillion:dev
+# What is pushed is for these platforms, with its bill of materials (SPDX) and how it was built (SLSA).
+RELEASE   = --push --platform=linux/amd64,linux/arm64 --sbom=true --provenance=mode=max
 
 # Run from the module cache; nothing need be installed.
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
+SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test soak lint fmt fuzz golden demo tidy image
+.PHONY: help build test soak lint fmt fuzz golden demo tidy image sbom
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +25,8 @@ test: ## Run all tests, those on a real Kubernetes last
 	$(GO) vet ./...
 	$(GO) test -race -timeout 30m ./...
 	cd e2e && $(GO) run ./binaries >/dev/null
-	cd e2e && $(GO) test -race -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
+	cd e2e/shipped && $(GO) test -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
+	cd e2e && $(GO) test -race -count=1 -timeout 30m ./...
 
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
 	cd e2e && $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)
@@ -31,12 +35,14 @@ lint: ## Check style, imports and formatting, then known vulnerabilities
 	$(GOLANGCI_LINT) run
 	cd e2e && $(GOLANGCI_LINT) run
 	cd e2e/certmanager && $(GOLANGCI_LINT) run
+	cd e2e/shipped && $(GOLANGCI_LINT) run
 	$(GOVULNCHECK) ./...
 
 fmt: ## Format with gofumpt and gci
 	$(GOLANGCI_LINT) fmt
 	cd e2e && $(GOLANGCI_LINT) fmt
 	cd e2e/certmanager && $(GOLANGCI_LINT) fmt
+	cd e2e/shipped && $(GOLANGCI_LINT) fmt
 
 fuzz: ## Run every fuzz target for FUZZTIME (5m)
 	$(GO) vet ./...
@@ -57,6 +63,10 @@ tidy: ## Tidy all modules
 	$(GO) mod tidy
 	cd e2e && $(GO) mod tidy
 	cd e2e/certmanager && $(GO) mod tidy
+	cd e2e/shipped && $(GO) mod tidy
 
-image: ## Build the container image IMAGE
-	docker build -t $(IMAGE) .
+image: ## Build the container image IMAGE; PUSH=1 pushes it, for all platforms and with an SBOM
+	docker buildx build -t $(IMAGE) $(if $(PUSH),$(RELEASE),--load) .
+
+sbom: build ## Write bin/pillion.spdx.json, the bill of materials of bin/pillion
+	SYFT_CHECK_FOR_APP_UPDATE=false $(SYFT) scan --quiet file:bin/pillion -o spdx-json=bin/pillion.spdx.json

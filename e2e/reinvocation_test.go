@@ -180,6 +180,28 @@ func TestReinvocationNewContainer(t *testing.T) {
 	}
 }
 
+// Whatever the order of three webhooks, every container that two of them add gets what Pillion gives to
+// all, and none of the three would change the result.
+func TestReinvocationOrder(t *testing.T) {
+	t.Parallel()
+	for _, orders := range [][2]string{{"a", "b"}, {"b", "a"}, {"a", "z"}, {"z", "a"}, {"y", "z"}, {"z", "y"}} {
+		t.Run(orders[0]+orders[1], func(t *testing.T) {
+			t.Parallel()
+			ns := optedInNamespace(t)
+			for i, order := range orders {
+				extra := corev1.Container{Name: fmt.Sprintf("extra-%d", i), Image: "registry.example/extra:1"}
+				installWebhook(t, ns, order, testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: testwebhook.AddContainer(extra)})
+			}
+			pod := createPod(t, ns, newPod("web"))
+			wantLogger(t, pod) // of every container
+			if got := containerNames(pod.Spec.Containers); len(got) != 4 {
+				t.Errorf("containers are %q, want web, worker and one of each other webhook", got)
+			}
+			wantNothingToAdd(t, pod)
+		})
+	}
+}
+
 // R6: a webhook that was passed over the first time is not called the second time, so an opt-in that a
 // later webhook adds comes too late. One that an earlier webhook adds is in time.
 func TestReinvocationLateOptIn(t *testing.T) {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every row of the README's table of good practices names tests and files that exist.
+func TestPractices(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "\n## Good practices\n")
+	_, table, _ := strings.Cut(section, "|---|---|---|\n")
+	tests := allTests(t)
+	evidence := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`|\\]\\(([^#)]+)\\)")
+	rows := strings.Split(strings.TrimSpace(table), "\n")
+	if len(rows) < 30 {
+		t.Fatalf("the table has %d rows", len(rows))
+	}
+	for _, row := range rows {
+		found := evidence.FindAllStringSubmatch(row, -1)
+		if len(found) == 0 || strings.Count(row, "|") != 4 {
+			t.Errorf("no test and no file, or not three cells: %s", row)
+		}
+		for _, m := range found {
+			if m[1] != "" && !tests[m[1]] {
+				t.Errorf("there is no %s: %s", m[1], row)
+			}
+			if _, err := os.Stat(m[2]); m[2] != "" && err != nil {
+				t.Errorf("%v: %s", err, row)
+			}
+		}
+	}
+}
+
+// allTests are the names of all tests and fuzz targets, of all modules.
+func allTests(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			names[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
