@@ -22,7 +22,9 @@ import (
 // explainOptions are the flags of explain.
 type explainOptions struct {
 	injectOptions
+
 	cluster clusterOptions
+	verbose bool
 }
 
 func newExplain() *cobra.Command {
@@ -61,6 +63,7 @@ It exits with 1 where the pod would be refused.`,
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default with KIND/NAME: the cluster's)")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "with --filename: a label of the namespaces, `KEY=VALUE`; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "with --filename: an annotation of the namespaces, `KEY=VALUE`; may be repeated")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "say which rules did not apply, too, and which webhooks are not called")
 	o.cluster.flags(cmd, &o.namespace)
 	outputFlag(cmd, &o.output, "text", "json", "yaml")
 	o.outputs = []string{"text", "json", "yaml"}
@@ -97,7 +100,7 @@ func (o *explainOptions) run(ctx context.Context, args []string, stdin io.Reader
 	if len(reports) == 0 {
 		return errors.New("there is no pod in what was read, and nothing that makes pods")
 	}
-	if err := writeReports(stdout, o.output, reports); err != nil {
+	if err := o.write(stdout, reports); err != nil {
 		return err
 	}
 	for _, r := range reports {
@@ -108,14 +111,14 @@ func (o *explainOptions) run(ctx context.Context, args []string, stdin io.Reader
 	return nil
 }
 
-// writeReports: as JSON and YAML they are an object with a list, however many.
-func writeReports(w io.Writer, output string, reports []*explain.Report) error {
-	if output == "text" {
+// write writes them: as JSON and YAML they are an object with a list, however many.
+func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
+	if o.output == "text" {
 		for i, r := range reports {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			if _, err := io.WriteString(w, r.Text(wantsColour(w))); err != nil {
+			if _, err := io.WriteString(w, r.Text(wantsColour(w), o.verbose)); err != nil {
 				return err
 			}
 		}
@@ -125,7 +128,7 @@ func writeReports(w io.Writer, output string, reports []*explain.Report) error {
 	if err != nil {
 		return err
 	}
-	if output == "yaml" {
+	if o.output == "yaml" {
 		n, err := tree.Parse(text)
 		if err != nil {
 			return err

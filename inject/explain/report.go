@@ -9,19 +9,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/pillion-dev/pillion/inject"
 )
 
 // Report is all there is to say about one object's pod. Its JSON is a format
-// that people script on: members are added, never renamed or removed.
+// that people script on (README.md): members are added, never renamed or removed.
 type Report struct {
 	Object Object `json:"object"`
 	// Summary is one sentence.
 	Summary string `json:"summary"`
-	// Called says whether the API server asks Pillion about this pod; absent where
-	// no cluster was looked at.
-	Called *bool `json:"called,omitempty"`
+	// Called says whether the API server asks Pillion about this pod, and Answered
+	// whether anybody is there to answer; absent where that is not known.
+	Called   *bool `json:"called,omitempty"`
+	Answered *bool `json:"answered,omitempty"`
 	// Webhooks are the entries of the installed webhook configurations.
 	Webhooks []Webhook `json:"webhooks,omitempty"`
 	// Templates, in the order in which they are applied.
@@ -30,11 +34,13 @@ type Report struct {
 	// are not there.
 	Gone map[string]string `json:"gone,omitempty"`
 	// Mistakes are what the pod's annotations ask for and nobody knows.
-	Mistakes []inject.Finding `json:"mistakes,omitempty"`
+	Mistakes []Finding `json:"mistakes,omitempty"`
 	// Patch is what the mutating webhook adds, as RFC 6902.
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Final is what the validating webhook says then.
 	Final Final `json:"final"`
+	// Notes are sentences about the cluster.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Object is what was asked about.
@@ -45,20 +51,10 @@ type Object struct {
 	Live      bool   `json:"live"` // a pod that exists: compared, not predicted
 }
 
-// Template is the decision about one template.
-type Template struct {
-	inject.Decision
-
-	// InjectedBy is the revision that the pod says it was injected by.
-	InjectedBy string `json:"injectedBy,omitempty"`
-	// State is what a pod that exists has of the template.
-	State State `json:"state,omitempty"`
-}
-
 // Final is a verdict about the final pod.
 type Final struct {
-	Verdict  string           `json:"verdict"` // allowed, warned or denied
-	Findings []inject.Finding `json:"findings,omitempty"`
+	Verdict  string    `json:"verdict"` // allowed, warned or denied
+	Findings []Finding `json:"findings,omitempty"`
 }
 
 // Subject is what a report is made of.
@@ -66,6 +62,8 @@ type Subject struct {
 	Object   Object
 	Request  inject.Request
 	Webhooks []Webhook // nil where no cluster was looked at
+	Answered *bool     // nil where that is not known
+	Notes    []string
 }
 
 // New explains what becomes of a pod. The error says what is wrong with its JSON.
@@ -78,71 +76,112 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Mistakes: result.Findings}
+	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Answered: s.Answered, Mistakes: findings(result.Findings), Notes: s.Notes}
 	evidence := EvidenceOf(s.Request.Object)
 	r.Gone = maps.Clone(evidence.InjectedBy)
-	for i, t := range injector.Set().Templates {
-		d := result.Decisions[i]
-		of := Template{Decision: d, InjectedBy: evidence.InjectedBy[d.Template]}
-		delete(r.Gone, d.Template)
-		if s.Object.Live {
-			of.State = evidence.State(t, &d)
-		}
-		r.Templates = append(r.Templates, of)
-	}
-	final := s.Request
-	asked := true
 	if s.Webhooks != nil {
-		asked = called(s.Webhooks, Mutating)
-		r.Called = new(asked)
+		r.Called = new(called(s.Webhooks, Mutating))
 	}
-	if asked && !s.Object.Live {
-		r.Patch = result.Patch()
-		if final.Object, err = inject.Apply(s.Request.Object, result.Ops); err != nil {
-			return nil, err
-		}
+	for i, t := range injector.Set().Templates {
+		d := &result.Decisions[i]
+		delete(r.Gone, d.Template)
+		r.Templates = append(r.Templates, r.template(d, &evidence, t))
 	}
-	r.Final.Verdict = "allowed"
-	if s.Webhooks == nil || called(s.Webhooks, Validating) {
-		verdict, err := inject.NewJudge(injector, nil, true).Judge(final)
-		if err != nil {
-			return nil, err
-		}
-		r.Final = Final{verdict.Word(), verdict.Judged}
-		if verdict.Denied { // whether another replica knows better is not known here
-			r.Final.Verdict = "denied"
-		}
+	if r.Final, err = r.final(injector, s.Request, result); err != nil {
+		return nil, err
 	}
 	r.Summary = r.summary()
 	return r, nil
 }
 
+// final is what becomes of the pod once all admission is done.
+func (r *Report) final(injector *inject.Injector, req inject.Request, result *inject.Result) (f Final, err error) {
+	if no(r.Answered) && !r.Object.Live {
+		return Final{Verdict: r.unanswered()}, nil
+	}
+	if !no(r.Called) && !r.Object.Live {
+		r.Patch = result.Patch()
+		if req.Object, err = inject.Apply(req.Object, result.Ops); err != nil {
+			return f, err
+		}
+	}
+	if r.Webhooks != nil && !called(r.Webhooks, Validating) {
+		return Final{Verdict: "allowed"}, nil
+	}
+	verdict, err := inject.NewJudge(injector, nil, true).Judge(req)
+	if err != nil {
+		return f, err
+	}
+	f = Final{verdict.Word(), findings(verdict.Judged)}
+	if verdict.Denied { // whether another replica knows better is not known here
+		f.Verdict = "denied"
+	}
+	return f, nil
+}
+
+func no(known *bool) bool { return known != nil && !*known }
+
+// unanswered is what the API server does where nobody answers it.
+func (r *Report) unanswered() string {
+	for i := range r.Webhooks {
+		if w := &r.Webhooks[i]; w.Called && w.FailurePolicy == string(admissionregistrationv1.Fail) {
+			return "denied"
+		}
+	}
+	return "allowed"
+}
+
 // summary is the report in one sentence.
 func (r *Report) summary() string {
-	wanted, right := 0, 0
+	right := 0
 	for i := range r.Templates {
-		t := &r.Templates[i]
-		switch t.Code {
-		case inject.CodeInjected, inject.CodePresent, inject.CodeConflict, inject.CodeInvalidParameter, inject.CodeRenderFailed:
-			wanted++
-		}
-		if t.Code == inject.CodePresent && len(t.Altered) == 0 || t.Code == inject.CodeInjected && !r.Object.Live {
+		if c := r.Templates[i].Code; c == inject.CodePresent || c == inject.CodeInjected {
 			right++
 		}
 	}
+	with := ""
+	if r.Final.Verdict == "warned" {
+		with = ", with " + plural(len(r.Final.Findings), "warning")
+	}
 	switch {
-	case r.Called != nil && !*r.Called:
-		return "The API server does not ask Pillion about this pod, so nothing is injected."
-	case r.Object.Live && right < wanted:
-		return fmt.Sprintf("The pod has %d of the %s that it should have.", right, plural(wanted, "template"))
 	case r.Object.Live:
-		return fmt.Sprintf("The pod has all that it should have, of %s.", plural(wanted, "template"))
+		return r.liveSummary()
+	case no(r.Called):
+		return "The API server does not ask Pillion about this pod, so Pillion injects nothing."
+	case no(r.Answered) && r.Final.Verdict == "denied":
+		return "Nobody answers for Pillion, so the pod would be refused."
+	case no(r.Answered):
+		return "Nobody answers for Pillion, so the pod would get nothing."
 	case r.Final.Verdict == "denied":
 		return "The pod would be refused."
-	case wanted == 0:
-		return "Nothing is injected."
+	case right == 0:
+		return fmt.Sprintf("The pod gets none of the %s%s.", plural(len(r.Templates), "template"), with)
 	}
-	return fmt.Sprintf("The pod gets %d of the %s.", right, plural(len(r.Templates), "template"))
+	return fmt.Sprintf("The pod gets %d of the %s%s.", right, plural(len(r.Templates), "template"), with)
+}
+
+// liveSummary counts what a pod that exists has of what it should have.
+func (r *Report) liveSummary() string {
+	n, by := 0, map[State]int{}
+	for i := range r.Templates {
+		if t := &r.Templates[i]; t.State != NotWanted {
+			n++
+			by[t.State]++
+		}
+	}
+	var parts []string
+	for _, s := range States() {
+		if by[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", by[s], s))
+		}
+	}
+	switch {
+	case n == 0:
+		return fmt.Sprintf("The pod has none of the %s, and is to have none.", plural(len(r.Templates), "template"))
+	case by[Current] == n:
+		return fmt.Sprintf("The pod has all that it should have: %s.", plural(n, "template"))
+	}
+	return fmt.Sprintf("The pod is not as a new one would be: of %s, %s.", plural(n, "template"), strings.Join(parts, ", "))
 }
 
 func plural(n int, what string) string {
@@ -155,13 +194,10 @@ func plural(n int, what string) string {
 // Outcome says in a word or two what became of a template of the report.
 func (r *Report) Outcome(t *Template) string {
 	switch {
+	case t.State == NotWanted:
+		return "not injected"
 	case r.Object.Live:
-		if t.State == NotWanted {
-			return "not injected"
-		}
 		return string(t.State)
-	case r.Called != nil && !*r.Called && t.Code == inject.CodeInjected:
-		return "would be injected, were the API server to ask"
 	case t.Code == inject.CodeInjected:
 		return "injected"
 	case t.Code == inject.CodePresent:

@@ -5,8 +5,8 @@ package explain
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -27,22 +27,26 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// Text is the report for people.
-func (r *Report) Text(colour bool) string {
-	p := &page{colour: colour}
+// Text is the report for people: first what becomes of the pod and what is wrong,
+// then why, template by template. Verbose, it has all that was looked at.
+func (r *Report) Text(colour, verbose bool) string {
+	p := &page{colour: colour, verbose: verbose}
 	p.line(bold, r.title())
 	p.line("", r.Summary)
+	p.findings(r)
+	p.webhooks(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Gone)) {
-		p.line(yellow, fmt.Sprintf("It says that %s was injected, by revision %s, and there is no such template here; if it was injected by others than these, name those.", name, r.Gone[name]))
-	}
-	if r.Called != nil {
-		p.webhooks(r)
+		p.line(yellow, fmt.Sprintf("The pod says that %s was injected, by revision %s of it. There is no such template here; "+
+			"if other templates were used, name those.", name, r.Gone[name]))
 	}
 	for i := range r.Templates {
 		p.template(r, &r.Templates[i])
 	}
-	if r.Called == nil || *r.Called {
-		p.final(r)
+	for i, note := range r.Notes {
+		if i == 0 {
+			p.WriteString("\n")
+		}
+		p.row("Note: ", 6, "", note)
 	}
 	return p.String()
 }
@@ -58,7 +62,7 @@ func (r *Report) title() string {
 // page is text in lines of at most width runes.
 type page struct {
 	strings.Builder
-	colour bool
+	colour, verbose bool
 }
 
 // line writes text over as many lines as it needs.
@@ -97,16 +101,41 @@ func Wrap(text string, room int) []string {
 	return append(lines, text)
 }
 
+// findings are what is wrong with the pod, those that refuse it first.
+func (p *page) findings(r *Report) {
+	all, style := r.Final.Findings, yellow
+	if len(all) == 0 {
+		all = r.Mistakes
+	}
+	for i := range all {
+		if style = yellow; all[i].Mode == templates.Deny {
+			style = red
+		}
+		head := ""
+		if all[i].Template != "" {
+			head = all[i].Template + ": "
+		}
+		p.row("  ", 2, style, head+string(all[i].Code)+at(all[i].Path)+": "+all[i].Message)
+	}
+}
+
+// webhooks are those that the API server calls, or why it calls none.
 func (p *page) webhooks(r *Report) {
+	if r.Called == nil {
+		return
+	}
 	if len(r.Webhooks) == 0 {
 		p.line(red, "No webhook configuration of Pillion's is installed.")
 	}
 	for _, w := range r.Webhooks {
-		style, word := dim, "not called: "
-		if w.Called {
-			style, word = "", "called: "
+		if !w.Called && !p.verbose && (*r.Called || w.Type == Validating) {
+			continue
 		}
-		p.row(fmt.Sprintf("  %-11s", w.Type), 13, style, w.Name+" is "+word+w.Reason)
+		style, word := dim, "is not called: "
+		if w.Called {
+			style, word = "", "is called: "
+		}
+		p.row(fmt.Sprintf("  %-11s", w.Type), 13, style, w.Name+" "+word+w.Reason)
 	}
 }
 
@@ -117,14 +146,18 @@ func (p *page) template(r *Report, t *Template) {
 	outcome := r.Outcome(t)
 	style := yellow
 	switch {
-	case t.Code == inject.CodeInjected && !r.Object.Live, t.Code == inject.CodePresent && outcome != string(Altered):
-		style = green
-	case t.Code != inject.CodeNotRequested && t.Code != inject.CodeNotOptedIn && t.Code != inject.CodePodOptedOut:
+	case t.State == Missing, t.State == Altered, t.Code == inject.CodeNotInjected, Failed(t.Code):
 		style = red
+	case t.State == Current, !r.Object.Live && (t.Code == inject.CodeInjected || t.Code == inject.CodePresent):
+		style = green
 	}
 	p.WriteString("\n")
-	p.line(bold+style, fmt.Sprintf("%s: %s", t.Template, outcome))
-	p.pair("because", "", fmt.Sprintf("%s (%s)", t.Sentence(), t.Code))
+	p.line(bold+style, t.Template+": "+outcome)
+	code := ""
+	if t.Code != "" {
+		code = fmt.Sprintf(" (%s)", t.Code)
+	}
+	p.pair("because", "", t.Message+code)
 	p.pair("revision", "", t.Revision)
 	if t.InjectedBy != "" && t.InjectedBy != t.Revision {
 		p.pair("injected by", "", "revision "+t.InjectedBy)
@@ -132,8 +165,11 @@ func (p *page) template(r *Report, t *Template) {
 	p.places(r, t)
 	name := "parameters"
 	for _, v := range t.Params {
-		p.pair(name, "", fmt.Sprintf("%s = %s (%s)", v.Name, value(v.Text), origin(v.Source)))
+		p.pair(name, "", fmt.Sprintf("%s = %s (%s)", v.Name, orEmpty(v.Text), origin(v.Source)))
 		name = ""
+	}
+	if !p.verbose {
+		return
 	}
 	name = "passed rules"
 	for _, s := range t.Passed {
@@ -142,7 +178,7 @@ func (p *page) template(r *Report, t *Template) {
 	}
 }
 
-func value(text string) string {
+func orEmpty(text string) string {
 	if text == "" {
 		return `""`
 	}
@@ -162,18 +198,18 @@ func (p *page) pair(name, style, text string) {
 
 func (p *page) places(r *Report, t *Template) {
 	name := "adds"
-	if r.Object.Live {
+	if r.Object.Live || t.Code == inject.CodeNotInjected {
 		name = "lacks"
 	}
 	for _, place := range t.Added {
-		p.pair(name, "", fmt.Sprintf("%s: %s", where(place), inject.Brief(place.Template)))
+		p.pair(name, "", fmt.Sprintf("%s: %s", Where(place.Path), inject.Brief(string(place.Template))))
 		name = ""
 	}
 	for _, place := range t.Kept {
-		p.pair("keeps", "", fmt.Sprintf("%s: the pod's %s, not %s", where(place), clip(place.Pod), clip(place.Template)))
+		p.pair("keeps", "", fmt.Sprintf("%s: the pod's %s, not %s", Where(place.Path), clip(place.Pod), clip(place.Template)))
 	}
 	for _, o := range t.Obstacles {
-		p.pair("in the way", "", where(o.Place))
+		p.pair("in the way", "", Where(o.Path))
 	}
 	for _, note := range t.Notes {
 		p.pair("note", "", note)
@@ -181,32 +217,37 @@ func (p *page) places(r *Report, t *Template) {
 }
 
 // clip shows the beginning of a long value.
-func clip(text string) string {
-	if runes := []rune(text); len(runes) > 2*width {
+func clip(value []byte) string {
+	if runes := []rune(string(value)); len(runes) > 2*width {
 		return string(runes[:2*width]) + "…"
 	}
-	return text
+	return string(value)
 }
 
-// where is a place as people read it: of a new item the list.
-func where(p inject.Place) string {
-	if path.Base(p.Path) == "-" {
-		return path.Dir(p.Path)
+func at(pointer string) string {
+	if pointer == "" {
+		return ""
 	}
-	return p.Path
+	return " at " + Where(pointer)
 }
 
-func (p *page) final(r *Report) {
-	style, verdict := green, "The final pod is let through."
-	switch r.Final.Verdict {
-	case "denied":
-		style, verdict = red, "The final pod is refused:"
-	case "warned":
-		style, verdict = yellow, "The final pod is let through with a warning:"
+// Where is a JSON Pointer as people write places: spec.containers[0].env; of a new
+// item the list.
+func Where(pointer string) string {
+	var b strings.Builder
+	for _, name := range strings.Split(strings.TrimSuffix(pointer, "/-"), "/")[1:] {
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		_, err := strconv.ParseUint(name, 10, 64)
+		switch {
+		case err == nil:
+			b.WriteString("[" + name + "]")
+		case strings.ContainsAny(name, "./[]\" "):
+			fmt.Fprintf(&b, "[%q]", name)
+		case b.Len() > 0:
+			b.WriteString("." + name)
+		default:
+			b.WriteString(name)
+		}
 	}
-	p.WriteString("\n")
-	p.line(style, verdict)
-	for i := range r.Final.Findings {
-		p.row("  ", 2, "", r.Final.Findings[i].String())
-	}
+	return b.String()
 }

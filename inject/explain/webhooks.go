@@ -28,6 +28,8 @@ type Webhook struct {
 	Type          string `json:"type"` // mutating or validating
 	Called        bool   `json:"called"`
 	Reason        string `json:"reason"` // one sentence
+	// FailurePolicy is what the API server does where nobody answers: Fail or Ignore.
+	FailurePolicy string `json:"failurePolicy"`
 }
 
 // Entry is what of a webhook configuration's entry decides about a call.
@@ -79,7 +81,10 @@ func called(all []Webhook, typ string) bool {
 // a namespace with these labels. It goes by the same order as the API server:
 // rules, selectors, matchConditions.
 func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
-	w := Webhook{Configuration: e.Configuration, Name: e.Name, Type: e.Type}
+	w := Webhook{Configuration: e.Configuration, Name: e.Name, Type: e.Type, FailurePolicy: string(admissionregistrationv1.Fail)}
+	if e.FailurePolicy != nil {
+		w.FailurePolicy = string(*e.FailurePolicy)
+	}
 	w.Called, w.Reason = e.match(namespace, pod)
 	return w
 }
