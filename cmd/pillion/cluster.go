@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,9 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/manifests"
-	"github.com/pillion-dev/pillion/templates"
 )
 
 // clusterOptions say which cluster a command asks, as kubectl's do.
@@ -144,32 +141,6 @@ func podResource(kind string) (schema.GroupVersionResource, error) {
 	return schema.GroupVersionResource{}, fmt.Errorf("%q holds no pods; say one of %s", kind, strings.Join(known, ", "))
 }
 
-// installation is what of Pillion is installed in a cluster.
-type installation struct {
-	injector *inject.Injector
-	entries  []explain.Entry
-}
-
-// installed reads the webhook configurations, and the templates unless paths name others.
-func (c *cluster) installed(ctx context.Context, paths []string) (*installation, error) {
-	injector, err := c.newInjector(ctx, paths, c.warn)
-	if err != nil {
-		return nil, err
-	}
-	i := &installation{injector: injector}
-	v1 := admissionregistrationv1.SchemeGroupVersion
-	mutating, err := get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, c.Resource(v1.WithResource("mutatingwebhookconfigurations")), manifests.Name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
-	}
-	validating, err := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, c.Resource(v1.WithResource("validatingwebhookconfigurations")), manifests.Name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
-	}
-	i.entries = append(explain.MutatingEntries(mutating), explain.ValidatingEntries(validating)...)
-	return i, nil
-}
-
 // get reads an object as its type; an empty one where there is an error.
 func get[T any](ctx context.Context, client dynamic.ResourceInterface, name string) (*T, error) {
 	typed := new(T)
@@ -206,55 +177,6 @@ func withoutTemplates(err error) error {
 		return fmt.Errorf("%w; say --templates PATH to go by templates that you have", err)
 	}
 	return err
-}
-
-// explain explains one object of the cluster.
-func (i *installation) explain(ctx context.Context, c *cluster, kind, namespace, name string) (*explain.Report, error) {
-	resource, err := podResource(kind)
-	if err != nil {
-		return nil, err
-	}
-	object, err := c.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	ns, err := c.about(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	return i.explainObject(object, ns)
-}
-
-func (c *cluster) about(ctx context.Context, namespace string) (templates.Namespace, error) {
-	object, err := c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace, metav1.GetOptions{})
-	if err != nil {
-		return templates.Namespace{}, err
-	}
-	return templates.Namespace{Name: namespace, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}, nil
-}
-
-func (i *installation) explainObject(object *unstructured.Unstructured, ns templates.Namespace) (*explain.Report, error) {
-	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
-	pod, found, err := unstructured.NestedMap(object.Object, podAt...)
-	if len(podAt) == 0 {
-		pod, found = object.Object, true
-	}
-	if err != nil || !found {
-		return nil, errors.Join(err, errors.New("there is no pod in it"))
-	}
-	text, err := json.Marshal(pod)
-	if err != nil {
-		return nil, err
-	}
-	s := explain.Subject{
-		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: ns.Name, Live: len(podAt) == 0},
-		Request:  inject.Request{Operation: "CREATE", Namespace: ns, Object: text},
-		Webhooks: []explain.Webhook{},
-	}
-	for k := range i.entries {
-		s.Webhooks = append(s.Webhooks, i.entries[k].Match(ns.Labels, text))
-	}
-	return explain.New(i.injector, s)
 }
 
 // dryRun has the API server validate a pod: it says why it would not take it.

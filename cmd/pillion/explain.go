@@ -257,7 +257,7 @@ func (o *explainOptions) fromCluster(ctx context.Context, args []string) ([]*exp
 		if !ok || name == "" {
 			return nil, fmt.Errorf("%q must be KIND/NAME, such as deploy/web", arg)
 		}
-		r, err := installed.explain(ctx, c, kind, c.namespaceOr(o.namespace), name)
+		r, err := installed.explain(ctx, kind, c.namespaceOr(o.namespace), name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", arg, err)
 		}

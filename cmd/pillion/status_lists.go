@@ -92,26 +92,26 @@ func (l *podLister) owners(ctx context.Context, kind ownedKind, namespace string
 }
 
 // mutation reads what is installed that changes objects. What cannot be read is noted.
-func (k *look) mutation(ctx context.Context) *survey.Mutation {
+func (l *podLister) mutation(ctx context.Context, note func(string)) *survey.Mutation {
 	m := &survey.Mutation{Own: manifests.Name}
 	v1 := admissionregistrationv1.SchemeGroupVersion
-	if err := all(ctx, k.podLister, v1.WithResource("mutatingwebhookconfigurations"), &m.Webhooks); err != nil {
+	if err := all(ctx, l, v1.WithResource("mutatingwebhookconfigurations"), &m.Webhooks); err != nil {
 		m.Webhooks = nil
-		k.note("Other webhooks are not listed: " + whyNot(err, "mutatingwebhookconfigurations") + ".")
+		note("Other webhooks are not listed: " + whyNot(err, "mutatingwebhookconfigurations") + ".")
 	}
 	// Before Kubernetes 1.36 they were a beta, or not there.
 	for _, version := range []string{"v1", "v1beta1"} {
 		of := v1.Group + "/" + version
 		group, _ := schema.ParseGroupVersion(of)
-		err := all(ctx, k.podLister, group.WithResource("mutatingadmissionpolicies"), &m.Policies)
+		err := all(ctx, l, group.WithResource("mutatingadmissionpolicies"), &m.Policies)
 		if err == nil {
-			err = all(ctx, k.podLister, group.WithResource("mutatingadmissionpolicybindings"), &m.Bindings)
+			err = all(ctx, l, group.WithResource("mutatingadmissionpolicybindings"), &m.Bindings)
 		}
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			k.note("Policies that change pods are not listed: " + whyNot(err, "mutatingadmissionpolicies and mutatingadmissionpolicybindings") + ".")
+			note("Policies that change pods are not listed: " + whyNot(err, "mutatingadmissionpolicies and mutatingadmissionpolicybindings") + ".")
 		}
 		break
 	}
@@ -127,8 +127,12 @@ func whyNot(err error, resources string) string {
 
 // all reads a whole list as its type, without what nobody here looks at.
 func all[T any](ctx context.Context, l *podLister, resource schema.GroupVersionResource, into *[]T) error {
+	return allOf(ctx, l, l.Resource(resource), "", into)
+}
+
+func allOf[T any](ctx context.Context, l *podLister, client dynamic.ResourceInterface, selector string, into *[]T) error {
 	*into = []T{}
-	return l.pages(ctx, l.Resource(resource), "", func(object *unstructured.Unstructured) error {
+	return l.pages(ctx, client, selector, func(object *unstructured.Unstructured) error {
 		object.SetManagedFields(nil)
 		typed := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {

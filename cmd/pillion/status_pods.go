@@ -58,7 +58,7 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 		return nil, err
 	}
 	k.injector, k.report = injector, survey.NewReport(injector.Set())
-	mutation := k.mutation(ctx)
+	mutation := l.mutation(ctx, k.note)
 	if err := k.installed(ctx, mutation); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (k *look) installed(ctx context.Context, m *survey.Mutation) error {
 		}
 	}
 	k.own.Entries, k.own.Installed = explain.MutatingEntries(own), own.CreationTimestamp.Time
-	if len(k.own.Entries) == 0 && m.OwnPolicies() {
+	if len(k.own.Entries) == 0 && len(m.OwnPolicies()) > 0 {
 		k.own.Unknown = true // pods are injected by what pillion policy wrote
 	}
 	return nil

@@ -119,7 +119,7 @@ func (p *page) findings(r *Report) {
 	}
 }
 
-// webhooks are those that the API server calls, or why it calls none.
+// webhooks says why the API server calls none, or verbosely of each whether it does.
 func (p *page) webhooks(r *Report) {
 	if r.Called == nil {
 		return
@@ -128,7 +128,7 @@ func (p *page) webhooks(r *Report) {
 		p.line(red, "No webhook configuration of Pillion's is installed.")
 	}
 	for _, w := range r.Webhooks {
-		if !w.Called && !p.verbose && (*r.Called || w.Type == Validating) {
+		if !p.verbose && (*r.Called || w.Type == Validating) {
 			continue
 		}
 		style, word := dim, "is not called: "

@@ -4,6 +4,7 @@ package survey
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,6 +29,14 @@ type Mutator struct {
 	Namespaces int `json:"namespaces"`
 	// Effect says what that order means.
 	Effect string `json:"effect"`
+}
+
+// Title is what people know it by.
+func (m *Mutator) Title() string {
+	if m.Kind == webhookKind {
+		return fmt.Sprintf("webhook %s of %s", m.Webhook, m.Name)
+	}
+	return "policy " + m.Name
 }
 
 // The kinds of mutators.
@@ -128,13 +137,23 @@ func (m *Mutation) policies(namespaces []map[string]string) []Mutator {
 	return all
 }
 
-// OwnPolicies says whether there are policies that pillion policy wrote.
-func (m *Mutation) OwnPolicies() bool {
-	return slices.ContainsFunc(m.Policies, func(p admissionregistrationv1.MutatingAdmissionPolicy) bool { return own(&p) })
+// OwnPolicyLabel is what policies have that pillion policy wrote.
+const OwnPolicyLabel = "app.kubernetes.io/managed-by=pillion-policy"
+
+// OwnPolicies are the names of those.
+func (m *Mutation) OwnPolicies() []string {
+	var names []string
+	for i := range m.Policies {
+		if own(&m.Policies[i]) {
+			names = append(names, m.Policies[i].Name)
+		}
+	}
+	return names
 }
 
 func own(p *admissionregistrationv1.MutatingAdmissionPolicy) bool {
-	return p.Labels["app.kubernetes.io/managed-by"] == "pillion-policy"
+	key, value, _ := strings.Cut(OwnPolicyLabel, "=")
+	return p.Labels[key] == value
 }
 
 func resourceRules(all []admissionregistrationv1.NamedRuleWithOperations) bool {

@@ -148,11 +148,7 @@ func (r *Report) mutators(p *page) {
 	p.line(0, "What else may change pods when they are created, in the order in which it runs:")
 	for i := range r.Mutators {
 		m := &r.Mutators[i]
-		what := "policy " + m.Name
-		if m.Kind == webhookKind {
-			what = fmt.Sprintf("webhook %s of %s", m.Webhook, m.Name)
-		}
-		p.line(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", what, m.Runs, m.ReinvocationPolicy, m.Namespaces, plural(len(r.Namespaces), "namespace")))
+		p.line(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", m.Title(), m.Runs, m.ReinvocationPolicy, m.Namespaces, plural(len(r.Namespaces), "namespace")))
 		p.line(4, m.Effect)
 	}
 }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	policiesPath = "/apis/admissionregistration.k8s.io/v1/"
+	readyPath    = "/apis/discovery.k8s.io/v1/namespaces/pillion-system/endpointslices?kubernetes.io/service-name=pillion"
+	pillionPath  = "/apis/apps/v1/namespaces/pillion-system/deployments/pillion"
+	webPath      = "/apis/apps/v1/namespaces/shop/deployments/web"
+)
+
+// explainAPI is [newPagedAPI] with all of Pillion, one replica that is ready, and
+// the Deployment web.
+func explainAPI(t *testing.T) *pagedAPI {
+	t.Helper()
+	a := newPagedAPI(1)
+	for path, file := range map[string]string{pillionPath: "40-deployment", policiesPath + "validatingwebhookconfigurations/pillion": "80-validatingwebhookconfiguration"} {
+		text, err := os.ReadFile("../../manifests/base/" + file + ".yaml")
+		must(t, err)
+		a.objects[path] = yamlObject(t, string(text))
+	}
+	web := thing("apps/v1", "Deployment", "shop", "web", nil)
+	web["spec"] = map[string]any{"template": map[string]any{"spec": barePod("shop", 0)["spec"]}}
+	a.objects[webPath] = web
+	a.objects[shopPods+"/web"] = barePod("shop", 0)
+	a.list(readyPath, yamlObject(t, `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: IPv4,
+endpoints: [{addresses: [10.0.0.1], conditions: {ready: false}}, {addresses: [10.0.0.2], conditions: {ready: true}}]}`))
+	return a
+}
+
+func yamlObject(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var object map[string]any
+	must(t, yaml.Unmarshal([]byte(text), &object))
+	return object
+}
+
+func (a *pagedAPI) list(path string, objects ...map[string]any) {
+	a.lists[path], a.length[path] = func(i int) map[string]any { return objects[i] }, len(objects)
+}
+
+// TestExplainCluster: what a cluster says of itself is in the answer; each case has a
+// file with what is written.
+func TestExplainCluster(t *testing.T) {
+	t.Parallel()
+	excluding := func(a *pagedAPI) {
+		a.objects[pillionPath] = yamlObject(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: pillion},
+spec: {template: {spec: {containers: [{name: pillion, args: [serve, "--exclude-namespace=lab,shop", "--of-another-version=1"]}]}}}}`)
+	}
+	for _, c := range []struct {
+		name, object string
+		edit         func(*pagedAPI)
+		code         int
+	}{
+		{"well", "deploy/web", func(*pagedAPI) {}, exitOK},
+		{"excluded", "deploy/web", excluding, exitOK},
+		{"nobody", "deploy/web", func(a *pagedAPI) { a.list(readyPath) }, exitProblem},
+		{"nobody-ignored", "deploy/web", func(a *pagedAPI) {
+			a.list(readyPath)
+			delete(a.objects, policiesPath+"validatingwebhookconfigurations/pillion")
+		}, exitOK},
+		{"nobody-live", "pod/web", func(a *pagedAPI) { a.list(readyPath) }, exitOK},
+		{"others", "deploy/web", func(a *pagedAPI) {
+			a.list(webhooksPath, a.lists[webhooksPath](0), yamlObject(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration,
+metadata: {name: zeal}, webhooks: [{name: zeal.example.com, rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}],
+reinvocationPolicy: IfNeeded}, {name: elsewhere.example.com, rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}],
+namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: elsewhere}}}]}`))
+			for _, kind := range []string{"Mutating", "Validating"} {
+				own := yamlObject(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: `+kind+`AdmissionPolicy, metadata: {name: pillion-agent,
+labels: {app.kubernetes.io/managed-by: pillion-policy}}}`)
+				a.list(policiesPath+strings.ToLower(kind)+"admissionpolicies", own)
+				a.list(policiesPath+strings.ToLower(kind)+"admissionpolicies?app.kubernetes.io/managed-by=pillion-policy", own)
+			}
+			a.list(policiesPath + "mutatingadmissionpolicybindings")
+		}, exitOK},
+		{"unread", "deploy/web", func(a *pagedAPI) {
+			for _, path := range []string{webhooksPath, webhooksPath + "/pillion", pillionPath, readyPath, "/api/v1/namespaces/shop", policiesPath + "mutatingadmissionpolicies"} {
+				a.forbids[path] = 9
+			}
+		}, exitOK},
+		{"endpoints-unread", "deploy/web", func(a *pagedAPI) { a.forbids[readyPath] = 9 }, exitOK},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := explainAPI(t)
+			c.edit(a)
+			var out, errs bytes.Buffer
+			code := run([]string{"explain", "--kubeconfig", a.kubeconfig(t), "-n", "shop", c.object}, nil, &out, &errs)
+			if code != c.code || errs.Len() > 0 {
+				t.Errorf("exit code %d, want %d; %s", code, c.code, &errs)
+			}
+			for line := range strings.Lines(out.String()) {
+				if utf8.RuneCountInString(line) > 101 {
+					t.Errorf("too long: %s", line)
+				}
+			}
+			golden(t, filepath.Join("testdata", "explain", c.name+".txt"), regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAllString(out.String(), "REVISION"))
+		})
+	}
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// TestFieldsAreDocumented: README.md has each type with the fields that its JSON has,
+// in their order, and says which of them are always there.
+func TestFieldsAreDocumented(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string][]string{}
+	for _, section := range strings.Split(string(readme), "\n## ")[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|( always)?").FindAllStringSubmatch(text, -1) {
+			documented[name] = append(documented[name], m[1]+m[2])
+		}
+	}
+	types := map[string]reflect.Type{}
+	collect(reflect.TypeFor[explain.Report](), types)
+	for name, typ := range types {
+		if want := fields(typ); !slices.Equal(documented[name], want) {
+			t.Errorf("%s has the fields\n%q, documented are\n%q", name, want, documented[name])
+		}
+	}
+	if len(types) != len(documented) {
+		t.Errorf("%d types, and %d are documented", len(types), len(documented))
+	}
+}
+
+// collect finds the structs that a type's JSON is made of.
+func collect(t reflect.Type, into map[string]reflect.Type) {
+	switch t.Kind() {
+	case reflect.Slice, reflect.Pointer:
+		collect(t.Elem(), into)
+	case reflect.Struct:
+		into[t.Name()] = t
+		for _, f := range reflect.VisibleFields(t) {
+			if f.IsExported() && !f.Anonymous {
+				collect(f.Type, into)
+			}
+		}
+	}
+}
+
+func fields(t reflect.Type) []string {
+	var all []string
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && options == "" {
+			name += " always"
+		}
+		if name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
