@@ -38,6 +38,8 @@ type compiler struct {
 	env   *cel.Env // params, pod, ns, request
 	each  *cel.Env // and container
 	reads reads
+
+	readsRequest bool
 }
 
 func newCompiler(params []Param) (*compiler, error) {
@@ -128,6 +130,7 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			maps = true
 		case ast.IdentKind:
 			c.reads.note(e)
+			c.readsRequest = c.readsRequest || requestOf(e)
 		case ast.CallKind:
 			if call := e.AsCall(); call.FunctionName() == "dyn" && checked.GetType(call.Args()[0].ID()).Kind() == types.StructKind {
 				return errors.New("dyn() of an object hides from the check which of its fields are not set yet; read a field of it")
@@ -161,6 +164,19 @@ func (r reads) note(ident ast.NavigableExpr) {
 		r["*"] = true
 	}
 }
+
+// requestOf says whether an expression reads who makes a pod, or whether in a dry run.
+func requestOf(ident ast.NavigableExpr) bool {
+	if ident.AsIdent() != "request" {
+		return false
+	}
+	parent, ok := ident.Parent()
+	return !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().FieldName() != "operation"
+}
+
+// ReadsRequest says whether what the template gives depends on who makes a pod, or
+// on a dry run: then it cannot be told again of a pod that exists.
+func (t *Template) ReadsRequest() bool { return t.readsRequest }
 
 // Reads says whether what the template gives depends on that part of the pod,
 // named by its first two fields as in "spec.volumes"; "*" is all of it.

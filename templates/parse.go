@@ -104,7 +104,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, Problems{yamlProblem(file, err)}
 	}
 	t.Revision = revision(&whole)
-	t.reads = c.compiler.reads
+	t.reads, t.readsRequest = c.compiler.reads, c.compiler.readsRequest
 	if t.Spec.Match.PodSelector != nil {
 		t.reads["metadata.labels"] = true
 	}

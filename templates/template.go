@@ -49,6 +49,8 @@ type Template struct {
 	forEach   []forEach
 	params    map[string]*param
 	reads     reads
+
+	readsRequest bool
 }
 
 type forEach struct {

@@ -59,6 +59,11 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 	}
 	k.injector, k.report = injector, survey.NewReport(injector.Set())
 	mutation := l.mutation(ctx, k.note)
+	for _, t := range injector.Set().Templates {
+		if t.ReadsRequest() {
+			k.note(explain.ByRequest(t.Name))
+		}
+	}
 	if err := k.installed(ctx, mutation); err != nil {
 		return nil, err
 	}

@@ -9,11 +9,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // Report is all there is to say about one object's pod. Its JSON is a format
@@ -112,9 +114,15 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	if err != nil {
 		return f, err
 	}
-	f = Final{verdict.Word(), findings(verdict.Judged)}
-	if verdict.Denied { // whether another replica knows better is not known here
+	f = Final{"allowed", findings(slices.DeleteFunc(verdict.Judged, func(f inject.Finding) bool {
+		return r.Object.Live && slices.ContainsFunc(injector.Set().Templates, func(t *templates.Template) bool { return t.Name == f.Template && t.ReadsRequest() })
+	}))}
+	switch { // whether another replica knows better is not known here
+	case len(f.Findings) == 0:
+	case f.Findings[0].Mode == templates.Deny: // which come first
 		f.Verdict = "denied"
+	default:
+		f.Verdict = "warned"
 	}
 	return f, nil
 }

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -64,6 +65,9 @@ func (e *Evidence) bare(t *templates.Template) bool {
 // is (with [inject.Request.Detail]).
 func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 	by := e.InjectedBy[d.Template]
+	if t.ReadsRequest() {
+		return e.said(t, by)
+	}
 	wanted := Failed(d.Code) || d.Code == inject.CodeInjected || d.Code == inject.CodePresent
 	switch {
 	case !wanted && (by == "" || e.bare(t)):
@@ -78,6 +82,26 @@ func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 		return Outdated
 	}
 	return Altered
+}
+
+// said is the state by what the pod says alone: whether it should have had a template
+// depends on who made it, which nobody knows any more.
+func (e *Evidence) said(t *templates.Template, by string) State {
+	switch {
+	case by == "":
+		return NotWanted
+	case e.bare(t):
+		return Missing
+	case by != t.Revision:
+		return Outdated
+	}
+	return Current
+}
+
+// ByRequest is the sentence about a template that [templates.Template.ReadsRequest].
+func ByRequest(template string) string {
+	return fmt.Sprintf("The template %s goes by who makes a pod (its expressions read request), which is not known of a pod that exists: "+
+		"it counts as the pod says itself, by its annotation.", template)
 }
 
 // Failed says whether a code means that a pod should get a template and cannot.

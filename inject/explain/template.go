@@ -77,9 +77,14 @@ func (r *Report) template(d *inject.Decision, evidence *Evidence, t *templates.T
 	}
 	if r.Object.Live {
 		of.State = evidence.State(t, d)
+		if t.ReadsRequest() {
+			r.Notes = append(r.Notes, ByRequest(t.Name))
+		}
 	}
 	of.Message = of.why(d)
 	switch {
+	case r.Object.Live && t.ReadsRequest():
+		of.Code, of.Message = "", "the pod's annotation says so, and more is not known"
 	case r.Object.Live && (d.Code == inject.CodeInjected || d.Code == inject.CodePresent):
 		of.Code = "" // which is about a pod that is to be made
 	case d.Code == inject.CodeInjected && no(r.Called):

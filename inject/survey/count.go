@@ -128,6 +128,9 @@ func (c *Count) Add(text []byte) error {
 		d := &result.Decisions[i]
 		by := evidence.InjectedBy[d.Template]
 		state := evidence.State(t, d)
+		if t.ReadsRequest() {
+			d.Code = inject.CodePresent // what it would be today is anybody's guess
+		}
 		delete(evidence.InjectedBy, d.Template)
 		c.template(d.Template).add(state, isInjected(state))
 		g.add(d.Template, state, isInjected(state))
