@@ -28,6 +28,7 @@ type injectOptions struct {
 	output      string
 	outputs     []string
 	quiet       bool
+	strict      bool
 	uninject    bool
 }
 
@@ -42,7 +43,8 @@ ReplicationControllers, PodTemplates and lists of them. Everything else, and
 every document that nothing is added to, is written as it was read.
 
 The objects go to standard output, and one line for each of them and each
-template to standard error. Where anything is wrong nothing is written at all.
+template to standard error. Where anything is wrong nothing is written at all;
+with --strict also where a pod cannot have what it asks for.
 
 A namespace is known by its name only, and counts as opted in, unless
 --namespace-label or --namespace-annotation says more about it.`,
@@ -51,6 +53,9 @@ A namespace is known by its name only, and counts as opted in, unless
 
   # From a pipe into the cluster.
   kustomize build . | pillion inject -f - --templates templates/ | kubectl apply -f -
+
+  # In a pipeline: fail where a pod cannot have what it asks for.
+  pillion inject -f web.yaml --templates templates/ --strict > injected.yaml
 
   # As JSON patches, for a namespace that sets a parameter.
   pillion inject -f web.yaml --templates templates/ -o patch \
@@ -62,6 +67,7 @@ A namespace is known by its name only, and counts as opted in, unless
 		}),
 	}
 	o.flags(cmd, "yaml", "json", "patch")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "write nothing and exit with 1 where a pod cannot have what it asks for, or asks for what does not exist")
 	return cmd
 }
 
@@ -70,17 +76,19 @@ func newUninject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninject",
 		Short: "Take out of manifests what was injected",
-		Long: `Uninject is the inverse of inject, for the same kinds of objects: what the
-templates added is taken out of pods that say of themselves what was injected.
+		Long: `Uninject undoes inject, for the same kinds of objects. A pod's annotations say
+which templates were injected; what these templates added is taken out, and the
+annotations too.
 
-Name the very templates that were used, and the same namespace. What is left is
-injected again to see that it gives the same pod; where it does not, or was
-injected by another revision of a template, nothing is written and the error
-says why. Only what a pod had before just as a template has it cannot be told
-from what was added: it goes too.`,
+Name the templates that were used, and the same namespace. Uninject makes sure
+that injecting again would give the pod that it read. Where it would not, or the
+template has changed since, nothing is written and the error says why.
+
+Where a pod had something before that is just as the template has it, nobody can
+tell whose it is: it is taken out too.`,
 		Example: `  pillion uninject -f web-injected.yaml --templates templates/ > web.yaml
 
-  # Of what runs in a cluster, to see what would be there without.
+  # What would a Deployment of the cluster be without its sidecars?
   kubectl get deployment web -o yaml | pillion uninject -f - --templates templates/`,
 		Args:    noArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
@@ -175,6 +183,12 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
+	switch {
+	case o.strict && len(j.wrong) > 0:
+		return fmt.Errorf("nothing is written (--strict), because of\n%s", strings.Join(j.wrong, "\n"))
+	case j.found == 0:
+		fmt.Fprintln(j.report, "There is no pod in what was read, and nothing that makes pods.")
+	}
 	out, err := j.output()
 	if err != nil {
 		return err
@@ -225,6 +239,8 @@ type injection struct {
 	injector *inject.Injector
 	report   io.Writer
 	change   func(object) ([]change, error) // of one object
+	found    int                            // objects with a pod
+	wrong    []string                       // what --strict is about, a sentence each
 
 	stream  bytes.Buffer // -o yaml
 	objects [][]byte     // -o json

@@ -217,3 +217,25 @@ func FuzzInject(f *testing.F) {
 		}
 	})
 }
+
+// TestLineEnds: what is written anew has the line ends that most lines had.
+func TestLineEnds(t *testing.T) {
+	t.Parallel()
+	const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: a\n    image: b # x\n\n    args: [c]\n"
+	with := func(in string) string {
+		var out bytes.Buffer
+		o := &injectOptions{files: []string{"-"}, templates: []string{"testdata/templates"}, namespace: "default", output: "yaml", quiet: true}
+		must(t, o.run(strings.NewReader(in), &out, io.Discard))
+		return out.String()
+	}
+	want := with(pod)
+	crlf := strings.ReplaceAll(pod, "\n", "\r\n")
+	for _, in := range []string{crlf, strings.Replace(crlf, "\r", "", 1)} {
+		if got := with(in); got != strings.ReplaceAll(want, "\n", "\r\n") {
+			t.Errorf("of %q\n%q, want\n%q", in, got, want)
+		}
+	}
+	if got := with(strings.Replace(pod, "\n", "\r\n", 2)); got != want {
+		t.Errorf("%q, want\n%q", got, want)
+	}
+}

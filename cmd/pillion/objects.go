@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -68,17 +69,18 @@ func mayHoldPods(root *yaml.Node) bool {
 }
 
 // document injects into a document of a file and keeps what comes out.
-func (j *injection) document(i int, d document) error {
+func (j *injection) document(i int, read document) error {
+	d := read.withLF()
 	root, err := d.parse()
 	if err != nil {
 		return err
 	}
 	if len(root.Content) == 0 { // nothing but a byte order mark
-		j.keep(i, d)
+		j.keep(i, read)
 		return nil
 	}
 	if j.options.output != "json" && !mayHoldPods(root.Content[0]) {
-		j.keep(i, d) // whatever it is: it need not even be JSON
+		j.keep(i, read) // whatever it is: it need not even be JSON
 		return nil
 	}
 	node, err := tree.FromYAML(root)
@@ -87,6 +89,7 @@ func (j *injection) document(i int, d document) error {
 	}
 	var changes []change
 	for _, o := range objects(&node, "", "", nil) {
+		j.found++
 		of, err := j.change(o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.title(), err)
@@ -94,14 +97,16 @@ func (j *injection) document(i int, d document) error {
 		changes = append(changes, of...)
 	}
 	if len(changes) > 0 {
-		if d.head, d.body, err = edit(d, root, changes); err != nil {
+		head, body, err := edit(d, root, changes)
+		if err != nil {
 			return err
 		}
+		read = read.rewritten(head, body)
 		if node, err = tree.FromYAML(root); err != nil {
 			return err
 		}
 	}
-	j.keep(i, d)
+	j.keep(i, read)
 	j.objects = append(j.objects, node.AppendTo(nil))
 	return nil
 }
@@ -161,10 +166,12 @@ func (j *injection) uninject(o object) ([]change, error) {
 	return changes, nil
 }
 
-// tell writes one line for each template, and one for each thing to know.
+// tell writes one line for each template, and one for each thing to know. What
+// --strict is about is kept.
 func (j *injection) tell(o object, result *inject.Result) {
 	for _, f := range result.Findings {
 		fmt.Fprintf(j.report, "%s: warning: %s\n", o.title(), f.Message)
+		j.wrong = append(j.wrong, o.title()+": "+f.Message)
 	}
 	for i := range result.Decisions {
 		d := &result.Decisions[i]
@@ -173,6 +180,9 @@ func (j *injection) tell(o object, result *inject.Result) {
 			fmt.Fprintf(j.report, "%s: %s: %s\n", o.title(), d.Template, d.Code)
 		default:
 			fmt.Fprintf(j.report, "%s: %s: not injected: %s: %s\n", o.title(), d.Template, d.Code, d.Sentence())
+			if explain.Failed(d.Code) {
+				j.wrong = append(j.wrong, fmt.Sprintf("%s: %s: %s", o.title(), d.Template, d.Sentence()))
+			}
 		}
 		for _, k := range d.Kept {
 			fmt.Fprintf(j.report, "%s: %s: kept %s as the pod has it\n", o.title(), d.Template, k.Path)

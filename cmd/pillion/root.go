@@ -32,8 +32,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // it for "kubectl pillion", and then its help says that.
 func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
-	if name := strings.TrimSuffix(filepath.Base(file), ".exe"); name == "kubectl-pillion" {
+	switch strings.TrimSuffix(filepath.Base(file), ".exe") {
+	case "kubectl-pillion":
 		asPlugin(root)
+	case "kubectl_complete-pillion": // which kubectl's completion calls with what was typed
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
 	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -46,7 +49,7 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	case errors.Is(err, errTold):
 		return exitProblem
 	case errors.As(err, &failed):
-		fmt.Fprintln(stderr, "pillion:", err)
+		fmt.Fprintln(stderr, "pillion:", noAnswer(err))
 		return exitProblem
 	}
 	fmt.Fprintf(stderr, "pillion: %v\nsee '%s --help'\n", err, cmd.CommandPath())
@@ -111,7 +114,20 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 			return configure(cmd.Flags())
 		},
 	}
+	root.Version = buildVersion().String() // for --version
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newVersion())
+	root.InitDefaultCompletionCmd()
+	if shells, _, err := root.Find([]string{"completion"}); err == nil && shells != root {
+		shells.Example = "  source <(pillion completion bash)"
+		shells.Args = cobra.ArbitraryArgs
+		shells.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("there is no completion for %q: there is for bash, fish, powershell and zsh", args[0])
+			}
+			return cmd.Help()
+		}
+	}
 	return root
 }
 

@@ -80,6 +80,27 @@ func (d document) empty() bool {
 // isFlow says whether the document is JSON, or YAML that is written like it.
 func (d document) isFlow() bool { return bytes.HasPrefix(bytes.TrimSpace(d.body), []byte("{")) }
 
+// withLF is the document with line ends that the library keeps: it makes a mixture
+// of others.
+func (d document) withLF() document {
+	if !bytes.Contains(d.body, []byte("\r\r")) { // two line ends
+		d.body = bytes.ReplaceAll(d.body, []byte("\r\n"), []byte("\n"))
+		d.head = bytes.ReplaceAll(d.head, []byte("\r\n"), []byte("\n"))
+	}
+	return d
+}
+
+// rewritten has another head and body, with the line ends of most of its lines.
+func (d document) rewritten(head, body []byte) document {
+	crlf := 2*bytes.Count(d.body, []byte("\r\n")) > bytes.Count(d.body, []byte("\n")) && !bytes.Contains(d.body, []byte("\r\r"))
+	d.head, d.body = head, body
+	if crlf {
+		d.body = bytes.ReplaceAll(d.body, []byte("\n"), []byte("\r\n"))
+		d.head = bytes.ReplaceAll(d.head, []byte("\n"), []byte("\r\n"))
+	}
+	return d
+}
+
 // parse reads the document. Its errors begin with "line N: ", counted from the
 // body's first, as those of [tree.FromYAML] do.
 //
