@@ -26,9 +26,13 @@ type checker struct {
 	problems Problems
 	compiler *compiler
 	env      *cel.Env // nil: no expressions here
+	meant    map[string]bool // paths of keys that are missing because they are misspelled
 }
 
 func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {
+	if c.meant[path] {
+		return // the misspelled key is problem enough
+	}
 	c.problems = append(c.problems, Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -91,6 +95,9 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, path string) *part {
 		ft, ok := fields[key.Value]
 		if !ok {
 			c.problem(key, sub, "unknown key%s", didYouMean(key.Value, names))
+			if meant := Closest(key.Value, names); meant != "" && child(y, meant) == nil {
+				c.meant[join(path, meant)] = true
+			}
 			return
 		}
 		o.add(key.Value, c.walk(value, ft, sub))

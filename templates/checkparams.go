@@ -34,7 +34,7 @@ func (c *checker) params(y *yaml.Node, t *Template) bool {
 		}
 		t.params[p.Name] = c.param(node, path, p)
 	}
-	return len(c.problems) == before
+	return len(c.problems) == before && t.params[""] == nil
 }
 
 // reserved are the words that CEL's grammar keeps for itself.
@@ -69,6 +69,9 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 		if p.max, err = newBound(p.Type, string(*p.Maximum)); err != nil {
 			c.problem(at(node, "maximum"), path+".maximum", "%v", err)
 		}
+	}
+	if p.min != nil && p.max != nil && p.min.cmp(p.max.text) < 0 {
+		c.problem(at(node, "maximum"), path+".maximum", "%s is less than the minimum, %s", p.max.text, p.min.text)
 	}
 	for i, choice := range p.Enum {
 		if _, err := p.typed(string(choice)); err != nil {

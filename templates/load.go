@@ -117,8 +117,8 @@ func distinct(all []*Template) (kept []*Template, problems Problems) {
 	for _, t := range all {
 		if other := first[t.Name]; other != nil {
 			problems = append(problems, Problem{
-				File: t.File, Path: "metadata.name",
-				Message: fmt.Sprintf("the template %s is in %s too", t.Name, other.File),
+				File: t.File, Line: t.line, Path: "metadata.name",
+				Message: fmt.Sprintf("the template %s is in %s too, on line %d", t.Name, other.File, other.line),
 			})
 			continue
 		}

@@ -68,7 +68,7 @@ func yamlProblem(file string, err error) Problem {
 }
 
 func parseOne(file string, y *yaml.Node) (*Template, Problems) {
-	c := &checker{file: file}
+	c := &checker{file: file, meant: map[string]bool{}}
 	if left := maxNodes; !unfold(y, &left) {
 		c.problem(y, "", "the document has more than %d values, aliases unfolded", maxNodes)
 		return nil, c.problems
@@ -85,7 +85,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		c.problem(y, "", "%v", err) // a mistake of the checker, which should have found it
 		return nil, c.problems
 	}
-	t := &Template{Name: doc.Metadata.Name, File: file, Spec: doc.Spec, params: map[string]*param{}}
+	t := &Template{Name: doc.Metadata.Name, File: file, line: at(y, "metadata", "name").Line, Spec: doc.Spec, params: map[string]*param{}}
 	if !regexp.MustCompile(dnsLabel).MatchString(t.Name) {
 		c.problem(at(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
@@ -212,7 +212,7 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 	}
 	spec := child(y, "spec")
 	pod, each := child(spec, "pod"), items(child(spec, "forEachContainer"))
-	if pod == nil && len(each) == 0 {
+	if pod == nil && len(each) == 0 && !c.meant["spec.pod"] && !c.meant["spec.forEachContainer"] {
 		c.problem(at(y, "spec"), "spec", "adds nothing: give it pod, forEachContainer or both")
 	}
 	t.pod = &part{static: tree.Members()}

@@ -112,7 +112,7 @@ func TestLoadIsAllOrNothing(t *testing.T) {
 	if !errors.As(err, &problems) || len(problems) != 3 {
 		t.Fatalf("%v", err)
 	}
-	for _, want := range []string{"dir/bad.yaml:1: not YAML", "gone.yaml: ", "the template good is in dir/good.yaml too"} {
+	for _, want := range []string{"dir/bad.yaml:1: not YAML", "gone.yaml: ", "dir/again.yaml:3: metadata.name: the template good is in dir/good.yaml too, on line 3"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}

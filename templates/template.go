@@ -44,6 +44,7 @@ type Template struct {
 	// first. They are the same for every pod.
 	Containers []string
 
+	line      int // of its name
 	condition *program
 	pod       *part
 	forEach   []forEach
