@@ -158,7 +158,7 @@ func TestStatus(t *testing.T) {
 	r := statusOf(t, 1, env.templates, ns)
 	wantOwners(t, r, map[string]states{"Deployment/web": {Pods: 3, Current: 3}, "Pod/": {Pods: 2, Altered: 1, NotWanted: 1}})
 	for _, o := range r.Owners {
-		if o.Name == "" && (len(o.Reasons) != 1 || o.Reasons[0].Template != "guard" || !strings.Contains(o.Reasons[0].Why, "/image: it is \"registry.example/evil:1\"")) {
+		if o.Name == "" && (len(o.Reasons) != 1 || o.Reasons[0].Template != "guard" || !strings.Contains(o.Reasons[0].Why, ".image: it is \"registry.example/evil:1\"")) {
 			t.Errorf("the reasons of the altered pod are %+v", o.Reasons)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -33,8 +35,9 @@ func newLint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint PATH...",
 		Short: "Check templates",
-		Long: `Lint checks template files, and all template files in folders, by loading them
-just as serve and inject do. It writes one line for each problem:
+		Long: `Lint checks template files, all template files in folders, or what it reads from
+standard input (-), by loading them just as serve and inject do. It writes one
+line for each problem:
 
   file:line: path: message
 
@@ -43,9 +46,10 @@ called wrongly.
 
 Where there is none it tries each template on sample pods and says which Pod
 Security level it keeps to by itself, and what keeps it from the next; whether
-it changes a pod's quality of service class; and which templates are in each
-other's way. With --server an API server is asked too whether it takes a pod
-with the template in it (a dry run: nothing is created).`,
+it changes a pod's quality of service class; what a pod requests more; what is
+probably a mistake; and which templates are in each other's way. With --server
+an API server is asked too whether it takes a pod with the template in it (a dry
+run: nothing is created).`,
 		Example: `  pillion lint templates/
   pillion lint log-agent.yaml proxy.yaml -o json
 
@@ -62,7 +66,7 @@ with the template in it (a dry run: nothing is created).`,
 		},
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: does(func(cmd *cobra.Command, paths []string) error {
-			return o.run(cmd.Context(), cmd.OutOrStdout(), paths)
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), paths)
 		}),
 	}
 	f := cmd.Flags()
@@ -94,8 +98,8 @@ type trial struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-func (o *lintOptions) run(ctx context.Context, w io.Writer, paths []string) error {
-	set, err := loadTemplates(paths)
+func (o *lintOptions) run(ctx context.Context, stdin io.Reader, w io.Writer, paths []string) error {
+	set, err := lintedSet(stdin, paths)
 	found := linted{Problems: templates.Problems{}, Templates: []trial{}}
 	if err != nil && !errors.As(err, &found.Problems) {
 		return err
@@ -114,6 +118,21 @@ func (o *lintOptions) run(ctx context.Context, w io.Writer, paths []string) erro
 		err = errTold
 	}
 	return err
+}
+
+func lintedSet(stdin io.Reader, paths []string) (*templates.Set, error) {
+	if !slices.Equal(paths, []string{"-"}) {
+		return loadTemplates(paths)
+	}
+	text, err := io.ReadAll(stdin)
+	if err != nil {
+		return nil, err
+	}
+	set, err := templates.Compile(templates.File{Path: "standard input", Data: text})
+	if err == nil && len(set.Templates) == 0 {
+		err = errors.New("there is no template in what was read")
+	}
+	return set, err
 }
 
 func (o *lintOptions) try(ctx context.Context, found *linted, set *templates.Set) error {
@@ -160,7 +179,11 @@ func (l *linted) text() string {
 	var b strings.Builder
 	for i := range l.Templates {
 		t := &l.Templates[i]
-		say := func(format string, args ...any) { fmt.Fprintf(&b, t.Template+": "+format+"\n", args...) }
+		say := func(format string, args ...any) {
+			for i, line := range explain.Wrap(t.Template+": "+fmt.Sprintf(format, args...), 96) {
+				b.WriteString([]string{"", "    "}[min(i, 1)] + line + "\n")
+			}
+		}
 		switch {
 		case t.PodSecurity == "":
 			say("well-formed, but could not be tried: %s", t.Why)
@@ -174,8 +197,19 @@ func (l *linted) text() string {
 				say("a %s pod becomes %s", class, to)
 			}
 		}
+		if len(t.Requests) > 0 {
+			var more []string
+			for _, name := range slices.Sorted(maps.Keys(t.Requests)) {
+				q := t.Requests[name]
+				more = append(more, q.String()+" "+string(name))
+			}
+			say("a pod requests %s more", strings.Join(more, " and "))
+		}
+		for _, hint := range t.Hints {
+			say("hint: %s", hint)
+		}
 		if len(t.Needs) > 0 {
-			say("gets to no pod that does not set %s, for which there is no default", strings.Join(t.Needs, " and "))
+			say("a pod or its namespace has to set %s, or the pod does not get it (no default)", strings.Join(t.Needs, ", "))
 		}
 		if t.Conflicts != "" {
 			say("not beside the others: %s", t.Conflicts)

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -62,5 +64,23 @@ func TestReadme(t *testing.T) {
 	_, err = loadTemplates([]string{"templates/"})
 	if err == nil || !strings.Contains(string(readme), err.Error()) {
 		t.Errorf("the README does not show\n%v", err)
+	}
+}
+
+// TestReadmeCommands: the README's table has each command, and each command it.
+func TestReadmeCommands(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	must(t, err)
+	var want, got []string
+	for _, cmd := range newRoot().Commands() {
+		want = append(want, cmd.CommandPath())
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(pillion [a-z]+)` \\| \\S.* \\|.*\\|$").FindAllStringSubmatch(string(readme), -1) {
+		got = append(got, m[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the README has %q, want %q", got, want)
 	}
 }

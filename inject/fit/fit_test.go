@@ -136,3 +136,31 @@ spec:
 		t.Errorf("with a value: %+v", trial)
 	}
 }
+
+// TestHints: what is probably a mistake is told, and nothing of what is none.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]string{
+		`{required: true, validate: {mode: Warn}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                "lets pods through without it",
+		`{required: true, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                        "",
+		`{pod: {spec: {initContainers: [{name: a, image: a, ports: [{containerPort: 1}]}]}}}`:                                       "wait until the init container a ends",
+		`{pod: {spec: {initContainers: [{name: a, image: a}]}}, validate: {protect: [restartPolicy]}}`:                              "wait until the init container a ends",
+		`{pod: {spec: {initContainers: [{name: a, image: a, restartPolicy: Always, ports: [{containerPort: 1}]}]}}}`:                "",
+		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}, validate: {protect: [args]}}`: `spec.containers[1].args[0] is protected and computed from what templates add, so no pod is right: it is "n1", and then must be "n2"`,
+		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}}`:                              "",
+		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                      "no such key: app; for what not every pod has, write [?'key'].orValue('')",
+	} {
+		found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: "+spec+"}"))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		trial := evaluator(t).Try(templates.NewSet(found), nil)[0]
+		got := strings.Join(trial.Hints, "; ")
+		if trial.PodSecurity == "" {
+			got = trial.Why
+		}
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", spec, got, want)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	psa "k8s.io/pod-security-admission/api"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -26,6 +27,10 @@ type Trial struct {
 	Why string `json:"why,omitempty"`
 	// QoS are the quality of service classes that the template changes, from and to.
 	QoS map[corev1.PodQOSClass]corev1.PodQOSClass `json:"qos,omitempty"`
+	// Requests are what a pod requests more with the template in it.
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+	// Hints are what is probably not meant so, one sentence each.
+	Hints []string `json:"hints,omitempty"`
 	// Needs are the parameters without a default: a pod or namespace that sets none
 	// of them does not get the template.
 	Needs []string `json:"needs,omitempty"`
@@ -47,10 +52,10 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string) []Trial {
 	for _, t := range set.Templates {
 		all = append(all, withoutSelectors(t))
 	}
-	_, decisions := run(sample(corev1.ResourceRequirements{}), annotationsFor(values, all...), all...)
-	for i := range decisions {
-		if decisions[i].Code == inject.CodeConflict {
-			trials[i].Conflicts = decisions[i].Message
+	together := run(sample(corev1.ResourceRequirements{}), annotationsFor(values, all...), all...)
+	for i := range together.Decisions {
+		if d := &together.Decisions[i]; d.Code == inject.CodeConflict {
+			trials[i].Conflicts = d.Message
 		}
 	}
 	return trials
@@ -101,24 +106,52 @@ func (e *Evaluator) try(t *templates.Template, params annotations) Trial {
 		return trial
 	}
 	for class, resources := range samples() {
-		pod, decisions := run(sample(resources), params, t)
-		switch d := &decisions[0]; {
-		case d.Code != inject.CodeInjected:
+		r := run(sample(resources), params, t)
+		if d := &r.Decisions[0]; d.Code != inject.CodeInjected {
 			trial.Why = fmt.Sprintf("a plain pod would not get it (%s): %s", d.Code, d.Sentence())
+			if strings.Contains(d.Message, "no such key") {
+				trial.Why += "; for what not every pod has, write [?'key'].orValue('')"
+			}
 			return trial
 		}
-		if after := QoS(pod); after != class {
+		if after := QoS(r.pod); after != class {
 			if trial.QoS == nil {
 				trial.QoS = map[corev1.PodQOSClass]corev1.PodQOSClass{}
 			}
 			trial.QoS[class] = after
 		}
 		if class == corev1.PodQOSBestEffort {
-			trial.PodSecurity, trial.Why = e.Level(pod)
-			trial.Pod, _ = json.Marshal(pod)
+			trial.PodSecurity, trial.Why = e.Level(r.pod)
+			trial.Pod, _ = json.Marshal(r.pod)
+			trial.Requests = total(r.pod, requestsOf)
+			trial.Hints = r.hints(t)
 		}
 	}
 	return trial
+}
+
+// hints are what is probably not meant so.
+func (r *result) hints(t *templates.Template) []string {
+	var all []string
+	if t.Spec.Required && t.Spec.Validate.Mode == templates.Warn {
+		all = append(all, "it is required, and validate.mode: Warn lets pods through without it; leave mode out to have them refused")
+	}
+	for _, c := range r.pod.Spec.InitContainers {
+		if slices.Contains(t.Containers, c.Name) && c.RestartPolicy == nil && (len(c.Ports) > 0 || slices.Contains(t.Spec.Validate.Protect, "restartPolicy")) {
+			all = append(all, fmt.Sprintf("the pod's containers wait until the init container %s ends; a sidecar has restartPolicy: Always", c.Name))
+		}
+	}
+	verdict, err := inject.NewJudge(r.injector, nil, true).Judge(r.final)
+	if err != nil {
+		panic("fit: " + err.Error())
+	}
+	for i := range verdict.Judged {
+		if f := &verdict.Judged[i]; f.Code == inject.CodeAltered {
+			all = append(all, fmt.Sprintf("%s is protected and computed from what templates add, so no pod is right: it is %s, and then must be %s",
+				explain.Where(f.Path), f.Found, f.Expected))
+		}
+	}
+	return all
 }
 
 // samples are resources by the class that they make a pod.
@@ -147,8 +180,17 @@ func sample(resources corev1.ResourceRequirements) *corev1.Pod {
 	}
 }
 
+// result is a pod with templates in it.
+type result struct {
+	*inject.Result
+
+	injector *inject.Injector
+	final    inject.Request // with the pod, as JSON
+	pod      *corev1.Pod
+}
+
 // run injects templates into a pod that asks for all of them.
-func run(pod *corev1.Pod, params annotations, all ...*templates.Template) (*corev1.Pod, []inject.Decision) {
+func run(pod *corev1.Pod, params annotations, all ...*templates.Template) *result {
 	var names []string
 	for _, t := range all {
 		names = append(names, t.Name)
@@ -159,19 +201,18 @@ func run(pod *corev1.Pod, params annotations, all ...*templates.Template) (*core
 	if err != nil {
 		panic("fit: a sample pod is no JSON: " + err.Error())
 	}
-	r, err := inject.New(templates.NewSet(all)).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "sample", Annotations: params.namespace}, Object: text})
-	if err != nil {
+	r := &result{injector: inject.New(templates.NewSet(all)), pod: &corev1.Pod{}}
+	r.final = inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "sample", Annotations: params.namespace}, Object: text}
+	if r.Result, err = r.injector.Inject(r.final); err != nil {
 		panic("fit: " + err.Error())
 	}
-	after, err := inject.Apply(text, r.Ops)
-	if err != nil {
+	if r.final.Object, err = inject.Apply(text, r.Ops); err != nil {
 		panic("fit: " + err.Error())
 	}
-	injected := &corev1.Pod{}
-	if err := json.Unmarshal(after, injected); err != nil {
+	if err := json.Unmarshal(r.final.Object, r.pod); err != nil {
 		panic("fit: what was injected does not decode: " + err.Error())
 	}
-	return injected, r.Decisions
+	return r
 }
 
 // annotations set the parameters of sample pods.
