@@ -25,7 +25,7 @@ type checker struct {
 	file     string
 	problems Problems
 	compiler *compiler
-	env      *cel.Env // nil: no expressions here
+	env      *cel.Env        // nil: no expressions here
 	meant    map[string]bool // paths of keys that are missing because they are misspelled
 }
 

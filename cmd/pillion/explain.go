@@ -32,18 +32,23 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain (-f FILE | KIND/NAME...)",
 		Short: "Say what becomes of a pod, and why",
-		Long: `Explain says for each template whether a pod gets it, which rule decided and
-which ones before it did not apply, with which parameters, what is added and
-what is kept, and what the validating webhook would say.
+		Long: `Explain says for each template whether a pod gets it, which rule decided (and
+with --verbose which ones before it did not apply), with which parameters, what
+is added and what is kept, and what the validating webhook would say. The word
+in parentheses is the reason's code; for each there is a section in
+https://github.com/pillion-dev/pillion/blob/main/inject/README.md.
 
 With --filename it goes by the templates that --templates names: for manifests
 of all kinds that hold pods, and for AdmissionReviews as an API server sent them.
 
 With KIND/NAME it asks the cluster of your kubeconfig, and goes by what the
 cluster uses: the namespace's labels, the installed webhook configurations and
-templates. A pod that exists is compared with what it should be.
+templates, namespaces that are excluded, whether anybody answers, and what else
+changes pods. What you may not read is left out, and it says so. A pod that
+exists is compared with what it should be.
 
-It exits with 1 where the pod would be refused.`,
+It exits with 1 where the pod would be refused: one that exists, were it created
+as it is.`,
 		Example: `  # Before it is applied.
   pillion explain -f web.yaml --templates templates/
 
@@ -51,7 +56,7 @@ It exits with 1 where the pod would be refused.`,
   pillion explain deploy/web -n shop
   pillion explain pod/web-7d4b9c-x2x8z -n shop
 
-  # For a script.
+  # For a script: the fields are in inject/explain/README.md of the sources.
   pillion explain deploy/web -o json | jq -r '.reports[].templates[] | "\(.template) \(.code)"'`,
 		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
 		RunE: does(func(cmd *cobra.Command, args []string) error {

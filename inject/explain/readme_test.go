@@ -11,13 +11,21 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/survey"
 )
 
-// TestFieldsAreDocumented: README.md has each type with the fields that its JSON has,
-// in their order, and says which of them are always there.
+// TestFieldsAreDocumented: the JSON of explain and of status.
 func TestFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
+	wantDocumented(t, "README.md", reflect.TypeFor[explain.Report]())
+	wantDocumented(t, "../survey/README.md", reflect.TypeFor[survey.Report]())
+}
+
+// wantDocumented: the file has each type with the fields that its JSON has, in their
+// order, and says which of them are always there.
+func wantDocumented(t *testing.T, file string, of reflect.Type) {
+	t.Helper()
+	readme, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,14 +37,14 @@ func TestFieldsAreDocumented(t *testing.T) {
 		}
 	}
 	types := map[string]reflect.Type{}
-	collect(reflect.TypeFor[explain.Report](), types)
+	collect(of, types)
 	for name, typ := range types {
 		if want := fields(typ); !slices.Equal(documented[name], want) {
-			t.Errorf("%s has the fields\n%q, documented are\n%q", name, want, documented[name])
+			t.Errorf("%s: %s has the fields\n%q, documented are\n%q", file, name, want, documented[name])
 		}
 	}
 	if len(types) != len(documented) {
-		t.Errorf("%d types, and %d are documented", len(types), len(documented))
+		t.Errorf("%s: %d types, and %d are documented", file, len(types), len(documented))
 	}
 }
 

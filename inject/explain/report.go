@@ -163,7 +163,9 @@ func (r *Report) summary() string {
 	case r.Final.Verdict == "denied":
 		return "The pod would be refused."
 	case right == 0:
-		return fmt.Sprintf("The pod gets none of the %s%s.", plural(len(r.Templates), "template"), with)
+		return fmt.Sprintf("The pod gets nothing%s.", with)
+	case right == len(r.Templates):
+		return fmt.Sprintf("The pod gets %s%s.", plural(right, "template"), with)
 	}
 	return fmt.Sprintf("The pod gets %d of the %s%s.", right, plural(len(r.Templates), "template"), with)
 }
@@ -185,11 +187,11 @@ func (r *Report) liveSummary() string {
 	}
 	switch {
 	case n == 0:
-		return fmt.Sprintf("The pod has none of the %s, and is to have none.", plural(len(r.Templates), "template"))
+		return "The pod is to have none of the templates, and has none of them."
 	case by[Current] == n:
 		return fmt.Sprintf("The pod has all that it should have: %s.", plural(n, "template"))
 	}
-	return fmt.Sprintf("The pod is not as a new one would be: of %s, %s.", plural(n, "template"), strings.Join(parts, ", "))
+	return fmt.Sprintf("The pod is not as a new one would be: %s.", strings.Join(parts, ", "))
 }
 
 func plural(n int, what string) string {

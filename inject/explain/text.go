@@ -103,12 +103,13 @@ func Wrap(text string, room int) []string {
 
 // findings are what is wrong with the pod, those that refuse it first.
 func (p *page) findings(r *Report) {
-	all, style := r.Final.Findings, yellow
+	all := r.Final.Findings
 	if len(all) == 0 {
 		all = r.Mistakes
 	}
 	for i := range all {
-		if style = yellow; all[i].Mode == templates.Deny {
+		style := yellow
+		if all[i].Mode == templates.Deny {
 			style = red
 		}
 		head := ""

@@ -13,7 +13,7 @@ import (
 )
 
 // Report is the state of all pods that were looked at. Its JSON is a format that
-// people script on: members are added, never renamed or removed.
+// people script on (README.md): members are added, never renamed or removed.
 type Report struct {
 	// Summary is one sentence.
 	Summary string `json:"summary"`
