@@ -4,7 +4,9 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -12,9 +14,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
@@ -24,6 +28,7 @@ type explained struct {
 	Reports []struct {
 		Object    struct{ Name string }
 		Called    *bool
+		Answered  *bool
 		Templates []struct{ Template, Code string }
 		Patch     json.RawMessage
 		Final     struct{ Verdict string }
@@ -242,4 +247,60 @@ func explain(t *testing.T, stdin []byte, args ...string) explained {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return e
+}
+
+// TestExplainInstalled: of Pillion as it ships, explain says yes where a pod is injected, and no where the
+// Deployment excludes the namespace, and where nobody answers: then pods are refused.
+func TestExplainInstalled(t *testing.T) {
+	t.Parallel()
+	i := install(t, newCluster(t), "self-signed")
+	i.waitForInjection(t)
+	pod := shopPod("")
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels["app"] = "web"
+	_, err := i.Client.AppsV1().Deployments(i.namespace).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(answered bool, code, verdict string) {
+		t.Helper()
+		r := explain(t, nil, "--kubeconfig", i.Kubeconfig, "-n", i.namespace, "deploy/web").Reports[0]
+		if r.Answered == nil || *r.Answered != answered || r.Templates[0].Code != code || r.Final.Verdict != verdict {
+			t.Errorf("it is explained as %+v; want answered %t, %s, %s", r, answered, code, verdict)
+		}
+	}
+	want(true, "injected", "allowed")
+
+	deployments := i.Client.AppsV1().Deployments(pillionNamespace)
+	for _, step := range []struct{ patch, code string }{
+		{`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--exclude-namespace=` + i.namespace + `"}]`, "excluded_namespace"},
+		{`[{"op":"replace","path":"/spec/template/spec/containers/0/args","value":["serve"]}]`, "injected"},
+	} {
+		if _, err := deployments.Patch(t.Context(), "pillion", types.JSONPatchType, []byte(step.patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		want(true, step.code, "allowed")
+	}
+
+	err = i.Client.DiscoveryV1().EndpointSlices(pillionNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(false, "not_injected", "denied")
+	eventually(t, "a pod is refused", func(ctx context.Context) error {
+		pod := shopPod("")
+		pod.GenerateName = "late-"
+		if _, err := i.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{}); err == nil {
+			return errors.New("it is not")
+		}
+		return nil
+	})
 }
