@@ -30,7 +30,7 @@ func TestDeployed(t *testing.T) {
 	}{
 		"flags": {args: append(serve, "--template-configmaps", "a=b", "--listen=:8443", "--exclude-namespace=x"), want: "agent one two", excluded: "x", warned: []string{
 			"A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: configmap/bad/bad.yaml:1: ",
-			"Of two templates with the same name the other one is used: configmap/young/agent.yaml: metadata.name: the template agent is in configmap/pillion-templates/agent.yaml too.",
+			"Of two templates with the same name the other one is used: configmap/young/agent.yaml:3: metadata.name: the template agent is in configmap/pillion-templates/agent.yaml too, on line 3.",
 		}},
 		"command":  {command: []any{"/pillion", "serve"}, args: []any{"-t", "/etc/pillion/templates/agent.yaml", "-t", "/etc/pillion/more"}, want: "agent more"},
 		"variable": {args: append(serve, "--unknown-yet"), env: map[string]string{"PILLION_TEMPLATE_CONFIGMAPS": "a=b", "PILLION_CONFIG": ""}, want: "agent one two"},
