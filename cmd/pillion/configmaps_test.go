@@ -118,7 +118,7 @@ func TestConfigMaps(t *testing.T) {
 	r.configMaps.take(configMap("a", 0, "file", "one", "three"))
 	r.wants(t, file+" one@b/one.yaml three@a/three.yaml two@b/two.yaml", 2,
 		"; a template with another one's name is refused since ", " (the other one is used): configmap/a/file.yaml:",
-		"configmap/a/one.yaml: metadata.name: the template one is in configmap/b/one.yaml too")
+		"configmap/a/one.yaml:3: metadata.name: the template one is in configmap/b/one.yaml too, on line 3")
 	// It is there when the older one goes.
 	r.configMaps.drop(configMap("b", time.Hour))
 	r.wants(t, file+" one@a/one.yaml three@a/three.yaml", 1)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -203,14 +202,14 @@ func (p *page) places(r *Report, t *Template) {
 		name = "lacks"
 	}
 	for _, place := range t.Added {
-		p.pair(name, "", fmt.Sprintf("%s: %s", Where(place.Path), inject.Brief(string(place.Template))))
+		p.pair(name, "", fmt.Sprintf("%s: %s", inject.Where(place.Path), inject.Brief(string(place.Template))))
 		name = ""
 	}
 	for _, place := range t.Kept {
-		p.pair("keeps", "", fmt.Sprintf("%s: the pod's %s, not %s", Where(place.Path), clip(place.Pod), clip(place.Template)))
+		p.pair("keeps", "", fmt.Sprintf("%s: the pod's %s, not %s", inject.Where(place.Path), clip(place.Pod), clip(place.Template)))
 	}
 	for _, o := range t.Obstacles {
-		p.pair("in the way", "", Where(o.Path))
+		p.pair("in the way", "", inject.Where(o.Path))
 	}
 	for _, note := range t.Notes {
 		p.pair("note", "", note)
@@ -229,26 +228,5 @@ func at(pointer string) string {
 	if pointer == "" {
 		return ""
 	}
-	return " at " + Where(pointer)
-}
-
-// Where is a JSON Pointer as people write places: spec.containers[0].env; of a new
-// item the list.
-func Where(pointer string) string {
-	var b strings.Builder
-	for _, name := range strings.Split(strings.TrimSuffix(pointer, "/-"), "/")[1:] {
-		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
-		_, err := strconv.ParseUint(name, 10, 64)
-		switch {
-		case err == nil:
-			b.WriteString("[" + name + "]")
-		case strings.ContainsAny(name, "./[]\" "):
-			fmt.Fprintf(&b, "[%q]", name)
-		case b.Len() > 0:
-			b.WriteString("." + name)
-		default:
-			b.WriteString(name)
-		}
-	}
-	return b.String()
+	return " at " + inject.Where(pointer)
 }

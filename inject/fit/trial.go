@@ -13,7 +13,6 @@ import (
 	psa "k8s.io/pod-security-admission/api"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -148,7 +147,7 @@ func (r *result) hints(t *templates.Template) []string {
 	for i := range verdict.Judged {
 		if f := &verdict.Judged[i]; f.Code == inject.CodeAltered {
 			all = append(all, fmt.Sprintf("%s is protected and computed from what templates add, so no pod is right: it is %s, and then must be %s",
-				explain.Where(f.Path), f.Found, f.Expected))
+				inject.Where(f.Path), f.Found, f.Expected))
 		}
 	}
 	return all

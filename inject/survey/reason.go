@@ -94,7 +94,7 @@ func (v *view) altered(d *inject.Decision) string {
 		case why == "":
 			why = f.Message
 			if f.Path != "" {
-				why = explain.Where(f.Path) + ": " + why
+				why = inject.Where(f.Path) + ": " + why
 			}
 		default:
 			more++
