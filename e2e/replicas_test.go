@@ -189,7 +189,7 @@ func (pair *replicas) doubts(t *testing.T) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum += metrics.Counter("pillion_verdicts_total", map[string]string{"verdict": doubted})
+		sum += metrics.Counter("pillion_webhook_requests_total", map[string]string{"decision": doubted})
 	}
 	return int(sum)
 }

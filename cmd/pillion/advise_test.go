@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -115,7 +116,7 @@ func TestServeAdvises(t *testing.T) {
 	api.quotas <- watchEvent{"ADDED", limitObject("ResourceQuota", "other", "2", `{"hard":{"requests.memory":"1Gi"}}`)}
 	api.quotas <- watchEvent{"DELETED", limitObject("ResourceQuota", "shop", "3", `{"hard":{"limits.memory":"1Gi"}}`)}
 	says(`did you mean "level"?`, "the LimitRange small demands")
-	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, `pillion_webhook_requests_total{status="200",webhook="advise"}`) {
+	if _, body := s.get(t, s.admin+"/metrics"); !regexp.MustCompile(`pillion_webhook_requests_total{decision="warned",status="200",webhook="advise"} [1-9]`).MatchString(body) {
 		t.Errorf("the requests are not counted:\n%s", body)
 	}
 }

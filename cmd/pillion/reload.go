@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -52,6 +53,8 @@ type engine struct {
 	problems prometheus.Gauge
 	reloads  *prometheus.CounterVec
 	loaded   *prometheus.GaugeVec
+	since    prometheus.Gauge
+	webhooks *webhook.Metrics // whose series are by template
 }
 
 // inUse is what requests take.
@@ -107,8 +110,16 @@ func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, reg
 			Name: "pillion_templates",
 			Help: "Templates in use, by the revision of the set.",
 		}, []string{"revision"}),
+		since: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pillion_templates_loaded_timestamp_seconds",
+			Help: "Since when the set of templates is in use, in seconds since 1970.",
+		}),
+		webhooks: webhook.NewMetrics(registry),
 	}
-	registry.MustRegister(e.problems, e.reloads, e.loaded)
+	registry.MustRegister(e.problems, e.reloads, e.loaded, e.since)
+	for _, result := range []string{"used", "refused"} {
+		e.reloads.WithLabelValues(result)
+	}
 	e.refused.Store(&[]refusal{})
 	if refused := e.load(); len(refused) > 0 {
 		return nil, refused[0].err
@@ -160,6 +171,8 @@ func (e *engine) use(set *templates.Set) {
 		e.kept = append([]superseded{{before.injector, e.loads}}, e.kept...)
 		e.kept = e.kept[:min(len(e.kept), inject.MaxSets-1)]
 	}
+	e.webhooks.Use(set)
+	e.since.SetToCurrentTime()
 	e.swap(inject.New(set, e.excluded...), false)
 	load := e.loads
 	e.later(settleTime, func() { e.settle(load) })

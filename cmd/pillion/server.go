@@ -117,7 +117,7 @@ func (s *server) webhookServer() *http.Server {
 		Callers:    s.callers.use(),
 		Fit:        s.advice.fits,
 		Limits:     s.advice,
-		Metrics:    webhook.NewMetrics(s.registry),
+		Metrics:    s.engine.webhooks,
 		Log:        s.log,
 	}
 	server := s.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -149,6 +149,7 @@ func (s *server) register() {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newCertificateMetrics(s.certificate),
+		buildInfo(),
 	)
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 )
 
@@ -64,6 +65,15 @@ func buildVersion() version {
 		}
 	}
 	return v
+}
+
+// buildInfo is the version as a metric.
+func buildInfo() prometheus.Collector {
+	v := buildVersion()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pillion_build_info", Help: "1, with the version, the revision and the Go version of this build.",
+		ConstLabels: prometheus.Labels{"version": v.Version, "revision": v.Revision, "go_version": v.Go},
+	}, func() float64 { return 1 })
 }
 
 // String is one line: pillion v0.1.0 (revision 0123abcd, modified, go1.26.0, linux/amd64).

@@ -60,6 +60,7 @@ func newEdge(injector func() *inject.Injector) *edge {
 		Metrics:    webhook.NewMetrics(e.registry),
 		Log:        slog.New(slog.NewJSONHandler(&e.log, nil)),
 	}
+	e.Metrics.Use(injector().Set())
 	return e
 }
 

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -95,8 +94,7 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p) // is for net/http
 		}
-		h.Metrics.panics.Inc()
-		h.Log.Error("panic", "webhook", e.webhook, "uid", e.uid(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		h.panicked(e, p)
 		e.refused = refuse(http.StatusInternalServerError, "an internal error; see the log for request %q", e.uid())
 	}()
 	if e.refused = h.ask(e, w, r); e.refused != nil {

@@ -3,83 +3,163 @@
 package webhook
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// log writes the request's line. It holds names and codes, never what a pod says.
-func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
-	level := slog.LevelInfo
-	if e.refused != nil {
-		level = slog.LevelWarn
-	}
-	if !h.Log.Enabled(r.Context(), level) {
-		return
-	}
-	attrs := []slog.Attr{slog.String("webhook", e.webhook), slog.Int64("microseconds", took.Microseconds())}
-	if e.request != nil {
-		attrs = append(attrs, slog.String("uid", e.request.UID), slog.String("namespace", e.request.Namespace))
-	}
-	if e.result != nil {
-		attrs = append(attrs, decided(e)...)
-	}
-	if e.refused != nil {
-		if e.refused.caller != "" {
-			attrs = append(attrs, slog.String("caller", string(e.refused.caller)))
-		}
-		h.Log.LogAttrs(r.Context(), level, "refused", append(attrs, slog.Int("status", e.refused.status),
-			slog.String("reason", e.refused.sentence), slog.String("client", r.RemoteAddr))...)
-		return
-	}
-	if e.result == nil {
-		attrs = append(attrs, slog.String("operation", string(e.request.Operation)),
-			slog.String("resource", e.request.Resource.Resource), slog.String("subresource", e.request.SubResource))
-	}
-	h.Log.LogAttrs(r.Context(), level, "decided", attrs...)
+// linesPerSecond bounds what one broken template, or one broken caller, writes:
+// lines of the same webhook, template and reason.
+const linesPerSecond = 10
+
+// sampler lets so many lines pass and counts the others. Requests may share it; that
+// a moment's lines are a few more or less is no harm.
+type sampler struct {
+	second, lines, skipped atomic.Int64
 }
 
-func decided(e *exchange) []slog.Attr {
-	result := e.result
-	pod := result.Pod.Name
-	if pod == "" {
-		pod = result.Pod.GenerateName
+// take says whether to write a line, and how many were left out before it.
+func (s *sampler) take(now time.Time) (skipped int64, ok bool) {
+	if second := now.Unix(); s.second.Swap(second) != second {
+		s.lines.Store(0)
 	}
-	attrs := []slog.Attr{slog.String("pod", pod), slog.String("owner", result.Pod.Owner)}
-	if e.webhook == webhookAdvise {
-		attrs = []slog.Attr{slog.String("owner", e.request.Kind.Kind+"/"+e.request.Name), slog.Int("warnings", len(e.advice))}
+	if s.lines.Add(1) > linesPerSecond {
+		s.skipped.Add(1)
+		return 0, false
 	}
-	if e.verdict != nil {
-		attrs = append(attrs, slog.String("verdict", e.verdict.Word()))
-	} else {
-		decisions := make([]slog.Attr, len(result.Decisions))
-		for i := range result.Decisions {
-			d := &result.Decisions[i]
-			decisions[i] = slog.String(d.Template, string(d.Code))
-		}
-		attrs = append(attrs, slog.Any("decisions", slog.GroupValue(decisions...)))
+	return s.skipped.Swap(0), true
+}
+
+// log writes a line for everything that is not routine, and at level debug one for
+// every request. They hold names, codes and paths, never what a pod says.
+func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
+	if h.Log.Enabled(r.Context(), slog.LevelDebug) {
+		h.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", e.routine(took)...)
 	}
-	if found := e.findings(); len(found) > 0 {
-		codes := make([]string, len(found))
-		for i := range found {
-			codes[i] = string(found[i].Code)
-			if found[i].Template != "" {
-				codes[i] = found[i].Template + ": " + codes[i]
+	decision := e.decision()
+	if decision == decidedRefused || decision == decidedShed {
+		h.write(e, r, slog.LevelWarn, decision, h.Metrics.ofRequest(e), func() []slog.Attr {
+			attrs := []slog.Attr{slog.Int("status", e.refused.status), slog.String("reason", e.refused.reason()), slog.String("client", r.RemoteAddr)}
+			if e.refused.caller != "" {
+				attrs = append(attrs, slog.String("caller", string(e.refused.caller)))
+			}
+			return attrs
+		})
+	}
+	if e.result == nil {
+		return
+	}
+	if e.verdict == nil {
+		for i := range e.result.Decisions {
+			if d := &e.result.Decisions[i]; failed(d.Code) {
+				h.write(e, r, slog.LevelInfo, "not injected", h.Metrics.ofDecision(d), func() []slog.Attr {
+					path := ""
+					if len(d.Obstacles) > 0 {
+						path = d.Obstacles[0].Path
+					}
+					return reasons(d.Template, d.Code, path)
+				})
 			}
 		}
-		attrs = append(attrs, slog.Any("findings", codes))
+		decision = decidedWarned
+	}
+	all := e.findings()
+	for i := range all {
+		f := &all[i]
+		if i > 0 && f.Template == all[i-1].Template && f.Code == all[i-1].Code {
+			continue // one place says enough
+		}
+		h.write(e, r, slog.LevelInfo, decision, h.Metrics.ofFinding(e.webhook, f), func() []slog.Attr { return reasons(f.Template, f.Code, f.Path) })
+	}
+}
+
+// write writes a line about the request, unless there were too many of its kind.
+func (h *Handler) write(e *exchange, r *http.Request, level slog.Level, message string, kind *event, attrs func() []slog.Attr) {
+	if kind == nil || !h.Log.Enabled(r.Context(), level) {
+		return
+	}
+	skipped, ok := kind.lines.take(time.Now())
+	if !ok {
+		return
+	}
+	all := append(e.names(), attrs()...)
+	if skipped > 0 {
+		all = append(all, slog.Int64("skipped", skipped))
+	}
+	h.Log.LogAttrs(r.Context(), level, message, all...)
+}
+
+// panicked writes where a request ended, and why.
+func (h *Handler) panicked(e *exchange, why any) {
+	h.Metrics.panics.Inc()
+	if skipped, ok := h.Metrics.panics.lines.take(time.Now()); ok {
+		h.Log.Error("panic", "webhook", e.webhook, "uid", e.uid(), "panic", fmt.Sprint(why), "stack", string(debug.Stack()), "skipped", skipped)
+	}
+}
+
+// failed tells the decisions that somebody has to do something about.
+func failed(code inject.Code) bool {
+	return code == inject.CodeConflict || code == inject.CodeInvalidParameter || code == inject.CodeRenderFailed
+}
+
+func reasons(template string, code inject.Code, path string) []slog.Attr {
+	attrs := []slog.Attr{slog.String("template", template), slog.String("reason", string(code))}
+	if path != "" {
+		attrs = append(attrs, slog.String("path", path))
 	}
 	return attrs
 }
 
-func (e *exchange) findings() []inject.Finding {
-	switch {
-	case e.verdict != nil:
-		return e.verdict.Judged
-	case e.result != nil:
-		return e.result.Findings
+// reason is the sentence, up to where it may quote the request.
+func (r *refusal) reason() string {
+	if r.status != http.StatusBadRequest {
+		return r.sentence
 	}
-	return nil
+	before, _, _ := strings.Cut(r.sentence, ": ")
+	return before
+}
+
+// names say which request, of which pod, this is.
+func (e *exchange) names() []slog.Attr {
+	attrs := []slog.Attr{slog.String("webhook", e.path())}
+	if e.request == nil {
+		return attrs
+	}
+	attrs = append(attrs, slog.String("uid", e.request.UID), slog.String("namespace", e.request.Namespace))
+	switch {
+	case e.result == nil:
+	case e.webhook == webhookAdvise:
+		attrs = append(attrs, slog.String("owner", e.request.Kind.Kind+"/"+e.request.Name))
+	default:
+		pod := e.result.Pod.Name
+		if pod == "" {
+			pod = e.result.Pod.GenerateName
+		}
+		attrs = append(attrs, slog.String("pod", pod), slog.String("owner", e.result.Pod.Owner))
+	}
+	return attrs
+}
+
+// routine is the whole story of a request.
+func (e *exchange) routine(took time.Duration) []slog.Attr {
+	attrs := append(e.names(), slog.String("decision", e.decision()), slog.Int("status", e.status()), slog.Int64("microseconds", took.Microseconds()))
+	if e.request != nil {
+		attrs = append(attrs, slog.String("operation", string(e.request.Operation)),
+			slog.String("resource", e.request.Resource.Resource), slog.String("subresource", e.request.SubResource))
+	}
+	if e.result != nil && e.verdict == nil {
+		decisions := make([]slog.Attr, len(e.result.Decisions))
+		for i := range e.result.Decisions {
+			d := &e.result.Decisions[i]
+			decisions[i] = slog.String(d.Template, string(d.Code))
+		}
+		attrs = append(attrs, slog.Any("decisions", slog.GroupValue(decisions...)))
+	}
+	return attrs
 }

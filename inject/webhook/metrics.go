@@ -3,76 +3,259 @@
 package webhook
 
 import (
+	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// The webhooks, beside [webhookAdvise], as metrics and log call them.
+const (
+	webhookMutate   = "mutate"
+	webhookValidate = "validate"
+	webhookNone     = "none" // another path
+)
+
+// The words for what became of a request, beside those of [inject.Verdict.Word].
+const (
+	decidedInjected  = "injected"
+	decidedUnchanged = "unchanged"
+	decidedIgnored   = "ignored" // it is not about a new pod
+	decidedSilent    = "silent"
+	decidedWarned    = "warned"
+	decidedRefused   = "refused" // with an HTTP error
+	decidedShed      = "shed"    // with 429: there are too many
+	decidedDoubted   = "doubted"
 )
 
 // Metrics counts what the webhooks were asked and what they said. No label's
 // value can be made up by who creates pods: templates are the operator's.
+//
+// A request finds its series in maps that are made when templates load, so that
+// it takes no lock and only adds; and a series is there, with 0, before the first event.
 type Metrics struct {
-	requests  *prometheus.CounterVec
-	durations *prometheus.HistogramVec
-	decisions *prometheus.CounterVec
-	findings  *prometheus.CounterVec
-	verdicts  *prometheus.CounterVec
-	panics    prometheus.Counter
-	accepted  *prometheus.CounterVec
-	refused   *prometheus.CounterVec
+	requests, decisions, findings, refused *prometheus.CounterVec
+
+	panics           *event
+	inFlight, queued prometheus.Gauge
+	webhooks         map[string]*webhookSeries
+	ways             map[callers.Way]prometheus.Counter
+	templates        atomic.Pointer[map[string]*templateSeries]
+}
+
+// event is something that is counted, and told in the log.
+type event struct {
+	prometheus.Counter
+	lines sampler
+}
+
+type webhookSeries struct {
+	durations prometheus.Observer
+	requests  map[outcome]*event
+}
+
+type outcome struct {
+	decision string
+	status   int
+}
+
+type templateSeries struct {
+	decisions map[inject.Code]*event
+	findings  map[found]*event
+}
+
+type found struct {
+	webhook string
+	code    inject.Code
 }
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pillion_webhook_requests_total",
-			Help: "Requests by webhook and HTTP status.",
-		}, []string{"webhook", "status"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "pillion_webhook_duration_seconds",
-			Help: "Time from a request's headers to its answer, by webhook.",
-			// The API server's own histogram begins at 5 ms, where this one is all but over.
-			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .05, .25, 1, 5},
-		}, []string{"webhook"}),
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pillion_decisions_total",
-			Help: "Decisions of the mutating webhook by template and reason code; one for each template and pod.",
-		}, []string{"template", "code"}),
-		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pillion_findings_total",
-			Help: "What is wrong with final pods (validate) and with what pods ask for (mutate, advise), by webhook, template and reason code.",
-		}, []string{"webhook", "template", "code"}),
-		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pillion_verdicts_total",
-			Help: "Final pods by what became of them: allowed, warned, denied, or doubted, where another replica is to be asked.",
-		}, []string{"verdict"}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pillion_webhook_panics_total",
-			Help: "Requests that ended in a panic and were answered with 500.",
-		}),
-		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pillion_callers_accepted_total",
-			Help: "Requests whose caller was let in, by the way it showed who it is; unknown is one that did not and need not.",
-		}, []string{"way"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pillion_callers_refused_total",
-			Help: "Requests whose caller was refused with 401, by what was wrong with its credential.",
-		}, []string{"reason"}),
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		registry.MustRegister(c)
+		return c
 	}
-	registry.MustRegister(m.requests, m.durations, m.decisions, m.findings, m.verdicts, m.panics, m.accepted, m.refused)
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		registry.MustRegister(g)
+		return g
+	}
+	m := &Metrics{
+		requests: counters("pillion_webhook_requests_total", "Requests by webhook, what became of them, and HTTP status.",
+			"webhook", "decision", "status"),
+		decisions: counters("pillion_decisions_total", "Decisions of the mutating webhook by template and reason code; one for each template and pod.",
+			"template", "code"),
+		findings: counters("pillion_findings_total",
+			"What is wrong with final pods (validate) and with what pods ask for (mutate, advise), by webhook, template and reason code.",
+			"webhook", "template", "code"),
+		refused: counters("pillion_callers_refused_total", "Requests whose caller was refused with 401, by what was wrong with its credential.",
+			"reason"),
+		panics:   &event{Counter: counters("pillion_webhook_panics_total", "Requests that ended in a panic and were answered with 500.").WithLabelValues()},
+		inFlight: gauge("pillion_webhook_requests_in_flight", "Requests that are being answered."),
+		queued:   gauge("pillion_webhook_requests_queued", "Requests that wait for their turn."),
+		webhooks: map[string]*webhookSeries{},
+		ways:     map[callers.Way]prometheus.Counter{},
+	}
+	accepted := counters("pillion_callers_accepted_total",
+		"Requests whose caller was let in, by the way it showed who it is; unknown is one that did not and need not.", "way")
+	for _, way := range []callers.Way{callers.ByCertificate, callers.ByToken, callers.ByPassword, callers.ByServiceAccount, callers.Unknown} {
+		m.ways[way] = accepted.WithLabelValues(string(way))
+	}
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "pillion_webhook_duration_seconds",
+		Help: "Time from a request's headers to its answer, by webhook.",
+		// The API server's own histogram begins at 5 ms, where this one is all but over.
+		Buckets:                     []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+	}, []string{"webhook"})
+	registry.MustRegister(durations)
+	for webhook, decisions := range map[string][]string{
+		webhookMutate:   {decidedInjected, decidedUnchanged, decidedIgnored},
+		webhookValidate: {"allowed", decidedWarned, "denied", decidedIgnored},
+		webhookAdvise:   {decidedWarned, decidedSilent, decidedIgnored},
+		webhookNone:     nil,
+	} {
+		m.webhooks[webhook] = m.newWebhook(webhook, durations.WithLabelValues(webhook), decisions)
+	}
+	m.Use(&templates.Set{})
 	return m
 }
 
-func (m *Metrics) observe(e *exchange, took time.Duration) {
-	webhook := e.webhook
-	if webhook == "" {
-		webhook = "none"
+// newWebhook has the series of a webhook that may be looked for before they count.
+func (m *Metrics) newWebhook(webhook string, durations prometheus.Observer, decisions []string) *webhookSeries {
+	s := &webhookSeries{durations: durations, requests: map[outcome]*event{}}
+	outcomes := []outcome{{decidedRefused, http.StatusNotFound}}
+	if webhook != webhookNone {
+		outcomes = []outcome{
+			{decidedRefused, http.StatusBadRequest},
+			{decidedRefused, http.StatusUnauthorized},
+			{decidedRefused, http.StatusRequestEntityTooLarge},
+			{decidedRefused, http.StatusInternalServerError},
+			{decidedRefused, http.StatusServiceUnavailable},
+			{decidedShed, http.StatusTooManyRequests},
+		}
 	}
-	m.requests.WithLabelValues(webhook, strconv.Itoa(e.status())).Inc()
-	m.durations.WithLabelValues(webhook).Observe(took.Seconds())
+	if webhook == webhookValidate {
+		outcomes = append(outcomes, outcome{decidedDoubted, http.StatusServiceUnavailable})
+	}
+	for _, decision := range decisions {
+		outcomes = append(outcomes, outcome{decision, http.StatusOK})
+	}
+	for _, o := range outcomes {
+		s.requests[o] = m.request(webhook, o)
+	}
+	return s
+}
+
+func (m *Metrics) request(webhook string, o outcome) *event {
+	return &event{Counter: m.requests.WithLabelValues(webhook, o.decision, strconv.Itoa(o.status))}
+}
+
+// decisionCodes are those of [inject.Decision].
+func decisionCodes() []inject.Code {
+	return []inject.Code{
+		inject.CodeMirrorPod, inject.CodeExcludedNamespace, inject.CodeNotOptedIn, inject.CodePodOptedOut, inject.CodeNotRequested,
+		inject.CodeWrongOS, inject.CodeHostNetwork, inject.CodeNamespaceNotMatched, inject.CodePodNotMatched, inject.CodeConditionFalse,
+		inject.CodeInvalidParameter, inject.CodeRenderFailed, inject.CodeConflict, inject.CodePresent, inject.CodeInjected,
+	}
+}
+
+// findingCodes are those of [inject.Finding]: about a template, or about none.
+func findingCodes(webhook, template string) []inject.Code {
+	switch {
+	case template == "":
+		return []inject.Code{inject.CodeUnknownTemplate, inject.CodeUnknownParameter}
+	case webhook == webhookValidate:
+		return []inject.Code{inject.CodeMissing, inject.CodeAltered, inject.CodeNotInjected, inject.CodeInvalidParameter, inject.CodeUnknownParameter}
+	}
+	return []inject.Code{inject.CodeUnknownParameter}
+}
+
+// Use makes the series of the templates that are about to be used, and deletes
+// those of templates that are gone. It must not be called twice at a time.
+func (m *Metrics) Use(set *templates.Set) {
+	before, now := m.templates.Load(), map[string]*templateSeries{}
+	if before == nil {
+		before = &now
+	}
+	names := []string{""}
+	for _, t := range set.Templates {
+		names = append(names, t.Name)
+	}
+	for _, name := range names {
+		if now[name] = (*before)[name]; now[name] == nil {
+			now[name] = m.newTemplate(name)
+		}
+	}
+	m.templates.Store(&now)
+	for name := range *before {
+		if now[name] == nil {
+			m.decisions.DeletePartialMatch(prometheus.Labels{"template": name})
+			m.findings.DeletePartialMatch(prometheus.Labels{"template": name})
+		}
+	}
+}
+
+func (m *Metrics) newTemplate(name string) *templateSeries {
+	s := &templateSeries{decisions: map[inject.Code]*event{}, findings: map[found]*event{}}
+	for _, webhook := range []string{webhookMutate, webhookValidate, webhookAdvise} {
+		for _, code := range findingCodes(webhook, name) {
+			s.findings[found{webhook, code}] = &event{Counter: m.findings.WithLabelValues(webhook, name, string(code))}
+		}
+	}
+	if name == "" {
+		return s
+	}
+	for _, code := range decisionCodes() {
+		s.decisions[code] = &event{Counter: m.decisions.WithLabelValues(name, string(code))}
+	}
+	return s
+}
+
+// ofDecision is nil for a template that is gone since.
+func (m *Metrics) ofDecision(d *inject.Decision) *event {
+	if s := (*m.templates.Load())[d.Template]; s != nil {
+		return s.decisions[d.Code]
+	}
+	return nil
+}
+
+// ofFinding is nil for a template that is gone since.
+func (m *Metrics) ofFinding(webhook string, f *inject.Finding) *event {
+	if s := (*m.templates.Load())[f.Template]; s != nil {
+		return s.findings[found{webhook, f.Code}]
+	}
+	return nil
+}
+
+// ofRequest is what became of the request. One that a stranger made up has a
+// series only once there is one.
+func (m *Metrics) ofRequest(e *exchange) *event {
+	o := outcome{e.decision(), e.status()}
+	if known := m.webhooks[e.path()].requests[o]; known != nil {
+		return known
+	}
+	return m.request(e.path(), o)
+}
+
+func (e *event) inc() {
+	if e != nil {
+		e.Inc()
+	}
+}
+
+func (m *Metrics) observe(e *exchange, took time.Duration) {
+	m.ofRequest(e).inc()
+	m.webhooks[e.path()].durations.Observe(took.Seconds())
 	if e.caller != "" {
-		m.accepted.WithLabelValues(string(e.caller)).Inc()
+		m.ways[e.caller].Inc()
 	}
 	if e.refused != nil && e.refused.caller != "" {
 		m.refused.WithLabelValues(string(e.refused.caller)).Inc()
@@ -80,16 +263,52 @@ func (m *Metrics) observe(e *exchange, took time.Duration) {
 	if e.result == nil {
 		return
 	}
-	switch e.webhook {
-	case "validate":
-		m.verdicts.WithLabelValues(e.verdict.Word()).Inc()
-	case "mutate":
+	if e.webhook == webhookMutate {
 		for i := range e.result.Decisions {
-			d := &e.result.Decisions[i]
-			m.decisions.WithLabelValues(d.Template, string(d.Code)).Inc()
+			m.ofDecision(&e.result.Decisions[i]).inc()
 		}
 	}
-	for _, f := range e.findings() {
-		m.findings.WithLabelValues(webhook, f.Template, string(f.Code)).Inc()
+	all := e.findings()
+	for i := range all {
+		m.ofFinding(e.webhook, &all[i]).inc()
 	}
+}
+
+// decision is the word for what became of the request.
+func (e *exchange) decision() string {
+	switch {
+	case e.refused != nil && e.refused.status == http.StatusTooManyRequests:
+		return decidedShed
+	case e.refused != nil && (e.verdict == nil || e.verdict.Doubt == ""):
+		return decidedRefused
+	case e.verdict != nil:
+		return e.verdict.Word()
+	case e.result == nil:
+		return decidedIgnored
+	case e.webhook == webhookAdvise && len(e.advice) > 0:
+		return decidedWarned
+	case e.webhook == webhookAdvise:
+		return decidedSilent
+	case len(e.result.Ops) > 0:
+		return decidedInjected
+	}
+	return decidedUnchanged
+}
+
+// path is the webhook, or a word for any other path.
+func (e *exchange) path() string {
+	if e.webhook == "" {
+		return webhookNone
+	}
+	return e.webhook
+}
+
+func (e *exchange) findings() []inject.Finding {
+	switch {
+	case e.verdict != nil:
+		return e.verdict.Judged
+	case e.result != nil:
+		return e.result.Findings
+	}
+	return nil
 }

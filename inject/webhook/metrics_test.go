@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pillion-dev/pillion/inject/webhook"
+)
+
+// counted is the counters that are not 0, as /metrics writes them.
+func counted(t *testing.T, registry prometheus.Gatherer) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			if n := m.GetCounter().GetValue(); n != 0 {
+				lines = append(lines, fmt.Sprintf("%s{%s} %v\n", f.GetName(), strings.Join(labels, ","), n))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func TestMetricsFollowTheConventions(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, sidecar))
+	if problems, err := testutil.GatherAndLint(e.registry); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}
+
+// A series must be there before its first event, or who asks for its increase
+// misses that one; and those of templates that are gone must go.
+func TestSeriesOfTemplates(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, sidecar))
+	series := func(template string) int {
+		families, err := e.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					if l.GetName() == "template" && l.GetValue() == template {
+						n++
+					}
+				}
+			}
+		}
+		return n
+	}
+	source, err := os.ReadFile("../result.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := regexp.MustCompile(`Code = "\w+"`).FindAll(source, -1)
+	// Every code is of decisions, but five that are of findings; there are 7 series
+	// of findings, and invalid_parameter is both.
+	if got, want := series("log-agent"), len(codes)-5+7; got != want || len(codes) != 20 {
+		t.Errorf("%d series for %d codes, want %d", got, len(codes), want)
+	}
+	ask := func() {
+		e.answer(post(t, webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
+	}
+	ask()
+	e.Injector = load(t, sidecar, strings.ReplaceAll(sidecar, "log-agent", "proxy"))
+	e.Metrics.Use(e.Injector().Set())
+	ask()
+	if got := counted(t, e.registry); !strings.Contains(got, `{code="injected",template="log-agent"} 2`) || !strings.Contains(got, `{code="injected",template="proxy"} 1`) {
+		t.Error("after a template was added:", got)
+	}
+	before := e.Injector
+	e.Injector = load(t, strings.ReplaceAll(sidecar, "log-agent", "proxy"))
+	e.Metrics.Use(e.Injector().Set())
+	if n := series("log-agent"); n != 0 {
+		t.Errorf("%d series of a template that is gone", n)
+	}
+	e.Injector = before // a request that began before
+	ask()
+	if n := series("log-agent"); n != 0 {
+		t.Errorf("%d series of a template that is gone come back", n)
+	}
+}
+
+// Metrics take no memory on the way of a request, and next to no time.
+func BenchmarkMetrics(b *testing.B) {
+	for _, n := range []int{1, 20} {
+		b.Run(fmt.Sprintf("templates=%d", n), func(b *testing.B) {
+			e := newEdge(load(b, benchTemplates(n, false)...))
+			observe := webhook.Observed(b, e.Handler, benchPod(1, 12, "", nil))
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					observe()
+				}
+			})
+		})
+	}
+}
