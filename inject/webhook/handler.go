@@ -94,7 +94,7 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p) // is for net/http
 		}
-		h.panicked(e, p)
+		h.panicked(e, r, p)
 		e.refused = refuse(http.StatusInternalServerError, "an internal error; see the log for request %q", e.uid())
 	}()
 	if e.refused = h.ask(e, w, r); e.refused != nil {

@@ -24,16 +24,19 @@ type sampler struct {
 	second, lines, skipped atomic.Int64
 }
 
-// take says whether to write a line, and how many were left out before it.
-func (s *sampler) take(now time.Time) (skipped int64, ok bool) {
+// take says whether to write a line, and in it how many were left out before it.
+func (s *sampler) take(now time.Time) (skipped []slog.Attr, ok bool) {
 	if second := now.Unix(); s.second.Swap(second) != second {
 		s.lines.Store(0)
 	}
 	if s.lines.Add(1) > linesPerSecond {
 		s.skipped.Add(1)
-		return 0, false
+		return nil, false
 	}
-	return s.skipped.Swap(0), true
+	if n := s.skipped.Swap(0); n > 0 {
+		skipped = []slog.Attr{slog.Int64("skipped", n)}
+	}
+	return skipped, true
 }
 
 // log writes a line for everything that is not routine, and at level debug one for
@@ -44,28 +47,22 @@ func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
 	}
 	decision := e.decision()
 	if decision == decidedRefused || decision == decidedShed {
-		h.write(e, r, slog.LevelWarn, decision, h.Metrics.ofRequest(e), func() []slog.Attr {
-			attrs := []slog.Attr{slog.Int("status", e.refused.status), slog.String("reason", e.refused.reason()), slog.String("client", r.RemoteAddr)}
-			if e.refused.caller != "" {
-				attrs = append(attrs, slog.String("caller", string(e.refused.caller)))
-			}
-			return attrs
-		})
+		h.logRefused(e, r, decision)
 	}
 	if e.result == nil {
 		return
 	}
 	if e.verdict == nil {
 		for i := range e.result.Decisions {
-			if d := &e.result.Decisions[i]; failed(d.Code) {
-				h.write(e, r, slog.LevelInfo, "not injected", h.Metrics.ofDecision(d), func() []slog.Attr {
-					path := ""
-					if len(d.Obstacles) > 0 {
-						path = d.Obstacles[0].Path
-					}
-					return reasons(d.Template, d.Code, path)
-				})
+			d := &e.result.Decisions[i]
+			if !failed(d.Code) {
+				continue
 			}
+			f := inject.Finding{Template: d.Template, Code: d.Code}
+			if len(d.Obstacles) > 0 {
+				f.Path = d.Obstacles[0].Path
+			}
+			h.logDecided(e, r, decidedLeftOut, h.Metrics.ofDecision(d), &f)
 		}
 		decision = decidedWarned
 	}
@@ -75,45 +72,52 @@ func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
 		if i > 0 && f.Template == all[i-1].Template && f.Code == all[i-1].Code {
 			continue // one place says enough
 		}
-		h.write(e, r, slog.LevelInfo, decision, h.Metrics.ofFinding(e.webhook, f), func() []slog.Attr { return reasons(f.Template, f.Code, f.Path) })
+		h.logDecided(e, r, decision, h.Metrics.ofFinding(e.webhook, f), f)
 	}
 }
 
-// write writes a line about the request, unless there were too many of its kind.
-func (h *Handler) write(e *exchange, r *http.Request, level slog.Level, message string, kind *event, attrs func() []slog.Attr) {
-	if kind == nil || !h.Log.Enabled(r.Context(), level) {
+// logRefused tells of a request that got an HTTP error.
+func (h *Handler) logRefused(e *exchange, r *http.Request, decision string) {
+	skipped, ok := h.Metrics.ofRequest(e).lines.take(time.Now())
+	if !ok || !h.Log.Enabled(r.Context(), slog.LevelWarn) {
+		return
+	}
+	attrs := append(e.names(), slog.String("decision", decision), slog.Int("status", e.refused.status),
+		slog.String("reason", e.refused.reason()), slog.String("client", r.RemoteAddr))
+	if e.refused.caller != "" {
+		attrs = append(attrs, slog.String("caller", string(e.refused.caller)))
+	}
+	h.Log.LogAttrs(r.Context(), slog.LevelWarn, "refused", append(attrs, skipped...)...)
+}
+
+// logDecided tells of one thing that is wrong; kind is what it is counted as.
+func (h *Handler) logDecided(e *exchange, r *http.Request, decision string, kind *event, f *inject.Finding) {
+	if kind == nil || !h.Log.Enabled(r.Context(), slog.LevelInfo) {
 		return
 	}
 	skipped, ok := kind.lines.take(time.Now())
 	if !ok {
 		return
 	}
-	all := append(e.names(), attrs()...)
-	if skipped > 0 {
-		all = append(all, slog.Int64("skipped", skipped))
+	attrs := append(e.names(), slog.String("decision", decision), slog.String("template", f.Template), slog.String("reason", string(f.Code)))
+	if f.Path != "" {
+		attrs = append(attrs, slog.String("path", f.Path))
 	}
-	h.Log.LogAttrs(r.Context(), level, message, all...)
+	h.Log.LogAttrs(r.Context(), slog.LevelInfo, "decided", append(attrs, skipped...)...)
 }
 
 // panicked writes where a request ended, and why.
-func (h *Handler) panicked(e *exchange, why any) {
+func (h *Handler) panicked(e *exchange, r *http.Request, why any) {
 	h.Metrics.panics.Inc()
 	if skipped, ok := h.Metrics.panics.lines.take(time.Now()); ok {
-		h.Log.Error("panic", "webhook", e.webhook, "uid", e.uid(), "panic", fmt.Sprint(why), "stack", string(debug.Stack()), "skipped", skipped)
+		attrs := append(e.names(), slog.String("panic", fmt.Sprint(why)), slog.String("stack", string(debug.Stack())))
+		h.Log.LogAttrs(r.Context(), slog.LevelError, "panic", append(attrs, skipped...)...)
 	}
 }
 
 // failed tells the decisions that somebody has to do something about.
 func failed(code inject.Code) bool {
 	return code == inject.CodeConflict || code == inject.CodeInvalidParameter || code == inject.CodeRenderFailed
-}
-
-func reasons(template string, code inject.Code, path string) []slog.Attr {
-	attrs := []slog.Attr{slog.String("template", template), slog.String("reason", string(code))}
-	if path != "" {
-		attrs = append(attrs, slog.String("path", path))
-	}
-	return attrs
 }
 
 // reason is the sentence, up to where it may quote the request.

@@ -32,6 +32,7 @@ const (
 	decidedRefused   = "refused" // with an HTTP error
 	decidedShed      = "shed"    // with 429: there are too many
 	decidedDoubted   = "doubted"
+	decidedLeftOut   = "left_out" // a template, in the log alone
 )
 
 // Metrics counts what the webhooks were asked and what they said. No label's
@@ -42,11 +43,10 @@ const (
 type Metrics struct {
 	requests, decisions, findings, refused *prometheus.CounterVec
 
-	panics           *event
-	inFlight, queued prometheus.Gauge
-	webhooks         map[string]*webhookSeries
-	ways             map[callers.Way]prometheus.Counter
-	templates        atomic.Pointer[map[string]*templateSeries]
+	panics    *event
+	webhooks  map[string]*webhookSeries
+	ways      map[callers.Way]prometheus.Counter
+	templates atomic.Pointer[map[string]*templateSeries]
 }
 
 // event is something that is counted, and told in the log.
@@ -82,11 +82,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		registry.MustRegister(c)
 		return c
 	}
-	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		registry.MustRegister(g)
-		return g
-	}
 	m := &Metrics{
 		requests: counters("pillion_webhook_requests_total", "Requests by webhook, what became of them, and HTTP status.",
 			"webhook", "decision", "status"),
@@ -98,8 +93,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		refused: counters("pillion_callers_refused_total", "Requests whose caller was refused with 401, by what was wrong with its credential.",
 			"reason"),
 		panics:   &event{Counter: counters("pillion_webhook_panics_total", "Requests that ended in a panic and were answered with 500.").WithLabelValues()},
-		inFlight: gauge("pillion_webhook_requests_in_flight", "Requests that are being answered."),
-		queued:   gauge("pillion_webhook_requests_queued", "Requests that wait for their turn."),
 		webhooks: map[string]*webhookSeries{},
 		ways:     map[callers.Way]prometheus.Counter{},
 	}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook"
+)
+
+// leaky has a way to fail for every kind of text that a pod may hold.
+const leaky = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: log-agent}
+spec:
+  required: true
+  params: [{name: level, default: info, enum: [debug, info]}]
+  validate: {protect: [env, args, image]}
+  pod:
+    spec:
+      initContainers:
+      - {name: log-agent, image: "registry.example/log-agent:1", restartPolicy: Always, args: ["--level=${params.level}"], env: [{name: A, value: a}]}
+`
+
+const failing = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: failing}
+spec:
+  default: true
+  pod: {spec: {containers: [{name: failing, image: "x:${pod.metadata.labels.secret.split('-')[9]}"}]}}
+`
+
+// What a pod says is its author's business, at any level of the log.
+func TestLogHoldsNothingOfThePod(t *testing.T) {
+	t.Parallel()
+	const mark = "HUNTER2"
+	replace := strings.NewReplacer("SECRET", mark)
+	pods := map[string]string{
+		"parameter":  `{"metadata":{"annotations":{"log-agent.pillion.dev/level":"SECRET"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`,
+		"names":      `{"metadata":{"annotations":{"pillion.dev/templates":"+SECRET","log-agent.pillion.dev/levle":"SECRET"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`,
+		"label":      `{"metadata":{"labels":{"pillion.dev/inject":"SECRET"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`,
+		"expression": `{"metadata":{"labels":{"secret":"SECRET"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`,
+		"conflict":   `{"spec":{"containers":[{"name":"log-agent","image":"SECRET","env":[{"name":"A","value":"SECRET"}]}]}}`,
+		"altered": `{"metadata":{"annotations":{"log-agent.pillion.dev/injected":"SECRET"}},"spec":{"initContainers":[{"name":"log-agent","image":"SECRET",` +
+			`"args":["SECRET"],"env":[{"name":"A","value":"SECRET"}]}],"containers":[{"name":"web","image":"x"}]}}`,
+		"no pod":  `"SECRET"`,
+		"no JSON": `{"SECRET":SECRET}`,
+		"twice":   `{"spec":{"SECRET":1,"SECRET":2}}`,
+	}
+	lines := map[string]int{}
+	for name, text := range pods {
+		for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {
+			e := newEdge(load(t, leaky, failing))
+			e.Log = slog.New(slog.NewJSONHandler(&e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			body := bytes.Replace(reviewOf(t, "v1", "CREATE", "shop", []byte("{}")), []byte(`"object":{}`), []byte(`"object":`+replace.Replace(text)), 1)
+			w := e.answer(post(t, path, body))
+			if log := e.log.String(); strings.Contains(log, mark) {
+				t.Errorf("%s to %s: the log says\n%s", name, path, log)
+			}
+			if strings.Contains(w.Body.String(), mark) {
+				lines["told"]++ // by the answer, so there was something to leak
+			}
+			lines[path] += strings.Count(e.log.String(), "\n")
+		}
+	}
+	if lines["told"] < 8 || lines[webhook.PathMutate] < 12 || lines[webhook.PathValidate] < 12 {
+		t.Errorf("these pods have nothing to tell: %v", lines)
+	}
+}
+
+// A template that fails on every pod does not fill the disk.
+func TestLogIsNoFlood(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, failing))
+	body := reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
+	const requests = 1000
+	for range requests {
+		e.answer(post(t, webhook.PathMutate, body))
+		e.answer(post(t, webhook.PathMutate, []byte("hello")))
+	}
+	e.Injector = func() *inject.Injector { panic("broken") }
+	for range requests {
+		e.answer(post(t, webhook.PathMutate, body))
+	}
+	log := e.log.String()
+	for _, message := range []string{`"reason":"render_failed"`, `"status":400`, `"status":500`, `"msg":"panic"`} {
+		// Ten a second; nobody knows how long this took.
+		if n := strings.Count(log, message); n < 10 || n > requests/2 {
+			t.Errorf("%d lines with %s", n, message)
+		}
+	}
+	if !strings.Contains(counted(t, e.registry), fmt.Sprintf(`pillion_decisions_total{code="render_failed",template="failing"} %d`, requests)) {
+		t.Error("not all are counted")
+	}
+}
+
+// What is routine is told at level debug alone.
+func TestLogRoutine(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, sidecar))
+	body := reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
+	if w := e.answer(post(t, webhook.PathMutate, body)); w.Code != http.StatusOK || e.log.Len() > 0 {
+		t.Errorf("%d, log %s", w.Code, &e.log)
+	}
+	e.Log = slog.New(slog.NewJSONHandler(&e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	e.answer(post(t, webhook.PathMutate, body))
+	if want := `"webhook":"mutate","uid":"705ab4f5-6393-11e8-b7cc-42010a800002","namespace":"shop","pod":"web-0","owner":"","decision":"injected","status":200,`; !strings.Contains(e.log.String(), want) ||
+		!strings.Contains(e.log.String(), `"decisions":{"log-agent":"injected"}`) {
+		t.Errorf("log %s", &e.log)
+	}
+}
