@@ -36,6 +36,7 @@ type serveOptions struct {
 	advise                                      bool
 	callers                                     callerOptions
 	log                                         logOptions
+	trace                                       traceOptions
 }
 
 func newServe() *cobra.Command {
@@ -104,6 +105,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.advise, "advise", false, "follow LimitRanges and ResourceQuotas too, so that /advise can tell which of them injected pods will break")
 	o.callers.flags(cmd)
 	o.log.flags(cmd)
+	o.trace.flags(f)
 }
 
 // check finds flags that make no sense.
@@ -129,6 +131,9 @@ func (o *serveOptions) check() error {
 		return err
 	}
 	if err := o.callers.check(o.standalone); err != nil {
+		return err
+	}
+	if err := o.trace.check(); err != nil {
 		return err
 	}
 	_, err := o.log.logger(nil)
@@ -164,7 +169,12 @@ func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slo
 	if err != nil {
 		return err
 	}
+	tracer, stopTracing, err := o.trace.tracer(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	config := newConfiguration(o, flags, log, registry)
-	s := &server{options: o, config: config, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate, callers: callers, advice: advice}
+	s := &server{options: o, config: config, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate, callers: callers, advice: advice, tracer: tracer}
 	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){config.follow, engine.watch, follow, callers.follow})...)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
@@ -42,6 +43,7 @@ type server struct {
 	callers     *callerCheck // nil where everyone may call
 	advice      *advice
 	config      *configuration
+	tracer      trace.Tracer // nil where there are to be no traces
 
 	draining atomic.Bool
 }
@@ -119,6 +121,7 @@ func (s *server) webhookServer() *http.Server {
 		Limits:     s.advice,
 		Metrics:    s.engine.webhooks,
 		Log:        s.log,
+		Tracer:     s.tracer,
 	}
 	server := s.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.draining.Load() {

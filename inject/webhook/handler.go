@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/webhook/callers"
@@ -46,6 +48,7 @@ type Handler struct {
 	Limits     Limits         // nil: no LimitRange and no quota is known
 	Metrics    *Metrics
 	Log        *slog.Logger
+	Tracer     trace.Tracer // nil: there are no traces
 }
 
 // exchange is one request and all that is to be told about it.
@@ -58,6 +61,7 @@ type exchange struct {
 	advice  []string        // about the pods of a workload; result is theirs
 	answer  []byte
 	refused *refusal
+	span    trace.Span // nil where none is kept
 }
 
 // refusal is the HTTP error that a request gets instead of an answer.
@@ -76,11 +80,13 @@ func refuse(status int, format string, args ...any) *refusal {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	e := &exchange{}
+	h.startSpan(e, r, start)
 	h.handle(e, w, r)
 	e.write(w)
 	took := time.Since(start)
 	h.Metrics.observe(e, took)
 	h.log(e, r, took)
+	e.endSpan()
 }
 
 // handle fills in what is to be answered. A panic is answered too: a dropped

@@ -132,6 +132,9 @@ func (r *refusal) reason() string {
 // names say which request, of which pod, this is.
 func (e *exchange) names() []slog.Attr {
 	attrs := []slog.Attr{slog.String("webhook", e.path())}
+	if id := e.traceID(); id != "" {
+		attrs = append(attrs, slog.String("trace_id", id))
+	}
 	if e.request == nil {
 		return attrs
 	}

@@ -246,7 +246,12 @@ func (e *event) inc() {
 
 func (m *Metrics) observe(e *exchange, took time.Duration) {
 	m.ofRequest(e).inc()
-	m.webhooks[e.path()].durations.Observe(took.Seconds())
+	durations := m.webhooks[e.path()].durations
+	if id := e.traceID(); id != "" {
+		durations.(prometheus.ExemplarObserver).ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": id})
+	} else {
+		durations.Observe(took.Seconds())
+	}
 	if e.caller != "" {
 		m.ways[e.caller].Inc()
 	}

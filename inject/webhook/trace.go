@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+)
+
+// startSpan has the request be a part of its caller's trace, which an API server
+// with tracing names in the header traceparent.
+func (h *Handler) startSpan(e *exchange, r *http.Request, at time.Time) {
+	if h.Tracer == nil {
+		return
+	}
+	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	_, span := h.Tracer.Start(ctx, "webhook", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(at))
+	if span.IsRecording() {
+		e.span = span
+	}
+}
+
+// endSpan tells what became of the request, in names and numbers.
+func (e *exchange) endSpan() {
+	if e.span == nil {
+		return
+	}
+	e.span.SetName(e.path())
+	attrs := []attribute.KeyValue{
+		attribute.String("pillion.webhook", e.path()),
+		attribute.String("pillion.decision", e.decision()),
+		attribute.Int("http.response.status_code", e.status()),
+	}
+	if e.request != nil {
+		attrs = append(attrs, attribute.String("pillion.uid", e.request.UID), attribute.String("k8s.namespace.name", e.request.Namespace))
+	}
+	count := map[string]int{}
+	if e.result != nil && e.verdict == nil {
+		for i := range e.result.Decisions {
+			count["pillion.decisions."+string(e.result.Decisions[i].Code)]++
+		}
+	}
+	for _, f := range e.findings() {
+		count["pillion.findings."+string(f.Code)]++
+	}
+	for name, n := range count {
+		attrs = append(attrs, attribute.Int(name, n))
+	}
+	e.span.SetAttributes(attrs...)
+	if e.status() >= http.StatusInternalServerError {
+		e.span.SetStatus(codes.Error, "")
+	}
+	e.span.End()
+}
+
+// traceID is "" where the request is no part of a trace that is kept.
+func (e *exchange) traceID() string {
+	if e.span == nil {
+		return ""
+	}
+	return e.span.SpanContext().TraceID().String()
+}
