@@ -84,3 +84,44 @@ func TestReadmeCommands(t *testing.T) {
 		t.Errorf("the README has %q, want %q", got, want)
 	}
 }
+
+// TestReadmeMetrics: the README lists the metrics that there are, and no other.
+func TestReadmeMetrics(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
+	must(t, err)
+	_, section, _ := strings.Cut(string(readme), "## Metrics, logs, traces")
+	section, _, _ = strings.Cut(section, "\n## ")
+	names := func(pattern, text string) map[string]bool {
+		all := map[string]bool{}
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			all[m[1]] = true
+		}
+		return all
+	}
+	var code strings.Builder
+	for _, folder := range []string{".", "../../inject/webhook"} {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		must(t, err)
+		for _, file := range files {
+			if text, err := os.ReadFile(file); !strings.HasSuffix(file, "_test.go") {
+				must(t, err)
+				code.Write(text)
+			}
+		}
+	}
+	said, made := names("`(pillion_\\w+)`", section), names(`"(pillion_\w+)"`, code.String())
+	if len(made) < 20 {
+		t.Errorf("only %d metrics are found in the code", len(made))
+	}
+	for name := range made {
+		if !said[name] {
+			t.Errorf("the README does not list %s", name)
+		}
+	}
+	for name := range said {
+		if !made[name] {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+}

@@ -93,6 +93,7 @@ func (c *Cluster) startPillion(ctx context.Context, binary string, templates, en
 		"--tls-cert-file", certFile,
 		"--tls-key-file", keyFile,
 		"--shutdown-delay", "0s", // no Service has to take note of it
+		"--log-level", "debug", // where every request has a line
 	}, flags...)
 	for _, t := range templates {
 		args = append(args, "--templates", t)
@@ -146,10 +147,10 @@ func (p *Pillion) ready(ctx context.Context) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// Decided returns the log lines about admissions in a namespace.
+// Decided returns the log lines about requests in a namespace.
 func (p *Pillion) Decided(namespace string) []map[string]any {
 	var lines []map[string]any
-	for _, line := range p.logLines("decided") {
+	for _, line := range p.logLines("request") {
 		if line["namespace"] == namespace {
 			lines = append(lines, line)
 		}
