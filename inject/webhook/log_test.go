@@ -43,7 +43,7 @@ func TestLogHoldsNothingOfThePod(t *testing.T) {
 	replace := strings.NewReplacer("SECRET", mark)
 	pods := map[string]string{
 		"parameter":  `{"metadata":{"annotations":{"log-agent.pillion.dev/level":"SECRET"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`,
-		"names":      `{"metadata":{"annotations":{"pillion.dev/templates":"+SECRET","log-agent.pillion.dev/levle":"SECRET"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`,
+		"names":      `{"metadata":{"annotations":{"pillion.dev/templates":"+SECRET","log-agent.pillion.dev/colour":"SECRET"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`,
 		"label":      `{"metadata":{"labels":{"pillion.dev/inject":"SECRET"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`,
 		"expression": `{"metadata":{"labels":{"secret":"SECRET"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`,
 		"conflict":   `{"spec":{"containers":[{"name":"log-agent","image":"SECRET","env":[{"name":"A","value":"SECRET"}]}]}}`,
