@@ -20,8 +20,6 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
@@ -251,48 +249,6 @@ func TestServe(t *testing.T) {
 	}
 	if code := s.stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// TestServeMetrics: who asks for protobuf gets native histograms, who asks for
-// OpenMetrics gets that.
-func TestServeMetrics(t *testing.T) {
-	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
-	s.mutate(t)
-	scrape := func(accept string) map[string]*dto.MetricFamily {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.admin+"/metrics", nil)
-		must(t, err)
-		r.Header.Set("Accept", accept)
-		response, err := s.client.Do(r)
-		must(t, err)
-		defer response.Body.Close()
-		if kind, _, _ := strings.Cut(accept, ";"); !strings.HasPrefix(response.Header.Get("Content-Type"), kind) {
-			t.Errorf("%s for %s", response.Header.Get("Content-Type"), accept)
-		}
-		all := map[string]*dto.MetricFamily{}
-		decoder := expfmt.NewDecoder(response.Body, expfmt.ResponseFormat(response.Header))
-		for family := new(dto.MetricFamily); decoder.Decode(family) == nil; family = new(dto.MetricFamily) {
-			all[family.GetName()] = family
-		}
-		return all
-	}
-	scrape("application/openmetrics-text;version=1.0.0")
-	all := scrape("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
-	native := 0
-	for _, m := range all["pillion_webhook_duration_seconds"].GetMetric() {
-		native += len(m.GetHistogram().GetPositiveSpan())
-		if first := m.GetHistogram().GetBucket()[0].GetUpperBound(); first != 50e-6 {
-			t.Errorf("the first bucket ends at %v", first)
-		}
-	}
-	if native == 0 {
-		t.Error("no native histogram")
-	}
-	if n := len(all["pillion_build_info"].GetMetric()); n != 1 {
-		t.Errorf("%d builds", n)
-	}
-	if since := all["pillion_templates_loaded_timestamp_seconds"].GetMetric()[0].GetGauge().GetValue(); time.Since(time.Unix(int64(since), 0)) > patience {
-		t.Errorf("templates are in use since %v", since)
 	}
 }
 
