@@ -78,7 +78,9 @@ func (c *collector) above(name, namespace string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var span *tracepb.Span
-	id := func(span []byte, s *tracepb.Span) string { return hex.EncodeToString(s.GetTraceId()) + hex.EncodeToString(span) }
+	id := func(span []byte, s *tracepb.Span) string {
+		return hex.EncodeToString(s.GetTraceId()) + hex.EncodeToString(span)
+	}
 	byID := map[string]*tracepb.Span{}
 	for _, s := range c.spans {
 		byID[id(s.GetSpanId(), s)] = s
