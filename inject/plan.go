@@ -279,6 +279,10 @@ type appContainer struct {
 	fragments []tree.Node
 }
 
+// maxContainers bounds what a pod can cost: no node runs as many, and the API
+// server asks before it has looked at the pod.
+const maxContainers = 500
+
 // renderApps renders what the template adds to each container that the user
 // wrote: once, so that looking and adding go by the very same.
 func (c *candidate) renderApps() error {
@@ -287,6 +291,9 @@ func (c *candidate) renderApps() error {
 	}
 	for _, list := range containerLists() {
 		items := c.pod.At("spec", list).Items()
+		if len(items) > maxContainers {
+			return fmt.Errorf("the pod has more than %d %s", maxContainers, list)
+		}
 		for i := range items {
 			if items[i].Kind() != tree.Object || items[i].Added() || c.brought(&items[i]) {
 				continue

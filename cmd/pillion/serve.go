@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -16,8 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
+	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
@@ -33,6 +36,7 @@ type serveOptions struct {
 	standalone                                  bool
 	excluded                                    []string
 	shutdownDelay                               time.Duration
+	requestMemory                               resource.QuantityValue
 	advise                                      bool
 	callers                                     callerOptions
 	log                                         logOptions
@@ -102,6 +106,8 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: nothing but the name of a namespace is known, and being asked about a pod counts as its opt-in")
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` in which nothing is injected, besides the system's; may be repeated")
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "how long to go on serving after readiness is off")
+	o.requestMemory.Quantity = resource.MustParse("32Mi")
+	f.Var(&o.requestMemory, "max-request-memory", "how much `MEMORY` the bodies of requests may take at a time; who brings more is told to ask again (429)")
 	f.BoolVar(&o.advise, "advise", false, "follow LimitRanges and ResourceQuotas too, so that /advise can tell which of them injected pods will break")
 	o.callers.flags(cmd)
 	o.log.flags(cmd)
@@ -123,6 +129,8 @@ func (o *serveOptions) check() error {
 		return errors.New("--standalone does not go with --advise")
 	case o.shutdownDelay < 0:
 		return errors.New("--shutdown-delay must not be negative")
+	case o.requestMemory.Cmp(resource.MustParse("10Mi")) < 0:
+		return errors.New("--max-request-memory must be at least 10Mi: the largest request takes 8Mi")
 	}
 	if err := checkSelector(o.templateSelector); err != nil {
 		return err
@@ -141,6 +149,9 @@ func (o *serveOptions) check() error {
 }
 
 var errNoTemplatesFlag = errors.New("name the templates: --templates PATH")
+
+// slotsPerCPU: one would do, were it never stopped for others to go on.
+const slotsPerCPU = 2
 
 // serve runs until ctx is done and everything is drained, or something fails.
 func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slog.Logger) error {
@@ -174,7 +185,11 @@ func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slo
 		return err
 	}
 	defer stopTracing()
+	limiter := webhook.NewLimiter(registry, slotsPerCPU*runtime.GOMAXPROCS(0), o.requestMemory.Value())
 	config := newConfiguration(o, flags, log, registry)
-	s := &server{options: o, config: config, log: log, registry: registry, engine: engine, namespaces: known, certificate: certificate, callers: callers, advice: advice, tracer: tracer}
+	s := &server{
+		options: o, config: config, limiter: limiter, log: log, registry: registry, engine: engine, namespaces: known,
+		certificate: certificate, callers: callers, advice: advice, tracer: tracer,
+	}
 	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){config.follow, engine.watch, follow, callers.follow})...)
 }

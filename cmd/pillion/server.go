@@ -30,6 +30,9 @@ const (
 	// connection: a request on one that is just being closed here would be lost,
 	// for a POST is not sent again.
 	idleTime = 2 * time.Minute
+	// keptConnections is how many are kept for a next request, at about 40 KiB each.
+	// An API server keeps 25 idle ones; who opens thousands has to open them anew.
+	keptConnections = 1000
 )
 
 // server is the two listeners of serve and what they serve.
@@ -45,7 +48,10 @@ type server struct {
 	config      *configuration
 	tracer      trace.Tracer // nil where there are to be no traces
 
-	draining atomic.Bool
+	limiter *webhook.Limiter
+
+	draining    atomic.Bool
+	connections atomic.Int64 // to the webhooks
 }
 
 // run serves, with the background functions beside it, until ctx is done.
@@ -119,19 +125,31 @@ func (s *server) webhookServer() *http.Server {
 		Callers:    s.callers.use(),
 		Fit:        s.advice.fits,
 		Limits:     s.advice,
+		Limiter:    s.limiter,
 		Metrics:    s.engine.webhooks,
 		Log:        s.log,
 		Tracer:     s.tracer,
 	}
 	server := s.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.draining.Load() {
+		if s.draining.Load() || s.connections.Load() > keptConnections {
 			w.Header().Set("Connection", "close")
 		}
 		handler.ServeHTTP(w, r)
 	}))
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
 	s.callers.configure(server.TLSConfig)
+	server.ConnState = s.count
 	return server
+}
+
+func (s *server) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.connections.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.connections.Add(-1)
+	case http.StateActive, http.StateIdle:
+	}
 }
 
 // server has limits on everything that a caller can drag out.

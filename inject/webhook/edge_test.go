@@ -54,6 +54,7 @@ func (unknown) Namespace(name string) (templates.Namespace, error) {
 func newEdge(injector func() *inject.Injector) *edge {
 	e := &edge{registry: prometheus.NewRegistry()}
 	e.Handler = &webhook.Handler{
+		Limiter:    webhook.NewLimiter(e.registry, 1, 64<<20),
 		Injector:   injector,
 		Judge:      func() *inject.Judge { return inject.NewJudge(injector(), nil, true) },
 		Namespaces: unknown{},

@@ -46,6 +46,7 @@ type Handler struct {
 	Callers    *callers.Guard // nil where everyone may call
 	Fit        *fit.Evaluator // nil: nothing is said of what pods need of their namespace
 	Limits     Limits         // nil: no LimitRange and no quota is known
+	Limiter    *Limiter       // nil: no limit
 	Metrics    *Metrics
 	Log        *slog.Logger
 	Tracer     trace.Tracer // nil: there are no traces
@@ -61,6 +62,8 @@ type exchange struct {
 	advice  []string        // about the pods of a workload; result is theirs
 	answer  []byte
 	refused *refusal
+	share   share
+	meter   meter
 	span    trace.Span // nil where none is kept
 }
 
@@ -70,6 +73,7 @@ type refusal struct {
 	sentence   string
 	retryAfter string // seconds; "" for no second try, 0 for one that another replica may get
 	caller     callers.Reason
+	shed       string // why it is one too many
 }
 
 func refuse(status int, format string, args ...any) *refusal {
@@ -80,10 +84,12 @@ func refuse(status int, format string, args ...any) *refusal {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	e := &exchange{}
+	defer h.Limiter.forget(e)
 	h.startSpan(e, r, start)
 	h.handle(e, w, r)
 	e.write(w)
 	took := time.Since(start)
+	h.Limiter.count(e)
 	h.Metrics.observe(e, took)
 	h.log(e, r, took)
 	e.endSpan()
@@ -103,6 +109,7 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 		h.panicked(e, r, p)
 		e.refused = refuse(http.StatusInternalServerError, "an internal error; see the log for request %q", e.uid())
 	}()
+	defer h.Limiter.leave(e)
 	if e.refused = h.ask(e, w, r); e.refused != nil {
 		return
 	}
@@ -124,8 +131,14 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if refused := h.identify(e, w, r); refused != nil {
 		return refused
 	}
-	body, refused := read(w, r)
+	if refused := h.Limiter.receive(e, r); refused != nil {
+		return refused
+	}
+	body, deadline, refused := read(w, r)
 	if refused != nil {
+		return refused
+	}
+	if refused := h.Limiter.enter(r.Context(), e, len(body), deadline); refused != nil {
 		return refused
 	}
 	if e.request, refused = decode(body); refused != nil {

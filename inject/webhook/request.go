@@ -4,7 +4,6 @@ package webhook
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"mime"
@@ -31,58 +30,71 @@ const maxTrust = 256 << 10
 // maxTimeout is the longest timeout that a webhook configuration may ask for.
 const maxTimeout = 30 * time.Second
 
-// read gives the body of a request that an API server may send.
+// read gives the body of a request that an API server may send, and until when it
+// wants the answer.
 //
 // The caller stops listening after ?timeout=, so what is not read by then is
-// answered with 503. There is no check after it: from there on the answer
-// takes microseconds.
-func read(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+// answered with 503. After it, waiting for its turn may take time, see
+// [Limiter]; the answer itself takes microseconds.
+func read(w http.ResponseWriter, r *http.Request) ([]byte, time.Time, *refusal) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return nil, refuse(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
+		return nil, time.Time{}, refuse(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, refuse(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", r.Header.Get("Content-Type"))
+		return nil, time.Time{}, refuse(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", r.Header.Get("Content-Type"))
 	}
 	if r.ContentLength > maxBody {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+		return nil, time.Time{}, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
 	}
-	ctx, cancel, refused := withTimeout(w, r)
+	timeout, refused := timeout(r)
 	if refused != nil {
-		return nil, refused
+		return nil, time.Time{}, refused
 	}
-	defer cancel()
+	deadline := time.Now().Add(timeout)
+	// Not every ResponseWriter can; the server's own ReadTimeout stands then.
+	_ = http.NewResponseController(w).SetReadDeadline(deadline)
 	var body bytes.Buffer
 	body.Grow(int(min(max(r.ContentLength, 0), maxTrust)) + bytes.MinRead)
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+	if err != nil || r.Context().Err() != nil {
+		return nil, time.Time{}, unread(err)
 	}
-	if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, refuse(http.StatusServiceUnavailable, "the body did not come within the time that the caller waits")
-	}
-	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "the body could not be read: %v", err)
-	}
-	return body.Bytes(), nil
+	return body.Bytes(), deadline, nil
 }
 
-// withTimeout is the request's context with the deadline that ?timeout= sets; a
-// read of the body ends then too.
-func withTimeout(w http.ResponseWriter, r *http.Request) (context.Context, context.CancelFunc, *refusal) {
-	text := r.URL.Query().Get("timeout")
+// unread says why a body was not read; nil stands for a caller that is gone.
+func unread(err error) *refusal {
+	tooLarge := (*http.MaxBytesError)(nil)
+	switch {
+	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
+		return tooLate()
+	case errors.Is(err, errMemory):
+		return shed(shedMemory)
+	case errors.As(err, &tooLarge):
+		return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+	}
+	return refuse(http.StatusBadRequest, "the body could not be read: %v", err)
+}
+
+func tooLate() *refusal {
+	return refuse(http.StatusServiceUnavailable, "the request did not come within the time that the caller waits")
+}
+
+// timeout is how long the caller waits.
+func timeout(r *http.Request) (time.Duration, *refusal) {
+	text, alone := strings.CutPrefix(r.URL.RawQuery, "timeout=") // as the API server writes it
+	if !alone || strings.ContainsAny(text, "&%+") {
+		text = r.URL.Query().Get("timeout")
+	}
 	if text == "" {
-		return r.Context(), func() {}, nil
+		return maxTimeout, nil
 	}
 	timeout, err := time.ParseDuration(text)
 	if err != nil || timeout <= 0 {
-		return nil, nil, refuse(http.StatusBadRequest, "the timeout must be a duration such as 5s, not %q", text)
+		return 0, refuse(http.StatusBadRequest, "the timeout must be a duration such as 5s, not %q", text)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), min(timeout, maxTimeout))
-	deadline, _ := ctx.Deadline()
-	// Not every ResponseWriter can; the server's own ReadTimeout stands then.
-	_ = http.NewResponseController(w).SetReadDeadline(deadline)
-	return ctx, cancel, nil
+	return min(timeout, maxTimeout), nil
 }
 
 // review is what is wanted of an AdmissionReview; the rest is checked to be

@@ -139,9 +139,9 @@ func (e *exchange) write(w http.ResponseWriter) {
 		if e.refused.retryAfter == "0" {
 			header.Set("Connection", "close")
 		}
-		body = e.refused.statusBody(metav1.StatusReasonServiceUnavailable)
+		body = e.refused.statusBody()
 	case e.refused.caller != "":
-		body = e.refused.statusBody(metav1.StatusReasonUnauthorized)
+		body = e.refused.statusBody()
 	default:
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -152,9 +152,14 @@ func (e *exchange) write(w http.ResponseWriter) {
 	_, _ = w.Write(body) // a caller that is gone needs no answer
 }
 
-// statusBody is the refusal as the API server's client reads it: of a 503 and of a
-// 401 without a metav1.Status it shows no word.
-func (r *refusal) statusBody(reason metav1.StatusReason) []byte {
+// statusBody is the refusal as the API server's client reads it: of a 503, a 429
+// and a 401 without a metav1.Status it shows no word.
+func (r *refusal) statusBody() []byte {
+	reason := map[int]metav1.StatusReason{
+		http.StatusUnauthorized:       metav1.StatusReasonUnauthorized,
+		http.StatusTooManyRequests:    metav1.StatusReasonTooManyRequests,
+		http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+	}[r.status]
 	text, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Code: int32(r.status), Reason: reason, Message: r.sentence,

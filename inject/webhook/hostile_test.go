@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pillion-dev/pillion/inject/webhook"
+)
+
+// many repeats an item; %d in it is its number.
+func many(n int, item string) string {
+	var all strings.Builder
+	for i := range n {
+		if i > 0 {
+			all.WriteByte(',')
+		}
+		all.WriteString(strings.ReplaceAll(item, "%d", fmt.Sprint(i)))
+	}
+	return all.String()
+}
+
+// Whatever somebody sends who may create pods, it is answered long before the API
+// server stops listening, and for a bounded amount of memory. All that is
+// allocated stands for the most that is in use at a time, which nobody can
+// measure twice.
+func TestHostile(t *testing.T) {
+	const mostTime, mostMemory = 10 * time.Second, 256 << 20
+	spec := func(containers, more string) string {
+		return `{"spec":{"containers":[` + containers + `]` + more + `}}`
+	}
+	one := func(fields string) string { return spec(`{"name":"a","image":"b",`+fields+`}`, "") }
+	e := newEdge(load(t, benchTemplates(10, true)...))
+	e.Log = discard()
+	for name, row := range map[string]struct {
+		pod  string
+		want int
+	}{
+		"a text of 3 MiB":        {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 3<<20) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"100,000 variables":      {one(`"env":[` + many(100_000, `{"name":"V%d","value":"x"}`) + `]`), http.StatusOK},
+		"1,000,000 variables":    {one(`"env":[` + many(1_000_000, `{}`) + `]`), http.StatusOK},
+		"50,000 mounts":          {one(`"volumeMounts":[` + many(50_000, `{"mountPath":"/a%d"}`) + `]`), http.StatusOK},
+		"100,000 ports":          {one(`"ports":[` + many(100_000, `{"containerPort":%d}`) + `]`), http.StatusOK},
+		"500 containers":         {spec(many(500, `{"name":"a%d"}`), ""), http.StatusOK},
+		"100,000 containers":     {spec(many(100_000, `{"name":"a%d"}`), ""), http.StatusOK},
+		"200,000 the same":       {spec(many(200_000, `{"name":"a"}`), ""), http.StatusOK},
+		"100,000 volumes":        {spec(`{"name":"a"}`, `,"volumes":[`+many(100_000, `{"name":"a%d"}`)+`]`), http.StatusOK},
+		"100,000 parameters":     {`{"metadata":{"annotations":{` + many(100_000, `"agent-0.pillion.dev/x%d":"y"`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"a million names":        {`{"metadata":{"annotations":{"pillion.dev/templates":"` + strings.Repeat("x,", 1<<20) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"as deep as JSON may be": {`{"x":` + strings.Repeat("[", 9_990) + strings.Repeat("]", 9_990) + `,"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"deeper":                 {strings.Repeat("[", 1_000_000) + strings.Repeat("]", 1_000_000), http.StatusBadRequest},
+		"deep objects":           {strings.Repeat(`{"a":`, 500_000) + "1" + strings.Repeat("}", 500_000), http.StatusBadRequest},
+	} {
+		body := bytes.Replace(reviewOf(t, "v1", "CREATE", "shop", []byte(`"POD"`)), []byte(`"POD"`), []byte(row.pod), 1)
+		for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			w := e.answer(post(t, path, body))
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			if memory := after.TotalAlloc - before.TotalAlloc; w.Code != row.want || took > mostTime || memory > mostMemory {
+				t.Errorf("%s: %s: %d after %v and %d MiB", name, path, w.Code, took, memory>>20)
+			} else {
+				t.Logf("%-22s %-9s %7d bytes: %10v %4d MiB", name, path, len(body), took.Round(time.Microsecond), memory>>20)
+			}
+		}
+	}
+}

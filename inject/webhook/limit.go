@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// largeBody is where the few requests begin that are worked on one at a time.
+	// A tree of tiny objects takes up to 40 times its text, so this is what bounds
+	// memory; and nobody else has to wait for them.
+	largeBody = 256 << 10
+	// requestOverhead is what a request takes beside its body: stack and buffers.
+	requestOverhead = 8 << 10
+	// longestWait is what is better spent asking again: see [Limiter]. It is also the
+	// time after which nothing is left of an overload.
+	longestWait = time.Second
+)
+
+// Limiter bounds the time and the memory of requests. What would take more is
+// answered with 429 and Retry-After: 1, which the API server takes as: ask again
+// in a second, up to ten times, while the webhook's timeout lasts (client-go's
+// rest.Request). Only then does failurePolicy count.
+//
+// Whether a request can be answered in time is estimated from how many wait and
+// how long the last ones took, by the clock on the wall: where a CPU limit or
+// the garbage collector slows everything down, fewer are let in to wait.
+//
+// The way of a request that need not wait has no lock, only atomic counters.
+type Limiter struct {
+	memory, maxMemory atomic.Int64 // bytes
+	small, large      gate
+	shed              *prometheus.CounterVec
+}
+
+// NewLimiter has so many requests worked on at a time, and their bodies take so
+// many bytes. To work on one needs a CPU and nothing else, so more than a few for
+// each CPU gain nothing.
+func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limiter {
+	l := &Limiter{shed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pillion_webhook_shed_total",
+		Help: "Requests answered with 429 by reason: queue (it would wait too long), deadline (it waited too long), memory.",
+	}, []string{"reason"})}
+	l.SetMemory(memory)
+	l.small.open(slots)
+	l.large.open(1)
+	for _, why := range []string{shedQueue, shedDeadline, shedMemory} {
+		l.shed.WithLabelValues(why)
+	}
+	gauge := func(name, help string, value func() int64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+	}
+	registry.MustRegister(l.shed,
+		gauge("pillion_webhook_working", "Requests that are worked on.", l.Working),
+		gauge("pillion_webhook_waiting", "Requests that wait for others to be done.", l.Waiting),
+		gauge("pillion_webhook_memory_bytes", "What the bodies of requests take, with 8 KiB for each request.", l.memory.Load),
+		gauge("pillion_webhook_memory_limit_bytes", "What the bodies of requests may take.", l.maxMemory.Load))
+	return l
+}
+
+// SetMemory changes how many bytes the bodies of requests may take.
+func (l *Limiter) SetMemory(bytes int64) { l.maxMemory.Store(bytes) }
+
+// Working counts the requests that are worked on.
+func (l *Limiter) Working() int64 { return l.small.working() + l.large.working() }
+
+// Waiting counts the requests that wait for their turn.
+func (l *Limiter) Waiting() int64 { return l.small.waiting() + l.large.waiting() }
+
+// Why a request is shed.
+const (
+	shedQueue    = "queue"
+	shedDeadline = "deadline"
+	shedMemory   = "memory"
+)
+
+func shed(why string) *refusal {
+	r := refuse(http.StatusTooManyRequests, "too many requests at once (%s); ask again in a second", why)
+	r.retryAfter, r.shed = "1", why
+	return r
+}
+
+// share is what a request has of the limiter, to be given back.
+type share struct {
+	memory int64
+	gate   *gate
+	began  time.Time
+}
+
+var errMemory = errors.New("the memory for requests is used up")
+
+// meter counts what a body takes as it comes: a promise to send much costs a
+// caller nothing, so it sets nothing aside.
+type meter struct {
+	io.ReadCloser
+	limiter *Limiter
+	share   *share
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	if !m.limiter.take(m.share, int64(n)) {
+		return n, errMemory
+	}
+	return n, err
+}
+
+func (l *Limiter) take(s *share, bytes int64) bool {
+	s.memory += bytes
+	return l.memory.Add(bytes) <= l.maxMemory.Load()
+}
+
+// receive has the request's body counted. One that has no room is refused before
+// it is read.
+func (l *Limiter) receive(e *exchange, r *http.Request) *refusal {
+	if l == nil {
+		return nil
+	}
+	if !l.take(&e.share, requestOverhead) || l.memory.Load()+min(max(r.ContentLength, 0), maxBody) > l.maxMemory.Load() {
+		return shed(shedMemory)
+	}
+	e.meter = meter{r.Body, l, &e.share}
+	r.Body = &e.meter
+	return nil
+}
+
+// enter waits for the turn of a request whose body has come, so that no slow
+// caller keeps others waiting. It waits half of the time that is left at most:
+// the other half is for being asked again.
+func (l *Limiter) enter(ctx context.Context, e *exchange, body int, deadline time.Time) *refusal {
+	if l == nil {
+		return nil
+	}
+	g := &l.small
+	if body > largeBody {
+		g = &l.large
+	}
+	if g.free.Add(-1) < 0 {
+		switch why := g.wait(ctx, min(longestWait, time.Until(deadline)/2)); why {
+		case "":
+		case callerGone:
+			return tooLate()
+		default:
+			return shed(why)
+		}
+	}
+	e.share.gate, e.share.began = g, time.Now()
+	return nil
+}
+
+// leave lets the next one work.
+func (l *Limiter) leave(e *exchange) {
+	if e.share.gate != nil {
+		e.share.gate.leave(time.Since(e.share.began))
+	}
+}
+
+// forget gives back the memory.
+func (l *Limiter) forget(e *exchange) {
+	if l != nil {
+		l.memory.Add(-e.share.memory)
+	}
+}
+
+// count counts a request that was shed.
+func (l *Limiter) count(e *exchange) {
+	if e.refused != nil && e.refused.shed != "" {
+		l.shed.WithLabelValues(e.refused.shed).Inc()
+	}
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// slow is an engine's work that goes on until it is let go, or for a while.
+type slow struct {
+	letGo chan struct{}
+	takes time.Duration
+}
+
+func (s *slow) Namespace(name string) (templates.Namespace, error) {
+	select {
+	case <-s.letGo:
+	case <-time.After(s.takes):
+	}
+	return templates.Namespace{Name: name}, nil
+}
+
+// overHTTP1 speaks as an API server does to a Service: as many connections as there are requests.
+func overHTTP1(s *httptest.Server) *http.Client {
+	transport := s.Client().Transport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 25
+	return &http.Client{Transport: transport}
+}
+
+// outcome is what one caller got.
+type outcome struct {
+	status     int
+	retryAfter string
+	said       metav1.Status
+	took       time.Duration
+	err        error
+}
+
+func ask(ctx context.Context, client *http.Client, url string, body []byte) (o outcome) {
+	began := time.Now()
+	defer func() { o.took = time.Since(began) }()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return outcome{err: err}
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(r)
+	if err != nil {
+		return outcome{err: err}
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	o = outcome{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), err: err}
+	if o.status != http.StatusOK {
+		_ = json.Unmarshal(text, &o.said)
+	}
+	return o
+}
+
+// wellShed says whether the API server will ask again.
+func (o outcome) wellShed() bool {
+	return o.status == http.StatusTooManyRequests && o.retryAfter == "1" &&
+		o.said.Kind == "Status" && o.said.Reason == metav1.StatusReasonTooManyRequests && strings.HasPrefix(o.said.Message, "too many requests")
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("it never came that %s", what)
+		}
+	}
+}
+
+func (e *edge) idle() bool { return e.Limiter.Working() == 0 && e.Limiter.Waiting() == 0 }
+
+// metric is the sum of a counter or a gauge over its labels.
+func (e *edge) metric(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	families, err := e.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// At three times of what can be done, whoever is answered is answered in time,
+// all others are told to ask again, and when it is over it is over.
+func TestOverload(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	e.Namespaces = &slow{takes: 5 * time.Millisecond}
+	s := serve(t, e, false)
+	client, body := overHTTP1(s), reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
+	const timeout = 3 * time.Second
+	url := fmt.Sprint(s.URL, webhook.PathMutate, "?timeout=", timeout)
+
+	began, alone := time.Now(), 0
+	for ; time.Since(began) < 300*time.Millisecond; alone++ {
+		if o := ask(t.Context(), client, url, body); o.status != http.StatusOK {
+			t.Fatalf("without load: %+v", o)
+		}
+	}
+	every := time.Since(began) / time.Duration(3*alone)
+
+	var wg sync.WaitGroup
+	outcomes := make([]outcome, 2*time.Second/every)
+	tick := time.NewTicker(every)
+	for i := range outcomes {
+		<-tick.C
+		wg.Go(func() { outcomes[i] = ask(t.Context(), client, url, body) })
+	}
+	tick.Stop()
+	now := ask(t.Context(), client, url, body)
+	if now.status != http.StatusOK && !now.wellShed() {
+		t.Errorf("at the end of the load: %+v", now)
+	}
+	wg.Wait()
+	if after := ask(t.Context(), client, url, body); after.status != http.StatusOK || after.took > time.Second {
+		t.Errorf("after the load: %+v", after)
+	}
+
+	answered, told := 0, 0
+	for _, o := range outcomes {
+		switch {
+		case o.took > timeout:
+			t.Errorf("too late: %+v", o)
+		case o.status == http.StatusOK:
+			answered++
+		case o.wellShed():
+			told++
+		default:
+			t.Errorf("neither answered nor told to ask again: %+v", o)
+		}
+	}
+	t.Logf("one at a time %v each; %d requests, one every %v: %d answered, %d told to ask again", 3*every, len(outcomes), every, answered, told)
+	if answered < len(outcomes)/12 || told < len(outcomes)/12 {
+		t.Error("this was no overload, or hardly any was answered")
+	}
+	if shed := e.metric(t, "pillion_webhook_shed_total"); int(shed) < told {
+		t.Errorf("%v are counted", shed)
+	}
+	if lines := strings.Count(e.log.String(), `"status":429`); lines == 0 || lines > told/4 { // ten a second
+		t.Errorf("%d lines in the log", lines)
+	}
+	eventually(t, "nothing is left", e.idle)
+}
+
+// Those that wait are answered too when the server ends, and who no longer
+// listens is not worked for.
+func TestWaiting(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	work := &slow{letGo: make(chan struct{}), takes: time.Minute}
+	e.Namespaces = work
+	s := serve(t, e, false)
+	client, body := overHTTP1(s), reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
+	url := s.URL + webhook.PathMutate + "?timeout=30s"
+
+	outcomes := make(chan outcome, 11)
+	for range cap(outcomes) - 1 {
+		go func() { outcomes <- ask(t.Context(), client, url, body) }()
+	}
+	eventually(t, "one works", func() bool { return e.Limiter.Working() == 1 })
+	gone, cancel := context.WithCancel(t.Context())
+	go func() { outcomes <- ask(gone, client, url, body) }()
+	cancel()
+
+	ended := make(chan error, 1)
+	go func() { ended <- s.Config.Shutdown(t.Context()) }()
+	eventually(t, "no more are let in", func() bool {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	close(work.letGo)
+	answered := 0
+	for range cap(outcomes) {
+		o := <-outcomes
+		switch {
+		case o.status == http.StatusOK:
+			answered++
+		case o.err == nil && !o.wellShed() && o.status != http.StatusServiceUnavailable:
+			t.Errorf("%+v", o)
+		}
+	}
+	if err := <-ended; err != nil || answered == 0 {
+		t.Errorf("%d answered, then %v", answered, err)
+	}
+	if !e.idle() {
+		t.Errorf("%d work, %d wait", e.Limiter.Working(), e.Limiter.Waiting())
+	}
+}
+
+// raw sends the head of a request for a body of so many bytes, and as many as are given.
+func raw(t *testing.T, s *httptest.Server, length int, body []byte) net.Conn {
+	t.Helper()
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	fmt.Fprintf(conn, "POST /mutate?timeout=20s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", length)
+	if _, err := conn.Write(body); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// What bodies take is bounded, whatever was promised, and is given back however a
+// request ends.
+func TestRequestMemory(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	s := serve(t, e, false)
+	client, url := overHTTP1(s), s.URL+webhook.PathMutate+"?timeout=20s"
+	big := `{"spec":{"containers":[]},"x":"` + strings.Repeat("x", 3<<20) + `"}`
+	small, large := reviewOf(t, "v1", "CREATE", "shop", []byte(pod)), reviewOf(t, "v1", "CREATE", "shop", []byte(big))
+	memory := func() float64 { return e.metric(t, "pillion_webhook_memory_bytes") }
+
+	for range 100 {
+		raw(t, s, 8<<20, nil)
+	}
+	if o := ask(t.Context(), client, url, large); o.status != http.StatusOK {
+		t.Errorf("while others promise much: %+v", o)
+	}
+	var held []net.Conn
+	for range 3 {
+		held = append(held, raw(t, s, len(large), large[:len(large)-1]))
+	}
+	eventually(t, "the bodies are held", func() bool { return memory() > 9<<20 })
+	e.Limiter.SetMemory(11 << 20)
+	if o := ask(t.Context(), client, url, large); !o.wellShed() {
+		t.Errorf("no room for one of 3 MiB: %+v", o)
+	}
+	if o := ask(t.Context(), client, url, small); o.status != http.StatusOK {
+		t.Errorf("room for a small one: %+v", o)
+	}
+	held[0].Close()
+	eventually(t, "there is room again", func() bool { return ask(t.Context(), client, url, large).status == http.StatusOK })
+
+	// It sends more than it promised; and two, whose lengths nobody knows, come to an end that is too long together.
+	raw(t, s, 10, small)
+	e.Limiter.SetMemory(int64(memory()) + 1<<20)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, io.MultiReader(bytes.NewReader(large)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if response, err := client.Do(r); err == nil {
+		response.Body.Close()
+		if response.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("in chunks: %s", response.Status)
+		}
+	}
+	s.CloseClientConnections()
+	eventually(t, "all is given back", func() bool { return memory() == 0 && e.idle() })
+}
