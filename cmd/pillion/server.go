@@ -26,13 +26,13 @@ const (
 	// drainTime and the usual shutdown delay fit into the 30 s that Kubernetes
 	// gives a pod to end.
 	drainTime = 20 * time.Second
-	// idleTime is longer than the 90 s after which an API server closes an idle
-	// connection: a request on one that is just being closed here would be lost,
-	// for a POST is not sent again.
+	// idleTime is longer than the 90 s after which an API server closes a connection
+	// that it does not use, one that it has never used included: a request on one that
+	// is just being closed here would be lost, for a POST is not sent again.
 	idleTime = 2 * time.Minute
-	// keptConnections is how many are kept for a next request, at about 40 KiB each.
-	// An API server keeps 25 idle ones; who opens thousands has to open them anew.
-	keptConnections = 1000
+	// keptConnections is how many are kept for a next request, and maxConnections how
+	// many there are at all, at about 40 KiB each. An API server keeps 25 idle ones.
+	keptConnections, maxConnections = 1000, 3000
 )
 
 // server is the two listeners of serve and what they serve.
@@ -52,6 +52,7 @@ type server struct {
 
 	draining    atomic.Bool
 	connections atomic.Int64 // to the webhooks
+	busy        sync.Map     // the net.Conn that are new, and while draining those with a request
 }
 
 // run serves, with the background functions beside it, until ctx is done.
@@ -89,7 +90,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
-		return s.drain(whole, webhookServer, failed)
+		return s.drain(whole, webhooks, webhookServer, failed)
 	}
 }
 
@@ -100,7 +101,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 // drain lets the cluster find out that this one is leaving, and then answers
 // what has arrived. Connections are not closed while they may be used: every
 // answer asks the caller to close its own.
-func (s *server) drain(ctx context.Context, webhooks *http.Server, failed <-chan error) error {
+func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *http.Server, failed <-chan error) error {
 	s.draining.Store(true)
 	s.log.Info("shutting down", "delay", s.options.shutdownDelay.String())
 	select {
@@ -110,11 +111,28 @@ func (s *server) drain(ctx context.Context, webhooks *http.Server, failed <-chan
 	}
 	limited, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
+	_ = listener.Close() // nothing to be done about it
+	s.finish(limited)
 	if err := webhooks.Shutdown(limited); err != nil {
 		s.log.Warn("requests were cut off", "error", err)
 	}
 	s.log.Info("bye")
 	return nil
+}
+
+// finish waits until every connection has had its answer. Shutdown alone would
+// drop a request whose headers it has not read yet.
+func (s *server) finish(ctx context.Context) {
+	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+		quiet := true
+		s.busy.Range(func(any, any) bool {
+			quiet = false
+			return false
+		})
+		if quiet {
+			return
+		}
+	}
 }
 
 func (s *server) webhookServer() *http.Server {
@@ -142,13 +160,23 @@ func (s *server) webhookServer() *http.Server {
 	return server
 }
 
-func (s *server) count(_ net.Conn, state http.ConnState) {
+// count keeps account of the connections to the webhooks.
+func (s *server) count(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		s.connections.Add(1)
+		s.busy.Store(conn, nil)
+		if s.connections.Add(1) > maxConnections {
+			_ = conn.Close() // those that there are go on
+		}
+	case http.StateActive:
+		if s.draining.Load() {
+			s.busy.Store(conn, nil)
+		}
+	case http.StateIdle:
+		s.busy.Delete(conn)
 	case http.StateClosed, http.StateHijacked:
+		s.busy.Delete(conn)
 		s.connections.Add(-1)
-	case http.StateActive, http.StateIdle:
 	}
 }
 
@@ -156,8 +184,8 @@ func (s *server) count(_ net.Conn, state http.ConnState) {
 func (s *server) server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: requestTime / 3,
-		ReadTimeout:       requestTime,
+		ReadHeaderTimeout: idleTime, // begins before there is a request
+		ReadTimeout:       idleTime + requestTime,
 		WriteTimeout:      2 * requestTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    64 << 10,

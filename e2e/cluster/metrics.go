@@ -29,12 +29,12 @@ func parseMetrics(text io.Reader) (Metrics, error) {
 	return parser.TextToMetricFamilies(text)
 }
 
-// Counter sums the series that carry all the labels.
+// Counter returns the sum of a counter, or of a gauge, over the series that have these labels.
 func (m Metrics) Counter(name string, labels map[string]string) float64 {
 	var sum float64
 	for _, series := range m[name].GetMetric() {
 		if hasLabels(series, labels) {
-			sum += series.GetCounter().GetValue()
+			sum += series.GetCounter().GetValue() + series.GetGauge().GetValue()
 		}
 	}
 	return sum

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// http1 is a client that speaks HTTP/1.1, as an API server does to a Service.
+func (s *served) http1() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true},
+		MaxIdleConnsPerHost: 25,
+	}}
+}
+
+// outcome is what became of a request; reached says that it had a connection.
+type outcome struct {
+	status  int
+	close   bool
+	reached bool
+	took    time.Duration
+	err     error
+}
+
+func (s *served) send(t *testing.T, client *http.Client, body string) (o outcome) {
+	t.Helper()
+	began := time.Now()
+	defer func() { o.took = time.Since(began) }()
+	ctx := httptrace.WithClientTrace(context.WithoutCancel(t.Context()), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { o.reached = true },
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.webhook+"/mutate?timeout=5s", strings.NewReader(body))
+	must(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(r)
+	if err != nil {
+		o.err = err
+		return o
+	}
+	defer response.Body.Close()
+	_, o.err = io.Copy(io.Discard, response.Body)
+	o.status, o.close = response.StatusCode, response.Close
+	return o
+}
+
+// No request that has reached the server is lost when it is asked to end.
+func TestServeEndsUnderLoad(t *testing.T) {
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--shutdown-delay", "1s")
+	var answered atomic.Int64
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			client := s.http1()
+			defer client.CloseIdleConnections()
+			for {
+				switch o := s.send(t, client, reviewBody()); {
+				case o.err != nil && !o.reached:
+					return // nobody listens any more; the Service has long known
+				case o.err != nil || o.status != http.StatusOK:
+					t.Errorf("lost: %+v: %v", o, o.err)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	until(t, "there is load", func() (bool, string) { return answered.Load() > 1000, fmt.Sprint(answered.Load()) })
+	if code := s.stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	wg.Wait()
+	if s.saidAny("requests were cut off") {
+		t.Error("requests were cut off")
+	}
+}
+
+func (s *served) saidAny(msg string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, line := range s.lines {
+		if line["msg"] == msg {
+			return true
+		}
+	}
+	return false
+}
+
+// A process with one CPU is asked for three times what it can do, with pods that
+// cost it much and who sends them little.
+func TestServeOverload(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1")
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
+	client := s.http1()
+	defer client.CloseIdleConnections()
+	body := strings.Replace(reviewBody(), shopPod, costly(), 1)
+	began, done := time.Now(), 0
+	for ; time.Since(began) < time.Second; done++ {
+		if o := s.send(t, client, body); o.status != http.StatusOK {
+			t.Fatalf("without load: %+v", o)
+		}
+	}
+	every := time.Since(began) / time.Duration(3*done)
+	outcomes := make([]outcome, 3*time.Second/every)
+	var wg sync.WaitGroup
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for i := range outcomes {
+		<-tick.C
+		wg.Go(func() { outcomes[i] = s.send(t, client, body) })
+	}
+	wg.Wait()
+	if after := s.send(t, client, body); after.status != http.StatusOK || after.took > time.Second {
+		t.Errorf("after the load: %+v", after)
+	}
+	count, slowest := map[int]int{}, map[int]time.Duration{}
+	for _, o := range outcomes {
+		count[o.status]++
+		slowest[o.status] = max(slowest[o.status], o.took)
+		if o.err != nil || o.took > 5*time.Second || o.status != http.StatusOK && o.status != http.StatusTooManyRequests {
+			t.Errorf("neither answered nor told to ask again in time: %+v", o)
+		}
+	}
+	t.Logf("alone %v each; %d requests, one every %v: %v, slowest %v", 3*every, len(outcomes), every, count, slowest)
+	if count[http.StatusOK] == 0 || count[http.StatusTooManyRequests] == 0 {
+		t.Error("this was no overload, or nothing but")
+	}
+}
+
+// costly is a pod that is looked at for a while.
+func costly() string {
+	var all []string
+	for i := range 20_000 {
+		all = append(all, fmt.Sprintf(`{"name":"a%d"}`, i))
+	}
+	return `{"spec":{"containers":[{"name":"web","image":"nginx"}],"volumes":[` + strings.Join(all, ",") + `]}}`
+}
+
+// Connections without number are not kept.
+func TestServeConnections(t *testing.T) {
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
+	var kept []*http.Client
+	defer func() {
+		for _, client := range kept {
+			client.CloseIdleConnections()
+		}
+	}()
+	for range keptConnections {
+		client := s.http1()
+		if o := s.send(t, client, "{}"); o.err != nil || o.close {
+			t.Fatalf("connection %d: %+v", len(kept), o)
+		}
+		kept = append(kept, client)
+	}
+	if o := s.send(t, s.http1(), "{}"); o.err != nil || !o.close {
+		t.Errorf("one too many: %+v", o)
+	}
+	kept[0].CloseIdleConnections()
+	until(t, "there is room again", func() (bool, string) {
+		client := s.http1()
+		o := s.send(t, client, "{}")
+		kept = append(kept, client)
+		return !o.close, fmt.Sprint(o)
+	})
+}
+
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	s.connections.Store(maxConnections - 1)
+	for i, closed := range []bool{false, true} {
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		defer theirs.Close()
+		s.count(ours, http.StateNew)
+		if err := ours.SetDeadline(time.Time{}); (err != nil) != closed {
+			t.Errorf("connection %d beyond all but one: %v", i, err)
+		}
+	}
+}
