@@ -134,7 +134,7 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if refused := h.Limiter.receive(e, r); refused != nil {
 		return refused
 	}
-	body, deadline, refused := read(w, r)
+	body, deadline, refused := read(w, r, &e.meter)
 	if refused != nil {
 		return refused
 	}

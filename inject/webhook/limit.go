@@ -114,6 +114,9 @@ func (m *meter) Read(p []byte) (int, error) {
 }
 
 func (l *Limiter) take(s *share, bytes int64) bool {
+	if l == nil {
+		return true
+	}
 	s.memory += bytes
 	return l.memory.Add(bytes) <= l.maxMemory.Load()
 }
@@ -121,14 +124,13 @@ func (l *Limiter) take(s *share, bytes int64) bool {
 // receive has the request's body counted. One that has no room is refused before
 // it is read.
 func (l *Limiter) receive(e *exchange, r *http.Request) *refusal {
+	e.meter = meter{r.Body, l, &e.share}
 	if l == nil {
 		return nil
 	}
 	if !l.take(&e.share, requestOverhead) || l.memory.Load()+min(max(r.ContentLength, 0), maxBody) > l.maxMemory.Load() {
 		return shed(shedMemory)
 	}
-	e.meter = meter{r.Body, l, &e.share}
-	r.Body = &e.meter
 	return nil
 }
 

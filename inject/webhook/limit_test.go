@@ -3,6 +3,7 @@
 package webhook_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -25,14 +26,17 @@ import (
 
 // slow is an engine's work that goes on until it is let go, or for a while.
 type slow struct {
+	only  string // in this namespace, or "" for all
 	letGo chan struct{}
 	takes time.Duration
 }
 
 func (s *slow) Namespace(name string) (templates.Namespace, error) {
-	select {
-	case <-s.letGo:
-	case <-time.After(s.takes):
+	if s.only == "" || s.only == name {
+		select {
+		case <-s.letGo:
+		case <-time.After(s.takes):
+		}
 	}
 	return templates.Namespace{Name: name}, nil
 }
@@ -83,7 +87,7 @@ func (o outcome) wellShed() bool {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(30 * time.Second); !holds(); <-time.After(time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("it never came that %s", what)
 		}
@@ -217,6 +221,29 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
+// Nobody but another large request has to wait for a large one.
+func TestLarge(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	work := &slow{only: "slow", letGo: make(chan struct{}), takes: time.Minute}
+	e.Namespaces = work
+	s := serve(t, e, false)
+	client, url := overHTTP1(s), s.URL+webhook.PathMutate+"?timeout=30s"
+	large := []byte(`{"spec":{"containers":[]},"x":"` + strings.Repeat("x", 256<<10) + `"}`)
+	outcomes := make(chan outcome, 1)
+	go func() { outcomes <- ask(t.Context(), client, url, reviewOf(t, "v1", "CREATE", "slow", large)) }()
+	eventually(t, "a large one works", func() bool { return e.Limiter.Working() == 1 })
+	if o := ask(t.Context(), client, url, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))); o.status != http.StatusOK {
+		t.Errorf("a small one: %+v", o)
+	}
+	if o := ask(t.Context(), client, url, reviewOf(t, "v1", "CREATE", "shop", large)); !o.wellShed() || o.took < time.Second/2 {
+		t.Errorf("another large one: %+v", o)
+	}
+	close(work.letGo)
+	if o := <-outcomes; o.status != http.StatusOK {
+		t.Errorf("the first: %+v", o)
+	}
+}
+
 // raw sends the head of a request for a body of so many bytes, and as many as are given.
 func raw(t *testing.T, s *httptest.Server, length int, body []byte) net.Conn {
 	t.Helper()
@@ -256,6 +283,9 @@ func TestRequestMemory(t *testing.T) {
 	e.Limiter.SetMemory(11 << 20)
 	if o := ask(t.Context(), client, url, large); !o.wellShed() {
 		t.Errorf("no room for one of 3 MiB: %+v", o)
+	}
+	if line, _, err := bufio.NewReader(raw(t, s, len(large), nil)).ReadLine(); err != nil || string(line) != "HTTP/1.1 429 Too Many Requests" {
+		t.Errorf("no room for what is yet to come: %s %v", line, err)
 	}
 	if o := ask(t.Context(), client, url, small); o.status != http.StatusOK {
 		t.Errorf("room for a small one: %+v", o)

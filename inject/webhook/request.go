@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -36,7 +37,7 @@ const maxTimeout = 30 * time.Second
 // The caller stops listening after ?timeout=, so what is not read by then is
 // answered with 503. After it, waiting for its turn may take time, see
 // [Limiter]; the answer itself takes microseconds.
-func read(w http.ResponseWriter, r *http.Request) ([]byte, time.Time, *refusal) {
+func read(w http.ResponseWriter, r *http.Request, from io.ReadCloser) ([]byte, time.Time, *refusal) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, time.Time{}, refuse(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
@@ -56,7 +57,7 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, time.Time, *refusal) 
 	_ = http.NewResponseController(w).SetReadDeadline(deadline)
 	var body bytes.Buffer
 	body.Grow(int(min(max(r.ContentLength, 0), maxTrust)) + bytes.MinRead)
-	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
+	_, err := body.ReadFrom(http.MaxBytesReader(w, from, maxBody))
 	if err != nil || r.Context().Err() != nil {
 		return nil, time.Time{}, unread(err)
 	}
