@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -188,4 +189,24 @@ func TestTooManyConnections(t *testing.T) {
 			t.Errorf("connection %d beyond all but one: %v", i, err)
 		}
 	}
+}
+
+// The bound of memory changes while serve runs.
+func TestReconfigureMemory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pillion.yaml")
+	const always = "standalone: true\ntls-self-signed: true\ntemplates: [testdata/templates]\n"
+	write(t, file, always)
+	s := startServe(t, "--config", file)
+	for _, row := range []struct{ text, want string }{
+		{always, "3.3554432e+07"},
+		{always + "max-request-memory: 64Mi\n", "6.7108864e+07"},
+	} {
+		write(t, file, row.text)
+		until(t, "the bound is "+row.want, func() (bool, string) {
+			_, body := s.get(t, s.admin+"/metrics")
+			return strings.Contains(body, "\npillion_webhook_memory_limit_bytes "+row.want+"\n"), "it is not"
+		})
+	}
+	write(t, file, always+"max-request-memory: 1Mi\n")
+	s.ready(t, http.StatusOK, "--max-request-memory must be at least 10Mi")
 }

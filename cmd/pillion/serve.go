@@ -55,8 +55,8 @@ workload what will be wrong with its pods. The admin address serves /livez,
 
 Templates, certificate files and the file of --config are followed: a changed one is
 used without a restart, and a bad one leaves the last good one in use. Of the
-configuration, the log level changes at once; /readyz?verbose says what needs a
-restart. A flag wins over the environment, and that over the file. SIGTERM and SIGINT turn
+configuration, the log level and --max-request-memory change at once; /readyz?verbose
+says what needs a restart. A flag wins over the environment, and that over the file. SIGTERM and SIGINT turn
 readiness off, wait until the API server sends no more, and finish what is left.`,
 		Example: `  # In a cluster.
   pillion serve --templates /etc/pillion/templates \
@@ -187,6 +187,7 @@ func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slo
 	defer stopTracing()
 	limiter := webhook.NewLimiter(registry, slotsPerCPU*runtime.GOMAXPROCS(0), o.requestMemory.Value())
 	config := newConfiguration(o, flags, log, registry)
+	config.live["max-request-memory"] = func(next *serveOptions) { limiter.SetMemory(next.requestMemory.Value()) }
 	s := &server{
 		options: o, config: config, limiter: limiter, log: log, registry: registry, engine: engine, namespaces: known,
 		certificate: certificate, callers: callers, advice: advice, tracer: tracer,
