@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shipped
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// expressions are those of all alerts and panels, by what they are for.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, r := range loadRules(t).Spec.Groups[0].Rules {
+		all[r.Alert] = r.Expr.String()
+	}
+	text, err := os.ReadFile(filepath.Join(monitoring, "pillion.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Type    string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range dashboard.Panels {
+		if len(p.Targets) == 0 && p.Type != "row" {
+			t.Errorf("the panel %q shows nothing", p.Title)
+		}
+		for i, target := range p.Targets {
+			all[p.Title+" "+string(rune('A'+i))] = strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
+		}
+	}
+	return all
+}
+
+// What alerts and panels ask for is what the code has: each metric, and each word
+// that a label is compared with.
+func TestExpressions(t *testing.T) {
+	words := literals(t)
+	for what, expr := range expressions(t) {
+		ast, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+		if err != nil {
+			t.Errorf("%s: %s: %v", what, expr, err)
+			continue
+		}
+		parser.Inspect(ast, func(node parser.Node, _ []parser.Node) error {
+			selector, ok := node.(*parser.VectorSelector)
+			if !ok || !strings.HasPrefix(selector.Name, "pillion_") {
+				return nil
+			}
+			if name := strings.TrimSuffix(selector.Name, "_bucket"); !words[name] {
+				t.Errorf("%s: no such metric: %s", what, name)
+			}
+			for _, m := range selector.LabelMatchers {
+				for word := range strings.SplitSeq(m.Value, "|") {
+					if m.Name != model.MetricNameLabel && !words[word] {
+						t.Errorf("%s: %s is never %q", what, m.Name, word)
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// literals are all short texts in the program's source.
+func literals(t *testing.T) map[string]bool {
+	t.Helper()
+	words := map[string]bool{}
+	literal := regexp.MustCompile(`"(\w+)"`)
+	for _, dir := range []string{"cmd", "inject", "certs"} {
+		err := filepath.WalkDir(filepath.Join("../..", dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range literal.FindAllSubmatch(text, -1) {
+				words[string(m[1])] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return words
+}
+
+// What the operator does not know it drops without a word.
+func TestServiceMonitor(t *testing.T) {
+	var m monitoringv1.ServiceMonitor
+	decode(t, filepath.Join(monitoring, "servicemonitor.yaml"), &m)
+	var service struct {
+		APIVersion, Kind string
+		Metadata         struct {
+			Name, Namespace string
+			Labels          map[string]string
+		}
+		Spec struct {
+			ClusterIP                string
+			PublishNotReadyAddresses bool
+			Selector                 map[string]string
+			Ports                    []struct {
+				Name, TargetPort string
+				Port             int
+			}
+		}
+	}
+	decode(t, filepath.Join(monitoring, "service.yaml"), &service)
+	for key, value := range m.Spec.Selector.MatchLabels {
+		if service.Metadata.Labels[key] != value {
+			t.Errorf("the ServiceMonitor misses the Service, whose labels are %v", service.Metadata.Labels)
+		}
+	}
+	if m.Namespace != service.Metadata.Namespace || m.Spec.Endpoints[0].Port != service.Spec.Ports[0].Name || !service.Spec.PublishNotReadyAddresses {
+		t.Errorf("the ServiceMonitor misses replicas: %+v, %+v", m.Spec, service.Spec)
+	}
+	// The name of the job, by which alerts and dashboard know the replicas.
+	for what, expr := range expressions(t) {
+		if strings.Contains(expr, "job=") && !strings.Contains(expr, `job="`+service.Metadata.Name+`"`) {
+			t.Errorf("%s knows another job: %s", what, expr)
+		}
+	}
+}
