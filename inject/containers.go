@@ -4,10 +4,8 @@ package inject
 
 import (
 	"fmt"
-	"path"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,13 +19,16 @@ func volumeMount() reflect.Type          { return reflect.TypeFor[corev1.VolumeM
 func resourceRequirements() reflect.Type { return reflect.TypeFor[corev1.ResourceRequirements]() }
 
 // container merges a container of the fragment into a list of the pod.
-func (p *planner) container(pod, fragment *tree.Node, s *schema, at string) {
+func (p *planner) container(pod, fragment *tree.Node, s *schema, at pointer) {
 	name := fragment.Get("name").Text()
 	for _, list := range containerLists() {
+		if !p.has(name) {
+			break
+		}
 		items := p.pod.At("spec", list).Items()
 		if found := s.find(items, fragment); found >= 0 {
-			where := item("/spec/"+list, items, found)
-			if !strings.HasSuffix(at, "/"+list) {
+			where := listPointer(list).item(items, found)
+			if at.name(0) != list {
 				p.conflict(where, &items[found], fragment, "the pod has a container named %s in %s, where the template does not put it; give it another name", name, list)
 				return
 			}
@@ -35,11 +36,14 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at string) {
 			return
 		}
 	}
-	p.checkContainer(path.Base(at), nil, fragment, at+"/-")
-	p.insert(pod, p.place(pod, fragment, at), fragment.Clone(), at) // the template's own must never be added to
+	p.checkContainer(at.name(0), nil, fragment, at.member("-"))
+	p.insert(pod, p.place(pod, fragment, at.name(0)), *fragment, at)
+	if !p.dry {
+		p.here[name] = true
+	}
 }
 
-func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at string) {
+func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at pointer) {
 	if s.elem.contains(existing, fragment) {
 		return
 	}
@@ -49,13 +53,16 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at st
 	}
 	if !p.marked(p.t) {
 		p.conflict(at, existing, fragment, "the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"",
-			fragment.Get("name").Text(), p.t.Annotation(templates.AnnotationCustomize))
+			fragment.Get("name").Text(), p.t.customize)
 		return
 	}
 	if there, ours := existing.Get("restartPolicy"), fragment.Get("restartPolicy"); there != nil && ours != nil && !ours.SameText(there) {
-		p.conflict(at+"/restartPolicy", there, ours, "the pod's container %s is no native sidecar; give it restartPolicy: Always", fragment.Get("name").Text())
+		p.conflict(at.member("restartPolicy"), there, ours, "the pod's container %s is no native sidecar; give it restartPolicy: Always", fragment.Get("name").Text())
 	}
-	p.checkContainer(path.Base(path.Dir(at)), existing, fragment, at)
+	p.checkContainer(at.name(1), existing, fragment, at)
+	if existing.Added() && !p.dry {
+		*existing = existing.Clone() // what is shared with the template must never be added to
+	}
 	p.object(existing, fragment, s.elem, at)
 }
 
@@ -80,9 +87,9 @@ func (p *planner) bringer(existing *tree.Node) string {
 // place is the index for a new container: by default, native sidecars stand
 // before all init containers, so that they serve those too, and everything else last.
 // What templates put first stands in the order of the templates.
-func (p *planner) place(pod, fragment *tree.Node, at string) int {
+func (p *planner) place(pod, fragment *tree.Node, list string) int {
 	place := p.t.Spec.Placement.Containers
-	if strings.HasSuffix(at, "/initContainers") {
+	if list == "initContainers" {
 		place = p.t.Spec.Placement.InitContainers
 		if place == "" && fragment.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways)) {
 			place = templates.First
@@ -102,6 +109,9 @@ func (p *planner) place(pod, fragment *tree.Node, at string) int {
 // standsBefore says whether a container at the front of a list was put there by
 // an earlier template, or by this one from earlier in its own list.
 func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
+	if existing.Added() {
+		return true
+	}
 	name := existing.Get("name").Text()
 	for _, c := range p.candidates {
 		own := c.t.Containers
@@ -109,7 +119,7 @@ func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
 			own = own[:slices.Index(own, fragment.Get("name").Text())]
 		}
 		if slices.Contains(own, name) {
-			return existing.Added() || c.marked(c.t) || c.same(existing)
+			return c.marked(c.t) || c.same(existing)
 		}
 		if c == p.candidate {
 			return false
@@ -120,7 +130,7 @@ func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
 
 // checkContainer finds what the API server would refuse, or silently break, if
 // fragment were added to existing, a container of list; nil stands for a new one.
-func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at string) {
+func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at pointer) {
 	if !p.dry {
 		return
 	}
@@ -131,19 +141,19 @@ func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at 
 
 // checkClashes finds what two entries of forEachContainer would put into one
 // container at the same place.
-func (p *planner) checkClashes(fragments []tree.Node, container *schema, at string) {
+func (p *planner) checkClashes(fragments []tree.Node, container *schema, at pointer) {
 	for i := range fragments {
 		members := fragments[i].Members()
 		for j := range members {
 			list := container.at(members[j].Name())
 			for k := range fragments[:i] {
-				p.checkClash(list, fragments[k].Get(members[j].Name()), &members[j].Node, at+"/"+tree.Escape(members[j].Name()))
+				p.checkClash(list, fragments[k].Get(members[j].Name()), &members[j], at.member(members[j].Name()))
 			}
 		}
 	}
 }
 
-func (p *planner) checkClash(list *field, a, b *tree.Node, at string) {
+func (p *planner) checkClash(list *field, a, b *tree.Node, at pointer) {
 	if !p.dry || list.shape != keyedList {
 		return
 	}
@@ -163,7 +173,7 @@ func (p *planner) checkResources(fragment *tree.Node) {
 		if limit == nil {
 			continue
 		}
-		asked, errA := templates.ParseQuantity(scalarText(&requests[i].Node))
+		asked, errA := templates.ParseQuantity(scalarText(&requests[i]))
 		most, errB := templates.ParseQuantity(scalarText(limit))
 		if errA == nil && errB == nil && asked.Cmp(most) > 0 {
 			p.failed = fmt.Errorf("the request of %s (%s) is more than its limit (%s)", requests[i].Name(), asked.String(), most.String())

@@ -14,7 +14,10 @@ package inject
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+
+	"github.com/mattbaird/jsonpatch"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -49,18 +52,49 @@ const maxPatch = 3 << 20
 
 // Injector decides and plans for one set of templates.
 type Injector struct {
-	set      *templates.Set
-	excluded []string
-	schema   *schema
+	set       *templates.Set
+	templates []*loaded
+	byName    map[string]*loaded
+	names     []string        // of the templates, sorted
+	brings    map[string]bool // the containers that any of them brings
+	reading   []*loaded       // those that depend on what is in the pod
+	rules     []rule
+	excluded  []string
+	schema    *schema
+}
+
+// loaded is a template with the keys of its annotations.
+type loaded struct {
+	*templates.Template
+	injected, customize string
+	recorded            *tree.Node // its fragment with the record of the injection, or nil where it is not always the same
 }
 
 // New makes an Injector. System namespaces are excluded always, others on request.
 func New(set *templates.Set, excludedNamespaces ...string) *Injector {
-	return &Injector{
+	i := &Injector{
 		set:      set,
+		byName:   map[string]*loaded{},
+		brings:   map[string]bool{},
+		rules:    rules(),
 		excluded: append(SystemNamespaces(), excludedNamespaces...),
 		schema:   podSchema(),
 	}
+	for _, t := range set.Templates {
+		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize)}
+		if fragment := t.PodFragment().Static(); fragment != nil {
+			l.recorded = new(l.record(fragment))
+		}
+		i.templates, i.byName[t.Name] = append(i.templates, l), l
+		for _, name := range t.Containers {
+			i.brings[name] = true
+		}
+		if t.Reads("*") {
+			i.reading = append(i.reading, l)
+		}
+	}
+	i.names = slices.Sorted(maps.Keys(i.byName))
+	return i
 }
 
 // Set is the set of templates.
@@ -76,8 +110,10 @@ type Request struct {
 	OptedIn bool
 	// Namespace is the request's namespace; the pod's own metadata may not name one.
 	Namespace templates.Namespace
-	// Object is the pod's JSON as it came. The Result may share its bytes.
+	// Object is the pod's JSON as it came.
 	Object []byte
+	// Pod is the same where the caller has parsed it already. The engine adds to it.
+	Pod *tree.Node
 	// Detail asks for [Decision.Added] and [Decision.Passed], which the mutating
 	// webhook does not need.
 	Detail bool
@@ -90,12 +126,9 @@ type Request struct {
 // Inject decides about every template and plans what to add. The error says
 // what is wrong with Object; everything else that can go wrong is a decision.
 func (i *Injector) Inject(req Request) (*Result, error) {
-	pod, err := tree.Parse(req.Object)
+	pod, err := req.parse()
 	if err != nil {
-		return nil, notJSON(err)
-	}
-	if pod.Kind() != tree.Object {
-		return nil, errors.New("the pod is not a JSON object")
+		return nil, err
 	}
 	r := &Result{Pod: identify(pod)}
 	// A template that is left out because of what it does starts everything anew,
@@ -104,16 +137,29 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	for {
 		culprits, why := i.settle(&req, pod, r, leftOut)
 		if len(culprits) == 0 {
-			r.Ops = operations(pod)
 			return r, nil
 		}
 		for _, name := range culprits {
 			leftOut[name] = why
 		}
-		if pod, err = tree.Parse(req.Object); err != nil {
+		r.Ops = nil
+		if pod, err = tree.Parse([]byte(pod.String())); err != nil { // as it came
 			return nil, err
 		}
 	}
+}
+
+// parse gives the pod as a tree.
+func (r *Request) parse() (pod *tree.Node, err error) {
+	if pod = r.Pod; pod == nil {
+		if pod, err = tree.Parse(r.Object); err != nil {
+			return nil, notJSON(err)
+		}
+	}
+	if pod.Kind() != tree.Object {
+		return nil, errors.New("the pod is not a JSON object")
+	}
+	return pod, nil
 }
 
 func notJSON(err error) error { return fmt.Errorf("the pod is not JSON: %w", err) }
@@ -130,10 +176,15 @@ func (i *Injector) settle(req *Request, pod *tree.Node, r *Result, leftOut map[s
 		} else {
 			r.update(decisions)
 		}
-		if size := pod.AddedSize(); size > maxPatch {
+		if !run.added { // by now
+			return nil, ""
+		}
+		size := pod.AddedSize()
+		if size > maxPatch {
 			return injected(decisions), fmt.Sprintf("what it adds makes the pod larger than the API server takes (%d bytes)", size)
 		}
-		if !i.lookAgain(pod, run) {
+		r.Ops = operations(pod, size)
+		if !i.lookAgain(r.Ops, run) {
 			return nil, ""
 		}
 		culprits = injected(decisions)
@@ -151,28 +202,23 @@ func injected(decisions []Decision) []string {
 	return names
 }
 
-// lookAgain says whether what this round added could change what a template
-// sees: then a second admission of the same pod must not find what this one left out.
-func (i *Injector) lookAgain(pod *tree.Node, run *run) bool {
-	if !run.added {
-		return false
-	}
+// lookAgain says whether what was added could change what a template sees: then a
+// second admission of the same pod must not find what this one left out.
+func (i *Injector) lookAgain(added []jsonpatch.JsonPatchOperation, run *run) bool {
 	if slices.ContainsFunc(run.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict }) {
 		return true
 	}
-	if !slices.ContainsFunc(i.set.Templates, func(t *templates.Template) bool { return t.Reads("*") }) {
+	if len(i.reading) == 0 {
 		return false
 	}
-	touched := map[string]bool{}
-	pod.Additions(func(path string, _ *tree.Node) { touched[part(path)] = true })
-	return slices.ContainsFunc(i.set.Templates, func(t *templates.Template) bool {
-		for p := range touched {
-			if t.Reads(p) {
-				return true
-			}
+	var touched []string
+	last := ""
+	for _, op := range added {
+		if at := top(op.Path); at != last {
+			last, touched = at, append(touched, part(at))
 		}
-		return false
-	})
+	}
+	return slices.ContainsFunc(i.reading, func(t *loaded) bool { return slices.ContainsFunc(touched, t.Reads) })
 }
 
 // update takes the decisions of a later round: what an earlier one injected

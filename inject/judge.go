@@ -57,6 +57,10 @@ type Verdict struct {
 func (j *Judge) Judge(req Request) (*Verdict, error) {
 	// What is missing of one template must not hide behind what another would add.
 	req.alone = true
+	var err error
+	if req.Pod, err = req.parse(); err != nil {
+		return nil, err
+	}
 	var denial *Verdict // by the set that knows most of the revisions that the pod names
 	foreign := 0
 	for _, injector := range j.sets {
@@ -64,7 +68,7 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 		if err != nil || !v.Denied {
 			return v, err
 		}
-		if n := injector.foreign(InjectedBy(req.Object)); denial == nil || n < foreign {
+		if n := injector.foreign(revisions(req.Pod)); denial == nil || n < foreign {
 			denial, foreign = v, n
 		}
 	}

@@ -6,11 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -32,17 +29,17 @@ func (c *candidate) plan() {
 		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeConflict, messages(dry.conflicts), dry.conflicts
 		return
 	}
-	c.pass(CodeRenderFailed, always("every expression has a value that a pod can have"))
-	c.pass(CodeConflict, always("nothing in the pod is in its way"))
+	c.pass(CodeRenderFailed, "every expression has a value that a pod can have")
+	c.pass(CodeConflict, "nothing in the pod is in its way")
 	c.decision.Kept, c.decision.Added = dry.kept, dry.added
 	c.decision.Altered = c.altered()
 	if dry.additions == 0 {
 		c.decision.Code = CodePresent
 		return
 	}
-	c.pass(CodePresent, always("something of it is not in the pod"))
-	c.decision.Code, c.decision.Absent = CodeInjected, c.absent()
-	key := c.t.Annotation(templates.AnnotationInjected)
+	c.pass(CodePresent, "something of it is not in the pod")
+	c.decision.Code, c.decision.Absent = CodeInjected, (c.req.alone || c.req.Detail) && c.absent()
+	key := c.t.injected
 	if says := c.annotation(key); says != nil && !says.IsText(c.t.Revision) {
 		c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", key, c.t.Revision))
 	}
@@ -50,7 +47,7 @@ func (c *candidate) plan() {
 		return
 	}
 	(&planner{candidate: c}).all()
-	c.added = true
+	c.added, c.users = true, [2][]appContainer{}
 }
 
 // planner merges one fragment into the pod.
@@ -66,15 +63,22 @@ type planner struct {
 }
 
 func (p *planner) all() {
+	if p.at == nil {
+		p.at = make(pointer, 0, 8)
+	}
 	p.eachAppContainer()
-	p.object(p.pod, &p.fragment, p.schema, "")
+	p.object(p.pod, &p.fragment, p.schema, p.at)
 }
 
 // maxConflicts bounds what is said about one template; the first is what has to
 // be mended first.
 const maxConflicts = 4
 
-func (p *planner) conflict(at string, pod, fragment *tree.Node, format string, args ...any) {
+func (p *planner) conflict(at pointer, pod, fragment *tree.Node, format string, args ...any) {
+	p.conflictAt(at.String(), pod, fragment, format, args...)
+}
+
+func (p *planner) conflictAt(at string, pod, fragment *tree.Node, format string, args ...any) {
 	if len(p.conflicts) == maxConflicts {
 		return
 	}
@@ -103,39 +107,24 @@ func newPlace(at string, pod, fragment *tree.Node) Place {
 	return Place{Path: at, Pod: text(pod), Template: text(fragment)}
 }
 
-// item is the pointer of a list's item in the pod as it came: what templates
-// have added by now does not count.
-func item(list string, items []tree.Node, i int) string {
-	if items[i].Added() {
-		return list + "/-"
-	}
-	came := 0
-	for j := range items[:i] {
-		if !items[j].Added() {
-			came++
-		}
-	}
-	return list + "/" + strconv.Itoa(came)
-}
-
-func (p *planner) keep(at string, pod, fragment *tree.Node) {
+func (p *planner) keep(at pointer, pod, fragment *tree.Node) {
 	if p.dry {
-		p.kept = append(p.kept, newPlace(at, pod, fragment))
+		p.kept = append(p.kept, newPlace(at.String(), pod, fragment))
 	}
 }
 
 // addition notes that something is missing. The parent that has to be made for
 // it is none by itself.
-func (p *planner) addition(at string, value *tree.Node) {
+func (p *planner) addition(at pointer, value *tree.Node) {
 	p.additions++
 	if p.dry && (p.req.Detail || p.req.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !isZero(value)) {
-		p.added = append(p.added, newPlace(at, nil, value))
+		p.added = append(p.added, newPlace(at.String(), nil, value))
 	}
 }
 
 // add puts a new member into an object of the pod, which is nil where the object
 // is itself still to be added.
-func (p *planner) add(pod *tree.Node, name string, value tree.Node, at string) *tree.Node {
+func (p *planner) add(pod *tree.Node, name string, value tree.Node, at pointer) *tree.Node {
 	p.addition(at, &value)
 	if p.dry {
 		return nil
@@ -144,19 +133,19 @@ func (p *planner) add(pod *tree.Node, name string, value tree.Node, at string) *
 }
 
 // object goes in key by key.
-func (p *planner) object(pod, fragment *tree.Node, s *schema, at string) {
+func (p *planner) object(pod, fragment *tree.Node, s *schema, at pointer) {
 	members := fragment.Members()
 	for i := range members {
-		name, value := members[i].Name(), &members[i].Node
+		name, value := members[i].Name(), &members[i]
 		if value.Kind() == tree.Null {
 			continue
 		}
 		f := s.at(name)
-		p.member(pod, f, name, value, at+"/"+tree.Escape(name))
+		p.member(pod, f, name, value, at.member(name))
 	}
 }
 
-func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node, at string) {
+func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node, at pointer) {
 	there := pod.Get(name)
 	if excludes(pod, f, name, value) {
 		p.keep(at, there, value)
@@ -172,7 +161,7 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 			p.keep(at, there, value)
 		}
 	case there != nil && there.Kind() != value.Kind():
-		p.conflict(at, there, value, "the pod's %s is of another type than a pod has there", at)
+		p.conflict(at, there, value, "the pod's %s is of another type than a pod has there", at.String())
 	case len(value.Items()) == 0 && value.Kind() == tree.Array:
 		return
 	case f.shape == keyedList || f.shape == set:
@@ -186,7 +175,7 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 		before := len(p.added)
 		p.object(p.add(pod, name, tree.Members(), at), value, f.schema, at)
 		if len(p.added) > before { // as one
-			p.added = append(p.added[:before], newPlace(at, nil, value))
+			p.added = append(p.added[:before], newPlace(at.String(), nil, value))
 		}
 	default:
 		p.object(there, value, f.schema, at)
@@ -194,7 +183,7 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 }
 
 // list puts in the items whose key is new.
-func (p *planner) list(pod, fragment *tree.Node, s *schema, at string) {
+func (p *planner) list(pod, fragment *tree.Node, s *schema, at pointer) {
 	items := fragment.Items()
 	for i := range items {
 		value := &items[i]
@@ -204,11 +193,11 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema, at string) {
 		}
 		found := -1
 		if s.shape == keyedList {
-			found = s.find(pod.Items(), value)
+			found = p.find(s, pod, value)
 		}
 		switch {
 		case found >= 0:
-			p.known(&pod.Items()[found], value, s, item(at, pod.Items(), found))
+			p.known(&pod.Items()[found], value, s, at.item(pod.Items(), found))
 		case s.shape == set && s.elem.among(pod.Items(), value):
 		default:
 			p.insert(pod, len(pod.Items()), *value, at)
@@ -216,8 +205,8 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema, at string) {
 	}
 }
 
-func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list string) {
-	p.addition(list+"/-", &value)
+func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list pointer) {
+	p.addition(list.member("-"), &value)
 	if !p.dry {
 		pod.Insert(i, value)
 	}
@@ -225,9 +214,9 @@ func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list string) {
 
 // known is an item whose key the pod has already: the pod's own counts. Where
 // it stands for something else, the rest of the fragment would not work.
-func (p *planner) known(pod, fragment *tree.Node, s *schema, at string) {
+func (p *planner) known(pod, fragment *tree.Node, s *schema, at pointer) {
 	if s.elem.goType == volume() {
-		if !p.sameVolume(pod, fragment, s.elem) {
+		if !p.sameVolume(pod, fragment, s.elem, at) {
 			p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", fragment.Get("name").Text())
 		}
 		return
@@ -250,7 +239,7 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema, at string) {
 // resources fills in a resource that neither requests nor limits of the pod
 // name: a request of the template's beside a limit of the pod's could be more
 // than the limit.
-func (p *planner) resources(pod, fragment *tree.Node, s *schema, at string) {
+func (p *planner) resources(pod, fragment *tree.Node, s *schema, at pointer) {
 	said := func(name string) bool {
 		return pod.At("requests", name) != nil || pod.At("limits", name) != nil
 	}
@@ -263,136 +252,11 @@ func (p *planner) resources(pod, fragment *tree.Node, s *schema, at string) {
 				continue
 			}
 			there := pod.At(section, name)
-			if !s.at(section).elem.contains(there, &members[i].Node) {
-				p.keep(at+"/"+section+"/"+tree.Escape(name), there, &members[i].Node)
+			if !s.at(section).elem.contains(there, &members[i]) {
+				p.keep(at.member(section).member(name), there, &members[i])
 			}
 			free = free.With(section, free.Get(section).Without(name))
 		}
 	}
 	p.object(pod, &free, s, at)
-}
-
-// appContainer is a container that the user wrote, and what it is to get.
-type appContainer struct {
-	list      string
-	index     int
-	fragments []tree.Node
-}
-
-// maxContainers bounds what a pod can cost: no node runs as many, and the API
-// server asks before it has looked at the pod.
-const maxContainers = 500
-
-// renderApps renders what the template adds to each container that the user
-// wrote: once, so that looking and adding go by the very same.
-func (c *candidate) renderApps() error {
-	if !c.t.HasForEach() {
-		return nil
-	}
-	for _, list := range containerLists() {
-		items := c.pod.At("spec", list).Items()
-		if len(items) > maxContainers {
-			return fmt.Errorf("the pod has more than %d %s", maxContainers, list)
-		}
-		for i := range items {
-			if items[i].Kind() != tree.Object || items[i].Added() || c.brought(&items[i]) {
-				continue
-			}
-			fragments, err := c.t.ForEach(&c.input, c.values, &items[i], list == "initContainers")
-			if err != nil {
-				return err
-			}
-			if c.podResources() {
-				for j := range fragments {
-					fragments[j] = c.withoutResources(fragments[j], items[i].Get("name").Text())
-				}
-			}
-			c.apps = append(c.apps, appContainer{list, i, fragments})
-		}
-	}
-	return nil
-}
-
-// eachAppContainer merges what the template adds to each app container. Nothing
-// has been inserted before them yet.
-func (p *planner) eachAppContainer() {
-	elem := p.schema.at("spec").at("containers").elem
-	for i := range p.apps {
-		app := &p.apps[i]
-		existing := p.pod.At("spec", app.list).Items()
-		at := item("/spec/"+app.list, existing, app.index)
-		p.checkClashes(app.fragments, elem, at)
-		for j := range app.fragments {
-			p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at)
-			p.object(&existing[app.index], &app.fragments[j], elem, at)
-		}
-	}
-}
-
-// brought says whether a container of the pod is a template's and not the
-// user's. A template that no longer wants this pod counts too, for what it added
-// itself may be why. What a required template gives to every container, none
-// escapes by an annotation alone: it must run what the template's container runs
-// that it is said to be.
-func (c *candidate) brought(existing *tree.Node) bool {
-	name := existing.Get("name").Text()
-	for _, t := range c.flipped {
-		if slices.Contains(t.Containers, name) && c.marked(t) && !c.t.Spec.Required {
-			return true
-		}
-	}
-	for _, other := range c.candidates {
-		if !slices.Contains(other.t.Containers, name) {
-			continue
-		}
-		if c.t.Spec.Required && !other.sameProgram(existing) {
-			continue
-		}
-		if other.same(existing) || c.marked(other.t) {
-			return true
-		}
-	}
-	return false
-}
-
-// sameProgram says whether a container runs what the template's does.
-func (c *candidate) sameProgram(existing *tree.Node) bool {
-	own := c.own(existing)
-	if own == nil {
-		return false
-	}
-	for _, field := range []string{"image", "command", "args"} {
-		there, ours := existing.Get(field), own.Get(field)
-		if (there == nil) != (ours == nil) || there != nil && !c.schema.at("spec").at("containers").elem.at(field).contains(there, ours) {
-			return false
-		}
-	}
-	return true
-}
-
-// marked says whether the pod says that a container of the name that a template
-// brings is the template's: because it was injected, or is to be filled in. The
-// annotation proves nothing, and need not: all that it lets happen is that what
-// the container lacks is added.
-func (r *run) marked(t *templates.Template) bool {
-	return r.annotation(t.Annotation(templates.AnnotationInjected)) != nil ||
-		r.annotation(t.Annotation(templates.AnnotationCustomize)).IsText("true")
-}
-
-// same says whether a container has all that the template's container of that
-// name would have.
-func (c *candidate) same(existing *tree.Node) bool {
-	own := c.own(existing)
-	return own != nil && c.schema.at("spec").at("containers").elem.contains(existing, own)
-}
-
-// own is the template's container of that name, or nil.
-func (c *candidate) own(existing *tree.Node) *tree.Node {
-	for _, list := range containerLists() {
-		items := c.fragment.At("spec", list).Items()
-		if i := c.schema.at("spec").at(list).find(items, existing); i >= 0 {
-			return &items[i]
-		}
-	}
-	return nil
 }

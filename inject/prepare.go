@@ -41,13 +41,13 @@ func (c *candidate) prepare() {
 		if len(old) == 0 {
 			continue
 		}
-		containers := tree.Items()
+		containers := make([]tree.Node, len(old))
 		for i := range old {
-			container, mounted := c.prepareContainer(&old[i], token)
-			containers.Append(container)
+			var mounted bool
+			containers[i], mounted = c.prepareContainer(&old[i], token)
 			used = used || mounted
 		}
-		prepared = prepared.With(list, containers)
+		prepared = prepared.With(list, tree.Items(containers...))
 	}
 	if used && token.Get("name").IsText(noTokenVolume) {
 		prepared = withItem(&prepared, "volumes", tree.Members(
@@ -59,13 +59,20 @@ func (c *candidate) prepare() {
 // recordInjection adds the annotation that says which revision was injected. One
 // that is there already counts, whatever it says.
 func (c *candidate) recordInjection() {
-	key := c.t.Annotation(templates.AnnotationInjected)
-	if c.annotation(key) != nil {
-		return
+	switch {
+	case c.annotation(c.t.injected) != nil:
+	case c.t.recorded != nil:
+		c.fragment = *c.t.recorded
+	default:
+		c.fragment = c.t.record(&c.fragment)
 	}
-	metadata := orEmpty(c.fragment.Get("metadata"))
+}
+
+// record is a fragment with that annotation.
+func (t *loaded) record(fragment *tree.Node) tree.Node {
+	metadata := orEmpty(fragment.Get("metadata"))
 	annotations := orEmpty(metadata.Get("annotations"))
-	c.fragment = c.fragment.With("metadata", metadata.With("annotations", annotations.With(key, tree.Text(c.t.Revision))))
+	return fragment.With("metadata", metadata.With("annotations", annotations.With(t.injected, tree.Text(t.Revision))))
 }
 
 func orEmpty(n *tree.Node) *tree.Node {
@@ -79,19 +86,34 @@ func orEmpty(n *tree.Node) *tree.Node {
 // the token, or nil. Leaving the plugin nothing to add spares the pod the second
 // call that a changed pod costs.
 func (c *candidate) tokenMount() *tree.Node {
-	if c.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
+	known := &c.tokens[0]
+	if c.t.Spec.ServiceAccountToken == templates.Inherit {
+		known = &c.tokens[1]
+	}
+	if *known == nil {
+		*known = new(c.newTokenMount())
+	}
+	if (*known).Kind() != tree.Object {
 		return nil
+	}
+	return *known
+}
+
+// newTokenMount is tokenMount; no object stands for nil.
+func (c *candidate) newTokenMount() tree.Node {
+	if c.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
+		return tree.Node{}
 	}
 	volume := noTokenVolume
 	if c.t.Spec.ServiceAccountToken == templates.Inherit && !c.tokenDeclined() {
 		if volume = c.tokenVolume(); volume == "" {
-			return nil
+			return tree.Node{}
 		}
 	}
-	return new(tree.Members(
+	return tree.Members(
 		tree.Field("name", tree.Text(volume)),
 		tree.Field("readOnly", tree.Bool(true)),
-		tree.Field("mountPath", tree.Text(tokenMountPath))))
+		tree.Field("mountPath", tree.Text(tokenMountPath)))
 }
 
 // tokenVolume is the volume that the plugin made, or "" where it did not: then
@@ -118,7 +140,7 @@ func (c *candidate) tokenDeclined() bool {
 		containers := c.pod.At("spec", list).Items()
 		for i := range containers {
 			name := containers[i].Get("name").Text()
-			if slices.ContainsFunc(c.set.Templates, func(t *templates.Template) bool { return slices.Contains(t.Containers, name) }) {
+			if c.brings[name] {
 				continue // a template's, so it says nothing of what the user wants
 			}
 			if !mounts(&containers[i], tokenMountPath) {
@@ -146,10 +168,13 @@ func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree
 // for a container that the user brings: what the plugin gives to one of the
 // template's own is a credential that must not be there.
 func (c *candidate) inherited(container *tree.Node) bool {
-	if c.t.Spec.ServiceAccountToken != templates.Inherit && !c.annotation(c.t.Annotation(templates.AnnotationCustomize)).IsText("true") {
+	if c.t.Spec.ServiceAccountToken != templates.Inherit && !c.annotation(c.t.customize).IsText("true") {
 		return false
 	}
 	for _, list := range containerLists() {
+		if !c.has(container.Get("name").Text()) {
+			break
+		}
 		existing := c.pod.At("spec", list).Items()
 		if i := c.schema.at("spec").at(list).find(existing, container); i >= 0 {
 			return mounts(&existing[i], tokenMountPath)
@@ -170,12 +195,8 @@ func mounts(container *tree.Node, path string) bool {
 
 // withItem is a copy of an object with one item more in a list.
 func withItem(n *tree.Node, list string, item tree.Node) tree.Node {
-	longer := tree.Items()
-	for _, old := range n.Get(list).Items() {
-		longer.Append(old)
-	}
-	longer.Append(item)
-	return n.With(list, longer)
+	old := n.Get(list).Items()
+	return n.With(list, tree.Items(append(slices.Clip(old), item)...))
 }
 
 // podResources says whether the pod asks for resources as a whole (KEP-2837).

@@ -14,20 +14,7 @@ import (
 // absent says whether nothing of a template that brings containers is in the
 // pod: neither one of them nor the record of an injection.
 func (c *candidate) absent() bool {
-	if len(c.t.Containers) == 0 || c.marked(c.t) {
-		return false
-	}
-	for _, list := range containerLists() {
-		existing := c.pod.At("spec", list).Items()
-		for i := range existing {
-			for _, name := range c.t.Containers {
-				if existing[i].Get("name") != nil && existing[i].Get("name").IsText(name) {
-					return false
-				}
-			}
-		}
-	}
-	return true
+	return len(c.t.Containers) > 0 && !c.marked(c.t) && !slices.ContainsFunc(c.t.Containers, c.has)
 }
 
 // altered are the protected fields of the template's containers that differ
@@ -42,8 +29,8 @@ func (c *candidate) altered() []Place {
 				if found < 0 {
 					continue // missing, which says it all
 				}
-				d := &difference{candidate: c, at: item("/spec/"+list, existing, found), f: c.schema.at("spec").at(list).elem.asField()}
-				if d = d.within(&existing[found], &own[i], strings.Split(path, ".")); d != nil {
+				container := comparison{candidate: c, at: listPointer(list).item(existing, found), f: c.schema.at("spec").at(list).elem.asField()}
+				if d := container.within(&existing[found], &own[i], strings.Split(path, ".")); d != nil {
 					all = append(all, newPlace(d.at, d.pod, d.fragment))
 				}
 			}
@@ -54,75 +41,83 @@ func (c *candidate) altered() []Place {
 
 func (s *schema) asField() *field { return &field{schema: s} }
 
-// difference is a place where the pod and a fragment may differ.
+// difference is a place where the pod and a fragment differ.
 type difference struct {
-	*candidate
 	at            string
-	f             *field
-	name          string // of the place in the object that it is a field of
 	pod, fragment *tree.Node
-	in            *tree.Node // the pod's object that it is a field of
+}
+
+// comparison is of one place of the pod and the fragment.
+type comparison struct {
+	*candidate
+	at   pointer
+	f    *field
+	name string     // of the place in the object that it is a field of
+	in   *tree.Node // the pod's object that it is a field of
+}
+
+func (d comparison) differ(pod, fragment *tree.Node) *difference {
+	return &difference{d.at.String(), pod, fragment}
 }
 
 // within goes down a protected path and gives the first difference there, or nil.
-func (d *difference) within(pod, fragment *tree.Node, path []string) *difference {
+func (d comparison) within(pod, fragment *tree.Node, path []string) *difference {
 	if len(path) == 0 {
-		d.pod, d.fragment = pod, fragment
-		return d.find()
+		return d.find(pod, fragment)
 	}
 	return d.member(path[0]).within(pod.Get(path[0]), fragment.Get(path[0]), path[1:])
 }
 
-func (d *difference) member(name string) *difference {
-	return &difference{candidate: d.candidate, at: d.at + "/" + tree.Escape(name), f: d.f.at(name), name: name}
+func (d comparison) member(name string) comparison {
+	return comparison{candidate: d.candidate, at: d.at.member(name), f: d.f.at(name), name: name}
 }
 
 // find is the first place at or below d where the pod is not what the fragment
 // says, or says more. What Kubernetes itself fills in does not count.
-func (d *difference) find() *difference {
+func (d comparison) find(pod, fragment *tree.Node) *difference {
 	switch {
-	case d.fragment == nil || d.fragment.Kind() == tree.Null:
-		if d.pod == nil || d.f.absentIsZero && isZero(d.pod) || d.fills() {
+	case fragment == nil || fragment.Kind() == tree.Null:
+		if pod == nil || d.f.absentIsZero && isZero(pod) || d.fills(pod) {
 			return nil
 		}
-		return d
-	case d.pod == nil:
-		if d.f.absentIsZero && isZero(d.fragment) {
+		return d.differ(pod, fragment)
+	case pod == nil:
+		if d.f.absentIsZero && isZero(fragment) {
 			return nil
 		}
-		return d
-	case d.pod.Kind() != d.fragment.Kind():
-		if d.f.quantity && d.f.equalScalars(d.pod, d.fragment) {
+		return d.differ(pod, fragment)
+	case pod.Kind() != fragment.Kind():
+		if d.f.quantity && d.f.equalScalars(pod, fragment) {
 			return nil
 		}
-		return d
-	case d.fragment.Kind() == tree.Object:
-		return d.findMember()
-	case d.fragment.Kind() == tree.Array:
-		return d.findItem()
-	case d.f.equalScalars(d.pod, d.fragment) || d.name == "imagePullPolicy" && d.pod.IsText(string(corev1.PullAlways)):
+		return d.differ(pod, fragment)
+	case fragment.Kind() == tree.Object:
+		return d.findMember(pod, fragment)
+	case fragment.Kind() == tree.Array:
+		return d.findItem(pod, fragment)
+	case d.f.equalScalars(pod, fragment) || d.name == "imagePullPolicy" && pod.IsText(string(corev1.PullAlways)):
 		return nil // AlwaysPullImages
 	}
-	return d
+	return d.differ(pod, fragment)
 }
 
-func (d *difference) findMember() *difference {
-	members := d.fragment.Members()
+func (d comparison) findMember(pod, fragment *tree.Node) *difference {
+	members := fragment.Members()
 	for i := range members {
 		name := members[i].Name()
-		if found := d.member(name).within(d.pod.Get(name), &members[i].Node, nil); found != nil {
+		if found := d.member(name).find(pod.Get(name), &members[i]); found != nil {
 			return found
 		}
 	}
-	members = d.pod.Members()
+	members = pod.Members()
 	for i := range members {
 		name := members[i].Name()
-		if d.fragment.Get(name) != nil {
+		if fragment.Get(name) != nil {
 			continue
 		}
 		extra := d.member(name)
-		extra.in = d.pod
-		if found := extra.within(&members[i].Node, nil, nil); found != nil {
+		extra.in = pod
+		if found := extra.find(&members[i], nil); found != nil {
 			return found
 		}
 	}
@@ -131,18 +126,18 @@ func (d *difference) findMember() *difference {
 
 // findItem compares lists: those without a key item by item, the others by their
 // keys, each of which may stand there once.
-func (d *difference) findItem() *difference {
-	theirs, own := d.pod.Items(), d.fragment.Items()
+func (d comparison) findItem(pod, fragment *tree.Node) *difference {
+	theirs, own := pod.Items(), fragment.Items()
 	elem := d.f.elem
 	if elem == nil {
 		elem = &schema{}
 	}
 	if d.f.shape != keyedList {
 		if len(theirs) != len(own) {
-			return d
+			return d.differ(pod, fragment)
 		}
 		for i := range own {
-			if found := d.item(elem, theirs, i).within(&theirs[i], &own[i], nil); found != nil {
+			if found := d.item(elem, theirs, i).find(&theirs[i], &own[i]); found != nil {
 				return found
 			}
 		}
@@ -155,32 +150,30 @@ func (d *difference) findItem() *difference {
 		case at < 0 && d.isTokenMount(&theirs[i]):
 			continue
 		case at < 0 || used[at]: // one more, which would win
-			extra := d.item(elem, theirs, i)
-			extra.pod, extra.fragment = &theirs[i], nil
-			return extra
+			return d.item(elem, theirs, i).differ(&theirs[i], nil)
 		case d.name == "env" && at < next:
-			return d // a variable may refer to those before it
+			return d.differ(pod, fragment) // a variable may refer to those before it
 		}
 		next, used[at] = at, true
-		if found := d.item(elem, theirs, i).within(&theirs[i], &own[at], nil); found != nil {
+		if found := d.item(elem, theirs, i).find(&theirs[i], &own[at]); found != nil {
 			return found
 		}
 	}
 	for i := range own {
 		if !used[i] {
-			return &difference{candidate: d.candidate, at: d.at + "/-", f: elem.asField(), fragment: &own[i]}
+			return &difference{d.at.member("-").String(), nil, &own[i]}
 		}
 	}
 	return nil
 }
 
-func (d *difference) item(elem *schema, items []tree.Node, i int) *difference {
-	return &difference{candidate: d.candidate, at: item(d.at, items, i), f: elem.asField()}
+func (d comparison) item(elem *schema, items []tree.Node, i int) comparison {
+	return comparison{candidate: d.candidate, at: d.at.item(items, i), f: elem.asField()}
 }
 
 // isTokenMount says whether an item of a list is what the ServiceAccount plugin
 // adds, or what Pillion put in its place.
-func (d *difference) isTokenMount(mount *tree.Node) bool {
+func (d comparison) isTokenMount(mount *tree.Node) bool {
 	volume := mount.Get("name")
 	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
 		mount.Get("readOnly").Kind() == tree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(tokenMountPath) &&
@@ -203,14 +196,14 @@ func (c *candidate) isTokenVolume(name *tree.Node) bool {
 
 // sameVolume says whether the pod's volume is the template's: nothing less, and
 // nothing more than Kubernetes' defaults.
-func (c *candidate) sameVolume(pod, fragment *tree.Node, s *schema) bool {
-	return (&difference{candidate: c, f: s.asField()}).within(pod, fragment, nil) == nil
+func (c *candidate) sameVolume(pod, fragment *tree.Node, s *schema, at pointer) bool {
+	return comparison{candidate: c, at: at, f: s.asField()}.find(pod, fragment) == nil
 }
 
 // fills says whether Kubernetes itself may have put something into a container
 // where the template says nothing: a default, the ServiceAccount plugin's mount,
 // or a LimitRange's resources.
-func (d *difference) fills() bool {
+func (d comparison) fills(pod *tree.Node) bool {
 	if d.f.parent == nil {
 		return d.f.quantity // of a resource
 	}
@@ -218,14 +211,14 @@ func (d *difference) fills() bool {
 	case "Container.resources", "ResourceRequirements.limits", "ResourceRequirements.requests":
 		return true
 	case "Container.imagePullPolicy", "ImageVolumeSource.pullPolicy":
-		return d.pod.IsText(string(corev1.PullAlways)) || d.pod.IsText(string(corev1.PullIfNotPresent))
+		return pod.IsText(string(corev1.PullAlways)) || pod.IsText(string(corev1.PullIfNotPresent))
 	case "Container.volumeMounts":
-		mounts := d.pod.Items()
+		mounts := pod.Items()
 		return len(mounts) == 1 && d.isTokenMount(&mounts[0])
 	case "ContainerPort.hostPort":
-		return d.candidate.pod.At("spec", "hostNetwork").Kind() == tree.True && d.in != nil && sameNumber(d.pod, orElse(d.in.Get("containerPort"), d.pod))
+		return d.candidate.pod.At("spec", "hostNetwork").Kind() == tree.True && d.in != nil && sameNumber(pod, orElse(d.in.Get("containerPort"), pod))
 	default:
-		return d.pod.String() == defaulted(place)
+		return pod.String() == defaulted(place)
 	}
 }
 

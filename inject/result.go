@@ -74,7 +74,8 @@ type Decision struct {
 	Notes []string `json:"notes,omitempty"`
 	// Mode is what the validating webhook does about this template's findings.
 	Mode templates.ValidateMode `json:"mode"`
-	// Absent: nothing in the pod shows that the template was ever injected.
+	// Absent: nothing in the pod shows that the template was ever injected. Not looked
+	// for in the mutating webhook.
 	Absent bool `json:"absent,omitempty"`
 }
 

@@ -4,6 +4,7 @@ package inject
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,9 +29,9 @@ type rule struct {
 // the template only; what it takes to render comes after them.
 func rules() []rule {
 	return []rule{
-		{CodeMirrorPod, mirrorPod, always("it is no mirror pod")},
-		{CodeExcludedNamespace, excludedNamespace, whyNotExcluded},
-		{CodeNotOptedIn, notOptedIn, whyOptedIn},
+		{CodeMirrorPod, ofPod(mirrorPod), always("it is no mirror pod")},
+		{CodeExcludedNamespace, ofPod(excludedNamespace), whyNotExcluded},
+		{CodeNotOptedIn, ofPod(notOptedIn), whyOptedIn},
 		{CodePodOptedOut, podOptedOut, whyNotOptedOut},
 		{CodeNotRequested, notRequested, whyRequested},
 		{CodeWrongOS, wrongOS, whyRightOS},
@@ -40,18 +41,23 @@ func rules() []rule {
 	}
 }
 
+// ofPod is a rule for which all templates are alike.
+func ofPod(applies func(*run) (bool, string)) func(*candidate) (bool, string) {
+	return func(c *candidate) (bool, string) { return applies(c.run) }
+}
+
 func always(why string) func(*candidate) string { return func(*candidate) string { return why } }
 
 // mirrorPod: the kubelet makes mirror pods of static pods and deletes what differs.
-func mirrorPod(c *candidate) (bool, string) {
-	return c.annotation(corev1.MirrorPodAnnotationKey) != nil, ""
+func mirrorPod(r *run) (bool, string) {
+	return r.annotation(corev1.MirrorPodAnnotationKey) != nil, ""
 }
 
-func excludedNamespace(c *candidate) (bool, string) {
-	if !slices.Contains(c.excluded, c.req.Namespace.Name) {
+func excludedNamespace(r *run) (bool, string) {
+	if !slices.Contains(r.excluded, r.req.Namespace.Name) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("nothing is injected in the namespace %s", c.req.Namespace.Name)
+	return true, fmt.Sprintf("nothing is injected in the namespace %s", r.req.Namespace.Name)
 }
 
 func whyNotExcluded(c *candidate) string {
@@ -66,11 +72,11 @@ func whyNotExcluded(c *candidate) string {
 //	absent    | enabled  | yes
 //	absent    | else     | no
 //	else      | any      | no
-func notOptedIn(c *candidate) (bool, string) {
-	ns := &c.req.Namespace
+func notOptedIn(r *run) (bool, string) {
+	ns := &r.req.Namespace
 	label, labelled := ns.Labels[LabelInject]
 	switch {
-	case c.req.OptedIn || !ns.Known || label == Enabled || !labelled && c.label(LabelInject).IsText(Enabled):
+	case r.req.OptedIn || !ns.Known || label == Enabled || !labelled && r.label(LabelInject).IsText(Enabled):
 		return false, ""
 	case labelled:
 		return true, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label)
@@ -95,7 +101,7 @@ func podOptedOut(c *candidate) (bool, string) {
 	if c.t.Spec.Required || !c.label(LabelInject).IsText(Disabled) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("the pod has the label %s: %s", LabelInject, Disabled)
+	return true, "the pod has the label " + LabelInject + ": " + Disabled
 }
 
 func whyNotOptedOut(c *candidate) string {
@@ -110,9 +116,9 @@ func notRequested(c *candidate) (bool, string) {
 	case c.t.Spec.Required || wanted || !named && c.t.Spec.Default && !c.requested.exact:
 		return false, ""
 	case named:
-		return true, fmt.Sprintf("the pod's annotation %s leaves it out", AnnotationTemplates)
+		return true, "the pod's annotation " + AnnotationTemplates + " leaves it out"
 	case c.requested.exact:
-		return true, fmt.Sprintf("the pod's annotation %s does not name it", AnnotationTemplates)
+		return true, "the pod's annotation " + AnnotationTemplates + " does not name it"
 	}
 	return true, ""
 }
@@ -222,6 +228,13 @@ func parseRequested(n *tree.Node) requested {
 		}
 	}
 	return r
+}
+
+func (r requested) sorted() []string {
+	if len(r.names) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(r.names))
 }
 
 func (r requested) says(name string) (named, wanted bool) {

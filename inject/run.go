@@ -5,7 +5,6 @@ package inject
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -26,15 +25,25 @@ type run struct {
 
 	leftOut    map[string]string // template to why
 	candidates []*candidate
-	flipped    []*templates.Template // left out by what a template's addition may change
+	flipped    []*loaded // left out by what a template's addition may change
 	added      bool
+	at         pointer // of the pod, with room to go further
+	lookups
+}
+
+// lookups are what was found out about the pod, once for all templates.
+type lookups struct {
+	users  [2][]appContainer // see userContainers
+	tokens [2]*tree.Node     // see tokenMount
+	keys   map[*tree.Node]*keys
+	here   map[string]bool // see has
 }
 
 // candidate is one template for this pod.
 type candidate struct {
 	*run
-	t        *templates.Template
-	decision Decision
+	t        *loaded
+	decision *Decision
 	input    templates.Input // its own, for what its expressions may cost
 	values   templates.Values
 	fragment tree.Node // what is to be there, as a partial Pod
@@ -67,12 +76,12 @@ func (r *run) annotationText(key string) (string, bool) {
 // decide decides about every template in order. All are rendered before any is
 // planned: which containers are the user's own depends on what all of them bring.
 func (r *run) decide() []Decision {
-	rules := rules()
-	candidates := make([]candidate, len(r.set.Templates))
-	for i, t := range r.set.Templates {
+	candidates, decisions := make([]candidate, len(r.templates)), make([]Decision, len(r.templates))
+	for i, t := range r.templates {
 		c := &candidates[i]
-		*c = candidate{run: r, t: t, input: r.input, decision: Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode}}
-		c.decision.Code, c.decision.Message = c.render(rules)
+		*c = candidate{run: r, t: t, input: r.input, decision: &decisions[i]}
+		*c.decision = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode}
+		c.decision.Code, c.decision.Message = c.render()
 		switch c.decision.Code {
 		case "":
 			r.candidates = append(r.candidates, c)
@@ -83,24 +92,23 @@ func (r *run) decide() []Decision {
 	for _, c := range r.candidates {
 		c.plan()
 	}
-	decisions := make([]Decision, len(candidates))
-	for i := range candidates {
-		decisions[i] = candidates[i].decision
-	}
 	return decisions
 }
 
 // render applies the rules and renders the fragment; a code other than "" says
 // why there is none.
-func (c *candidate) render(rules []rule) (Code, string) {
+func (c *candidate) render() (Code, string) {
 	if why := c.leftOut[c.t.Name]; why != "" {
 		return CodeRenderFailed, why
 	}
-	for i := range rules {
-		if applies, message := rules[i].applies(c); applies {
-			return rules[i].code, message
+	for i := range c.rules {
+		rule := &c.rules[i]
+		if applies, message := rule.applies(c); applies {
+			return rule.code, message
 		}
-		c.pass(rules[i].code, rules[i].passes)
+		if c.req.Detail {
+			c.pass(rule.code, rule.passes(c))
+		}
 	}
 	var invalid error
 	c.values, invalid = c.t.Values(c.annotationText, &c.req.Namespace)
@@ -109,14 +117,14 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	if err == nil && !ok {
 		return CodeConditionFalse, fmt.Sprintf("its condition does not hold: %s", c.t.Spec.Match.Condition)
 	}
-	if err == nil {
-		c.pass(CodeConditionFalse, whyCondition)
+	if err == nil && c.req.Detail {
+		c.pass(CodeConditionFalse, whyCondition(c))
 	}
 	if invalid != nil {
 		c.decision.Obstacles = c.invalid(invalid)
 		return CodeInvalidParameter, invalid.Error()
 	}
-	c.pass(CodeInvalidParameter, always("every parameter has a value that is allowed"))
+	c.pass(CodeInvalidParameter, "every parameter has a value that is allowed")
 	if err == nil {
 		c.fragment, err = c.t.Render(&c.input, c.values)
 	}
@@ -128,9 +136,9 @@ func (c *candidate) render(rules []rule) (Code, string) {
 }
 
 // pass notes that a rule does not apply.
-func (c *candidate) pass(code Code, why func(*candidate) string) {
+func (c *candidate) pass(code Code, why string) {
 	if c.req.Detail {
-		c.decision.Passed = append(c.decision.Passed, Step{code, why(c)})
+		c.decision.Passed = append(c.decision.Passed, Step{code, why})
 	}
 }
 
@@ -156,12 +164,10 @@ func annotationPath(key string) string { return "/metadata/annotations/" + tree.
 // and looking for the closest name takes time.
 const maxFindings = 16
 
-// names are the annotations of a pod and its namespace against the templates
-// that there are.
+// names are the mistakes in the annotations of a pod and its namespace.
 type names struct {
-	byName map[string]*templates.Template
-	known  []string
-	all    []Finding
+	*Injector
+	all []Finding
 }
 
 func (n *names) add(f Finding) {
@@ -172,23 +178,18 @@ func (n *names) add(f Finding) {
 
 // findings are the names in the pod's annotations that nothing answers to.
 func (r *run) findings() []Finding {
-	c := &candidate{run: r}
-	for _, rule := range rules()[:3] {
-		if applies, _ := rule.applies(c); applies {
+	for _, ofPod := range []func(*run) (bool, string){mirrorPod, excludedNamespace, notOptedIn} {
+		if applies, _ := ofPod(r); applies {
 			return nil // not ours to comment on
 		}
 	}
-	n := &names{byName: map[string]*templates.Template{}}
-	for _, t := range r.set.Templates {
-		n.byName[t.Name] = t
-	}
-	n.known = slices.Sorted(maps.Keys(n.byName))
+	n := &names{Injector: r.Injector}
 	r.ownKeys(n)
-	for _, name := range slices.Sorted(maps.Keys(r.requested.names)) {
+	for _, name := range r.requested.sorted() {
 		if n.byName[name] == nil {
 			n.add(Finding{
 				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: quoted(r.annotation(AnnotationTemplates)),
-				Message: fmt.Sprintf("the annotation %s names the template %q, which does not exist%s", AnnotationTemplates, name, didYouMean(name, n.known)),
+				Message: fmt.Sprintf("the annotation %s names the template %q, which does not exist%s", AnnotationTemplates, name, didYouMean(name, n.names)),
 			})
 		}
 	}
@@ -196,12 +197,12 @@ func (r *run) findings() []Finding {
 	for _, known := range []bool{true, false} { // those of templates that there are first
 		for i := range members {
 			if f, ok := n.unknown("", members[i].Name(), known); ok {
-				f.Path, f.Found = annotationPath(members[i].Name()), quoted(&members[i].Node)
+				f.Path, f.Found = annotationPath(members[i].Name()), quoted(&members[i])
 				n.add(f)
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(r.req.Namespace.Annotations)) {
+	for _, key := range r.namespaceKeys() {
 		for _, known := range []bool{true, false} {
 			if f, ok := n.unknown("namespace's ", key, known); ok {
 				n.add(f)
@@ -209,6 +210,18 @@ func (r *run) findings() []Finding {
 		}
 	}
 	return n.all
+}
+
+// namespaceKeys are the keys of the namespace's annotations that look like a template's.
+func (r *run) namespaceKeys() []string {
+	var keys []string
+	for key := range r.req.Namespace.Annotations {
+		if _, _, ok := templates.SplitAnnotation(key); ok {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func quoted(n *tree.Node) string {
@@ -233,7 +246,7 @@ func (r *run) ownKeys(n *names) {
 			key := members[i].Name()
 			if strings.HasPrefix(key, templates.Domain+"/") && key != place.known {
 				n.add(Finding{
-					Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: quoted(&members[i].Node),
+					Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: quoted(&members[i]),
 					Message: fmt.Sprintf("the %s %s means nothing; there is only %s", place.what, key, place.known),
 				})
 			}
@@ -257,7 +270,7 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 	}
 	if t == nil {
 		return Finding{Code: CodeUnknownTemplate, Message: fmt.Sprintf("the %sannotation %s is for the template %q, which does not exist%s",
-			whose, key, template, didYouMean(template, n.known))}, true
+			whose, key, template, didYouMean(template, n.names))}, true
 	}
 	all := append(t.ParamNames(), templates.AnnotationCustomize)
 	if slices.Contains(all, name) {

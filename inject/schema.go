@@ -172,7 +172,7 @@ func (s *schema) contains(pod, fragment *tree.Node) bool {
 		for i := range fragment.Members() {
 			m := &fragment.Members()[i]
 			f := s.at(m.Name())
-			if !f.holds(pod.Get(m.Name()), &m.Node) {
+			if !f.holds(pod.Get(m.Name()), m) {
 				return false
 			}
 		}
@@ -233,25 +233,35 @@ func (s *schema) among(pod []tree.Node, fragment *tree.Node) bool {
 
 // find is the index of the pod's item that has the fragment item's key, or -1.
 func (s *schema) find(pod []tree.Node, fragment *tree.Node) int {
+	key, text := s.textKey(fragment)
 	for i := range pod {
-		if s.sameKey(&pod[i], fragment) {
+		if other, ok := s.textKey(&pod[i]); text && ok && other == key || !text && s.sameKey(&pod[i], fragment) {
 			return i
 		}
 	}
 	return -1
 }
 
-func (s *schema) sameKey(a, b *tree.Node) bool {
-	ka, kb := a.Get(s.key), b.Get(s.key)
-	switch {
-	case ka == nil || kb == nil:
-		return false
+// textKey is an item's key where a text is all there is to it.
+func (s *schema) textKey(item *tree.Node) (key string, ok bool) {
+	switch n := item.Get(s.key); {
+	case n.Kind() != tree.String || s.key == "containerPort":
+		return "", false
 	case s.key == "mountPath":
-		return ka.SameText(kb) || path.Clean(ka.Text()) == path.Clean(kb.Text()) // the same place in the container
-	case s.key == "containerPort":
-		return sameNumber(ka, kb) && protocol(a) == protocol(b) // +listMapKey=protocol beside the tag's key
+		return path.Clean(n.Text()), true // the same place in the container
+	default:
+		return n.Text(), true
 	}
-	return ka.SameText(kb)
+}
+
+func (s *schema) sameKey(a, b *tree.Node) bool {
+	if s.key == "containerPort" {
+		ka, kb := a.Get(s.key), b.Get(s.key)
+		return ka != nil && kb != nil && sameNumber(ka, kb) && protocol(a) == protocol(b) // +listMapKey=protocol beside the tag's key
+	}
+	ka, okA := s.textKey(a)
+	kb, okB := s.textKey(b)
+	return okA && okB && ka == kb
 }
 
 func protocol(port *tree.Node) string {
@@ -280,6 +290,9 @@ func isZero(n *tree.Node) bool {
 func (s *schema) equalScalars(a, b *tree.Node) bool {
 	switch {
 	case s.quantity && a.Kind() != 0:
+		if a.Kind() == tree.String && a.SameText(b) && a.Text() != "" {
+			return true
+		}
 		qa, errA := templates.ParseQuantity(scalarText(a))
 		qb, errB := templates.ParseQuantity(scalarText(b))
 		return errA == nil && errB == nil && qa.Cmp(qb) == 0

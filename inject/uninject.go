@@ -14,7 +14,6 @@ import (
 
 	"github.com/mattbaird/jsonpatch"
 
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -55,13 +54,12 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 		return nil, err
 	}
 	run := i.newRun(&req, pod)
-	rules := rules()
-	for _, t := range i.set.Templates {
+	for _, t := range i.templates {
 		if !slices.Contains(r.Templates, t.Name) {
 			continue
 		}
-		c := &candidate{run: run, t: t, input: run.input}
-		if code, message := c.render(rules); code != "" {
+		c := &candidate{run: run, t: t, input: run.input, decision: &Decision{}}
+		if code, message := c.render(); code != "" {
 			return nil, fmt.Errorf("%s was injected, but would not be now (%s: %s), so what it added is not known", t.Name, code, message)
 		}
 		if err := c.renderApps(); err != nil {
@@ -76,6 +74,7 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 		if run.pod, err = tree.Parse(bare); err != nil {
 			return nil, err
 		}
+		run.lookups = lookups{}
 	}
 	return r, i.verify(req, bare)
 }
@@ -105,12 +104,12 @@ func (i *Injector) injectedBy(pod *tree.Node) ([]string, error) {
 // their injection.
 func (i *Injector) recorded(pod *tree.Node, names []string) []string {
 	var all []string
-	for _, t := range i.set.Templates {
+	for _, t := range i.templates {
 		if !slices.Contains(names, t.Name) {
 			continue
 		}
-		all = append(all, annotationPath(t.Annotation(templates.AnnotationInjected)))
-		if pod.At("metadata", "annotations", t.Annotation(templates.AnnotationCustomize)).IsText("true") {
+		all = append(all, annotationPath(t.injected))
+		if pod.At("metadata", "annotations", t.customize).IsText("true") {
 			continue // the pod's own; what was filled in is subtracted
 		}
 		for _, list := range containerLists() {
@@ -146,7 +145,7 @@ func (s *subtraction) all() {
 func (s *subtraction) object(pod, fragment *tree.Node, in *schema, at string) {
 	members := fragment.Members()
 	for i := range members {
-		name, value := members[i].Name(), &members[i].Node
+		name, value := members[i].Name(), &members[i]
 		f, there := in.at(name), pod.Get(name)
 		at := at + "/" + tree.Escape(name)
 		switch {

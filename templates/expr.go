@@ -187,49 +187,48 @@ func (t *Template) Reads(part string) bool {
 	return t.reads["*"] || t.reads[part]
 }
 
-// activation gives an evaluation its variables.
-type activation struct {
-	*Input
-	values    Values
-	container *tree.Node
+// with gives an evaluation these variables.
+func (in *Input) with(values Values, container *tree.Node) *Input {
+	in.values, in.container = values, container
+	return in
 }
 
 // ResolveName implements cel.Activation.
-func (a *activation) ResolveName(name string) (any, bool) {
+func (in *Input) ResolveName(name string) (any, bool) {
 	switch name {
 	case "params":
-		return a.values, true
+		return in.values, true
 	case "pod":
-		return celValue(a.Pod), true
+		return celValue(in.Pod), true
 	case "ns":
-		return &a.Namespace, true
+		return &in.Namespace, true
 	case "request":
-		return &a.Request, true
+		return &in.Request, true
 	case "container":
-		return celValue(a.container), a.container != nil
+		return celValue(in.container), in.container != nil
 	}
 	return nil, false
 }
 
 // Parent implements cel.Activation.
-func (a *activation) Parent() cel.Activation { return nil }
+func (in *Input) Parent() cel.Activation { return nil }
 
-func (p *program) eval(a *activation) (ref.Val, error) {
-	out, details, err := p.prog.Eval(a)
+func (p *program) eval(in *Input) (ref.Val, error) {
+	out, details, err := p.prog.Eval(in)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", p.source, err)
 	}
 	if cost := details.ActualCost(); cost != nil {
-		a.spent += *cost
+		in.spent += *cost
 	}
-	if a.spent > totalLimit {
+	if in.spent > totalLimit {
 		return nil, fmt.Errorf("%q: the template's expressions for this pod cost more than %d", p.source, totalLimit)
 	}
 	return out, nil
 }
 
-func (p *program) evalBool(a *activation) (bool, error) {
-	out, err := p.eval(a)
+func (p *program) evalBool(in *Input) (bool, error) {
+	out, err := p.eval(in)
 	if err != nil {
 		return false, err
 	}

@@ -89,6 +89,7 @@ func (v Values) get(name string) ref.Val {
 // param is a compiled Param.
 type param struct {
 	Param
+	key      string // of its annotation
 	pattern  *regexp.Regexp
 	min, max *bound
 }
@@ -268,17 +269,16 @@ func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Nam
 
 func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns *Namespace) (v Value, err error) {
 	v = Value{Name: p.Name}
-	key := t.Annotation(p.Name)
 	refuse := func(reason string) (Value, error) {
-		return v, &InvalidValueError{Param: p.Name, Key: key, Source: v.Source, Text: v.Text, reason: reason}
+		return v, &InvalidValueError{Param: p.Name, Key: p.key, Source: v.Source, Text: v.Text, reason: reason}
 	}
 	var ok bool
-	if v.Text, ok = podAnnotation(key); ok {
+	if v.Text, ok = podAnnotation(p.key); ok {
 		v.Source = FromPod
 		if !p.overridable(ByPod) {
 			return refuse("sets a parameter that a pod may not set")
 		}
-	} else if v.Text, ok = ns.Annotations[key]; ok {
+	} else if v.Text, ok = ns.Annotations[p.key]; ok {
 		v.Source = FromNamespace
 		if !p.overridable(ByNamespace) {
 			return refuse("sets a parameter that a namespace may not set")

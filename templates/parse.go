@@ -99,6 +99,9 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, c.problems
 	}
 	t.defaults()
+	for name, p := range t.params {
+		p.key = t.Annotation(name)
+	}
 	whole, err := tree.FromYAML(y)
 	if err != nil { // a tag that means nothing, a number that JSON does not have
 		return nil, Problems{yamlProblem(file, err)}

@@ -148,9 +148,9 @@ var errTooLong = fmt.Errorf("an expression gives more than %d bytes", maxOutput)
 
 // render gives the part's value for one pod; keep is false where a ${when} says
 // that the item is left out.
-func (p *part) render(a *activation) (n tree.Node, keep bool, err error) {
+func (p *part) render(in *Input) (n tree.Node, keep bool, err error) {
 	if p.when != nil {
-		if keep, err = p.when.evalBool(a); err != nil {
+		if keep, err = p.when.evalBool(in); err != nil {
 			return tree.Node{}, false, fmt.Errorf("%s.%s: %w", p.path, whenKey, err)
 		} else if !keep {
 			return tree.Node{}, false, nil
@@ -158,48 +158,54 @@ func (p *part) render(a *activation) (n tree.Node, keep bool, err error) {
 	}
 	switch p.kind {
 	case objectPart, listPart:
-		n, err = p.renderChildren(a)
+		n, err = p.renderChildren(in)
 	case leafPart:
-		if n, err = p.renderLeaf(a); err == nil {
-			err = checkValue(p.rules, &n)
-		}
-		if err != nil {
-			err = fmt.Errorf("%s: %w", p.path, err)
-		}
+		n, err = p.renderLeaf(in)
 	default:
 		n = p.static
 	}
 	return n, err == nil, err
 }
 
-func (p *part) renderChildren(a *activation) (tree.Node, error) {
-	n := tree.Items()
-	if p.kind == objectPart {
-		n = tree.Members()
-	}
+func (p *part) renderChildren(in *Input) (tree.Node, error) {
+	kids := make([]tree.Node, 0, len(p.parts))
 	for i, child := range p.parts {
-		value, keep, err := child.render(a)
+		value, keep, err := child.render(in)
 		switch {
 		case err != nil:
 			return tree.Node{}, err
 		case !keep:
 		case p.kind == objectPart:
-			n.Set(p.names[i], value)
+			kids = append(kids, tree.Field(p.names[i], value))
 		default:
-			n.Append(value)
+			kids = append(kids, value)
 		}
+	}
+	if p.kind == objectPart {
+		return tree.Members(kids...), nil
+	}
+	return tree.Items(kids...), nil
+}
+
+func (p *part) renderLeaf(in *Input) (tree.Node, error) {
+	n, err := p.renderValue(in)
+	if err == nil {
+		err = checkValue(p.rules, &n)
+	}
+	if err != nil {
+		return tree.Node{}, fmt.Errorf("%s: %w", p.path, err)
 	}
 	return n, nil
 }
 
-func (p *part) renderLeaf(a *activation) (tree.Node, error) {
+func (p *part) renderValue(in *Input) (tree.Node, error) {
 	if p.whole {
-		out, err := p.pieces[0].program.eval(a)
+		out, err := p.pieces[0].program.eval(in)
 		if err != nil {
 			return tree.Node{}, err
 		}
 		n, err := jsonValue(out)
-		if err == nil && len(n.AppendTo(nil)) > maxOutput {
+		if err == nil && n.Size() > maxOutput {
 			err = errTooLong
 		}
 		return n, err
@@ -210,7 +216,7 @@ func (p *part) renderLeaf(a *activation) (tree.Node, error) {
 			b.WriteString(piece.literal)
 			continue
 		}
-		out, err := piece.program.eval(a)
+		out, err := piece.program.eval(in)
 		if err != nil {
 			return tree.Node{}, err
 		}

@@ -15,7 +15,9 @@ type Input struct {
 	Namespace Namespace
 	Request   RequestInfo
 
-	spent uint64 // what the expressions have cost so far
+	spent     uint64 // what the expressions have cost so far
+	values    Values
+	container *tree.Node // in forEachContainer
 }
 
 // Namespace is the pod's namespace.
@@ -39,7 +41,7 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 	if t.condition == nil {
 		return true, nil
 	}
-	ok, err := t.condition.evalBool(&activation{Input: in, values: values})
+	ok, err := t.condition.evalBool(in.with(values, nil))
 	if err != nil {
 		return false, fmt.Errorf("spec.match.condition: %w", err)
 	}
@@ -49,22 +51,22 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 // Render gives the fragment for one pod: a partial Pod. It may share parts with
 // the template and must only be read.
 func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
-	n, _, err := t.pod.render(&activation{Input: in, values: values})
+	n, _, err := t.pod.render(in.with(values, nil))
 	return n, err
 }
 
 // ForEach gives what is to be added to one app container: partial Containers in
 // the order of the template, to be read only.
 func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initContainer bool) ([]tree.Node, error) {
-	var all []tree.Node
+	all := make([]tree.Node, 0, len(t.forEach))
+	in.with(values, container)
 	for i := range t.forEach {
 		f := &t.forEach[i]
 		if initContainer && !f.initContainers {
 			continue
 		}
-		a := &activation{Input: in, values: values, container: container}
 		if f.where != nil {
-			ok, err := f.where.evalBool(a)
+			ok, err := f.where.evalBool(in)
 			if err != nil {
 				return nil, fmt.Errorf("spec.forEachContainer[%d].where: %w", i, err)
 			}
@@ -72,7 +74,7 @@ func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initC
 				continue
 			}
 		}
-		n, _, err := f.add.render(a)
+		n, _, err := f.add.render(in)
 		if err != nil {
 			return nil, err
 		}

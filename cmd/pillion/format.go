@@ -18,7 +18,7 @@ func fromTree(value *tree.Node) *yaml.Node {
 		node := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		members := value.Members()
 		for i := range members {
-			node.Content = append(node.Content, text(members[i].Name()), fromTree(&members[i].Node))
+			node.Content = append(node.Content, text(members[i].Name()), fromTree(&members[i]))
 		}
 		return compactIfEmpty(node)
 	case tree.Array:

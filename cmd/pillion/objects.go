@@ -204,7 +204,7 @@ func (j *injection) patch(o object, namespace templates.Namespace, result *injec
 		ops[i].Path = prefix + ops[i].Path
 	}
 	return writeJSON(&j.patches, map[string]any{
-		"apiVersion": o.apiVersion, "kind": o.kind, "namespace": namespace.Name, "name": o.name(), "patch": json.RawMessage(inject.EncodePatch(ops)),
+		"apiVersion": o.apiVersion, "kind": o.kind, "namespace": namespace.Name, "name": o.name(), "patch": json.RawMessage(inject.AppendPatch(nil, ops)),
 	})
 }
 

@@ -138,7 +138,7 @@ func (b *builder) static(t *tree.Node, path string) node {
 		n.object, n.zero = true, len(t.Members()) == 0
 		for i := range t.Members() {
 			m := &t.Members()[i]
-			n.names, n.children = append(n.names, m.Name()), append(n.children, b.static(&m.Node, join(path, m.Name())))
+			n.names, n.children = append(n.names, m.Name()), append(n.children, b.static(m, join(path, m.Name())))
 		}
 	case tree.Array:
 		n.list, n.zero = true, len(t.Items()) == 0

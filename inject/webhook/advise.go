@@ -3,15 +3,14 @@
 package webhook
 
 import (
-	"bytes"
+	"slices"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 const webhookAdvise = "advise"
@@ -38,7 +37,7 @@ func (h *Handler) advise(e *exchange) {
 		return // without its annotations parameters would be wrong that are not
 	}
 	result, err := h.Injector().Inject(inject.Request{
-		Operation: string(admissionv1.Create), OptedIn: true, Namespace: namespace, Object: pod,
+		Operation: string(admissionv1.Create), OptedIn: true, Namespace: namespace, Pod: pod,
 	})
 	if err != nil {
 		return
@@ -48,10 +47,11 @@ func (h *Handler) advise(e *exchange) {
 }
 
 // misfits says what the namespace has against the injected pod alone.
-func (h *Handler) misfits(namespace *templates.Namespace, pod []byte, result *inject.Result) []string {
+func (h *Handler) misfits(namespace *templates.Namespace, node *tree.Node, result *inject.Result) []string {
 	if h.Fit == nil || len(result.Ops) == 0 {
 		return nil
 	}
+	pod := []byte(node.String())
 	injected, err := inject.Apply(pod, result.Ops)
 	if err != nil {
 		return nil
@@ -65,7 +65,7 @@ func (h *Handler) misfits(namespace *templates.Namespace, pod []byte, result *in
 
 // newTemplate is the pod template of a workload that is created, or that gets
 // another one; else nil. What a controller owns was told to who wrote its owner.
-func (r *request) newTemplate() jsontext.Value {
+func (r *request) newTemplate() *tree.Node {
 	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
 		return nil
 	}
@@ -73,40 +73,15 @@ func (r *request) newTemplate() jsontext.Value {
 	if !ok || path == nil || owned(r.Object) {
 		return nil
 	}
-	template := at(r.Object, path)
-	if r.Operation == admissionv1.Update && bytes.Equal(template, at(r.OldObject, path)) {
+	template := r.Object.At(path...)
+	if r.Operation == admissionv1.Update && template.String() == r.OldObject.At(path...).String() {
 		return nil // the API server writes equal objects alike
 	}
 	return template
 }
 
-func owned(object jsontext.Value) bool {
-	var o struct {
-		Metadata struct {
-			OwnerReferences []struct {
-				Controller bool `json:"controller"`
-			} `json:"ownerReferences"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(object, &o, jsontext.AllowDuplicateNames(true)) != nil {
-		return true // or whatever it is
-	}
-	for _, owner := range o.Metadata.OwnerReferences {
-		if owner.Controller {
-			return true
-		}
-	}
-	return false
-}
-
-// at is the value at a path of names, or nil.
-func at(value jsontext.Value, path []string) jsontext.Value {
-	for _, name := range path {
-		var members map[string]jsontext.Value
-		if json.Unmarshal(value, &members, jsontext.AllowDuplicateNames(true)) != nil {
-			return nil
-		}
-		value = members[name]
-	}
-	return value
+func owned(object *tree.Node) bool {
+	return slices.ContainsFunc(object.At("metadata", "ownerReferences").Items(), func(owner tree.Node) bool {
+		return owner.Get("controller").Kind() == tree.True
+	})
 }

@@ -11,13 +11,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mattbaird/jsonpatch"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // benchPod is a pod as an API server sends it, with defaults, managedFields and
@@ -43,6 +49,7 @@ func benchPod(containers, env int, note string, annotations map[string]string) [
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
+	pod.APIVersion, pod.Kind = "v1", "Pod"
 	object, err := json.Marshal(pod)
 	if err != nil {
 		panic(err)
@@ -93,51 +100,99 @@ func benchTemplates(n int, cel bool) []string {
 	return all
 }
 
-func BenchmarkMutate(b *testing.B) {
-	pods := []struct {
+// benchPods are percentiles of real pods, by size.
+func benchPods() []struct {
+	name            string
+	containers, env int
+	note            int
+} {
+	return []struct {
 		name            string
 		containers, env int
 		note            int
-	}{{"small", 1, 0, 100}, {"median", 1, 12, 1500}, {"p90", 2, 20, 3000}, {"p99", 4, 60, 4000}, {"heavy", 20, 200, 4000}}
-	for _, p := range pods {
+	}{{"small", 1, 0, 100}, {"median", 1, 12, 2000}, {"p90", 2, 20, 3000}, {"p99", 4, 60, 4000}, {"heavy", 20, 200, 4000}}
+}
+
+func BenchmarkMutate(b *testing.B) {
+	for _, p := range benchPods() {
 		note := strings.Repeat("x", p.note)
 		injected := benchBody(benchPod(p.containers, p.env, note, map[string]string{"a": "b"}))
 		out := benchBody(benchPod(p.containers, p.env, note, map[string]string{"pillion.dev/templates": ""}))
-		b.Run(fmt.Sprintf("pod=%s/%d-bytes", p.name, len(injected)), func(b *testing.B) {
-			for _, templates := range []int{1, 5, 20} {
+		b.Run("pod="+p.name, func(b *testing.B) {
+			for _, n := range []int{1, 5, 20} {
 				for _, cel := range []bool{false, true} {
-					e := newEdge(load(b, benchTemplates(templates, cel)...))
+					e := newEdge(load(b, benchTemplates(n, cel)...))
 					e.Log = slog.New(slog.DiscardHandler)
-					name := fmt.Sprintf("templates=%d/cel=%t", templates, cel)
-					b.Run("handler=pillion/injected/"+name, func(b *testing.B) { send(b, e.Handler, injected, true) })
-					b.Run("handler=pillion/opted-out/"+name, func(b *testing.B) { send(b, e.Handler, out, false) })
+					name := fmt.Sprintf("templates=%d,cel=%t", n, cel)
+					b.Run("handler=pillion-injected,"+name, func(b *testing.B) { send(b, e.Handler, webhook.PathMutate, injected, true) })
+					b.Run("handler=pillion-opted-out,"+name, func(b *testing.B) { send(b, e.Handler, webhook.PathMutate, out, false) })
 				}
 			}
-			b.Run("handler=read-only", func(b *testing.B) { send(b, http.HandlerFunc(readOnly), injected, false) })
-			b.Run("handler=typed-direct", func(b *testing.B) { send(b, http.HandlerFunc(typedDirect), injected, true) })
-			b.Run("handler=typed-diff", func(b *testing.B) { send(b, http.HandlerFunc(typedDiff), injected, true) })
+			b.Run("handler=read-only", func(b *testing.B) { send(b, http.HandlerFunc(readOnly), webhook.PathMutate, injected, false) })
+			for _, as := range []decoding{asOfTheField(b), asPlainJSON} {
+				b.Run("handler=typed-direct,decode="+as.name, func(b *testing.B) { send(b, typedDirect(as), webhook.PathMutate, injected, true) })
+				b.Run("handler=typed-diff,decode="+as.name, func(b *testing.B) { send(b, typedDiff(as), webhook.PathMutate, injected, true) })
+			}
+		})
+	}
+}
+
+// BenchmarkValidate judges final pods that are right.
+func BenchmarkValidate(b *testing.B) {
+	for _, p := range benchPods() {
+		b.Run("pod="+p.name, func(b *testing.B) {
+			for _, n := range []int{1, 5, 20} {
+				e := newEdge(load(b, benchTemplates(n, false)...))
+				e.Log = slog.New(slog.DiscardHandler)
+				object := benchPod(p.containers, p.env, strings.Repeat("x", p.note), map[string]string{"a": "b"})
+				result, err := e.Handler.Injector().Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: object})
+				if err != nil {
+					b.Fatal(err)
+				}
+				final, err := inject.Apply(object, result.Ops)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Run(fmt.Sprintf("handler=pillion-judged,templates=%d", n), func(b *testing.B) {
+					send(b, e.Handler, webhook.PathValidate, benchBody(final), false)
+				})
+			}
 		})
 	}
 }
 
 // send sends one body again and again.
-func send(b *testing.B, h http.Handler, body []byte, patched bool) {
+func send(b *testing.B, h http.Handler, path string, body []byte, patched bool) {
 	b.Helper()
-	r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, webhook.PathMutate+"?timeout=5s", nil)
+	r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, path+"?timeout=5s", nil)
 	r.Header.Set("Content-Type", "application/json")
 	r.ContentLength = int64(len(body))
 	reader := bytes.NewReader(body)
 	r.Body = io.NopCloser(reader)
 	w := &discardWriter{header: http.Header{}}
 	h.ServeHTTP(w, r)
-	if w.status != http.StatusOK || bytes.Contains(w.last, []byte(`"patch"`)) != patched {
+	if w.status != http.StatusOK || bytes.Contains(w.last, []byte(`"patch"`)) != patched || !bytes.Contains(w.last, []byte(`"allowed":true`)) {
 		b.Fatalf("%d %s", w.status, w.last)
 	}
 	b.ReportAllocs()
+	b.SetBytes(int64(len(body)))
+	before := cpuTime(b)
 	for b.Loop() {
 		reader.Reset(body)
 		h.ServeHTTP(w, r)
 	}
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+}
+
+// cpuTime is what this process has had of the processors: on a machine that does
+// other things as well it says more than the clock.
+func cpuTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 // discardWriter keeps the last answer.
@@ -167,17 +222,43 @@ func readOnly(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"response":{"allowed":true}}`)
 }
 
+// decoding is how a webhook gets its Go types out of a body.
+type decoding struct {
+	name   string
+	decode func(text []byte, into runtime.Object) error
+}
+
+// asOfTheField is what webhooks of the field do, directly or through
+// controller-runtime: it reads a document four times, to find its kind and to
+// check and decode it.
+func asOfTheField(tb testing.TB) decoding {
+	tb.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{admissionv1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	deserializer := serializer.NewCodecFactory(scheme).UniversalDeserializer()
+	return decoding{"universal", func(text []byte, into runtime.Object) error {
+		_, _, err := deserializer.Decode(text, nil, into)
+		return err
+	}}
+}
+
+var asPlainJSON = decoding{"encoding-json", func(text []byte, into runtime.Object) error { return json.Unmarshal(text, into) }}
+
 // typed is what most webhooks do: decode the review and the pod into Go types.
-func typed(r *http.Request) (*admissionv1.AdmissionReview, *corev1.Pod, error) {
+func typed(r *http.Request, as decoding) (*admissionv1.AdmissionReview, *corev1.Pod, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, nil, err
 	}
 	review, pod := &admissionv1.AdmissionReview{}, &corev1.Pod{}
-	if err := json.Unmarshal(body, review); err != nil {
+	if err := as.decode(body, review); err != nil {
 		return nil, nil, err
 	}
-	return review, pod, json.Unmarshal(review.Request.Object.Raw, pod)
+	return review, pod, as.decode(review.Request.Object.Raw, pod)
 }
 
 func sidecarOf(pod *corev1.Pod) (corev1.Container, []corev1.Volume, corev1.VolumeMount) {
@@ -207,44 +288,48 @@ func answerTyped(w http.ResponseWriter, review *admissionv1.AdmissionReview, ops
 	_, _ = w.Write(answer)
 }
 
-func typedDirect(w http.ResponseWriter, r *http.Request) {
-	review, pod, err := typed(r)
-	if err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
+func typedDirect(as decoding) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		review, pod, err := typed(r, as)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		container, volumes, mount := sidecarOf(pod)
+		ops := []jsonpatch.JsonPatchOperation{jsonpatch.NewPatch("add", "/spec/initContainers", []corev1.Container{container})}
+		for i := range volumes {
+			ops = append(ops, jsonpatch.NewPatch("add", "/spec/volumes/-", volumes[i]))
+		}
+		for i := range pod.Spec.Containers {
+			ops = append(ops, jsonpatch.NewPatch("add", fmt.Sprintf("/spec/containers/%d/volumeMounts/-", i), mount))
+		}
+		answerTyped(w, review, ops)
 	}
-	container, volumes, mount := sidecarOf(pod)
-	ops := []jsonpatch.JsonPatchOperation{jsonpatch.NewPatch("add", "/spec/initContainers", []corev1.Container{container})}
-	for i := range volumes {
-		ops = append(ops, jsonpatch.NewPatch("add", "/spec/volumes/-", volumes[i]))
-	}
-	for i := range pod.Spec.Containers {
-		ops = append(ops, jsonpatch.NewPatch("add", fmt.Sprintf("/spec/containers/%d/volumeMounts/-", i), mount))
-	}
-	answerTyped(w, review, ops)
 }
 
-func typedDiff(w http.ResponseWriter, r *http.Request) {
-	review, pod, err := typed(r)
-	if err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
+func typedDiff(as decoding) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		review, pod, err := typed(r, as)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		container, volumes, mount := sidecarOf(pod)
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, volumes...)
+		for i := range pod.Spec.Containers {
+			pod.Spec.Containers[i].VolumeMounts = append(pod.Spec.Containers[i].VolumeMounts, mount)
+		}
+		after, err := json.Marshal(pod)
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		ops, err := jsonpatch.CreatePatch(review.Request.Object.Raw, after)
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		answerTyped(w, review, ops)
 	}
-	container, volumes, mount := sidecarOf(pod)
-	pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
-	pod.Spec.Volumes = append(pod.Spec.Volumes, volumes...)
-	for i := range pod.Spec.Containers {
-		pod.Spec.Containers[i].VolumeMounts = append(pod.Spec.Containers[i].VolumeMounts, mount)
-	}
-	after, err := json.Marshal(pod)
-	if err != nil {
-		w.WriteHeader(http.StatusInternalServerError)
-		return
-	}
-	ops, err := jsonpatch.CreatePatch(review.Request.Object.Raw, after)
-	if err != nil {
-		w.WriteHeader(http.StatusInternalServerError)
-		return
-	}
-	answerTyped(w, review, ops)
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -50,6 +51,8 @@ type Handler struct {
 	Metrics    *Metrics
 	Log        *slog.Logger
 	Tracer     trace.Tracer // nil: there are no traces
+
+	scratch sync.Pool // of *scratch
 }
 
 // exchange is one request and all that is to be told about it.
@@ -65,6 +68,7 @@ type exchange struct {
 	share   share
 	meter   meter
 	span    trace.Span // nil where none is kept
+	scratch *scratch   // what request's trees are in; nil before the body is read
 }
 
 // refusal is the HTTP error that a request gets instead of an answer.
@@ -93,6 +97,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Metrics.observe(e, took)
 	h.log(e, r, took)
 	e.endSpan()
+	h.release(e)
 }
 
 // handle fills in what is to be answered. A panic is answered too: a dropped
@@ -134,14 +139,20 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if refused := h.Limiter.receive(e, r); refused != nil {
 		return refused
 	}
-	body, deadline, refused := read(w, r, &e.meter)
+	h.lend(e)
+	body := &e.scratch.body
+	deadline, refused := read(w, r, &e.meter, body)
 	if refused != nil {
 		return refused
 	}
-	if refused := h.Limiter.enter(r.Context(), e, len(body), deadline); refused != nil {
+	if refused := h.Limiter.enter(r.Context(), e, body.Len(), deadline); refused != nil {
 		return refused
 	}
-	if e.request, refused = decode(body); refused != nil {
+	levels := podLevel
+	if e.webhook == "validate" {
+		levels = finalLevel
+	}
+	if e.request, refused = decode(&e.scratch.parser, body.Bytes(), levels); refused != nil {
 		return refused
 	}
 	if e.webhook == webhookAdvise {
@@ -164,7 +175,7 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		DryRun:    e.request.DryRun,
 		OptedIn:   true,
 		Namespace: namespace,
-		Object:    e.request.Object,
+		Pod:       e.request.Object,
 	}
 	if e.webhook == "mutate" {
 		e.result, err = h.Injector().Inject(req)

@@ -4,19 +4,21 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
+
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // maxBody bounds a request. The API server takes objects of up to 3 MiB; a
@@ -28,40 +30,68 @@ const maxBody = 8 << 20
 // byte of it has come. 99 of 100 bodies are smaller than a tenth of it.
 const maxTrust = 256 << 10
 
+// maxKept bounds the memory for a body that is kept for the next one.
+const maxKept = 1 << 20
+
 // maxTimeout is the longest timeout that a webhook configuration may ask for.
 const maxTimeout = 30 * time.Second
 
-// read gives the body of a request that an API server may send, and until when it
-// wants the answer.
+// scratch is memory that serves one exchange after another: the body, the tree
+// that is made of it, the patch and the answer.
+type scratch struct {
+	body          bytes.Buffer
+	parser        tree.Parser
+	patch, answer []byte
+}
+
+// lend gives the exchange memory until [Handler.release].
+func (h *Handler) lend(e *exchange) {
+	var ok bool
+	if e.scratch, ok = h.scratch.Get().(*scratch); !ok {
+		e.scratch = &scratch{}
+	}
+	e.scratch.body.Reset()
+}
+
+// release ends an exchange that is written and logged. What a large body took is
+// not kept.
+func (h *Handler) release(e *exchange) {
+	if e.scratch != nil && e.scratch.body.Cap() <= maxKept {
+		h.scratch.Put(e.scratch)
+	}
+	e.scratch = nil
+}
+
+// read reads the body of a request that an API server may send, and says until
+// when it wants the answer.
 //
 // The caller stops listening after ?timeout=, so what is not read by then is
 // answered with 503. After it, waiting for its turn may take time, see
 // [Limiter]; the answer itself takes microseconds.
-func read(w http.ResponseWriter, r *http.Request, from io.ReadCloser) ([]byte, time.Time, *refusal) {
+func read(w http.ResponseWriter, r *http.Request, from io.ReadCloser, body *bytes.Buffer) (time.Time, *refusal) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return nil, time.Time{}, refuse(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
+		return time.Time{}, refuse(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, time.Time{}, refuse(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", r.Header.Get("Content-Type"))
+		return time.Time{}, refuse(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", r.Header.Get("Content-Type"))
 	}
 	if r.ContentLength > maxBody {
-		return nil, time.Time{}, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+		return time.Time{}, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
 	}
 	timeout, refused := timeout(r)
 	if refused != nil {
-		return nil, time.Time{}, refused
+		return time.Time{}, refused
 	}
 	deadline := time.Now().Add(timeout)
 	// Not every ResponseWriter can; the server's own ReadTimeout stands then.
 	_ = http.NewResponseController(w).SetReadDeadline(deadline)
-	var body bytes.Buffer
 	body.Grow(int(min(max(r.ContentLength, 0), maxTrust)) + bytes.MinRead)
 	_, err := body.ReadFrom(http.MaxBytesReader(w, from, maxBody))
 	if err != nil || r.Context().Err() != nil {
-		return nil, time.Time{}, unread(err)
+		return time.Time{}, unread(err)
 	}
-	return body.Bytes(), deadline, nil
+	return deadline, nil
 }
 
 // unread says why a body was not read; nil stands for a caller that is gone.
@@ -98,74 +128,111 @@ func timeout(r *http.Request) (time.Duration, *refusal) {
 	return min(timeout, maxTimeout), nil
 }
 
-// review is what is wanted of an AdmissionReview; the rest is checked to be
-// JSON and skipped.
-type review struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Request    *request `json:"request"`
-}
-
+// request is what is wanted of an AdmissionReview's request.
 type request struct {
 	version string // of the review, to answer in it
 
-	UID         string                `json:"uid"`
-	Kind        kind                  `json:"kind"`
-	Resource    resource              `json:"resource"`
-	SubResource string                `json:"subResource"`
-	Name        string                `json:"name"`
-	Namespace   string                `json:"namespace"`
-	Operation   admissionv1.Operation `json:"operation"`
-	UserInfo    userInfo              `json:"userInfo"`
-	DryRun      bool                  `json:"dryRun"`
-	Object      jsontext.Value        `json:"object"`
-	OldObject   jsontext.Value        `json:"oldObject"`
+	UID         string
+	Kind        kind
+	Resource    resource
+	SubResource string
+	Name        string
+	Namespace   string
+	Operation   admissionv1.Operation
+	UserInfo    userInfo
+	DryRun      bool
+	Object      *tree.Node // not nil
+	OldObject   *tree.Node // nil where there is none
 }
 
-type kind struct {
-	Group   string `json:"group"`
-	Version string `json:"version"`
-	Kind    string `json:"kind"`
-}
+type kind struct{ Group, Version, Kind string }
 
-type resource struct {
-	Group    string `json:"group"`
-	Version  string `json:"version"`
-	Resource string `json:"resource"`
-}
+type resource struct{ Group, Version, Resource string }
 
-type userInfo struct {
-	Username string `json:"username"`
-}
+type userInfo struct{ Username string }
 
-// decode reads a review of either version. As in the API server's own decoder
-// names are told apart by case and the last of two equal ones counts.
-func decode(body []byte) (*request, *refusal) {
-	var r review
-	if err := json.Unmarshal(body, &r, jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, refuse(http.StatusBadRequest, "the body is not an AdmissionReview: %s", explain(err))
+// podLevel is how deep in a review the pod stands: review, request, object. A
+// final pod is compared with the templates field by field, which goes deeper.
+const (
+	podLevel   = 2
+	finalLevel = podLevel + 3
+)
+
+// decode reads a review of either version, in one pass with the pod in it; what
+// is not wanted is checked to be JSON and skipped. As in the API server's own
+// decoder names are told apart by case and the last of two equal ones counts.
+func decode(parser *tree.Parser, body []byte, levels int) (*request, *refusal) {
+	root, err := parser.Parse(body, levels)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "the body is not an AdmissionReview: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
-	switch {
-	case r.Kind != "AdmissionReview":
-		return nil, refuse(http.StatusBadRequest, "the kind must be AdmissionReview, not %q", r.Kind)
-	case r.APIVersion != admissionv1.SchemeGroupVersion.String() && r.APIVersion != admissionv1beta1.SchemeGroupVersion.String():
+	var f fields
+	review := f.object("", root)
+	sent := f.object("/request", review.Get("request"))
+	of := f.object("/request/kind", sent.Get("kind"))
+	res := f.object("/request/resource", sent.Get("resource"))
+	r := &request{
+		version: f.text("", review, "apiVersion"),
+		UID:     f.text("/request", sent, "uid"),
+		Kind: kind{
+			Group:   f.text("/request/kind", of, "group"),
+			Version: f.text("/request/kind", of, "version"),
+			Kind:    f.text("/request/kind", of, "kind"),
+		},
+		Resource: resource{
+			Group:    f.text("/request/resource", res, "group"),
+			Version:  f.text("/request/resource", res, "version"),
+			Resource: f.text("/request/resource", res, "resource"),
+		},
+		SubResource: f.text("/request", sent, "subResource"),
+		Name:        f.text("/request", sent, "name"),
+		Namespace:   f.text("/request", sent, "namespace"),
+		Operation:   admissionv1.Operation(f.text("/request", sent, "operation")),
+		UserInfo:    userInfo{f.text("/request/userInfo", f.object("/request/userInfo", sent.Get("userInfo")), "username")},
+		DryRun:      f.is("/request/dryRun", sent.Get("dryRun"), tree.True, tree.False).Kind() == tree.True,
+		Object:      cmp.Or(sent.Get("object"), &tree.Node{}),
+		OldObject:   sent.Get("oldObject"),
+	}
+	switch name := f.text("", review, "kind"); {
+	case f.wrong != "":
+		return nil, refuse(http.StatusBadRequest, "the body is not an AdmissionReview: what is at %q in it is of the wrong type", f.wrong)
+	case name != "AdmissionReview":
+		return nil, refuse(http.StatusBadRequest, "the kind must be AdmissionReview, not %q", name)
+	case r.version != admissionv1.SchemeGroupVersion.String() && r.version != admissionv1beta1.SchemeGroupVersion.String():
 		return nil, refuse(http.StatusBadRequest, "the apiVersion must be %s or %s, not %q",
-			admissionv1.SchemeGroupVersion, admissionv1beta1.SchemeGroupVersion, r.APIVersion)
-	case r.Request == nil:
+			admissionv1.SchemeGroupVersion, admissionv1beta1.SchemeGroupVersion, r.version)
+	case sent == nil:
 		return nil, refuse(http.StatusBadRequest, "the AdmissionReview has no request")
-	case r.Request.UID == "":
+	case r.UID == "":
 		return nil, refuse(http.StatusBadRequest, "the request has no uid")
 	}
-	r.Request.version = r.APIVersion
-	return r.Request, nil
+	return r, nil
 }
 
-// explain says what is wrong with the JSON, and nothing of Go.
-func explain(err error) string {
-	if wrong := (*json.SemanticError)(nil); errors.As(err, &wrong) {
-		return fmt.Sprintf("what is at %q in it is of the wrong type", "/"+strings.TrimPrefix(string(wrong.JSONPointer), "/"))
+// fields reads typed fields, and remembers the pointer of the first of another type.
+type fields struct{ wrong string }
+
+// is gives n if it is of one of the kinds, else nil; null is like nothing.
+func (f *fields) is(at string, n *tree.Node, kinds ...jsontext.Kind) *tree.Node {
+	switch {
+	case n.Kind() == 0 || n.Kind() == tree.Null:
+		return nil
+	case slices.Contains(kinds, n.Kind()):
+		return n
+	case f.wrong == "":
+		f.wrong = "/" + strings.TrimPrefix(at, "/")
 	}
-	return strings.TrimPrefix(err.Error(), "jsontext: ")
+	return nil
+}
+
+func (f *fields) object(at string, n *tree.Node) *tree.Node { return f.is(at, n, tree.Object) }
+
+func (f *fields) text(at string, in *tree.Node, name string) string {
+	n := in.Get(name)
+	if n != nil && n.Kind() != tree.String {
+		f.is(at+"/"+name, n)
+	}
+	return n.Text()
 }
 
 // createsPod tells the one thing that the engine is asked about.

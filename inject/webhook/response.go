@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"slices"
@@ -35,7 +36,7 @@ const (
 	maxSentence = 1024
 )
 
-// encode is the answer. v1 and v1beta1 have the same fields. A patch and its
+// encode is the answer, in the exchange's memory. v1 and v1beta1 have the same fields. A patch and its
 // type stand there both or not at all; that is a rule of v1, as is that a
 // validating webhook has none.
 func encode(e *exchange) []byte {
@@ -46,21 +47,67 @@ func encode(e *exchange) []byte {
 	case e.verdict != nil:
 		judged(response, e.verdict)
 	case e.result != nil:
-		if patch := e.result.Patch(); len(patch) > 0 {
+		if len(e.result.Ops) > 0 {
 			patchType := admissionv1.PatchTypeJSONPatch
-			response.Patch, response.PatchType = patch, &patchType
+			e.scratch.patch = inject.AppendPatch(e.scratch.patch[:0], e.result.Ops)
+			response.Patch, response.PatchType = e.scratch.patch, &patchType
 		}
 		response.AuditAnnotations = audit(e.result.Audit())
 		response.Warnings = warnings(e.result.Warnings(), inAuditLog)
 	}
-	answer, err := json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: e.request.version, Kind: "AdmissionReview"},
-		Response: response,
-	}, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		panic("an answer that is no JSON: " + err.Error())
+	e.scratch.answer = appendReview(e.scratch.answer[:0], e.request.version, response)
+	return e.scratch.answer
+}
+
+// appendReview writes an AdmissionReview that has this response, as a JSON library
+// would, in a twentieth of the time. Of the status it writes what [judged] sets.
+func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse) []byte {
+	b = quote(append(b, `{"kind":"AdmissionReview","apiVersion":`...), version)
+	b = quote(append(b, `,"response":{"uid":`...), string(r.UID))
+	b = strconv.AppendBool(append(b, `,"allowed":`...), r.Allowed)
+	if r.Result != nil {
+		b = quote(append(b, `,"status":{"status":`...), r.Result.Status)
+		b = quote(append(b, `,"message":`...), r.Result.Message)
+		b = quote(append(b, `,"reason":`...), string(r.Result.Reason))
+		b = strconv.AppendInt(append(b, `,"code":`...), int64(r.Result.Code), 10)
+		b = append(b, '}')
 	}
-	return answer
+	if r.Patch != nil {
+		b = base64.StdEncoding.AppendEncode(append(b, `,"patch":"`...), r.Patch)
+		b = quote(append(b, `","patchType":`...), string(*r.PatchType))
+	}
+	if len(r.AuditAnnotations) > 0 {
+		b = append(b, `,"auditAnnotations":{`...)
+		keys := make([]string, 0, len(r.AuditAnnotations))
+		for key := range r.AuditAnnotations {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		for i, key := range keys {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = quote(append(quote(b, key), ':'), r.AuditAnnotations[key])
+		}
+		b = append(b, '}')
+	}
+	if len(r.Warnings) > 0 {
+		b = append(b, `,"warnings":[`...)
+		for i, warning := range r.Warnings {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = quote(b, warning)
+		}
+		b = append(b, ']')
+	}
+	return append(b, "}}"...)
+}
+
+// quote writes a JSON string; bytes that are no UTF-8 become U+FFFD.
+func quote(b []byte, text string) []byte {
+	b, _ = jsontext.AppendQuote(b, text)
+	return b
 }
 
 // judged is the answer about a final pod: a denial has all findings in its one
@@ -112,6 +159,9 @@ func warnings(all []string, where string) []string {
 // clip makes text one line of at most limit runes. It ends at a word where one
 // ends in the last third.
 func clip(text string, limit int) string {
+	if len(text) <= limit && strings.IndexFunc(text, unicode.IsControl) < 0 {
+		return strings.TrimSpace(text)
+	}
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

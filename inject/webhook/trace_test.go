@@ -148,6 +148,6 @@ func BenchmarkTrace(b *testing.B) {
 			e = newEdge(load(b, sidecar))
 			e.Tracer = sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter())).Tracer("test")
 		}
-		b.Run("traces="+name, func(b *testing.B) { send(b, e.Handler, body, true) })
+		b.Run("traces="+name, func(b *testing.B) { send(b, e.Handler, webhook.PathMutate, body, true) })
 	}
 }

@@ -12,7 +12,7 @@ import (
 // be given content this way, for both say that nothing is there; a member that
 // says anything else is never touched: Add then returns nil.
 func (n *Node) Add(name string, value Node) *Node {
-	value.added = true
+	value.added, value.name = true, name
 	if m := n.member(name); m != nil {
 		if m.kind != Null && (m.kind != Array || len(m.Items()) > 0) {
 			return nil
@@ -20,24 +20,25 @@ func (n *Node) Add(name string, value Node) *Node {
 		*m = value
 		return m
 	}
-	n.members = append(n.members, Field(name, value))
-	return &n.members[len(n.members)-1].Node
+	n.kids = append(n.kids, value)
+	return &n.kids[len(n.kids)-1]
 }
 
 // Set puts a member at the end of an object that is being put together; it
 // counts as no addition.
-func (n *Node) Set(name string, value Node) { n.members = append(n.members, Field(name, value)) }
+func (n *Node) Set(name string, value Node) { n.kids = append(n.kids, Field(name, value)) }
 
 // Append puts an item at the end of an array that is being put together; it
 // counts as no addition.
-func (n *Node) Append(value Node) { n.items = append(n.items, value) }
+func (n *Node) Append(value Node) { n.kids = append(n.kids, value) }
 
 // With is a copy of an object in which a member has that value; the rest is
 // shared with the original.
 func (n *Node) With(name string, value Node) Node {
-	c := Node{kind: Object, open: true, members: slices.Clone(n.Members())}
+	c := Node{kind: Object, open: true, kids: make([]Node, len(n.Members()), len(n.Members())+1)}
+	copy(c.kids, n.kids)
 	if m := c.member(name); m != nil {
-		*m = value
+		*m = Field(name, value)
 	} else {
 		c.Set(name, value)
 	}
@@ -47,8 +48,8 @@ func (n *Node) With(name string, value Node) Node {
 // Without is a copy of an object that lacks a member; the rest is shared with
 // the original.
 func (n *Node) Without(name string) Node {
-	c := Node{kind: Object, open: true, members: slices.Clone(n.Members())}
-	c.members = slices.DeleteFunc(c.members, func(m Member) bool { return string(m.name) == name })
+	c := Node{kind: Object, open: true, kids: slices.Clone(n.Members())}
+	c.kids = slices.DeleteFunc(c.kids, func(m Node) bool { return m.name == name })
 	return c
 }
 
@@ -57,14 +58,11 @@ func (n *Node) Clone() Node {
 	c := *n
 	n.fill()
 	if n.open {
-		c.text, c.open = nil, true
+		c.text, c.open = "", true
 	}
-	c.members, c.items = slices.Clone(n.members), slices.Clone(n.items)
-	for i := range c.members {
-		c.members[i].Node = n.members[i].Clone()
-	}
-	for i := range c.items {
-		c.items[i] = n.items[i].Clone()
+	c.kids = slices.Clone(n.kids)
+	for i := range c.kids {
+		c.kids[i] = n.kids[i].Clone()
 	}
 	return c
 }
@@ -73,7 +71,7 @@ func (n *Node) Clone() Node {
 func (n *Node) Insert(i int, value Node) {
 	n.fill()
 	value.added = true
-	n.items = slices.Insert(n.items, i, value)
+	n.kids = slices.Insert(n.kids, i, value)
 }
 
 // Additions calls yield for each operation `add` (RFC 6902) that makes the tree
@@ -81,78 +79,62 @@ func (n *Node) Insert(i int, value Node) {
 // into existing items comes before the insertions that shift them. No path
 // names a member that is there already, unless that member is null or [].
 func (n *Node) Additions(yield func(path string, value *Node)) {
-	n.additions(nil, yield)
+	n.additions(make([]byte, 0, 128), yield)
 }
 
 // additions writes the path into one buffer, for most of the tree has nothing to tell.
 func (n *Node) additions(path []byte, yield func(string, *Node)) {
-	if !n.open {
-		return
-	}
-	for i := range n.members {
-		m := &n.members[i]
-		if !m.added && !m.open {
-			continue
-		}
-		child := appendEscaped(append(path, '/'), m.name)
-		if m.added {
-			yield(string(child), &m.Node)
-		} else {
-			m.additions(child, yield)
-		}
-	}
 	came := 0
-	for i := range n.items {
-		if !n.items[i].added {
-			if n.items[i].open {
-				n.items[i].additions(strconv.AppendInt(append(path, '/'), int64(came), 10), yield)
-			}
+	for i := range n.kids {
+		kid := &n.kids[i]
+		switch {
+		case n.kind == Array && kid.added: // comes below
+		case kid.added:
+			yield(string(appendEscaped(append(path, '/'), kid.name)), kid)
+		case n.kind == Object && kid.open:
+			kid.additions(appendEscaped(append(path, '/'), kid.name), yield)
+		case kid.open:
+			kid.additions(strconv.AppendInt(append(path, '/'), int64(came), 10), yield)
+			fallthrough
+		default:
 			came++
 		}
 	}
-	n.insertions(path, came, yield)
+	if n.kind == Array && came < len(n.kids) {
+		n.insertions(path, came, yield)
+	}
 }
 
 // insertions tells the added items in ascending order, each by its final index,
 // and by "-" when all that came stand before it.
 func (n *Node) insertions(path []byte, came int, yield func(string, *Node)) {
-	for i := range n.items {
+	for i := range n.kids {
 		switch {
-		case !n.items[i].added:
+		case !n.kids[i].added:
 			came--
 		case came == 0:
-			yield(string(append(path, "/-"...)), &n.items[i])
+			yield(string(append(path, "/-"...)), &n.kids[i])
 		default:
-			yield(string(strconv.AppendInt(append(path, '/'), int64(i), 10)), &n.items[i])
+			yield(string(strconv.AppendInt(append(path, '/'), int64(i), 10)), &n.kids[i])
 		}
 	}
 }
 
 // AddedSize is about how many bytes of JSON [Node.Additions] has to tell.
 func (n *Node) AddedSize() int {
-	if !n.open {
-		return 0
+	if n.added {
+		return n.Size()
 	}
 	size := 0
-	for i := range n.members {
-		size += n.members[i].addedSize()
-	}
-	for i := range n.items {
-		size += n.items[i].addedSize()
+	for i := range n.kids {
+		size += n.kids[i].AddedSize()
 	}
 	return size
 }
 
-func (n *Node) addedSize() int {
-	if n.added {
-		return n.Size()
-	}
-	return n.AddedSize()
-}
-
-func appendEscaped(dst, name []byte) []byte {
-	for _, b := range name {
-		switch b {
+func appendEscaped(dst []byte, name string) []byte {
+	for i := range len(name) {
+		switch b := name[i]; b {
 		case '~':
 			dst = append(dst, "~0"...)
 		case '/':

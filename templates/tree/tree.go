@@ -10,11 +10,9 @@
 package tree
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -30,153 +28,68 @@ const (
 	Array  = jsontext.KindBeginArray
 )
 
-// openLevels is how deep [Parse] opens the tree while it reads the text
-// anyway: pod, metadata and spec, the containers, and a container's fields.
-// Opening them later would read the same bytes again.
-const openLevels = 4
-
-// Node is one JSON value.
+// Node is one JSON value, with its name where it is an object's member.
 type Node struct {
-	text    []byte // the value's JSON; nil for a value that was put together here
-	members []Member
-	items   []Node
-	kind    jsontext.Kind
-	open    bool // members or items are filled in
-	added   bool
+	name  string // unescaped
+	text  string // the value's JSON; "" for a value that was put together here
+	kids  []Node // members or items
+	kind  jsontext.Kind
+	open  bool // kids are filled in
+	added bool
 }
 
-// Member is one name and value of an object.
-type Member struct {
-	name []byte // unescaped
-	Node
-}
+// Name is a member's name, unescaped.
+func (n *Node) Name() string { return n.name }
 
-// Name is the member's name, unescaped.
-func (m *Member) Name() string { return string(m.name) }
-
-// Parse reads one JSON text (RFC 8259, valid UTF-8). The tree keeps parts of
-// text: it must not be changed afterwards. Where an object has a name twice the
+// Parse reads one JSON text (RFC 8259, valid UTF-8). The tree has a copy of the
+// text, so that may be changed afterwards. Where an object has a name twice the
 // last one counts, as it does for the API server and for its JSON Patch library.
-func Parse(text []byte) (*Node, error) {
-	d := decoder{text: text, dec: newDecoder(text)}
-	n, err := d.value(openLevels)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := d.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("after the JSON value, at byte %d: more text", d.dec.InputOffset())
-	}
-	return &n, nil
-}
-
-func newDecoder(text []byte) *jsontext.Decoder {
-	return jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true))
-}
-
-// decoder walks text once; offsets, not the decoder's own buffer, say where a
-// value stands, so the nodes alias text and nothing else.
-type decoder struct {
-	text []byte
-	dec  *jsontext.Decoder
-}
-
-func (d *decoder) value(levels int) (Node, error) {
-	kind := d.dec.PeekKind()
-	before := d.dec.InputOffset()
-	if levels == 0 || kind != Object && kind != Array {
-		if err := d.dec.SkipValue(); err != nil {
-			return Node{}, err
-		}
-		return Node{kind: kind, text: d.since(before)}, nil
-	}
-	n := Node{kind: kind, open: true}
-	if _, err := d.dec.ReadToken(); err != nil {
-		return Node{}, err
-	}
-	start := d.dec.InputOffset() - 1
-	for next := d.dec.PeekKind(); next != '}' && next != ']'; next = d.dec.PeekKind() {
-		if err := d.child(&n, levels-1); err != nil {
-			return Node{}, err
-		}
-	}
-	if _, err := d.dec.ReadToken(); err != nil {
-		return Node{}, err
-	}
-	n.text = d.text[start:d.dec.InputOffset():d.dec.InputOffset()]
-	return n, nil
-}
-
-func (d *decoder) child(n *Node, levels int) error {
-	if n.kind == Array {
-		item, err := d.value(levels)
-		n.items = append(n.items, item)
-		return err
-	}
-	before := d.dec.InputOffset()
-	if err := d.dec.SkipValue(); err != nil {
-		return err
-	}
-	name, err := unquote(d.since(before))
-	if err != nil {
-		return err
-	}
-	if string(name) == "managedFields" { // a third of the bytes, and nobody's business here
-		levels = 0
-	}
-	value, err := d.value(levels)
-	n.members = append(n.members, Member{name: name, Node: value})
-	return err
-}
-
-// since is the token or value that was just read, without what separates it
-// from the one before.
-func (d *decoder) since(before int64) []byte {
-	end := d.dec.InputOffset()
-	return bytes.TrimLeft(d.text[before:end:end], " \t\r\n,:")
-}
-
-// unquote gives the text between the quotes, and copies only where there are escapes.
-func unquote(quoted []byte) ([]byte, error) {
-	inner := quoted[1 : len(quoted)-1]
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return inner, nil
-	}
-	return jsontext.AppendUnquote(nil, quoted)
-}
+func Parse(text []byte) (*Node, error) { return new(Parser).Parse(text, 0) }
 
 // Text makes a JSON string.
 func Text(s string) Node {
-	quoted, err := jsontext.AppendQuote(nil, s)
-	if err != nil { // invalid UTF-8: quoted holds it with U+FFFD in its place
-		quoted, _ = jsontext.AppendQuote(nil, string(bytes.ToValidUTF8([]byte(s), []byte("\uFFFD"))))
+	if isPlain(s) {
+		return Node{kind: String, text: `"` + s + `"`}
 	}
-	return Node{kind: String, text: quoted}
+	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(s, "\uFFFD"))
+	return Node{kind: String, text: string(quoted)}
+}
+
+// isPlain says whether a text needs no escape in JSON.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // Int makes a JSON number.
-func Int(i int64) Node { return Node{kind: Number, text: strconv.AppendInt(nil, i, 10)} }
+func Int(i int64) Node { return Node{kind: Number, text: strconv.FormatInt(i, 10)} }
 
 // Uint makes a JSON number.
-func Uint(u uint64) Node { return Node{kind: Number, text: strconv.AppendUint(nil, u, 10)} }
+func Uint(u uint64) Node { return Node{kind: Number, text: strconv.FormatUint(u, 10)} }
 
 // Bool makes true or false.
 func Bool(b bool) Node {
 	if b {
-		return Node{kind: True, text: []byte("true")}
+		return Node{kind: True, text: "true"}
 	}
-	return Node{kind: False, text: []byte("false")}
+	return Node{kind: False, text: "false"}
 }
 
 // Members makes an object of what is in members, in that order.
-func Members(members ...Member) Node {
-	return Node{kind: Object, open: true, members: members}
-}
+func Members(members ...Node) Node { return Node{kind: Object, open: true, kids: members} }
 
 // Field makes a member for [Members].
-func Field(name string, value Node) Member { return Member{name: []byte(name), Node: value} }
+func Field(name string, value Node) Node {
+	value.name = name
+	return value
+}
 
 // Items makes an array.
-func Items(items ...Node) Node { return Node{kind: Array, open: true, items: items} }
+func Items(items ...Node) Node { return Node{kind: Array, open: true, kids: items} }
 
 // Kind is the JSON kind; 0 for a nil node.
 func (n *Node) Kind() jsontext.Kind {
@@ -186,28 +99,21 @@ func (n *Node) Kind() jsontext.Kind {
 	return n.kind
 }
 
-// fill opens the node by one level. The text was checked by [Parse], so what
-// goes wrong here is a mistake of this package.
+// fill opens the node; of a list the items too, for who looks at it looks for one of them.
 func (n *Node) fill() {
 	if n.open || n.kind != Object && n.kind != Array {
 		return
 	}
-	d := decoder{text: n.text, dec: newDecoder(n.text)}
-	full, err := d.value(1)
-	if err != nil {
-		panic("tree: a checked text does not parse: " + err.Error())
-	}
-	n.members, n.items, n.open = full.members, full.items, true
+	s := Parser{text: n.text, pending: make([]Node, 0, 8)}
+	n.kids, _ = s.children(0, 1)
+	n.open = true
 }
 
 // openAll opens the whole tree, after which reading it changes nothing.
 func (n *Node) openAll() {
 	n.fill()
-	for i := range n.members {
-		n.members[i].openAll()
-	}
-	for i := range n.items {
-		n.items[i].openAll()
+	for i := range n.kids {
+		n.kids[i].openAll()
 	}
 }
 
@@ -215,7 +121,7 @@ func (n *Node) openAll() {
 // again and again and never added to. A sealed tree may be shared.
 func (n *Node) Seal() {
 	n.openAll()
-	n.text = n.AppendTo(nil)
+	n.text = string(n.AppendTo(nil))
 }
 
 // Get is an object's member of that name. It is nil where n is nil or no
@@ -237,34 +143,29 @@ func (n *Node) At(names ...string) *Node {
 }
 
 func (n *Node) member(name string) *Node {
-	if n == nil || n.kind != Object {
-		return nil
-	}
-	n.fill()
-	for i := len(n.members) - 1; i >= 0; i-- {
-		if string(n.members[i].name) == name {
-			return &n.members[i].Node
+	members := n.Members()
+	for i := len(members) - 1; i >= 0; i-- {
+		if members[i].name == name {
+			return &members[i]
 		}
 	}
 	return nil
 }
 
 // Members are an object's members in their order; a name may stand there twice.
-func (n *Node) Members() []Member {
-	if n == nil || n.kind != Object {
-		return nil
-	}
-	n.fill()
-	return n.members
-}
+func (n *Node) Members() []Node { return n.children(Object) }
 
 // Items are an array's items. Pointers into it hold until the next [Node.Insert].
-func (n *Node) Items() []Node {
-	if n == nil || n.kind != Array {
+func (n *Node) Items() []Node { return n.children(Array) }
+
+func (n *Node) children(of jsontext.Kind) []Node {
+	if n == nil || n.kind != of {
 		return nil
 	}
-	n.fill()
-	return n.items
+	if !n.open {
+		n.fill()
+	}
+	return n.kids
 }
 
 // Text is a string's text, and "" for anything else.
@@ -272,11 +173,7 @@ func (n *Node) Text() string {
 	if n == nil || n.kind != String {
 		return ""
 	}
-	s, err := unquote(n.text)
-	if err != nil {
-		panic("tree: a checked string does not unquote: " + err.Error())
-	}
-	return string(s)
+	return unquote(n.text)
 }
 
 // IsText says whether the node is the string s.
@@ -284,24 +181,16 @@ func (n *Node) IsText(s string) bool {
 	if n == nil || n.kind != String {
 		return false
 	}
-	if inner := n.text[1 : len(n.text)-1]; bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner) == s
+	inner := n.text[1 : len(n.text)-1]
+	if len(inner) <= len(s) { // an escape is longer than what it stands for
+		return inner == s && strings.IndexByte(inner, '\\') < 0
 	}
-	return n.Text() == s
+	return strings.IndexByte(inner, '\\') >= 0 && unquote(n.text) == s
 }
 
 // SameText says whether both nodes are the same string.
 func (n *Node) SameText(other *Node) bool {
-	if n == nil || other == nil || n.kind != String || other.kind != String {
-		return false
-	}
-	if bytes.Equal(n.text, other.text) {
-		return true
-	}
-	if bytes.IndexByte(n.text, '\\') < 0 && bytes.IndexByte(other.text, '\\') < 0 {
-		return false
-	}
-	return n.Text() == other.Text()
+	return n != nil && n.kind == String && other.IsText(n.Text())
 }
 
 // Added says whether the node was added to the tree by [Node.Add] or [Node.Insert].
@@ -310,52 +199,57 @@ func (n *Node) Added() bool { return n != nil && n.added }
 // AppendTo writes the value's JSON: the text as it came where it came as text.
 // Additions inside a node that came as text are told by [Node.Additions] only.
 func (n *Node) AppendTo(dst []byte) []byte {
-	if n.text != nil {
+	if n.text != "" {
 		return append(dst, n.text...)
 	}
+	closing := byte(']')
 	switch n.kind {
 	case Object:
-		dst = append(dst, '{')
-		for i := range n.members {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst, _ = jsontext.AppendQuote(dst, n.members[i].name)
-			dst = n.members[i].AppendTo(append(dst, ':'))
-		}
-		return append(dst, '}')
+		dst, closing = append(dst, '{'), '}'
 	case Array:
 		dst = append(dst, '[')
-		for i := range n.items {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = n.items[i].AppendTo(dst)
-		}
-		return append(dst, ']')
+	default:
+		return append(dst, "null"...)
 	}
-	return append(dst, "null"...)
+	for i := range n.kids {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if n.kind == Object {
+			dst = append(appendQuoted(dst, n.kids[i].name), ':')
+		}
+		dst = n.kids[i].AppendTo(dst)
+	}
+	return append(dst, closing)
+}
+
+func appendQuoted(dst []byte, s string) []byte {
+	if isPlain(s) {
+		return append(append(append(dst, '"'), s...), '"')
+	}
+	dst, _ = jsontext.AppendQuote(dst, s)
+	return dst
 }
 
 // Size is about how many bytes [Node.AppendTo] writes.
 func (n *Node) Size() int {
-	if n.text != nil {
+	if n.text != "" {
 		return len(n.text)
 	}
 	size := 2
-	for i := range n.members {
-		size += len(n.members[i].name) + 4 + n.members[i].Size()
-	}
-	for i := range n.items {
-		size += 1 + n.items[i].Size()
+	for i := range n.kids {
+		size += len(n.kids[i].name) + len(`"":,`) + n.kids[i].Size()
 	}
 	return size
 }
 
 // String is the value's JSON, for messages and tests.
 func (n *Node) String() string {
-	if n == nil {
+	switch {
+	case n == nil:
 		return ""
+	case n.text != "":
+		return n.text
 	}
 	return string(n.AppendTo(nil))
 }

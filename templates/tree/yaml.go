@@ -50,7 +50,7 @@ func (u *unfolding) value(y *yaml.Node) (Node, error) {
 			if err != nil {
 				return Node{}, err
 			}
-			n.items = append(n.items, v)
+			n.Append(v)
 		}
 		return n, nil
 	case yaml.MappingNode:
@@ -61,7 +61,7 @@ func (u *unfolding) value(y *yaml.Node) (Node, error) {
 
 func (u *unfolding) mapping(y *yaml.Node) (Node, error) {
 	n := Members()
-	merged := []Member{}
+	var merged []Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key := y.Content[i]
 		value, err := u.value(y.Content[i+1])
@@ -81,23 +81,23 @@ func (u *unfolding) mapping(y *yaml.Node) (Node, error) {
 		if n.member(key.Value) != nil {
 			return Node{}, fmt.Errorf("line %d: the key %q stands there twice", key.Line, key.Value)
 		}
-		n.members = append(n.members, Field(key.Value, value))
+		n.Set(key.Value, value)
 	}
 	for _, m := range merged { // what the object says itself wins, then the first source
 		if n.member(m.Name()) == nil {
-			n.members = append(n.members, m)
+			n.kids = append(n.kids, m)
 		}
 	}
 	return n, nil
 }
 
-func mergeSources(value Node) []Member {
+func mergeSources(value Node) []Node {
 	if value.kind != Array {
-		return value.members
+		return value.kids
 	}
-	var all []Member
-	for i := range value.items {
-		all = append(all, value.items[i].members...)
+	var all []Node
+	for i := range value.kids {
+		all = append(all, value.kids[i].kids...)
 	}
 	return all
 }
@@ -105,7 +105,7 @@ func mergeSources(value Node) []Member {
 func fromScalar(y *yaml.Node) (Node, error) {
 	switch y.ShortTag() {
 	case "!!null":
-		return Node{kind: Null, text: []byte("null")}, nil
+		return Node{kind: Null, text: "null"}, nil
 	case "!!bool":
 		var b bool
 		if err := y.Decode(&b); err != nil {
@@ -139,7 +139,7 @@ func oldBool(y *yaml.Node) (value, ok bool) {
 
 func fromNumber(y *yaml.Node) (Node, error) {
 	if v := jsontext.Value(y.Value); v.IsValid() && v.Kind() == Number {
-		return Node{kind: Number, text: []byte(y.Value)}, nil // keeps 12345678901234567890 and 1.0
+		return Node{kind: Number, text: y.Value}, nil // keeps 12345678901234567890 and 1.0
 	}
 	if y.ShortTag() == "!!int" {
 		var i int64
@@ -160,5 +160,5 @@ func fromNumber(y *yaml.Node) (Node, error) {
 
 // Float makes a JSON number of a finite f.
 func Float(f float64) Node {
-	return Node{kind: Number, text: []byte(jsontext.Float(f).String())}
+	return Node{kind: Number, text: jsontext.Float(f).String()}
 }

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// appContainer is a container that the user wrote, and what it is to get.
+type appContainer struct {
+	list      string
+	index     int
+	name      string // in a pointer: the index among those that came
+	fragments []tree.Node
+}
+
+// maxContainers bounds what a pod can cost: no node runs as many, and the API
+// server asks before it has looked at the pod.
+const maxContainers = 500
+
+// renderApps renders what the template adds to each container that the user
+// wrote: once, so that looking and adding go by the very same.
+func (c *candidate) renderApps() error {
+	if !c.t.HasForEach() {
+		return nil
+	}
+	for _, list := range containerLists() {
+		if len(c.pod.At("spec", list).Items()) > maxContainers {
+			return fmt.Errorf("the pod has more than %d %s", maxContainers, list)
+		}
+	}
+	for _, app := range c.userContainers(c.t.Spec.Required) {
+		container := &c.pod.At("spec", app.list).Items()[app.index]
+		var err error
+		if app.fragments, err = c.t.ForEach(&c.input, c.values, container, app.list == "initContainers"); err != nil {
+			return err
+		}
+		if c.podResources() {
+			for j := range app.fragments {
+				app.fragments[j] = c.withoutResources(app.fragments[j], container.Get("name").Text())
+			}
+		}
+		if len(app.fragments) > 0 {
+			c.apps = append(c.apps, app)
+		}
+	}
+	return nil
+}
+
+// userContainers are the containers of the pod that no template brought, seen by
+// a template that is required or by one that is not. They are looked for anew
+// only when something was added.
+func (r *run) userContainers(required bool) []appContainer {
+	known := &r.users[0]
+	if required {
+		known = &r.users[1]
+	}
+	if *known != nil {
+		return *known
+	}
+	*known = []appContainer{}
+	for _, list := range containerLists() {
+		items, came := r.pod.At("spec", list).Items(), 0
+		for i := range items {
+			if items[i].Added() {
+				continue
+			}
+			if items[i].Kind() == tree.Object && !r.brought(&items[i], required) {
+				*known = append(*known, appContainer{list: list, index: i, name: strconv.Itoa(came)})
+			}
+			came++
+		}
+	}
+	return *known
+}
+
+// eachAppContainer merges what the template adds to each app container. Nothing
+// has been inserted before them yet.
+func (p *planner) eachAppContainer() {
+	elem := p.schema.at("spec").at("containers").elem
+	for i := range p.apps {
+		app := &p.apps[i]
+		existing := p.pod.At("spec", app.list).Items()
+		at := p.at.member("spec").member(app.list).member(app.name)
+		p.checkClashes(app.fragments, elem, at)
+		for j := range app.fragments {
+			p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at)
+			p.object(&existing[app.index], &app.fragments[j], elem, at)
+		}
+	}
+}
+
+// brought says whether a container of the pod is a template's and not the
+// user's. A template that no longer wants this pod counts too, for what it added
+// itself may be why. What a required template gives to every container, none
+// escapes by an annotation alone: it must run what the template's container runs
+// that it is said to be.
+func (r *run) brought(existing *tree.Node, required bool) bool {
+	name := existing.Get("name").Text()
+	if !r.brings[name] {
+		return false
+	}
+	for _, t := range r.flipped {
+		if slices.Contains(t.Containers, name) && r.marked(t) && !required {
+			return true
+		}
+	}
+	for _, other := range r.candidates {
+		if !slices.Contains(other.t.Containers, name) {
+			continue
+		}
+		if required && !other.sameProgram(existing) {
+			continue
+		}
+		if other.same(existing) || r.marked(other.t) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameProgram says whether a container runs what the template's does.
+func (c *candidate) sameProgram(existing *tree.Node) bool {
+	own := c.own(existing)
+	if own == nil {
+		return false
+	}
+	for _, field := range []string{"image", "command", "args"} {
+		there, ours := existing.Get(field), own.Get(field)
+		if (there == nil) != (ours == nil) || there != nil && !c.schema.at("spec").at("containers").elem.at(field).contains(there, ours) {
+			return false
+		}
+	}
+	return true
+}
+
+// marked says whether the pod says that a container of the name that a template
+// brings is the template's: because it was injected, or is to be filled in. The
+// annotation proves nothing, and need not: all that it lets happen is that what
+// the container lacks is added.
+func (r *run) marked(t *loaded) bool {
+	return r.annotation(t.injected) != nil ||
+		r.annotation(t.customize).IsText("true")
+}
+
+// same says whether a container has all that the template's container of that
+// name would have.
+func (c *candidate) same(existing *tree.Node) bool {
+	own := c.own(existing)
+	return own != nil && c.schema.at("spec").at("containers").elem.contains(existing, own)
+}
+
+// own is the template's container of that name, or nil.
+func (c *candidate) own(existing *tree.Node) *tree.Node {
+	for _, list := range containerLists() {
+		items := c.fragment.At("spec", list).Items()
+		if i := c.schema.at("spec").at(list).find(items, existing); i >= 0 {
+			return &items[i]
+		}
+	}
+	return nil
+}

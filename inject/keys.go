@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import "github.com/pillion-dev/pillion/templates/tree"
+
+// longList is how many items a list has that is gone through once for all that
+// are looked for in it, and not once for each.
+const longList = 16
+
+// keys are the items of a long list by their keys, as far as it was gone through.
+type keys struct {
+	first map[string]int
+	seen  int
+}
+
+// find is [schema.find] in a list of the pod that only grows at its end.
+func (r *run) find(s *schema, list, fragment *tree.Node) int {
+	items := list.Items()
+	key, ok := s.textKey(fragment)
+	if !ok || len(items) < longList {
+		return s.find(items, fragment)
+	}
+	known := r.keys[list]
+	if known == nil {
+		if r.keys == nil {
+			r.keys = map[*tree.Node]*keys{}
+		}
+		known = &keys{first: make(map[string]int, 2*len(items))}
+		r.keys[list] = known
+	}
+	for ; known.seen < len(items); known.seen++ {
+		if other, ok := s.textKey(&items[known.seen]); ok {
+			if _, twice := known.first[other]; !twice {
+				known.first[other] = known.seen
+			}
+		}
+	}
+	if i, ok := known.first[key]; ok {
+		return i
+	}
+	return -1
+}
+
+// has says whether the pod has a container of that name, which some template brings.
+func (r *run) has(name string) bool {
+	if r.here == nil {
+		r.here = map[string]bool{}
+		for _, list := range containerLists() {
+			items := r.pod.At("spec", list).Items()
+			for i := range items {
+				if name := items[i].Get("name").Text(); r.brings[name] {
+					r.here[name] = true
+				}
+			}
+		}
+	}
+	return r.here[name]
+}

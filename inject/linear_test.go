@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// greedy looks at, and adds to, everything that there may be many of.
+const greedy = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: greedy}
+spec:
+  default: true
+  params: [{name: p, default: "1"}]
+  match: {hostNetwork: true}
+  validate: {mode: Deny, protect: [env, volumeMounts, ports]}
+  pod:
+    metadata: {annotations: {a: b}, labels: {c: d}}
+    spec:
+      initContainers:
+      - {name: greedy, image: i, restartPolicy: Always, env: [{name: GREEDY, value: x}], volumeMounts: [{name: greedy, mountPath: /greedy}], ports: [{containerPort: 80, hostPort: 80, name: greedy}]}
+      volumes: [{name: greedy, emptyDir: {}}, {name: greedier, emptyDir: {}}]
+      tolerations: [{key: greedy, operator: Exists}]
+      imagePullSecrets: [{name: greedy}]
+      hostAliases: [{ip: 10.0.0.1, hostnames: [greedy]}]
+  forEachContainer:
+  - initContainers: true
+    add:
+      env: [{name: GREEDY, value: "${string(has(pod.spec.runtimeClassName))}"}, {name: GREEDIER, value: y}]
+      volumeMounts: [{name: greedy, mountPath: /var/greedy}, {name: greedier, mountPath: /var/greedier}]
+      securityContext: {allowPrivilegeEscalation: false}
+`
+
+// TestWorkGrowsWithThePod: eight times as much of anything is about eight times the
+// work, not 64 times. It is the processor's time that is compared, for what
+// goes through a list once too often allocates nothing.
+func TestWorkGrowsWithThePod(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	set, err := templates.Compile(templates.File{Path: "greedy.yaml", Data: []byte(greedy)},
+		templates.File{Path: "other.yaml", Data: []byte(strings.NewReplacer("greed", "other", "GREED", "OTHER", "8", "9", "10.0.0.1", "10.0.0.2").Replace(greedy))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	injector := inject.New(set)
+	// %[1]d in an item is its number.
+	for name, pod := range map[string][2]string{
+		"env":             {`{"metadata":{},"spec":{"containers":[{"name":"app","env":[ITEMS]}]}}`, `{"name":"E%[1]d","value":"v"}`},
+		"mounts":          {`{"metadata":{},"spec":{"containers":[{"name":"app","volumeMounts":[ITEMS]}]}}`, `{"name":"v","mountPath":"/m/%[1]d"}`},
+		"token mounts":    {`{"metadata":{"annotations":{"greedy.pillion.dev/customize":"true"}},"spec":{"containers":[{"name":"app"}],"initContainers":[{"name":"greedy","volumeMounts":[ITEMS]}]}}`, `{"name":"kube-api-access-%[1]d","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}`},
+		"ports":           {`{"metadata":{},"spec":{"hostNetwork":true,"containers":[{"name":"app","ports":[ITEMS]}]}}`, `{"containerPort":1%[1]d,"name":"p%[1]d"}`},
+		"containers":      {`{"metadata":{},"spec":{"containers":[ITEMS]}}`, `{"name":"c%[1]d","ports":[{"hostPort":1%[1]d}]}`},
+		"init containers": {`{"metadata":{},"spec":{"containers":[{"name":"app"}],"initContainers":[ITEMS]}}`, `{"name":"c%[1]d","restartPolicy":"Always"}`},
+		"same containers": {`{"metadata":{"annotations":{"greedy.pillion.dev/injected":"x"}},"spec":{"containers":[{"name":"app"}],"initContainers":[ITEMS]}}`, `{"name":"greedy"}`},
+		"volumes":         {`{"metadata":{},"spec":{"containers":[{"name":"app"}],"volumes":[ITEMS]}}`, `{"name":"kube-api-access-%[1]d"}`},
+		"tolerations":     {`{"metadata":{},"spec":{"containers":[{"name":"app"}],"tolerations":[ITEMS]}}`, `{"key":"k%[1]d"}`},
+		"annotations":     {`{"metadata":{"annotations":{ITEMS}},"spec":{"containers":[{"name":"app"}]}}`, `"t%[1]d.pillion.dev/p":"%[1]d"`},
+		"own annotations": {`{"metadata":{"annotations":{ITEMS}},"spec":{"containers":[{"name":"app"}]}}`, `"greedy.pillion.dev/p%[1]d":"%[1]d"`},
+		"requested":       {`{"metadata":{"annotations":{"pillion.dev/templates":"greedy,other` + `ITEMS"}},"spec":{"containers":[{"name":"app"}]}}`, `,t%[1]d`},
+		"labels":          {`{"metadata":{"labels":{ITEMS}},"spec":{"containers":[{"name":"app"}]}}`, `"l%[1]d":"%[1]d"`},
+		"nesting":         {`{"metadata":{},"spec":{"containers":[{"name":"app","x":NESTED}]}}`, ""},
+		"unknown fields":  {`{"metadata":{},"spec":{"containers":[{"name":"app",ITEMS}]}}`, `"f%[1]d":[{"x":{}}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := func(n int) (mutate, judge time.Duration) {
+				items := make([]string, n)
+				for i := range items {
+					items[i] = item(pod[1], i)
+				}
+				nested := strings.Repeat("[", n/2) + strings.Repeat("]", n/2)
+				object := []byte(strings.NewReplacer("ITEMS", strings.Join(items, ","), "NESTED", nested).Replace(pod[0]))
+				req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: object}
+				return cpuOf(t, func() error { _, err := injector.Inject(req); return err }),
+					cpuOf(t, func() error { _, err := inject.NewJudge(injector, nil, true).Judge(req); return err })
+			}
+			const n, times, most = 1500, 8, 25
+			mutate, judge := work(n)
+			mutateMany, judgeMany := work(times * n)
+			t.Logf("injected: %v, %v; judged: %v, %v", mutate, mutateMany, judge, judgeMany)
+			if mutateMany > most*mutate || judgeMany > most*judge {
+				t.Errorf("%d times as many take %.1f times as long to inject and %.1f times as long to judge",
+					times, float64(mutateMany)/float64(mutate), float64(judgeMany)/float64(judge))
+			}
+		})
+	}
+}
+
+func item(format string, i int) string {
+	if !strings.Contains(format, "%") {
+		return format
+	}
+	return fmt.Sprintf(format, i)
+}
+
+// cpuOf is the least processor time of a few runs.
+func cpuOf(t *testing.T, run func() error) time.Duration {
+	t.Helper()
+	least := time.Hour
+	for range 4 {
+		before := cpu(t)
+		if err := run(); err != nil {
+			t.Fatal(err)
+		}
+		least = min(least, cpu(t)-before)
+	}
+	return max(least, time.Millisecond) // less is not measured well
+}
+
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
