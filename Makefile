@@ -6,6 +6,9 @@ SOAKTIME ?= 10m
 IMAGE    ?= ghcr.io/pillion-dev/pillion:dev
 # What is pushed is for these platforms, with its bill of materials (SPDX) and how it was built (SLSA).
 RELEASE   = --push --platform=linux/amd64,linux/arm64 --sbom=true --provenance=mode=max
+BENCH    ?= .
+COUNT    ?= 5
+README   ?= README.md
 
 # Run from the module cache; nothing need be installed.
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -13,7 +16,7 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test soak lint fmt fuzz golden demo tidy image sbom
+.PHONY: help build test soak lint fmt fuzz golden demo bench tidy image sbom
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +27,7 @@ build: ## Build bin/pillion
 test: ## Run all tests, those on a real Kubernetes last
 	$(GO) vet ./...
 	$(GO) test -race -timeout 30m ./...
+	cd e2e/bench && $(GO) test ./...
 	cd e2e && $(GO) run ./binaries >/dev/null
 	cd e2e/shipped && $(GO) test -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
 	cd e2e && $(GO) test -race -count=1 -timeout 30m ./...
@@ -36,6 +40,7 @@ lint: ## Check style, imports and formatting, then known vulnerabilities
 	cd e2e && $(GOLANGCI_LINT) run
 	cd e2e/certmanager && $(GOLANGCI_LINT) run
 	cd e2e/shipped && $(GOLANGCI_LINT) run
+	cd e2e/bench && $(GOLANGCI_LINT) run
 	$(GOVULNCHECK) ./...
 
 fmt: ## Format with gofumpt and gci
@@ -43,6 +48,7 @@ fmt: ## Format with gofumpt and gci
 	cd e2e && $(GOLANGCI_LINT) fmt
 	cd e2e/certmanager && $(GOLANGCI_LINT) fmt
 	cd e2e/shipped && $(GOLANGCI_LINT) fmt
+	cd e2e/bench && $(GOLANGCI_LINT) fmt
 
 fuzz: ## Run every fuzz target for FUZZTIME (5m)
 	$(GO) vet ./...
@@ -59,11 +65,15 @@ golden: ## Rewrite the golden files; look at the diff before you commit it
 demo: ## Show an injection on a real control plane (KEEP=1 leaves it running)
 	cd e2e && $(GO) run ./demo
 
+bench: ## Measure what Pillion costs and write it into README (README= leaves that; BENCH=regexp COUNT=5)
+	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))
+
 tidy: ## Tidy all modules
 	$(GO) mod tidy
 	cd e2e && $(GO) mod tidy
 	cd e2e/certmanager && $(GO) mod tidy
 	cd e2e/shipped && $(GO) mod tidy
+	cd e2e/bench && $(GO) mod tidy
 
 image: ## Build the container image IMAGE; PUSH=1 pushes it, for all platforms and with an SBOM
 	docker buildx build -t $(IMAGE) $(if $(PUSH),$(RELEASE),--load) .

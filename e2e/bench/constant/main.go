@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command constant is a webhook that costs nothing but HTTP and TLS: it gives every request the same answer,
+// with the request's uid in it.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"log"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const allowed = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"","allowed":true}}`
+
+func main() {
+	log.SetFlags(0)
+	listen := flag.String("listen", "127.0.0.1:8443", "the `ADDRESS`")
+	cert := flag.String("cert", "", "the `FILE` of the certificate, PEM")
+	key := flag.String("key", "", "the `FILE` of its key, PEM")
+	mutate := flag.String("mutate", "", "the `FILE` of the answer at /mutate (default: allowed, unchanged)")
+	flag.Parse()
+
+	answer := []byte(allowed)
+	if *mutate != "" {
+		var err error
+		if answer, err = os.ReadFile(*mutate); err != nil {
+			log.Fatal(err)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /mutate", constant(answer))
+	mux.Handle("POST /validate", constant([]byte(allowed)))
+	server := &http.Server{ // as Pillion's
+		Addr: *listen, Handler: mux,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	log.Fatal(server.ListenAndServeTLS(*cert, *key))
+}
+
+// constant answers with the uid in the place of the answer's own.
+func constant(answer []byte) http.Handler {
+	start, end := uid(answer)
+	bodies := sync.Pool{New: func() any { return new(bytes.Buffer) }}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := bodies.Get().(*bytes.Buffer)
+		defer bodies.Put(body)
+		body.Reset()
+		if _, err := body.ReadFrom(r.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		from, to := uid(body.Bytes())
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(start+to-from+len(answer)-end))
+		for _, part := range [][]byte{answer[:start], body.Bytes()[from:to], answer[end:]} {
+			_, _ = w.Write(part)
+		}
+	})
+}
+
+// uid finds the first uid, which is the request's or the response's own.
+func uid(review []byte) (start, end int) {
+	const key = `"uid":"`
+	start = bytes.Index(review, []byte(key))
+	if start < 0 {
+		return 0, 0
+	}
+	start += len(key)
+	return start, start + bytes.IndexByte(review[start:], '"')
+}

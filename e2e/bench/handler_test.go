@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pillion-dev/pillion/inject/webhook"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func handler(t testing.TB, s templateSet) http.Handler {
+	t.Helper()
+	dir := t.TempDir()
+	if err := s.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHandler(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// BenchmarkHandler is everything but the network: names are key=value, for benchstat.
+func BenchmarkHandler(b *testing.B) {
+	for _, size := range podSizes() {
+		pod, out := podJSON(size), podJSON(size, optOut)
+		b.Run(fmt.Sprintf("pod=%s/bytes=%d", size.name, len(review(pod))), func(b *testing.B) {
+			for _, set := range []templateSet{
+				{1, 1, false}, {5, 5, false}, {20, 20, false}, {1, 1, true}, {5, 5, true}, {20, 20, true}, {20, 1, true}, {50, 2, true},
+			} {
+				h := handler(b, set)
+				final, err := mutated(b.Context(), h, pod)
+				if err != nil {
+					b.Fatal(err)
+				}
+				name := fmt.Sprintf("templates=%d/matching=%d/cel=%t/handler=pillion/request=", set.n, set.matching, set.cel)
+				b.Run(name+"injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod) })
+				b.Run(name+"opted-out", func(b *testing.B) { send(b, h, webhook.PathMutate, out) })
+				b.Run(name+"judged", func(b *testing.B) { send(b, h, webhook.PathValidate, final) })
+			}
+			for name, h := range references() {
+				b.Run("templates=1/matching=1/cel=false/handler="+name+"/request=injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod) })
+			}
+		})
+	}
+}
+
+// send sends one review again and again. What each costs around the handler is a request without headers
+// of its own and a writer that forgets.
+func send(b *testing.B, h http.Handler, path string, pod []byte) {
+	b.Helper()
+	if _, err := ask(b.Context(), h, path, pod); err != nil {
+		b.Fatal(err)
+	}
+	body := review(pod)
+	r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, path+"?timeout=5s", nil)
+	r.Header.Set("Content-Type", "application/json")
+	r.ContentLength = int64(len(body))
+	reader := bytes.NewReader(body)
+	closer := io.NopCloser(reader)
+	w := &discardWriter{header: http.Header{}}
+	b.ReportAllocs()
+	before := cpuTime(b)
+	for b.Loop() {
+		reader.Reset(body)
+		r.Body = closer // which handlers wrap
+		h.ServeHTTP(w, r)
+	}
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), cpuUnit)
+}
+
+// cpuTime of this process, the garbage collector's included, in ns. Unlike the time that passes it does not
+// count what other programs take from it.
+func cpuTime(b *testing.B) int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+type discardWriter struct{ header http.Header }
+
+func (w *discardWriter) Header() http.Header       { return w.header }
+func (*discardWriter) WriteHeader(int)             {}
+func (*discardWriter) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestReferences: what is compared does the same.
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	for _, size := range podSizes() {
+		pod := podJSON(size)
+		for _, cel := range []bool{false, true} {
+			want := injected(t, handler(t, templateSet{1, 1, cel}), pod)
+			if untouched := injected(t, references()["read-only"], pod); cmp.Equal(want, untouched) {
+				t.Fatalf("%s: Pillion added nothing", size.name)
+			}
+			for name, h := range references() {
+				if diff := cmp.Diff(want, injected(t, h, pod)); name != "read-only" && diff != "" {
+					t.Errorf("%s: - Pillion, + %s:\n%s", size.name, name, diff)
+				}
+			}
+		}
+	}
+}
+
+// injected is the pod with what a handler adds, but for the revision.
+func injected(t *testing.T, h http.Handler, pod []byte) *corev1.Pod {
+	t.Helper()
+	after, err := mutated(t.Context(), h, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &corev1.Pod{}
+	if err := json.Unmarshal(after, object); err != nil {
+		t.Fatal(err)
+	}
+	delete(object.Annotations, injectedAnnotation)
+	return object
+}
+
+// TestSizes: generated reviews are as big as real ones.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	for _, s := range podSizes() {
+		if got := len(review(podJSON(s))); s.bytes > 0 && max(got, s.bytes)*100 > min(got, s.bytes)*110 {
+			t.Errorf("%s: %d bytes, want about %d", s.name, got, s.bytes)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// connections are some API servers'; manyConnections are of a busy hour.
+	connections, manyConnections = 8, 64
+	// rate is of the open loop, in requests per second.
+	rate = 500
+)
+
+// newClient speaks HTTP/1.1 over connections that it keeps, as an API server speaks to a Service.
+func newClient() *http.Client {
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}, //nolint:gosec // measures, and trusts nobody
+		MaxIdleConnsPerHost: manyConnections,
+	}}
+}
+
+// call is one request that can be sent any number of times.
+type call struct {
+	client *http.Client
+	url    string
+	body   []byte
+}
+
+func (c *call) do(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"?timeout=5s", bytes.NewReader(c.body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := c.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s %s", c.url, response.Status, answer)
+	}
+	return err
+}
+
+// closedLoop sends as fast as answers come, over so many connections, and counts the answers.
+func (c *call) closedLoop(ctx context.Context, connections int, duration time.Duration) (int, error) {
+	var answers atomic.Int64
+	end := time.Now().Add(duration)
+	err := each(connections, func() error {
+		for time.Now().Before(end) {
+			if err := c.do(ctx); err != nil {
+				return err
+			}
+			answers.Add(1)
+		}
+		return nil
+	})
+	return int(answers.Load()), err
+}
+
+// openLoop sends at a fixed rate, whatever the answers do, and gives each one's latency in microseconds since
+// the moment at which it was to be sent.
+func (c *call) openLoop(ctx context.Context, duration time.Duration) ([]float64, error) {
+	n := int(duration.Seconds() * rate)
+	latencies := make([]float64, n)
+	due := make(chan int, n) // a busy server does not stop the clock
+	start := time.Now().Add(10 * time.Millisecond)
+	at := func(i int) time.Time { return start.Add(time.Duration(i) * time.Second / rate) }
+	go func() {
+		defer close(due)
+		pace(n, at, due)
+	}()
+	err := each(manyConnections, func() error {
+		for i := range due {
+			if err := c.do(ctx); err != nil {
+				return err
+			}
+			latencies[i] = float64(time.Since(at(i)).Nanoseconds()) / 1000
+		}
+		return nil
+	})
+	return latencies, err
+}
+
+// pace says each number when it is due. Go's own timers may be late by a millisecond, which is more than an
+// answer takes, so this thread sleeps by itself, and for the last moment not at all.
+func pace(n int, at func(int) time.Time, due chan<- int) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const awake = 150 * time.Microsecond
+	for i := range n {
+		if wait := time.Until(at(i)) - awake; wait > 0 {
+			sleep(wait)
+		}
+		for time.Now().Before(at(i)) {
+		}
+		due <- i
+	}
+}
+
+// each runs f so many times at once.
+func each(n int, f func() error) error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { errs[i] = f() })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

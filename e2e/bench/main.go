@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures what Pillion costs: its handler beside other ways to do the same, its server beside one
+// that gives a constant answer, and what it adds to the create of a pod on a real kube-apiserver. What is compared
+// is measured in turns in one run. It prints tables, and with -o json every measurement.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+type options struct {
+	bench, benchtime string
+	count            int
+	only             string
+	output           string
+	readme, from     string // paths
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.bench, "bench", ".", "the `REGEXP` of the handlers' benchmarks, as for go test")
+	flag.StringVar(&o.benchtime, "benchtime", "100ms", "how `LONG` each of them runs in a round")
+	flag.IntVar(&o.count, "count", 5, "the `NUMBER` of rounds")
+	flag.StringVar(&o.only, "only", "handlers,servers,creates", "what `PARTS` to run")
+	flag.StringVar(&o.output, "o", "text", "text or json")
+	flag.StringVar(&o.readme, "readme", "", "the `FILE` whose tables are to be written anew")
+	flag.StringVar(&o.from, "from", "", "the `FILE` of an earlier run's JSON, to be reported instead of a run")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := o.run(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) run(ctx context.Context, out io.Writer) error {
+	s, err := o.samples(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.print(s, out); err != nil || o.readme == "" {
+		return err
+	}
+	return s.writeReadme(o.readme)
+}
+
+func (o *options) print(s samples, out io.Writer) error {
+	if o.output == "json" {
+		return json.NewEncoder(out).Encode(s)
+	}
+	for _, section := range sections() {
+		text, err := section.write(s)
+		if err != nil {
+			text = err.Error() + "\n" // a part of the run was left out
+		}
+		fmt.Fprintln(out, text)
+	}
+	return nil
+}
+
+// samples measures, or reads what was measured.
+func (o *options) samples(ctx context.Context) (samples, error) {
+	s := samples{}
+	if o.from != "" {
+		text, err := os.ReadFile(o.from)
+		if err != nil {
+			return nil, err
+		}
+		return s, json.Unmarshal(text, &s)
+	}
+	dir, err := os.MkdirTemp("", "pillion-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if strings.Contains(o.only, "handlers") {
+		if err := handlers(ctx, o, dir, s); err != nil {
+			return nil, err
+		}
+	}
+	b := &bench{dir: dir, client: newClient(), log: o.say, samples: s}
+	workloads, err := b.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(o.only, "servers") {
+		if err := b.servers(ctx, workloads, o.count); err != nil {
+			return nil, err
+		}
+	}
+	if strings.Contains(o.only, "creates") {
+		return s, b.creates(ctx, o.count)
+	}
+	return s, nil
+}
+
+// roundsEach are the creates of each way in one round of the whole.
+const roundsEach = 60
+
+// creates runs the command of the module that has a control plane.
+func (b *bench) creates(ctx context.Context, rounds int) error {
+	b.log("creates on kube-apiserver")
+	var out bytes.Buffer
+	err := commandIn(ctx, &out, "..", "go", "run", "./creates", "-pod", b.path("pod.json"), "-templates", b.path("pillion.templates"),
+		"-constant", b.path("constant"), "-answer", b.path("answer.json"), "-rounds", strconv.Itoa(rounds*roundsEach))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out.Bytes(), &b.samples); err != nil {
+		return err
+	}
+	b.added(roundsEach)
+	return nil
+}
+
+func (*options) say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/prometheus/client_golang/prometheus"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+)
+
+// template is a typical one: a native sidecar, two volumes, a mount for every container of the app.
+const template = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: NAME}
+spec:
+  default: true
+  match: {podSelector: {matchLabels: {app: APP}}}
+  params: [{name: level, default: info, enum: [debug, info]}]
+  pod:
+    spec:
+      initContainers:
+      - name: NAME
+        restartPolicy: Always
+        image: registry.example/log-agent:1.4.2
+        args: ["--level=LEVEL", "--service=SERVICE"]
+        resources: {requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 64Mi}}
+        securityContext: {allowPrivilegeEscalation: false, runAsNonRoot: true, capabilities: {drop: [ALL]}}
+        volumeMounts: [{name: NAME-logs, mountPath: /logs, readOnly: true}, {name: NAME-state, mountPath: /state}]
+      volumes: [{name: NAME-logs, emptyDir: {}}, {name: NAME-state, emptyDir: {}}]
+  forEachContainer:
+  - add: {volumeMounts: [{name: NAME-logs, mountPath: /var/log/NAME}]}
+`
+
+// templateSet is so many templates, of which the first ones match the pods.
+type templateSet struct {
+	n, matching int
+	cel         bool // in leaves; otherwise the same texts as constants
+}
+
+// write fills the folder, one file a template.
+func (s templateSet) write(dir string) error {
+	for i := range s.n {
+		app, level, service := "web", "info", "web"
+		if i >= s.matching {
+			app = "another"
+		}
+		if s.cel {
+			level, service = "${params.level}", "${pod.metadata.labels[?'app'].orValue('unknown')}"
+		}
+		name := fmt.Sprint("agent-", i)
+		text := strings.NewReplacer("NAME", name, "APP", app, "LEVEL", level, "SERVICE", service).Replace(template)
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// standalone knows of namespaces what `pillion serve --standalone` does.
+type standalone struct{}
+
+func (standalone) Namespace(name string) (templates.Namespace, error) {
+	return templates.Namespace{Name: name}, nil
+}
+
+// newHandler is Pillion in this process, with its metrics and without its log.
+func newHandler(dir string) (*webhook.Handler, error) {
+	set, err := templates.Load(templates.Source{FS: os.DirFS(dir), Name: ".", Path: dir})
+	if err != nil {
+		return nil, err
+	}
+	injector := inject.New(set)
+	judge := inject.NewJudge(injector, nil, true)
+	return &webhook.Handler{
+		Injector:   func() *inject.Injector { return injector },
+		Judge:      func() *inject.Judge { return judge },
+		Namespaces: standalone{},
+		Metrics:    webhook.NewMetrics(prometheus.NewRegistry()),
+		Log:        slog.New(slog.DiscardHandler),
+	}, nil
+}
+
+// ask gives a handler's answer to a review of the pod.
+func ask(ctx context.Context, h http.Handler, path string, pod []byte) ([]byte, error) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, path+"?timeout=5s", bytes.NewReader(review(pod)))
+	r.Header.Set("Content-Type", "application/json")
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte(`"allowed":true`)) {
+		return nil, fmt.Errorf("%s: %d %s", path, w.Code, w.Body)
+	}
+	return w.Body.Bytes(), nil
+}
+
+// patched is the pod with the patch of an answer; without one it stays as it is.
+func patched(pod, answer []byte) ([]byte, error) {
+	var a struct {
+		Response struct{ Patch []byte }
+	}
+	if err := json.Unmarshal(answer, &a); err != nil || a.Response.Patch == nil {
+		return pod, err
+	}
+	patch, err := jsonpatch.DecodePatch(a.Response.Patch)
+	if err != nil {
+		return nil, err
+	}
+	return patch.Apply(pod)
+}
+
+// mutated is the pod with what the handler adds.
+func mutated(ctx context.Context, h http.Handler, pod []byte) ([]byte, error) {
+	answer, err := ask(ctx, h, webhook.PathMutate, pod)
+	if err != nil {
+		return nil, err
+	}
+	return patched(pod, answer)
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// process is a server under measurement.
+type process struct {
+	cmd   *exec.Cmd
+	url   string        // of its webhooks
+	ready time.Duration // from its start until it said that it is ready
+}
+
+// start runs a server and waits until there is an answer at probe. Its log goes to /dev/null: that it is written
+// is part of what it costs.
+func start(ctx context.Context, probe, url, binary string, args []string) (*process, error) {
+	p := &process{cmd: exec.CommandContext(ctx, binary, args...), url: url}
+	client := newClient()
+	defer client.CloseIdleConnections()
+	begun := time.Now()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for time.Since(begun) < 10*time.Second {
+		if answers(ctx, client, probe) {
+			p.ready = time.Since(begun)
+			return p, nil
+		}
+		sleep(time.Millisecond)
+	}
+	p.stop()
+	return nil, fmt.Errorf("%s did not answer on %s", strings.Join(p.cmd.Args, " "), probe)
+}
+
+func answers(ctx context.Context, client *http.Client, url string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return err == nil && response.StatusCode != http.StatusServiceUnavailable
+}
+
+// stop does not wait for what a server does when it is told to end.
+func (p *process) stop() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// tick is Linux' USER_HZ, the unit of times in /proc.
+const tick = 10 * time.Millisecond
+
+// cpu is what the process has used, user and system (proc_pid_stat(5), utime and stime).
+func (p *process) cpu() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, errors.New("/proc/PID/stat is not as expected")
+	}
+	user, err1 := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * tick, errors.Join(err1, err2)
+}
+
+// peak is the most memory that the process had at a time, in MiB (proc_pid_status(5), VmHWM).
+func (p *process) peak() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	kB, _, _ := strings.Cut(rest, "kB")
+	n, err := strconv.Atoi(strings.TrimSpace(kB))
+	return float64(n) / 1024, err
+}
+
+// freeAddress is one that was free a moment ago.
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

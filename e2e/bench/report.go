@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// section is a part of the README that is written from a run, between two comments with its name.
+type section struct {
+	name  string
+	write func(samples) (string, error)
+}
+
+func sections() []section {
+	return []section{{"bench", costs}, {"sizing", sizing}}
+}
+
+// writeReadme writes all sections anew, or none.
+func (s samples) writeReadme(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	readme := string(text)
+	for _, section := range sections() {
+		content, err := section.write(s)
+		if err != nil {
+			return fmt.Errorf("%s is left as it is: %w", path, err)
+		}
+		if readme, err = replaceSection(readme, section.name, content); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return os.WriteFile(path, []byte(readme), 0o644)
+}
+
+// replaceSection puts the content between the section's comments.
+func replaceSection(text, name, content string) (string, error) {
+	opening, closing := "<!-- "+name+": written by make bench -->\n", "<!-- end of "+name+" -->\n"
+	before, rest, ok1 := strings.Cut(text, opening)
+	_, after, ok2 := strings.Cut(rest, closing)
+	if !ok1 || !ok2 {
+		return "", fmt.Errorf("there is no section between %q and %q", strings.TrimSpace(opening), strings.TrimSpace(closing))
+	}
+	return before + opening + content + closing + after, nil
+}
+
+// benchmark is the name of a handler's benchmark, without the pod's size, and its unit.
+func benchmark(size podSize, name, unit string) string {
+	return fmt.Sprintf("pod=%s/bytes=%d/templates=%s %s", size.name, len(review(podJSON(size))), name, unit)
+}
+
+// handlerRows are the README's lines about handlers, and the benchmarks that they show.
+func handlerRows() [][2]string {
+	return [][2]string{
+		{"the body read, and nothing else", bodyRead},
+		{"Pillion, the pod opted out", optedOut},
+		{"**Pillion, one sidecar**", injectedOne},
+		{"Pillion, one sidecar, 20 templates of which one matches", "20/matching=1/cel=true/handler=pillion/request=injected"},
+		{"Pillion, 20 sidecars", "20/matching=20/cel=true/handler=pillion/request=injected"},
+		{"Pillion, the final pod judged", "1/matching=1/cel=true/handler=pillion/request=judged"},
+		{"decoded to Kubernetes' types, operations written by hand", typedDirect},
+		{"decoded to Kubernetes' types, a diff", typedDiff},
+		{"controller-runtime, `PatchResponseFromRaw`", "1/matching=1/cel=false/handler=controller-runtime/request=injected"},
+	}
+}
+
+const (
+	bodyRead    = "1/matching=1/cel=false/handler=read-only/request=injected"
+	optedOut    = "1/matching=1/cel=true/handler=pillion/request=opted-out"
+	injectedOne = "1/matching=1/cel=true/handler=pillion/request=injected"
+	typedDirect = "1/matching=1/cel=false/handler=typed-direct/request=injected"
+	typedDiff   = "1/matching=1/cel=false/handler=typed-diff/request=injected"
+)
+
+// costs are the README's tables of what Pillion costs beside what else there is.
+func costs(s samples) (string, error) {
+	var text strings.Builder
+	fmt.Fprint(&text, "| CPU of a request without HTTP and TLS, µs |")
+	for _, size := range podSizes() {
+		fmt.Fprintf(&text, " %.3g KB |", float64(len(review(podJSON(size))))/1000)
+	}
+	fmt.Fprintf(&text, " allocations |\n|---|%s\n", strings.Repeat("---:|", len(podSizes())+1))
+	for _, row := range handlerRows() {
+		fmt.Fprintf(&text, "| %s |", row[0])
+		for _, size := range podSizes() {
+			name := benchmark(size, row[1], cpuUnit)
+			if err := s.missing(name); err != nil {
+				return "", err
+			}
+			fmt.Fprintf(&text, " %s |", digits(median(s[name])/1000))
+		}
+		fmt.Fprintf(&text, " %s |\n", group(fmt.Sprintf("%.0f", median(s[benchmark(typicalSize(), row[1], "allocs/op")]))))
+	}
+	fmt.Fprint(&text, "\n| | Pillion | the other | ratio | target |\n|---|---:|---:|---:|---:|\n")
+	for _, c := range comparisons() {
+		if err := s.missing(c.of, c.to); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", c.what, digits(median(s[c.of])/c.unit), digits(median(s[c.to])/c.unit), spread(s.ratios(c.of, c.to)), c.target)
+	}
+	limits, err := s.limits()
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(&text, "%s\n(%s, %s/%s, on %d CPUs.)\n", limits, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	return text.String(), nil
+}
+
+// comparison is Pillion beside something else.
+type comparison struct {
+	what, of, to string
+	unit         float64 // of the samples, in the README's
+	target       string
+}
+
+func comparisons() []comparison {
+	typical := func(name string) string { return benchmark(typicalSize(), name, cpuUnit) }
+	return []comparison{
+		{"handler, opted out, beside reading the body (µs of CPU)", typical(optedOut), typical(bodyRead), 1000, "3"},
+		{"handler, one sidecar, beside operations by hand (µs of CPU)", typical(injectedOne), typical(typedDirect), 1000, "0.125"},
+		{"handler, one sidecar, beside a diff (µs of CPU)", typical(injectedOne), typical(typedDiff), 1000, "0.04"},
+		{"server over TLS, one sidecar, beside a constant answer (µs of CPU)", "cpu/injected/pillion", "cpu/injected/constant", 1, "1.6"},
+		{"the same, opted out", "cpu/opted-out/pillion", "cpu/opted-out/constant", 1, ""},
+		{"the same, the final pod judged", "cpu/judged/pillion", "cpu/judged/constant", 1, ""},
+		{"latency at 500 requests/s, median (µs)", "latency/pillion/50", "latency/constant/50", 1, "1.5"},
+		{"latency at 500 requests/s, p99 (µs)", "latency/pillion/99", "latency/constant/99", 1, ""},
+		{"latency at 500 requests/s, p99.9 (µs)", "latency/pillion/99.9", "latency/constant/99.9", 1, ""},
+		{"what two webhooks add to a pod's create, beside two that do nothing (ms)", "added/pillion", "added/noop", 1, "1.3"},
+		{"the same, opted out", "added/pillion-opted-out", "added/noop", 1, ""},
+		{"the same, beside two that answer with the same patch unseen", "added/pillion", "added/constant-patch", 1, ""},
+	}
+}
+
+// limits are the lines about what has a target by itself.
+func (s samples) limits() (string, error) {
+	if err := s.missing("memory/pillion-20", "ready/pillion-20", "create/none"); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("| memory under load, 20 templates (MiB) | %s | %s | | 64 MiB |\n", digits(median(s["memory/pillion-20"])), digits(median(s["memory/constant"]))) +
+		fmt.Sprintf("| ready after the start, 20 templates (ms) | %s | %s | | 150 ms |\n\n", digits(median(s["ready/pillion-20"])), digits(median(s["ready/constant"]))) +
+		fmt.Sprintf("A pod's create without webhooks takes %s ms here. In brackets: the least and the most of the rounds.", digits(median(s["create/none"]))), nil
+}
+
+// added turns creates into what the webhooks of each way add to one without, in ms: the median of the paired
+// differences of each block.
+func (s samples) added(block int) {
+	for _, way := range []string{"noop", "constant-patch", "pillion", "pillion-opted-out"} {
+		with, without := s["create/"+way], s["create/none"]
+		for start := 0; start+block <= min(len(with), len(without)); start += block {
+			differences := make([]float64, block)
+			for i := range block {
+				differences[i] = with[start+i] - without[start+i]
+			}
+			s.add("added/"+way, median(differences))
+		}
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"slices"
+)
+
+// model is a cluster's creates of pods, and replicas of Pillion that answer them. Times are in seconds.
+type model struct {
+	replicas, cores int     // a call waits for one of the cores of one replica, which the Service picks at random
+	rate            float64 // creates per second, each at random
+	burst           int     // creates at once, besides, each
+	every, length   float64 // so many seconds, for that long
+	patience        float64 // a call that would wait longer is refused
+	apiServer       float64 // between the answer of the first webhook and the call of the second
+	classes         []class
+}
+
+// class is a kind of pod: its share, and what each of its calls takes of a core.
+type class struct{ share, mutate, validate float64 }
+
+// outcome is what became of the calls.
+type outcome struct {
+	waits []float64 // sorted, of those that were answered
+	shed  float64   // share of the calls
+	busy  float64   // share of the cores' time
+}
+
+// quantile of the waits.
+func (o *outcome) quantile(q float64) float64 { return quantile(o.waits, q) }
+
+// arrival is a call.
+type arrival struct {
+	at    float64
+	class *class
+	final bool // of the second webhook
+}
+
+type arrivals []arrival
+
+func (a arrivals) Len() int           { return len(a) }
+func (a arrivals) Less(i, j int) bool { return a[i].at < a[j].at }
+func (a arrivals) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *arrivals) Push(v any)        { *a = append(*a, v.(arrival)) }
+
+func (a *arrivals) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+// simulate is the same for the same model.
+func (m model) simulate() outcome {
+	random := rand.New(rand.NewPCG(1, 2))
+	calls := m.creates(random)
+	heap.Init(&calls)
+	free := make([][]float64, m.replicas) // when each core is
+	for i := range free {
+		free[i] = make([]float64, m.cores)
+	}
+	var o outcome
+	var all, shed, work float64
+	for calls.Len() > 0 {
+		c := heap.Pop(&calls).(arrival)
+		all++
+		replica := free[random.IntN(m.replicas)]
+		slices.Sort(replica)
+		wait := max(0, replica[0]-c.at)
+		if wait > m.patience {
+			shed++
+			continue
+		}
+		o.waits = append(o.waits, wait)
+		takes := c.class.mutate
+		if c.final {
+			takes = c.class.validate
+		}
+		work += takes
+		replica[0] = c.at + wait + takes
+		if !c.final {
+			heap.Push(&calls, arrival{replica[0] + m.apiServer, c.class, true})
+		}
+	}
+	slices.Sort(o.waits)
+	o.shed, o.busy = shed/all, work/(m.length*float64(m.replicas*m.cores))
+	return o
+}
+
+// creates are the first calls of all pods.
+func (m model) creates(random *rand.Rand) arrivals {
+	var all arrivals
+	for at := random.ExpFloat64() / m.rate; at < m.length; at += random.ExpFloat64() / m.rate {
+		all = append(all, arrival{at: at, class: m.pick(random)})
+	}
+	for at := m.every; m.burst > 0 && at < m.length; at += m.every {
+		for range m.burst {
+			all = append(all, arrival{at: at, class: m.pick(random)})
+		}
+	}
+	return all
+}
+
+func (m model) pick(random *rand.Rand) *class {
+	at := random.Float64()
+	for i := range m.classes {
+		if at -= m.classes[i].share; at < 0 {
+			return &m.classes[i]
+		}
+	}
+	return &m.classes[0]
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What the README sizes for.
+const (
+	createsPerSecond, burst = 500, 3000
+	sizedNamespaces         = 5000
+	sizedReplicas           = 4
+)
+
+// sizing is what a large cluster needs, by what was measured with 50 templates of which two match a pod.
+func sizing(s samples) (string, error) {
+	classes, err := s.classes()
+	if err != nil {
+		return "", err
+	}
+	if err := s.missing("memory/pillion-50", "namespaces/none", "namespaces/many", "namespaces/count"); err != nil {
+		return "", err
+	}
+	var mutate, validate float64 // µs of the mean pod
+	for _, c := range classes {
+		mutate += c.share * c.mutate * 1e6
+		validate += c.share * c.validate * 1e6
+	}
+	perNamespace := max(0, median(s["namespaces/many"])-median(s["namespaces/none"])) * 1024 / median(s["namespaces/count"])
+	memory := median(s["memory/pillion-50"])
+	var text strings.Builder
+	fmt.Fprintf(&text, `* **CPU.** The mean pod costs %s µs to inject and %s µs to judge, over TLS, so a create costs %s µs of a core, and where
+  another webhook changes the pod after Pillion and has it called again, %s µs. %d creates/s keep **%s cores** busy (%s).
+* **Memory.** %s MiB under load with 50 templates, and %s KB for each namespace: with %s namespaces **%s MiB** each replica. Nothing is
+  kept of pods, so 100,000 of them cost nothing.
+* **Waiting.** Simulated with these costs: calls come at random, %d creates/s and, every 20 s, %s pods at once; each goes to any of the
+  replicas, which have one core each; one that would wait for more than 5 s is refused, and a controller tries again.
+
+| replicas | busy | p50, p99, p99.9 of the waiting, without bursts | with them | refused |
+|---:|---:|---:|---:|---:|
+`, digits(mutate), digits(validate), digits(mutate+validate), digits(2*mutate+validate), createsPerSecond,
+		digits(createsPerSecond*(mutate+validate)/1e6), digits(createsPerSecond*(2*mutate+validate)/1e6),
+		digits(memory), digits(perNamespace), group(fmt.Sprint(sizedNamespaces)), digits(memory+perNamespace*sizedNamespaces/1024),
+		createsPerSecond, group(fmt.Sprint(burst)))
+	for replicas := 1; replicas <= sizedReplicas; replicas++ {
+		m := model{replicas: replicas, cores: 1, rate: createsPerSecond, every: 20, length: 60, patience: 5, apiServer: 0.002, classes: classes}
+		steady := m.simulate()
+		m.burst = burst
+		burst := m.simulate()
+		fmt.Fprintf(&text, "| %d | %.0f%% | %s | %s | %.1f%% |\n", replicas, 100*steady.busy, waits(steady), waits(burst), 100*burst.shed)
+	}
+	return text.String(), nil
+}
+
+func waits(o outcome) string {
+	var all []string
+	for _, q := range []float64{0.5, 0.99, 0.999} {
+		all = append(all, digits(1000*o.quantile(q)))
+	}
+	return strings.Join(all, ", ") + " ms"
+}
+
+// classes are the pods of a cluster by size. What a call costs is what the handler takes for that size, and what
+// the server takes beyond the handler for the typical one.
+func (s samples) classes() ([]class, error) {
+	cost := func(kind string) (func(podSize) float64, error) {
+		name := "50/matching=2/cel=true/handler=pillion/request=" + kind
+		for _, size := range podSizes() {
+			if err := s.missing(benchmark(size, name, cpuUnit), "cpu/"+kind+"/pillion-50"); err != nil {
+				return nil, err
+			}
+		}
+		handler := func(size podSize) float64 { return median(s[benchmark(size, name, cpuUnit)]) / 1e9 }
+		around := max(0, median(s["cpu/"+kind+"/pillion-50"])/1e6-handler(typicalSize()))
+		return func(size podSize) float64 { return handler(size) + around }, nil
+	}
+	mutate, err := cost("injected")
+	if err != nil {
+		return nil, err
+	}
+	validate, err := cost("judged")
+	if err != nil {
+		return nil, err
+	}
+	var all []class
+	for _, size := range podSizes() {
+		all = append(all, class{size.share, mutate(size), validate(size)})
+	}
+	return all, nil
+}
