@@ -44,12 +44,12 @@ func BenchmarkHandler(b *testing.B) {
 					b.Fatal(err)
 				}
 				name := fmt.Sprintf("templates=%d/matching=%d/cel=%t/handler=pillion/request=", set.n, set.matching, set.cel)
-				b.Run(name+"injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod) })
-				b.Run(name+"opted-out", func(b *testing.B) { send(b, h, webhook.PathMutate, out) })
-				b.Run(name+"judged", func(b *testing.B) { send(b, h, webhook.PathValidate, final) })
+				b.Run(name+"injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod, true) })
+				b.Run(name+"opted-out", func(b *testing.B) { send(b, h, webhook.PathMutate, out, false) })
+				b.Run(name+"judged", func(b *testing.B) { send(b, h, webhook.PathValidate, final, false) })
 			}
 			for name, h := range references() {
-				b.Run("templates=1/matching=1/cel=false/handler="+name+"/request=injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod) })
+				b.Run("templates=1/matching=1/cel=false/handler="+name+"/request=injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod, name != "read-only") })
 			}
 		})
 	}
@@ -57,10 +57,11 @@ func BenchmarkHandler(b *testing.B) {
 
 // send sends one review again and again. What each costs around the handler is a request without headers
 // of its own and a writer that forgets.
-func send(b *testing.B, h http.Handler, path string, pod []byte) {
+func send(b *testing.B, h http.Handler, path string, pod []byte, patched bool) {
 	b.Helper()
-	if _, err := ask(b.Context(), h, path, pod); err != nil {
-		b.Fatal(err)
+	answer, err := ask(b.Context(), h, path, pod)
+	if err != nil || bytes.Contains(answer, []byte(`"patch":`)) != patched {
+		b.Fatalf("%v %s", err, answer)
 	}
 	body := review(pod)
 	r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, path+"?timeout=5s", nil)

@@ -30,6 +30,7 @@ func sizing(s samples) (string, error) {
 	}
 	perNamespace := max(0, median(s["namespaces/many"])-median(s["namespaces/none"])) * 1024 / median(s["namespaces/count"])
 	memory := median(s["memory/pillion-50"])
+	replicaMemory := memory + perNamespace*sizedNamespaces/1024
 	var text strings.Builder
 	fmt.Fprintf(&text, `* **CPU.** The mean pod costs %s µs to inject and %s µs to judge, over TLS, so a create costs %s µs of a core, and where
   another webhook changes the pod after Pillion and has it called again, %s µs. %d creates/s keep **%s cores** busy (%s).
@@ -42,15 +43,23 @@ func sizing(s samples) (string, error) {
 |---:|---:|---:|---:|---:|
 `, digits(mutate), digits(validate), digits(mutate+validate), digits(2*mutate+validate), createsPerSecond,
 		digits(createsPerSecond*(mutate+validate)/1e6), digits(createsPerSecond*(2*mutate+validate)/1e6),
-		digits(memory), digits(perNamespace), group(fmt.Sprint(sizedNamespaces)), digits(memory+perNamespace*sizedNamespaces/1024),
+		digits(memory), digits(perNamespace), group(fmt.Sprint(sizedNamespaces)), digits(replicaMemory),
 		createsPerSecond, group(fmt.Sprint(burst)))
+	needed := 0
 	for replicas := 1; replicas <= sizedReplicas; replicas++ {
 		m := model{replicas: replicas, cores: 1, rate: createsPerSecond, every: 20, length: 60, patience: 5, apiServer: 0.002, classes: classes}
 		steady := m.simulate()
 		m.burst = burst
 		burst := m.simulate()
 		fmt.Fprintf(&text, "| %d | %.0f%% | %s | %s | %.1f%% |\n", replicas, 100*steady.busy, waits(steady), waits(burst), 100*burst.shed)
+		if needed == 0 && burst.shed == 0 {
+			needed = replicas + 1
+		}
 	}
+	if needed == 0 {
+		return "", fmt.Errorf("%d replicas are not enough", sizedReplicas)
+	}
+	fmt.Fprintf(&text, "\nSo **%d replicas** of one core and %s MiB, of which one may be away.\n", needed, digits(replicaMemory))
 	return text.String(), nil
 }
 
