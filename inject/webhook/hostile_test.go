@@ -36,7 +36,7 @@ func TestHostile(t *testing.T) {
 		return `{"spec":{"containers":[` + containers + `]` + more + `}}`
 	}
 	one := func(fields string) string { return spec(`{"name":"a","image":"b",`+fields+`}`, "") }
-	e := newEdge(load(t, benchTemplates(10, true)...))
+	e := newEdge(load(t, sampleTemplates(10, true)...))
 	e.Log = discard()
 	for name, row := range map[string]struct {
 		pod  string
