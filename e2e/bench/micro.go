@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // cpuUnit is of a benchmark's own metric.
@@ -60,6 +61,7 @@ func commandIn(ctx context.Context, out *bytes.Buffer, dir, name string, args ..
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &said, &said
+	cmd.WaitDelay = 10 * time.Second // for what the program may have left behind
 	if out != nil {
 		cmd.Stdout = out
 	}

@@ -117,7 +117,15 @@ func (b *bench) namespace(ctx context.Context, name string, labels map[string]st
 	return err
 }
 
-// runConstant starts the program and returns when it listens; it ends with ctx.
+// stopServers ends what runConstant started.
+func (b *bench) stopServers() {
+	for _, cmd := range b.servers {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
+
+// runConstant starts the program and returns when it listens.
 func (b *bench) runConstant(ctx context.Context, name string, args ...string) (at cluster.Endpoint, err error) {
 	cert, key, err := b.Authority.Serving()
 	if err != nil {
@@ -139,6 +147,7 @@ func (b *bench) runConstant(ctx context.Context, name string, args ...string) (a
 	if err := cmd.Start(); err != nil {
 		return at, err
 	}
+	b.servers = append(b.servers, cmd)
 	return cluster.Endpoint{URL: "https://" + address, CA: b.Authority.PEM}, poll(ctx, func(ctx context.Context) (bool, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -73,6 +74,7 @@ func (o *options) run(ctx context.Context) (_ map[string][]float64, err error) {
 		return nil, err
 	}
 	b := &bench{Cluster: c, options: o, pod: pod, measured: map[string][]float64{}}
+	defer b.stopServers()
 	ways, err := b.install(ctx)
 	if err != nil {
 		return nil, err
@@ -89,6 +91,7 @@ type bench struct {
 	*options
 	pod      *corev1.Pod
 	binary   string
+	servers  []*exec.Cmd // that answer without a look
 	measured map[string][]float64
 }
 
