@@ -78,7 +78,7 @@ func (g *gated) served(ctx context.Context) (*x509.Certificate, error) {
 // waitForServed returns when the leaf is served.
 func (g *gated) waitForServed(t *testing.T, want *x509.Certificate) {
 	t.Helper()
-	eventually(t, "the certificate is served", func(ctx context.Context) error {
+	eventuallyWithin(t, 3*waitLimit, "the certificate is served", func(ctx context.Context) error {
 		leaf, err := g.served(ctx)
 		if err == nil && !leaf.Equal(want) {
 			err = fmt.Errorf("serial %s is, not %s", leaf.SerialNumber, want.SerialNumber)
@@ -196,7 +196,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestGateOff: without a right to see the webhook configurations Pillion serves, and tells.
+// TestGateOff: without a right to see the webhook configurations Pillion tells, and serves what is new when its
+// first minute is over, for the right may come late.
 func TestGateOff(t *testing.T) {
 	t.Parallel()
 	g := newGated(t, "--webhook-configuration", "others")

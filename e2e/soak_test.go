@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -24,8 +27,6 @@ const (
 	soakBetween = 100
 	// mostMemory is what a replica may have resident, with pods of 3 MiB in between; half of its limit.
 	mostMemory = 128 << 20
-	// templatesConfigMap is mounted into the replicas.
-	templatesConfigMap = "pillion-templates"
 )
 
 // soakTemplate has the versions that the soak publishes.
@@ -47,6 +48,17 @@ spec:
   - add: {volumeMounts: [{name: guard, mountPath: /var/guard}]}
 `
 
+// soakSource is where a template comes from, and its text, which has a verb for the version.
+type soakSource struct{ configMap, text string }
+
+func soakSources() [2]soakSource {
+	return [...]soakSource{
+		{"pillion-templates", soakTemplate}, // is mounted into the replicas
+		{"labelled", "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: labelled}\n" +
+			"spec: {default: true, pod: {metadata: {annotations: {soak.example.com/version: v%d}}}}\n"},
+	}
+}
+
 // soak is what happens while pods are created.
 type soak struct {
 	*installed
@@ -67,11 +79,15 @@ type soakStep struct {
 // TestSoak: while all this happens, every pod of a namespace that opted in is injected or refused with a reason,
 // none is silently without, no other namespace's pod fails, and memory stays flat.
 func TestSoak(t *testing.T) {
-	i := &installed{Cluster: newCluster(t), namespace: "shop"}
+	i := &installed{Cluster: newCluster(t), namespace: "shop", components: []string{"template-configmaps"}}
 	i.apply(t, "self-signed")
 	s := &soak{installed: i, memory: map[string][]float64{}}
 	// From the start, for a set without it would count for minutes, and pods without it be right.
-	if err := s.writeTemplate(t.Context(), fmt.Sprintf(soakTemplate, s.version)); err != nil {
+	mounted, labelled := soakSources()[0], soakSources()[1]
+	_, err := i.Client.CoreV1().ConfigMaps(pillionNamespace).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: labelled.configMap, Labels: map[string]string{"pillion.dev/templates": "true"}},
+	}, metav1.CreateOptions{})
+	if err := errors.Join(err, s.write(t.Context(), mounted, ""), s.write(t.Context(), labelled, "")); err != nil {
 		t.Fatal(err)
 	}
 	i.run(t, "--shutdown-delay=2s")
@@ -94,9 +110,11 @@ func TestSoak(t *testing.T) {
 
 	end := time.Now().Add(*soakTime)
 	steps := []soakStep{
-		{"templates change", s.publish},
-		{"templates break and mend", s.breakAndMend},
+		{"mounted templates change", s.publish(mounted)},
+		{"mounted templates break and mend", s.breakAndMend(mounted)},
 		{"a replica crashes", s.crash},
+		{"a ConfigMap of templates changes", s.publish(labelled)},
+		{"a ConfigMap of templates breaks and mends", s.breakAndMend(labelled)},
 		{"a replica is replaced", s.replace},
 		{"the API server restarts", s.restartAPIServer},
 	}
@@ -125,50 +143,53 @@ func (s *soak) step(t *testing.T, step soakStep) error {
 }
 
 // publish gives the replicas another version, and waits until all have it.
-func (s *soak) publish(ctx context.Context) error {
-	before, err := s.revisions(ctx)
-	if err != nil {
-		return err
-	}
-	s.version++
-	if err := s.writeTemplate(ctx, fmt.Sprintf(soakTemplate, s.version)); err != nil {
-		return err
-	}
-	return poll(ctx, func() error {
-		now, err := s.revisions(ctx)
-		if err == nil && (len(slices.Compact(slices.Clone(now))) != 1 || slices.Contains(before, now[0])) {
-			err = fmt.Errorf("the revisions are %v, and were %v", now, before)
+func (s *soak) publish(from soakSource) func(context.Context) error {
+	return func(ctx context.Context) error {
+		before, err := s.revisions(ctx)
+		if err != nil {
+			return err
 		}
-		return err
-	})
+		s.version++
+		if err := s.write(ctx, from, ""); err != nil {
+			return err
+		}
+		return poll(ctx, func() error {
+			now, err := s.revisions(ctx)
+			if err == nil && (len(slices.Compact(slices.Clone(now))) != 1 || slices.Contains(before, now[0])) {
+				err = fmt.Errorf("the revisions are %v, and were %v", now, before)
+			}
+			return err
+		})
+	}
 }
 
-func (s *soak) writeTemplate(ctx context.Context, text string) error {
-	maps := s.Client.CoreV1().ConfigMaps(pillionNamespace)
-	m, err := maps.Get(ctx, templatesConfigMap, metav1.GetOptions{})
+// write replaces the template by the present version, with more text behind it.
+func (s *soak) write(ctx context.Context, to soakSource, more string) error {
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"soak.yaml": fmt.Sprintf(to.text, s.version) + more}})
 	if err != nil {
 		return err
 	}
-	m.Data["guard.yaml"] = text
-	_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
+	_, err = s.Client.CoreV1().ConfigMaps(pillionNamespace).Patch(ctx, to.configMap, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
 // breakAndMend: with templates that cannot be used, those before them stay in use.
-func (s *soak) breakAndMend(ctx context.Context) error {
-	if err := s.writeTemplate(ctx, soakTemplate+"  placement: {containers: Nowhere}\n"); err != nil {
-		return err
+func (s *soak) breakAndMend(what soakSource) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := s.write(ctx, what, "nonsense: true\n"); err != nil {
+			return err
+		}
+		if err := poll(ctx, func() error { return s.wantProblems(ctx, true) }); err != nil {
+			return err
+		}
+		if err := s.load.more(ctx, soakBetween); err != nil {
+			return err
+		}
+		if err := s.publish(what)(ctx); err != nil {
+			return err
+		}
+		return poll(ctx, func() error { return s.wantProblems(ctx, false) })
 	}
-	if err := poll(ctx, func() error { return s.wantProblems(ctx, true) }); err != nil {
-		return err
-	}
-	if err := s.load.more(ctx, soakBetween); err != nil {
-		return err
-	}
-	if err := s.publish(ctx); err != nil {
-		return err
-	}
-	return poll(ctx, func() error { return s.wantProblems(ctx, false) })
 }
 
 func (s *soak) wantProblems(ctx context.Context, want bool) error {

@@ -87,6 +87,18 @@ func TestServeEndsUnderLoad(t *testing.T) {
 	}
 }
 
+// A connection by which nothing ever comes keeps the server from its end for a moment only.
+func TestServeEndsUnused(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--shutdown-delay", "0s")
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://"))
+	must(t, err)
+	defer conn.Close()
+	if code := s.stop(t); code != 0 || s.saidAny("requests were cut off") {
+		t.Errorf("exit code %d; the connection was waited for", code)
+	}
+}
+
 func (s *served) saidAny(msg string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

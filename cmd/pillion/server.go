@@ -30,6 +30,9 @@ const (
 	// that it does not use, one that it has never used included: a request on one that
 	// is just being closed here would be lost, for a POST is not sent again.
 	idleTime = 2 * time.Minute
+	// unusedTime is after what a new connection is idle too, as for [http.Server.Shutdown]: an API
+	// server may have dialled it for a request that then went by another one.
+	unusedTime = 5 * time.Second
 	// keptConnections is how many are kept for a next request, and maxConnections how
 	// many there are at all, at about 40 KiB each. An API server keeps 25 idle ones.
 	keptConnections, maxConnections = 1000, 3000
@@ -125,9 +128,9 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 func (s *server) finish(ctx context.Context) {
 	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 		quiet := true
-		s.busy.Range(func(any, any) bool {
-			quiet = false
-			return false
+		s.busy.Range(func(_, since any) bool {
+			quiet = time.Since(since.(time.Time)) > unusedTime
+			return quiet
 		})
 		if quiet {
 			return
@@ -164,13 +167,13 @@ func (s *server) webhookServer() *http.Server {
 func (s *server) count(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		s.busy.Store(conn, nil)
+		s.busy.Store(conn, time.Now())
 		if s.connections.Add(1) > maxConnections {
 			_ = conn.Close() // those that there are go on
 		}
 	case http.StateActive:
 		if s.draining.Load() {
-			s.busy.Store(conn, nil)
+			s.busy.Store(conn, time.Now())
 		}
 	case http.StateIdle:
 		s.busy.Delete(conn)
