@@ -23,6 +23,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // clusterOptions say which cluster a command asks, as kubectl's do.
@@ -151,21 +152,19 @@ func get[T any](ctx context.Context, client dynamic.ResourceInterface, name stri
 	return typed, err
 }
 
-// newInjector goes by the templates in the files, or as the cluster's own pods of Pillion do,
-// as far as that is known; what is not is noted.
+// newInjector goes by the templates in the files or by those of the cluster's own pods of Pillion, and
+// otherwise as these do, as far as that is known; what is not is noted.
 func (c *cluster) newInjector(ctx context.Context, paths []string, note func(string)) (*inject.Injector, error) {
-	if len(paths) > 0 {
-		set, err := loadTemplates(paths)
-		if err != nil {
-			return nil, fmt.Errorf("the templates cannot be used:\n%w", err)
-		}
-		return inject.New(set), nil
-	}
 	d, err := c.deployed(ctx, note)
 	if err != nil {
 		return nil, withoutTemplates(err)
 	}
-	set, err := d.set(ctx, note)
+	var set *templates.Set
+	if len(paths) > 0 {
+		set, err = loadTemplates(paths)
+	} else {
+		set, err = d.set(ctx, note)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the templates cannot be used:\n%w", withoutTemplates(err))
 	}

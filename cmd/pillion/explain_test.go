@@ -60,6 +60,15 @@ func TestExplainCluster(t *testing.T) {
 		c := pod["containers"].([]any)[0].(map[string]any)
 		c["args"] = append(c["args"].([]any), "--exclude-namespace=lab,shop")
 	}
+	t.Run("excluded, by templates of one's own", func(t *testing.T) {
+		a := explainAPI(t)
+		excluding(a)
+		var out bytes.Buffer
+		run([]string{"explain", "--kubeconfig", a.kubeconfig(t), "-n", "shop", "--templates", "testdata/templates", "deploy/web"}, nil, &out, &out)
+		if !strings.Contains(out.String(), "excluded_namespace") {
+			t.Error(out.String())
+		}
+	})
 	for _, c := range []struct {
 		name, object string
 		edit         func(*pagedAPI)
