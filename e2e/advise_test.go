@@ -169,7 +169,7 @@ func applied(t *testing.T, ns, text string) (warnings []string) {
 	return warnings
 }
 
-const misspelling = `logger: unknown_parameter at /metadata/annotations/logger.pillion.dev~1levels: the annotation logger.pillion.dev/levels sets a parameter that the template logger does not have; did you mean "level"?`
+const misspelling = `logger: unknown_parameter: the annotation logger.pillion.dev/levels sets a parameter that the template logger does not have; did you mean "level"?`
 
 // workload is the YAML of one with a misspelled parameter.
 func workload(apiVersion, kind, spec, level string, replicas int) string {

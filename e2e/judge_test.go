@@ -249,15 +249,15 @@ func TestAuthorsMistakes(t *testing.T) {
 		{
 			"parameter misspelled",
 			func(p *corev1.Pod, template string) { overrides(template, "levl", "debug")(p) },
-			"unknown_parameter at /metadata/annotations/TEMPLATE.pillion.dev~1levl", false,
+			"unknown_parameter: the annotation TEMPLATE.pillion.dev/levl sets", false,
 		}, {
 			"value not allowed",
 			func(p *corev1.Pod, template string) { overrides(template, "level", "loud")(p) },
-			"invalid_parameter at /metadata/annotations/TEMPLATE.pillion.dev~1level", false,
+			"invalid_parameter: the pod's annotation TEMPLATE.pillion.dev/level is", false,
 		}, {
 			"unknown template",
 			func(p *corev1.Pod, template string) { requests(template + ",guart")(p) },
-			"unknown_template at /metadata/annotations/pillion.dev~1templates", true,
+			"unknown_template: the annotation pillion.dev/templates names", true,
 		}, {
 			"own container of that name",
 			func(p *corev1.Pod, template string) {

@@ -124,10 +124,10 @@ func misled() []tampering {
 		}, false, "altered at " + sidecarPath + "/args", ""},
 		{"value that is not allowed", func(p *corev1.Pod, template string) {
 			overrides(template, "level", "loud")(p)
-		}, false, "invalid_parameter at /metadata/annotations/TEMPLATE.pillion.dev~1level", ""},
+		}, false, "invalid_parameter: the pod's annotation TEMPLATE.pillion.dev/level is", ""},
 		{"parameter misspelled", func(p *corev1.Pod, template string) {
 			overrides(template, "levl", "info")(p)
-		}, false, "unknown_parameter at /metadata/annotations/TEMPLATE.pillion.dev~1levl", ""},
+		}, false, "unknown_parameter: the annotation TEMPLATE.pillion.dev/levl sets", ""},
 	}
 }
 

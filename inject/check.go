@@ -26,14 +26,15 @@ type Finding struct {
 	Mode templates.ValidateMode `json:"mode"`
 }
 
-// String is the finding as people read it: template: code at path: sentence.
+// String is the finding as people read it: template: code at path: sentence. The
+// path is left out where the sentence has it: see [Named].
 func (f *Finding) String() string {
 	var b strings.Builder
 	if f.Template != "" {
 		b.WriteString(f.Template + ": ")
 	}
 	b.WriteString(string(f.Code))
-	if f.Path != "" {
+	if f.Path != "" && !Named(f.Path, f.Message) {
 		b.WriteString(" at " + f.Path)
 	}
 	return b.String() + ": " + f.Message

@@ -4,6 +4,7 @@ package inject
 
 import (
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -13,7 +14,7 @@ import (
 func Where(pointer string) string {
 	var b strings.Builder
 	for _, name := range strings.Split(strings.TrimSuffix(pointer, "/-"), "/")[1:] {
-		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		name = unescape(name)
 		_, err := strconv.ParseUint(name, 10, 64)
 		switch {
 		case err == nil:
@@ -27,4 +28,11 @@ func Where(pointer string) string {
 		}
 	}
 	return b.String()
+}
+
+// Named says whether a sentence names the annotation or label that a JSON Pointer
+// leads to, so that people need not be told the place too.
+func Named(pointer, sentence string) bool {
+	place, key := path.Split(pointer)
+	return (place == "/metadata/annotations/" || place == "/metadata/labels/") && strings.Contains(sentence, unescape(key))
 }

@@ -115,7 +115,7 @@ func (p *page) findings(r *Report) {
 		if all[i].Template != "" {
 			head = all[i].Template + ": "
 		}
-		p.row("  ", 2, style, head+string(all[i].Code)+at(all[i].Path)+": "+all[i].Message)
+		p.row("  ", 2, style, head+string(all[i].Code)+at(all[i].Path, all[i].Message)+": "+all[i].Message)
 	}
 }
 
@@ -224,8 +224,8 @@ func clip(value []byte) string {
 	return string(value)
 }
 
-func at(pointer string) string {
-	if pointer == "" {
+func at(pointer, sentence string) string {
+	if pointer == "" || inject.Named(pointer, sentence) {
 		return ""
 	}
 	return " at " + inject.Where(pointer)
