@@ -85,11 +85,13 @@ func noCluster(err error) error {
 	switch {
 	case clientcmd.IsEmptyConfig(err): // also where the context names none
 		return errors.New("no cluster is known: say --kubeconfig FILE, and --context if the file has no current one")
-	case strings.Contains(err.Error(), "json parse error"): // which goes on about types of Go
-		text, _, _ := strings.Cut(err.Error(), ": couldn't get version/kind")
-		return fmt.Errorf("the kubeconfig: %s: it holds no kubeconfig", text)
 	}
-	return fmt.Errorf("the kubeconfig: %s", strings.TrimPrefix(err.Error(), "invalid configuration: "))
+	for _, jargon := range []string{": couldn't get version/kind", ": no kind "} { // about types of Go
+		if text, _, ok := strings.Cut(err.Error(), jargon); ok {
+			return fmt.Errorf("the kubeconfig: %s: it holds no kubeconfig", text)
+		}
+	}
+	return fmt.Errorf("the kubeconfig: %s", strings.TrimPrefix(inPlainWords(err), "invalid configuration: "))
 }
 
 // noAnswer says in plain words why a cluster does not answer; any other error stays.

@@ -82,6 +82,11 @@ func (o *explainOptions) check(args []string) error {
 	case len(o.files) > 0 && len(args) > 0:
 		return errors.New("--filename does not go with KIND/NAME")
 	case len(args) > 0:
+		for _, arg := range args {
+			if kind, name, _ := strings.Cut(arg, "/"); kind == "" || name == "" {
+				return fmt.Errorf("%q must be KIND/NAME, such as deploy/web; a file is --filename %s", arg, arg)
+			}
+		}
 		return oneOf("output", o.output, o.outputs...)
 	}
 	if o.namespace == "" {
@@ -258,10 +263,7 @@ func (o *explainOptions) fromCluster(ctx context.Context, args []string) ([]*exp
 	}
 	var reports []*explain.Report
 	for _, arg := range args {
-		kind, name, ok := strings.Cut(arg, "/")
-		if !ok || name == "" {
-			return nil, fmt.Errorf("%q must be KIND/NAME, such as deploy/web", arg)
-		}
+		kind, name, _ := strings.Cut(arg, "/")
 		r, err := installed.explain(ctx, kind, c.namespaceOr(o.namespace), name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", arg, err)

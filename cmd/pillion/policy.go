@@ -68,7 +68,7 @@ app.kubernetes.io/managed-by=pillion-policy.`,
   pillion policy --templates templates/ | kubectl apply -f -
 
   # Inject two templates with no webhook at all.
-  pillion policy --templates templates/ --as mutating --template log-agent --template proxy | kubectl apply -f -
+  pillion policy --templates templates/ --as mutating --template log-agent,proxy | kubectl apply -f -
 
   # What would change in the cluster?
   pillion policy --templates templates/ | kubectl diff -f -`,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // The exit codes.
@@ -49,11 +53,34 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	case errors.Is(err, errTold):
 		return exitProblem
 	case errors.As(err, &failed):
-		fmt.Fprintln(stderr, "pillion:", noAnswer(err))
+		fmt.Fprintln(stderr, "pillion:", inPlainWords(noAnswer(err)))
 		return exitProblem
 	}
-	fmt.Fprintf(stderr, "pillion: %v\nsee '%s --help'\n", err, cmd.CommandPath())
+	fmt.Fprintf(stderr, "pillion: %s\nsee '%s --help'\n", inPlainWords(err), cmd.CommandPath())
 	return exitUsage
+}
+
+// inPlainWords is an error without the name of the system call that found no file.
+func inPlainWords(err error) string {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		return strings.Replace(err.Error(), at.Op+" "+at.Path, at.Path, 1)
+	}
+	return err.Error()
+}
+
+// wrongFlag says what was probably meant by a flag, or what it takes.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if closest := templates.Closest(unknown.GetSpecifiedName(), names); closest != "" {
+			return fmt.Errorf("%w; did you mean --%s?", err, closest)
+		}
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s must be %s, not %q", invalid.GetFlag().Name, kindOf(invalid.GetFlag()), invalid.GetValue())
+	}
+	return err
 }
 
 // asPlugin has the help of a command and of those below it say how kubectl calls it.
@@ -116,6 +143,8 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 	}
 	root.Version = buildVersion().String() // for --version
 	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newVersion())
 	root.InitDefaultCompletionCmd()
 	if shells, _, err := root.Find([]string{"completion"}); err == nil && shells != root {

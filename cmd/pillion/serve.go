@@ -56,8 +56,9 @@ workload what will be wrong with its pods. The admin address serves /livez,
 Templates, certificate files and the file of --config are followed: a changed one is
 used without a restart, and a bad one leaves the last good one in use. Of the
 configuration, the log level and --max-request-memory change at once; /readyz?verbose
-says what needs a restart. A flag wins over the environment, and that over the file. SIGTERM and SIGINT turn
-readiness off, wait until the API server sends no more, and finish what is left.`,
+says what needs a restart. A flag wins over the environment, and that over the file.
+SIGTERM and SIGINT turn readiness off, wait until the API server sends no more, and
+finish what is left.`,
 		Example: `  # In a cluster.
   pillion serve --templates /etc/pillion/templates \
     --tls-cert-file /etc/pillion/tls/tls.crt --tls-key-file /etc/pillion/tls/tls.key

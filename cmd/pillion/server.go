@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -66,12 +67,12 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	// What runs in the background goes on while the last requests are answered.
 	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	webhooks, err := listen(whole, s.options.listen)
+	webhooks, err := listen(whole, "listen", s.options.listen)
 	if err != nil {
 		return err
 	}
 	defer webhooks.Close()
-	admins, err := listen(whole, s.options.adminListen)
+	admins, err := listen(whole, "admin-listen", s.options.adminListen)
 	if err != nil {
 		return err
 	}
@@ -97,8 +98,12 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	}
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	return (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if at, ok := errors.AsType[*net.OpError](err); ok {
+		return nil, fmt.Errorf("--%s %s cannot be used: %w", flag, address, at.Err)
+	}
+	return listener, err
 }
 
 // drain lets the cluster find out that this one is leaving, and then answers
