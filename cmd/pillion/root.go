@@ -146,6 +146,14 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newVersion())
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Example = "  pillion help inject"
+		help.Args = func(_ *cobra.Command, topic []string) error {
+			_, _, err := root.Find(topic)
+			return err
+		}
+	}
 	root.InitDefaultCompletionCmd()
 	if shells, _, err := root.Find([]string{"completion"}); err == nil && shells != root {
 		shells.Example = "  source <(pillion completion bash)"
