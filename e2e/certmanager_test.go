@@ -96,9 +96,9 @@ func (i *installed) apply(t *testing.T, overlay string) {
 }
 
 // shopPod asks for a template that ships with Pillion.
-func shopPod(name string) *corev1.Pod {
+func shopPod() *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			"pillion.dev/templates":       "fluent-bit",
 			"fluent-bit.pillion.dev/host": "logs.example.com",
 		}},
@@ -115,7 +115,7 @@ func (i *installed) waitForInjection(t *testing.T) *corev1.Pod {
 	t.Helper()
 	var injected *corev1.Pod
 	eventually(t, "a pod is injected", func(ctx context.Context) (err error) {
-		pod := shopPod("")
+		pod := shopPod()
 		pod.GenerateName = "first-"
 		injected, err = i.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if err == nil && !isInjected(injected) {

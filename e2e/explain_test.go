@@ -255,7 +255,7 @@ func TestExplainInstalled(t *testing.T) {
 	t.Parallel()
 	i := install(t, newCluster(t), "self-signed")
 	i.waitForInjection(t)
-	pod := shopPod("")
+	pod := shopPod()
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}
@@ -290,7 +290,7 @@ func TestExplainInstalled(t *testing.T) {
 	}
 	want(false, "excluded_namespace", "denied")
 	eventually(t, "a pod is refused", func(ctx context.Context) error {
-		pod := shopPod("")
+		pod := shopPod()
 		pod.GenerateName = "late-"
 		if _, err := i.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{}); err == nil {
 			return errors.New("it is not")

@@ -77,7 +77,7 @@ func (l *load) create(ctx context.Context, n int64) error {
 	if n%realEvery == 0 {
 		options.DryRun = nil
 	}
-	pod := shopPod("")
+	pod := shopPod()
 	pod.GenerateName = "load-"
 	pod, err := l.client.CoreV1().Pods(l.namespace).Create(ctx, pod, options)
 	if err != nil {

@@ -316,7 +316,7 @@ func (i *installed) replacesLeader(t *testing.T) {
 
 // inject creates a pod, which has to be injected.
 func (i *installed) inject(ctx context.Context) error {
-	pod := shopPod("")
+	pod := shopPod()
 	pod.GenerateName = "web-"
 	created, err := i.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err == nil && !isInjected(created) {

@@ -82,7 +82,8 @@ type replicaPod struct {
 	cluster    *Cluster
 	deployment *appsv1.Deployment
 	options    replicaOptions
-	lifetime   context.Context // of its files
+	lifetime   context.Context // of the Deployment
+	end        context.CancelFunc
 	args       []string
 }
 
@@ -91,6 +92,7 @@ func (p *replicaPod) name() string { return fmt.Sprintf("replica-%d", p.options.
 // runReplica is one pod, from its volumes to its endpoint.
 func (c *Cluster) runReplica(ctx, limited context.Context, d *appsv1.Deployment, o replicaOptions) (*Replica, error) {
 	spec, pod := d.Spec.Template.Spec, &replicaPod{cluster: c, deployment: d, options: o, lifetime: ctx}
+	ctx, pod.end = context.WithCancel(ctx) // of its files
 	args := append(slices.Clone(spec.Containers[0].Args), "--kubeconfig="+o.kubeconfig, "--shutdown-delay=0s")
 	args = append(args, o.flags...)
 	for _, volume := range spec.Volumes {
@@ -166,6 +168,7 @@ func (r *Replica) Replace(ctx context.Context, number int) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer r.pod.end()
 	var group errgroup.Group
 	group.Go(r.Stop)
 	group.Go(func() error { return r.pod.cluster.setEndpoint(ctx, r.pod.name(), r.Address(), false) })
