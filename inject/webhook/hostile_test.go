@@ -5,9 +5,11 @@ package webhook_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,4 +74,42 @@ func TestHostile(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Memory that a large pod took is not handed on to requests that only begin to
+// come, of which there may be thousands.
+func TestSlowAfterLarge(t *testing.T) {
+	const times, most = 16, 64 << 20
+	e := newEdge(load(t, sidecar))
+	e.Log = discard()
+	large := reviewOf(t, "v1", "CREATE", "shop", []byte(`{"spec":{"containers":[{"name":"a"}],"tolerations":[`+many(60_000, `{}`)+`]}}`))
+	before := heap()
+	var slow sync.WaitGroup
+	defer slow.Wait()
+	for range times {
+		if w := e.answer(post(t, webhook.PathMutate, large)); w.Code != http.StatusOK {
+			t.Fatal(w.Code, w.Body)
+		}
+		body, sender := io.Pipe()
+		defer sender.Close()
+		r := post(t, webhook.PathMutate, nil)
+		r.Body = body
+		slow.Go(func() { e.answer(r) })
+		if _, err := sender.Write([]byte("{")); err != nil { // it is being read
+			t.Fatal(err)
+		}
+	}
+	if used := heap() - before; used > most {
+		t.Errorf("%d requests that have sent one byte hold %d MiB", times, used>>20)
+	}
+}
+
+// heap is what is in use, without what sync.Pool keeps for two collections.
+func heap() int64 {
+	var m runtime.MemStats
+	for range 3 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -56,8 +56,8 @@ func (h *Handler) lend(e *exchange) {
 // release ends an exchange that is written and logged. What a large body took is
 // not kept.
 func (h *Handler) release(e *exchange) {
-	if e.scratch != nil && e.scratch.body.Cap() <= maxKept {
-		h.scratch.Put(e.scratch)
+	if s := e.scratch; s != nil && s.body.Cap()+s.parser.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
+		h.scratch.Put(s)
 	}
 	e.scratch = nil
 }

@@ -5,6 +5,7 @@ package tree
 import (
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -37,6 +38,11 @@ func (s *Parser) Parse(text []byte, levels int) (*Node, error) {
 	s.text, s.pending, s.slab = string(text), s.pending[:0], s.slab[:0]
 	n, _ := s.value(s.blank(0), levels+podLevels)
 	return &n, nil
+}
+
+// Kept is how many bytes are kept for the next text, beside the last one.
+func (s *Parser) Kept() int {
+	return (cap(s.pending) + cap(s.slab)) * int(unsafe.Sizeof(Node{}))
 }
 
 // levelsOf is how deep a member is opened, where its object may be opened that
