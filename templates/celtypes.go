@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -29,11 +30,26 @@ const (
 // template is loaded, and reads them when an expression is evaluated.
 type provider struct {
 	types.Provider
-	structs map[string]map[string]*types.FieldType
+	structs structs // of all templates, not to be changed
+	params  map[string]*types.FieldType
 }
 
+// structs are the fields of types by name.
+type structs map[string]map[string]*types.FieldType
+
 func newProvider(base types.Provider, params []Param) *provider {
-	p := &provider{Provider: base, structs: map[string]map[string]*types.FieldType{
+	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*types.FieldType{}}
+	for i := range params {
+		name := params[i].Name
+		p.params[name] = getter(params[i].celType(), func(v Values) any { return v.get(name) })
+	}
+	return p
+}
+
+// sharedStructs are the types that are the same for every template: they take
+// more memory than a template does.
+var sharedStructs = sync.OnceValue(func() structs {
+	s := structs{
 		namespaceType: {
 			"name":        getter(types.StringType, func(n *Namespace) any { return n.Name }),
 			"labels":      getter(stringMap(), func(n *Namespace) any { return textMap(n.Labels) }),
@@ -44,16 +60,10 @@ func newProvider(base types.Provider, params []Param) *provider {
 			"username":  getter(types.StringType, func(r *RequestInfo) any { return r.Username }),
 			"dryRun":    getter(types.BoolType, func(r *RequestInfo) any { return r.DryRun }),
 		},
-	}}
-	fields := map[string]*types.FieldType{}
-	for i := range params {
-		name := params[i].Name
-		fields[name] = getter(params[i].celType(), func(v Values) any { return v.get(name) })
 	}
-	p.structs[paramsType] = fields
-	p.addStruct(reflect.TypeFor[corev1.Pod]())
-	return p
-}
+	s.add(reflect.TypeFor[corev1.Pod]())
+	return s
+})
 
 func stringMap() *types.Type { return types.NewMapType(types.StringType, types.StringType) }
 
@@ -65,17 +75,17 @@ func getter[T any](t *types.Type, get func(T) any) *types.FieldType {
 	}
 }
 
-// addStruct adds a Go struct of the Kubernetes API and all that it reaches.
-func (p *provider) addStruct(t reflect.Type) {
-	if _, ok := p.structs[t.Name()]; ok {
+// add adds a Go struct of the Kubernetes API and all that it reaches.
+func (s structs) add(t reflect.Type) {
+	if _, ok := s[t.Name()]; ok {
 		return
 	}
 	fields := map[string]*types.FieldType{}
-	p.structs[t.Name()] = fields
+	s[t.Name()] = fields
 	for _, f := range jsonFields(t) {
 		if notSetYet(t, f.name) == "" {
 			fields[f.name] = &types.FieldType{
-				Type: p.celType(f.Type),
+				Type: s.celType(f.Type),
 				IsSet: func(obj any) bool {
 					n, ok := obj.(*tree.Node)
 					return ok && n.Get(f.name) != nil
@@ -135,7 +145,7 @@ func notSetYet(t reflect.Type, field string) string {
 	return ""
 }
 
-func (p *provider) celType(t reflect.Type) *types.Type {
+func (s structs) celType(t reflect.Type) *types.Type {
 	switch t {
 	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.FieldsV1]():
 		return types.DynType
@@ -144,7 +154,7 @@ func (p *provider) celType(t reflect.Type) *types.Type {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return p.celType(t.Elem())
+		return s.celType(t.Elem())
 	case reflect.String:
 		return types.StringType
 	case reflect.Bool:
@@ -155,19 +165,28 @@ func (p *provider) celType(t reflect.Type) *types.Type {
 		if t.Elem().Kind() == reflect.Uint8 {
 			return types.StringType // base64 in JSON
 		}
-		return types.NewListType(p.celType(t.Elem()))
+		return types.NewListType(s.celType(t.Elem()))
 	case reflect.Map:
-		return types.NewMapType(types.StringType, p.celType(t.Elem()))
+		return types.NewMapType(types.StringType, s.celType(t.Elem()))
 	case reflect.Struct:
-		p.addStruct(t)
+		s.add(t)
 		return cel.ObjectType(t.Name())
 	}
 	return types.DynType
 }
 
+// fields are those of a type that is known here.
+func (p *provider) fields(name string) (map[string]*types.FieldType, bool) {
+	if name == paramsType {
+		return p.params, true
+	}
+	fields, ok := p.structs[name]
+	return fields, ok
+}
+
 // FindStructType implements types.Provider.
 func (p *provider) FindStructType(name string) (*types.Type, bool) {
-	if _, ok := p.structs[name]; ok {
+	if _, ok := p.fields(name); ok {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
 	return p.Provider.FindStructType(name)
@@ -175,7 +194,7 @@ func (p *provider) FindStructType(name string) (*types.Type, bool) {
 
 // FindStructFieldNames implements types.Provider.
 func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
-	fields, ok := p.structs[name]
+	fields, ok := p.fields(name)
 	if !ok {
 		return p.Provider.FindStructFieldNames(name)
 	}
@@ -188,7 +207,7 @@ func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
 
 // FindStructFieldType implements types.Provider.
 func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
-	if fields, ok := p.structs[name]; ok {
+	if fields, ok := p.fields(name); ok {
 		f, ok := fields[field]
 		return f, ok
 	}

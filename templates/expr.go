@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -42,8 +43,9 @@ type compiler struct {
 	readsRequest bool
 }
 
-func newCompiler(params []Param) (*compiler, error) {
-	base, err := cel.NewEnv(
+// language is what all templates' expressions have in common.
+var language = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
 		cel.OptionalTypes(),
 		cel.HomogeneousAggregateLiterals(),
 		cel.CrossTypeNumericComparisons(true),
@@ -51,6 +53,10 @@ func newCompiler(params []Param) (*compiler, error) {
 		ext.Sets(),
 		cel.EnableMacroCallTracking(), // for who writes expressions anew, see Expression
 	)
+})
+
+func newCompiler(params []Param) (*compiler, error) {
+	base, err := language()
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,9 @@ func (e *engine) load() (refused []refusal) {
 	files, err := loadTemplates(e.paths)
 	switch {
 	case err == nil || errors.Is(err, errNoTemplates):
-		e.files = files
+		if e.files == nil || e.files.Revision != files.Revision { // else it is kept in memory twice
+			e.files = files
+		}
 	case e.files == nil:
 		return []refusal{{err: err}}
 	default:
