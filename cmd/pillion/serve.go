@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -154,8 +155,16 @@ var errNoTemplatesFlag = errors.New("name the templates: --templates PATH")
 // slotsPerCPU: one would do, were it never stopped for others to go on.
 const slotsPerCPU = 2
 
+// gcPercent is used instead of Go's own 100, unless the environment says how. There
+// is little to keep beside much garbage, so that the collector would run all the time
+// and take as much as the requests. A limit of memory (GOMEMLIMIT) goes before it.
+const gcPercent = 200
+
 // serve runs until ctx is done and everything is drained, or something fails.
 func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slog.Logger) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	registry := prometheus.NewRegistry()
 	certificate, err := o.newCertificate(log)
 	if err != nil {
