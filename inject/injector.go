@@ -63,11 +63,13 @@ type Injector struct {
 	schema    *schema
 }
 
-// loaded is a template with the keys of its annotations.
+// loaded is a template with what need not be written anew for each pod: the keys
+// of its annotations, and the sentences for pods that it does not match.
 type loaded struct {
 	*templates.Template
-	injected, customize string
-	recorded            *tree.Node // its fragment with the record of the injection, or nil where it is not always the same
+	injected, customize    string
+	forNamespaces, forPods string
+	recorded               *tree.Node // its fragment with the record of the injection, or nil where it is not always the same
 }
 
 // New makes an Injector. System namespaces are excluded always, others on request.
@@ -82,6 +84,8 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	}
 	for _, t := range set.Templates {
 		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize)}
+		l.forNamespaces = fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector)
+		l.forPods = fmt.Sprintf("the template is for pods with %v", t.PodSelector)
 		if fragment := t.PodFragment().Static(); fragment != nil {
 			l.recorded = new(l.record(fragment))
 		}

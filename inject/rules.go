@@ -169,7 +169,7 @@ func namespaceNotMatched(c *candidate) (bool, string) {
 	if !c.req.Namespace.Known {
 		return true, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are not known", selector, c.req.Namespace.Name)
 	}
-	return true, fmt.Sprintf("the template is for namespaces with %s", selector)
+	return true, c.t.forNamespaces
 }
 
 func whyNamespaceMatched(c *candidate) string {
@@ -200,7 +200,7 @@ func podNotMatched(c *candidate) (bool, string) {
 	if selector == nil || selector.Empty() || selector.Matches(nodeLabels{c.labels}) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("the template is for pods with %s", selector)
+	return true, c.t.forPods
 }
 
 func whyPodMatched(c *candidate) string { return whyMatched(c.t.PodSelector, "pod") }

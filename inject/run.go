@@ -76,15 +76,18 @@ func (r *run) annotationText(key string) (string, bool) {
 // decide decides about every template in order. All are rendered before any is
 // planned: which containers are the user's own depends on what all of them bring.
 func (r *run) decide() []Decision {
-	candidates, decisions := make([]candidate, len(r.templates)), make([]Decision, len(r.templates))
+	decisions := make([]Decision, len(r.templates))
+	var c *candidate
 	for i, t := range r.templates {
-		c := &candidates[i]
+		if c == nil { // else the last one was none
+			c = new(candidate)
+		}
 		*c = candidate{run: r, t: t, input: r.input, decision: &decisions[i]}
 		*c.decision = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode}
 		c.decision.Code, c.decision.Message = c.render()
 		switch c.decision.Code {
 		case "":
-			r.candidates = append(r.candidates, c)
+			r.candidates, c = append(r.candidates, c), nil
 		case CodePodNotMatched, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed:
 			r.flipped = append(r.flipped, t)
 		}
@@ -115,7 +118,7 @@ func (c *candidate) render() (Code, string) {
 	c.decision.Params = c.values
 	ok, err := c.t.Condition(&c.input, c.values)
 	if err == nil && !ok {
-		return CodeConditionFalse, fmt.Sprintf("its condition does not hold: %s", c.t.Spec.Match.Condition)
+		return CodeConditionFalse, "its condition does not hold: " + c.t.Spec.Match.Condition
 	}
 	if err == nil && c.req.Detail {
 		c.pass(CodeConditionFalse, whyCondition(c))
