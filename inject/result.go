@@ -137,14 +137,17 @@ func (r *Result) Warnings() []string {
 // server refuses a second, different value; so injected and present read alike.
 func (r *Result) Audit() map[string]string {
 	all := make(map[string]string, len(r.Decisions))
+	before, text := &Decision{}, "" // most templates that do not match do so for one reason
 	for i := range r.Decisions {
 		d := &r.Decisions[i]
-		switch d.Code {
-		case CodeInjected, CodePresent:
+		switch {
+		case d.Code == CodeInjected || d.Code == CodePresent:
 			all[d.Template] = "injected: revision " + d.Revision
-		default:
-			all[d.Template] = string(d.Code) + ": " + d.Sentence()
+			continue
+		case d.Code != before.Code || d.Message != before.Message:
+			before, text = d, string(d.Code)+": "+d.Sentence()
 		}
+		all[d.Template] = text
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
