@@ -17,7 +17,7 @@ const (
 	// largeBody is where the few requests begin that are worked on one at a time.
 	// A tree of tiny objects takes up to 40 times its text, so this is what bounds
 	// memory; and nobody else has to wait for them.
-	largeBody = 256 << 10
+	largeBody = 64 << 10
 	// requestOverhead is what a request takes beside its body: stack and buffers.
 	requestOverhead = 8 << 10
 	// longestWait is what is better spent asking again: see [Limiter]. It is also the
