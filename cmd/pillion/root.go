@@ -141,9 +141,8 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 			return configure(cmd.Flags())
 		},
 	}
-	root.Version = buildVersion().String() // for --version
-	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
+	root.Version = strings.TrimPrefix(buildVersion().String(), "pillion ") // for --version, behind that name
+	root.SetUsageFunc(narrow(root.UsageFunc()))
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newVersion())
 	root.InitDefaultHelpCmd()
@@ -185,4 +184,24 @@ func oneOf(flag, value string, allowed ...string) error {
 		return nil
 	}
 	return fmt.Errorf("--%s must be one of %v, not %q", flag, allowed, value)
+}
+
+// narrow has a usage text keep to 100 columns. A template of cobra's would too, and with it the linker
+// keeps every method there is: 12 MB.
+func narrow(usage func(*cobra.Command) error) func(*cobra.Command) error {
+	return func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		var text strings.Builder
+		cmd.SetOut(&text)
+		err := usage(cmd)
+		cmd.SetOut(out)
+		narrowed := text.String()
+		for _, flags := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
+			if wide := strings.TrimRight(flags.FlagUsages(), " \n"); wide != "" {
+				narrowed = strings.Replace(narrowed, wide, strings.TrimRight(flags.FlagUsagesWrapped(100), " \n"), 1)
+			}
+		}
+		fmt.Fprint(out, narrowed)
+		return err
+	}
 }
