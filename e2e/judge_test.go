@@ -365,7 +365,7 @@ func TestFindingsCounted(t *testing.T) {
 	ns := optedInNamespace(t)
 	before := findingsCounted(t, "watch", "unknown_parameter")
 	wantVerdict(t, ns, newPod("right", requests("watch")), says(allowed, "watch", ""))
-	wantVerdict(t, ns, newPod("wrong", requests("watch"), overrides("watch", "colour", "red")), says(warned, "watch", "unknown_parameter at /metadata"))
+	wantVerdict(t, ns, newPod("wrong", requests("watch"), overrides("watch", "colour", "red")), says(warned, "watch", "unknown_parameter: the annotation watch.pillion.dev/colour"))
 	if after := findingsCounted(t, "watch", "unknown_parameter"); after != before+1 {
 		t.Errorf("%s was %v and is %v after one finding", findingsMetric, before, after)
 	}
