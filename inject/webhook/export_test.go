@@ -19,3 +19,18 @@ func Observed(t testing.TB, h *Handler, pod []byte) func() {
 	e := &exchange{webhook: "mutate", result: result}
 	return func() { h.Metrics.observe(e, 100*time.Microsecond) }
 }
+
+// Spoil overwrites what the last request left in the memory that the next one gets.
+func Spoil(h *Handler) {
+	for range 100 { // a pool may keep one back
+		s, ok := h.scratch.Get().(*scratch)
+		if !ok {
+			return
+		}
+		for _, memory := range [][]byte{s.body.Bytes(), s.patch, s.answer} {
+			for i := range memory[:cap(memory)] {
+				memory[:cap(memory)][i] = '#'
+			}
+		}
+	}
+}

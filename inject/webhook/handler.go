@@ -64,6 +64,7 @@ type exchange struct {
 	verdict *inject.Verdict // of a final pod; its Result is result
 	advice  []string        // about the pods of a workload; result is theirs
 	answer  []byte
+	written bool // all of it
 	refused *refusal
 	share   share
 	meter   meter

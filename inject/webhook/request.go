@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -37,7 +38,8 @@ const maxKept = 1 << 20
 const maxTimeout = 30 * time.Second
 
 // scratch is memory that serves one exchange after another: the body, the tree
-// that is made of it, the patch and the answer.
+// that is made of it, the patch and the answer. All texts of a request are parts
+// of the body, so whoever keeps one longer than the exchange has to clone it.
 type scratch struct {
 	body          bytes.Buffer
 	parser        tree.Parser
@@ -54,9 +56,9 @@ func (h *Handler) lend(e *exchange) {
 }
 
 // release ends an exchange that is written and logged. What a large body took is
-// not kept.
+// not kept, nor what a connection that failed may still be writing from.
 func (h *Handler) release(e *exchange) {
-	if s := e.scratch; s != nil && s.body.Cap()+s.parser.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
+	if s := e.scratch; s != nil && e.written && s.body.Cap()+s.parser.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
 		h.scratch.Put(s)
 	}
 	e.scratch = nil
@@ -162,7 +164,8 @@ const (
 // is not wanted is checked to be JSON and skipped. As in the API server's own
 // decoder names are told apart by case and the last of two equal ones counts.
 func decode(parser *tree.Parser, body []byte, levels int) (*request, *refusal) {
-	root, err := parser.Parse(body, levels)
+	// Nobody changes the body as long as the exchange lasts.
+	root, err := parser.Parse(unsafe.String(unsafe.SliceData(body), len(body)), levels)
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "the body is not an AdmissionReview: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 	}

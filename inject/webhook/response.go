@@ -199,7 +199,8 @@ func (e *exchange) write(w http.ResponseWriter) {
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body))) // no chunks for the caller to put together
 	w.WriteHeader(e.status())
-	_, _ = w.Write(body) // a caller that is gone needs no answer
+	_, err := w.Write(body)
+	e.written = err == nil // a caller that is gone needs no answer
 }
 
 // statusBody is the refusal as the API server's client reads it: of a 503, a 429

@@ -40,7 +40,7 @@ func FuzzReview(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var parser tree.Parser
-		if _, err := parser.Parse([]byte(`{"what":["was","there",{"before":[]}]}`), 3); err != nil {
+		if _, err := parser.Parse(`{"what":["was","there",{"before":[]}]}`, 3); err != nil {
 			t.Fatal(err)
 		}
 		r, refused := decode(&parser, body, podLevel)

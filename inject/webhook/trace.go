@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -37,7 +38,8 @@ func (e *exchange) endSpan() {
 		attribute.Int("http.response.status_code", e.status()),
 	}
 	if e.request != nil {
-		attrs = append(attrs, attribute.String("pillion.uid", e.request.UID), attribute.String("k8s.namespace.name", e.request.Namespace))
+		attrs = append(attrs, attribute.String("pillion.uid", strings.Clone(e.request.UID)),
+			attribute.String("k8s.namespace.name", strings.Clone(e.request.Namespace))) // the request's own memory is used again
 	}
 	count := map[string]int{}
 	if e.result != nil && e.verdict == nil {

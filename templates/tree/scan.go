@@ -3,8 +3,8 @@
 package tree
 
 import (
+	"errors"
 	"slices"
-	"strings"
 	"unsafe"
 
 	"github.com/go-json-experiment/json"
@@ -14,9 +14,14 @@ import (
 // Parser parses one text after another into the same memory, which is most of
 // what a tree costs. Its zero value may be used.
 //
+// It checks and opens in one pass; a library checks in one and is asked for what
+// is wanted in another. What is JSON, two libraries say, see FuzzParse.
+//
 // A value's members and items come to lie next to each other in the slab.
 type Parser struct {
-	text    string
+	lexer
+
+	depth   int
 	pending []Node // of the objects and lists that are not at their end yet
 	slab    []Node
 }
@@ -28,16 +33,27 @@ const bytesPerNode = 32
 // metadata and spec, the containers, and a container's fields.
 const podLevels = 4
 
+// maxDepth is how deep values may nest, as in encoding/json.
+const maxDepth = 10_000
+
 // Parse reads one JSON text (RFC 8259, valid UTF-8), which has a pod that many
-// levels deep inside. The tree holds until the next call; texts and names that
-// were read from it are copies and stay.
-func (s *Parser) Parse(text []byte, levels int) (*Node, error) {
-	if allowed := jsontext.AllowDuplicateNames(true); !jsontext.Value(text).IsValid(allowed) {
-		return nil, json.Unmarshal(text, new(jsontext.Value), allowed)
+// levels deep inside. The tree, its texts and its names are parts of that text,
+// and the tree holds until the next call.
+func (s *Parser) Parse(text string, levels int) (*Node, error) {
+	s.text, s.depth, s.pending, s.slab = text, 0, s.pending[:0], s.slab[:0]
+	n, end := s.value(s.blank(0), levels+podLevels)
+	if end < 0 || s.blank(end) < len(text) {
+		return nil, whyNotJSON(text)
 	}
-	s.text, s.pending, s.slab = string(text), s.pending[:0], s.slab[:0]
-	n, _ := s.value(s.blank(0), levels+podLevels)
 	return &n, nil
+}
+
+// whyNotJSON has a library say what is wrong.
+func whyNotJSON(text string) error {
+	if err := json.Unmarshal([]byte(text), new(jsontext.Value), jsontext.AllowDuplicateNames(true)); err != nil {
+		return err
+	}
+	return errors.New("it is not JSON")
 }
 
 // Kept is how many bytes are kept for the next text, beside the last one.
@@ -58,58 +74,98 @@ func levelsOf(name string, levels int) int {
 }
 
 // value reads the value at i, opened that many levels deep, and says where it
-// ends. That it is JSON was checked before.
+// ends, or with -1 that it is none.
 func (s *Parser) value(i, levels int) (n Node, end int) {
-	switch c := s.text[i]; c {
-	case '{', '[':
-		n.kind = jsontext.Kind(c)
-		if levels > 0 {
-			n.kids, end = s.children(i, levels-1)
-			n.open = true
-		} else {
-			end = s.skip(i)
-		}
-	case '"':
-		n.kind, end = String, stringEnd(s.text, i)
-	case 't', 'n':
-		n.kind, end = jsontext.Kind(c), i+len("true")
-	case 'f':
-		n.kind, end = False, i+len("false")
+	c := s.at(i)
+	switch {
+	case (c == '{' || c == '[') && levels > 0:
+		n.kids, end = s.children(i, levels-1)
+		n.open = true
+	case c == '"':
+		end, n.escaped = s.quoted(i)
 	default:
-		n.kind = Number
-		for end = i; end < len(s.text) && strings.IndexByte("+-.0123456789Ee", s.text[end]) >= 0; {
-			end++
-		}
+		end = s.skip(i)
 	}
-	n.text = s.text[i:end]
+	if end >= 0 {
+		n.kind, n.text = kindOf(c), s.text[i:end]
+	}
 	return n, end
 }
 
-// children reads the members or items of the object or list at i.
+// skip checks the value at i and says where it ends, or with -1 that it is none.
+func (s *Parser) skip(i int) (end int) {
+	switch s.at(i) {
+	case '{', '[':
+		_, end = s.children(i, -1)
+	case '"':
+		end, _ = s.quoted(i)
+	case 't':
+		end = s.word(i, "true")
+	case 'f':
+		end = s.word(i, "false")
+	case 'n':
+		end = s.word(i, "null")
+	default:
+		end = s.number(i)
+	}
+	return end
+}
+
+// children reads the members or items of the object or list at i, opened that
+// many levels deep; with less than none it skips them.
 func (s *Parser) children(i, levels int) (kids []Node, end int) {
-	object, first := s.text[i] == '{', len(s.pending)
-	for i = s.blank(i + 1); s.text[i] != '}' && s.text[i] != ']'; {
-		name, levels := "", levels
+	if s.depth++; s.depth > maxDepth {
+		return nil, -1
+	}
+	object, closing, first := s.text[i] == '{', s.text[i]+2, len(s.pending)
+	i = s.blank(i + 1)
+	for more := s.at(i) != closing; more; {
+		var name string
+		below := levels
 		if object {
-			end = stringEnd(s.text, i)
-			name = unquote(s.text[i:end])
-			i = s.blank(s.blank(end) + len(":"))
-			levels = levelsOf(name, levels)
-		}
-		var n Node
-		n, end = s.value(i, levels)
-		n.name = name
-		if len(s.pending) == cap(s.pending) { // append would grow a long one by and by
-			s.pending = slices.Grow(s.pending, max(8, len(s.pending)))
-		}
-		s.pending = append(s.pending, n)
-		if i = s.blank(end); s.text[i] == ',' {
+			begin, escaped := i, false
+			if i, escaped = s.quoted(i); i < 0 {
+				return nil, -1
+			}
+			if levels >= 0 {
+				name = unquote(s.text[begin:i], escaped)
+				below = levelsOf(name, levels)
+			}
+			if i = s.blank(i); s.at(i) != ':' {
+				return nil, -1
+			}
 			i = s.blank(i + 1)
 		}
+		if levels < 0 {
+			end = s.skip(i)
+		} else {
+			var n Node
+			n, end = s.value(i, below)
+			n.name = name
+			s.push(n)
+		}
+		if end < 0 {
+			return nil, -1
+		}
+		i = s.blank(end)
+		switch more = s.at(i) == ','; {
+		case more:
+			i = s.blank(i + 1)
+		case s.at(i) != closing:
+			return nil, -1
+		}
 	}
+	s.depth--
 	kids = s.keep(s.pending[first:])
 	s.pending = s.pending[:first]
 	return kids, i + 1
+}
+
+func (s *Parser) push(n Node) {
+	if len(s.pending) == cap(s.pending) { // append would grow a long one by and by
+		s.pending = slices.Grow(s.pending, max(8, len(s.pending)))
+	}
+	s.pending = append(s.pending, n)
 }
 
 // keep copies nodes into the slab; whoever appends to them gets another place.
@@ -120,56 +176,4 @@ func (s *Parser) keep(nodes []Node) []Node {
 	first := len(s.slab)
 	s.slab = append(s.slab, nodes...)
 	return s.slab[first:len(s.slab):len(s.slab)]
-}
-
-// skip gives the end of the object or list at i.
-func (s *Parser) skip(i int) int {
-	for depth := 0; ; {
-		switch s.text[i] {
-		case '"':
-			i = stringEnd(s.text, i)
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-		i++
-	}
-}
-
-func (s *Parser) blank(i int) int {
-	for i < len(s.text) && (s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\t' || s.text[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// stringEnd gives the end of the string at i.
-func stringEnd(text string, i int) int {
-	for i++; ; {
-		i += strings.IndexByte(text[i:], '"') + 1
-		escapes := 0
-		for text[i-2-escapes] == '\\' {
-			escapes++
-		}
-		if escapes%2 == 0 {
-			return i
-		}
-	}
-}
-
-// unquote gives the text between the quotes, and copies only where there are escapes.
-func unquote(quoted string) string {
-	inner := quoted[1 : len(quoted)-1]
-	if strings.IndexByte(inner, '\\') < 0 {
-		return inner
-	}
-	text, err := jsontext.AppendUnquote(nil, quoted)
-	if err != nil {
-		panic("tree: a checked string does not unquote: " + err.Error())
-	}
-	return string(text)
 }

@@ -10,6 +10,7 @@
 package tree
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -36,6 +37,8 @@ type Node struct {
 	kind  jsontext.Kind
 	open  bool // kids are filled in
 	added bool
+
+	escaped bool // text is a string's and has a backslash
 }
 
 // Name is a member's name, unescaped.
@@ -44,7 +47,7 @@ func (n *Node) Name() string { return n.name }
 // Parse reads one JSON text (RFC 8259, valid UTF-8). The tree has a copy of the
 // text, so that may be changed afterwards. Where an object has a name twice the
 // last one counts, as it does for the API server and for its JSON Patch library.
-func Parse(text []byte) (*Node, error) { return new(Parser).Parse(text, 0) }
+func Parse(text []byte) (*Node, error) { return new(Parser).Parse(string(text), 0) }
 
 // Text makes a JSON string.
 func Text(s string) Node {
@@ -52,7 +55,7 @@ func Text(s string) Node {
 		return Node{kind: String, text: `"` + s + `"`}
 	}
 	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(s, "\uFFFD"))
-	return Node{kind: String, text: string(quoted)}
+	return Node{kind: String, text: string(quoted), escaped: bytes.IndexByte(quoted, '\\') >= 0}
 }
 
 // isPlain says whether a text needs no escape in JSON.
@@ -104,7 +107,7 @@ func (n *Node) fill() {
 	if n.open || n.kind != Object && n.kind != Array {
 		return
 	}
-	s := Parser{text: n.text, pending: make([]Node, 0, 8)}
+	s := Parser{lexer: lexer{n.text}, pending: make([]Node, 0, 8)}
 	n.kids, _ = s.children(0, 1)
 	n.open = true
 }
@@ -173,20 +176,11 @@ func (n *Node) Text() string {
 	if n == nil || n.kind != String {
 		return ""
 	}
-	return unquote(n.text)
+	return unquote(n.text, n.escaped)
 }
 
 // IsText says whether the node is the string s.
-func (n *Node) IsText(s string) bool {
-	if n == nil || n.kind != String {
-		return false
-	}
-	inner := n.text[1 : len(n.text)-1]
-	if len(inner) <= len(s) { // an escape is longer than what it stands for
-		return inner == s && strings.IndexByte(inner, '\\') < 0
-	}
-	return strings.IndexByte(inner, '\\') >= 0 && unquote(n.text) == s
-}
+func (n *Node) IsText(s string) bool { return n != nil && n.kind == String && n.Text() == s }
 
 // SameText says whether both nodes are the same string.
 func (n *Node) SameText(other *Node) bool {

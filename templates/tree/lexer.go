@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// lexer finds where the parts of a JSON text end (RFC 8259); -1 is for what is
+// no such part.
+type lexer struct{ text string }
+
+// at is the byte at i, or 0, which no part has, where the text is at its end.
+func (l *lexer) at(i int) byte {
+	if i < len(l.text) {
+		return l.text[i]
+	}
+	return 0
+}
+
+func (l *lexer) blank(i int) int {
+	for i < len(l.text) && l.text[i] <= ' ' && (l.text[i] == ' ' || l.text[i] == '\n' || l.text[i] == '\t' || l.text[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+func (l *lexer) word(i int, word string) int {
+	if strings.HasPrefix(l.text[i:], word) {
+		return i + len(word)
+	}
+	return -1
+}
+
+// number: "-" ("0" or digits) and maybe "." digits and maybe "e" sign digits.
+func (l *lexer) number(i int) int {
+	if l.at(i) == '-' {
+		i++
+	}
+	begin := i
+	if i = l.digits(i); i > begin+1 && l.text[begin] == '0' {
+		return -1
+	}
+	if i > 0 && l.at(i) == '.' {
+		i = l.digits(i + 1)
+	}
+	if i > 0 && l.at(i)|0x20 == 'e' {
+		if i++; l.at(i) == '+' || l.at(i) == '-' {
+			i++
+		}
+		i = l.digits(i)
+	}
+	return i
+}
+
+// digits are one at least.
+func (l *lexer) digits(i int) int {
+	begin := i
+	for l.at(i)-'0' <= 9 {
+		i++
+	}
+	if i == begin {
+		return -1
+	}
+	return i
+}
+
+// quoted is a string with its quotes, in UTF-8 and without half of a surrogate
+// pair, and whether there are escapes in it.
+func (l *lexer) quoted(i int) (end int, escaped bool) {
+	if l.at(i) != '"' {
+		return -1, false
+	}
+	for i++; ; {
+		i = l.plain(i)
+		switch c := l.at(i); {
+		case c == '"':
+			return i + 1, escaped
+		case c == '\\':
+			i, escaped = l.escape(i+1), true
+			if i < 0 {
+				return -1, false
+			}
+		case c >= utf8.RuneSelf:
+			r, size := utf8.DecodeRuneInString(l.text[i:])
+			if r == utf8.RuneError && size == 1 {
+				return -1, false
+			}
+			i += size
+		default: // a control character, or the text's end
+			return -1, false
+		}
+	}
+}
+
+// plain is the end of the letters from i that are neither a quote nor an escape,
+// no control character and of one byte, looked at eight at a time.
+func (l *lexer) plain(i int) int {
+	const each = 0x01_01_01_01_01_01_01_01
+	const high = 0x80 * each
+	for text := l.text; i+8 <= len(text); i += 8 {
+		b := text[i : i+8]
+		x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		// To take away from a byte what is more than it sets its high bit. That
+		// borrows from the next one, so only the lowest that is set counts.
+		if special := (x | (x - ' '*each) | (x ^ '"'*each - each) | (x ^ '\\'*each - each)) & high; special != 0 {
+			return i + bits.TrailingZeros64(special)/8
+		}
+	}
+	for i < len(l.text) && l.text[i] >= ' ' && l.text[i] < utf8.RuneSelf && l.text[i] != '"' && l.text[i] != '\\' {
+		i++
+	}
+	return i
+}
+
+// escape is the end of what stands after a backslash.
+func (l *lexer) escape(i int) int {
+	switch l.at(i) {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 1
+	case 'u':
+		unit := l.unit(i + 1)
+		switch {
+		case unit < 0 || unit >= 0xDC00 && unit < 0xE000:
+			return -1
+		case unit < 0xD800 || unit >= 0xE000:
+			return i + 5
+		}
+		if low := l.unit(i + 7); l.at(i+5) == '\\' && l.at(i+6) == 'u' && low >= 0xDC00 && low < 0xE000 {
+			return i + 11
+		}
+	}
+	return -1
+}
+
+// unit is the UTF-16 code unit that four hexadecimal digits stand for, or -1.
+func (l *lexer) unit(i int) int {
+	if i+4 > len(l.text) {
+		return -1
+	}
+	unit, err := strconv.ParseUint(l.text[i:i+4], 16, 16) // which takes no sign, and _ only with base 0
+	if err != nil {
+		return -1
+	}
+	return int(unit)
+}
+
+// unquote gives the text between the quotes, and copies only where there are escapes.
+func unquote(quoted string, escaped bool) string {
+	if !escaped {
+		return quoted[1 : len(quoted)-1]
+	}
+	text, err := jsontext.AppendUnquote(nil, quoted)
+	if err != nil {
+		panic("tree: a checked string does not unquote: " + err.Error())
+	}
+	return string(text)
+}
+
+// kindOf is the kind of the value that begins with c.
+func kindOf(c byte) jsontext.Kind {
+	if c == '-' || c-'0' <= 9 {
+		return Number
+	}
+	return jsontext.Kind(c)
+}
