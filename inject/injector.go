@@ -69,6 +69,7 @@ type loaded struct {
 	*templates.Template
 	injected, customize    string
 	forNamespaces, forPods string
+	revision               tree.Node  // of the record of the injection
 	recorded               *tree.Node // its fragment with the record of the injection, or nil where it is not always the same
 }
 
@@ -84,10 +85,11 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	}
 	for _, t := range set.Templates {
 		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize)}
+		l.revision = tree.Text(t.Revision)
 		l.forNamespaces = fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector)
 		l.forPods = fmt.Sprintf("the template is for pods with %v", t.PodSelector)
 		if fragment := t.PodFragment().Static(); fragment != nil {
-			l.recorded = new(l.record(fragment))
+			l.recorded = new(l.record(nil, fragment))
 		}
 		i.templates, i.byName[t.Name] = append(i.templates, l), l
 		for _, name := range t.Containers {
@@ -118,6 +120,8 @@ type Request struct {
 	Object []byte
 	// Pod is the same where the caller has parsed it already. The engine adds to it.
 	Pod *tree.Node
+	// Nodes is memory for what is added, as long as Pod's, or nil.
+	Nodes *tree.Arena
 	// Detail asks for [Decision.Added] and [Decision.Passed], which the mutating
 	// webhook does not need.
 	Detail bool

@@ -255,7 +255,7 @@ func (p *planner) resources(pod, fragment *tree.Node, s *schema, at pointer) {
 			if !s.at(section).elem.contains(there, &members[i]) {
 				p.keep(at.member(section).member(name), there, &members[i])
 			}
-			free = free.With(section, free.Get(section).Without(name))
+			free = p.nodes.With(&free, section, p.nodes.Without(free.Get(section), name))
 		}
 	}
 	p.object(pod, &free, s, at)

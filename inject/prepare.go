@@ -41,19 +41,19 @@ func (c *candidate) prepare() {
 		if len(old) == 0 {
 			continue
 		}
-		containers := make([]tree.Node, len(old))
+		containers := c.nodes.Nodes(len(old))
 		for i := range old {
-			var mounted bool
-			containers[i], mounted = c.prepareContainer(&old[i], token)
+			container, mounted := c.prepareContainer(&old[i], token)
+			containers = append(containers, container)
 			used = used || mounted
 		}
-		prepared = prepared.With(list, tree.Items(containers...))
+		prepared = c.nodes.With(&prepared, list, tree.Items(containers...))
 	}
 	if used && token.Get("name").IsText(noTokenVolume) {
-		prepared = withItem(&prepared, "volumes", tree.Members(
+		prepared = c.withItem(&prepared, "volumes", tree.Members(
 			tree.Field("name", tree.Text(noTokenVolume)), tree.Field("emptyDir", tree.Members())))
 	}
-	c.fragment = c.fragment.With("spec", prepared)
+	c.fragment = c.nodes.With(&c.fragment, "spec", prepared)
 }
 
 // recordInjection adds the annotation that says which revision was injected. One
@@ -64,22 +64,15 @@ func (c *candidate) recordInjection() {
 	case c.t.recorded != nil:
 		c.fragment = *c.t.recorded
 	default:
-		c.fragment = c.t.record(&c.fragment)
+		c.fragment = c.t.record(c.nodes, &c.fragment)
 	}
 }
 
 // record is a fragment with that annotation.
-func (t *loaded) record(fragment *tree.Node) tree.Node {
-	metadata := orEmpty(fragment.Get("metadata"))
-	annotations := orEmpty(metadata.Get("annotations"))
-	return fragment.With("metadata", metadata.With("annotations", annotations.With(t.injected, tree.Text(t.Revision))))
-}
-
-func orEmpty(n *tree.Node) *tree.Node {
-	if n == nil {
-		n = new(tree.Members())
-	}
-	return n
+func (t *loaded) record(nodes *tree.Arena, fragment *tree.Node) tree.Node {
+	metadata := fragment.Get("metadata")
+	annotations := nodes.With(metadata.Get("annotations"), t.injected, t.revision)
+	return nodes.With(fragment, "metadata", nodes.With(metadata, "annotations", annotations))
 }
 
 // tokenMount is the mount that each container gets where the plugin would mount
@@ -110,10 +103,10 @@ func (c *candidate) newTokenMount() tree.Node {
 			return tree.Node{}
 		}
 	}
-	return tree.Members(
+	return tree.Members(append(c.nodes.Nodes(3),
 		tree.Field("name", tree.Text(volume)),
 		tree.Field("readOnly", tree.Bool(true)),
-		tree.Field("mountPath", tree.Text(tokenMountPath)))
+		tree.Field("mountPath", tree.Text(tokenMountPath)))...)
 }
 
 // tokenVolume is the volume that the plugin made, or "" where it did not: then
@@ -155,7 +148,7 @@ func (c *candidate) tokenDeclined() bool {
 func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree.Node, mounted bool) {
 	prepared = *container
 	if mounted = token != nil && !mounts(container, tokenMountPath) && !c.inherited(container); mounted {
-		prepared = withItem(&prepared, "volumeMounts", *token)
+		prepared = c.withItem(&prepared, "volumeMounts", *token)
 	}
 	if c.podResources() {
 		prepared = c.withoutResources(prepared, container.Get("name").Text())
@@ -194,9 +187,10 @@ func mounts(container *tree.Node, path string) bool {
 }
 
 // withItem is a copy of an object with one item more in a list.
-func withItem(n *tree.Node, list string, item tree.Node) tree.Node {
+func (r *run) withItem(n *tree.Node, list string, item tree.Node) tree.Node {
 	old := n.Get(list).Items()
-	return n.With(list, tree.Items(append(slices.Clip(old), item)...))
+	items := append(r.nodes.Nodes(len(old)+1), old...)
+	return r.nodes.With(n, list, tree.Items(append(items, item)...))
 }
 
 // podResources says whether the pod asks for resources as a whole (KEP-2837).
@@ -218,11 +212,11 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 		members := reduced.Get(section).Members()
 		for i := range members {
 			if shared := members[i].Name(); shared == "cpu" || shared == "memory" || strings.HasPrefix(shared, corev1.ResourceHugePagesPrefix) {
-				reduced, found = reduced.With(section, reduced.Get(section).Without(shared)), true
+				reduced, found = c.nodes.With(&reduced, section, c.nodes.Without(reduced.Get(section), shared)), true
 			}
 		}
 		if s := reduced.Get(section); s != nil && len(s.Members()) == 0 {
-			reduced = reduced.Without(section)
+			reduced = c.nodes.Without(&reduced, section)
 		}
 	}
 	if !found {
@@ -232,5 +226,5 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 	if !slices.Contains(c.decision.Notes, note) && len(c.decision.Notes) < maxConflicts {
 		c.decision.Notes = append(c.decision.Notes, note)
 	}
-	return container.With("resources", reduced)
+	return c.nodes.With(&container, "resources", reduced)
 }

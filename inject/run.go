@@ -28,6 +28,7 @@ type run struct {
 	flipped    []*loaded // left out by what a template's addition may change
 	added      bool
 	at         pointer // of the pod, with room to go further
+	nodes      *tree.Arena
 	lookups
 }
 
@@ -52,12 +53,12 @@ type candidate struct {
 
 func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 	r := &run{
-		Injector: i, req: req, pod: pod,
+		Injector: i, req: req, pod: pod, nodes: req.Nodes,
 		labels:      pod.At("metadata", "labels"),
 		annotations: pod.At("metadata", "annotations"),
 		os:          podOS(pod),
 		input: templates.Input{
-			Pod: pod, Namespace: req.Namespace,
+			Pod: pod, Namespace: req.Namespace, Nodes: req.Nodes,
 			Request: templates.RequestInfo{Operation: req.Operation, Username: req.Username, DryRun: req.DryRun},
 		},
 	}

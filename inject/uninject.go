@@ -171,7 +171,7 @@ func (s *subtraction) list(pod, fragment *tree.Node, in *schema, at string) {
 				s.paths = append(s.paths, at)
 			case in.shape != keyedList || !in.sameKey(&theirs[j], &items[i]):
 			case in.elem.goType == container():
-				s.object(&theirs[j], new(items[i].Without("name")), in.elem, at)
+				s.object(&theirs[j], new(new(tree.Arena).Without(&items[i], "name")), in.elem, at)
 			case in.elem.contains(&theirs[j], &items[i]):
 				s.paths = append(s.paths, at)
 			}

@@ -168,7 +168,7 @@ func (p *part) render(in *Input) (n tree.Node, keep bool, err error) {
 }
 
 func (p *part) renderChildren(in *Input) (tree.Node, error) {
-	kids := make([]tree.Node, 0, len(p.parts))
+	kids := in.Nodes.Nodes(len(p.parts))
 	for i, child := range p.parts {
 		value, keep, err := child.render(in)
 		switch {

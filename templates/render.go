@@ -14,6 +14,8 @@ type Input struct {
 	Pod       *tree.Node
 	Namespace Namespace
 	Request   RequestInfo
+	// Nodes is memory for what is rendered, or nil.
+	Nodes *tree.Arena
 
 	spent     uint64 // what the expressions have cost so far
 	values    Values

@@ -177,6 +177,7 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		OptedIn:   true,
 		Namespace: namespace,
 		Pod:       e.request.Object,
+		Nodes:     &e.scratch.parser.Arena,
 	}
 	if e.webhook == "mutate" {
 		e.result, err = h.Injector().Inject(req)

@@ -169,7 +169,7 @@ func TestOverload(t *testing.T) {
 	if shed := e.metric(t, "pillion_webhook_shed_total"); int(shed) < told {
 		t.Errorf("%v are counted", shed)
 	}
-	seconds := int(time.Since(began)/time.Second) + 2 // as the clock on the wall counts them
+	seconds := int(time.Since(began)/time.Second) + 2                                             // as the clock on the wall counts them
 	if lines := strings.Count(e.log.String(), `"status":429`); lines == 0 || lines > 11*seconds { // ten a second, and one that comes as it ends
 		t.Errorf("%d lines in the log", lines)
 	}

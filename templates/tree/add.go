@@ -32,27 +32,6 @@ func (n *Node) Set(name string, value Node) { n.kids = append(n.kids, Field(name
 // counts as no addition.
 func (n *Node) Append(value Node) { n.kids = append(n.kids, value) }
 
-// With is a copy of an object in which a member has that value; the rest is
-// shared with the original.
-func (n *Node) With(name string, value Node) Node {
-	c := Node{kind: Object, open: true, kids: make([]Node, len(n.Members()), len(n.Members())+1)}
-	copy(c.kids, n.kids)
-	if m := c.member(name); m != nil {
-		*m = Field(name, value)
-	} else {
-		c.Set(name, value)
-	}
-	return c
-}
-
-// Without is a copy of an object that lacks a member; the rest is shared with
-// the original.
-func (n *Node) Without(name string) Node {
-	c := Node{kind: Object, open: true, kids: slices.Clone(n.Members())}
-	c.kids = slices.DeleteFunc(c.kids, func(m Node) bool { return m.name == name })
-	return c
-}
-
 // Clone is a deep copy that may be added to.
 func (n *Node) Clone() Node {
 	c := *n

@@ -17,17 +17,21 @@ import (
 // It checks and opens in one pass; a library checks in one and is asked for what
 // is wanted in another. What is JSON, two libraries say, see FuzzParse.
 //
-// A value's members and items come to lie next to each other in the slab.
+// A value's members and items come to lie next to each other in the arena.
 type Parser struct {
+	Arena
 	lexer
 
 	depth   int
 	pending []Node // of the objects and lists that are not at their end yet
-	slab    []Node
 }
 
 // bytesPerNode is about how many bytes of a pod there are to one node that is opened.
 const bytesPerNode = 32
+
+// spare is how many nodes may be added to each object and list that is opened
+// before they all have to move.
+const spare = 2
 
 // podLevels is how deep a pod is opened while its text is read anyway: pod,
 // metadata and spec, the containers, and a container's fields.
@@ -41,6 +45,7 @@ const maxDepth = 10_000
 // and the tree holds until the next call.
 func (s *Parser) Parse(text string, levels int) (*Node, error) {
 	s.text, s.depth, s.pending, s.slab = text, 0, s.pending[:0], s.slab[:0]
+	s.least = min(len(text)/bytesPerNode, 256)
 	n, end := s.value(s.blank(0), levels+podLevels)
 	if end < 0 || s.blank(end) < len(text) {
 		return nil, whyNotJSON(text)
@@ -156,8 +161,10 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 		}
 	}
 	s.depth--
-	kids = s.keep(s.pending[first:])
-	s.pending = s.pending[:first]
+	if levels >= 0 {
+		kids = append(s.Nodes(len(s.pending)-first+spare), s.pending[first:]...)
+		s.pending = s.pending[:first]
+	}
 	return kids, i + 1
 }
 
@@ -166,14 +173,4 @@ func (s *Parser) push(n Node) {
 		s.pending = slices.Grow(s.pending, max(8, len(s.pending)))
 	}
 	s.pending = append(s.pending, n)
-}
-
-// keep copies nodes into the slab; whoever appends to them gets another place.
-func (s *Parser) keep(nodes []Node) []Node {
-	if len(nodes) > cap(s.slab)-len(s.slab) {
-		s.slab = make([]Node, 0, max(len(nodes), 2*cap(s.slab), min(len(s.text)/bytesPerNode, 256)))
-	}
-	first := len(s.slab)
-	s.slab = append(s.slab, nodes...)
-	return s.slab[first:len(s.slab):len(s.slab)]
 }

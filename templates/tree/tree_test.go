@@ -98,9 +98,9 @@ func TestAdditions(t *testing.T) {
 }
 
 func TestWith(t *testing.T) {
-	n := parse(t, `{"a":1,"b":[1]}`)
-	with, without := n.With("b", tree.Int(2)), n.Without("a")
-	more := n.With("c", tree.Items())
+	n, arena := parse(t, `{"a":1,"b":[1]}`), new(tree.Arena)
+	with, without := arena.With(n, "b", tree.Int(2)), arena.Without(n, "a")
+	more := arena.With(n, "c", tree.Items())
 	if n.String() != `{"a":1,"b":[1]}` || with.String() != `{"a":1,"b":2}` || without.String() != `{"b":[1]}` || more.String() != `{"a":1,"b":[1],"c":[]}` {
 		t.Error(n, with.String(), without.String(), more.String())
 	}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+// Arena is memory for the nodes of one tree and of all that is made to be added
+// to it, given back as a whole when its [Parser] parses the next text. Nil has
+// the runtime give memory.
+type Arena struct {
+	slab  []Node
+	least int // nodes to make room for at once
+}
+
+// Nodes is a list of no nodes that has room for so many.
+func (a *Arena) Nodes(room int) []Node {
+	if a == nil {
+		return make([]Node, 0, room)
+	}
+	first := len(a.slab)
+	if room > cap(a.slab)-first { // the old slab belongs to its nodes now
+		a.slab, first = make([]Node, 0, max(room, 2*cap(a.slab), a.least)), 0
+	}
+	a.slab = a.slab[:first+room]
+	return a.slab[first : first : first+room]
+}
+
+// With is a copy of an object in which a member has that value; the rest is
+// shared with the original.
+func (a *Arena) With(n *Node, name string, value Node) Node {
+	members := n.Members()
+	c := Node{kind: Object, open: true, kids: append(a.Nodes(len(members)+1), members...)}
+	if m := c.member(name); m != nil {
+		*m = Field(name, value)
+	} else {
+		c.Set(name, value)
+	}
+	return c
+}
+
+// Without is a copy of an object that lacks a member; the rest is shared with
+// the original.
+func (a *Arena) Without(n *Node, name string) Node {
+	members := n.Members()
+	c := Members(a.Nodes(len(members))...)
+	for i := range members {
+		if members[i].name != name {
+			c.kids = append(c.kids, members[i])
+		}
+	}
+	return c
+}
