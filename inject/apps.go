@@ -86,7 +86,9 @@ func (p *planner) eachAppContainer() {
 		app := &p.apps[i]
 		existing := p.pod.At("spec", app.list).Items()
 		at := p.at.member("spec").member(app.list).member(app.name)
-		p.checkClashes(app.fragments, elem, at)
+		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > 0 {
+			return
+		}
 		for j := range app.fragments {
 			p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at)
 			p.object(&existing[app.index], &app.fragments[j], elem, at)

@@ -38,9 +38,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at pointer) {
 	}
 	p.checkContainer(at.name(0), nil, fragment, at.member("-"))
 	p.insert(pod, p.place(pod, fragment, at.name(0)), *fragment, at)
-	if !p.dry {
-		p.here[name] = true
-	}
+	p.here[name] = true
 }
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at pointer) {
@@ -60,8 +58,8 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at po
 		p.conflict(at.member("restartPolicy"), there, ours, "the pod's container %s is no native sidecar; give it restartPolicy: Always", fragment.Get("name").Text())
 	}
 	p.checkContainer(at.name(1), existing, fragment, at)
-	if existing.Added() && !p.dry {
-		*existing = existing.Clone() // what is shared with the template must never be added to
+	if existing.Added() {
+		p.log.Own(existing) // what is shared with the template must never be added to
 	}
 	p.object(existing, fragment, s.elem, at)
 }
@@ -131,9 +129,6 @@ func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
 // checkContainer finds what the API server would refuse, or silently break, if
 // fragment were added to existing, a container of list; nil stands for a new one.
 func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at pointer) {
-	if !p.dry {
-		return
-	}
 	p.checkMounts(existing, fragment, at)
 	p.checkPorts(list, existing, fragment, at)
 	p.checkResources(fragment)
@@ -154,7 +149,7 @@ func (p *planner) checkClashes(fragments []tree.Node, container *schema, at poin
 }
 
 func (p *planner) checkClash(list *field, a, b *tree.Node, at pointer) {
-	if !p.dry || list.shape != keyedList {
+	if list.shape != keyedList {
 		return
 	}
 	items := b.Items()

@@ -134,7 +134,7 @@ func describe(r *inject.Result) string {
 			fmt.Fprintf(&b, "  kept %s %s, not %s\n", k.Path, k.Pod, k.Template)
 		}
 	}
-	for _, op := range r.Ops {
+	for _, op := range r.Ops() {
 		fmt.Fprintf(&b, "%s %s %s\n", op.Operation, op.Path, hide(fmt.Sprintf("%s", op.Value)))
 	}
 	for _, w := range r.Warnings() {

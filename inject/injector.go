@@ -17,8 +17,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/mattbaird/jsonpatch"
-
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -95,7 +93,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		for _, name := range t.Containers {
 			i.brings[name] = true
 		}
-		if t.Reads("*") {
+		if t.ReadsPod() {
 			i.reading = append(i.reading, l)
 		}
 	}
@@ -120,8 +118,8 @@ type Request struct {
 	Object []byte
 	// Pod is the same where the caller has parsed it already. The engine adds to it.
 	Pod *tree.Node
-	// Nodes is memory for what is added, as long as Pod's, or nil.
-	Nodes *tree.Arena
+	// Scratch is memory to work in, which the Result lies in then, or nil.
+	Scratch *Scratch
 	// Detail asks for [Decision.Added] and [Decision.Passed], which the mutating
 	// webhook does not need.
 	Detail bool
@@ -138,22 +136,30 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Pod: identify(pod)}
+	if req.Scratch == nil {
+		req.Scratch = &Scratch{}
+	}
+	req.Scratch.makeRoom(len(i.templates))
+	r := &req.Scratch.result
+	*r = Result{Pod: identify(pod), pod: pod}
 	// A template that is left out because of what it does starts everything anew,
 	// so that the others get what they would get without it.
-	leftOut := map[string]string{}
+	var leftOut map[string]string
 	for {
 		culprits, why := i.settle(&req, pod, r, leftOut)
 		if len(culprits) == 0 {
 			return r, nil
 		}
+		if leftOut == nil {
+			leftOut = map[string]string{}
+		}
 		for _, name := range culprits {
 			leftOut[name] = why
 		}
-		r.Ops = nil
 		if pod, err = tree.Parse([]byte(pod.String())); err != nil { // as it came
 			return nil, err
 		}
+		*r = Result{Pod: r.Pod, pod: pod}
 	}
 }
 
@@ -178,7 +184,11 @@ func (i *Injector) settle(req *Request, pod *tree.Node, r *Result, leftOut map[s
 	for round := range maxRounds {
 		run := i.newRun(req, pod)
 		run.leftOut = leftOut
-		decisions := run.decide()
+		decisions := req.Scratch.decisions
+		if round > 0 {
+			decisions = make([]Decision, len(decisions))
+		}
+		run.decide(decisions)
 		if round == 0 {
 			r.Decisions, r.Findings = decisions, run.findings()
 		} else {
@@ -187,12 +197,10 @@ func (i *Injector) settle(req *Request, pod *tree.Node, r *Result, leftOut map[s
 		if !run.added { // by now
 			return nil, ""
 		}
-		size := pod.AddedSize()
-		if size > maxPatch {
-			return injected(decisions), fmt.Sprintf("what it adds makes the pod larger than the API server takes (%d bytes)", size)
+		if r.size = pod.AddedSize(); r.size > maxPatch {
+			return injected(decisions), fmt.Sprintf("what it adds makes the pod larger than the API server takes (%d bytes)", r.size)
 		}
-		r.Ops = operations(pod, size)
-		if !i.lookAgain(r.Ops, run) {
+		if !i.lookAgain(run) {
 			return nil, ""
 		}
 		culprits = injected(decisions)
@@ -212,21 +220,38 @@ func injected(decisions []Decision) []string {
 
 // lookAgain says whether what was added could change what a template sees: then a
 // second admission of the same pod must not find what this one left out.
-func (i *Injector) lookAgain(added []jsonpatch.JsonPatchOperation, run *run) bool {
+func (i *Injector) lookAgain(run *run) bool {
 	if slices.ContainsFunc(run.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict }) {
 		return true
 	}
 	if len(i.reading) == 0 {
 		return false
 	}
-	var touched []string
-	last := ""
-	for _, op := range added {
-		if at := top(op.Path); at != last {
-			last, touched = at, append(touched, part(at))
+	parts := run.pod.Members()
+	for j := range parts {
+		for _, name := range touched(&parts[j]) {
+			if slices.ContainsFunc(i.reading, func(t *loaded) bool { return t.Reads(parts[j].Name(), name) }) {
+				return true
+			}
 		}
 	}
-	return slices.ContainsFunc(i.reading, func(t *loaded) bool { return slices.ContainsFunc(touched, t.Reads) })
+	return false
+}
+
+// touched are the members in which something was added; "" where the object
+// itself was.
+func touched(n *tree.Node) []string {
+	if n.Added() {
+		return []string{""}
+	}
+	var names []string
+	members := n.Members()
+	for i := range members {
+		if members[i].AddedSize() > 0 {
+			names = append(names, members[i].Name())
+		}
+	}
+	return names
 }
 
 // update takes the decisions of a later round: what an earlier one injected

@@ -51,7 +51,7 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(second.Ops) > 0 {
+	if second.Adds() {
 		t.Fatalf("a second run adds\nfirst:  %s\nsecond: %s\npod: %s", patch, second.Patch(), before)
 	}
 	req.Object = before
@@ -88,7 +88,7 @@ func checkStored(t testing.TB, injector *inject.Injector, req inject.Request, po
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Ops) > 0 {
+	if r.Adds() {
 		t.Fatalf("a second run over the stored pod adds %s\npod: %s", r.Patch(), req.Object)
 	}
 }

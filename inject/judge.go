@@ -64,6 +64,9 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 	var denial *Verdict // by the set that knows most of the revisions that the pod names
 	foreign := 0
 	for _, injector := range j.sets {
+		if denial != nil {
+			req.Scratch = nil // has the denial in it
+		}
 		v, err := injector.judge(req)
 		if err != nil || !v.Denied {
 			return v, err

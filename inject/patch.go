@@ -4,7 +4,6 @@ package inject
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mattbaird/jsonpatch"
@@ -12,62 +11,47 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// operations tells what was added to a pod, about that many bytes: one operation
-// for each inserted item, created parent or missing key.
-func operations(pod *tree.Node, size int) []jsonpatch.JsonPatchOperation {
-	ops, text := make([]jsonpatch.JsonPatchOperation, 0, 8+size/256), make([]byte, 0, size)
-	pod.Additions(func(path string, value *tree.Node) {
-		first := len(text)
-		text = value.AppendTo(text)
-		ops = append(ops, jsonpatch.NewPatch("add", path, json.RawMessage(text[first:len(text):len(text)])))
-	})
+// Adds says whether there is anything to add.
+func (r *Result) Adds() bool { return r.size > 0 }
+
+// Ops is the patch (RFC 6902): one operation for each inserted item, created
+// parent or missing key. Every operation is an add. Values are encoded JSON
+// (json.RawMessage).
+func (r *Result) Ops() []jsonpatch.JsonPatchOperation {
+	var ops []jsonpatch.JsonPatchOperation
+	if r.Adds() {
+		r.pod.Additions(func(path []byte, value *tree.Node) {
+			ops = append(ops, jsonpatch.NewPatch("add", string(path), json.RawMessage(value.AppendTo(nil))))
+		})
+	}
 	return ops
 }
 
-// Patch is the patch as RFC 6902 JSON, or nil when there is nothing to add.
-func (r *Result) Patch() []byte { return AppendPatch(nil, r.Ops) }
+// Patch is the patch as JSON, or nil when there is nothing to add.
+func (r *Result) Patch() []byte { return r.AppendPatch(nil, "") }
 
-// AppendPatch writes operations of a [Result] as JSON to the end of b, and nothing
-// for none. The library would write paths without JSON's escapes, and a pod's
-// annotation keys are not validated yet when a webhook sees them.
-func AppendPatch(b []byte, ops []jsonpatch.JsonPatchOperation) []byte {
-	if len(ops) == 0 {
+// AppendPatch writes the patch to the end of b, and nothing where there is nothing
+// to add. Before all paths stands the pod's own, which is "" for a pod. The library
+// would write paths without JSON's escapes, and a pod's annotation keys are not
+// validated yet when a webhook sees them.
+func (r *Result) AppendPatch(b []byte, podPath string) []byte {
+	if !r.Adds() {
 		return b
 	}
 	b = append(b, '[')
-	for i := range ops {
-		if i > 0 {
+	first := len(b)
+	r.pod.Additions(func(path []byte, value *tree.Node) {
+		if len(b) > first {
 			b = append(b, ',')
 		}
 		b = append(b, `{"op":"add","path":`...)
-		b, _ = jsontext.AppendQuote(b, ops[i].Path)
+		if podPath != "" {
+			path = append([]byte(podPath), path...)
+		}
+		b, _ = jsontext.AppendQuote(b, path)
 		b = append(b, `,"value":`...)
-		b = append(b, ops[i].Value.(json.RawMessage)...)
+		b = value.AppendTo(b)
 		b = append(b, '}')
-	}
+	})
 	return append(b, ']')
-}
-
-// top is a pointer's first two names, as a pointer.
-func top(path string) string {
-	names := 0
-	for i := range len(path) {
-		if path[i] != '/' {
-			continue
-		}
-		if names++; names > 2 {
-			return path[:i]
-		}
-	}
-	return path
-}
-
-// part is what [top] gives as "spec.volumes", the unit in which
-// [templates.Template.Reads] speaks.
-func part(top string) string {
-	first, second, found := strings.Cut(strings.TrimPrefix(top, "/"), "/")
-	if !found {
-		return "*"
-	}
-	return first + "." + second
 }

@@ -12,62 +12,57 @@ import (
 )
 
 // plan compares the fragment with the pod and adds what is missing to the tree.
-// It goes through twice: a template is planned whole or not at all, so nothing
-// is added before all conflicts are known.
+// A template is planned whole or not at all, so where there is a conflict all of
+// it is taken back.
 func (c *candidate) plan() {
 	if err := c.renderApps(); err != nil {
 		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
 		return
 	}
-	dry := &planner{candidate: c, dry: true}
-	dry.all()
+	// Both are about the pod as it came.
+	absent, altered := (c.req.alone || c.req.Detail) && c.absent(), c.altered()
+	p := &planner{candidate: c, log: &c.scratch.log}
+	p.eachAppContainer()
+	p.object(c.pod, &c.fragment, c.schema, c.at)
 	switch {
-	case dry.failed != nil:
-		c.decision.Code, c.decision.Message = CodeRenderFailed, dry.failed.Error()
-		return
-	case len(dry.conflicts) > 0:
-		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeConflict, messages(dry.conflicts), dry.conflicts
-		return
-	}
-	c.pass(CodeRenderFailed, "every expression has a value that a pod can have")
-	c.pass(CodeConflict, "nothing in the pod is in its way")
-	c.decision.Kept, c.decision.Added = dry.kept, dry.added
-	c.decision.Altered = c.altered()
-	if dry.additions == 0 {
+	case p.failed != nil:
+		c.decision.Code, c.decision.Message = CodeRenderFailed, p.failed.Error()
+	case len(p.conflicts) > 0:
+		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeConflict, messages(p.conflicts), p.conflicts
+	default:
+		c.pass(CodeRenderFailed, "every expression has a value that a pod can have")
+		c.pass(CodeConflict, "nothing in the pod is in its way")
+		c.decision.Kept, c.decision.Added, c.decision.Altered = p.kept, p.added, altered
 		c.decision.Code = CodePresent
+	}
+	if c.decision.Code == CodePresent && p.additions > 0 {
+		c.pass(CodePresent, "something of it is not in the pod")
+		c.decision.Code, c.decision.Absent = CodeInjected, absent
+		key := c.t.injected
+		if says := c.annotation(key); says != nil && !says.IsText(c.t.Revision) {
+			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", key, c.t.Revision))
+		}
+	}
+	if c.decision.Code == CodeInjected && !c.req.alone {
+		p.log.Keep()
+		c.added, c.users = true, [2][]appContainer{}
 		return
 	}
-	c.pass(CodePresent, "something of it is not in the pod")
-	c.decision.Code, c.decision.Absent = CodeInjected, (c.req.alone || c.req.Detail) && c.absent()
-	key := c.t.injected
-	if says := c.annotation(key); says != nil && !says.IsText(c.t.Revision) {
-		c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", key, c.t.Revision))
+	if p.log.Undo(); p.additions > 0 {
+		c.keys, c.here = nil, nil
 	}
-	if c.req.alone {
-		return
-	}
-	(&planner{candidate: c}).all()
-	c.added, c.users = true, [2][]appContainer{}
 }
 
 // planner merges one fragment into the pod.
 type planner struct {
 	*candidate
-	dry       bool // only look
+	log       *tree.Log
 	additions int
 	added     []Place // with Request.Detail, and of a final pod
 	kept      []Place
 	conflicts []Obstacle
 	failed    error
 	claimed   []nodePort // by what is to be added
-}
-
-func (p *planner) all() {
-	if p.at == nil {
-		p.at = make(pointer, 0, 8)
-	}
-	p.eachAppContainer()
-	p.object(p.pod, &p.fragment, p.schema, p.at)
 }
 
 // maxConflicts bounds what is said about one template; the first is what has to
@@ -108,28 +103,22 @@ func newPlace(at string, pod, fragment *tree.Node) Place {
 }
 
 func (p *planner) keep(at pointer, pod, fragment *tree.Node) {
-	if p.dry {
-		p.kept = append(p.kept, newPlace(at.String(), pod, fragment))
-	}
+	p.kept = append(p.kept, newPlace(at.String(), pod, fragment))
 }
 
 // addition notes that something is missing. The parent that has to be made for
 // it is none by itself.
 func (p *planner) addition(at pointer, value *tree.Node) {
 	p.additions++
-	if p.dry && (p.req.Detail || p.req.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !isZero(value)) {
+	if (p.req.Detail || p.req.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !isZero(value)) {
 		p.added = append(p.added, newPlace(at.String(), nil, value))
 	}
 }
 
-// add puts a new member into an object of the pod, which is nil where the object
-// is itself still to be added.
+// add puts a new member into an object of the pod.
 func (p *planner) add(pod *tree.Node, name string, value tree.Node, at pointer) *tree.Node {
 	p.addition(at, &value)
-	if p.dry {
-		return nil
-	}
-	return pod.Add(name, value)
+	return p.log.Add(pod, name, value)
 }
 
 // object goes in key by key.
@@ -166,14 +155,14 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 		return
 	case f.shape == keyedList || f.shape == set:
 		if len(there.Items()) == 0 {
-			there = p.add(pod, name, tree.Items(), at)
+			there = p.add(pod, name, tree.Items(p.nodes().Nodes(len(value.Items()))...), at)
 		}
 		p.list(there, value, f.schema, at)
 	case f.goType == resourceRequirements() && there != nil:
 		p.resources(there, value, f.schema, at)
 	case there == nil:
 		before := len(p.added)
-		p.object(p.add(pod, name, tree.Members(), at), value, f.schema, at)
+		p.object(p.add(pod, name, tree.Members(p.nodes().Nodes(len(value.Members()))...), at), value, f.schema, at)
 		if len(p.added) > before { // as one
 			p.added = append(p.added[:before], newPlace(at.String(), nil, value))
 		}
@@ -207,9 +196,7 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema, at pointer) {
 
 func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list pointer) {
 	p.addition(list.member("-"), &value)
-	if !p.dry {
-		pod.Insert(i, value)
-	}
+	p.log.Insert(pod, i, value)
 }
 
 // known is an item whose key the pod has already: the pod's own counts. Where
@@ -255,7 +242,7 @@ func (p *planner) resources(pod, fragment *tree.Node, s *schema, at pointer) {
 			if !s.at(section).elem.contains(there, &members[i]) {
 				p.keep(at.member(section).member(name), there, &members[i])
 			}
-			free = p.nodes.With(&free, section, p.nodes.Without(free.Get(section), name))
+			free = p.nodes().With(&free, section, p.nodes().Without(free.Get(section), name))
 		}
 	}
 	p.object(pod, &free, s, at)

@@ -41,19 +41,19 @@ func (c *candidate) prepare() {
 		if len(old) == 0 {
 			continue
 		}
-		containers := c.nodes.Nodes(len(old))
+		containers := c.nodes().Nodes(len(old))
 		for i := range old {
 			container, mounted := c.prepareContainer(&old[i], token)
 			containers = append(containers, container)
 			used = used || mounted
 		}
-		prepared = c.nodes.With(&prepared, list, tree.Items(containers...))
+		prepared = c.nodes().With(&prepared, list, tree.Items(containers...))
 	}
 	if used && token.Get("name").IsText(noTokenVolume) {
 		prepared = c.withItem(&prepared, "volumes", tree.Members(
 			tree.Field("name", tree.Text(noTokenVolume)), tree.Field("emptyDir", tree.Members())))
 	}
-	c.fragment = c.nodes.With(&c.fragment, "spec", prepared)
+	c.fragment = c.nodes().With(&c.fragment, "spec", prepared)
 }
 
 // recordInjection adds the annotation that says which revision was injected. One
@@ -64,7 +64,7 @@ func (c *candidate) recordInjection() {
 	case c.t.recorded != nil:
 		c.fragment = *c.t.recorded
 	default:
-		c.fragment = c.t.record(c.nodes, &c.fragment)
+		c.fragment = c.t.record(c.nodes(), &c.fragment)
 	}
 }
 
@@ -103,7 +103,7 @@ func (c *candidate) newTokenMount() tree.Node {
 			return tree.Node{}
 		}
 	}
-	return tree.Members(append(c.nodes.Nodes(3),
+	return tree.Members(append(c.nodes().Nodes(3),
 		tree.Field("name", tree.Text(volume)),
 		tree.Field("readOnly", tree.Bool(true)),
 		tree.Field("mountPath", tree.Text(tokenMountPath)))...)
@@ -189,8 +189,8 @@ func mounts(container *tree.Node, path string) bool {
 // withItem is a copy of an object with one item more in a list.
 func (r *run) withItem(n *tree.Node, list string, item tree.Node) tree.Node {
 	old := n.Get(list).Items()
-	items := append(r.nodes.Nodes(len(old)+1), old...)
-	return r.nodes.With(n, list, tree.Items(append(items, item)...))
+	items := append(r.nodes().Nodes(len(old)+1), old...)
+	return r.nodes().With(n, list, tree.Items(append(items, item)...))
 }
 
 // podResources says whether the pod asks for resources as a whole (KEP-2837).
@@ -212,11 +212,11 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 		members := reduced.Get(section).Members()
 		for i := range members {
 			if shared := members[i].Name(); shared == "cpu" || shared == "memory" || strings.HasPrefix(shared, corev1.ResourceHugePagesPrefix) {
-				reduced, found = c.nodes.With(&reduced, section, c.nodes.Without(reduced.Get(section), shared)), true
+				reduced, found = c.nodes().With(&reduced, section, c.nodes().Without(reduced.Get(section), shared)), true
 			}
 		}
 		if s := reduced.Get(section); s != nil && len(s.Members()) == 0 {
-			reduced = c.nodes.Without(&reduced, section)
+			reduced = c.nodes().Without(&reduced, section)
 		}
 	}
 	if !found {
@@ -226,5 +226,5 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 	if !slices.Contains(c.decision.Notes, note) && len(c.decision.Notes) < maxConflicts {
 		c.decision.Notes = append(c.decision.Notes, note)
 	}
-	return c.nodes.With(&container, "resources", reduced)
+	return c.nodes().With(&container, "resources", reduced)
 }

@@ -70,8 +70,8 @@ func TestOracle(t *testing.T) {
 			return
 		}
 		compared++
-		if len(r.Ops) > ops {
-			t.Errorf("%d operations, the diff needs %d: %s", len(r.Ops), ops, r.Patch())
+		if len(r.Ops()) > ops {
+			t.Errorf("%d operations, the diff needs %d: %s", len(r.Ops()), ops, r.Patch())
 		}
 	}
 	files, _ := filepath.Glob("testdata/cases/*.txtar")

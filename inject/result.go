@@ -5,9 +5,8 @@ package inject
 import (
 	"strings"
 
-	"github.com/mattbaird/jsonpatch"
-
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // Code says in one stable word what was decided and why. It is a metric label,
@@ -107,9 +106,9 @@ type Result struct {
 	// Findings are the mistakes in the pod's annotations that no template's
 	// decision shows. [Result.Check] has them too.
 	Findings []Finding
-	// Ops is the patch; every operation is an add. Values are encoded JSON
-	// (json.RawMessage). Nil when there is nothing to add.
-	Ops []jsonpatch.JsonPatchOperation
+
+	pod  *tree.Node // with what was added
+	size int        // of that, in about so many bytes
 }
 
 // Warnings are the sentences for whoever sent the pod, in a stable order. What

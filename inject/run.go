@@ -28,7 +28,7 @@ type run struct {
 	flipped    []*loaded // left out by what a template's addition may change
 	added      bool
 	at         pointer // of the pod, with room to go further
-	nodes      *tree.Arena
+	scratch    *Scratch
 	lookups
 }
 
@@ -52,19 +52,25 @@ type candidate struct {
 }
 
 func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
-	r := &run{
-		Injector: i, req: req, pod: pod, nodes: req.Nodes,
+	req.Scratch.log.Keep()
+	r := &req.Scratch.run
+	*r = run{
+		candidates: r.candidates[:0], at: slices.Grow(r.at[:0], 8), scratch: req.Scratch,
+		Injector: i, req: req, pod: pod,
 		labels:      pod.At("metadata", "labels"),
 		annotations: pod.At("metadata", "annotations"),
 		os:          podOS(pod),
 		input: templates.Input{
-			Pod: pod, Namespace: req.Namespace, Nodes: req.Nodes,
+			Pod: pod, Namespace: req.Namespace, Nodes: &req.Scratch.Arena,
 			Request: templates.RequestInfo{Operation: req.Operation, Username: req.Username, DryRun: req.DryRun},
 		},
 	}
 	r.requested = parseRequested(r.annotation(AnnotationTemplates))
 	return r
 }
+
+// nodes is memory for what is made to be added.
+func (r *run) nodes() *tree.Arena { return r.input.Nodes }
 
 func (r *run) label(key string) *tree.Node      { return r.labels.Get(key) }
 func (r *run) annotation(key string) *tree.Node { return r.annotations.Get(key) }
@@ -76,19 +82,15 @@ func (r *run) annotationText(key string) (string, bool) {
 
 // decide decides about every template in order. All are rendered before any is
 // planned: which containers are the user's own depends on what all of them bring.
-func (r *run) decide() []Decision {
-	decisions := make([]Decision, len(r.templates))
-	var c *candidate
+func (r *run) decide(decisions []Decision) {
 	for i, t := range r.templates {
-		if c == nil { // else the last one was none
-			c = new(candidate)
-		}
-		*c = candidate{run: r, t: t, input: r.input, decision: &decisions[i]}
-		*c.decision = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode}
-		c.decision.Code, c.decision.Message = c.render()
-		switch c.decision.Code {
+		d, c := &decisions[i], &r.scratch.candidates[len(r.candidates)]
+		*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode}
+		*c = candidate{run: r, t: t, input: r.input, decision: d}
+		d.Code, d.Message = c.render()
+		switch d.Code {
 		case "":
-			r.candidates, c = append(r.candidates, c), nil
+			r.candidates = append(r.candidates, c)
 		case CodePodNotMatched, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed:
 			r.flipped = append(r.flipped, t)
 		}
@@ -96,7 +98,6 @@ func (r *run) decide() []Decision {
 	for _, c := range r.candidates {
 		c.plan()
 	}
-	return decisions
 }
 
 // render applies the rules and renders the fragment; a code other than "" says

@@ -53,6 +53,7 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	if pod, err = tree.Parse(bare); err != nil {
 		return nil, err
 	}
+	req.Scratch = &Scratch{}
 	run := i.newRun(&req, pod)
 	for _, t := range i.templates {
 		if !slices.Contains(r.Templates, t.Name) {
@@ -252,7 +253,7 @@ func (i *Injector) verify(req Request, bare []byte) error {
 	if err != nil {
 		return err
 	}
-	got, err := apply(bare, r.Ops)
+	got, err := apply(bare, r.Ops())
 	if err != nil {
 		return err
 	}

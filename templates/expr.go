@@ -184,13 +184,16 @@ func requestOf(ident ast.NavigableExpr) bool {
 // on a dry run: then it cannot be told again of a pod that exists.
 func (t *Template) ReadsRequest() bool { return t.readsRequest }
 
-// Reads says whether what the template gives depends on that part of the pod,
-// named by its first two fields as in "spec.volumes"; "*" is all of it.
-func (t *Template) Reads(part string) bool {
-	if part == "*" {
-		return len(t.reads) > 0
+// ReadsPod says whether what the template gives depends on what is in the pod.
+func (t *Template) ReadsPod() bool { return len(t.reads) > 0 }
+
+// Reads says whether what the template gives depends on that part of the pod, as
+// spec and volumes; with "" for part on anything in that member.
+func (t *Template) Reads(member, part string) bool {
+	if part == "" {
+		return t.ReadsPod()
 	}
-	return t.reads["*"] || t.reads[part]
+	return t.reads["*"] || t.reads[member+"."+part]
 }
 
 // with gives an evaluation these variables.

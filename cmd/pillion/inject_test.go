@@ -95,7 +95,7 @@ func engineCase(t *testing.T, archive *txtar.Archive) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(result.Ops) == 0 {
+	if !result.Adds() {
 		if stdout.String() != pod {
 			t.Errorf("nothing is to add, but this came out:\n%s", &stdout)
 		}

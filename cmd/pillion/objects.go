@@ -133,7 +133,7 @@ func (j *injection) inject(o object) ([]change, error) {
 	}
 	j.tell(o, result)
 	var changes []change
-	for _, op := range result.Ops {
+	for _, op := range result.Ops() {
 		value, ok := op.Value.(json.RawMessage)
 		if !ok {
 			return nil, errors.New("the patch holds a value that is no JSON")
@@ -195,16 +195,12 @@ func (j *injection) tell(o object, result *inject.Result) {
 
 // patch writes the line of an object with -o patch. The paths are the object's.
 func (j *injection) patch(o object, namespace templates.Namespace, result *inject.Result) error {
-	if len(result.Ops) == 0 {
+	if !result.Adds() {
 		return nil
 	}
 	prefix := strings.Join(append([]string{""}, o.podAt...), "/") // none of these names needs an escape
-	ops := slices.Clone(result.Ops)
-	for i := range ops {
-		ops[i].Path = prefix + ops[i].Path
-	}
 	return writeJSON(&j.patches, map[string]any{
-		"apiVersion": o.apiVersion, "kind": o.kind, "namespace": namespace.Name, "name": o.name(), "patch": json.RawMessage(inject.AppendPatch(nil, ops)),
+		"apiVersion": o.apiVersion, "kind": o.kind, "namespace": namespace.Name, "name": o.name(), "patch": json.RawMessage(result.AppendPatch(nil, prefix)),
 	})
 }
 

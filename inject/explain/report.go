@@ -103,7 +103,7 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	}
 	if !no(r.Called) && !r.Object.Live {
 		r.Patch = result.Patch()
-		if req.Object, err = inject.Apply(req.Object, result.Ops); err != nil {
+		if req.Object, err = inject.Apply(req.Object, result.Ops()); err != nil {
 			return f, err
 		}
 	}

@@ -205,7 +205,7 @@ func run(pod *corev1.Pod, params annotations, all ...*templates.Template) *resul
 	if r.Result, err = r.injector.Inject(r.final); err != nil {
 		panic("fit: " + err.Error())
 	}
-	if r.final.Object, err = inject.Apply(text, r.Ops); err != nil {
+	if r.final.Object, err = inject.Apply(text, r.Ops()); err != nil {
 		panic("fit: " + err.Error())
 	}
 	if err := json.Unmarshal(r.final.Object, r.pod); err != nil {

@@ -241,7 +241,7 @@ func injected(t *testing.T, set *templates.Set, ns templates.Namespace, pod []by
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(result.Ops)
+	text, err := json.Marshal(result.Ops())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,8 @@ func Notes(set *templates.Set, o Options) []string {
 		var others, parts []string
 		for _, other := range set.Templates {
 			for _, part := range added(other) {
-				if other != t && t.Reads(part) {
+				member, name, _ := strings.Cut(part, ".")
+				if other != t && t.Reads(member, name) {
 					others, parts = append(others, other.Name), append(parts, part)
 				}
 			}

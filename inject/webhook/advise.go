@@ -48,11 +48,11 @@ func (h *Handler) advise(e *exchange) {
 
 // misfits says what the namespace has against the injected pod alone.
 func (h *Handler) misfits(namespace *templates.Namespace, node *tree.Node, result *inject.Result) []string {
-	if h.Fit == nil || len(result.Ops) == 0 {
+	if h.Fit == nil || !result.Adds() {
 		return nil
 	}
 	pod := []byte(node.String())
-	injected, err := inject.Apply(pod, result.Ops)
+	injected, err := inject.Apply(pod, result.Ops())
 	if err != nil {
 		return nil
 	}

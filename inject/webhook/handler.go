@@ -153,7 +153,7 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if e.webhook == "validate" {
 		levels = finalLevel
 	}
-	if e.request, refused = decode(&e.scratch.parser, body.Bytes(), levels); refused != nil {
+	if e.request, refused = decode(&e.scratch.engine.Parser, body.Bytes(), levels); refused != nil {
 		return refused
 	}
 	if e.webhook == webhookAdvise {
@@ -177,7 +177,7 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		OptedIn:   true,
 		Namespace: namespace,
 		Pod:       e.request.Object,
-		Nodes:     &e.scratch.parser.Arena,
+		Scratch:   &e.scratch.engine,
 	}
 	if e.webhook == "mutate" {
 		e.result, err = h.Injector().Inject(req)

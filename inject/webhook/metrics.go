@@ -287,7 +287,7 @@ func (e *exchange) decision() string {
 		return decidedWarned
 	case e.webhook == webhookAdvise:
 		return decidedSilent
-	case len(e.result.Ops) > 0:
+	case e.result.Adds():
 		return decidedInjected
 	}
 	return decidedUnchanged

@@ -19,6 +19,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -42,7 +43,7 @@ const maxTimeout = 30 * time.Second
 // of the body, so whoever keeps one longer than the exchange has to clone it.
 type scratch struct {
 	body          bytes.Buffer
-	parser        tree.Parser
+	engine        inject.Scratch
 	patch, answer []byte
 }
 
@@ -58,7 +59,7 @@ func (h *Handler) lend(e *exchange) {
 // release ends an exchange that is written and logged. What a large body took is
 // not kept, nor what a connection that failed may still be writing from.
 func (h *Handler) release(e *exchange) {
-	if s := e.scratch; s != nil && e.written && s.body.Cap()+s.parser.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
+	if s := e.scratch; s != nil && e.written && s.body.Cap()+s.engine.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
 		h.scratch.Put(s)
 	}
 	e.scratch = nil

@@ -47,9 +47,9 @@ func encode(e *exchange) []byte {
 	case e.verdict != nil:
 		judged(response, e.verdict)
 	case e.result != nil:
-		if len(e.result.Ops) > 0 {
+		if e.result.Adds() {
 			patchType := admissionv1.PatchTypeJSONPatch
-			e.scratch.patch = inject.AppendPatch(e.scratch.patch[:0], e.result.Ops)
+			e.scratch.patch = e.result.AppendPatch(e.scratch.patch[:0], "")
 			response.Patch, response.PatchType = e.scratch.patch, &patchType
 		}
 		response.AuditAnnotations = audit(e.result.Audit())

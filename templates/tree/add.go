@@ -8,20 +8,64 @@ import (
 	"strings"
 )
 
+// Log remembers what was added to a tree, so that it can be taken back. Its zero
+// value is of a tree to which nothing was added.
+type Log struct{ before []change }
+
+// change is a node as it was.
+type change struct {
+	at  *Node
+	was Node
+}
+
+func (l *Log) note(n *Node) { l.before = append(l.before, change{n, *n}) }
+
 // Add puts a new member at the end of an object and returns it. Null and [] may
 // be given content this way, for both say that nothing is there; a member that
 // says anything else is never touched: Add then returns nil.
-func (n *Node) Add(name string, value Node) *Node {
+func (l *Log) Add(n *Node, name string, value Node) *Node {
 	value.added, value.name = true, name
 	if m := n.member(name); m != nil {
 		if m.kind != Null && (m.kind != Array || len(m.Items()) > 0) {
 			return nil
 		}
+		l.note(m)
 		*m = value
 		return m
 	}
+	l.note(n)
 	n.kids = append(n.kids, value)
 	return &n.kids[len(n.kids)-1]
+}
+
+// Insert puts a new item before item i of an array; i may be the array's length.
+func (l *Log) Insert(n *Node, i int, value Node) {
+	n.fill()
+	l.note(n)
+	value.added = true
+	if i == len(n.kids) {
+		n.kids = append(n.kids, value)
+	} else { // elsewhere, for the others have to stay where they are, to be gone back to
+		n.kids = slices.Insert(slices.Clip(n.kids), i, value)
+	}
+}
+
+// Own makes a node, which may be shared, one that may be added to.
+func (l *Log) Own(n *Node) {
+	l.note(n)
+	*n = n.Clone()
+}
+
+// Keep forgets what was added, which stays.
+func (l *Log) Keep() { l.before = l.before[:0] }
+
+// Undo takes back what was added since the last Keep. Pointers into the tree that
+// were taken since hold no longer.
+func (l *Log) Undo() {
+	for _, c := range slices.Backward(l.before) {
+		*c.at = c.was
+	}
+	l.Keep()
 }
 
 // Set puts a member at the end of an object that is being put together; it
@@ -46,30 +90,24 @@ func (n *Node) Clone() Node {
 	return c
 }
 
-// Insert puts a new item before item i of an array; i may be the array's length.
-func (n *Node) Insert(i int, value Node) {
-	n.fill()
-	value.added = true
-	n.kids = slices.Insert(n.kids, i, value)
-}
-
 // Additions calls yield for each operation `add` (RFC 6902) that makes the tree
 // as it came into the tree as it is, in an order in which they apply: what goes
 // into existing items comes before the insertions that shift them. No path
-// names a member that is there already, unless that member is null or [].
-func (n *Node) Additions(yield func(path string, value *Node)) {
-	n.additions(make([]byte, 0, 128), yield)
+// names a member that is there already, unless that member is null or []. The
+// path is to be read during the call.
+func (n *Node) Additions(yield func(path []byte, value *Node)) {
+	n.additions(make([]byte, 0, 256), yield)
 }
 
 // additions writes the path into one buffer, for most of the tree has nothing to tell.
-func (n *Node) additions(path []byte, yield func(string, *Node)) {
+func (n *Node) additions(path []byte, yield func([]byte, *Node)) {
 	came := 0
 	for i := range n.kids {
 		kid := &n.kids[i]
 		switch {
 		case n.kind == Array && kid.added: // comes below
 		case kid.added:
-			yield(string(appendEscaped(append(path, '/'), kid.name)), kid)
+			yield(appendEscaped(append(path, '/'), kid.name), kid)
 		case n.kind == Object && kid.open:
 			kid.additions(appendEscaped(append(path, '/'), kid.name), yield)
 		case kid.open:
@@ -86,15 +124,15 @@ func (n *Node) additions(path []byte, yield func(string, *Node)) {
 
 // insertions tells the added items in ascending order, each by its final index,
 // and by "-" when all that came stand before it.
-func (n *Node) insertions(path []byte, came int, yield func(string, *Node)) {
+func (n *Node) insertions(path []byte, came int, yield func([]byte, *Node)) {
 	for i := range n.kids {
 		switch {
 		case !n.kids[i].added:
 			came--
 		case came == 0:
-			yield(string(append(path, "/-"...)), &n.kids[i])
+			yield(append(path, "/-"...), &n.kids[i])
 		default:
-			yield(string(strconv.AppendInt(append(path, '/'), int64(i), 10)), &n.kids[i])
+			yield(strconv.AppendInt(append(path, '/'), int64(i), 10), &n.kids[i])
 		}
 	}
 }

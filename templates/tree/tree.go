@@ -158,7 +158,7 @@ func (n *Node) member(name string) *Node {
 // Members are an object's members in their order; a name may stand there twice.
 func (n *Node) Members() []Node { return n.children(Object) }
 
-// Items are an array's items. Pointers into it hold until the next [Node.Insert].
+// Items are an array's items. Pointers into it hold until the next [Log.Insert].
 func (n *Node) Items() []Node { return n.children(Array) }
 
 func (n *Node) children(of jsontext.Kind) []Node {
@@ -187,7 +187,7 @@ func (n *Node) SameText(other *Node) bool {
 	return n != nil && n.kind == String && other.IsText(n.Text())
 }
 
-// Added says whether the node was added to the tree by [Node.Add] or [Node.Insert].
+// Added says whether the node was added to the tree by [Log.Add] or [Log.Insert].
 func (n *Node) Added() bool { return n != nil && n.added }
 
 // AppendTo writes the value's JSON: the text as it came where it came as text.

@@ -75,19 +75,34 @@ func TestLookup(t *testing.T) {
 
 func TestAdditions(t *testing.T) {
 	n := parse(t, `{"list":[{"x":1},{"x":2}],"empty":[],"null":null,"obj":{"a/b~c":{"k":1}}}`)
-	list := n.Get("list")
-	list.Items()[1].Add("y", tree.Text("in the second"))
-	list.Insert(0, tree.Text("first"))
-	list.Insert(2, tree.Text("middle"))
-	list.Insert(4, tree.Text("last"))
-	n.Add("empty", tree.Items(tree.Int(1)))
-	n.Add("null", tree.Bool(true)).Kind()
-	n.At("obj", "a/b~c").Add("new~/", tree.Members(tree.Field("\"", tree.Float(1.5))))
-	if n.Add("obj", tree.Int(1)) != nil || n.Add("list", tree.Items()) != nil {
-		t.Error("what was there was replaced")
+	var log tree.Log
+	add := func() {
+		list := n.Get("list")
+		log.Add(&list.Items()[1], "y", tree.Text("in the second"))
+		log.Insert(list, 0, tree.Text("first"))
+		log.Insert(list, 2, tree.Text("middle"))
+		log.Insert(list, 4, tree.Text("last"))
+		log.Add(n, "empty", tree.Items(tree.Int(1)))
+		log.Add(n, "null", tree.Bool(true))
+		log.Add(n.At("obj", "a/b~c"), "new~/", tree.Members(tree.Field("\"", tree.Float(1.5))))
+		if log.Add(n, "obj", tree.Int(1)) != nil || log.Add(n, "list", tree.Items()) != nil {
+			t.Error("what was there was replaced")
+		}
 	}
 	var got []string
-	n.Additions(func(path string, value *tree.Node) { got = append(got, path+" "+value.String()) })
+	additions := func() []string {
+		got = nil
+		n.Additions(func(path []byte, value *tree.Node) { got = append(got, string(path)+" "+value.String()) })
+		return got
+	}
+	add()
+	if log.Undo(); len(additions()) > 0 || len(n.Get("list").Items()) != 2 || n.Get("empty").Kind() != tree.Array {
+		t.Errorf("not taken back: %q", got)
+	}
+	add()
+	log.Keep()
+	log.Undo()
+	additions()
 	want := []string{
 		`/list/1/y "in the second"`, `/list/0 "first"`, `/list/2 "middle"`, `/list/- "last"`,
 		`/empty [1]`, `/null true`, `/obj/a~1b~0c/new~0~1 {"\"":1.5}`,
