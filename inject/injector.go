@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -55,7 +56,7 @@ type Injector struct {
 	byName    map[string]*loaded
 	names     []string        // of the templates, sorted
 	brings    map[string]bool // the containers that any of them brings
-	reading   []*loaded       // those that depend on what is in the pod
+	reads     [][]string      // the parts of the pod that templates depend on, as paths
 	rules     []rule
 	excluded  []string
 	schema    *schema
@@ -81,6 +82,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		excluded: append(SystemNamespaces(), excludedNamespaces...),
 		schema:   podSchema(),
 	}
+	reads := map[string]bool{}
 	for _, t := range set.Templates {
 		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize)}
 		l.revision = tree.Text(t.Revision)
@@ -93,8 +95,15 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		for _, name := range t.Containers {
 			i.brings[name] = true
 		}
-		if t.ReadsPod() {
-			i.reading = append(i.reading, l)
+		for _, part := range t.Reads() {
+			reads[part] = true
+		}
+	}
+	for part := range reads {
+		if path := strings.Split(part, "."); part != "*" {
+			i.reads = append(i.reads, path)
+		} else {
+			i.reads = append(i.reads, nil)
 		}
 	}
 	i.names = slices.Sorted(maps.Keys(i.byName))
@@ -224,34 +233,15 @@ func (i *Injector) lookAgain(run *run) bool {
 	if slices.ContainsFunc(run.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict }) {
 		return true
 	}
-	if len(i.reading) == 0 {
-		return false
-	}
-	parts := run.pod.Members()
-	for j := range parts {
-		for _, name := range touched(&parts[j]) {
-			if slices.ContainsFunc(i.reading, func(t *loaded) bool { return t.Reads(parts[j].Name(), name) }) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(i.reads, func(path []string) bool { return addedIn(run.pod, path) })
 }
 
-// touched are the members in which something was added; "" where the object
-// itself was.
-func touched(n *tree.Node) []string {
-	if n.Added() {
-		return []string{""}
+// addedIn says whether something was added at a path, or what is on the way there.
+func addedIn(n *tree.Node, path []string) bool {
+	for ; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {
+		n = n.Get(path[0])
 	}
-	var names []string
-	members := n.Members()
-	for i := range members {
-		if members[i].AddedSize() > 0 {
-			names = append(names, members[i].Name())
-		}
-	}
-	return names
+	return n != nil && (n.Added() || n.AddedSize() > 0)
 }
 
 // update takes the decisions of a later round: what an earlier one injected

@@ -5,7 +5,9 @@ package templates
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -184,17 +186,9 @@ func requestOf(ident ast.NavigableExpr) bool {
 // on a dry run: then it cannot be told again of a pod that exists.
 func (t *Template) ReadsRequest() bool { return t.readsRequest }
 
-// ReadsPod says whether what the template gives depends on what is in the pod.
-func (t *Template) ReadsPod() bool { return len(t.reads) > 0 }
-
-// Reads says whether what the template gives depends on that part of the pod, as
-// spec and volumes; with "" for part on anything in that member.
-func (t *Template) Reads(member, part string) bool {
-	if part == "" {
-		return t.ReadsPod()
-	}
-	return t.reads["*"] || t.reads[member+"."+part]
-}
+// Reads are the parts of the pod, by their first two fields as in "spec.volumes",
+// that what the template gives depends on, sorted; "*" is all of it.
+func (t *Template) Reads() []string { return slices.Sorted(maps.Keys(t.reads)) }
 
 // with gives an evaluation these variables.
 func (in *Input) with(values Values, container *tree.Node) *Input {

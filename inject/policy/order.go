@@ -27,8 +27,7 @@ func Notes(set *templates.Set, o Options) []string {
 		var others, parts []string
 		for _, other := range set.Templates {
 			for _, part := range added(other) {
-				member, name, _ := strings.Cut(part, ".")
-				if other != t && t.Reads(member, name) {
+				if other != t && (slices.Contains(t.Reads(), part) || slices.Contains(t.Reads(), "*")) {
 					others, parts = append(others, other.Name), append(parts, part)
 				}
 			}

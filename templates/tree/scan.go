@@ -46,11 +46,12 @@ const maxDepth = 10_000
 func (s *Parser) Parse(text string, levels int) (*Node, error) {
 	s.text, s.depth, s.pending, s.slab = text, 0, s.pending[:0], s.slab[:0]
 	s.least = min(len(text)/bytesPerNode, 256)
-	n, end := s.value(s.blank(0), levels+podLevels)
+	root := s.push("")
+	end := s.value(s.blank(0), levels+podLevels, root)
 	if end < 0 || s.blank(end) < len(text) {
 		return nil, whyNotJSON(text)
 	}
-	return &n, nil
+	return &s.pending[root], nil
 }
 
 // whyNotJSON has a library say what is wrong.
@@ -78,23 +79,25 @@ func levelsOf(name string, levels int) int {
 	return levels
 }
 
-// value reads the value at i, opened that many levels deep, and says where it
-// ends, or with -1 that it is none.
-func (s *Parser) value(i, levels int) (n Node, end int) {
-	c := s.at(i)
+// value reads the value at i into a pending node, opened that many levels deep,
+// and says where it ends, or with -1 that it is none.
+func (s *Parser) value(i, levels, pending int) (end int) {
+	c, open, escaped := s.at(i), false, false
+	var kids []Node
 	switch {
 	case (c == '{' || c == '[') && levels > 0:
-		n.kids, end = s.children(i, levels-1)
-		n.open = true
+		open = true
+		kids, end = s.children(i, levels-1)
 	case c == '"':
-		end, n.escaped = s.quoted(i)
+		end, escaped = s.quoted(i)
 	default:
 		end = s.skip(i)
 	}
 	if end >= 0 {
-		n.kind, n.text = kindOf(c), s.text[i:end]
+		n := &s.pending[pending]
+		n.kind, n.text, n.kids, n.open, n.escaped = kindOf(c), s.text[i:end], kids, open, escaped
 	}
-	return n, end
+	return end
 }
 
 // skip checks the value at i and says where it ends, or with -1 that it is none.
@@ -144,10 +147,7 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 		if levels < 0 {
 			end = s.skip(i)
 		} else {
-			var n Node
-			n, end = s.value(i, below)
-			n.name = name
-			s.push(n)
+			end = s.value(i, below, s.push(name))
 		}
 		if end < 0 {
 			return nil, -1
@@ -168,9 +168,11 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 	return kids, i + 1
 }
 
-func (s *Parser) push(n Node) {
+// push makes another pending node and gives its index.
+func (s *Parser) push(name string) int {
 	if len(s.pending) == cap(s.pending) { // append would grow a long one by and by
 		s.pending = slices.Grow(s.pending, max(8, len(s.pending)))
 	}
-	s.pending = append(s.pending, n)
+	s.pending = append(s.pending, Node{name: name})
+	return len(s.pending) - 1
 }
