@@ -86,8 +86,9 @@ func (p *planner) eachAppContainer() {
 		app := &p.apps[i]
 		existing := p.pod.At("spec", app.list).Items()
 		at := p.at.member("spec").member(app.list).member(app.name)
-		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > 0 {
-			return
+		before := len(p.conflicts)
+		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > before {
+			continue
 		}
 		for j := range app.fragments {
 			p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at)

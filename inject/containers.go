@@ -49,7 +49,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at po
 		p.conflict(at, existing, fragment, "the template %s brings another container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
 		return
 	}
-	if !p.marked(p.t) {
+	if !p.wasMarked {
 		p.conflict(at, existing, fragment, "the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"",
 			fragment.Get("name").Text(), p.t.customize)
 		return
@@ -75,11 +75,19 @@ func (p *planner) bringer(existing *tree.Node) string {
 			continue
 		}
 		if slices.Contains(c.t.Containers, name) &&
-			(existing.Added() || c.same(existing) || c.marked(c.t) && (before || !p.marked(p.t))) {
+			(existing.Added() || c.same(existing) || c.marked(c.t) && (before || !p.wasMarked)) {
 			return c.t.Name
 		}
 	}
 	return ""
+}
+
+// marks is marked, of this template as it was before anything of it was added.
+func (p *planner) marks(c *candidate) bool {
+	if c == p.candidate {
+		return p.wasMarked
+	}
+	return c.marked(c.t)
 }
 
 // place is the index for a new container: by default, native sidecars stand
@@ -117,7 +125,7 @@ func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
 			own = own[:slices.Index(own, fragment.Get("name").Text())]
 		}
 		if slices.Contains(own, name) {
-			return c.marked(c.t) || c.same(existing)
+			return p.marks(c) || c.same(existing)
 		}
 		if c == p.candidate {
 			return false

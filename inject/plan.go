@@ -21,7 +21,7 @@ func (c *candidate) plan() {
 	}
 	// Both are about the pod as it came.
 	absent, altered := (c.req.alone || c.req.Detail) && c.absent(), c.altered()
-	p := &planner{candidate: c, log: &c.scratch.log}
+	p := &planner{candidate: c, log: &c.scratch.log, wasMarked: c.marked(c.t)}
 	p.eachAppContainer()
 	p.object(c.pod, &c.fragment, c.schema, c.at)
 	switch {
@@ -57,6 +57,7 @@ func (c *candidate) plan() {
 type planner struct {
 	*candidate
 	log       *tree.Log
+	wasMarked bool // see marked
 	additions int
 	added     []Place // with Request.Detail, and of a final pod
 	kept      []Place
