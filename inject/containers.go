@@ -27,7 +27,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at pointer) {
 		}
 		items := p.pod.At("spec", list).Items()
 		if found := s.find(items, fragment); found >= 0 {
-			where := listPointer(list).item(items, found)
+			where := p.beside.member("spec").member(list).item(items, found)
 			if at.name(0) != list {
 				p.conflict(where, &items[found], fragment, "the pod has a container named %s in %s, where the template does not put it; give it another name", name, list)
 				return

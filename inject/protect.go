@@ -29,7 +29,7 @@ func (c *candidate) altered() []Place {
 				if found < 0 {
 					continue // missing, which says it all
 				}
-				container := comparison{candidate: c, at: listPointer(list).item(existing, found), f: c.schema.at("spec").at(list).elem.asField()}
+				container := comparison{candidate: c, at: c.beside.member("spec").member(list).item(existing, found), f: c.schema.at("spec").at(list).elem.asField()}
 				if d := container.within(&existing[found], &own[i], strings.Split(path, ".")); d != nil {
 					all = append(all, newPlace(d.at, d.pod, d.fragment))
 				}

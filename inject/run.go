@@ -27,7 +27,7 @@ type run struct {
 	candidates []*candidate
 	flipped    []*loaded // left out by what a template's addition may change
 	added      bool
-	at         pointer // of the pod, with room to go further
+	at, beside pointer // both of the pod, with room to go further
 	scratch    *Scratch
 	lookups
 }
@@ -53,9 +53,11 @@ type candidate struct {
 
 func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 	req.Scratch.log.Keep()
+	req.Scratch.log.Nodes = &req.Scratch.Arena
 	r := &req.Scratch.run
 	*r = run{
-		candidates: r.candidates[:0], at: slices.Grow(r.at[:0], 8), scratch: req.Scratch,
+		candidates: r.candidates[:0], scratch: req.Scratch,
+		at: slices.Grow(r.at[:0], 8), beside: slices.Grow(r.beside[:0], 8),
 		Injector: i, req: req, pod: pod,
 		labels:      pod.At("metadata", "labels"),
 		annotations: pod.At("metadata", "annotations"),

@@ -79,9 +79,11 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 		}
 	}
 	if p.Default != nil {
-		if _, err := p.parse(string(*p.Default)); err != nil {
+		value, err := p.parse(string(*p.Default))
+		if err != nil {
 			c.problem(at(node, "default"), path+".default", "%v", err)
 		}
+		p.preset = Value{Name: p.Name, Text: string(*p.Default), Source: FromDefault, cel: value}
 	}
 	return p
 }

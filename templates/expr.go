@@ -82,6 +82,7 @@ func newCompiler(params []Param) (*compiler, error) {
 // program is a compiled expression.
 type program struct {
 	source  string
+	param   string // of an expression that is nothing but this parameter
 	checked *ast.AST
 	prog    cel.Program
 	out     *cel.Type
@@ -102,7 +103,18 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	return &program{source: source, checked: native, prog: prog, out: checked.OutputType()}, nil
+	return &program{source: source, param: paramOf(native.Expr()), checked: native, prog: prog, out: checked.OutputType()}, nil
+}
+
+// paramOf is the parameter of params.NAME, or "".
+func paramOf(e ast.Expr) string {
+	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() {
+		return ""
+	}
+	if of := e.AsSelect().Operand(); of.Kind() != ast.IdentKind || of.AsIdent() != "params" {
+		return ""
+	}
+	return e.AsSelect().FieldName()
 }
 
 // compileBool compiles a condition.
@@ -217,6 +229,11 @@ func (in *Input) ResolveName(name string) (any, bool) {
 func (in *Input) Parent() cel.Activation { return nil }
 
 func (p *program) eval(in *Input) (ref.Val, error) {
+	if p.param != "" { // the commonest expression needs no evaluation
+		if value := in.values.get(p.param); !types.IsError(value) {
+			return value, nil
+		}
+	}
 	out, details, err := p.prog.Eval(in)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", p.source, err)

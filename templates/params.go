@@ -90,6 +90,7 @@ func (v Values) get(name string) ref.Val {
 type param struct {
 	Param
 	key      string // of its annotation
+	preset   Value  // the default
 	pattern  *regexp.Regexp
 	min, max *bound
 }
@@ -284,7 +285,7 @@ func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns
 			return refuse("sets a parameter that a namespace may not set")
 		}
 	} else if p.Default != nil {
-		v.Text, v.Source = string(*p.Default), FromDefault
+		return p.preset, nil
 	} else {
 		return refuse("")
 	}

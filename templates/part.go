@@ -189,8 +189,9 @@ func (p *part) renderChildren(in *Input) (tree.Node, error) {
 
 func (p *part) renderLeaf(in *Input) (tree.Node, error) {
 	n, err := p.renderValue(in)
-	if err == nil {
-		err = checkValue(p.rules, &n)
+	if err == nil && len(p.rules) > 0 {
+		checked := n // what is given away lies in memory of its own
+		err = checkValue(p.rules, &checked)
 	}
 	if err != nil {
 		return tree.Node{}, fmt.Errorf("%s: %w", p.path, err)
@@ -220,7 +221,10 @@ func (p *part) renderValue(in *Input) (tree.Node, error) {
 		if err != nil {
 			return tree.Node{}, err
 		}
-		text, ok := out.ConvertToType(types.StringType).(types.String)
+		text, ok := out.(types.String)
+		if !ok {
+			text, ok = out.ConvertToType(types.StringType).(types.String)
+		}
 		if !ok {
 			return tree.Node{}, errors.New("the value of " + piece.program.source + " is no text")
 		}

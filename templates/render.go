@@ -60,7 +60,7 @@ func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
 // ForEach gives what is to be added to one app container: partial Containers in
 // the order of the template, to be read only.
 func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initContainer bool) ([]tree.Node, error) {
-	all := make([]tree.Node, 0, len(t.forEach))
+	all := in.Nodes.Nodes(len(t.forEach))
 	in.with(values, container)
 	for i := range t.forEach {
 		f := &t.forEach[i]

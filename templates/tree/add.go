@@ -10,7 +10,10 @@ import (
 
 // Log remembers what was added to a tree, so that it can be taken back. Its zero
 // value is of a tree to which nothing was added.
-type Log struct{ before []change }
+type Log struct {
+	Nodes  *Arena // memory for what is added, or nil
+	before []change
+}
 
 // change is a node as it was.
 type change struct {
@@ -34,8 +37,16 @@ func (l *Log) Add(n *Node, name string, value Node) *Node {
 		return m
 	}
 	l.note(n)
-	n.kids = append(n.kids, value)
+	n.kids = append(l.room(n.kids), value)
 	return &n.kids[len(n.kids)-1]
+}
+
+// room is the nodes with room for one more.
+func (l *Log) room(nodes []Node) []Node {
+	if len(nodes) < cap(nodes) {
+		return nodes
+	}
+	return append(l.Nodes.Nodes(2*len(nodes)+spare), nodes...)
 }
 
 // Insert puts a new item before item i of an array; i may be the array's length.
@@ -44,9 +55,10 @@ func (l *Log) Insert(n *Node, i int, value Node) {
 	l.note(n)
 	value.added = true
 	if i == len(n.kids) {
-		n.kids = append(n.kids, value)
+		n.kids = append(l.room(n.kids), value)
 	} else { // elsewhere, for the others have to stay where they are, to be gone back to
-		n.kids = slices.Insert(slices.Clip(n.kids), i, value)
+		nodes := append(l.Nodes.Nodes(len(n.kids)+1+spare), n.kids[:i]...)
+		n.kids = append(append(nodes, value), n.kids[i:]...)
 	}
 }
 
