@@ -140,9 +140,10 @@ func describe(r *inject.Result) string {
 	for _, w := range r.Warnings() {
 		fmt.Fprintf(&b, "warning: %s\n", hide(w))
 	}
-	audit := r.Audit()
-	for _, key := range sorted(audit) {
-		fmt.Fprintf(&b, "audit %s: %s\n", key, hide(audit[key]))
+	notes := r.AppendAudit(nil)
+	slices.SortFunc(notes, func(a, b inject.Note) int { return strings.Compare(a.Key, b.Key) })
+	for _, note := range notes {
+		fmt.Fprintf(&b, "audit %s: %s\n", note.Key, hide(note.Text))
 	}
 	return b.String()
 }

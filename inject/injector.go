@@ -68,6 +68,7 @@ type loaded struct {
 	*templates.Template
 	injected, customize    string
 	forNamespaces, forPods string
+	audit                  string     // for a pod that has it
 	revision               tree.Node  // of the record of the injection
 	recorded               *tree.Node // its fragment with the record of the injection, or nil where it is not always the same
 }
@@ -85,7 +86,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	reads := map[string]bool{}
 	for _, t := range set.Templates {
 		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize)}
-		l.revision = tree.Text(t.Revision)
+		l.revision, l.audit = tree.Text(t.Revision), "injected: revision "+t.Revision
 		l.forNamespaces = fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector)
 		l.forPods = fmt.Sprintf("the template is for pods with %v", t.PodSelector)
 		if fragment := t.PodFragment().Static(); fragment != nil {

@@ -97,16 +97,9 @@ func (v *Verdict) Word() string {
 	return "allowed"
 }
 
-// Audit gives the audit annotations: the findings by template, and the verdict.
-// What is not a template's has a key that no template's name can be.
-func (v *Verdict) Audit() map[string]string {
-	all := map[string]string{}
-	add := func(key, text string) {
-		if all[key] != "" {
-			text = all[key] + "; " + text
-		}
-		all[key] = text
-	}
+// AppendAudit appends the audit annotations: the findings by template, and the
+// verdict. What is not a template's has a key that no template's name can be.
+func (v *Verdict) AppendAudit(notes []Note) []Note {
 	for i := range v.Judged {
 		f := v.Judged[i]
 		key := f.Template
@@ -114,10 +107,9 @@ func (v *Verdict) Audit() map[string]string {
 			key = string(f.Code)
 		}
 		f.Template = ""
-		add(key, f.String())
+		notes = addNote(notes, key, f.String())
 	}
-	add("final_verdict", v.Word()+" by the templates of revision "+v.Set)
-	return all
+	return append(notes, Note{"final_verdict", v.Word() + " by the templates of revision " + v.Set})
 }
 
 // absent says whether all that denies the pod is that templates were never injected.

@@ -76,6 +76,8 @@ type Decision struct {
 	// Absent: nothing in the pod shows that the template was ever injected. Not looked
 	// for in the mutating webhook.
 	Absent bool `json:"absent,omitempty"`
+
+	audit string // of a template that is injected or present
 }
 
 // Step is a rule that did not apply.
@@ -131,32 +133,42 @@ func (r *Result) Warnings() []string {
 	return all
 }
 
-// Audit gives the audit annotations: template to decision. A pod that is looked
-// at twice in one admission gives the same values both times, because the API
-// server refuses a second, different value; so injected and present read alike.
-func (r *Result) Audit() map[string]string {
-	all := make(map[string]string, len(r.Decisions))
-	before, text := &Decision{}, "" // most templates that do not match do so for one reason
+// Note is an audit annotation.
+type Note struct{ Key, Text string }
+
+// AppendAudit appends the audit annotations, template to decision, in the order of
+// the decisions; a key comes once. A pod that is looked at twice in one admission
+// gives the same values both times, because the API server refuses a second,
+// different value; so injected and present read alike.
+func (r *Result) AppendAudit(notes []Note) []Note {
+	var before *Decision // most templates that do not match do so for one reason
+	text := ""
 	for i := range r.Decisions {
 		d := &r.Decisions[i]
 		switch {
 		case d.Code == CodeInjected || d.Code == CodePresent:
-			all[d.Template] = "injected: revision " + d.Revision
+			notes = append(notes, Note{d.Template, d.audit})
 			continue
-		case d.Code != before.Code || d.Message != before.Message:
+		case before == nil || d.Code != before.Code || d.Message != before.Message:
 			before, text = d, string(d.Code)+": "+d.Sentence()
 		}
-		all[d.Template] = text
+		notes = append(notes, Note{d.Template, text})
 	}
 	for i := range r.Findings {
-		f := &r.Findings[i]
-		key := string(f.Code)
-		if all[key] != "" {
-			all[key] += "; "
-		}
-		all[key] += f.Message
+		notes = addNote(notes, string(r.Findings[i].Code), r.Findings[i].Message)
 	}
-	return all
+	return notes
+}
+
+// addNote adds to the text of a note that is there already.
+func addNote(notes []Note, key, text string) []Note {
+	for i := range notes {
+		if notes[i].Key == key {
+			notes[i].Text += "; " + text
+			return notes
+		}
+	}
+	return append(notes, Note{key, text})
 }
 
 // Sentence is the decision's message, or what its code means where it has none.

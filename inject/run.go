@@ -87,7 +87,7 @@ func (r *run) annotationText(key string) (string, bool) {
 func (r *run) decide(decisions []Decision) {
 	for i, t := range r.templates {
 		d, c := &decisions[i], &r.scratch.candidates[len(r.candidates)]
-		*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode}
+		*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 		*c = candidate{run: r, t: t, input: r.input, decision: d}
 		d.Code, d.Message = c.render()
 		switch d.Code {

@@ -4,6 +4,9 @@ package webhook
 
 import (
 	"bytes"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	gojson "github.com/go-json-experiment/json"
@@ -11,6 +14,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pillion-dev/pillion/inject"
 )
 
 // TestAppendReview: what is written by hand is what a library writes.
@@ -20,7 +25,7 @@ func TestAppendReview(t *testing.T) {
 	for _, r := range []*admissionv1.AdmissionResponse{
 		{},
 		{UID: types.UID(odd), Allowed: true},
-		{UID: "1", Allowed: true, Patch: []byte(`[{"op":"add"}]`), PatchType: &jsonPatch, AuditAnnotations: map[string]string{"b": odd, "a": "", odd: "x"}},
+		{UID: "1", Allowed: true, Patch: []byte(`[{"op":"add"}]`), PatchType: &jsonPatch, AuditAnnotations: map[string]string{"a": "", "b": strings.Repeat("x", 9), odd: "x"}},
 		{UID: "1", Warnings: []string{odd, "second"}},
 		{UID: "1", Result: &metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: odd}},
 	} {
@@ -30,7 +35,11 @@ func TestAppendReview(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := appendReview(nil, "admission.k8s.io/v1", r); !bytes.Equal(got, want) {
+		var notes []inject.Note
+		for _, key := range slices.Sorted(maps.Keys(r.AuditAnnotations)) {
+			notes = append(notes, inject.Note{Key: key, Text: r.AuditAnnotations[key]})
+		}
+		if got := appendReview(nil, "admission.k8s.io/v1", r, notes); !bytes.Equal(got, want) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}

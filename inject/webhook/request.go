@@ -45,6 +45,7 @@ type scratch struct {
 	body          bytes.Buffer
 	engine        inject.Scratch
 	patch, answer []byte
+	notes         []inject.Note
 }
 
 // lend gives the exchange memory until [Handler.release].

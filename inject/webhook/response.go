@@ -41,10 +41,12 @@ const (
 // validating webhook has none.
 func encode(e *exchange) []byte {
 	response := &admissionv1.AdmissionResponse{UID: types.UID(e.request.UID), Allowed: true}
+	notes := e.scratch.notes[:0]
 	switch {
 	case e.webhook == webhookAdvise:
 		response.Warnings = warnings(e.advice, "")
 	case e.verdict != nil:
+		notes = e.verdict.AppendAudit(notes)
 		judged(response, e.verdict)
 	case e.result != nil:
 		if e.result.Adds() {
@@ -52,16 +54,19 @@ func encode(e *exchange) []byte {
 			e.scratch.patch = e.result.AppendPatch(e.scratch.patch[:0], "")
 			response.Patch, response.PatchType = e.scratch.patch, &patchType
 		}
-		response.AuditAnnotations = audit(e.result.Audit())
+		notes = e.result.AppendAudit(notes)
 		response.Warnings = warnings(e.result.Warnings(), inAuditLog)
 	}
-	e.scratch.answer = appendReview(e.scratch.answer[:0], e.request.version, response)
+	e.scratch.notes = notes
+	e.scratch.answer = appendReview(e.scratch.answer[:0], e.request.version, response, notes)
 	return e.scratch.answer
 }
 
-// appendReview writes an AdmissionReview that has this response, as a JSON library
-// would, in a twentieth of the time. Of the status it writes what [judged] sets.
-func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse) []byte {
+// appendReview writes an AdmissionReview that has this response and these audit
+// annotations, as a JSON library would, in a twentieth of the time. Of the status
+// it writes what [judged] sets. The annotations' values are bounded; their keys are
+// names of templates and codes, which are valid as the second half of a key.
+func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, notes []inject.Note) []byte {
 	b = quote(append(b, `{"kind":"AdmissionReview","apiVersion":`...), version)
 	b = quote(append(b, `,"response":{"uid":`...), string(r.UID))
 	b = strconv.AppendBool(append(b, `,"allowed":`...), r.Allowed)
@@ -76,19 +81,19 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse) []
 		b = base64.StdEncoding.AppendEncode(append(b, `,"patch":"`...), r.Patch)
 		b = quote(append(b, `","patchType":`...), string(*r.PatchType))
 	}
-	if len(r.AuditAnnotations) > 0 {
-		b = append(b, `,"auditAnnotations":{`...)
-		keys := make([]string, 0, len(r.AuditAnnotations))
-		for key := range r.AuditAnnotations {
-			keys = append(keys, key)
+	text, clipped := "", "" // many templates have the same reason
+	for i, note := range notes {
+		if i == 0 {
+			b = append(b, `,"auditAnnotations":{`...)
+		} else {
+			b = append(b, ',')
 		}
-		slices.Sort(keys)
-		for i, key := range keys {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = quote(append(quote(b, key), ':'), r.AuditAnnotations[key])
+		if note.Text != text {
+			text, clipped = note.Text, clip(note.Text, maxAudit)
 		}
+		b = quote(append(quote(b, note.Key), ':'), clipped)
+	}
+	if len(notes) > 0 {
 		b = append(b, '}')
 	}
 	if len(r.Warnings) > 0 {
@@ -113,7 +118,6 @@ func quote(b []byte, text string) []byte {
 // judged is the answer about a final pod: a denial has all findings in its one
 // message, for a controller shows nothing else.
 func judged(response *admissionv1.AdmissionResponse, v *inject.Verdict) {
-	response.AuditAnnotations = audit(v.Audit())
 	if !v.Denied {
 		all := make([]string, len(v.Judged))
 		for i := range v.Judged {
@@ -127,15 +131,6 @@ func judged(response *admissionv1.AdmissionResponse, v *inject.Verdict) {
 		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
 		Message: clip(inject.Denial(v.Judged), maxSentence),
 	}
-}
-
-// audit bounds the values. Their keys are names of templates and codes, which
-// are valid as the second half of an audit annotation's key.
-func audit(all map[string]string) map[string]string {
-	for key, value := range all {
-		all[key] = clip(value, maxAudit)
-	}
-	return all
 }
 
 // inAuditLog is where to find warnings that are too many.
