@@ -315,7 +315,7 @@ func TestStatusForbidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := runStatus(t, kubeconfig, env.templates)
-	want := "pillion: you may not list namespaces: ask for the verb list on the resource namespaces, or name those that you may read: pillion status NAMESPACE...\n"
+	want := "pillion: you may not list namespaces: ask for the verb list on the resource namespaces, or name\n    those that you may read: pillion status NAMESPACE...\n"
 	if code != 1 || stdout != "" || stderr != want {
 		t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)
 	}

@@ -13,9 +13,6 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// textWidth is that of the lines that people read.
-const textWidth = 100
-
 // writeChain writes the report for people: the links in their order, then what is wrong.
 func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 	out := bufio.NewWriter(w)

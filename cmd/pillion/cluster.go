@@ -73,7 +73,7 @@ func (o *clusterOptions) connect() (*cluster, error) {
 	said := map[string]bool{}
 	warn := func(text string) {
 		if !said[text] {
-			fmt.Fprintln(o.cmd.ErrOrStderr(), "pillion: "+text)
+			fmt.Fprintln(o.cmd.ErrOrStderr(), fold("pillion: "+text))
 		}
 		said[text] = true
 	}

@@ -57,7 +57,8 @@ as it is.`,
   pillion explain pod/web-7d4b9c-x2x8z -n shop
 
   # For a script: the fields are in inject/explain/README.md of the sources.
-  pillion explain deploy/web -o json | jq -r '.reports[].templates[] | "\(.template) \(.code)"'`,
+  pillion explain deploy/web -o json |
+    jq -r '.reports[].templates[] | "\(.template) \(.code)"'`,
 		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout())

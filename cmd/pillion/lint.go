@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -41,6 +40,7 @@ line for each problem:
 
   file:line: path: message
 
+(what is over 100 columns goes on in indented lines; for scripts there is -o json)
 and exits with 0 when there is none, 1 when there are some, and 2 when it was
 called wrongly.
 
@@ -112,7 +112,7 @@ func (o *lintOptions) run(ctx context.Context, stdin io.Reader, w io.Writer, pat
 	if o.output == "json" {
 		err = writeJSON(w, found)
 	} else {
-		_, err = io.WriteString(w, found.text())
+		_, err = io.WriteString(w, fold(found.text()))
 	}
 	if err == nil && found.bad() {
 		err = errTold
@@ -180,9 +180,7 @@ func (l *linted) text() string {
 	for i := range l.Templates {
 		t := &l.Templates[i]
 		say := func(format string, args ...any) {
-			for i, line := range explain.Wrap(t.Template+": "+fmt.Sprintf(format, args...), 96) {
-				b.WriteString([]string{"", "    "}[min(i, 1)] + line + "\n")
-			}
+			b.WriteString(t.Template + ": " + fmt.Sprintf(format, args...) + "\n")
 		}
 		switch {
 		case t.PodSecurity == "":

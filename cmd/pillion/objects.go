@@ -154,10 +154,10 @@ func (j *injection) uninject(o object) ([]change, error) {
 		return nil, err
 	}
 	for _, name := range removal.Templates {
-		fmt.Fprintf(j.report, "%s: %s: taken out\n", o.title(), name)
+		j.say(o, name+": taken out")
 	}
 	if len(removal.Templates) == 0 {
-		fmt.Fprintf(j.report, "%s: nothing was injected\n", o.title())
+		j.say(o, "nothing was injected")
 	}
 	changes := make([]change, len(removal.Paths))
 	for i, path := range removal.Paths {
@@ -166,31 +166,36 @@ func (j *injection) uninject(o object) ([]change, error) {
 	return changes, nil
 }
 
-// tell writes one line for each template, and one for each thing to know. What
-// --strict is about is kept.
+// tell says something of each template, and each thing to know. What --strict is
+// about is kept.
 func (j *injection) tell(o object, result *inject.Result) {
 	for _, f := range result.Findings {
-		fmt.Fprintf(j.report, "%s: warning: %s\n", o.title(), f.Message)
+		j.say(o, "warning: "+f.Message)
 		j.wrong = append(j.wrong, o.title()+": "+f.Message)
 	}
 	for i := range result.Decisions {
 		d := &result.Decisions[i]
 		switch d.Code {
 		case inject.CodeInjected, inject.CodePresent:
-			fmt.Fprintf(j.report, "%s: %s: %s\n", o.title(), d.Template, d.Code)
+			j.say(o, d.Template+": "+string(d.Code))
 		default:
-			fmt.Fprintf(j.report, "%s: %s: not injected: %s: %s\n", o.title(), d.Template, d.Code, d.Sentence())
+			j.say(o, fmt.Sprintf("%s: not injected: %s: %s", d.Template, d.Code, d.Sentence()))
 			if explain.Failed(d.Code) {
 				j.wrong = append(j.wrong, fmt.Sprintf("%s: %s: %s", o.title(), d.Template, d.Sentence()))
 			}
 		}
 		for _, k := range d.Kept {
-			fmt.Fprintf(j.report, "%s: %s: kept %s as the pod has it\n", o.title(), d.Template, k.Path)
+			j.say(o, d.Template+": kept "+k.Path+" as the pod has it")
 		}
 		for _, note := range d.Notes {
-			fmt.Fprintf(j.report, "%s: %s: warning: %s\n", o.title(), d.Template, note)
+			j.say(o, d.Template+": warning: "+note)
 		}
 	}
+}
+
+// say writes what is to know about an object.
+func (j *injection) say(o object, text string) {
+	fmt.Fprintln(j.report, fold(o.title()+": "+text))
 }
 
 // patch writes the line of an object with -o patch. The paths are the object's.

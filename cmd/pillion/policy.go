@@ -68,7 +68,7 @@ app.kubernetes.io/managed-by=pillion-policy.`,
   pillion policy --templates templates/ | kubectl apply -f -
 
   # Inject two templates with no webhook at all.
-  pillion policy --templates templates/ --as mutating --template log-agent,proxy | kubectl apply -f -
+  pillion policy -t templates/ --as mutating --template log-agent,proxy | kubectl apply -f -
 
   # What would change in the cluster?
   pillion policy --templates templates/ | kubectl diff -f -`,
@@ -116,14 +116,14 @@ func (o *policyOptions) run(stdout, stderr io.Writer) error {
 	}
 	objects, err := express(set, options)
 	if problems := policy.Problems(nil); errors.As(err, &problems) {
-		fmt.Fprintln(stderr, problems.Error())
+		fmt.Fprintln(stderr, fold(problems.Error()))
 		return errTold
 	} else if err != nil {
 		return err
 	}
 	if o.as == "mutating" {
 		for _, note := range policy.Notes(set, options) {
-			fmt.Fprintln(stderr, note)
+			fmt.Fprintln(stderr, fold(note))
 		}
 	}
 	out, err := policyOutput(o.output, objects)
@@ -141,7 +141,7 @@ func required(chosen []*templates.Template, stderr io.Writer) error {
 	for _, t := range chosen {
 		some = some || t.Spec.Required
 		if !t.Spec.Required {
-			fmt.Fprintf(stderr, "template %s: skipped: it is not required, so a pod may do without it\n", t.Name)
+			fmt.Fprintln(stderr, fold("template "+t.Name+": skipped: it is not required, so a pod may do without it"))
 		}
 	}
 	if !some {

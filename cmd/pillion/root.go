@@ -53,10 +53,10 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	case errors.Is(err, errTold):
 		return exitProblem
 	case errors.As(err, &failed):
-		fmt.Fprintln(stderr, "pillion:", inPlainWords(noAnswer(err)))
+		fmt.Fprintln(stderr, fold("pillion: "+inPlainWords(noAnswer(err))))
 		return exitProblem
 	}
-	fmt.Fprintf(stderr, "pillion: %s\nsee '%s --help'\n", inPlainWords(err), cmd.CommandPath())
+	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", fold("pillion: "+inPlainWords(err)), cmd.CommandPath())
 	return exitUsage
 }
 
@@ -129,13 +129,13 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
   pillion inject -f web.yaml --templates templates/ | diff web.yaml -
 
   # Serve the admission webhooks.
-  pillion serve --templates /etc/pillion/templates --tls-cert-file tls.crt --tls-key-file tls.key`,
+  pillion serve -t /etc/pillion/templates --tls-cert-file tls.crt --tls-key-file tls.key`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Name() != "serve" { // which has a log
 				for _, strange := range strangeVariables(cmd.Root(), os.Environ()) {
-					fmt.Fprintln(cmd.ErrOrStderr(), "pillion: "+strange)
+					fmt.Fprintln(cmd.ErrOrStderr(), fold("pillion: "+strange))
 				}
 			}
 			return configure(cmd.Flags())
@@ -186,7 +186,7 @@ func oneOf(flag, value string, allowed ...string) error {
 	return fmt.Errorf("--%s must be one of %v, not %q", flag, allowed, value)
 }
 
-// narrow has a usage text keep to 100 columns. A template of cobra's would too, and with it the linker
+// narrow has a usage text keep to textWidth. A template of cobra's would too, and with it the linker
 // keeps every method there is: 12 MB.
 func narrow(usage func(*cobra.Command) error) func(*cobra.Command) error {
 	return func(cmd *cobra.Command) error {
@@ -198,7 +198,7 @@ func narrow(usage func(*cobra.Command) error) func(*cobra.Command) error {
 		narrowed := text.String()
 		for _, flags := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
 			if wide := strings.TrimRight(flags.FlagUsages(), " \n"); wide != "" {
-				narrowed = strings.Replace(narrowed, wide, strings.TrimRight(flags.FlagUsagesWrapped(100), " \n"), 1)
+				narrowed = strings.Replace(narrowed, wide, strings.TrimRight(flags.FlagUsagesWrapped(textWidth), " \n"), 1)
 			}
 		}
 		fmt.Fprint(out, narrowed)

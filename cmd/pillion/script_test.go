@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	// The race detector makes every process that ends wait for a second.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	flag.Bool("update", false, "write what the scripts' commands give into their files")
-	testscript.Main(m, map[string]func(){"pillion": main, "kubectl-pillion": main, "kubectl_complete-pillion": main})
+	testscript.Main(m, map[string]func(){"pillion": narrowMain, "kubectl-pillion": narrowMain, "kubectl_complete-pillion": main})
 }
 
 // A script is one case of the command line. Besides testscript's own commands

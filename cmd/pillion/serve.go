@@ -65,14 +65,14 @@ finish what is left.`,
     --tls-cert-file /etc/pillion/tls/tls.crt --tls-key-file /etc/pillion/tls/tls.key
 
   # To try it, without a cluster and without a certificate.
-  pillion serve --templates templates/ --standalone --tls-self-signed --listen 127.0.0.1:8443`,
+  pillion serve -t templates/ --standalone --tls-self-signed --listen 127.0.0.1:8443`,
 		Args:    noArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			strange := strangeVariables(cmd.Root(), os.Environ())
 			if o.printConfig {
 				for _, sentence := range strange {
-					fmt.Fprintln(cmd.ErrOrStderr(), "pillion: "+sentence)
+					fmt.Fprintln(cmd.ErrOrStderr(), fold("pillion: "+sentence))
 				}
 				return printConfig(cmd.OutOrStdout(), cmd.Flags())
 			}

@@ -182,7 +182,7 @@ func (o *statusOptions) again(ctx context.Context, lister *podLister, stdout, st
 		case <-ticker.C:
 		}
 		if _, err := o.look(ctx, lister, stdout); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(stderr, "pillion:", err)
+			fmt.Fprintln(stderr, fold("pillion: "+err.Error()))
 		}
 	}
 }

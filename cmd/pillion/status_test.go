@@ -133,7 +133,7 @@ func TestStatusForbidden(t *testing.T) {
 			a := newPagedAPI(20)
 			a.forbids[c.path] = 1
 			code, stdout, stderr := a.status(t, c.args...)
-			if code != exitProblem || stderr != c.stderr || !strings.Contains(stdout, c.stdout) || c.stderr != "" && stdout != "" {
+			if code != exitProblem || stderr != fold(c.stderr) || !strings.Contains(stdout, c.stdout) || c.stderr != "" && stdout != "" {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -76,13 +77,14 @@ func buildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// String is one line: pillion v0.1.0 (revision 0123abcd, modified, go1.26.0, linux/amd64).
+// String is one line: pillion v0.1.0 (revision 0123abcd, go1.26.0, linux/amd64). A
+// version between two releases has the revision in it, and whether it was modified.
 func (v version) String() string {
 	s := "pillion " + v.Version + " ("
-	if v.Revision != "" {
+	if v.Revision != "" && !strings.Contains(v.Version, v.Revision[:min(12, len(v.Revision))]) {
 		s += "revision " + v.Revision + ", "
 	}
-	if v.Modified {
+	if v.Modified && !strings.HasSuffix(v.Version, "+dirty") {
 		s += "modified, "
 	}
 	return s + v.Go + ", " + v.Platform + ")"

@@ -23,7 +23,7 @@ import (
 // The API server cuts every warning of a response to 256 runes when all
 // together have more than 4096, which these never do: 16 * 256 = 4096. It asks
 // for 120 in each where possible; what to do stands at the end of a sentence, so
-// it is not cut there.
+// it is not cut there. Nor is it folded: kubectl does that, on a terminal.
 const (
 	maxWarning  = 256
 	maxWarnings = 16

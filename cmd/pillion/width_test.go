@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/spf13/cobra"
+)
+
+// tooWide are the lines of more than textWidth runes, but for what is not broken:
+// a word alone, such as a path.
+func tooWide(text string) (wide []string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if utf8.RuneCountInString(line) > textWidth && strings.Contains(strings.TrimSpace(line), " ") {
+			wide = append(wide, line)
+		}
+	}
+	return wide
+}
+
+// narrowMain is the program for the scripts; it fails where its text has a wide line.
+// Documents and lines of the log are not text.
+func narrowMain() {
+	var out, told bytes.Buffer
+	code := runAs(os.Args[0], os.Args[1:], os.Stdin, io.MultiWriter(os.Stdout, &out), io.MultiWriter(os.Stderr, &told))
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(os.Args, func(arg string) bool { return slices.Contains(words, arg) })
+	}
+	if has("inject", "uninject", "policy", "completion", "json", "--print-config") && !has("--help", "help") {
+		out.Reset()
+	}
+	if strings.HasPrefix(told.String(), "{") {
+		told.Reset()
+	}
+	if wide := tooWide(out.String() + told.String()); len(wide) > 0 {
+		fmt.Fprintf(os.Stderr, "over %d columns: %q\n", textWidth, wide)
+		code = 99
+	}
+	os.Exit(code)
+}
+
+// TestWidth: whatever shows what the command says, and its help, is within textWidth. What it
+// says in scripts is held by [narrowMain].
+func TestWidth(t *testing.T) {
+	shown := map[string]string{}
+	for _, pattern := range []string{"testdata/certs/*.txt", "testdata/explain/*.txt", "../../e2e/testdata/*.txt"} {
+		for _, file := range glob(t, pattern) {
+			shown[file] = contents(t, file)
+		}
+	}
+	for _, pattern := range []string{"../../inject/explain/testdata/*.txtar", "../../inject/survey/testdata/*.txtar"} {
+		for _, file := range glob(t, pattern) {
+			for _, f := range txtar.Parse([]byte(contents(t, file))).Files {
+				if filepath.Ext(f.Name) == ".txt" {
+					shown[file+" "+f.Name] = string(f.Data)
+				}
+			}
+		}
+	}
+	for _, pattern := range []string{"../../*.md", "../../*/*.md", "../../*/*/*.md"} {
+		for _, file := range glob(t, pattern) {
+			for _, block := range strings.Split(contents(t, file), "```console\n")[1:] {
+				block, _, _ = strings.Cut(block, "```")
+				shown[file] += block
+			}
+		}
+	}
+	eachCommand(newRoot(), func(cmd *cobra.Command) {
+		var help bytes.Buffer
+		runAs("kubectl-pillion", append(strings.Fields(cmd.CommandPath())[1:], "--help"), nil, &help, &help) // with the longer name
+		shown[cmd.CommandPath()+" --help"] = help.String()
+	})
+	for _, v := range []version{
+		{Version: "v0.12.12", Revision: strings.Repeat("0", 40), Go: "go1.26.10", Platform: "windows/amd64"},
+		{Version: "v0.0.0-20261121000000-" + strings.Repeat("0", 12) + "+dirty", Revision: strings.Repeat("0", 40), Modified: true, Go: "go1.26.10", Platform: "windows/amd64"},
+	} {
+		shown[v.Version] = v.String()
+	}
+	for where, text := range shown {
+		if text == "" {
+			t.Errorf("%s shows nothing", where)
+		}
+		for _, line := range tooWide(text) {
+			// What is typed, and what kubectl puts on one line.
+			if !strings.HasPrefix(line, "$ ") && !strings.HasPrefix(line, "Warning: ") {
+				t.Errorf("%s: over %d columns: %s", where, textWidth, line)
+			}
+		}
+	}
+}
+
+func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
+	do(cmd)
+	for _, c := range cmd.Commands() {
+		eachCommand(c, do)
+	}
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	must(t, err)
+	if len(files) == 0 {
+		t.Errorf("there is no %s", pattern)
+	}
+	return files
+}
+
+func contents(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	return string(text)
+}
+
+func TestFold(t *testing.T) {
+	t.Parallel()
+	path := strings.Repeat("/folder", 20) + "/file.yaml:3:"
+	word := strings.Repeat("ä", 48)
+	for text, want := range map[string]string{
+		"":                                   "",
+		"a  b\n":                             "a  b\n",
+		word + "  " + word + "12\nx":         word + "  " + word + "12\nx",
+		word + "  " + word + "123\nx":        word + " \n    " + word + "123\nx",
+		path + " key: wrong":                 path + "\n    key: wrong",
+		"x:1: " + word + "\n" + "y:2: short": "x:1: " + word + "\ny:2: short",
+	} {
+		if got := fold(text); got != want {
+			t.Errorf("fold(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
