@@ -169,7 +169,7 @@ func applied(t *testing.T, ns, text string) (warnings []string) {
 	return warnings
 }
 
-const misspelling = `logger: unknown_parameter: the annotation logger.pillion.dev/levels sets a parameter that the template logger does not have; did you mean "level"?`
+const misspelling = `logger: unknown_parameter: the annotation logger.pillion.dev/levels sets no parameter; did you mean "level"?`
 
 // workload is the YAML of one with a misspelled parameter.
 func workload(apiVersion, kind, spec, level string, replicas int) string {
@@ -248,7 +248,7 @@ func (a *advisor) mistakes(t *testing.T) {
 	}{
 		"fine":             {newDeployment("web", nil), ""},
 		"invalid value":    {newDeployment("web", map[string]string{"logger.pillion.dev/level": "loud"}), `is "loud"; it must be one of debug, info, warn`},
-		"unknown template": {newDeployment("web", map[string]string{"pillion.dev/templates": "+loger"}), `names the template "loger", which does not exist; did you mean "logger"?`},
+		"unknown template": {newDeployment("web", map[string]string{"pillion.dev/templates": "+loger"}), `names the unknown template "loger"; did you mean "logger"?`},
 		"conflict":         {newDeployment("web", nil, own), "logger: not_injected at /spec/containers/1: "},
 	} {
 		got, err := tryDeployment(testContext(t), t, ns, c.deployment)

@@ -196,7 +196,7 @@ func (r *run) findings() []Finding {
 		if n.byName[name] == nil {
 			n.add(Finding{
 				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: quoted(r.annotation(AnnotationTemplates)),
-				Message: fmt.Sprintf("the annotation %s names the template %q, which does not exist%s", AnnotationTemplates, name, didYouMean(name, n.names)),
+				Message: fmt.Sprintf("the annotation %s names the unknown template %q%s", AnnotationTemplates, name, didYouMean(name, n.names)),
 			})
 		}
 	}
@@ -276,15 +276,15 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 		return Finding{}, false // what was injected once may be gone since
 	}
 	if t == nil {
-		return Finding{Code: CodeUnknownTemplate, Message: fmt.Sprintf("the %sannotation %s is for the template %q, which does not exist%s",
+		return Finding{Code: CodeUnknownTemplate, Message: fmt.Sprintf("the %sannotation %s is for the unknown template %q%s",
 			whose, key, template, didYouMean(template, n.names))}, true
 	}
 	all := append(t.ParamNames(), templates.AnnotationCustomize)
 	if slices.Contains(all, name) {
 		return Finding{}, false
 	}
-	return Finding{Code: CodeUnknownParameter, Template: template, Message: fmt.Sprintf("the %sannotation %s sets a parameter that the template %s does not have%s",
-		whose, key, template, didYouMean(name, all))}, true
+	return Finding{Code: CodeUnknownParameter, Template: template, Message: fmt.Sprintf("the %sannotation %s sets no parameter%s",
+		whose, key, didYouMean(name, all))}, true
 }
 
 func didYouMean(name string, candidates []string) string {
