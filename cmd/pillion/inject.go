@@ -184,7 +184,7 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		}
 	}
 	switch {
-	case o.strict && len(j.wrong) > 0:
+	case len(j.wrong) > 0:
 		return fmt.Errorf("nothing is written (--strict), because of\n%s", strings.Join(j.wrong, "\n"))
 	case j.found == 0:
 		fmt.Fprintln(j.report, "There is no pod in what was read, and nothing that makes pods.")

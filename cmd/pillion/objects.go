@@ -167,22 +167,25 @@ func (j *injection) uninject(o object) ([]change, error) {
 }
 
 // tell says something of each template, and each thing to know. What --strict is
-// about is kept.
+// about is left to its error.
 func (j *injection) tell(o object, result *inject.Result) {
+	complain := j.say
+	if j.options.strict {
+		complain = func(o object, text string) { j.wrong = append(j.wrong, o.title()+": "+text) }
+	}
 	for _, f := range result.Findings {
-		j.say(o, "warning: "+f.Message)
-		j.wrong = append(j.wrong, o.title()+": "+f.Message)
+		complain(o, "warning: "+f.Message)
 	}
 	for i := range result.Decisions {
 		d := &result.Decisions[i]
-		switch d.Code {
-		case inject.CodeInjected, inject.CodePresent:
+		why := fmt.Sprintf("%s: not injected: %s: %s", d.Template, d.Code, d.Sentence())
+		switch {
+		case d.Code == inject.CodeInjected || d.Code == inject.CodePresent:
 			j.say(o, d.Template+": "+string(d.Code))
+		case explain.Failed(d.Code):
+			complain(o, why)
 		default:
-			j.say(o, fmt.Sprintf("%s: not injected: %s: %s", d.Template, d.Code, d.Sentence()))
-			if explain.Failed(d.Code) {
-				j.wrong = append(j.wrong, fmt.Sprintf("%s: %s: %s", o.title(), d.Template, d.Sentence()))
-			}
+			j.say(o, why)
 		}
 		for _, k := range d.Kept {
 			j.say(o, d.Template+": kept "+k.Path+" as the pod has it")
