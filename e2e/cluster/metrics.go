@@ -53,17 +53,6 @@ func (m Metrics) Label(name, label string) []string {
 	return values
 }
 
-// Histogram adds up the series that carry all the labels.
-func (m Metrics) Histogram(name string, labels map[string]string) (count uint64, sum float64) {
-	for _, series := range m[name].GetMetric() {
-		if hasLabels(series, labels) {
-			count += series.GetHistogram().GetSampleCount()
-			sum += series.GetHistogram().GetSampleSum()
-		}
-	}
-	return count, sum
-}
-
 func hasLabels(series *dto.Metric, want map[string]string) bool {
 	found := 0
 	for _, pair := range series.GetLabel() {

@@ -17,36 +17,21 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-const (
-	pairs          = 50
-	durationMetric = "apiserver_admission_webhook_admission_duration_seconds"
-)
+const pairs = 50
 
-// showTimes creates pods in pairs, one with and one without injection, and shows what the API server
-// measured of the calls and what a client notices.
+// showTimes creates pods in pairs, one with and one without injection, and shows what a client notices.
 func (d *demo) showTimes(ctx context.Context) error {
 	var with, without []time.Duration
-	var before, after cluster.Metrics
 	err := d.steps.Do(fmt.Sprintf("%d pods with injection and %d without, by turns", pairs, pairs), func() (err error) {
-		if err = d.removeRecorder(ctx); err != nil {
-			return err
+		if err = d.removeRecorder(ctx); err == nil {
+			with, without, err = d.createPairs(ctx)
 		}
-		if before, err = d.Metrics(ctx); err != nil {
-			return err
-		}
-		if with, without, err = d.createPairs(ctx); err != nil {
-			return err
-		}
-		after, err = d.Metrics(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	d.screen.heading("3. How long it took")
-	d.printMetric("mutating webhook", d.manifests.Mutating.Webhooks[0].Name, "admit", before, after)
-	d.printMetric("validating webhook", d.manifests.Validating.Webhooks[0].Name, "validating", before, after)
-	d.screen.line(plain, "")
 	d.printTimes("create a pod, not opted in", without)
 	d.printTimes("create a pod, injected", with)
 	d.screen.line(bold, "  %-30s %6.1f ms for both webhooks, there and back", "so injection costs", milliseconds(median(with)-median(without)))
@@ -87,20 +72,6 @@ func (d *demo) createPairs(ctx context.Context) (with, without []time.Duration, 
 		}
 	}
 	return with, without, nil
-}
-
-// printMetric shows what the API server's own metric says about the calls in between.
-func (d *demo) printMetric(what, name, kind string, before, after cluster.Metrics) {
-	labels := map[string]string{"name": name, "type": kind}
-	countBefore, sumBefore := before.Histogram(durationMetric, labels)
-	countAfter, sumAfter := after.Histogram(durationMetric, labels)
-	calls := countAfter - countBefore
-	if calls == 0 {
-		d.screen.line(yellow, "  %-30s was not called", what)
-		return
-	}
-	mean := time.Duration((sumAfter - sumBefore) / float64(calls) * float64(time.Second))
-	d.screen.line(plain, "  %-30s %6.1f ms mean of %d calls, by the API server's own metric", what, milliseconds(mean), calls)
 }
 
 func (d *demo) printTimes(what string, times []time.Duration) {
