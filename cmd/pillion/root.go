@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 		fmt.Fprintln(stderr, fold("pillion: "+inPlainWords(noAnswer(err))))
 		return exitProblem
 	}
-	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", fold("pillion: "+inPlainWords(err)), cmd.CommandPath())
+	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", fold("pillion: "+inPlainWords(wrongCommand(root, err))), cmd.CommandPath())
 	return exitUsage
 }
 
@@ -81,6 +82,24 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s must be %s, not %q", invalid.GetFlag().Name, kindOf(invalid.GetFlag()), invalid.GetValue())
 	}
 	return err
+}
+
+// wrongCommand says what was probably meant by a command, in place of cobra's lines.
+func wrongCommand(root *cobra.Command, err error) error {
+	rest, ok := strings.CutPrefix(err.Error(), "unknown command ")
+	quoted, quoteErr := strconv.QuotedPrefix(rest)
+	if !ok || quoteErr != nil {
+		return err
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	typed, _ := strconv.Unquote(quoted) // it is quoted
+	if closest := templates.Closest(typed, names); closest != "" {
+		return fmt.Errorf("there is no command %s; did you mean %s?", quoted, closest)
+	}
+	return fmt.Errorf("there is no command %s", quoted)
 }
 
 // asPlugin has the help of a command and of those below it say how kubectl calls it.
@@ -130,8 +149,9 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 
   # Serve the admission webhooks.
   pillion serve -t /etc/pillion/templates --tls-cert-file tls.crt --tls-key-file tls.key`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		SilenceErrors:      true,
+		SilenceUsage:       true,
+		DisableSuggestions: true, // see wrongCommand
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Name() != "serve" { // which has a log
 				for _, strange := range strangeVariables(cmd.Root(), os.Environ()) {
