@@ -50,9 +50,9 @@ type callerOptions struct {
 }
 
 func (o *callerOptions) flags(cmd *cobra.Command) {
-	modes := []string{"none", "optional", "required"}
 	f := cmd.Flags()
-	f.StringVar(&o.authentication, "caller-authentication", "none", fmt.Sprintf("whether callers have to show who they are; one of %v, where optional refuses wrong credentials alone", modes))
+	f.StringVar(&o.authentication, "caller-authentication", "none", "whether callers have to show who they are, a `MODE`: none, optional (only wrong credentials are refused) or required")
+	_ = cmd.RegisterFlagCompletionFunc("caller-authentication", cobra.FixedCompletions([]string{"none", "optional", "required"}, cobra.ShellCompDirectiveNoFileComp))
 	f.StringVar(&o.caFile, "caller-ca-file", "", "take client certificates from the CAs in this `FILE`, PEM")
 	f.StringSliceVar(&o.names, "caller-name", nil, "the `NAME` in a client certificate, its common name or one of its DNS names or URIs; may be repeated")
 	f.StringVar(&o.tokenFile, "caller-token-file", "", "take the bearer tokens in this `FILE`, one a line")
@@ -61,7 +61,6 @@ func (o *callerOptions) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.audiences, "caller-jwt-audience", nil, "the `AUDIENCE` of a service account token; may be repeated")
 	f.StringSliceVar(&o.subjects, "caller-jwt-subject", nil, "the `SUBJECT` of a service account token, system:serviceaccount:NAMESPACE:NAME; may be repeated (default: any, if it is bound to a webhook configuration)")
 	f.StringVar(&o.jwksFile, "caller-jwks-file", "", "the `FILE` of the issuer's keys, a JSON Web Key Set (default: the cluster's)")
-	_ = cmd.RegisterFlagCompletionFunc("caller-authentication", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // check finds flags that make no sense, or less than they seem to.

@@ -17,11 +17,10 @@ type logOptions struct {
 }
 
 func (o *logOptions) flags(cmd *cobra.Command) {
-	formats, levels := []string{"json", "text"}, []string{"debug", "info", "warn", "error"}
-	cmd.Flags().StringVar(&o.format, "log-format", "json", fmt.Sprintf("how to write log lines; one of %v", formats))
-	cmd.Flags().StringVar(&o.level, "log-level", "info", fmt.Sprintf("the lowest level to log; one of %v", levels))
-	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(levels, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVar(&o.format, "log-format", "json", "write log lines as")
+	cmd.Flags().StringVar(&o.level, "log-level", "info", "the lowest level to log,")
+	choices(cmd, "log-format", "json", "text")
+	choices(cmd, "log-level", "debug", "info", "warn", "error")
 }
 
 // logger is a logger to w; the error says which flag is wrong.

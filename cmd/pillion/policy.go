@@ -81,9 +81,9 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
 	f.StringSliceVar(&o.only, "template", nil, "the `NAME` of a template to write (default: all); may be repeated")
-	f.StringVar(&o.as, "as", "validating", "what the policies do; one of [validating mutating]")
+	f.StringVar(&o.as, "as", "validating", "write policies that are")
+	choices(cmd, "as", "validating", "mutating")
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` that is left alone, besides the system's; may be repeated")
-	_ = cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions([]string{"validating", "mutating"}, cobra.ShellCompDirectiveNoFileComp))
 	outputFlag(cmd, &o.output, "yaml", "json")
 	return cmd
 }

@@ -203,7 +203,7 @@ func oneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return fmt.Errorf("--%s must be one of %v, not %q", flag, allowed, value)
+	return fmt.Errorf("--%s must be one of %s, not %q", flag, strings.Join(allowed, ", "), value)
 }
 
 // narrow has a usage text keep to textWidth. A template of cobra's would too, and with it the linker

@@ -107,7 +107,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says how to reach the cluster (default: the one that Pillion runs in)")
 	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: nothing but the name of a namespace is known, and being asked about a pod counts as its opt-in")
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` in which nothing is injected, besides the system's; may be repeated")
-	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "how long to go on serving after readiness is off")
+	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "the `TIME` to go on serving after readiness is off")
 	o.requestMemory.Quantity = resource.MustParse("32Mi")
 	f.Var(&o.requestMemory, "max-request-memory", "how much `MEMORY` the bodies of requests may take at a time; who brings more is told to ask again (429)")
 	f.BoolVar(&o.advise, "advise", false, "follow LimitRanges and ResourceQuotas too, so that /advise can tell which of them injected pods will break")

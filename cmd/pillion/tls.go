@@ -39,8 +39,8 @@ func (o *tlsOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.secret, "tls-secret", "", "make CA and certificate, keep them in this Secret (`NAMESPACE/NAME`) for all replicas, and keep the webhook configurations' caBundles")
 	f.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve with a certificate made at the start, for trying things out")
 	f.StringSliceVar(&o.policy.Hosts, "tls-host", []string{manifests.ServiceHost}, "a `HOST` that a certificate of --tls-secret is for; may be repeated")
-	f.DurationVar(&o.policy.LeafLifetime, "tls-lifetime", 90*24*time.Hour, "how long a certificate of --tls-secret is valid; it is renewed at two thirds")
-	f.DurationVar(&o.policy.CALifetime, "tls-ca-lifetime", 10*365*24*time.Hour, "how long a CA of --tls-secret is valid; it is renewed at two thirds")
+	f.DurationVar(&o.policy.LeafLifetime, "tls-lifetime", 90*24*time.Hour, "the `TIME` that a certificate of --tls-secret is valid; it is renewed at two thirds")
+	f.DurationVar(&o.policy.CALifetime, "tls-ca-lifetime", 10*365*24*time.Hour, "the `TIME` that a CA of --tls-secret is valid; it is renewed at two thirds")
 	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name,
 		"the `NAME` of the webhook configurations, NAME-advise with --advise: a new certificate is served once their caBundles verify it")
 }

@@ -92,8 +92,14 @@ func (v version) String() string {
 
 // outputFlag is -o with the values that the command knows; the first is the default.
 func outputFlag(cmd *cobra.Command, output *string, values ...string) {
-	cmd.Flags().StringVarP(output, "output", "o", values[0], fmt.Sprintf("how to write the result; one of %v", values))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVarP(output, "output", "o", values[0], "write the result as")
+	choices(cmd, "output", values...)
+}
+
+// choices ends a flag's usage with the values that there are, and has them completed.
+func choices(cmd *cobra.Command, flag string, values ...string) {
+	cmd.Flags().Lookup(flag).Usage += " `" + strings.Join(values, "|") + "`"
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // writeJSON writes one line of JSON for people and programs; nobody puts it into HTML.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +81,9 @@ func TestWidth(t *testing.T) {
 		var help bytes.Buffer
 		runAs("kubectl-pillion", append(strings.Fields(cmd.CommandPath())[1:], "--help"), nil, &help, &help) // with the longer name
 		shown[cmd.CommandPath()+" --help"] = help.String()
+		if untold := regexp.MustCompile(`--[a-z-]+ (string|int|duration)[a-zA-Z]* `).FindString(help.String()); untold != "" {
+			t.Errorf("%s: of what kind is %s?", cmd.CommandPath(), untold)
+		}
 	})
 	for _, v := range []version{
 		{Version: "v0.12.12", Revision: strings.Repeat("0", 40), Go: "go1.26.10", Platform: "windows/amd64"},
