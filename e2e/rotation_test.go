@@ -306,14 +306,7 @@ func (i *installed) bundlesCleared(t *testing.T) {
 		return windows
 	})
 	i.rotate(t, "caBundle cleared and kept", func(t *testing.T, l *load) {
-		root, err := cluster.Root(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		policy := filepath.Join(root, "manifests", "components", "keep-ca-bundle", "policy.yaml")
-		if _, err := i.RunKubectl(t.Context(), nil, "apply", "--server-side", "--validate=strict", "-f", policy); err != nil {
-			t.Fatal(err)
-		}
+		i.keepBundles(t)
 		i.waitForPolicy(t)
 		for range 3 {
 			l.more(t, 100)
@@ -323,6 +316,19 @@ func (i *installed) bundlesCleared(t *testing.T) {
 			}
 		}
 	})
+}
+
+// keepBundles adds the component keep-ca-bundle.
+func (i *installed) keepBundles(t *testing.T) {
+	t.Helper()
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := filepath.Join(root, "manifests", "components", "keep-ca-bundle", "policy.yaml")
+	if _, err := i.RunKubectl(t.Context(), nil, "apply", "--server-side", "--validate=strict", "-f", policy); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // apiServerLag is more than an API server takes to go by a configuration that is stored.

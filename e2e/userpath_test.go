@@ -227,8 +227,18 @@ func TestSelfSignedAdvise(t *testing.T) {
 		t.Error(err)
 	}
 
-	// It may go, which is no problem, and come back.
 	configurations := i.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	i.keepBundles(t)
+	eventually(t, "its caBundle cannot be emptied", func(ctx context.Context) error {
+		got, err := configurations.Patch(ctx, adviseConfiguration, types.JSONPatchType,
+			[]byte(`[{"op":"remove","path":"/webhooks/1/clientConfig/caBundle"}]`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && len(got.Webhooks[1].ClientConfig.CABundle) == 0 {
+			err = errors.New("it is empty")
+		}
+		return err
+	})
+
+	// It may go, which is no problem, and come back.
 	if err := configurations.Delete(testContext(t), adviseConfiguration, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -152,14 +152,16 @@ func TestNoBundles(t *testing.T) {
 	}
 }
 
-// The policy is about the two shipped configurations and nothing else.
+// The policy is about the shipped configurations and nothing else.
 func TestKeepCABundle(t *testing.T) {
 	var policy admissionregistrationv1.MutatingAdmissionPolicy
 	var binding admissionregistrationv1.MutatingAdmissionPolicyBinding
+	var advise admissionregistrationv1.ValidatingWebhookConfiguration
 	decodeAll(t, "components/keep-ca-bundle/policy.yaml", &policy, &binding)
+	decodeAll(t, "components/advise/validatingwebhookconfiguration.yaml", &advise)
 	b := load(t)
 	rules := policy.Spec.MatchConstraints.ResourceRules
-	if len(rules) != 1 || !slices.Equal(rules[0].ResourceNames, []string{b.mutating.Name}) || b.mutating.Name != b.validating.Name {
+	if len(rules) != 1 || !slices.Equal(rules[0].ResourceNames, []string{b.mutating.Name, advise.Name}) || b.mutating.Name != b.validating.Name {
 		t.Errorf("the policy is for %v", rules)
 	}
 	if binding.Spec.PolicyName != policy.Name || binding.Spec.MatchResources != nil {
