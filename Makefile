@@ -8,7 +8,7 @@ IMAGE    ?= ghcr.io/pillion-dev/pillion:dev
 RELEASE   = --push --platform=linux/amd64,linux/arm64 --sbom=true --provenance=mode=max
 BENCH    ?= .
 COUNT    ?= 5
-README   ?= README.md
+README   ?= .
 
 # Run from the module cache; nothing need be installed.
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -65,7 +65,7 @@ golden: ## Rewrite the golden files; look at the diff before you commit it
 demo: ## Show an injection on a real control plane (KEEP=1 leaves it running)
 	cd e2e && $(GO) run ./demo
 
-bench: ## Measure what Pillion costs and write it into README (README= leaves that; BENCH=regexp COUNT=5)
+bench: ## Measure what Pillion costs and write it into the READMEs (README= leaves these; BENCH=regexp COUNT=5)
 	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))
 
 tidy: ## Tidy all modules

@@ -57,10 +57,10 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
-// TestReadmeMetrics: the README lists the metrics that there are, and no other.
+// TestReadmeMetrics: the manifests' README lists the metrics that there are, and no other.
 func TestReadmeMetrics(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("../../manifests/README.md")
 	must(t, err)
 	_, section, _ := strings.Cut(string(readme), "## Metrics, logs, traces")
 	section, _, _ = strings.Cut(section, "\n## ")

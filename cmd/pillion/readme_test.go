@@ -86,3 +86,39 @@ func TestReadmeCommands(t *testing.T) {
 		t.Errorf("the README has %q, want %q", got, want)
 	}
 }
+
+// TestLinks: what the READMEs link to is there, and so is its heading.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`) // a colon is one of https://
+	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	n := 0
+	for _, pattern := range []string{"../../*.md", "../../*/*.md", "../../*/*/*.md"} {
+		for _, file := range glob(t, pattern) {
+			for _, m := range link.FindAllStringSubmatch(contents(t, file), -1) {
+				target := file
+				if m[1] != "" {
+					target = filepath.Join(filepath.Dir(file), m[1])
+				}
+				if _, err := os.Stat(target); err != nil {
+					t.Errorf("%s: %s: %v", file, m[0], err)
+					continue
+				}
+				n++
+				if m[2] == "" {
+					continue
+				}
+				slugs := map[string]bool{}
+				for _, h := range heading.FindAllStringSubmatch(contents(t, target), -1) {
+					slug := regexp.MustCompile(`[^a-z0-9_ -]`).ReplaceAllString(strings.ToLower(h[1]), "")
+					slugs[strings.ReplaceAll(slug, " ", "-")] = true
+				}
+				if !slugs[m[2]] {
+					t.Errorf("%s: %s: there is no such heading", file, m[0])
+				}
+			}
+		}
+	}
+	if n < 30 {
+		t.Errorf("there are %d links", n)
+	}
+}

@@ -34,7 +34,7 @@ func main() {
 	flag.IntVar(&o.count, "count", 5, "the `NUMBER` of rounds")
 	flag.StringVar(&o.only, "only", "handlers,servers,creates", "what `PARTS` to run")
 	flag.StringVar(&o.output, "o", "text", "text or json")
-	flag.StringVar(&o.readme, "readme", "", "the `FILE` whose tables are to be written anew")
+	flag.StringVar(&o.readme, "readme", "", "the `FOLDER` of the README whose tables, and those beside this program, are to be written anew")
 	flag.StringVar(&o.from, "from", "", "the `FILE` of an earlier run's JSON, to be reported instead of a run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -53,7 +53,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	if err := o.print(s, out); err != nil || o.readme == "" {
 		return err
 	}
-	return s.writeReadme(o.readme)
+	return s.writeReadmes(o.readme)
 }
 
 func (o *options) print(s samples, out io.Writer) error {

@@ -5,37 +5,49 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 )
 
-// section is a part of the README that is written from a run, between two comments with its name.
+// section is a part of a README that is written from a run, between two comments with its name.
 type section struct {
+	file  string // from the folder of the project's README
 	name  string
 	write func(samples) (string, error)
 }
 
 func sections() []section {
-	return []section{{"bench", costs}, {"sizing", sizing}}
+	const own = "e2e/bench/README.md"
+	return []section{{"README.md", "bench", ratios}, {own, "handlers", sizes}, {own, "sizing", sizing}}
 }
 
-// writeReadme writes all sections anew, or none.
-func (s samples) writeReadme(path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	readme := string(text)
+// writeReadmes writes all sections anew, or none.
+func (s samples) writeReadmes(root string) error {
+	texts := map[string]string{}
 	for _, section := range sections() {
+		path := filepath.Join(root, section.file)
+		if texts[path] == "" {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			texts[path] = string(text)
+		}
 		content, err := section.write(s)
 		if err != nil {
-			return fmt.Errorf("%s is left as it is: %w", path, err)
+			return fmt.Errorf("the READMEs are left as they are: %w", err)
 		}
-		if readme, err = replaceSection(readme, section.name, content); err != nil {
+		if texts[path], err = replaceSection(texts[path], section.name, content); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	return os.WriteFile(path, []byte(readme), 0o644)
+	for path, text := range texts {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replaceSection puts the content between the section's comments.
@@ -54,7 +66,7 @@ func benchmark(size podSize, name, unit string) string {
 	return fmt.Sprintf("pod=%s/bytes=%d/templates=%s %s", size.name, len(review(podJSON(size))), name, unit)
 }
 
-// handlerRows are the README's lines about handlers, and the benchmarks that they show.
+// handlerRows are the table's lines about handlers, and the benchmarks that they show.
 func handlerRows() [][2]string {
 	return [][2]string{
 		{"the body read, and nothing else", bodyRead},
@@ -77,8 +89,8 @@ const (
 	typedDiff   = "1/matching=1/cel=false/handler=typed-diff/request=injected"
 )
 
-// costs are the README's tables of what Pillion costs beside what else there is.
-func costs(s samples) (string, error) {
+// sizes is the table of what a request costs by the pod's size.
+func sizes(s samples) (string, error) {
 	var text strings.Builder
 	fmt.Fprint(&text, "| CPU of a request without HTTP and TLS, µs |")
 	for _, size := range podSizes() {
@@ -96,7 +108,13 @@ func costs(s samples) (string, error) {
 		}
 		fmt.Fprintf(&text, " %s |\n", group(fmt.Sprintf("%.0f", median(s[benchmark(typicalSize(), row[1], "allocs/op")]))))
 	}
-	fmt.Fprint(&text, "\n| | Pillion | the other | ratio | target |\n|---|---:|---:|---:|---:|\n")
+	return text.String(), nil
+}
+
+// ratios is the table of Pillion beside what else there is.
+func ratios(s samples) (string, error) {
+	var text strings.Builder
+	fmt.Fprint(&text, "| | Pillion | the other | ratio | target |\n|---|---:|---:|---:|---:|\n")
 	for _, c := range comparisons() {
 		if err := s.missing(c.of, c.to); err != nil {
 			return "", err

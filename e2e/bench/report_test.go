@@ -3,6 +3,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -34,58 +37,71 @@ func whole() samples {
 	return s
 }
 
-const emptyReadme = "# Title\n<!-- bench: written by make bench -->\nold\n<!-- end of bench -->\nbetween\n<!-- sizing: written by make bench -->\n<!-- end of sizing -->\nlast\n"
-
-func TestWriteReadme(t *testing.T) {
+func TestWriteReadmes(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "README.md")
-	write := func(s samples) (string, error) {
-		err := s.writeReadme(path)
-		text, _ := os.ReadFile(path)
-		return string(text), err
+	root := t.TempDir()
+	empty := map[string]string{}
+	for _, section := range sections() {
+		path := filepath.Join(root, section.file)
+		empty[path] += fmt.Sprintf("before\n<!-- %s: written by make bench -->\nold\n<!-- end of %[1]s -->\nafter\n", section.name)
 	}
-	if err := os.WriteFile(path, []byte(emptyReadme), 0o600); err != nil {
-		t.Fatal(err)
+	put := func(texts map[string]string) {
+		for path, text := range texts {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
+	write := func(s samples) (map[string]string, error) {
+		err := s.writeReadmes(root)
+		texts := map[string]string{}
+		for path := range empty {
+			text, _ := os.ReadFile(path)
+			texts[path] = string(text)
+		}
+		return texts, err
+	}
+	put(empty)
 	partial := whole()
 	delete(partial, "latency/pillion/50")
-	if text, err := write(partial); err == nil || text != emptyReadme {
-		t.Errorf("a partial run wrote %v\n%s", err, text)
+	if texts, err := write(partial); err == nil || !maps.Equal(texts, empty) {
+		t.Errorf("a partial run wrote %v\n%s", err, texts)
 	}
 	first, err := write(whole())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{
-		"| **Pillion, one sidecar** | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2,000 |\n",
-		"| latency at 500 requests/s, median (µs) | 2,000 | 2,000 | 1.00 (1.00 to 1.00) | 1.5 |\n",
-		"| 4 | ", "\nbetween\n", "\nlast\n",
+	for file, want := range map[string][]string{
+		"README.md":           {"| latency at 500 requests/s, median (µs) | 2,000 | 2,000 | 1.00 (1.00 to 1.00) | 1.5 |\n", "before\n", "\nafter\n"},
+		"e2e/bench/README.md": {"| **Pillion, one sidecar** | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2,000 |\n", "| 4 | "},
 	} {
-		if !strings.Contains(first, want) {
-			t.Errorf("there is no %q in\n%s", want, first)
+		text := first[filepath.Join(root, file)]
+		for _, part := range want {
+			if !strings.Contains(text, part) || strings.Contains(text, "old") {
+				t.Errorf("there is no %q in %s\n%s", part, file, text)
+			}
 		}
 	}
-	if again, err := write(whole()); err != nil || again != first || strings.Contains(again, "old") {
+	if again, err := write(whole()); err != nil || !maps.Equal(again, first) {
 		t.Errorf("the second time it is %v\n%s", err, again)
 	}
-	if err := os.WriteFile(path, []byte("# Title\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := write(whole()); err == nil || text != "# Title\n" {
-		t.Errorf("without sections it wrote %v\n%s", err, text)
+	without := map[string]string{filepath.Join(root, "e2e/bench/README.md"): "# Title\n"}
+	put(without)
+	if texts, err := write(whole()); err == nil || texts[filepath.Join(root, "README.md")] != first[filepath.Join(root, "README.md")] {
+		t.Errorf("without sections it wrote %v\n%s", err, texts)
 	}
 }
 
-// TestShippedReadme: the sections are there to be written.
-func TestShippedReadme(t *testing.T) {
+// TestShippedReadmes: the sections are there to be written.
+func TestShippedReadmes(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, section := range sections() {
+		text, err := os.ReadFile(filepath.Join("../..", section.file))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, err := replaceSection(string(text), section.name, ""); err != nil {
-			t.Error(err)
+			t.Errorf("%s: %v", section.file, err)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What the README sizes for.
+// What is sized for.
 const (
 	createsPerSecond, burst = 500, 3000
 	sizedNamespaces         = 5000
