@@ -74,10 +74,10 @@ func (c *Cluster) StartPillion(ctx context.Context, binary string, templates ...
 // StartReplica runs one of several Pillions that are to stand behind a Proxy. It knows nothing of the
 // cluster, so whoever has it called has opted in. It speaks HTTP/1.1, because that is what the API server
 // speaks to a Service: many connections, each to any of the replicas.
-func (c *Cluster) StartReplica(ctx context.Context, binary string, templates ...string) (*Pillion, error) {
+func (c *Cluster) StartReplica(ctx context.Context, binary, templates string, flags ...string) (*Pillion, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	return c.startPillion(ctx, binary, templates, []string{"GODEBUG=http2server=0"}, "--standalone")
+	return c.startPillion(ctx, binary, []string{templates}, []string{"GODEBUG=http2server=0"}, append(flags, "--standalone")...)
 }
 
 func (c *Cluster) startPillion(ctx context.Context, binary string, templates, environ []string, flags ...string) (*Pillion, error) {

@@ -51,7 +51,7 @@ func (b *bench) install(ctx context.Context) ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
-	pillion, err := b.StartReplica(ctx, b.binary, b.templates)
+	pillion, err := b.StartReplica(ctx, b.binary, b.templates, "--log-level=info") // as shipped
 	if err != nil {
 		return nil, err
 	}

@@ -73,6 +73,7 @@ func (o *options) run(ctx context.Context) (_ map[string][]float64, err error) {
 	if err := json.Unmarshal(text, pod); err != nil {
 		return nil, err
 	}
+	pod.OwnerReferences = nil // the garbage collector would delete pods meanwhile, for there is no such owner
 	b := &bench{Cluster: c, options: o, pod: pod, measured: map[string][]float64{}}
 	defer b.stopServers()
 	ways, err := b.install(ctx)
