@@ -3,6 +3,9 @@
 package webhook
 
 import (
+	"bytes"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,15 +25,26 @@ func Observed(t testing.TB, h *Handler, pod []byte) func() {
 
 // Spoil overwrites what the last request left in the memory that the next one gets.
 func Spoil(h *Handler) {
-	for range 100 { // a pool may keep one back
-		s, ok := h.scratch.Get().(*scratch)
-		if !ok {
-			return
-		}
-		for _, memory := range [][]byte{s.body.Bytes(), s.patch, s.answer} {
+	spoil := func(all ...[]byte) {
+		for _, memory := range all {
 			for i := range memory[:cap(memory)] {
 				memory[:cap(memory)][i] = '#'
 			}
 		}
 	}
+	for range 100 { // a pool may keep one back
+		if b, ok := h.bodies.Get().(*bytes.Buffer); ok {
+			spoil(b.Bytes())
+		}
+		if s, ok := h.scratch.Get().(*scratch); ok {
+			spoil(s.patch, s.answer)
+		}
+	}
+}
+
+// Lent counts who gets memory to work in for the first time.
+func Lent(h *Handler) func() int64 {
+	var n atomic.Int64
+	h.scratch = sync.Pool{New: func() any { n.Add(1); return &scratch{} }}
+	return n.Load
 }

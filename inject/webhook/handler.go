@@ -9,6 +9,7 @@
 package webhook
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,7 +53,7 @@ type Handler struct {
 	Log        *slog.Logger
 	Tracer     trace.Tracer // nil: there are no traces
 
-	scratch sync.Pool // of *scratch
+	bodies, scratch sync.Pool // of *bytes.Buffer, and of *scratch
 }
 
 // exchange is one request and all that is to be told about it.
@@ -68,8 +69,9 @@ type exchange struct {
 	refused *refusal
 	share   share
 	meter   meter
-	span    trace.Span // nil where none is kept
-	scratch *scratch   // what request's trees are in; nil before the body is read
+	span    trace.Span    // nil where none is kept
+	body    *bytes.Buffer // nil before it is read
+	scratch *scratch      // what request's trees are in; nil before its turn
 }
 
 // refusal is the HTTP error that a request gets instead of an answer.
@@ -140,20 +142,20 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if refused := h.Limiter.receive(e, r); refused != nil {
 		return refused
 	}
-	h.lend(e)
-	body := &e.scratch.body
-	deadline, refused := read(w, r, &e.meter, body)
+	h.lendBody(e)
+	deadline, refused := read(w, r, &e.meter, e.body)
 	if refused != nil {
 		return refused
 	}
-	if refused := h.Limiter.enter(r.Context(), e, body.Len(), deadline); refused != nil {
+	if refused := h.Limiter.enter(r.Context(), e, e.body.Len(), deadline); refused != nil {
 		return refused
 	}
+	h.lend(e)
 	levels := podLevel
 	if e.webhook == "validate" {
 		levels = finalLevel
 	}
-	if e.request, refused = decode(&e.scratch.engine.Parser, body.Bytes(), levels); refused != nil {
+	if e.request, refused = decode(&e.scratch.engine.Parser, e.body.Bytes(), levels); refused != nil {
 		return refused
 	}
 	if e.webhook == webhookAdvise {

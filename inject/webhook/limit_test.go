@@ -182,6 +182,7 @@ func TestWaiting(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	work := &slow{letGo: make(chan struct{}), takes: time.Minute}
 	e.Namespaces = work
+	lent := webhook.Lent(e.Handler)
 	s := serve(t, e, false)
 	client, body := overHTTP1(s), reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
 	url := s.URL + webhook.PathMutate + "?timeout=30s"
@@ -190,7 +191,10 @@ func TestWaiting(t *testing.T) {
 	for range cap(outcomes) - 1 {
 		go func() { outcomes <- ask(t.Context(), client, url, body) }()
 	}
-	eventually(t, "one works", func() bool { return e.Limiter.Working() == 1 })
+	eventually(t, "one works and the others wait", func() bool { return e.Limiter.Working() == 1 && e.Limiter.Waiting() == 9 })
+	if n := lent(); n != 1 {
+		t.Errorf("%d have memory to work in, and one works", n)
+	}
 	gone, cancel := context.WithCancel(t.Context())
 	go func() { outcomes <- ask(gone, client, url, body) }()
 	cancel()

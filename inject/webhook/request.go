@@ -32,38 +32,51 @@ const maxBody = 8 << 20
 // byte of it has come. 99 of 100 bodies are smaller than a tenth of it.
 const maxTrust = 256 << 10
 
-// maxKept bounds the memory for a body that is kept for the next one.
+// maxKept bounds the memory to work in that is kept for the next one; for a body it is maxTrust.
 const maxKept = 1 << 20
 
 // maxTimeout is the longest timeout that a webhook configuration may ask for.
 const maxTimeout = 30 * time.Second
 
-// scratch is memory that serves one exchange after another: the body, the tree
-// that is made of it, the patch and the answer. All texts of a request are parts
-// of the body, so whoever keeps one longer than the exchange has to clone it.
+// scratch is memory that serves one exchange after another: the tree that is made
+// of a body, the patch and the answer. All texts of a request are parts of the body,
+// so whoever keeps one longer than the exchange has to clone it.
+//
+// It is many times as large as the body, which has its own: those who wait for their
+// turn have no scratch, and so there are only a few.
 type scratch struct {
-	body          bytes.Buffer
 	engine        inject.Scratch
 	patch, answer []byte
 	notes         []inject.Note
 }
 
-// lend gives the exchange memory until [Handler.release].
+// lendBody gives the exchange memory for its body until [Handler.release].
+func (h *Handler) lendBody(e *exchange) {
+	var ok bool
+	if e.body, ok = h.bodies.Get().(*bytes.Buffer); !ok {
+		e.body = &bytes.Buffer{}
+	}
+	e.body.Reset()
+}
+
+// lend gives the exchange memory to work in until [Handler.release].
 func (h *Handler) lend(e *exchange) {
 	var ok bool
 	if e.scratch, ok = h.scratch.Get().(*scratch); !ok {
 		e.scratch = &scratch{}
 	}
-	e.scratch.body.Reset()
 }
 
 // release ends an exchange that is written and logged. What a large body took is
 // not kept, nor what a connection that failed may still be writing from.
 func (h *Handler) release(e *exchange) {
-	if s := e.scratch; s != nil && e.written && s.body.Cap()+s.engine.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
+	if b := e.body; b != nil && e.written && b.Cap() <= maxTrust {
+		h.bodies.Put(b)
+	}
+	if s := e.scratch; s != nil && e.written && s.engine.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
 		h.scratch.Put(s)
 	}
-	e.scratch = nil
+	e.body, e.scratch = nil, nil
 }
 
 // read reads the body of a request that an API server may send, and says until
