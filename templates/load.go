@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,9 +33,31 @@ type Set struct {
 // folder it takes *.yaml, *.yml and *.json, but nothing below it, nothing whose
 // name starts with a dot (a mounted ConfigMap keeps its versions there) and no
 // kustomization.yaml.
-func Load(sources ...Source) (*Set, error) {
-	var read []File
-	var problems Problems
+func Load(sources ...Source) (*Set, error) { return new(Loader).Load(sources...) }
+
+// Loader is for who loads again and again: what is still the same is not compiled
+// anew. Its zero value may be used.
+type Loader struct {
+	files []File
+	set   *Set
+	err   error
+}
+
+// Load is [Load].
+func (l *Loader) Load(sources ...Source) (*Set, error) {
+	files, problems := read(sources)
+	known := l.set != nil || l.err != nil
+	if known && len(problems) == 0 && slices.EqualFunc(files, l.files, File.equal) {
+		return l.set, l.err
+	}
+	if l.files, l.set, l.err = files, nil, nil; len(problems) > 0 {
+		return compile(files, problems) // may be gone the next time
+	}
+	l.set, l.err = compile(files, nil)
+	return l.set, l.err
+}
+
+func read(sources []Source) (read []File, problems Problems) {
 	for _, s := range sources {
 		files, err := s.files()
 		if err != nil {
@@ -49,7 +72,7 @@ func Load(sources ...Source) (*Set, error) {
 			read = append(read, File{f.Path, data})
 		}
 	}
-	return compile(read, problems)
+	return read, problems
 }
 
 // File is a file of templates that has been read.
@@ -57,6 +80,8 @@ type File struct {
 	Path string // as messages show it
 	Data []byte
 }
+
+func (f File) equal(other File) bool { return f.Path == other.Path && bytes.Equal(f.Data, other.Data) }
 
 // Compile makes a set of files, whole or not at all: the error is [Problems].
 func Compile(files ...File) (*Set, error) { return compile(files, nil) }

@@ -119,6 +119,36 @@ func TestLoadIsAllOrNothing(t *testing.T) {
 	}
 }
 
+// What is still the same is not compiled anew, whether it is good or not.
+func TestLoader(t *testing.T) {
+	folder := fstest.MapFS{"a.yaml": file("a", "1")}
+	var loader templates.Loader
+	load := func() (*templates.Set, error) {
+		return loader.Load(templates.Source{FS: folder, Name: "a.yaml", Path: "a.yaml"})
+	}
+	first, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := load(); again != first {
+		t.Error("compiled anew")
+	}
+	good := folder["a.yaml"]
+	folder["a.yaml"] = &fstest.MapFile{Data: []byte("a: [")}
+	_, bad := load()
+	if _, again := load(); bad == nil || &bad.(templates.Problems)[0] != &again.(templates.Problems)[0] { //nolint:errorlint // the very same
+		t.Error("a bad file is looked at again", bad, again)
+	}
+	delete(folder, "a.yaml")
+	if set, err := load(); set != nil || err == nil {
+		t.Error("a file that is gone is no problem")
+	}
+	folder["a.yaml"] = good
+	if back, err := load(); err != nil || back.Revision != first.Revision {
+		t.Error("not loaded when it is back", err)
+	}
+}
+
 func TestRevision(t *testing.T) {
 	parse := func(text string) *templates.Template {
 		found, problems := templates.Parse("x.yaml", []byte(text))

@@ -222,6 +222,11 @@ func (l *linted) text() string {
 // loadTemplates loads files and folders. What is one and what is the other is
 // looked at every time: a path may change from one to the other.
 func loadTemplates(paths []string) (*templates.Set, error) {
+	return loadAgain(new(templates.Loader), paths)
+}
+
+// loadAgain is loadTemplates for who does so again and again.
+func loadAgain(loader *templates.Loader, paths []string) (*templates.Set, error) {
 	sources := make([]templates.Source, len(paths))
 	for i, path := range paths {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -230,7 +235,7 @@ func loadTemplates(paths []string) (*templates.Set, error) {
 			sources[i] = templates.Source{FS: os.DirFS(filepath.Dir(path)), Name: filepath.Base(path), Path: path}
 		}
 	}
-	set, err := templates.Load(sources...)
+	set, err := loader.Load(sources...)
 	if err == nil && len(set.Templates) == 0 {
 		return set, errNoTemplates
 	}

@@ -43,8 +43,9 @@ type engine struct {
 	whole   atomic.Bool // every source of templates has been read
 	refused atomic.Pointer[[]refusal]
 
-	loading sync.Mutex     // of loads
-	files   *templates.Set // the last good one in the files
+	loading sync.Mutex       // of loads
+	loader  templates.Loader // of the files
+	files   *templates.Set   // the last good one in them
 
 	mu    sync.Mutex // of what follows, which no request needs
 	loads int        // good and new ones
@@ -130,12 +131,10 @@ func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, reg
 // load swaps in what files and ConfigMaps hold now, if it is new, and returns what
 // of it cannot be used.
 func (e *engine) load() (refused []refusal) {
-	files, err := loadTemplates(e.paths)
+	files, err := loadAgain(&e.loader, e.paths)
 	switch {
 	case err == nil || errors.Is(err, errNoTemplates):
-		if e.files == nil || e.files.Revision != files.Revision { // else it is kept in memory twice
-			e.files = files
-		}
+		e.files = files
 	case e.files == nil:
 		return []refusal{{err: err}}
 	default:
