@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
@@ -64,9 +63,9 @@ func TestServingAdvising(t *testing.T) {
 // The third configuration gets the caBundle once it is there. A fight for it, or no
 // right to it, is no trouble for the others, and holds up a rotation for a moment.
 func TestAuthorityAdvising(t *testing.T) {
-	client := newFake()
+	client := newFake(t)
 	a := newReplica(t, client, "a")
-	a.lead(t.Context())
+	a.lead(true)
 	a.see(t, client)
 	a.mustStep(t)
 	secret := a.see(t, client)
@@ -98,8 +97,7 @@ func TestAuthorityAdvising(t *testing.T) {
 	}
 
 	delete(secret.Data, keyCAKey)
-	_, err := client.CoreV1().Secrets("pillion-system").Update(t.Context(), secret, metav1.UpdateOptions{})
-	must(t, err)
+	client.update(t, secret)
 	a.see(t, client)
 	_, _ = a.step(t.Context())
 	a.anchorsOf(parseMaterial(a.see(t, client).Data).caBundle())

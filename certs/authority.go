@@ -12,17 +12,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/flowcontrol"
 )
 
 // AuthorityOptions are what an [Authority] needs.
 type AuthorityOptions struct {
-	Secrets   coreclient.SecretsGetter
-	Leases    coordinationclient.LeasesGetter
-	Admission admissionclient.AdmissionregistrationV1Interface
+	Client dynamic.Interface
 
 	Namespace, Name string // of the Secret
 	Configuration   string // the name of the webhook configurations, see [Configuration.Named]
@@ -89,7 +85,7 @@ func NewAuthority(o AuthorityOptions) *Authority {
 func (a *Authority) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { followSecret(ctx, a.Secrets.Secrets(a.Namespace), a.Name, a.observe, a.blind) })
+	wg.Go(func() { follow(ctx, a.secrets(), a.Name, a.observe, a.blind) })
 	wg.Go(func() { a.elect(ctx) })
 	failures := 0
 	for {
@@ -149,13 +145,15 @@ func (a *Authority) Trust(c Configuration, anchors []Anchor) {
 	a.wake()
 }
 
-// lead takes note of being the elected one, which is so until ctx is done.
-func (a *Authority) lead(ctx context.Context) {
+// lead takes note of being the elected one or not.
+func (a *Authority) lead(leading bool) {
 	a.mu.Lock()
-	leading := ctx.Err() == nil
+	changed := leading != a.view.leading
 	a.view.leading, a.status.Leading = leading, leading
 	a.mu.Unlock()
-	a.wake()
+	if changed {
+		a.wake()
+	}
 }
 
 func (a *Authority) tell(err error) {

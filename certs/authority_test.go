@@ -4,7 +4,6 @@ package certs
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -30,13 +28,12 @@ type replica struct {
 	log  *bytes.Buffer
 }
 
-func newReplica(t *testing.T, client *fake.Clientset, identity string) *replica {
+func newReplica(t *testing.T, client *fakeCluster, identity string) *replica {
 	t.Helper()
 	serving, _, _ := newTestServing()
 	r := &replica{hand: &handClock{wallNow: noon()}, log: &bytes.Buffer{}}
 	r.Authority = NewAuthority(AuthorityOptions{
-		Secrets: client.CoreV1(), Leases: client.CoordinationV1(), Admission: client.AdmissionregistrationV1(),
-		Namespace: "pillion-system", Name: "pillion-tls", Configuration: "pillion", Identity: identity,
+		Client: client, Namespace: "pillion-system", Name: "pillion-tls", Configuration: "pillion", Identity: identity,
 		Policy: testPolicy(), Serving: serving, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	r.clock, serving.clock = r.hand.clock(), r.hand.clock()
@@ -46,14 +43,16 @@ func newReplica(t *testing.T, client *fake.Clientset, identity string) *replica 
 }
 
 // see tells the replica what the watches would.
-func (r *replica) see(t *testing.T, client *fake.Clientset) *corev1.Secret {
+func (r *replica) see(t *testing.T, client *fakeCluster) *corev1.Secret {
 	t.Helper()
-	secret, err := client.CoreV1().Secrets("pillion-system").Get(t.Context(), "pillion-tls", metav1.GetOptions{})
+	found, err := client.secrets().Get(t.Context(), "pillion-tls", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		r.observe(nil)
 		return nil
 	}
 	must(t, err)
+	secret := &corev1.Secret{}
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, secret))
 	r.observe(secret)
 	return secret
 }
@@ -65,19 +64,6 @@ func (r *replica) mustStep(t *testing.T) {
 	}
 }
 
-// newFake is an API server with both configurations in it.
-func newFake() *fake.Clientset {
-	return fake.NewClientset(
-		&admissionregistrationv1.MutatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: "pillion"},
-			Webhooks:   []admissionregistrationv1.MutatingWebhook{{Name: "m1.pillion.dev"}, {Name: "m2.pillion.dev"}},
-		},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: "pillion"},
-			Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "v1.pillion.dev"}},
-		})
-}
-
 // anchorsOf are of both configurations, with this caBundle.
 func (r *replica) anchorsOf(bundle []byte) {
 	r.Trust(Mutating, []Anchor{{"m1.pillion.dev", testHost, bundle}, {"m2.pillion.dev", testHost, bundle}})
@@ -86,7 +72,7 @@ func (r *replica) anchorsOf(bundle []byte) {
 
 // Of two replicas that find no Secret one makes it, and both serve what is in it.
 func TestAuthorityRace(t *testing.T) {
-	client := newFake()
+	client := newFake(t)
 	a, b := newReplica(t, client, "a"), newReplica(t, client, "b")
 	a.see(t, client)
 	b.see(t, client)
@@ -107,7 +93,7 @@ func TestAuthorityRace(t *testing.T) {
 
 // Only the elected one changes what is there.
 func TestAuthorityFollower(t *testing.T) {
-	client := newFake()
+	client := newFake(t)
 	a := newReplica(t, client, "a")
 	a.see(t, client)
 	a.mustStep(t)
@@ -119,14 +105,12 @@ func TestAuthorityFollower(t *testing.T) {
 	if n := len(client.Actions()); n != 0 {
 		t.Errorf("a replica that was not elected writes: %v", client.Actions())
 	}
-	a.lead(t.Context())
+	a.lead(true)
 	a.mustStep(t)
 	if n := len(client.Actions()); n == 0 {
 		t.Error("the elected one writes nothing")
 	}
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	a.lead(over)
+	a.lead(false)
 	if a.Status().Leading {
 		t.Error("still elected")
 	}
@@ -134,9 +118,9 @@ func TestAuthorityFollower(t *testing.T) {
 
 // What is applied is the caBundle of every webhook by its name, and nothing else.
 func TestAuthorityApplies(t *testing.T) {
-	client := newFake()
+	client := newFake(t)
 	a := newReplica(t, client, "a")
-	a.lead(t.Context())
+	a.lead(true)
 	a.see(t, client)
 	a.mustStep(t)
 	secret := a.see(t, client)
@@ -146,8 +130,8 @@ func TestAuthorityApplies(t *testing.T) {
 	a.mustStep(t) // before the watch tells of it
 	bundle := secret.Data[keyCABundle]
 	want := map[string]string{
-		"mutatingwebhookconfigurations":   `{"kind":"MutatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"pillion"},"webhooks":[{"name":"m1.pillion.dev","clientConfig":{"caBundle":B}},{"name":"m2.pillion.dev","clientConfig":{"caBundle":B}}]}`,
-		"validatingwebhookconfigurations": `{"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"pillion"},"webhooks":[{"name":"v1.pillion.dev","clientConfig":{"caBundle":B}}]}`,
+		"mutatingwebhookconfigurations":   `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingWebhookConfiguration","metadata":{"name":"pillion"},"webhooks":[{"clientConfig":{"caBundle":B},"name":"m1.pillion.dev"},{"clientConfig":{"caBundle":B},"name":"m2.pillion.dev"}]}`,
+		"validatingwebhookconfigurations": `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"pillion"},"webhooks":[{"clientConfig":{"caBundle":B},"name":"v1.pillion.dev"}]}`,
 	}
 	quoted, err := json.Marshal(bundle)
 	must(t, err)
@@ -157,7 +141,7 @@ func TestAuthorityApplies(t *testing.T) {
 			t.Fatalf("%+v is not a forced apply by pillion-certs", action)
 		}
 		resource := p.GetResource().Resource
-		if got := string(bytes.ReplaceAll(p.Patch, quoted, []byte("B"))); got != want[resource] {
+		if got := strings.TrimSpace(strings.ReplaceAll(string(p.Patch), string(quoted), "B")); got != want[resource] {
 			t.Errorf("%s: applies\n%s, want\n%s", resource, got, want[resource])
 		}
 		delete(want, resource)
@@ -181,9 +165,9 @@ func TestAuthorityApplies(t *testing.T) {
 
 // Somebody who fights for the caBundle is not fought without end.
 func TestAuthorityStaysCalm(t *testing.T) {
-	client := newFake()
+	client := newFake(t)
 	a := newReplica(t, client, "a")
-	a.lead(t.Context())
+	a.lead(true)
 	a.see(t, client)
 	a.mustStep(t)
 	a.see(t, client)
@@ -199,12 +183,12 @@ func TestAuthorityStaysCalm(t *testing.T) {
 
 // The Secret is gone: CA and bundle are not.
 func TestAuthorityDeleted(t *testing.T) {
-	client := newFake()
+	client := newFake(t)
 	a := newReplica(t, client, "a")
 	a.see(t, client)
 	a.mustStep(t)
 	before := parseMaterial(a.see(t, client).Data)
-	must(t, client.CoreV1().Secrets("pillion-system").Delete(t.Context(), "pillion-tls", metav1.DeleteOptions{}))
+	client.delete(t)
 	a.see(t, client)
 	wantServed(t, a.Serving, before.leaf, "while it is gone")
 	a.mustStep(t)
@@ -218,12 +202,12 @@ func TestAuthorityDeleted(t *testing.T) {
 // Where API servers trust a CA, a replica that does not know it gives the ones that
 // do a moment to make the Secret again.
 func TestAuthorityYields(t *testing.T) {
-	client := newFake()
+	client := newFake(t)
 	a, b := newReplica(t, client, "a"), newReplica(t, client, "b")
 	a.see(t, client)
 	a.mustStep(t)
 	before := parseMaterial(a.see(t, client).Data)
-	must(t, client.CoreV1().Secrets("pillion-system").Delete(t.Context(), "pillion-tls", metav1.DeleteOptions{}))
+	client.delete(t)
 	for _, r := range []*replica{b, a} {
 		r.anchorsOf(before.caBundle())
 		r.see(t, client)
@@ -235,7 +219,7 @@ func TestAuthorityYields(t *testing.T) {
 	}
 
 	c := newReplica(t, client, "c") // nobody knows the CA any more
-	must(t, client.CoreV1().Secrets("pillion-system").Delete(t.Context(), "pillion-tls", metav1.DeleteOptions{}))
+	client.delete(t)
 	c.anchorsOf(before.caBundle())
 	c.see(t, client)
 	c.mustStep(t)
@@ -261,9 +245,9 @@ func TestAuthorityBundle(t *testing.T) {
 		"what is no certificate": {"x good", "good"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			client := newFake()
+			client := newFake(t)
 			a := newReplica(t, client, "a")
-			a.lead(t.Context())
+			a.lead(true)
 			a.see(t, client)
 			a.mustStep(t)
 			secret := a.see(t, client)
@@ -276,8 +260,7 @@ func TestAuthorityBundle(t *testing.T) {
 			}
 			a.anchorsOf(spell("good"))
 			secret.Data[keyCABundle] = spell(row.before)
-			_, err := client.CoreV1().Secrets("pillion-system").Update(t.Context(), secret, metav1.UpdateOptions{})
-			must(t, err)
+			client.update(t, secret)
 			a.see(t, client)
 			client.ClearActions()
 			a.mustStep(t)
@@ -295,9 +278,9 @@ func TestAuthorityBundle(t *testing.T) {
 
 // A rotation of the CA, from the lost key to the new certificate.
 func TestAuthorityRotates(t *testing.T) {
-	client := newFake()
+	client := newFake(t)
 	a := newReplica(t, client, "a")
-	a.lead(t.Context())
+	a.lead(true)
 	a.see(t, client)
 	a.mustStep(t)
 	secret := a.see(t, client)
@@ -306,8 +289,7 @@ func TestAuthorityRotates(t *testing.T) {
 	secret.Data["theirs"] = []byte("kept")
 	delete(secret.Data, keyCAKey)
 	delete(secret.Data, keyCABundle)
-	_, err := client.CoreV1().Secrets("pillion-system").Update(t.Context(), secret, metav1.UpdateOptions{})
-	must(t, err)
+	client.update(t, secret)
 	a.see(t, client)
 	a.mustStep(t)
 	secret = a.see(t, client)
@@ -342,14 +324,14 @@ func TestAuthorityRotates(t *testing.T) {
 
 // Another writer was faster: that is no failure. Any other trouble is, and is told once.
 func TestAuthorityFailures(t *testing.T) {
-	client := newFake()
+	client := newFake(t)
 	secrets := schema.GroupResource{Resource: "secrets"}
 	var answer error
 	client.PrependReactor("*", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		return answer != nil && action.GetVerb() != "get", nil, answer
 	})
 	a := newReplica(t, client, "a")
-	a.lead(t.Context())
+	a.lead(true)
 	a.see(t, client)
 	answer = apierrors.NewConflict(secrets, "pillion-tls", errors.New("faster"))
 	a.mustStep(t)

@@ -5,23 +5,29 @@ package certs
 import (
 	"context"
 	"net/url"
+	"strings"
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 )
 
+// Resource is what API servers call the configurations of this kind.
+func (c Configuration) Resource() schema.GroupVersionResource {
+	return admissionregistrationv1.SchemeGroupVersion.WithResource(strings.ToLower(c.Kind()) + "s")
+}
+
 // Configurations follows webhook configurations.
 type Configurations struct {
-	Client admissionclient.AdmissionregistrationV1Interface
+	Client dynamic.Interface
 	Name   string // of the first two, see [Configuration.Named]
 	// Trust is told what API servers go by; with no anchors, that there is no such
 	// configuration. Blind is told that a configuration cannot be watched.
@@ -31,34 +37,17 @@ type Configurations struct {
 
 // Follow follows one of them until ctx is done.
 func (c *Configurations) Follow(ctx context.Context, which Configuration) {
-	trust := func(object any) { c.Trust(which, anchors(object)) }
-	blind := func(err error) { c.Blind(which, err) }
-	if which == Mutating {
-		client := c.Client.MutatingWebhookConfigurations()
-		follow(ctx, which.Named(c.Name), source[*admissionregistrationv1.MutatingWebhookConfigurationList]{
-			&admissionregistrationv1.MutatingWebhookConfiguration{}, client.List, client.Watch,
-		}, trust, blind)
-		return
-	}
-	client := c.Client.ValidatingWebhookConfigurations()
-	follow(ctx, which.Named(c.Name), source[*admissionregistrationv1.ValidatingWebhookConfigurationList]{
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}, client.List, client.Watch,
-	}, trust, blind)
-}
-
-// anchors are those of a webhook configuration; nil has none.
-func anchors(object any) (all []Anchor) {
-	switch o := object.(type) {
-	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			all = append(all, anchor(o.Webhooks[i].Name, o.Webhooks[i].ClientConfig))
+	// Both kinds look the same.
+	trust := func(config *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		var all []Anchor
+		if config != nil {
+			for i := range config.Webhooks {
+				all = append(all, anchor(config.Webhooks[i].Name, config.Webhooks[i].ClientConfig))
+			}
 		}
-	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			all = append(all, anchor(o.Webhooks[i].Name, o.Webhooks[i].ClientConfig))
-		}
+		c.Trust(which, all)
 	}
-	return all
+	follow(ctx, c.Client.Resource(which.Resource()), which.Named(c.Name), trust, func(err error) { c.Blind(which, err) })
 }
 
 // anchor reads a clientConfig as an API server does.
@@ -75,38 +64,21 @@ func anchor(webhook string, c admissionregistrationv1.WebhookClientConfig) Ancho
 	return a
 }
 
-// followSecret calls changed with the Secret, and with nil where there is none,
-// until ctx is done.
-func followSecret(ctx context.Context, client coreclient.SecretInterface, name string, changed func(*corev1.Secret), failed func(error)) {
-	follow(ctx, name, source[*corev1.SecretList]{&corev1.Secret{}, client.List, client.Watch},
-		func(object any) {
-			secret, _ := object.(*corev1.Secret)
-			changed(secret)
-		}, failed)
-}
-
-// source lists and watches objects of one type.
-type source[L runtime.Object] struct {
-	object runtime.Object // of that type
-	list   func(context.Context, metav1.ListOptions) (L, error)
-	watch  func(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
-
-// follow calls changed with the object of that name as often as it changes, and
+// follow calls changed with the object of that name, a T, as often as it changes, and
 // with nil where there is none, until ctx is done. It asks for no other object, so
 // a right to that one by its name is enough.
-func follow[L runtime.Object](ctx context.Context, name string, from source[L], changed func(any), failed func(error)) {
+func follow[T any](ctx context.Context, from dynamic.ResourceInterface, name string, changed func(*T), failed func(error)) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = only
-			return from.list(ctx, o)
+			return from.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = only
-			return from.watch(ctx, o)
+			return from.Watch(ctx, o)
 		},
-	}, from.object, 0, nil)
+	}, &unstructured.Unstructured{}, 0, nil)
 	// Both can only fail once the informer has been started.
 	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
@@ -116,14 +88,24 @@ func follow[L runtime.Object](ctx context.Context, name string, from source[L], 
 	})
 	var mu sync.Mutex // of calls of changed: the last one tells the last state
 	tell := func(object any) {
+		typed := new(T)
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, typed)
+		if err != nil {
+			failed(err)
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		changed(object)
+		changed(typed)
 	}
 	handler, _ := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    tell,
 		UpdateFunc: func(_, object any) { tell(object) },
-		DeleteFunc: func(any) { tell(nil) },
+		DeleteFunc: func(any) {
+			mu.Lock()
+			defer mu.Unlock()
+			changed(nil)
+		},
 	})
 	done := make(chan struct{})
 	go func() {

@@ -6,29 +6,23 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"encoding/json"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	admissionconfig "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	coreconfig "k8s.io/client-go/applyconfigurations/core/v1"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 )
 
 const (
 	// FieldManager owns the caBundles, and nothing else.
 	FieldManager = "pillion-certs"
-	// LeaseName is the Lease by which one replica is elected.
-	LeaseName = "pillion-certs"
 	// stepTime limits the calls of one step.
 	stepTime = 10 * time.Second
 )
@@ -81,11 +75,16 @@ func (a *Authority) create(ctx context.Context, m material) error {
 	if err != nil {
 		return err
 	}
-	secret := coreconfig.Secret(a.Name, a.Namespace).
-		WithLabels(map[string]string{"app.kubernetes.io/name": "pillion"}).
-		WithType(corev1.SecretTypeTLS).
-		WithData(data)
-	_, err = a.Secrets.Secrets(a.Namespace).Apply(ctx, secret, metav1.ApplyOptions{FieldManager: FieldManager + "-" + a.Identity})
+	secret, err := untyped(&corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name, Labels: map[string]string{"app.kubernetes.io/name": "pillion"}},
+		Type:       corev1.SecretTypeTLS,
+		Data:       data,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = a.secrets().Apply(ctx, a.Name, secret, metav1.ApplyOptions{FieldManager: FieldManager + "-" + a.Identity})
 	switch {
 	case apierrors.IsConflict(err):
 		return nil // and the watch brings it
@@ -103,9 +102,13 @@ func (a *Authority) update(ctx context.Context, seen *corev1.Secret, m material,
 	if err != nil {
 		return err
 	}
-	secret := seen.DeepCopy()
-	secret.Data = merged(seen.Data, data)
-	_, err = a.Secrets.Secrets(a.Namespace).Update(ctx, secret, metav1.UpdateOptions{FieldManager: FieldManager})
+	next := *seen
+	next.Data = merged(seen.Data, data)
+	secret, err := untyped(&next)
+	if err != nil {
+		return err
+	}
+	_, err = a.secrets().Update(ctx, secret, metav1.UpdateOptions{FieldManager: FieldManager})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil
@@ -155,72 +158,25 @@ func (a *Authority) apply(ctx context.Context, c Configuration, anchors []Anchor
 			a.mu.Unlock()
 		}
 	}()
-	// What is applied looks the same for both kinds.
-	name, config := c.Named(a.Configuration), admissionconfig.ValidatingWebhookConfiguration(c.Named(a.Configuration)).WithKind(c.Kind())
+	name := c.Named(a.Configuration)
+	var webhooks []any
 	for _, n := range anchors {
-		config.WithWebhooks(admissionconfig.ValidatingWebhook().WithName(n.Webhook).
-			WithClientConfig(admissionconfig.WebhookClientConfig().WithCABundle(bundle...)))
+		webhooks = append(webhooks, map[string]any{"name": n.Webhook, "clientConfig": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(bundle)}})
 	}
-	patch, err := json.Marshal(config)
-	if err != nil {
-		return err
-	}
-	options := metav1.PatchOptions{FieldManager: FieldManager, Force: new(true)}
-	if c == Mutating {
-		_, err = a.Admission.MutatingWebhookConfigurations().Patch(ctx, name, types.ApplyPatchType, patch, options)
-	} else {
-		_, err = a.Admission.ValidatingWebhookConfigurations().Patch(ctx, name, types.ApplyPatchType, patch, options)
-	}
+	config := &unstructured.Unstructured{Object: map[string]any{"webhooks": webhooks}}
+	config.SetAPIVersion(c.Resource().GroupVersion().String())
+	config.SetKind(c.Kind())
+	config.SetName(name)
+	_, err = a.Client.Resource(c.Resource()).Apply(ctx, name, config, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	return err
 }
 
-// elect takes part in the election of the replica that renews, until ctx is done.
-func (a *Authority) elect(ctx context.Context) {
-	stopped, stop := context.WithCancel(ctx)
-	stop()
-	config := leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: a.Namespace, Name: LeaseName},
-			Client:     leasesByName{a.Leases},
-			LockConfig: resourcelock.ResourceLockConfig{Identity: a.Identity},
-			Labels:     map[string]string{"app.kubernetes.io/name": "pillion"},
-		},
-		LeaseDuration:   15 * time.Second,
-		RenewDeadline:   10 * time.Second,
-		RetryPeriod:     2 * time.Second,
-		ReleaseOnCancel: true,
-		Name:            LeaseName,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: a.lead, // runs beside the next one
-			OnStoppedLeading: func() { a.lead(stopped) },
-		},
-	}
-	for ctx.Err() == nil {
-		elector, err := leaderelection.NewLeaderElector(config)
-		if err != nil { // a mistake above
-			a.tell(err)
-			return
-		}
-		elector.Run(ctx)
-	}
+func (a *Authority) secrets() dynamic.ResourceInterface {
+	return a.Client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(a.Namespace)
 }
 
-// leasesByName creates Leases by PUT, for which a right to objects of a certain
-// name is enough; there is none for POST.
-type leasesByName struct {
-	coordinationclient.LeasesGetter
-}
-
-type leaseByName struct {
-	coordinationclient.LeaseInterface
-}
-
-// Leases implements [coordinationclient.LeasesGetter].
-func (l leasesByName) Leases(namespace string) coordinationclient.LeaseInterface {
-	return leaseByName{l.LeasesGetter.Leases(namespace)}
-}
-
-// Create makes a Lease that does not exist.
-func (l leaseByName) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return l.Update(ctx, lease, metav1.UpdateOptions{})
+// untyped is an object as [dynamic.Interface] takes it.
+func untyped(object runtime.Object) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return &unstructured.Unstructured{Object: fields}, err
 }

@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/pillion-dev/pillion/inject/fit"
@@ -31,22 +31,18 @@ func (o *serveOptions) newAdvice() (*advice, error) {
 	if err != nil || !o.advise {
 		return a, err
 	}
-	config, err := clusterConfig(o.kubeconfig)
+	client, err := clusterClient(o.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	client, err := coreclient.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	a.ranges = followLimits(a, client, client.LimitRanges(metav1.NamespaceAll), &corev1.LimitRange{})
-	a.quotas = followLimits(a, client, client.ResourceQuotas(metav1.NamespaceAll), &corev1.ResourceQuota{})
+	a.ranges = followLimits[corev1.LimitRange](a, client, "limitranges")
+	a.quotas = followLimits[corev1.ResourceQuota](a, client, "resourcequotas")
 	return a, nil
 }
 
-func followLimits[L runtime.Object](a *advice, api any, of listable[L], object runtime.Object) cache.Indexer {
-	store, controller := inform(api, of, cache.InformerOptions{
-		ObjectType: object, Transform: slimLimit,
+func followLimits[T any](a *advice, client dynamic.Interface, resource string) cache.Indexer {
+	store, controller := inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), cache.InformerOptions{
+		ObjectType: &unstructured.Unstructured{}, Transform: slimLimit[T],
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})
 	a.follow = append(a.follow, controller.RunWithContext)
@@ -54,7 +50,8 @@ func followLimits[L runtime.Object](a *advice, api any, of listable[L], object r
 }
 
 // slimLimit keeps what is read of a LimitRange or quota.
-func slimLimit(object any) (any, error) {
+func slimLimit[T any](object any) (any, error) {
+	object, err := typed[T](object)
 	if m, ok := object.(metav1.Object); ok {
 		m.SetManagedFields(nil)
 		m.SetOwnerReferences(nil)
@@ -62,7 +59,7 @@ func slimLimit(object any) (any, error) {
 		m.SetLabels(nil)
 		m.SetAnnotations(nil)
 	}
-	return object, nil
+	return object, err
 }
 
 // Limits implements [webhook.Limits].

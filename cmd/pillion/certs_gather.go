@@ -116,9 +116,8 @@ func (g *gathering) configurations(ctx context.Context, name string) (service *a
 	}
 	for _, c := range certs.AllConfigurations() {
 		w := certs.WebhookConfiguration{Kind: c.Kind(), Name: c.Named(name), Optional: c == certs.Advising}
-		resource := admissionregistrationv1.SchemeGroupVersion.WithResource(strings.ToLower(w.Kind) + "s")
 		// Both kinds look the same.
-		config, err := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, g.cluster.Resource(resource), w.Name)
+		config, err := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, g.cluster.Resource(c.Resource()), w.Name)
 		ok, err := g.found(err, "the "+w.Kind+" "+w.Name)
 		if err != nil {
 			return nil, err

@@ -17,10 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/pillion-dev/pillion/manifests"
@@ -59,11 +60,7 @@ func (o *serveOptions) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 	if o.templateSelector == "" {
 		return nil, nil
 	}
-	config, err := clusterConfig(o.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	client, err := coreclient.NewForConfig(config)
+	client, err := clusterClient(o.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +68,8 @@ func (o *serveOptions) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 		namespace: o.templateNamespace, selector: o.templateSelector, log: log,
 		changed: make(chan struct{}, 1), known: map[string]*templateMap{},
 	}
-	_, controller := inform(client, selected{client.ConfigMaps(c.namespace), c.selector, c.asked}, cache.InformerOptions{
-		ObjectType: &corev1.ConfigMap{},
+	_, controller := inform(client, selected{client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(c.namespace), c.selector, c.asked}, cache.InformerOptions{
+		ObjectType: &unstructured.Unstructured{},
 		Transform:  slimConfigMap,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    c.take,
@@ -86,16 +83,16 @@ func (o *serveOptions) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 
 // selected are the ConfigMaps with certain labels; asked is told how asking went.
 type selected struct {
-	coreclient.ConfigMapInterface
+	dynamic.ResourceInterface
 
 	selector string
 	asked    func(context.Context, error)
 }
 
 // List implements [listable].
-func (s selected) List(ctx context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
+func (s selected) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	o.LabelSelector = s.selector
-	list, err := s.ConfigMapInterface.List(ctx, o)
+	list, err := s.ResourceInterface.List(ctx, o)
 	s.asked(ctx, err)
 	return list, err
 }
@@ -103,17 +100,18 @@ func (s selected) List(ctx context.Context, o metav1.ListOptions) (*corev1.Confi
 // Watch implements [listable].
 func (s selected) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.LabelSelector = s.selector
-	events, err := s.ConfigMapInterface.Watch(ctx, o)
+	events, err := s.ResourceInterface.Watch(ctx, o)
 	s.asked(ctx, err)
 	return events, err
 }
 
 // slimConfigMap keeps what is read of a ConfigMap; what the store holds of it is not read.
 func slimConfigMap(object any) (any, error) {
+	object, err := typed[corev1.ConfigMap](object)
 	if m, ok := object.(*corev1.ConfigMap); ok {
 		m.ManagedFields, m.Annotations, m.BinaryData = nil, nil, nil
 	}
-	return object, nil
+	return object, err
 }
 
 // asked takes note of why the API server does not tell of ConfigMaps. That it cannot

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -30,4 +31,14 @@ func inform[L runtime.Object](api any, of listable[L], options cache.InformerOpt
 		options.Handler = cache.ResourceEventHandlerFuncs{}
 	}
 	return cache.NewInformerWithOptions(options)
+}
+
+// typed makes a *T of an object without a type; what else a store is told of stays.
+func typed[T any](object any) (any, error) {
+	o, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	t := new(T)
+	return t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, t)
 }

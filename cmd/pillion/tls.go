@@ -13,9 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/pillion-dev/pillion/certs"
@@ -120,17 +118,13 @@ func (o *serveOptions) newCertificate(log *slog.Logger) (*certificate, error) {
 // inCluster has the certificate know what API servers trust, and makes it where
 // that is asked for.
 func (c *certificate) inCluster(o *serveOptions, log *slog.Logger) error {
-	config, err := clusterConfig(o.kubeconfig)
-	if err != nil {
-		return err
-	}
-	admission, err := admissionclient.NewForConfig(config)
+	client, err := clusterClient(o.kubeconfig)
 	if err != nil {
 		return err
 	}
 	trust := c.Trust
 	if o.tls.secret != "" {
-		if err := c.newAuthority(o, config, log); err != nil {
+		if err := c.newAuthority(o, client, log); err != nil {
 			return err
 		}
 		trust = func(configuration certs.Configuration, anchors []certs.Anchor) {
@@ -138,7 +132,7 @@ func (c *certificate) inCluster(o *serveOptions, log *slog.Logger) error {
 			c.authority.Trust(configuration, anchors)
 		}
 	}
-	configurations := &certs.Configurations{Client: admission, Name: o.tls.configuration, Trust: trust, Blind: c.Blind}
+	configurations := &certs.Configurations{Client: client, Name: o.tls.configuration, Trust: trust, Blind: c.Blind}
 	for _, which := range certs.AllConfigurations() {
 		if which != certs.Advising || o.advise {
 			c.Await(which)
@@ -148,27 +142,14 @@ func (c *certificate) inCluster(o *serveOptions, log *slog.Logger) error {
 	return nil
 }
 
-func (c *certificate) newAuthority(o *serveOptions, config *rest.Config, log *slog.Logger) error {
-	core, err := coreclient.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	coordination, err := coordinationclient.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	admission, err := admissionclient.NewForConfig(config)
-	if err != nil {
-		return err
-	}
+func (c *certificate) newAuthority(o *serveOptions, client dynamic.Interface, log *slog.Logger) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
 	namespace, name, _ := splitName(o.tls.secret)
 	c.authority = certs.NewAuthority(certs.AuthorityOptions{
-		Secrets: core, Leases: coordination, Admission: admission,
-		Namespace: namespace, Name: name, Configuration: o.tls.configuration,
+		Client: client, Namespace: namespace, Name: name, Configuration: o.tls.configuration,
 		Identity: host + "-" + strings.ToLower(rand.Text()[:8]), // of one life of a pod
 		Policy:   o.tls.policy, Serving: c.Serving, Log: log,
 	})
@@ -185,6 +166,16 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	config.UserAgent = "pillion/" + buildVersion().Version
 	config.QPS, config.Burst = 50, 100 // a repair does not wait for a watch that starts
 	return config, nil
+}
+
+// clusterClient speaks of every object without its type: the clients of all API groups, with
+// their types, would double the program.
+func clusterClient(kubeconfig string) (dynamic.Interface, error) {
+	config, err := clusterConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return dynamic.NewForConfig(config)
 }
 
 // lookAgain is how often the files are read without a cause: a watch can miss things.

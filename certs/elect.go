@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+)
+
+const (
+	// LeaseName is the Lease by which one replica is elected.
+	LeaseName = "pillion-certs"
+	// leaseTime is how long a Lease is another one's after it was last seen to change; leadTime is
+	// how long it is one's own after it was asked for, which is over sooner.
+	leaseTime, leadTime = 15 * time.Second, 10 * time.Second
+	// leaseRetry is how often it is looked at and renewed, and how long that may take.
+	leaseRetry = 2 * time.Second
+)
+
+// election does what client-go's leaderelection does, and takes part in its elections. That one
+// comes with the clients and types of all API groups: half of the program.
+type election struct {
+	leases   dynamic.ResourceInterface
+	identity string
+	running  func() time.Duration
+
+	seen   string        // the Lease's resourceVersion
+	since  time.Duration // when that was seen first
+	leader bool          // this one wrote it last
+	asked  time.Duration // when it asked for that
+}
+
+// elect takes part in the election of the replica that renews, until ctx is done.
+func (a *Authority) elect(ctx context.Context) {
+	e := &election{leases: a.leases(), identity: a.Identity, running: a.clock.running}
+	var told string
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := e.stand(ctx); err != nil && err.Error() != told && ctx.Err() == nil {
+			told = err.Error()
+			a.Log.Warn("no part in the election of the replica that renews certificates, trying again", "error", err)
+		}
+		a.lead(e.leads())
+	}, leaseRetry)
+	a.lead(false)
+	e.resign(context.WithoutCancel(ctx))
+}
+
+func (a *Authority) leases() dynamic.ResourceInterface {
+	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	return a.Client.Resource(leases).Namespace(a.Namespace)
+}
+
+// leads says whether the Lease is this one's still.
+func (e *election) leads() bool { return e.leader && e.running()-e.asked < leadTime }
+
+// stand renews the Lease, or takes one that is nobody's. A Lease that does not exist is made by PUT, for
+// which a right to objects of a certain name is enough; there is none for POST.
+func (e *election) stand(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaseRetry)
+	defer cancel()
+	asked := e.running()
+	lease, err := e.leases.Get(ctx, LeaseName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		lease, err = &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+			"metadata": map[string]any{"name": LeaseName, "labels": map[string]any{"app.kubernetes.io/name": "pillion"}},
+		}}, nil
+	}
+	if err != nil {
+		return err
+	}
+	if version := lease.GetResourceVersion(); version != e.seen {
+		e.seen, e.since = version, e.running()
+	}
+	spec, _, _ := unstructured.NestedMap(lease.Object, "spec") // a copy
+	holder, _ := spec["holderIdentity"].(string)
+	e.leader = e.leader && holder == e.identity
+	if holder != "" && holder != e.identity && e.running()-e.since < leaseTime {
+		return nil
+	}
+	now := time.Now().UTC().Format(metav1.RFC3339Micro)
+	next := map[string]any{
+		"holderIdentity": e.identity, "leaseDurationSeconds": int64(leaseTime.Seconds()), "renewTime": now,
+		"acquireTime": spec["acquireTime"], "leaseTransitions": spec["leaseTransitions"],
+	}
+	if holder != e.identity {
+		times, _ := spec["leaseTransitions"].(int64)
+		next["acquireTime"], next["leaseTransitions"] = now, times+1
+	}
+	lease.Object["spec"] = next
+	switch _, err = e.leases.Update(ctx, lease, metav1.UpdateOptions{}); {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsInvalid(err): // no resourceVersion
+		return nil // another one was faster
+	case err != nil:
+		return err
+	}
+	e.leader, e.asked = true, asked
+	return nil
+}
+
+// resign leaves the Lease to the others, who need not wait then.
+func (e *election) resign(ctx context.Context) {
+	if !e.leads() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseRetry)
+	defer cancel()
+	lease, err := e.leases.Get(ctx, LeaseName, metav1.GetOptions{})
+	if err != nil {
+		return // they have to wait
+	}
+	if holder, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity"); holder == e.identity {
+		unstructured.RemoveNestedField(lease.Object, "spec", "holderIdentity")
+		_, _ = e.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+}
