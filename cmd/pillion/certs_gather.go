@@ -16,7 +16,6 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,7 +75,7 @@ func (o *certsOptions) gather(ctx context.Context, c *cluster) (*certs.Chain, er
 	case ok:
 		g.Secret = secret
 	}
-	if err := g.deployment(ctx, o.system); err != nil {
+	if err := g.deployment(ctx); err != nil {
 		return nil, err
 	}
 	endpoints := o.endpoints
@@ -91,13 +90,12 @@ func (o *certsOptions) gather(ctx context.Context, c *cluster) (*certs.Chain, er
 
 // deployment says whether Pillion is to make its certificate itself. Who may not
 // read it goes without.
-func (g *gathering) deployment(ctx context.Context, namespace string) error {
-	client := g.cluster.Resource(appsv1.SchemeGroupVersion.WithResource("deployments")).Namespace(namespace)
-	deployment, err := get[appsv1.Deployment](ctx, client, manifests.Name)
+func (g *gathering) deployment(ctx context.Context) error {
+	pod, err := g.cluster.ownPod(ctx)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("reading the Deployment %s: %w", manifests.Name, err)
 	}
-	for _, c := range deployment.Spec.Template.Spec.Containers {
+	for _, c := range pod.Containers {
 		g.SelfManaged = g.SelfManaged || slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-secret") })
 	}
 	return nil

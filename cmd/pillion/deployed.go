@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/manifests"
@@ -29,11 +29,23 @@ type deployed struct {
 	options serveOptions
 }
 
+// ownPod is what the Deployment says of the pods that Pillion runs as.
+func (c *cluster) ownPod(ctx context.Context) (corev1.PodSpec, error) {
+	type deployment struct { // its package has so many others that it would be a fiftieth of the program
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	d, err := get[deployment](ctx, c.Resource(deployments).Namespace(c.system), manifests.Name)
+	return d.Spec.Template.Spec, err
+}
+
 // deployed reads the Deployment: its flags, its variables, and the ConfigMap that is
 // mounted as the file of --config. What is not known is noted.
 func (c *cluster) deployed(ctx context.Context, note func(string)) (*deployed, error) {
-	deployment, err := get[appsv1.Deployment](ctx, c.Resource(appsv1.SchemeGroupVersion.WithResource("deployments")).Namespace(c.system), manifests.Name)
-	d := &deployed{cluster: c, pod: deployment.Spec.Template.Spec}
+	pod, err := c.ownPod(ctx)
+	d := &deployed{cluster: c, pod: pod}
 	forbidden := apierrors.IsForbidden(err)
 	if forbidden {
 		note(fmt.Sprintf("You may not read the Deployment %s in the namespace %s, so the namespaces that it excludes are not known, nor templates from elsewhere than the ConfigMap %s.",

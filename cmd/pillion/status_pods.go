@@ -11,12 +11,11 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -245,8 +244,8 @@ func (k *look) add(count *survey.Count, pod *unstructured.Unstructured) error {
 // finish finds out who owns the owners of a namespace's pods, and adds all to the report.
 func (k *look) finish(ctx context.Context, namespace string, count *survey.Count) error {
 	for _, kind := range []ownedKind{
-		{"ReplicaSet", appsv1.SchemeGroupVersion.WithResource("replicasets")},
-		{"Job", batchv1.SchemeGroupVersion.WithResource("jobs")},
+		{"ReplicaSet", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}},
+		{"Job", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}},
 	} {
 		names := count.Controllers(kind.name)
 		if len(names) == 0 {
