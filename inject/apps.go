@@ -85,6 +85,9 @@ func (p *planner) eachAppContainer() {
 	for i := range p.apps {
 		app := &p.apps[i]
 		existing := p.pod.At("spec", app.list).Items()
+		if !p.wasMarked && p.own(&existing[app.index]) != nil && !p.same(&existing[app.index]) {
+			continue // is in the way, and must not be made to look like the template's
+		}
 		at := p.at.member("spec").member(app.list).member(app.name)
 		before := len(p.conflicts)
 		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > before {
