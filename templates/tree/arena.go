@@ -6,9 +6,14 @@ package tree
 // to it, given back as a whole when its [Parser] parses the next text. Nil has
 // the runtime give memory.
 type Arena struct {
-	slab  []Node
-	least int // nodes to make room for at once
+	slab      []Node
+	least     int // nodes to make room for at once
+	elsewhere int // nodes that there is room for in what was the slab before
 }
+
+// maxSlab is the most nodes to make room for before they are needed, 256 KiB: what
+// comes after a long list needs no room like that.
+const maxSlab = 4096
 
 // Nodes is a list of no nodes that has room for so many.
 func (a *Arena) Nodes(room int) []Node {
@@ -17,7 +22,8 @@ func (a *Arena) Nodes(room int) []Node {
 	}
 	first := len(a.slab)
 	if room > cap(a.slab)-first { // the old slab belongs to its nodes now
-		a.slab, first = make([]Node, 0, max(room, 2*cap(a.slab), a.least)), 0
+		a.elsewhere += cap(a.slab)
+		a.slab, first = make([]Node, 0, max(room, min(2*cap(a.slab), maxSlab), a.least)), 0
 	}
 	a.slab = a.slab[:first+room]
 	return a.slab[first : first : first+room]

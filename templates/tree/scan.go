@@ -30,7 +30,7 @@ type Parser struct {
 const bytesPerNode = 32
 
 // spare is how many nodes may be added to each object and list that is opened
-// before they all have to move.
+// before they all have to move; nothing that is empty has to.
 const spare = 2
 
 // podLevels is how deep a pod is opened while its text is read anyway: pod,
@@ -44,7 +44,7 @@ const maxDepth = 10_000
 // levels deep inside. The tree, its texts and its names are parts of that text,
 // and the tree holds until the next call.
 func (s *Parser) Parse(text string, levels int) (*Node, error) {
-	s.text, s.depth, s.pending, s.slab = text, 0, s.pending[:0], s.slab[:0]
+	s.text, s.depth, s.pending, s.slab, s.elsewhere = text, 0, s.pending[:0], s.slab[:0], 0
 	s.least = min(len(text)/bytesPerNode, 256)
 	root := s.push("")
 	end := s.value(s.blank(0), levels+podLevels, root)
@@ -62,9 +62,9 @@ func whyNotJSON(text string) error {
 	return errors.New("it is not JSON")
 }
 
-// Kept is how many bytes are kept for the next text, beside the last one.
+// Kept is how many bytes are kept until the next text, beside the last one.
 func (s *Parser) Kept() int {
-	return (cap(s.pending) + cap(s.slab)) * int(unsafe.Sizeof(Node{}))
+	return (cap(s.pending) + cap(s.slab) + s.elsewhere) * int(unsafe.Sizeof(Node{}))
 }
 
 // levelsOf is how deep a member is opened, where its object may be opened that
@@ -162,16 +162,28 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 	}
 	s.depth--
 	if levels >= 0 {
-		kids = append(s.Nodes(len(s.pending)-first+spare), s.pending[first:]...)
-		s.pending = s.pending[:first]
+		kids = s.take(first)
 	}
 	return kids, i + 1
 }
 
+// take makes the pending nodes from the first on somebody's members or items.
+func (s *Parser) take(first int) (kids []Node) {
+	switch n := len(s.pending) - first; {
+	case n == 0:
+	case n > maxSlab: // to have them twice takes too much
+		s.elsewhere += cap(s.pending)
+		kids, s.pending = s.pending[first:], slices.Clone(s.pending[:first])
+	default:
+		kids, s.pending = append(s.Nodes(n+spare), s.pending[first:]...), s.pending[:first]
+	}
+	return kids
+}
+
 // push makes another pending node and gives its index.
 func (s *Parser) push(name string) int {
-	if len(s.pending) == cap(s.pending) { // append would grow a long one by and by
-		s.pending = slices.Grow(s.pending, max(8, len(s.pending)))
+	if len(s.pending) == cap(s.pending) { // append would grow by and by one that is not very long
+		s.pending = slices.Grow(s.pending, max(8, min(len(s.pending), maxSlab)))
 	}
 	s.pending = append(s.pending, Node{name: name})
 	return len(s.pending) - 1

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -273,4 +274,28 @@ func differs(n *tree.Node, want any) string {
 		}
 	}
 	return ""
+}
+
+// TestLongList: a list of many tiny items takes little more than its nodes, and
+// what it takes is known.
+func TestLongList(t *testing.T) {
+	const items, most = 300_000, 100 * 300_000 // bytes
+	used := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	var parser tree.Parser
+	text := `{"list":[{}` + strings.Repeat(",{}", items-1) + `],"more":[1,2,3]}`
+	before := used()
+	n, err := parser.Parse(text, 2)
+	if err != nil || len(n.Get("list").Items()) != items {
+		t.Fatal(err)
+	}
+	after := used()
+	if after -= before; after > most || parser.Kept() < after*9/10 {
+		t.Errorf("%d items take %d bytes, of which %d are known", items, after, parser.Kept())
+	}
+	runtime.KeepAlive(n)
 }
