@@ -85,8 +85,8 @@ func (p *planner) eachAppContainer() {
 	for i := range p.apps {
 		app := &p.apps[i]
 		existing := p.pod.At("spec", app.list).Items()
-		if !p.wasMarked && p.own(&existing[app.index]) != nil && !p.same(&existing[app.index]) {
-			continue // is in the way, and must not be made to look like the template's
+		if c := &existing[app.index]; !p.wasMarked && p.own(c) != nil && !p.same(c) {
+			p.theirs = append(p.theirs, c.Get("name").Text())
 		}
 		at := p.at.member("spec").member(app.list).member(app.name)
 		before := len(p.conflicts)

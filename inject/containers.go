@@ -42,7 +42,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at pointer) {
 }
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at pointer) {
-	if s.elem.contains(existing, fragment) {
+	if s.elem.contains(existing, fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
 		return
 	}
 	if other := p.bringer(existing); other != "" {

@@ -64,6 +64,7 @@ type planner struct {
 	conflicts []Obstacle
 	failed    error
 	claimed   []nodePort // by what is to be added
+	theirs    []string   // containers of the pod's own, whatever is to be added to them
 }
 
 // maxConflicts bounds what is said about one template; the first is what has to
