@@ -14,7 +14,7 @@ import (
 type appContainer struct {
 	list      string
 	index     int
-	name      string // in a pointer: the index among those that came
+	name      string // in a pointer: the index among those that came, or -
 	fragments []tree.Node
 }
 
@@ -66,13 +66,13 @@ func (r *run) userContainers(required bool) []appContainer {
 	for _, list := range containerLists() {
 		items, came := r.pod.At("spec", list).Items(), 0
 		for i := range items {
-			if items[i].Added() {
-				continue
+			name := "-" // of one that was added, and may be as good as the user's for a required template by now
+			if !items[i].Added() {
+				name, came = strconv.Itoa(came), came+1
 			}
 			if items[i].Kind() == tree.Object && !r.brought(&items[i], required) {
-				*known = append(*known, appContainer{list: list, index: i, name: strconv.Itoa(came)})
+				*known = append(*known, appContainer{list: list, index: i, name: name})
 			}
-			came++
 		}
 	}
 	return *known
@@ -92,6 +92,9 @@ func (p *planner) eachAppContainer() {
 		before := len(p.conflicts)
 		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > before {
 			continue
+		}
+		if existing[app.index].Added() {
+			p.log.Own(&existing[app.index])
 		}
 		for j := range app.fragments {
 			p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at)
