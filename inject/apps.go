@@ -85,8 +85,9 @@ func (p *planner) eachAppContainer() {
 	for i := range p.apps {
 		app := &p.apps[i]
 		existing := p.pod.At("spec", app.list).Items()
-		if c := &existing[app.index]; !p.wasMarked && p.own(c) != nil && !p.same(c) {
-			p.theirs = append(p.theirs, c.Get("name").Text())
+		if own := p.own(&existing[app.index]); own != nil && !p.wasMarked &&
+			p.schema.at("spec").at(app.list).find(existing, own) == app.index && !elem.contains(&existing[app.index], own) {
+			p.theirs = append(p.theirs, own.Get("name").Text())
 		}
 		at := p.at.member("spec").member(app.list).member(app.name)
 		before := len(p.conflicts)

@@ -75,7 +75,7 @@ func (p *planner) bringer(existing *tree.Node) string {
 			continue
 		}
 		if slices.Contains(c.t.Containers, name) &&
-			(existing.Added() || c.same(existing) || c.marked(c.t) && (before || !p.wasMarked)) {
+			(existing.Added() && c.decision.Code == CodeInjected || c.same(existing) || c.marked(c.t) && (before || !p.wasMarked)) {
 			return c.t.Name
 		}
 	}
