@@ -107,7 +107,7 @@ func (n *Node) fill() {
 	if n.open || n.kind != Object && n.kind != Array {
 		return
 	}
-	s := Parser{Arena: Arena{least: min(len(n.text)/bytesPerNode, 256)}, lexer: lexer{n.text}, pending: make([]Node, 0, 8)}
+	s := Parser{Arena: Arena{least: min(len(n.text)/bytesPerNode, 256)}, lexer: lexer{n.text}}
 	n.kids, _ = s.children(0, 1)
 	n.open = true
 }
