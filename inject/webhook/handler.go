@@ -58,6 +58,7 @@ type Handler struct {
 
 // exchange is one request and all that is to be told about it.
 type exchange struct {
+	start   time.Time
 	webhook string      // mutate, validate, advise, or "" for another path
 	caller  callers.Way // "" where nobody asked
 	request *request
@@ -89,13 +90,12 @@ func refuse(status int, format string, args ...any) *refusal {
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	start := time.Now()
-	e := &exchange{}
+	e := &exchange{start: time.Now()}
 	defer h.Limiter.forget(e)
-	h.startSpan(e, r, start)
+	h.startSpan(e, r)
 	h.handle(e, w, r)
 	e.write(w)
-	took := time.Since(start)
+	took := time.Since(e.start)
 	h.Limiter.count(e)
 	h.Metrics.observe(e, took)
 	h.log(e, r, took)
@@ -143,7 +143,7 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		return refused
 	}
 	h.lendBody(e)
-	deadline, refused := read(w, r, &e.meter, e.body)
+	deadline, refused := read(w, r, e.start, &e.meter, e.body)
 	if refused != nil {
 		return refused
 	}

@@ -79,19 +79,23 @@ func (h *Handler) release(e *exchange) {
 	e.body, e.scratch = nil, nil
 }
 
+const contentJSON = "application/json"
+
 // read reads the body of a request that an API server may send, and says until
-// when it wants the answer.
+// when it wants the answer, which it waits for since then.
 //
 // The caller stops listening after ?timeout=, so what is not read by then is
 // answered with 503. After it, waiting for its turn may take time, see
 // [Limiter]; the answer itself takes microseconds.
-func read(w http.ResponseWriter, r *http.Request, from io.ReadCloser, body *bytes.Buffer) (time.Time, *refusal) {
+func read(w http.ResponseWriter, r *http.Request, since time.Time, from io.ReadCloser, body *bytes.Buffer) (time.Time, *refusal) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return time.Time{}, refuse(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
 	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return time.Time{}, refuse(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", r.Header.Get("Content-Type"))
+	if text := r.Header.Get("Content-Type"); text != contentJSON { // as the API server writes it
+		if kind, _, err := mime.ParseMediaType(text); err != nil || kind != contentJSON {
+			return time.Time{}, refuse(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", text)
+		}
 	}
 	if r.ContentLength > maxBody {
 		return time.Time{}, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
@@ -100,7 +104,7 @@ func read(w http.ResponseWriter, r *http.Request, from io.ReadCloser, body *byte
 	if refused != nil {
 		return time.Time{}, refused
 	}
-	deadline := time.Now().Add(timeout)
+	deadline := since.Add(timeout)
 	// Not every ResponseWriter can; the server's own ReadTimeout stands then.
 	_ = http.NewResponseController(w).SetReadDeadline(deadline)
 	body.Grow(int(min(max(r.ContentLength, 0), maxTrust)) + bytes.MinRead)

@@ -176,7 +176,7 @@ func clip(text string, limit int) string {
 
 func (e *exchange) write(w http.ResponseWriter) {
 	header, body := w.Header(), e.answer
-	header.Set("Content-Type", "application/json")
+	header.Set("Content-Type", contentJSON)
 	switch {
 	case e.refused == nil:
 	case e.refused.retryAfter != "":

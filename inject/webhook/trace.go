@@ -5,7 +5,6 @@ package webhook
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -15,12 +14,12 @@ import (
 
 // startSpan has the request be a part of its caller's trace, which an API server
 // with tracing names in the header traceparent.
-func (h *Handler) startSpan(e *exchange, r *http.Request, at time.Time) {
+func (h *Handler) startSpan(e *exchange, r *http.Request) {
 	if h.Tracer == nil {
 		return
 	}
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-	_, span := h.Tracer.Start(ctx, "webhook", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(at))
+	_, span := h.Tracer.Start(ctx, "webhook", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(e.start))
 	if span.IsRecording() {
 		e.span = span
 	}
