@@ -8,10 +8,11 @@ import "github.com/pillion-dev/pillion/templates/tree"
 // are looked for in it, and not once for each.
 const longList = 16
 
-// keys are the items of a long list by their keys, as far as it was gone through.
+// keys are the items of a long list by their keys, of those that came with the
+// pod: what is added may be taken back.
 type keys struct {
 	first map[string]int
-	seen  int
+	came  int
 }
 
 // find is [schema.find] in a list of the pod that only grows at its end.
@@ -26,18 +27,21 @@ func (r *run) find(s *schema, list, fragment *tree.Node) int {
 		if r.keys == nil {
 			r.keys = map[*tree.Node]*keys{}
 		}
-		known = &keys{first: make(map[string]int, 2*len(items))}
+		known = &keys{first: make(map[string]int, len(items))}
 		r.keys[list] = known
-	}
-	for ; known.seen < len(items); known.seen++ {
-		if other, ok := s.textKey(&items[known.seen]); ok {
-			if _, twice := known.first[other]; !twice {
-				known.first[other] = known.seen
+		for ; known.came < len(items) && !items[known.came].Added(); known.came++ {
+			if other, ok := s.textKey(&items[known.came]); ok {
+				if _, twice := known.first[other]; !twice {
+					known.first[other] = known.came
+				}
 			}
 		}
 	}
 	if i, ok := known.first[key]; ok {
 		return i
+	}
+	if i := s.find(items[known.came:], fragment); i >= 0 {
+		return known.came + i
 	}
 	return -1
 }

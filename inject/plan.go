@@ -49,7 +49,7 @@ func (c *candidate) plan() {
 		return
 	}
 	if p.log.Undo(); p.additions > 0 {
-		c.keys, c.here = nil, nil
+		c.here = nil
 	}
 }
 
