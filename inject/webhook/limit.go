@@ -15,7 +15,7 @@ import (
 
 const (
 	// largeBody is where the few requests begin that are worked on one at a time.
-	// A tree of tiny objects takes up to 40 times its text, so this is what bounds
+	// A tree of tiny objects takes up to 100 times its text, so this is what bounds
 	// memory; and nobody else has to wait for them.
 	largeBody = 64 << 10
 	// requestOverhead is what a request takes beside its body: stack and buffers.

@@ -107,8 +107,16 @@ func read(w http.ResponseWriter, r *http.Request, since time.Time, from io.ReadC
 	deadline := since.Add(timeout)
 	// Not every ResponseWriter can; the server's own ReadTimeout stands then.
 	_ = http.NewResponseController(w).SetReadDeadline(deadline)
-	body.Grow(int(min(max(r.ContentLength, 0), maxTrust)) + bytes.MinRead)
-	_, err := body.ReadFrom(http.MaxBytesReader(w, from, maxBody))
+	limited, expected := http.MaxBytesReader(w, from, maxBody), max(r.ContentLength, 0)
+	body.Grow(int(min(expected, maxTrust)) + bytes.MinRead)
+	var err error
+	if expected > maxTrust { // and who has sent that much is trusted with the rest
+		_, err = io.CopyN(body, limited, maxTrust)
+		body.Grow(int(expected-maxTrust) + bytes.MinRead)
+	}
+	if err == nil {
+		_, err = body.ReadFrom(limited)
+	}
 	if err != nil || r.Context().Err() != nil {
 		return time.Time{}, unread(err)
 	}
