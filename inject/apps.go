@@ -126,7 +126,7 @@ func (r *run) brought(existing *tree.Node, required bool) bool {
 		if required && !other.sameProgram(existing) {
 			continue
 		}
-		if other.same(existing) || r.marked(other.t) {
+		if r.marked(other.t) || other.same(existing) {
 			return true
 		}
 	}
