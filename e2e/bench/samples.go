@@ -62,8 +62,10 @@ func digits(v float64) string {
 		return group(fmt.Sprintf("%.0f", v))
 	case math.Abs(v) >= 10:
 		return fmt.Sprintf("%.1f", v)
-	default:
+	case math.Abs(v) >= 0.1 || v == 0:
 		return fmt.Sprintf("%.2f", v)
+	default:
+		return fmt.Sprintf("%.3f", v)
 	}
 }
 
