@@ -15,7 +15,7 @@ import (
 // what a tree costs. Its zero value may be used.
 //
 // It checks and opens in one pass; a library checks in one and is asked for what
-// is wanted in another. What is JSON, two libraries say, see FuzzParse.
+// is wanted in another. What is JSON that library says, see FuzzParse.
 //
 // A value's members and items come to lie next to each other in the arena.
 type Parser struct {
