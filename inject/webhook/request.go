@@ -68,13 +68,14 @@ func (h *Handler) lend(e *exchange) {
 }
 
 // release ends an exchange that is written and logged. What a large body took is
-// not kept, nor what a connection that failed may still be writing from.
+// not kept, nor what a connection that failed may still be writing from; and the
+// scratch, which refers to the body, only with it.
 func (h *Handler) release(e *exchange) {
-	if b := e.body; b != nil && e.written && b.Cap() <= maxTrust {
-		h.bodies.Put(b)
-	}
-	if s := e.scratch; s != nil && e.written && s.engine.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
-		h.scratch.Put(s)
+	if e.written && e.body != nil && e.body.Cap() <= maxTrust {
+		h.bodies.Put(e.body)
+		if s := e.scratch; s != nil && s.engine.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
+			h.scratch.Put(s)
+		}
 	}
 	e.body, e.scratch = nil, nil
 }
