@@ -90,7 +90,7 @@ func TestRestricted(t *testing.T) {
 		"seccomp RuntimeDefault":          p.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
 		"capabilities drop ALL":           slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(s.Capabilities.Add) == 0,
 		"requests, and a memory limit":    len(c.Resources.Requests) == 2 && len(c.Resources.Limits) == 1 && !c.Resources.Limits.Memory().IsZero(),
-		"GOMEMLIMIT from the limit":       len(c.Env) == 1 && c.Env[0].Name == "GOMEMLIMIT" && c.Env[0].ValueFrom.ResourceFieldRef.Resource == "limits.memory",
+		"--memory-limit from the limit":   len(c.Env) == 1 && c.Env[0].Name == "PILLION_MEMORY_LIMIT" && c.Env[0].ValueFrom.ResourceFieldRef.Resource == "limits.memory",
 	} {
 		if !ok {
 			t.Errorf("lacks %s", what)

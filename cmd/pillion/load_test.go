@@ -208,7 +208,7 @@ func TestReconfigureMemory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pillion.yaml")
 	const always = "standalone: true\ntls-self-signed: true\ntemplates: [testdata/templates]\n"
 	write(t, file, always)
-	s := startServe(t, "--config", file)
+	s := startServe(t, "--config", file, "--memory-limit=1G")
 	for _, row := range []struct{ text, want string }{
 		{always, "3.3554432e+07"},
 		{always + "max-request-memory: 64Mi\n", "6.7108864e+07"},
@@ -218,6 +218,9 @@ func TestReconfigureMemory(t *testing.T) {
 			_, body := s.get(t, s.admin+"/metrics")
 			return strings.Contains(body, "\npillion_webhook_memory_limit_bytes "+row.want+"\n"), "it is not"
 		})
+	}
+	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "\ngo_gc_gomemlimit_bytes 9e+08\n") {
+		t.Error("--memory-limit is not told to the collector")
 	}
 	write(t, file, always+"max-request-memory: 1Mi\n")
 	s.ready(t, http.StatusOK, "--max-request-memory must be at least 10Mi")

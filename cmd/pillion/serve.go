@@ -37,7 +37,7 @@ type serveOptions struct {
 	standalone                                  bool
 	excluded                                    []string
 	shutdownDelay                               time.Duration
-	requestMemory                               resource.QuantityValue
+	requestMemory, memoryLimit                  resource.QuantityValue
 	advise                                      bool
 	callers                                     callerOptions
 	log                                         logOptions
@@ -110,6 +110,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "the `TIME` to go on serving after readiness is off")
 	o.requestMemory.Quantity = resource.MustParse("32Mi")
 	f.Var(&o.requestMemory, "max-request-memory", "how much `MEMORY` the bodies of requests may take at a time; who brings more is told to ask again (429)")
+	f.Var(&o.memoryLimit, "memory-limit", "how much `MEMORY` the container may take: near it the garbage is collected more often (0: GOMEMLIMIT, or none)")
 	f.BoolVar(&o.advise, "advise", false, "follow LimitRanges and ResourceQuotas too, so that /advise can tell which of them injected pods will break")
 	o.callers.flags(cmd)
 	o.log.flags(cmd)
@@ -133,6 +134,8 @@ func (o *serveOptions) check() error {
 		return errors.New("--shutdown-delay must not be negative")
 	case o.requestMemory.Cmp(resource.MustParse("10Mi")) < 0:
 		return errors.New("--max-request-memory must be at least 10Mi: the largest request takes 8Mi")
+	case o.memoryLimit.Sign() < 0:
+		return errors.New("--memory-limit must not be negative")
 	}
 	if err := checkSelector(o.templateSelector); err != nil {
 		return err
@@ -156,15 +159,24 @@ var errNoTemplatesFlag = errors.New("name the templates: --templates PATH")
 const slotsPerCPU = 2
 
 // gcPercent is used instead of Go's own 100, unless the environment says how: a tenth
-// less CPU for some 5 MiB, and above it little is gained. A limit of memory
-// (GOMEMLIMIT) goes before it.
+// less CPU for some 5 MiB, and above it little is gained. A limit of memory goes
+// before it.
 const gcPercent = 200
 
-// serve runs until ctx is done and everything is drained, or something fails.
-func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slog.Logger) error {
+// limitCollector tells the collector what there is. It gets nine tenths of a
+// container's limit: it does not count the program's own pages, nor keep to it exactly.
+func (o *serveOptions) limitCollector() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	if limit := o.memoryLimit.Value(); limit > 0 {
+		debug.SetMemoryLimit(limit / 10 * 9)
+	}
+}
+
+// serve runs until ctx is done and everything is drained, or something fails.
+func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slog.Logger) error {
+	o.limitCollector()
 	registry := prometheus.NewRegistry()
 	certificate, err := o.newCertificate(log)
 	if err != nil {

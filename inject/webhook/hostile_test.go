@@ -33,7 +33,7 @@ func many(n int, item string) string {
 // allocated stands for the most that is in use at a time, which nobody can
 // measure twice.
 func TestHostile(t *testing.T) {
-	const mostTime, mostMemory = 10 * time.Second, 256 << 20
+	const mostTime, mostMemory = 10 * time.Second, 192 << 20 // of 256 MiB
 	spec := func(containers, more string) string {
 		return `{"spec":{"containers":[` + containers + `]` + more + `}}`
 	}
@@ -56,6 +56,12 @@ func TestHostile(t *testing.T) {
 		"100,000 parameters":     {`{"metadata":{"annotations":{` + many(100_000, `"agent-0.pillion.dev/x%d":"y"`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"a million names":        {`{"metadata":{"annotations":{"pillion.dev/templates":"` + strings.Repeat("x,", 1<<20) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"as deep as JSON may be": {`{"x":` + strings.Repeat("[", 9_990) + strings.Repeat("]", 9_990) + `,"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"8 MiB of text":          {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 8<<20-4096) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"a million containers":   {spec(many(1_000_000, `0`), ""), http.StatusOK},
+		"a million annotations":  {`{"metadata":{"annotations":{` + many(1_000_000, `"":""`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"a million pairs":        {spec(many(500_000, `{"":0}`), ""), http.StatusOK},
+		"too many tolerations":   {spec(`{"name":"a"}`, `,"tolerations":[`+many(2_000_000, `{}`)+`]`), http.StatusRequestEntityTooLarge},
+		"too many values":        {`{"x":[` + many(4_000_000, `0`) + `]}`, http.StatusRequestEntityTooLarge},
 		"deeper":                 {strings.Repeat("[", 1_000_000) + strings.Repeat("]", 1_000_000), http.StatusBadRequest},
 		"deep objects":           {strings.Repeat(`{"a":`, 500_000) + "1" + strings.Repeat("}", 500_000), http.StatusBadRequest},
 	} {

@@ -194,7 +194,10 @@ const (
 func decode(parser *tree.Parser, body []byte, levels int) (*request, *refusal) {
 	// Nobody changes the body as long as the exchange lasts.
 	root, err := parser.Parse(unsafe.String(unsafe.SliceData(body), len(body)), levels)
-	if err != nil {
+	switch {
+	case errors.Is(err, tree.ErrTooManyValues):
+		return nil, refuse(http.StatusRequestEntityTooLarge, "the body is too large: %v", err)
+	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "the body is not an AdmissionReview: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
 	var f fields

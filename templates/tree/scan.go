@@ -4,6 +4,7 @@ package tree
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"unsafe"
 
@@ -23,6 +24,7 @@ type Parser struct {
 	lexer
 
 	depth   int
+	values  int
 	pending []Node // of the objects and lists that are not at their end yet
 }
 
@@ -40,15 +42,26 @@ const podLevels = 4
 // maxDepth is how deep values may nest, as in encoding/json.
 const maxDepth = 10_000
 
+// maxValues is how many values a text may have: a node takes 64 bytes, so tiny ones
+// take many times their text. A pod of the 3 MiB that an API server takes has fewer
+// unless it is made of nothing but {}.
+const maxValues = 1 << 20
+
+// ErrTooManyValues says that a text is JSON, or may be, but has too many values.
+var ErrTooManyValues = fmt.Errorf("it has more than %d values", maxValues)
+
 // Parse reads one JSON text (RFC 8259, valid UTF-8), which has a pod that many
 // levels deep inside. The tree, its texts and its names are parts of that text,
 // and the tree holds until the next call.
 func (s *Parser) Parse(text string, levels int) (*Node, error) {
-	s.text, s.depth, s.pending, s.slab, s.elsewhere = text, 0, s.pending[:0], s.slab[:0], 0
+	s.text, s.depth, s.values, s.pending, s.slab, s.elsewhere = text, 0, 0, s.pending[:0], s.slab[:0], 0
 	s.least = min(len(text)/bytesPerNode, 256)
-	root := s.push("")
+	root := s.push("", 0)
 	end := s.value(s.blank(0), levels+podLevels, root)
-	if end < 0 || s.blank(end) < len(text) {
+	switch {
+	case s.values > maxValues:
+		return nil, ErrTooManyValues
+	case end < 0 || s.blank(end) < len(text):
 		return nil, whyNotJSON(text)
 	}
 	return &s.pending[root], nil
@@ -128,6 +141,9 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 	object, closing, first := s.text[i] == '{', s.text[i]+2, len(s.pending)
 	i = s.blank(i + 1)
 	for more := s.at(i) != closing; more; {
+		if s.values++; s.values > maxValues {
+			return nil, -1
+		}
 		var name string
 		below := levels
 		if object {
@@ -147,7 +163,7 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 		if levels < 0 {
 			end = s.skip(i)
 		} else {
-			end = s.value(i, below, s.push(name))
+			end = s.value(i, below, s.push(name, i))
 		}
 		if end < 0 {
 			return nil, -1
@@ -180,10 +196,14 @@ func (s *Parser) take(first int) (kids []Node) {
 	return kids
 }
 
-// push makes another pending node and gives its index.
-func (s *Parser) push(name string) int {
-	if len(s.pending) == cap(s.pending) { // append would grow by and by one that is not very long
-		s.pending = slices.Grow(s.pending, max(8, min(len(s.pending), maxSlab)))
+// push makes another pending node, for the value at i, and gives its index.
+func (s *Parser) push(name string, i int) int {
+	if n := len(s.pending); n == cap(s.pending) { // append would grow by and by one that is not very long
+		more := max(8, n)
+		if n >= maxSlab { // and a very long one by and by: the rest is taken to be as what came
+			more = min(max(maxSlab, n*(len(s.text)-i)/i), maxValues+1-n)
+		}
+		s.pending = slices.Grow(s.pending, more)
 	}
 	s.pending = append(s.pending, Node{name: name})
 	return len(s.pending) - 1
