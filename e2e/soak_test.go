@@ -90,7 +90,7 @@ func TestSoak(t *testing.T) {
 	if err := errors.Join(err, s.write(t.Context(), mounted, ""), s.write(t.Context(), labelled, "")); err != nil {
 		t.Fatal(err)
 	}
-	i.run(t, "--shutdown-delay=2s")
+	i.run(t)
 	s.number = len(i.replicas)
 	eventually(t, "a pod is injected", func(ctx context.Context) error {
 		pod, err := i.Client.CoreV1().Pods(i.namespace).Create(ctx, soakPod(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -23,12 +23,17 @@ func TestDrainFitsGracePeriod(t *testing.T) {
 	if err := yaml.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
-	delay, err := time.ParseDuration(newServe().Flags().Lookup("shutdown-delay").DefValue)
+	pod := d.Spec.Template.Spec
+	serve := newServe()
+	if err := serve.ParseFlags(pod.Containers[0].Args[1:]); err != nil {
+		t.Fatal(err)
+	}
+	delay, err := serve.Flags().GetDuration("shutdown-delay")
 	if err != nil {
 		t.Fatal(err)
 	}
-	grace := d.Spec.Template.Spec.TerminationGracePeriodSeconds
-	if grace == nil || delay+drainTime >= time.Duration(*grace)*time.Second {
-		t.Errorf("a replica takes up to %s to end, and is given %v s", delay+drainTime, grace)
+	takes := time.Duration(pod.Containers[0].Lifecycle.PreStop.Sleep.Seconds)*time.Second + delay + drainTime
+	if grace := pod.TerminationGracePeriodSeconds; grace == nil || takes >= time.Duration(*grace)*time.Second {
+		t.Errorf("a replica takes up to %s to end, and is given %v s", takes, grace)
 	}
 }

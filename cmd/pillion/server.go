@@ -24,8 +24,8 @@ import (
 const (
 	// requestTime is the longest that an API server waits for a webhook.
 	requestTime = 30 * time.Second
-	// drainTime and the usual shutdown delay fit into the 30 s that Kubernetes
-	// gives a pod to end.
+	// drainTime fits, after 5 s of waiting, into the 30 s that Kubernetes gives a pod
+	// to end.
 	drainTime = 20 * time.Second
 	// idleTime is longer than the 90 s after which an API server closes a connection
 	// that it does not use, one that it has never used included: a request on one that

@@ -93,7 +93,7 @@ func (p *replicaPod) name() string { return fmt.Sprintf("replica-%d", p.options.
 func (c *Cluster) runReplica(ctx, limited context.Context, d *appsv1.Deployment, o replicaOptions) (*Replica, error) {
 	spec, pod := d.Spec.Template.Spec, &replicaPod{cluster: c, deployment: d, options: o, lifetime: ctx}
 	ctx, pod.end = context.WithCancel(ctx) // of its files
-	args := append(slices.Clone(spec.Containers[0].Args), "--kubeconfig="+o.kubeconfig, "--shutdown-delay=0s")
+	args := append(slices.Clone(spec.Containers[0].Args), "--kubeconfig="+o.kubeconfig)
 	args = append(args, o.flags...)
 	for _, volume := range spec.Volumes {
 		dir := c.Path(filepath.Join(pod.name(), volume.Name))
@@ -159,8 +159,9 @@ func (r *Replica) Crash(ctx context.Context) error {
 	return c.setEndpoint(ctx, name, r.Address(), true)
 }
 
-// Replace does what a rolling update does: when a new pod is ready the old one is told to end, at the moment in
-// which its endpoint goes. It returns the new one, and how the old one ended. ctx limits that.
+// Replace does what a rolling update does: when a new pod is ready the endpoint of the old one goes, while the
+// kubelet is at its preStop; then it is told to end. It returns the new one, and how the old one ended. ctx limits
+// that.
 func (r *Replica) Replace(ctx context.Context, number int) (*Replica, error) {
 	options := r.pod.options
 	options.number = number
@@ -170,7 +171,15 @@ func (r *Replica) Replace(ctx context.Context, number int) (*Replica, error) {
 	}
 	defer r.pod.end()
 	var group errgroup.Group
-	group.Go(r.Stop)
+	group.Go(func() error {
+		preStop := r.pod.deployment.Spec.Template.Spec.Containers[0].Lifecycle.PreStop.Sleep
+		select {
+		case <-time.After(time.Duration(preStop.Seconds) * time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return r.Stop()
+	})
 	group.Go(func() error { return r.pod.cluster.setEndpoint(ctx, r.pod.name(), r.Address(), false) })
 	return next, group.Wait()
 }
