@@ -20,6 +20,7 @@ func TestArguments(t *testing.T) {
 		"--templates=" + manifests.TemplatesPath,
 		fmt.Sprintf("--listen=:%d", manifests.WebhookPort),
 		fmt.Sprintf("--admin-listen=:%d", manifests.AdminPort),
+		"--shutdown-delay=0s",
 		"--tls-cert-file=" + manifests.TLSPath + "/" + corev1.TLSCertKey,
 		"--tls-key-file=" + manifests.TLSPath + "/" + corev1.TLSPrivateKeyKey,
 	}

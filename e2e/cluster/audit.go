@@ -109,21 +109,22 @@ func (e Event) FailedOpen() []string {
 }
 
 // Reason returns what Pillion said about a template.
-func (e Event) Reason(template string) string {
-	for key, value := range e.Annotations {
-		if strings.HasSuffix(key, ".mutate.pillion.dev/"+template) {
-			return value
-		}
-	}
-	return ""
-}
+func (e Event) Reason(template string) string { return e.Reasons()[template] }
 
-// Reasons returns what Pillion said about every template.
+// Reasons returns what Pillion said about every template. Those that were not requested share an annotation.
 func (e Event) Reasons() map[string]string {
+	const notRequested = "not_requested"
 	reasons := map[string]string{}
 	for key, value := range e.Annotations {
-		if webhook, template, ok := strings.Cut(key, "/"); ok && strings.HasSuffix(webhook, ".mutate.pillion.dev") {
-			reasons[template] = value
+		webhook, about, ok := strings.Cut(key, "/")
+		switch {
+		case !ok || !strings.HasSuffix(webhook, ".mutate.pillion.dev"):
+		case about == notRequested:
+			for template := range strings.SplitSeq(value, ", ") {
+				reasons[template] = notRequested + ": by this pod"
+			}
+		default:
+			reasons[about] = value
 		}
 	}
 	return reasons
