@@ -11,8 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	mattbaird "github.com/mattbaird/jsonpatch"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -164,6 +166,59 @@ func TestExpensiveExpressions(t *testing.T) {
 	if !codes[inject.CodeInjected] || !codes[inject.CodeRenderFailed] {
 		t.Errorf("the limit was not met from both sides: %v", codes)
 	}
+}
+
+// TestHostileExpressions: what a pod's author puts into the texts that an expression
+// works with costs neither seconds nor memory, whatever is made of them.
+func TestHostileExpressions(t *testing.T) {
+	const mostTime, mostMemory = 4 * time.Second, 32 << 20
+	long := strings.Repeat("x", 16_000)
+	containers := make([]any, 490)
+	for i := range containers {
+		containers[i] = map[string]any{"name": fmt.Sprint("c", i)}
+	}
+	pod, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"a": long, "b": long[1:] + "y", "half": long[:8_000] + "y"}},
+		"spec":     map[string]any{"containers": containers},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, expression := range []string{
+		"$A.replace('x', $B)", "$A.split('').join($B)", "'%s'.format([pod.spec.containers.map(c, $A)])",
+		"'%s'.format([{'a': [$A, $A, $A], 'b': [$A, $A, $A]}])",
+		"string(pod.spec.containers.map(c, pod.spec.containers.map(d, $A)).size())",
+		"string(sets.intersects($A.split(''), $B.split('')))", "string(sets.contains($A.split(''), $B.split('')))",
+		"string($A.split('') == $B.split(''))", "string($A.indexOf(pod.metadata.annotations['half']))",
+		"string($A.matches('(x{0,30})*y'))", "strings.quote($A).reverse().lowerAscii().substring(60000)",
+		"string(pod.spec.containers.all(c, $A.contains($B)))", "string(pod.spec.containers.all(c, $A.split('').size() > 0))",
+		"string(pod.spec.containers.all(c, pod.spec.containers.all(d, d.name != c.image)))",
+		"string(pod.spec.containers.all(c, (pod.spec.containers + pod.spec.containers).size() > 0))",
+	} {
+		source := strings.NewReplacer("$A", "pod.metadata.annotations['a']", "$B", "pod.metadata.annotations['b']").Replace(expression)
+		found, problems := templates.Parse("it", fmt.Appendf(nil, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: it}\nspec:\n"+
+			"  default: true\n  pod: {spec: {containers: [{name: it, image: it, args: [%q]}]}}\n", "${"+source+"}"))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		injector := inject.New(templates.NewSet(found))
+		began, before := time.Now(), allocated()
+		r, err := injector.Inject(inject.Request{Operation: "CREATE", Object: pod})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took, memory := time.Since(began), allocated()-before
+		if took > mostTime || memory > mostMemory {
+			t.Errorf("%s: %v and %d MiB: %s", expression, took, memory>>20, r.Decisions[0].Sentence())
+		}
+	}
+}
+
+// allocated is all that the process has ever allocated.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }
 
 // digest is over all that the engine says about every case and every captured pod.

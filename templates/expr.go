@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
@@ -47,7 +48,7 @@ type compiler struct {
 
 // language is what all templates' expressions have in common.
 var language = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
+	env, err := cel.NewEnv(
 		cel.OptionalTypes(),
 		cel.HomogeneousAggregateLiterals(),
 		cel.CrossTypeNumericComparisons(true),
@@ -55,6 +56,14 @@ var language = sync.OnceValues(func() (*cel.Env, error) {
 		ext.Sets(),
 		cel.EnableMacroCallTracking(), // for who writes expressions anew, see Expression
 	)
+	if err != nil {
+		return nil, err
+	}
+	options, err := bounded(env)
+	if err != nil {
+		return nil, err
+	}
+	return env.Extend(options...)
 })
 
 func newCompiler(params []Param) (*compiler, error) {
@@ -152,8 +161,13 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			c.reads.note(e)
 			c.readsRequest = c.readsRequest || requestOf(e)
 		case ast.CallKind:
-			if call := e.AsCall(); call.FunctionName() == "dyn" && checked.GetType(call.Args()[0].ID()).Kind() == types.StructKind {
+			switch call := e.AsCall(); {
+			case call.FunctionName() == "dyn" && checked.GetType(call.Args()[0].ID()).Kind() == types.StructKind:
 				return errors.New("dyn() of an object hides from the check which of its fields are not set yet; read a field of it")
+			case call.FunctionName() == overloads.Matches:
+				if err := checkPattern(call.Args()[len(call.Args())-1]); err != nil {
+					return err
+				}
 			}
 		}
 	}

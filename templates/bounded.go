@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"errors"
+	"fmt"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// bounded has CEL's functions that multiply texts refuse to make one that no leaf
+// may be. CEL charges for a call when it is done, which may be a gigabyte late:
+// 16 KiB, replaced letter by letter by 16 KiB.
+func bounded(env *cel.Env) ([]cel.EnvOption, error) {
+	var options []cel.EnvOption
+	for name, size := range map[string]func(args []ref.Val) int{"replace": replacedSize, "join": joinedSize, "format": formattedSize} {
+		f := env.Functions()[name]
+		bindings, err := f.Bindings()
+		if err != nil {
+			return nil, err
+		}
+		made := map[string]*functions.Overload{}
+		for _, b := range bindings {
+			made[b.Operator] = b
+		}
+		var overloads []cel.FunctionOpt
+		for _, o := range f.OverloadDecls() {
+			call := callOf(made[o.ID()])
+			overloads = append(overloads, cel.MemberOverload(o.ID(), o.ArgTypes(), o.ResultType(), cel.FunctionBinding(func(args ...ref.Val) ref.Val {
+				if size(args) > maxOutput {
+					return types.NewErr("%s() makes a text of more than %d bytes", name, maxOutput)
+				}
+				return call(args...)
+			})))
+		}
+		options = append(options, cel.Function(name, overloads...))
+	}
+	return options, nil
+}
+
+// maxSteps is how large a pattern may be when it is compiled: each letter that it is
+// held against may take as many steps.
+const maxSteps = 1_000
+
+// checkPattern refuses the pattern of matches() if it can take seconds: CEL charges
+// for this too when it is done, and by the pattern's length, which says little.
+func checkPattern(pattern ast.Expr) error {
+	text, ok := pattern.AsLiteral().(types.String) // null where it is no literal
+	if !ok {
+		return errors.New("matches() with a pattern that comes from elsewhere may take seconds; write the pattern as a text")
+	}
+	if parsed, err := syntax.Parse(string(text), syntax.Perl); err == nil { // else CEL says so
+		if prog, err := syntax.Compile(parsed.Simplify()); err == nil && len(prog.Inst) > maxSteps {
+			return fmt.Errorf("the pattern of matches() takes %d steps, and at most %d are allowed; repeat less in it", len(prog.Inst), maxSteps)
+		}
+	}
+	return nil
+}
+
+// callOf calls what is bound to an overload, of however many arguments it is.
+func callOf(o *functions.Overload) functions.FunctionOp {
+	switch {
+	case o.Unary != nil:
+		return func(args ...ref.Val) ref.Val { return o.Unary(args[0]) }
+	case o.Binary != nil:
+		return func(args ...ref.Val) ref.Val { return o.Binary(args[0], args[1]) }
+	}
+	return o.Function
+}
+
+// replacedSize is of text.replace(old, new) and text.replace(old, new, times).
+func replacedSize(args []ref.Val) int {
+	text, old, by := textOf(args[0]), textOf(args[1]), textOf(args[2])
+	times := strings.Count(text, old)
+	if len(args) > 3 {
+		if most, ok := args[3].(types.Int); ok && most >= 0 {
+			times = int(min(int64(times), int64(most)))
+		}
+	}
+	return len(text) + times*(len(by)-len(old))
+}
+
+// joinedSize is of list.join() and list.join(separator).
+func joinedSize(args []ref.Val) int {
+	size := sizeOf(args[0], 0)
+	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {
+		if n, ok := list.Size().(types.Int); ok {
+			size += int(n) * len(textOf(args[1]))
+		}
+	}
+	return size
+}
+
+// formattedSize is of text.format(list), in which each item is written once.
+func formattedSize(args []ref.Val) int { return sizeOf(args[0], sizeOf(args[1], 0)) }
+
+func textOf(v ref.Val) string {
+	text, _ := v.(types.String)
+	return string(text)
+}
+
+// sizeOf adds about how long a value is as a text; what is too long for a leaf is
+// not gone through to its end.
+func sizeOf(v ref.Val, size int) int {
+	switch v := v.(type) {
+	case types.String:
+		return size + len(v)
+	case types.Bytes:
+		return size + 4*len(v)
+	case traits.Mapper:
+		for it := v.Iterator(); size <= maxOutput && it.HasNext() == types.True; {
+			key := it.Next()
+			size = sizeOf(v.Get(key), sizeOf(key, size)) + 4
+		}
+		return size
+	case traits.Lister:
+		for it := v.Iterator(); size <= maxOutput && it.HasNext() == types.True; {
+			size = sizeOf(it.Next(), size) + 2
+		}
+		return size
+	}
+	return size + 32
+}
