@@ -219,7 +219,7 @@ func TestReconfigureMemory(t *testing.T) {
 			return strings.Contains(body, "\npillion_webhook_memory_limit_bytes "+row.want+"\n"), "it is not"
 		})
 	}
-	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "\ngo_gc_gomemlimit_bytes 9e+08\n") {
+	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "\ngo_gc_gomemlimit_bytes 8e+08\n") {
 		t.Error("--memory-limit is not told to the collector")
 	}
 	write(t, file, always+"max-request-memory: 1Mi\n")

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -365,5 +366,15 @@ func TestServeDrains(t *testing.T) {
 	}
 	if code := s.exit(t); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// On a large node memory is what it is on a small one. Not in parallel: it is about
+// the process.
+func TestLimitRuntime(t *testing.T) {
+	before := runtime.GOMAXPROCS(64)
+	defer runtime.GOMAXPROCS(before)
+	if new(serveOptions).limitRuntime(); runtime.GOMAXPROCS(0) != maxCPUs {
+		t.Errorf("%d CPUs are used", runtime.GOMAXPROCS(0))
 	}
 }
