@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 # SPDX-License-Identifier: Apache-2.0
 
 # Go crosses to the target faster than an emulator of the target would build.
