@@ -7,8 +7,7 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 # With .git, which is where the binary's version comes from.
 COPY . .
-ARG TARGETOS=linux
-ARG TARGETARCH
+ARG TARGETOS TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
     GOCACHE=/go/cache CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags='-s -w' -o /pillion ./cmd/pillion
 

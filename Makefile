@@ -5,6 +5,7 @@ FUZZTIME ?= 5m
 SOAKTIME ?= 10m
 IMAGE    ?= ghcr.io/pillion-dev/pillion:dev
 # What is pushed is for these platforms, with its bill of materials (SPDX) and how it was built (SLSA).
+# Docker's classic image store holds neither: docker buildx create --use makes a builder that needs none.
 RELEASE   = --push --platform=linux/amd64,linux/arm64 --sbom=true --provenance=mode=max
 BENCH    ?= .
 COUNT    ?= 5
