@@ -33,7 +33,7 @@ func many(n int, item string) string {
 // allocated stands for the most that is in use at a time, which nobody can
 // measure twice.
 func TestHostile(t *testing.T) {
-	const mostTime, mostMemory = 10 * time.Second, 192 << 20 // of 256 MiB
+	const mostTime, mostMemory = 10 * time.Second, 256 << 20
 	spec := func(containers, more string) string {
 		return `{"spec":{"containers":[` + containers + `]` + more + `}}`
 	}
