@@ -25,10 +25,12 @@ import (
 // The labels and annotations that people write. A template's own annotations
 // are [templates.Template.Annotation].
 const (
-	// LabelInject on a namespace or pod is Enabled or Disabled.
+	// LabelInject on a namespace or pod is Enabled or Disabled; on a namespace Shadow
+	// too: nothing is injected there, and what would be is told.
 	LabelInject = templates.Domain + "/inject"
 	Enabled     = "enabled"
 	Disabled    = "disabled"
+	Shadow      = "shadow"
 	// AnnotationTemplates on a pod names the templates: "a,b" for exactly these,
 	// "+a,-b" for these beside or without the defaults.
 	AnnotationTemplates = templates.Domain + "/templates"

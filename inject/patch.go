@@ -14,6 +14,9 @@ import (
 // Adds says whether there is anything to add.
 func (r *Result) Adds() bool { return r.size > 0 }
 
+// Injected is the pod with what was added.
+func (r *Result) Injected() *tree.Node { return r.pod }
+
 // Ops is the patch (RFC 6902): one operation for each inserted item, created
 // parent or missing key. Every operation is an add. Values are encoded JSON
 // (json.RawMessage).

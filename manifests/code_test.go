@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
@@ -21,8 +22,18 @@ func TestCodeAgrees(t *testing.T) {
 	if !slices.Equal(manifests.ExcludedNamespaces(), inject.SystemNamespaces()) {
 		t.Errorf("the webhooks leave out %q, the engine %q", manifests.ExcludedNamespaces(), inject.SystemNamespaces())
 	}
-	if manifests.MutatePath != webhook.PathMutate || manifests.ValidatePath != webhook.PathValidate {
-		t.Errorf("the API server calls %s and %s", manifests.MutatePath, manifests.ValidatePath)
+	if manifests.MutatePath != webhook.PathMutate || manifests.ValidatePath != webhook.PathValidate || manifests.ShadowPath != webhook.PathShadow {
+		t.Errorf("the API server calls %s, %s and %s", manifests.MutatePath, manifests.ValidatePath, manifests.ShadowPath)
+	}
+	b := load(t)
+	for _, e := range append(explain.MutatingEntries(&b.mutating), explain.ValidatingEntries(&b.validating)...) {
+		want := map[string]string{manifests.MutateNamespaceEntry: explain.Mutating, manifests.MutatePodEntry: explain.Mutating, manifests.ShadowEntry: explain.Shadow}[e.Name]
+		if want == "" {
+			want = explain.Validating
+		}
+		if e.Type != want {
+			t.Errorf("explain takes %s for %s", e.Name, e.Type)
+		}
 	}
 }
 

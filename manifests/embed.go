@@ -40,17 +40,20 @@ const (
 	MutatePath   = "/mutate"
 	ValidatePath = "/validate"
 	AdvisePath   = "/advise"
+	ShadowPath   = "/shadow"
 	LivePath     = "/livez"
 	ReadyPath    = "/readyz"
 )
 
 // The entries of the webhook configurations: for the pods of a namespace that
-// opted in, and for pods that opted in by themselves.
+// opted in, for pods that opted in by themselves, and for the pods of a namespace
+// that is only shadowed.
 const (
 	MutateNamespaceEntry   = "namespace.mutate.pillion.dev"
 	MutatePodEntry         = "pod.mutate.pillion.dev"
 	ValidateNamespaceEntry = "namespace.validate.pillion.dev"
 	ValidatePodEntry       = "pod.validate.pillion.dev"
+	ShadowEntry            = "namespace.shadow.pillion.dev"
 )
 
 // The component advise: the name of its webhook configuration, and its entries,

@@ -55,7 +55,8 @@ func TestEntries(t *testing.T) {
 	b := load(t)
 	mutating, validating := entries(b)
 	check(t, mutating, manifests.MutatePath, admissionregistrationv1.Ignore, manifests.MutateNamespaceEntry, manifests.MutatePodEntry)
-	check(t, validating, manifests.ValidatePath, admissionregistrationv1.Fail, manifests.ValidateNamespaceEntry, manifests.ValidatePodEntry)
+	check(t, validating[:2], manifests.ValidatePath, admissionregistrationv1.Fail, manifests.ValidateNamespaceEntry, manifests.ValidatePodEntry)
+	check(t, validating[2:], manifests.ShadowPath, admissionregistrationv1.Ignore, manifests.ShadowEntry)
 	for _, w := range b.mutating.Webhooks {
 		if w.ReinvocationPolicy == nil || *w.ReinvocationPolicy != admissionregistrationv1.IfNeededReinvocationPolicy {
 			t.Errorf("%s: reinvocationPolicy is not IfNeeded", w.Name)
@@ -65,6 +66,10 @@ func TestEntries(t *testing.T) {
 
 func check(t *testing.T, entries []entry, path string, policy admissionregistrationv1.FailurePolicyType, names ...string) {
 	t.Helper()
+	timeout := int32(5)
+	if path == manifests.ShadowPath {
+		timeout = 2 // nobody is to wait for what only tells
+	}
 	for i, e := range entries {
 		if i >= len(names) {
 			t.Fatalf("one entry too many: %s", e.Name)
@@ -84,7 +89,7 @@ func check(t *testing.T, entries []entry, path string, policy admissionregistrat
 		want.MatchPolicy = new(admissionregistrationv1.Equivalent)
 		want.FailurePolicy = &policy
 		want.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
-		want.TimeoutSeconds = new(int32(5))
+		want.TimeoutSeconds = &timeout
 		want.AdmissionReviewVersions = []string{"v1", "v1beta1"}
 		if !equality.Semantic.DeepEqual(e, want) {
 			t.Errorf("%s is\n%+v, want\n%+v", e.Name, e, want)
@@ -118,7 +123,7 @@ func (e entry) matches(t *testing.T, namespace, pod labels.Set) bool {
 
 // Over every kind of namespace and pod: the first entry is called where the
 // namespace opted in, the second where it says nothing and the pod opted in,
-// and so never both.
+// and the validating ones' third where the namespace is shadowed; so never two.
 func TestSelectors(t *testing.T) {
 	mutating, validating := entries(load(t))
 	namespaces := append(manifests.ExcludedNamespaces(), "default", "team-a")
@@ -137,6 +142,9 @@ func TestSelectors(t *testing.T) {
 						t.Errorf("%s matches %t: namespace %v, pod %v", w[1].Name, got, ns, pod)
 					}
 				}
+				if got := validating[2].matches(t, ns, pod); got != (!excluded && nsSays == inject.Shadow) {
+					t.Errorf("%s matches %t: namespace %v, pod %v", validating[2].Name, got, ns, pod)
+				}
 			}
 		}
 	}
@@ -145,7 +153,7 @@ func TestSelectors(t *testing.T) {
 // optIns are the labels without the opt-in, and with each value of it.
 func optIns(set labels.Set) []labels.Set {
 	all := []labels.Set{set}
-	for _, value := range []string{inject.Enabled, inject.Disabled, "", "true", "Enabled"} {
+	for _, value := range []string{inject.Enabled, inject.Disabled, inject.Shadow, "", "true", "Enabled"} {
 		all = append(all, labels.Merge(set, labels.Set{inject.LabelInject: value}))
 	}
 	return all

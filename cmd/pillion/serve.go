@@ -50,9 +50,10 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the admission webhooks",
 		Long: `Serve answers the API server's admission webhooks over TLS: /mutate adds what
-the templates say, /validate judges what came out, and /advise tells who writes a
-workload what will be wrong with its pods. The admin address serves /livez,
-/readyz (?verbose tells more) and /metrics in plain HTTP.
+the templates say, /validate judges what came out, /shadow tells what would become
+of a pod and changes nothing, and /advise tells who writes a workload what will be
+wrong with its pods. The admin address serves /livez, /readyz (?verbose tells more)
+and /metrics in plain HTTP.
 
 Templates, certificate files and the file of --config are followed: a changed one is
 used without a restart, and a bad one leaves the last good one in use. Of the

@@ -126,12 +126,13 @@ func barePod(namespace string, i int) map[string]any {
 	return pod
 }
 
-// newPagedAPI has the namespaces shop and quiet (not opted in), and Pillion.
+// newPagedAPI has the namespaces shop, quiet (not opted in), off and trial (shadowed), and Pillion.
 func newPagedAPI(pods int) *pagedAPI {
 	namespaces := []map[string]any{
 		thing("v1", "Namespace", "", "shop", map[string]any{"labels": map[string]any{"pillion.dev/inject": "enabled"}}),
 		thing("v1", "Namespace", "", "quiet", nil),
 		thing("v1", "Namespace", "", "off", map[string]any{"labels": map[string]any{"pillion.dev/inject": "disabled"}}),
+		thing("v1", "Namespace", "", "trial", map[string]any{"labels": map[string]any{"pillion.dev/inject": "shadow"}}),
 	}
 	var webhooks map[string]any
 	if text, err := os.ReadFile("../../manifests/base/70-mutatingwebhookconfiguration.yaml"); err != nil || yaml.Unmarshal(text, &webhooks) != nil {
@@ -145,9 +146,10 @@ func newPagedAPI(pods int) *pagedAPI {
 			webhooksPath + "/pillion": webhooks,
 		},
 		lists: map[string]func(int) map[string]any{
-			"/api/v1/namespaces": func(i int) map[string]any { return namespaces[i] },
-			webhooksPath:         func(int) map[string]any { return webhooks },
-			shopPods:             func(i int) map[string]any { return barePod("shop", i) },
+			"/api/v1/namespaces":            func(i int) map[string]any { return namespaces[i] },
+			webhooksPath:                    func(int) map[string]any { return webhooks },
+			shopPods:                        func(i int) map[string]any { return barePod("shop", i) },
+			"/api/v1/namespaces/trial/pods": func(i int) map[string]any { return barePod("trial", i) },
 			shopSets: func(i int) map[string]any {
 				return thing("apps/v1", "ReplicaSet", "shop", fmt.Sprintf("web-%d-5f7", i), map[string]any{"owner": []string{"apps/v1", "Deployment", fmt.Sprintf("web-%d", i)}})
 			},
@@ -157,7 +159,7 @@ func newPagedAPI(pods int) *pagedAPI {
 				return pod
 			},
 		},
-		length:  map[string]int{"/api/v1/namespaces": len(namespaces), webhooksPath: 1, shopPods: pods, shopSets: (pods + 9) / 10, optedInPods: 3},
+		length:  map[string]int{"/api/v1/namespaces": len(namespaces), "/api/v1/namespaces/trial/pods": 3, webhooksPath: 1, shopPods: pods, shopSets: (pods + 9) / 10, optedInPods: 3},
 		forbids: map[string]int{}, expires: map[string]int{}, asked: map[string]int{},
 	}
 	for _, ns := range namespaces {

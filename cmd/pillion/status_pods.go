@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -45,6 +46,7 @@ type look struct {
 	notes    map[string]bool
 	own      survey.Scope // what all namespaces have in common
 	found    int          // how many namespaces there are to look at
+	shadowed []string     // where nothing is injected, and what would be is told
 }
 
 // report looks at the namespaces with these names, or at all that opted in.
@@ -73,6 +75,9 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 	}
 	if err != nil {
 		return nil, err
+	}
+	if len(k.shadowed) > 0 {
+		k.note(fmt.Sprintf("Only shadowed (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
 	}
 	k.report.Mutators = append(k.report.Mutators, mutation.Mutators(k.report.Labels())...)
 	k.report.Notes = slices.Sorted(maps.Keys(k.notes))
@@ -107,6 +112,12 @@ func (k *look) installed(ctx context.Context, m *survey.Mutation) error {
 
 func (k *look) note(text string) { k.notes[text] = true }
 
+func (k *look) shadow(ns *unstructured.Unstructured) {
+	if ns.GetLabels()[inject.LabelInject] == inject.Shadow {
+		k.shadowed = append(k.shadowed, ns.GetName())
+	}
+}
+
 // named looks at namespaces that somebody named.
 func (k *look) named(ctx context.Context, names []string) error {
 	slices.Sort(names)
@@ -120,6 +131,7 @@ func (k *look) named(ctx context.Context, names []string) error {
 		case err != nil:
 			return forbidden(err, "get", "namespaces", "", "name others")
 		}
+		k.shadow(object)
 		if err := k.namespace(ctx, object); err != nil {
 			return err
 		}
@@ -133,6 +145,7 @@ func (k *look) optedIn(ctx context.Context) error {
 	elsewhere := map[string]*unstructured.Unstructured{}
 	err := k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
 		ns = needed(ns)
+		k.shadow(ns)
 		switch {
 		case slices.Contains(inject.SystemNamespaces(), ns.GetName()):
 		case ns.GetLabels()[inject.LabelInject] == inject.Enabled || k.matches(ns, ""):
@@ -141,7 +154,7 @@ func (k *look) optedIn(ctx context.Context) error {
 			elsewhere[ns.GetName()] = ns
 		}
 		return nil
-	}, func() { chosen = nil; clear(elsewhere) })
+	}, func() { chosen, k.shadowed = nil, nil; clear(elsewhere) })
 	if err != nil {
 		return forbidden(err, "list", "namespaces", "", "name those that you may read: pillion status NAMESPACE...")
 	}

@@ -75,18 +75,26 @@ func TestStatusSelection(t *testing.T) {
 		{"webhooks unknown", nil, func(a *pagedAPI) { a.forbids[webhooksPath], a.forbids[webhooksPath+"/pillion"] = 1, 1 }, map[string]int{"shop": 20, "quiet": 1}},
 		{"argument", []string{"shop", "shop"}, func(*pagedAPI) {}, map[string]int{"shop": 20}},
 		{"flag", []string{"-n", "shop,quiet"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0}},
+		{"shadowed", []string{"trial"}, func(*pagedAPI) {}, map[string]int{"trial": 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			a := newPagedAPI(20)
 			c.edit(a)
-			r, _ := a.report(t, c.args...)
+			r, code := a.report(t, c.args...)
 			got := map[string]int{}
 			for _, ns := range r.Namespaces {
 				got[ns.Namespace] = ns.Pods
 			}
 			if !maps.Equal(got, c.want) {
 				t.Errorf("pods by namespace: %v, want %v", got, c.want)
+			}
+			const shadowed = "Only shadowed (pillion.dev/inject: shadow), so nothing is injected: trial."
+			if said, asked := slices.Contains(r.Notes, shadowed), c.args == nil || c.args[0] == "trial"; said != asked {
+				t.Errorf("the notes are %q", r.Notes)
+			}
+			if _, ok := got["trial"]; ok && (r.Pods.NotWanted != r.Pods.Pods || code != exitOK) {
+				t.Errorf("shadowed pods are counted as %+v, exit code %d", r.Pods, code)
 			}
 		})
 	}

@@ -70,6 +70,9 @@ type Subject struct {
 
 // New explains what becomes of a pod. The error says what is wrong with its JSON.
 func New(injector *inject.Injector, s Subject) (*Report, error) {
+	if s.shadowed() {
+		return shadowed(injector, s)
+	}
 	s.Request.Detail = true
 	if s.Webhooks != nil {
 		s.Request.OptedIn = called(s.Webhooks, Mutating)

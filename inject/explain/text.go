@@ -128,7 +128,7 @@ func (p *page) webhooks(r *Report) {
 		p.line(red, "No webhook configuration of Pillion's is installed.")
 	}
 	for _, w := range r.Webhooks {
-		if !p.verbose && (*r.Called || w.Type == Validating) {
+		if !p.verbose && (*r.Called || w.Type == Validating || w.Type == Shadow && !w.Called) {
 			continue
 		}
 		style, word := dim, "is not called: "
@@ -198,8 +198,11 @@ func (p *page) pair(name, style, text string) {
 
 func (p *page) places(r *Report, t *Template) {
 	name := "adds"
-	if r.Object.Live || t.Code == inject.CodeNotInjected {
+	switch {
+	case r.Object.Live || t.Code == inject.CodeNotInjected:
 		name = "lacks"
+	case t.Code == inject.CodeNotOptedIn:
+		name = "would add"
 	}
 	for _, place := range t.Added {
 		p.pair(name, "", fmt.Sprintf("%s: %s", inject.Where(place.Path), inject.Brief(string(place.Template))))

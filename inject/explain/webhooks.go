@@ -6,26 +6,34 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/ext"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
-// The types of webhooks.
+// The types of webhooks. Shadow is a validating one that only tells what would
+// become of the pod: it has no say in what does.
 const (
 	Mutating   = "mutating"
 	Validating = "validating"
+	Shadow     = "shadow"
 )
+
+// ofShadow ends the names of the entries that are [Shadow].
+const ofShadow = ".shadow." + templates.Domain
 
 // Webhook is one entry of a webhook configuration, and whether the API server
 // calls it for the pod.
 type Webhook struct {
 	Configuration string `json:"configuration"`
 	Name          string `json:"name"`
-	Type          string `json:"type"` // mutating or validating
+	Type          string `json:"type"` // mutating, validating or shadow
 	Called        bool   `json:"called"`
 	Reason        string `json:"reason"` // one sentence
 	// FailurePolicy is what the API server does where nobody answers: Fail or Ignore.
@@ -66,8 +74,11 @@ func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []
 func ValidatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration) []Entry {
 	var all []Entry
 	for i := range c.Webhooks {
-		w := &c.Webhooks[i]
-		all = append(all, Entry{c.Name, w.Name, Validating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, compile(w.MatchConditions)})
+		w, typ := &c.Webhooks[i], Validating
+		if strings.HasSuffix(w.Name, ofShadow) {
+			typ = Shadow
+		}
+		all = append(all, Entry{c.Name, w.Name, typ, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, compile(w.MatchConditions)})
 	}
 	return all
 }

@@ -123,7 +123,7 @@ func checkContract(t testing.TB, path string, request []byte, w *httptest.Respon
 		}
 	}
 	r := out.Response
-	if !r.Allowed && (path == webhook.PathMutate || r.Result.Message == "" || r.Result.Code != http.StatusForbidden || r.Warnings != nil) {
+	if !r.Allowed && (path != webhook.PathValidate || r.Result.Message == "" || r.Result.Code != http.StatusForbidden || r.Warnings != nil) {
 		t.Fatalf("refused: %s", w.Body)
 	}
 	if (len(r.Patch) > 0) != (r.PatchType != nil) || bytes.Contains(w.Body.Bytes(), []byte(`"patch":""`)) {

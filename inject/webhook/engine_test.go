@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.yaml.in/yaml/v3"
+	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
@@ -85,15 +88,50 @@ func TestEngineCases(t *testing.T) {
 			e.Namespaces = known{namespace}
 			for _, version := range []string{"v1", "v1beta1"} {
 				body := reviewOf(t, version, "CREATE", namespace.Name, object)
-				r, _ := checkContract(t, webhook.PathMutate, body, e.answer(post(t, webhook.PathMutate, body)))
+				r, injected := checkContract(t, webhook.PathMutate, body, e.answer(post(t, webhook.PathMutate, body)))
 				if !bytes.Equal(r.Patch, want.Patch()) {
 					t.Errorf("the patch is\n%s\nnot\n%s", r.Patch, want.Patch())
 				}
 				if len(r.AuditAnnotations) != len(want.AppendAudit(nil)) {
 					t.Errorf("audit annotations %v", r.AuditAnnotations)
 				}
+				if injected == nil {
+					injected = object
+				}
+				wantForetold(t, e, body, reviewOf(t, version, "CREATE", namespace.Name, injected), r)
 			}
 		})
+	}
+}
+
+// wantForetold: the shadow says of a pod what the two webhooks say when the namespace is opted in.
+func wantForetold(t *testing.T, e *edge, came, injected []byte, mutated *admissionv1.AdmissionResponse) {
+	t.Helper()
+	shadow, _ := checkContract(t, webhook.PathShadow, came, e.answer(post(t, webhook.PathShadow, came)))
+	judged, _ := checkContract(t, webhook.PathValidate, injected, e.answer(post(t, webhook.PathValidate, injected)))
+	verdict := "would be " + judged.AuditAnnotations["final_verdict"]
+	if !judged.Allowed {
+		verdict += ": " + judged.Result.Message
+	}
+	if got := shadow.AuditAnnotations["final_verdict"]; got != webhook.Clip(verdict) {
+		t.Errorf("foretold is %q, and it came %q", got, verdict)
+	}
+	for template, text := range mutated.AuditAnnotations {
+		if got := shadow.AuditAnnotations[template]; got != text && got != "would be "+text && got != "present: everything is there already" {
+			t.Errorf("%s: foretold is %q, and it came %q", template, got, text)
+		}
+	}
+	foretold, refused := slices.ContainsFunc(shadow.Warnings, func(w string) bool { return strings.HasSuffix(w, " the pod would be refused") }), !judged.Allowed
+	if foretold != refused {
+		t.Errorf("refused: %t; the warnings are %q", refused, shadow.Warnings)
+	}
+	where := regexp.MustCompile(`/(\d+|-)`) // what is added has its index only then
+	for _, text := range slices.Concat(mutated.Warnings, judged.Warnings) {
+		if !slices.ContainsFunc(shadow.Warnings, func(w string) bool {
+			return strings.HasPrefix(where.ReplaceAllString("shadow: "+text, "/N"), where.ReplaceAllString(strings.TrimSuffix(w, "…"), "/N"))
+		}) {
+			t.Errorf("the warning %q is not foretold: %q", text, shadow.Warnings)
+		}
 	}
 }
 
@@ -123,18 +161,16 @@ func FuzzBody(f *testing.F) {
 		}
 		for _, part := range archive.Files {
 			if part.Name == "body" {
-				f.Add(part.Data, false)
+				f.Add(part.Data, uint8(0))
 			}
 		}
 	}
-	f.Add(reviewOf(f, "v1", "CREATE", "shop", []byte(pod)), true)
+	f.Add(reviewOf(f, "v1", "CREATE", "shop", []byte(pod)), uint8(1))
+	f.Add(reviewOf(f, "v1", "CREATE", "shop", []byte(pod)), uint8(2))
 	e := newEdge(load(f, sidecar))
 	e.Log = discard()
-	f.Fuzz(func(t *testing.T, body []byte, validate bool) {
-		path := webhook.PathMutate
-		if validate {
-			path = webhook.PathValidate
-		}
+	f.Fuzz(func(t *testing.T, body []byte, which uint8) {
+		path := []string{webhook.PathMutate, webhook.PathValidate, webhook.PathShadow}[which%3]
 		w := e.answer(post(t, path, body))
 		switch w.Code {
 		case http.StatusOK:

@@ -30,6 +30,7 @@ const (
 	PathMutate   = "/mutate"
 	PathValidate = "/validate"
 	PathAdvise   = "/advise"
+	PathShadow   = "/shadow"
 )
 
 // Namespaces tells what is known about a namespace. It is asked in the way of a
@@ -39,7 +40,7 @@ type Namespaces interface {
 	Namespace(name string) (templates.Namespace, error)
 }
 
-// Handler answers the API server on [PathMutate], [PathValidate] and [PathAdvise].
+// Handler answers the API server on the webhooks' paths.
 type Handler struct {
 	// Injector and Judge give the engine in use, from a pointer that a reload swaps.
 	Injector   func() *inject.Injector
@@ -59,12 +60,13 @@ type Handler struct {
 // exchange is one request and all that is to be told about it.
 type exchange struct {
 	start   time.Time
-	webhook string      // mutate, validate, advise, or "" for another path
+	webhook string      // mutate, validate, advise, shadow, or "" for another path
 	caller  callers.Way // "" where nobody asked
 	request *request
 	result  *inject.Result  // nil where the engine was not asked
 	verdict *inject.Verdict // of a final pod; its Result is result
 	advice  []string        // about the pods of a workload; result is theirs
+	preview *inject.Verdict // of the pod with what result would add, which it does not get
 	answer  []byte
 	written bool // all of it
 	refused *refusal
@@ -119,6 +121,9 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 	}()
 	defer h.Limiter.leave(e)
 	if e.refused = h.ask(e, w, r); e.refused != nil {
+		if e.webhook == webhookShadow {
+			e.refused.retryAfter = "" // nobody's pod is to wait for it
+		}
 		return
 	}
 	e.answer = encode(e)
@@ -133,8 +138,10 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		e.webhook = "validate"
 	case PathAdvise:
 		e.webhook = webhookAdvise
+	case PathShadow:
+		e.webhook = webhookShadow
 	default:
-		return refuse(http.StatusNotFound, "there is nothing here; the webhooks are at %s, %s and %s", PathMutate, PathValidate, PathAdvise)
+		return refuse(http.StatusNotFound, "there is nothing here; the webhooks are at %s, %s, %s and %s", PathMutate, PathValidate, PathAdvise, PathShadow)
 	}
 	if refused := h.identify(e, w, r); refused != nil {
 		return refused
@@ -165,6 +172,10 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if !e.request.createsPod() {
 		return nil
 	}
+	if e.webhook == webhookShadow {
+		h.shadow(e)
+		return nil
+	}
 	// metadata.namespace is not set yet where a controller creates the pod.
 	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
 	if err != nil {
@@ -172,15 +183,7 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		r.retryAfter = "1"
 		return r
 	}
-	req := inject.Request{
-		Operation: string(e.request.Operation),
-		Username:  e.request.UserInfo.Username,
-		DryRun:    e.request.DryRun,
-		OptedIn:   true,
-		Namespace: namespace,
-		Pod:       e.request.Object,
-		Scratch:   &e.scratch.engine,
-	}
+	req := e.aboutPod(namespace)
 	if e.webhook == "mutate" {
 		e.result, err = h.Injector().Inject(req)
 	} else if e.verdict, err = h.Judge().Judge(req); err == nil {
@@ -193,6 +196,19 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		return askAgain(e.verdict)
 	}
 	return nil
+}
+
+// aboutPod is what the engine is asked.
+func (e *exchange) aboutPod(namespace templates.Namespace) inject.Request {
+	return inject.Request{
+		Operation: string(e.request.Operation),
+		Username:  e.request.UserInfo.Username,
+		DryRun:    e.request.DryRun,
+		OptedIn:   true,
+		Namespace: namespace,
+		Pod:       e.request.Object,
+		Scratch:   &e.scratch.engine,
+	}
 }
 
 // askAgain has the API server ask once more, on a new connection, for which the

@@ -66,7 +66,7 @@ func TestHostile(t *testing.T) {
 		"deep objects":           {strings.Repeat(`{"a":`, 500_000) + "1" + strings.Repeat("}", 500_000), http.StatusBadRequest},
 	} {
 		body := bytes.Replace(reviewOf(t, "v1", "CREATE", "shop", []byte(`"POD"`)), []byte(`"POD"`), []byte(row.pod), 1)
-		for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {
+		for _, path := range []string{webhook.PathMutate, webhook.PathValidate, webhook.PathShadow} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			began := time.Now()

@@ -18,7 +18,7 @@ func (h *Handler) identify(e *exchange, w http.ResponseWriter, r *http.Request) 
 	}
 	kind := callers.Mutating
 	switch e.webhook {
-	case "validate":
+	case "validate", webhookShadow: // which are in one configuration
 		kind = callers.Validating
 	case webhookAdvise:
 		kind = callers.Advising

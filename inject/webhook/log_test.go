@@ -55,7 +55,7 @@ func TestLogHoldsNothingOfThePod(t *testing.T) {
 	}
 	lines := map[string]int{}
 	for name, text := range pods {
-		for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {
+		for _, path := range []string{webhook.PathMutate, webhook.PathValidate, webhook.PathShadow} {
 			e := newEdge(load(t, leaky, failing))
 			e.Log = slog.New(slog.NewJSONHandler(&e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			body := bytes.Replace(reviewOf(t, "v1", "CREATE", "shop", []byte("{}")), []byte(`"object":{}`), []byte(`"object":`+replace.Replace(text)), 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// The webhooks, beside [webhookAdvise], as metrics and log call them.
+// The webhooks, beside [webhookAdvise] and [webhookShadow], as metrics and log call them.
 const (
 	webhookMutate   = "mutate"
 	webhookValidate = "validate"
@@ -33,6 +33,10 @@ const (
 	decidedShed      = "shed"    // with 429: there are too many
 	decidedDoubted   = "doubted"
 	decidedLeftOut   = "left_out" // a template, in the log alone
+
+	// In the shadow alone: the pod is as it came.
+	decidedWouldInject = "would_inject"
+	decidedWouldDeny   = "would_deny"
 )
 
 // Metrics counts what the webhooks were asked and what they said. No label's
@@ -88,7 +92,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		decisions: counters("pillion_decisions_total", "Decisions of the mutating webhook by template and reason code; one for each template and pod.",
 			"template", "code"),
 		findings: counters("pillion_findings_total",
-			"What is wrong with final pods (validate) and with what pods ask for (mutate, advise), by webhook, template and reason code.",
+			"What is wrong with final pods (validate) and with what pods ask for (mutate, advise, shadow), by webhook, template and reason code.",
 			"webhook", "template", "code"),
 		refused: counters("pillion_callers_refused_total", "Requests whose caller was refused with 401, by what was wrong with its credential.",
 			"reason"),
@@ -113,6 +117,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		webhookMutate:   {decidedInjected, decidedUnchanged, decidedIgnored},
 		webhookValidate: {"allowed", decidedWarned, "denied", decidedIgnored},
 		webhookAdvise:   {decidedWarned, decidedSilent, decidedIgnored},
+		webhookShadow:   {decidedWouldInject, decidedWouldDeny, decidedUnchanged, decidedIgnored},
 		webhookNone:     nil,
 	} {
 		m.webhooks[webhook] = m.newWebhook(webhook, durations.WithLabelValues(webhook), decisions)
@@ -198,7 +203,7 @@ func (m *Metrics) Use(set *templates.Set) {
 
 func (m *Metrics) newTemplate(name string) *templateSeries {
 	s := &templateSeries{decisions: map[inject.Code]*event{}, findings: map[found]*event{}}
-	for _, webhook := range []string{webhookMutate, webhookValidate, webhookAdvise} {
+	for _, webhook := range []string{webhookMutate, webhookValidate, webhookAdvise, webhookShadow} {
 		for _, code := range findingCodes(webhook, name) {
 			s.findings[found{webhook, code}] = &event{Counter: m.findings.WithLabelValues(webhook, name, string(code))}
 		}
@@ -283,6 +288,10 @@ func (e *exchange) decision() string {
 		return e.verdict.Word()
 	case e.result == nil:
 		return decidedIgnored
+	case e.preview != nil && e.preview.Word() == "denied":
+		return decidedWouldDeny
+	case e.preview != nil && e.result.Adds():
+		return decidedWouldInject
 	case e.webhook == webhookAdvise && len(e.advice) > 0:
 		return decidedWarned
 	case e.webhook == webhookAdvise:

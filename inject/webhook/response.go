@@ -45,6 +45,9 @@ func encode(e *exchange) []byte {
 	switch {
 	case e.webhook == webhookAdvise:
 		response.Warnings = warnings(e.advice, "")
+	case e.preview != nil:
+		notes = e.shadowAudit(notes)
+		response.Warnings = warnings(e.shadowWarnings(), inAuditLog)
 	case e.verdict != nil:
 		notes = e.verdict.AppendAudit(notes)
 		judged(response, e.verdict)
