@@ -77,7 +77,7 @@ func waitLive(t *testing.T, ns string, live func(cluster.Event) bool) {
 // TestValidatingDown runs alone too. The validating webhook's failure policy is Fail: who opted in waits,
 // everybody else is not touched, and whoever waits gets on when Pillion is back.
 func TestValidatingDown(t *testing.T) {
-	optedIn, plain := optedInNamespace(t), plainNamespace(t)
+	optedIn, plain, shadowed := optedInNamespace(t), plainNamespace(t), plainNamespace(t, withLabel(injectLabel, "shadow"))
 	create := func(ns, name string) error {
 		_, err := env.Client.CoreV1().Pods(ns).Create(cleanupContext(), newPod(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
@@ -104,8 +104,10 @@ func TestValidatingDown(t *testing.T) {
 	}
 	optIn := func(p *corev1.Pod) { p.Labels[injectLabel] = "enabled" }
 	wantRefused(t, plain, newPod("opts-in", optIn), `failed calling webhook "pod.validate.pillion.dev"`)
-	if err := create(plain, "web"); err != nil {
-		t.Errorf("a pod in a namespace that did not opt in: %v", err)
+	for _, ns := range []string{plain, shadowed} {
+		if err := create(ns, "web"); err != nil {
+			t.Errorf("a pod in a namespace that did not opt in: %v", err)
+		}
 	}
 	// Pillion's own pods and the system's must not wait for Pillion.
 	for _, ns := range []string{"pillion-system", "kube-system"} {

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -343,6 +345,7 @@ func (i *installed) clearBundles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	patch = append(bytes.TrimSuffix(patch, []byte("]")), `,{"op":"remove","path":"/webhooks/2/clientConfig/caBundle"}]`...)
 	_, err = api.ValidatingWebhookConfigurations().Patch(ctx, pillionConfiguration, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -358,10 +361,9 @@ func (i *installed) bundlesThere(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for n := range mutating.Webhooks {
-		if len(mutating.Webhooks[n].ClientConfig.CABundle) == 0 || len(validating.Webhooks[n].ClientConfig.CABundle) == 0 {
-			return errors.New("a caBundle is empty")
-		}
+	empty := slices.ContainsFunc(mutating.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return len(w.ClientConfig.CABundle) == 0 })
+	if empty || slices.ContainsFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return len(w.ClientConfig.CABundle) == 0 }) {
+		return errors.New("a caBundle is empty")
 	}
 	return nil
 }

@@ -35,12 +35,13 @@ func TestReadme(t *testing.T) {
 		t.Errorf("the report is\n%sand the README shows\n%s", told, shown)
 	}
 
-	for _, command := range []string{"explain -f " + file + " --templates ../../templates/library", "lint ../../templates/library"} {
-		name, _, _ := strings.Cut(command, " ")
-		_, rest, _ := strings.Cut(string(readme), "$ pillion "+name+" ")
-		if name == "lint" {
-			_, rest, _ = strings.Cut(string(readme), "$ pillion lint templates/library")
-		}
+	explain := "explain -f " + file + " --templates ../../templates/library"
+	for command, typed := range map[string]string{
+		explain:                        "$ pillion explain -f ",
+		"lint ../../templates/library": "$ pillion lint templates/library",
+		explain + " --namespace shop --namespace-label pillion.dev/inject=shadow": "pillion.dev/inject=shadow\n$ pillion explain ",
+	} {
+		_, rest, _ := strings.Cut(string(readme), typed)
 		_, shown, _ := strings.Cut(rest, "\n")
 		shown, _, _ = strings.Cut(shown, "```")
 		out.Reset()

@@ -111,31 +111,29 @@ func (e Event) FailedOpen() []string {
 // Reason returns what Pillion said about a template.
 func (e Event) Reason(template string) string { return e.Reasons()[template] }
 
-// Reasons returns what Pillion said about every template. Those that were not requested share an annotation.
-func (e Event) Reasons() map[string]string {
-	const notRequested = "not_requested"
-	reasons := map[string]string{}
-	for key, value := range e.Annotations {
-		webhook, about, ok := strings.Cut(key, "/")
-		switch {
-		case !ok || !strings.HasSuffix(webhook, ".mutate.pillion.dev"):
-		case about == notRequested:
-			for template := range strings.SplitSeq(value, ", ") {
-				reasons[template] = notRequested + ": by this pod"
-			}
-		default:
-			reasons[about] = value
-		}
-	}
-	return reasons
-}
+// Reasons returns what Pillion said about every template.
+func (e Event) Reasons() map[string]string { return e.said(".mutate.pillion.dev") }
 
 // Judgement returns what Pillion's validating webhook wrote about the pod: each template with findings, and
 // the verdict.
-func (e Event) Judgement() map[string]string {
+func (e Event) Judgement() map[string]string { return e.said(".validate.pillion.dev") }
+
+// Foretold returns what Pillion said would become of the pod.
+func (e Event) Foretold() map[string]string { return e.said(".shadow.pillion.dev") }
+
+// said is what one of the webhooks wrote. Templates that were not requested share an annotation.
+func (e Event) said(by string) map[string]string {
+	const notRequested = "not_requested"
 	said := map[string]string{}
 	for key, value := range e.Annotations {
-		if webhook, about, ok := strings.Cut(key, "/"); ok && strings.HasSuffix(webhook, ".validate.pillion.dev") {
+		webhook, about, ok := strings.Cut(key, "/")
+		switch {
+		case !ok || !strings.HasSuffix(webhook, by):
+		case about == notRequested:
+			for template := range strings.SplitSeq(value, ", ") {
+				said[template] = notRequested + ": by this pod"
+			}
+		default:
 			said[about] = value
 		}
 	}
