@@ -98,8 +98,9 @@ func (p *planner) eachAppContainer() {
 			p.log.Own(&existing[app.index])
 		}
 		for j := range app.fragments {
-			p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at)
-			p.object(&existing[app.index], &app.fragments[j], elem, at)
+			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {
+				p.object(&existing[app.index], &app.fragments[j], elem, at)
+			}
 		}
 	}
 }

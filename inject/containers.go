@@ -57,7 +57,9 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at po
 	if there, ours := existing.Get("restartPolicy"), fragment.Get("restartPolicy"); there != nil && ours != nil && !ours.SameText(there) {
 		p.conflict(at.member("restartPolicy"), there, ours, "the pod's container %s is no native sidecar; give it restartPolicy: Always", fragment.Get("name").Text())
 	}
-	p.checkContainer(at.name(1), existing, fragment, at)
+	if !p.checkContainer(at.name(1), existing, fragment, at) {
+		return
+	}
 	if existing.Added() {
 		p.log.Own(existing) // what is shared with the template must never be added to
 	}
@@ -136,10 +138,11 @@ func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
 
 // checkContainer finds what the API server would refuse, or silently break, if
 // fragment were added to existing, a container of list; nil stands for a new one.
-func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at pointer) {
-	p.checkMounts(existing, fragment, at)
+func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at pointer) (addable bool) {
+	addable = p.checkMounts(existing, fragment, at)
 	p.checkPorts(list, existing, fragment, at)
 	p.checkResources(fragment)
+	return addable
 }
 
 // checkClashes finds what two entries of forEachContainer would put into one

@@ -13,15 +13,18 @@ import (
 )
 
 // checkMounts finds mounts that stand in each other's way, and such without a
-// volume: a ${when} may have left it out.
-func (p *planner) checkMounts(existing, fragment *tree.Node, at pointer) {
+// volume: a ${when} may have left it out. Two of the fragment's own at one place
+// make it one that cannot be added.
+func (p *planner) checkMounts(existing, fragment *tree.Node, at pointer) (addable bool) {
 	taken := make([]string, 0, 16)
+	addable = true
 	for _, list := range []string{"volumeMounts", "volumeDevices"} {
 		items := fragment.Get(list).Items()
 		for i := range items {
 			place := mountPlace(&items[i])
 			if slices.Contains(taken, place) {
 				p.conflict(at.member(list), nil, &items[i], "the template puts two volumes at %s; mend the template", place)
+				addable = false
 			}
 			taken = append(taken, place)
 			if !p.hasVolume(&items[i]) {
@@ -39,6 +42,7 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at pointer) {
 			}
 		}
 	}
+	return addable
 }
 
 func mountPlace(item *tree.Node) string {
