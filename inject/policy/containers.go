@@ -206,16 +206,17 @@ func (m *mutation) appField(e *eachNode, list, field string) []string {
 	}
 	at := fmt.Sprintf("%s + string(i) + %s", quote("/spec/"+list+"/"), quote("/"+field))
 	t, name := fieldType(reflect.TypeFor[corev1.Container](), field), "Object.spec."+list+"."+field
-	if field == "envFrom" {
-		return []string{patch("!has("+appVariable+".envFrom)", at, n.value(t, name))}
-	}
 	ops := []string{patch(fmt.Sprintf("!has(%s.%s)", appVariable, field), at, "[]")}
 	for i := range n.items() {
 		item := &n.items()[i]
-		key := map[string]string{"env": "name", "volumeMounts": "mountPath"}[field]
-		absent := fmt.Sprintf("!%s.?%s.orValue([]).exists(x, x.%s == %s)", appVariable, field, key, item.get(key).text)
-		if field == "volumeMounts" {
-			absent = fmt.Sprintf("!%s.?volumeMounts.orValue([]).exists(x, %s)", appVariable, samePlace("x.mountPath", item.get(key).text))
+		var absent string
+		switch field {
+		case "env":
+			absent = fmt.Sprintf("!%s.?env.orValue([]).exists(x, x.name == %s)", appVariable, item.get("name").text)
+		case "volumeMounts":
+			absent = fmt.Sprintf("!%s.?volumeMounts.orValue([]).exists(x, %s)", appVariable, samePlace("x.mountPath", item.get("mountPath").text))
+		case "envFrom": // all or none; in one operation, a list of objects makes the API server of Kubernetes 1.36 panic
+			absent = "!has(" + appVariable + ".envFrom)"
 		}
 		ops = append(ops, patch(when(item, absent), strings.TrimSuffix(at, `"`)+`/-"`, item.value(t.Elem(), name)))
 	}
