@@ -25,7 +25,7 @@ help: ## List the targets
 build: ## Build bin/pillion
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/pillion ./cmd/pillion
 
-test: ## Run all tests, those on a real Kubernetes last
+test: ## Run all tests, those on a real Kubernetes last (KUBERNETES=1.36 for an older one)
 	$(GO) vet ./...
 	$(GO) test -race -timeout 30m ./...
 	cd e2e/bench && $(GO) test ./...
@@ -72,6 +72,7 @@ bench: ## Measure what Pillion costs and write it into the READMEs (README= leav
 tidy: ## Tidy all modules
 	$(GO) mod tidy
 	cd e2e && $(GO) mod tidy
+	cd e2e/kubernetes-1.36 && $(GO) mod tidy
 	cd e2e/certmanager && $(GO) mod tidy
 	cd e2e/shipped && $(GO) mod tidy
 	cd e2e/bench && $(GO) mod tidy

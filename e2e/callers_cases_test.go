@@ -160,6 +160,11 @@ func serviceAccountCases(t *testing.T) []callerCase {
 // webhook of that configuration alone. No API server of this version sends one by itself.
 func TestBoundTokens(t *testing.T) {
 	t.Parallel()
+	if version, err := env.Client.Discovery().ServerVersion(); err != nil || version.Minor == "" {
+		t.Fatal("no version", version, err)
+	} else if version.Minor == "36" {
+		t.Skip("Kubernetes 1.36 cannot bind tokens to webhook configurations")
+	}
 	server, err := env.StartAPIServer(t.Context(), "--feature-gates=APIServerWebhookAuthenticationToken=true")
 	if err != nil {
 		t.Fatal(err)

@@ -71,6 +71,17 @@ func podLevelResources(p *corev1.Pod) {
 	p.Spec.Resources = &corev1.ResourceRequirements{Requests: resources("40m", "20Mi"), Limits: resources("40m", "20Mi")}
 }
 
+// TestPodLevelLimits: Kubernetes 1.36 makes requests of them before it calls webhooks, 1.37 after; no sidecar
+// may ask for more.
+func TestPodLevelLimits(t *testing.T) {
+	t.Parallel()
+	ns := optedInNamespace(t)
+	pod := createPod(t, ns, newPod("web", podLevelResources, func(p *corev1.Pod) { p.Spec.Resources.Requests = nil }))
+	wantLogger(t, pod)
+	wantCalls(t, creation(t, ns, pod.Name), calledOnce)
+	wantNothingToAdd(t, pod)
+}
+
 func eachContainer(p *corev1.Pod, edit func(*corev1.Container)) {
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {

@@ -17,15 +17,42 @@ import (
 const kubernetesModule = "k8s.io/kubernetes"
 
 // Binaries returns the folder that holds etcd, kube-apiserver, kube-controller-manager and kubectl, in
-// the version that go.mod names. What is missing is built first, once per machine: the folder lies in
-// the user's cache, or under $PILLION_CACHE.
+// the version that go.mod names, or kubernetes-$KUBERNETES/go.mod. What is missing is built first, once
+// per machine: the folder lies in the user's cache, or under $PILLION_CACHE.
 func Binaries(ctx context.Context, steps *Steps) (string, error) {
-	version, err := goList(ctx, "{{.Version}}", kubernetesModule)
+	module, version, err := kubernetesTools(ctx, os.Getenv("KUBERNETES"))
 	if err != nil {
 		return "", err
 	}
 	what := fmt.Sprintf("building Kubernetes %s (once, about 8 minutes)", version)
-	return buildOnce(ctx, steps, "kubernetes-"+version, what, func(dir string) error { return buildKubernetes(ctx, version, dir) })
+	return buildOnce(ctx, steps, "kubernetes-"+version, what, func(dir string) error {
+		return buildKubernetes(ctx, module, version, dir)
+	})
+}
+
+// kubernetesTools returns the folder of the module whose tools are a Kubernetes of that minor version, such
+// as 1.36, and the whole version. Without one, it is this module.
+func kubernetesTools(ctx context.Context, minor string) (module, version string, err error) {
+	own, err := goList(ctx, "{{.Dir}}")
+	if err != nil {
+		return "", "", err
+	}
+	others, err := filepath.Glob(filepath.Join(own, "kubernetes-*"))
+	if err != nil {
+		return "", "", err
+	}
+	var known []string
+	for _, module := range append([]string{own}, others...) {
+		version, err := goListIn(ctx, module, "{{.Version}}", kubernetesModule)
+		if err != nil {
+			return "", "", err
+		}
+		if minor == "" || strings.HasPrefix(version, "v"+minor+".") {
+			return module, version, nil
+		}
+		known = append(known, version)
+	}
+	return "", "", fmt.Errorf("KUBERNETES=%s is not there: write the minor version of one of %s", minor, strings.Join(known, ", "))
 }
 
 // buildOnce returns the cache's folder of that name. When there is none, build fills a new one, in the only
@@ -118,12 +145,8 @@ func buildAside(dir string, build func(dir string) error) error {
 	return os.Rename(tmp, dir)
 }
 
-// buildKubernetes compiles go.mod's tools into dir.
-func buildKubernetes(ctx context.Context, version, dir string) error {
-	module, err := goList(ctx, "{{.Dir}}")
-	if err != nil {
-		return err
-	}
+// buildKubernetes compiles the tools of the module's go.mod into dir.
+func buildKubernetes(ctx context.Context, module, version, dir string) error {
 	if err := goCommand(ctx, module, "build", "-ldflags", ldflags(version), "-o", dir+string(filepath.Separator), "tool"); err != nil {
 		return err
 	}

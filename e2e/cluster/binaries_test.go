@@ -45,7 +45,7 @@ func TestBuildIsAllOrNothing(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := buildAside(dir, func(tmp string) error { return buildKubernetes(canceled, "v9.9.9", tmp) }); err == nil {
+	if err := buildAside(dir, func(tmp string) error { return buildKubernetes(canceled, "..", "v9.9.9", tmp) }); err == nil {
 		t.Error("a canceled build gave no error")
 	}
 	entries, err := os.ReadDir(root)
@@ -54,6 +54,19 @@ func TestBuildIsAllOrNothing(t *testing.T) {
 	}
 	if len(entries) > 0 || complete(dir) {
 		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestKubernetesTools(t *testing.T) {
+	t.Parallel()
+	for minor, want := range map[string]string{"": "e2e", "1.36": "kubernetes-1.36"} {
+		module, version, err := kubernetesTools(t.Context(), minor)
+		if err != nil || filepath.Base(module) != want || !strings.HasPrefix(version, "v"+minor) {
+			t.Errorf("KUBERNETES=%s is %s of %s (%v), want the module %s", minor, version, module, err, want)
+		}
+	}
+	if _, _, err := kubernetesTools(t.Context(), "1.3"); err == nil || !strings.Contains(err.Error(), "KUBERNETES=1.3 ") {
+		t.Errorf("KUBERNETES=1.3 gave %v, want that there is none", err)
 	}
 }
 
