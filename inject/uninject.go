@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -95,8 +96,8 @@ func (i *Injector) injectedBy(pod *tree.Node) ([]string, error) {
 		}
 		all = append(all, t.Name)
 	}
-	for name := range said {
-		return nil, fmt.Errorf("%s was injected, and there is no template of that name here; name the templates that were used", name)
+	if names := slices.Sorted(maps.Keys(said)); len(names) > 0 {
+		return nil, fmt.Errorf("%s was injected, and there is no template of that name here; name the templates that were used", names[0])
 	}
 	return all, nil
 }
