@@ -172,7 +172,6 @@ func (e *engine) use(set *templates.Set) {
 		e.kept = append([]superseded{{before.injector, e.loads}}, e.kept...)
 		e.kept = e.kept[:min(len(e.kept), inject.MaxSets-1)]
 	}
-	e.webhooks.Use(set)
 	e.since.SetToCurrentTime()
 	e.swap(inject.New(set, e.excluded...), false)
 	load := e.loads
@@ -188,10 +187,12 @@ func (e *engine) settle(load int) {
 }
 
 func (e *engine) swap(injector *inject.Injector, settled bool) {
-	kept := make([]*inject.Injector, len(e.kept))
+	kept, sets := make([]*inject.Injector, len(e.kept)), []*templates.Set{injector.Set()}
 	for i := range e.kept {
 		kept[i] = e.kept[i].injector
+		sets = append(sets, kept[i].Set())
 	}
+	e.webhooks.Use(sets...)
 	e.current.Store(&inUse{injector, inject.NewJudge(injector, kept, settled)})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,4 +67,28 @@ spec:
 	if a, b := judged("agent:11"), judged("agent:10"); a != "allowed" || b != "doubted" {
 		t.Errorf("after all have settled: 11 is %s, 10 %s", a, b)
 	}
+}
+
+// TestSeriesOfSuperseded: what is denied by a template that was renamed a moment ago is counted.
+func TestSeriesOfSuperseded(t *testing.T) {
+	t.Parallel()
+	file, registry := filepath.Join(t.TempDir(), "t.yaml"), prometheus.NewRegistry()
+	write(t, file, agentTemplate)
+	e, err := newEngine([]string{file}, nil, nil, slog.New(slog.DiscardHandler), registry)
+	must(t, err)
+	var settle func()
+	e.later = func(_ time.Duration, f func()) { settle = f }
+	want := func(when string, some bool) {
+		t.Helper()
+		families, err := registry.Gather()
+		must(t, err)
+		if got := strings.Contains(fmt.Sprint(families), `value:"agent"`); got != some {
+			t.Errorf("%s there are series of the old name: %t", when, got)
+		}
+	}
+	write(t, file, strings.Replace(agentTemplate, "{name: agent}", "{name: renamed}", 1))
+	e.reload()
+	want("until the set has settled", true)
+	settle()
+	want("after that", false)
 }

@@ -92,7 +92,7 @@ func (h *Handler) logRefused(e *exchange, r *http.Request, decision string) {
 
 // logDecided tells of one thing that is wrong; kind is what it is counted as.
 func (h *Handler) logDecided(e *exchange, r *http.Request, decision string, kind *event, f *inject.Finding) {
-	if kind == nil || !h.Log.Enabled(r.Context(), slog.LevelInfo) {
+	if !h.Log.Enabled(r.Context(), slog.LevelInfo) {
 		return
 	}
 	skipped, ok := kind.lines.take(time.Now())

@@ -115,3 +115,29 @@ func TestLogRoutine(t *testing.T) {
 		t.Errorf("log %s", &e.log)
 	}
 }
+
+// Who denies a pod says so, also by a template that is not in use any more: of a set
+// that was superseded a moment ago, or gone while the request was on its way.
+func TestLogSuperseded(t *testing.T) {
+	t.Parallel()
+	required := strings.Replace(leaky, "required: true", "required: true\n  validate: {mode: Deny, protect: [image]}", 1)
+	required = strings.Replace(required, "  validate: {protect: [env, args, image]}\n", "", 1)
+	older, newer := load(t, required)(), load(t, strings.ReplaceAll(required, "log-agent", "renamed"))
+	pod := fmt.Appendf(nil, `{"metadata":{"annotations":{"log-agent.pillion.dev/injected":%q}},"spec":{"initContainers":[{"name":"log-agent","image":"evil"}],`+
+		`"containers":[{"name":"web","image":"x"}]}}`, older.Set().Templates[0].Revision)
+	for _, kept := range []bool{true, false} {
+		e := newEdge(newer)
+		e.Judge = func() *inject.Judge { return inject.NewJudge(newer(), []*inject.Injector{older}, true) }
+		if e.Metrics.Use(newer().Set()); kept {
+			e.Metrics.Use(newer().Set(), older.Set())
+		}
+		e.answer(post(t, webhook.PathValidate, reviewOf(t, "v1", "CREATE", "shop", pod)))
+		if log := e.log.String(); !strings.Contains(log, `"decision":"denied","template":"log-agent","reason":"altered","path":"/spec/initContainers/0/image"`) {
+			t.Errorf("with its series: %t: the log says %s", kept, log)
+		}
+		counts := strings.Contains(counted(t, e.registry), `pillion_findings_total{code="altered",template="log-agent",webhook="validate"} `)
+		if counts != kept {
+			t.Errorf("with its series: %t; counted:\n%s", kept, counted(t, e.registry))
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -51,6 +52,7 @@ type Metrics struct {
 	webhooks  map[string]*webhookSeries
 	ways      map[callers.Way]prometheus.Counter
 	templates atomic.Pointer[map[string]*templateSeries]
+	gone      *event // any template that has no series; it is in no metric
 }
 
 // event is something that is counted, and told in the log.
@@ -99,6 +101,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		panics:   &event{Counter: counters("pillion_webhook_panics_total", "Requests that ended in a panic and were answered with 500.").WithLabelValues()},
 		webhooks: map[string]*webhookSeries{},
 		ways:     map[callers.Way]prometheus.Counter{},
+		gone:     &event{Counter: prometheus.NewCounter(prometheus.CounterOpts{})},
 	}
 	accepted := counters("pillion_callers_accepted_total",
 		"Requests whose caller was let in, by the way it showed who it is; unknown is one that did not and need not.", "way")
@@ -122,7 +125,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	} {
 		m.webhooks[webhook] = m.newWebhook(webhook, durations.WithLabelValues(webhook), decisions)
 	}
-	m.Use(&templates.Set{})
+	m.Use()
 	return m
 }
 
@@ -176,19 +179,25 @@ func findingCodes(webhook, template string) []inject.Code {
 	return []inject.Code{inject.CodeUnknownParameter}
 }
 
-// Use makes the series of the templates that are about to be used, and deletes
-// those of templates that are gone. It must not be called twice at a time.
-func (m *Metrics) Use(set *templates.Set) {
+// Use makes the series of the templates of all sets by which pods are about to be
+// injected or judged, and deletes those of other templates. It must not be called
+// twice at a time.
+func (m *Metrics) Use(sets ...*templates.Set) {
 	before, now := m.templates.Load(), map[string]*templateSeries{}
 	if before == nil {
 		before = &now
 	}
 	names := []string{""}
-	for _, t := range set.Templates {
-		names = append(names, t.Name)
+	for _, set := range sets {
+		for _, t := range set.Templates {
+			names = append(names, t.Name)
+		}
 	}
 	for _, name := range names {
-		if now[name] = (*before)[name]; now[name] == nil {
+		if now[name] == nil {
+			now[name] = (*before)[name]
+		}
+		if now[name] == nil {
 			now[name] = m.newTemplate(name)
 		}
 	}
@@ -217,20 +226,18 @@ func (m *Metrics) newTemplate(name string) *templateSeries {
 	return s
 }
 
-// ofDecision is nil for a template that is gone since.
 func (m *Metrics) ofDecision(d *inject.Decision) *event {
 	if s := (*m.templates.Load())[d.Template]; s != nil {
-		return s.decisions[d.Code]
+		return cmp.Or(s.decisions[d.Code], m.gone)
 	}
-	return nil
+	return m.gone
 }
 
-// ofFinding is nil for a template that is gone since.
 func (m *Metrics) ofFinding(webhook string, f *inject.Finding) *event {
 	if s := (*m.templates.Load())[f.Template]; s != nil {
-		return s.findings[found{webhook, f.Code}]
+		return cmp.Or(s.findings[found{webhook, f.Code}], m.gone)
 	}
-	return nil
+	return m.gone
 }
 
 // ofRequest is what became of the request. One that a stranger made up has a
@@ -243,14 +250,8 @@ func (m *Metrics) ofRequest(e *exchange) *event {
 	return m.request(e.path(), o)
 }
 
-func (e *event) inc() {
-	if e != nil {
-		e.Inc()
-	}
-}
-
 func (m *Metrics) observe(e *exchange, took time.Duration) {
-	m.ofRequest(e).inc()
+	m.ofRequest(e).Inc()
 	durations := m.webhooks[e.path()].durations
 	if id := e.traceID(); id != "" {
 		durations.(prometheus.ExemplarObserver).ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": id})
@@ -268,12 +269,12 @@ func (m *Metrics) observe(e *exchange, took time.Duration) {
 	}
 	if e.webhook == webhookMutate {
 		for i := range e.result.Decisions {
-			m.ofDecision(&e.result.Decisions[i]).inc()
+			m.ofDecision(&e.result.Decisions[i]).Inc()
 		}
 	}
 	all := e.findings()
 	for i := range all {
-		m.ofFinding(e.webhook, &all[i]).inc()
+		m.ofFinding(e.webhook, &all[i]).Inc()
 	}
 }
 
