@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,11 @@ import (
 
 // states is how many pods are in which state.
 type states struct{ Pods, Current, Outdated, Missing, Altered, NotWanted int }
+
+type validator struct {
+	Kind, Name, FailurePolicy string
+	Namespaces                int
+}
 
 // statusReport is what the tests read of `pillion status -o json`.
 type statusReport struct {
@@ -46,8 +52,9 @@ type statusReport struct {
 		states
 		Reasons []struct{ Template, State, Why string }
 	}
-	Mutators []struct{ Name, Runs, ReinvocationPolicy string }
-	Notes    []string
+	Mutators   []struct{ Name, Runs, ReinvocationPolicy string }
+	Validators []validator
+	Notes      []string
 }
 
 // statusCommand is `pillion status` by the templates of the tests, or by others.
@@ -151,6 +158,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("the summary is %q", r.Summary)
 	}
 
+	judge := judgingPolicy(t, ns)
 	patch := []byte(`{"spec":{"initContainers":[{"name":"guard","image":"registry.example/evil:1"}]}}`)
 	if _, err := env.Client.CoreV1().Pods(ns).Patch(testContext(t), "guarded", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -167,6 +175,10 @@ func TestStatus(t *testing.T) {
 	}) {
 		t.Errorf("%s is not among %+v", recorder, r.Mutators)
 	}
+	if want := (validator{"ValidatingAdmissionPolicy", judge, "Ignore", 1}); !slices.Contains(r.Validators, want) ||
+		slices.ContainsFunc(r.Validators, func(v validator) bool { return v.Name == pillionConfiguration }) {
+		t.Errorf("the validators are %+v, want %+v and not Pillion", r.Validators, want)
+	}
 	wantAsExplained(t, ns, env.templates, r)
 
 	changed := changedTemplates(t)
@@ -182,6 +194,44 @@ func TestStatus(t *testing.T) {
 	if want := "-n " + ns + " deployment.apps/web\n"; code != 0 || names != want {
 		t.Errorf("exit code %d, names %q, want %q", code, names, want)
 	}
+}
+
+// judgingPolicy makes a policy that lets every pod of the namespace through.
+func judgingPolicy(t *testing.T, ns string) (name string) {
+	t.Helper()
+	api, ctx := env.Client.AdmissionregistrationV1(), testContext(t)
+	object := metav1.ObjectMeta{Name: "judge-" + ns}
+	pods := admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+	}}
+	_, err := api.ValidatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: object,
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy:    new(admissionregistrationv1.Ignore),
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{pods}},
+			Validations:      []admissionregistrationv1.Validation{{Expression: "true"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := api.ValidatingAdmissionPolicies().Delete(cleanupContext(), object.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: object,
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: object.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
+			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object.Name
 }
 
 // TestStatusAgrees: of generated pods, status counts what explain says of them one by one.

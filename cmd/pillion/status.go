@@ -49,13 +49,14 @@ and counts as the worst of these (missing, altered, outdated, current) over all 
 templates. Pods that have ended, that are being deleted, or that only mirror a static
 pod do not count. Reasons are given by owner: the Deployment, StatefulSet, DaemonSet,
 CronJob, Job or other object that made the pods. Status also lists the other webhooks
-and policies that change pods when they are created, and what their order means.
+and policies that change pods when they are created, and what their order means, and
+those that judge them.
 
 It goes by the templates and the webhook configuration that the cluster uses. It reads
 pods in pages, one after another, however many there are.
 
 -o json writes one object: summary, pods (counts), namespaces, templates, owners (with
-the reasons, and an example of a pod for each), mutators and notes.
+the reasons, and an example of a pod for each), mutators, validators and notes.
 
 -o name lists what to restart, a line each: the Deployments, StatefulSets and
 DaemonSets with pods that are outdated, missing or altered, if a new pod would be

@@ -118,6 +118,23 @@ func (l *podLister) mutation(ctx context.Context, note func(string)) *survey.Mut
 	return m
 }
 
+// validation reads what is installed that judges objects. What cannot be read is noted.
+func (l *podLister) validation(ctx context.Context, note func(string)) *survey.Validation {
+	v := &survey.Validation{Own: manifests.Name}
+	v1 := admissionregistrationv1.SchemeGroupVersion
+	if err := all(ctx, l, v1.WithResource("validatingwebhookconfigurations"), &v.Webhooks); err != nil {
+		note("Other validating webhooks are not listed: " + whyNot(err, "validatingwebhookconfigurations") + ".")
+	}
+	err := all(ctx, l, v1.WithResource("validatingadmissionpolicies"), &v.Policies)
+	if err == nil {
+		err = all(ctx, l, v1.WithResource("validatingadmissionpolicybindings"), &v.Bindings)
+	}
+	if err != nil && !apierrors.IsNotFound(err) { // which came with Kubernetes 1.30
+		note("Policies that judge pods are not listed: " + whyNot(err, "validatingadmissionpolicies and validatingadmissionpolicybindings") + ".")
+	}
+	return v
+}
+
 func whyNot(err error, resources string) string {
 	if apierrors.IsForbidden(err) {
 		return "you may not list " + resources

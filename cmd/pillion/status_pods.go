@@ -80,6 +80,7 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 		k.note(fmt.Sprintf("Only shadowed (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
 	}
 	k.report.Mutators = append(k.report.Mutators, mutation.Mutators(k.report.Labels())...)
+	k.report.Validators = l.validation(ctx, k.note).Validators(k.report.Labels())
 	k.report.Notes = slices.Sorted(maps.Keys(k.notes))
 	k.report.Finish()
 	return k.report, nil

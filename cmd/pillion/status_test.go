@@ -135,6 +135,8 @@ func TestStatusForbidden(t *testing.T) {
 		{"ReplicaSets, the note", shopSets, nil, "Note: You may not list replicasets in the namespace shop, so owners are guessed", ""},
 		{"webhooks", webhooksPath, nil, "Note: Other webhooks are not listed: you may not list mutatingwebhookconfigurations.", ""},
 		{"policies", policies, nil, "Note: Policies that change pods are not listed: you may not list mutatingadmissionpolicies", ""},
+		{"validating webhooks", policiesPath + "validatingwebhookconfigurations", nil, "Note: Other validating webhooks are not listed: you may not list validatingwebhookconfigurations.", ""},
+		{"validating policies", policiesPath + "validatingadmissionpolicies", nil, "Note: Policies that judge pods are not listed: you may not list validatingadmissionpolicies", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -32,11 +32,13 @@ type Mutator struct {
 }
 
 // Title is what people know it by.
-func (m *Mutator) Title() string {
-	if m.Kind == webhookKind {
-		return fmt.Sprintf("webhook %s of %s", m.Webhook, m.Name)
+func (m *Mutator) Title() string { return title(m.Name, m.Webhook) }
+
+func title(name, webhook string) string {
+	if webhook != "" {
+		return fmt.Sprintf("webhook %s of %s", webhook, name)
 	}
-	return "policy " + m.Name
+	return "policy " + name
 }
 
 // The kinds of mutators.
@@ -106,29 +108,18 @@ func (m *Mutation) policies(namespaces []map[string]string) []Mutator {
 	var all []Mutator
 	for i := range m.Policies {
 		p := &m.Policies[i]
-		match := p.Spec.MatchConstraints
-		if own(p) || match == nil || !resourceRules(match.ResourceRules) || resourceRules(match.ExcludeResourceRules) {
-			continue
-		}
-		reached := map[int]bool{}
-		bound := false
+		var bound []*admissionregistrationv1.MatchResources
 		for k := range m.Bindings {
-			b := &m.Bindings[k]
-			if b.Spec.PolicyName != p.Name {
-				continue
-			}
-			bound = true
-			for n := range namespaces {
-				if selects(match.NamespaceSelector, namespaces[n]) && (b.Spec.MatchResources == nil || selects(b.Spec.MatchResources.NamespaceSelector, namespaces[n])) {
-					reached[n] = true
-				}
+			if b := &m.Bindings[k]; b.Spec.PolicyName == p.Name {
+				bound = append(bound, b.Spec.MatchResources)
 			}
 		}
-		if !bound { // then it changes nothing
+		reached, ok := reach(p.Spec.MatchConstraints, bound, namespaces)
+		if !ok || own(p.Labels) {
 			continue
 		}
 		one := Mutator{
-			Kind: policyKind, Name: p.Name, Runs: "before", Namespaces: len(reached),
+			Kind: policyKind, Name: p.Name, Runs: "before", Namespaces: reached,
 			ReinvocationPolicy: cmp.Or(string(p.Spec.ReinvocationPolicy), string(admissionregistrationv1.NeverReinvocationPolicy)),
 		}
 		one.Effect = one.effect(again)
@@ -144,16 +135,32 @@ const OwnPolicyLabel = "app.kubernetes.io/managed-by=pillion-policy"
 func (m *Mutation) OwnPolicies() []string {
 	var names []string
 	for i := range m.Policies {
-		if own(&m.Policies[i]) {
+		if own(m.Policies[i].Labels) {
 			names = append(names, m.Policies[i].Name)
 		}
 	}
 	return names
 }
 
-func own(p *admissionregistrationv1.MutatingAdmissionPolicy) bool {
+func own(labels map[string]string) bool {
 	key, value, _ := strings.Cut(OwnPolicyLabel, "=")
-	return p.Labels[key] == value
+	return labels[key] == value
+}
+
+// reach is how many of the namespaces a policy and what binds it select; ok says
+// whether it is for creations of pods, and bound.
+func reach(match *admissionregistrationv1.MatchResources, bound []*admissionregistrationv1.MatchResources, namespaces []map[string]string) (n int, ok bool) {
+	if len(bound) == 0 || match == nil || !resourceRules(match.ResourceRules) || resourceRules(match.ExcludeResourceRules) {
+		return 0, false
+	}
+	for _, set := range namespaces {
+		if selects(match.NamespaceSelector, set) && slices.ContainsFunc(bound, func(b *admissionregistrationv1.MatchResources) bool {
+			return b == nil || selects(b.NamespaceSelector, set)
+		}) {
+			n++
+		}
+	}
+	return n, true
 }
 
 func resourceRules(all []admissionregistrationv1.NamedRuleWithOperations) bool {

@@ -26,6 +26,8 @@ type Report struct {
 	Owners    []Status   `json:"owners"`
 	// Mutators are what else changes pods when they are created.
 	Mutators []Mutator `json:"mutators"`
+	// Validators are what else judges them.
+	Validators []Validator `json:"validators"`
 	// Notes are sentences about what could not be looked at.
 	Notes []string `json:"notes,omitempty"`
 
@@ -58,7 +60,7 @@ type Status struct {
 
 // NewReport begins a report about a set of templates.
 func NewReport(set *templates.Set) *Report {
-	r := &Report{Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}}
+	r := &Report{Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
 	for _, t := range set.Templates {
 		r.Templates = append(r.Templates, Template{Template: t.Name, Revision: t.Revision})
 	}

@@ -39,6 +39,7 @@ type world struct {
 	owners     map[string]map[string]survey.Owner // kind, name
 	own        admissionregistrationv1.MutatingWebhookConfiguration
 	mutation   survey.Mutation
+	validation survey.Validation
 }
 
 func (w *world) add(t *testing.T, text []byte) {
@@ -62,6 +63,12 @@ func (w *world) add(t *testing.T, text []byte) {
 		w.mutation.Policies = append(w.mutation.Policies, *decode[admissionregistrationv1.MutatingAdmissionPolicy](t, text))
 	case "MutatingAdmissionPolicyBinding":
 		w.mutation.Bindings = append(w.mutation.Bindings, *decode[admissionregistrationv1.MutatingAdmissionPolicyBinding](t, text))
+	case "ValidatingWebhookConfiguration":
+		w.validation.Webhooks = append(w.validation.Webhooks, *decode[admissionregistrationv1.ValidatingWebhookConfiguration](t, text))
+	case "ValidatingAdmissionPolicy":
+		w.validation.Policies = append(w.validation.Policies, *decode[admissionregistrationv1.ValidatingAdmissionPolicy](t, text))
+	case "ValidatingAdmissionPolicyBinding":
+		w.validation.Bindings = append(w.validation.Bindings, *decode[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, text))
 	default:
 		t.Fatalf("a case has no %q", object.Kind)
 	}
@@ -111,6 +118,7 @@ func (w *world) report(t *testing.T, set *templates.Set) *survey.Report {
 		r.Add(c)
 	}
 	r.Mutators = append(r.Mutators, w.mutation.Mutators(r.Labels())...)
+	r.Validators = w.validation.Validators(r.Labels())
 	r.Finish()
 	return r
 }
@@ -144,7 +152,7 @@ func TestCases(t *testing.T) {
 
 func run(t *testing.T, archive *txtar.Archive) (*survey.Report, string) {
 	t.Helper()
-	w := &world{owners: map[string]map[string]survey.Owner{}, mutation: survey.Mutation{Own: "pillion"}}
+	w := &world{owners: map[string]map[string]survey.Owner{}, mutation: survey.Mutation{Own: "pillion"}, validation: survey.Validation{Own: "pillion"}}
 	var files []templates.File
 	var cluster []byte
 	for _, f := range archive.Files {

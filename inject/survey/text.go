@@ -38,6 +38,7 @@ func (r *Report) Text() string {
 		r.owners(p)
 	}
 	r.mutators(p)
+	r.validators(p)
 	for i, note := range r.Notes {
 		if i == 0 {
 			p.WriteString("\n")
@@ -150,5 +151,16 @@ func (r *Report) mutators(p *page) {
 		m := &r.Mutators[i]
 		p.line(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", m.Title(), m.Runs, m.ReinvocationPolicy, m.Namespaces, plural(len(r.Namespaces), "namespace")))
 		p.line(4, m.Effect)
+	}
+}
+
+func (r *Report) validators(p *page) {
+	if len(r.Validators) > 0 {
+		p.WriteString("\n")
+		p.line(0, "What else judges pods when they are created:")
+	}
+	for i := range r.Validators {
+		v := &r.Validators[i]
+		p.line(2, fmt.Sprintf("%s, failurePolicy %s, in %d of %s", title(v.Name, v.Webhook), v.FailurePolicy, v.Namespaces, plural(len(r.Namespaces), "namespace")))
 	}
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// Validator is what else judges pods when they are created.
+type Validator struct {
+	Kind string `json:"kind"` // ValidatingAdmissionPolicy or ValidatingWebhookConfiguration
+	Name string `json:"name"`
+	// Webhook is the entry of a webhook configuration.
+	Webhook string `json:"webhook,omitempty"`
+	// FailurePolicy is what becomes of a pod that it cannot judge: Fail or Ignore.
+	FailurePolicy string `json:"failurePolicy"`
+	// Namespaces is how many of those that were looked at its selectors match.
+	Namespaces int `json:"namespaces"`
+}
+
+// Validation is what is installed that judges objects.
+type Validation struct {
+	Own      string // the name of Pillion's own configuration
+	Webhooks []admissionregistrationv1.ValidatingWebhookConfiguration
+	Policies []admissionregistrationv1.ValidatingAdmissionPolicy
+	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+}
+
+// Validators are those that judge pods when they are created, Pillion's own aside,
+// by kind and name. In which order they are asked changes nothing.
+func (v *Validation) Validators(namespaces []map[string]string) []Validator {
+	all := []Validator{}
+	for i := range v.Policies {
+		p := &v.Policies[i]
+		var bound []*admissionregistrationv1.MatchResources
+		for k := range v.Bindings {
+			if b := &v.Bindings[k]; b.Spec.PolicyName == p.Name {
+				bound = append(bound, b.Spec.MatchResources)
+			}
+		}
+		if n, ok := reach(p.Spec.MatchConstraints, bound, namespaces); ok && !own(p.Labels) {
+			all = append(all, Validator{"ValidatingAdmissionPolicy", p.Name, "", failurePolicy(p.Spec.FailurePolicy), n})
+		}
+	}
+	for i := range v.Webhooks {
+		c := &v.Webhooks[i]
+		for k := range c.Webhooks {
+			if w := &c.Webhooks[k]; c.Name != v.Own && slices.ContainsFunc(w.Rules, explain.CreatesPods) {
+				all = append(all, Validator{"ValidatingWebhookConfiguration", c.Name, w.Name, failurePolicy(w.FailurePolicy), matching(namespaces, w.NamespaceSelector)})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Validator) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func failurePolicy(p *admissionregistrationv1.FailurePolicyType) string {
+	if p == nil {
+		return string(admissionregistrationv1.Fail)
+	}
+	return string(*p)
+}
