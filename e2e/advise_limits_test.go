@@ -92,6 +92,25 @@ func (c *limitCase) run(t *testing.T) {
 		}
 		return err
 	})
+	c.explained(t, ns, annotations)
+}
+
+// explained: pillion explain says the same of the Deployment once it is there.
+func (c *limitCase) explained(t *testing.T, ns string, annotations map[string]string) {
+	t.Helper()
+	d := newDeployment("web", annotations, func(p *corev1.PodSpec) { *p = *c.pod.DeepCopy() })
+	d.Spec.Replicas = new(int32) // which would use the quota
+	if _, err := env.Client.AppsV1().Deployments(ns).Create(testContext(t), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--kubeconfig", env.Kubeconfig, "-n", ns, "deploy/web"}
+	for _, path := range env.templates {
+		args = append(args, "--templates", path)
+	}
+	got := explain(t, nil, args...).Reports[0].Misfits
+	if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], "once injected, "+c.want)) {
+		t.Errorf("explained: %q, want %q", got, c.want)
+	}
 }
 
 func (c *limitCase) install(t *testing.T, ns string) {

@@ -32,6 +32,7 @@ type explained struct {
 		Templates []struct{ Template, Code string }
 		Patch     json.RawMessage
 		Final     struct{ Verdict string }
+		Misfits   []string
 	}
 }
 

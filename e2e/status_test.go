@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -216,11 +216,6 @@ func judgingPolicy(t *testing.T, ns string) (name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := api.ValidatingAdmissionPolicies().Delete(cleanupContext(), object.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
 	_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: object,
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
@@ -231,6 +226,10 @@ func judgingPolicy(t *testing.T, ns string) (name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = api.ValidatingAdmissionPolicyBindings().Delete(cleanupContext(), object.Name, metav1.DeleteOptions{})
+		_ = api.ValidatingAdmissionPolicies().Delete(cleanupContext(), object.Name, metav1.DeleteOptions{})
+	})
 	return object.Name
 }
 

@@ -16,6 +16,8 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -25,6 +27,7 @@ type explainOptions struct {
 
 	cluster clusterOptions
 	verbose bool
+	fits    *fit.Evaluator
 }
 
 func newExplain() *cobra.Command {
@@ -46,6 +49,10 @@ cluster uses: the namespace's labels, the installed webhook configurations and
 templates, namespaces that are excluded, whether anybody answers, and what else
 changes pods. What you may not read is left out, and it says so. A pod that
 exists is compared with what it should be.
+
+Where the API server would take a pod as it is, and refuse it once injected, it
+says why: by the namespace's Pod Security labels, and in a cluster also by its
+LimitRanges and quotas.
 
 It exits with 1 where the pod would be refused: one that exists, were it created
 as it is.`,
@@ -100,6 +107,9 @@ func (o *explainOptions) check(args []string) error {
 func (o *explainOptions) run(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	var reports []*explain.Report
 	var err error
+	if o.fits, err = fit.NewEvaluator(); err != nil {
+		return err
+	}
 	if len(args) > 0 {
 		reports, err = o.fromCluster(ctx, args)
 	} else {
@@ -115,7 +125,7 @@ func (o *explainOptions) run(ctx context.Context, args []string, stdin io.Reader
 		return err
 	}
 	for _, r := range reports {
-		if r.Final.Verdict == "denied" {
+		if r.Final.Verdict == "denied" || len(r.Misfits) > 0 {
 			return errTold
 		}
 	}
@@ -213,7 +223,7 @@ func (o *explainOptions) document(injector *inject.Injector, d document) ([]*exp
 		}
 		r, err := explain.New(injector, explain.Subject{
 			Object:  explain.Object{Kind: object.kind, Name: object.name(), Namespace: req.Namespace.Name},
-			Request: req,
+			Request: req, Misfits: o.misfits(req.Namespace),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", object.title(), err)
@@ -249,7 +259,15 @@ func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*ex
 			Operation: "CREATE", Username: request.At("userInfo", "username").Text(), DryRun: request.At("dryRun").Kind() == tree.True,
 			OptedIn: true, Namespace: namespace, Object: pod.AppendTo(nil),
 		},
+		Misfits: o.misfits(namespace),
 	})
+}
+
+// misfits goes by the namespace's labels alone.
+func (o *explainOptions) misfits(namespace templates.Namespace) func(pod, injected []byte) ([]string, string) {
+	return func(pod, injected []byte) ([]string, string) {
+		return o.fits.Misfits(namespace.Labels, fit.Limits{}, pod, injected), ""
+	}
 }
 
 // fromCluster explains objects by what the cluster uses.
@@ -262,6 +280,7 @@ func (o *explainOptions) fromCluster(ctx context.Context, args []string) ([]*exp
 	if err != nil {
 		return nil, err
 	}
+	installed.fits = o.fits
 	var reports []*explain.Report
 	for _, arg := range args {
 		kind, name, _ := strings.Cut(arg, "/")

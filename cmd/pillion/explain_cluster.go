@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/survey"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
@@ -34,6 +36,7 @@ type installation struct {
 	answered *bool
 	mutation *survey.Mutation
 	notes    []string
+	fits     *fit.Evaluator
 }
 
 func (i *installation) note(text string) {
@@ -132,7 +135,7 @@ func (i *installation) explain(ctx context.Context, kind, namespace, name string
 	if err != nil {
 		return nil, err
 	}
-	return i.explainObject(object, ns)
+	return i.explainObject(ctx, object, ns)
 }
 
 func (i *installation) about(ctx context.Context, namespace string) (templates.Namespace, error) {
@@ -147,7 +150,7 @@ func (i *installation) about(ctx context.Context, namespace string) (templates.N
 	return templates.Namespace{Name: namespace, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}, nil
 }
 
-func (i *installation) explainObject(object *unstructured.Unstructured, ns templates.Namespace) (*explain.Report, error) {
+func (i *installation) explainObject(ctx context.Context, object *unstructured.Unstructured, ns templates.Namespace) (*explain.Report, error) {
 	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
 	pod, found, err := unstructured.NestedMap(object.Object, podAt...)
 	if len(podAt) == 0 {
@@ -164,6 +167,10 @@ func (i *installation) explainObject(object *unstructured.Unstructured, ns templ
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: ns.Name, Live: len(podAt) == 0},
 		Request:  inject.Request{Operation: "CREATE", Namespace: ns, Object: text},
 		Answered: i.answered, Notes: slices.Clone(i.notes),
+		Misfits: func(pod, injected []byte) ([]string, string) {
+			limits, note := i.limits(ctx, ns.Name)
+			return i.fits.Misfits(ns.Labels, limits, pod, injected), note
+		},
 	}
 	if !i.unknown && ns.Known {
 		s.Webhooks = []explain.Webhook{}
@@ -177,4 +184,26 @@ func (i *installation) explainObject(object *unstructured.Unstructured, ns templ
 		}
 	}
 	return explain.New(i.injector, s)
+}
+
+// limits are the LimitRanges and quotas of a namespace, and a note about what of
+// them could not be read.
+func (i *installation) limits(ctx context.Context, namespace string) (all fit.Limits, note string) {
+	err := errors.Join(limitsOf(ctx, i, "limitranges", namespace, &all.Ranges), limitsOf(ctx, i, "resourcequotas", namespace, &all.Quotas))
+	if err != nil {
+		note = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is not known: %s.", namespace, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return all, note
+}
+
+func limitsOf[T any](ctx context.Context, i *installation, resource, namespace string, into *[]*T) error {
+	var found []T
+	err := allOf(ctx, i.podLister, i.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace), "", &found)
+	if err != nil {
+		return errors.New(whyNot(err, resource))
+	}
+	for k := range found {
+		*into = append(*into, &found[k])
+	}
+	return nil
 }

@@ -51,6 +51,24 @@ func (a *pagedAPI) list(path string, objects ...map[string]any) {
 	a.lists[path], a.length[path] = func(i int) map[string]any { return objects[i] }, len(objects)
 }
 
+// TestExplainMisfits: of a file's namespaces the Pod Security level may be said.
+func TestExplainMisfits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "t.yaml"), strings.Replace(agentTemplate, "restartPolicy", "securityContext: {privileged: true}, restartPolicy", 1))
+	pod := `{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {pillion.dev/inject: enabled}}, spec: {containers: [{name: web, image: "web:1"}]}}`
+	review := `{kind: AdmissionReview, request: {operation: CREATE, namespace: shop, resource: {resource: pods}, object: ` + pod + `}}`
+	for _, manifest := range []string{pod, review} {
+		for label, want := range map[string]int{"enforce=baseline": exitProblem, "enforce=privileged": exitOK, "warn=baseline": exitOK} {
+			var out bytes.Buffer
+			code := run([]string{"explain", "-f", "-", "-t", dir, "--namespace-label", "pod-security.kubernetes.io/" + label}, strings.NewReader(manifest), &out, &out)
+			if said := strings.Contains(out.String(), "the namespace enforces the Pod Security level baseline"); code != want || said != (want != exitOK) {
+				t.Errorf("%s: exit code %d\n%s", label, code, &out)
+			}
+		}
+	}
+}
+
 // TestExplainCluster: what a cluster says of itself is in the answer; each case has a
 // file with what is written.
 func TestExplainCluster(t *testing.T) {
@@ -99,6 +117,18 @@ labels: {app.kubernetes.io/managed-by: pillion-policy}}}`)
 			for _, path := range []string{webhooksPath, webhooksPath + "/pillion", pillionPath, readyPath, "/api/v1/namespaces/shop", policiesPath + "mutatingadmissionpolicies"} {
 				a.forbids[path] = 9
 			}
+		}, exitOK},
+		{"misfits", "deploy/web", func(a *pagedAPI) {
+			labels := a.objects["/api/v1/namespaces/shop"].(map[string]any)["metadata"].(map[string]any)["labels"].(map[string]any)
+			labels["pod-security.kubernetes.io/enforce"] = "baseline"
+			config := a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"].(map[string]any)
+			config["data"] = map[string]any{"agent.yaml": strings.Replace(agentTemplate, "restartPolicy", "securityContext: {privileged: true}, restartPolicy", 1)}
+			a.list("/api/v1/namespaces/shop/limitranges", yamlObject(t, `{apiVersion: v1, kind: LimitRange, metadata: {name: small},
+spec: {limits: [{type: Container, defaultRequest: {cpu: 100m}}]}}`))
+			a.list("/api/v1/namespaces/shop/resourcequotas", yamlObject(t, `{apiVersion: v1, kind: ResourceQuota, metadata: {name: team}, spec: {hard: {requests.cpu: 150m}}}`))
+		}, exitProblem},
+		{"limits-unread", "deploy/web", func(a *pagedAPI) {
+			a.forbids["/api/v1/namespaces/shop/limitranges"], a.forbids["/api/v1/namespaces/shop/resourcequotas"] = 9, 9
 		}, exitOK},
 		{"endpoints-unread", "deploy/web", func(a *pagedAPI) { a.forbids[readyPath] = 9 }, exitOK},
 	} {

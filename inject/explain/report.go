@@ -41,6 +41,8 @@ type Report struct {
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Final is what the validating webhook says then.
 	Final Final `json:"final"`
+	// Misfits are why the API server refuses the injected pod, and not the pod as it is.
+	Misfits []string `json:"misfits,omitempty"`
 	// Notes are sentences about the cluster.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -66,6 +68,9 @@ type Subject struct {
 	Webhooks []Webhook // nil where no cluster was looked at
 	Answered *bool     // nil where that is not known
 	Notes    []string
+	// Misfits says what the namespace has against the injected pod alone, and in a
+	// note what could not be read for that; nil where nothing is known.
+	Misfits func(pod, injected []byte) (misfits []string, note string)
 }
 
 // New explains what becomes of a pod. The error says what is wrong with its JSON.
@@ -95,8 +100,27 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	if r.Final, err = r.final(injector, s.Request, result); err != nil {
 		return nil, err
 	}
+	if err := r.fit(&s, result); err != nil {
+		return nil, err
+	}
 	r.Summary = r.summary()
 	return r, nil
+}
+
+// fit asks whether the pod fits into its namespace once it is injected.
+func (r *Report) fit(s *Subject, result *inject.Result) error {
+	if s.Misfits == nil || r.Patch == nil {
+		return nil
+	}
+	injected, err := inject.Apply(s.Request.Object, result.Ops())
+	if err != nil {
+		return err
+	}
+	var note string
+	if r.Misfits, note = s.Misfits(s.Request.Object, injected); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	return nil
 }
 
 // final is what becomes of the pod once all admission is done.
@@ -165,6 +189,8 @@ func (r *Report) summary() string {
 		return "Nobody answers for Pillion, so the pod would get nothing."
 	case r.Final.Verdict == "denied":
 		return "The pod would be refused."
+	case len(r.Misfits) > 0:
+		return "Once injected, the pod would be refused."
 	case right == 0:
 		return fmt.Sprintf("The pod gets nothing%s.", with)
 	case right == len(r.Templates):

@@ -33,6 +33,9 @@ func (r *Report) Text(colour, verbose bool) string {
 	p.line(bold, r.title())
 	p.line("", r.Summary)
 	p.findings(r)
+	for _, m := range r.Misfits {
+		p.row("  ", 2, red, m)
+	}
 	p.webhooks(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Gone)) {
 		p.line(yellow, fmt.Sprintf("The pod says that %s was injected, by revision %s of it. There is no such template here; "+
