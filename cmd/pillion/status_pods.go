@@ -80,7 +80,14 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 		k.note(fmt.Sprintf("Only shadowed (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
 	}
 	k.report.Mutators = append(k.report.Mutators, mutation.Mutators(k.report.Labels())...)
-	k.report.Validators = l.validation(ctx, k.note).Validators(k.report.Labels())
+	validation := l.validation(ctx, k.note)
+	k.report.Validators = validation.Validators(k.report.Labels())
+	for _, warning := range survey.Loops(mutation, validation, l.system, func(namespace string) (map[string]string, bool) {
+		ns, err := get[corev1.Namespace](ctx, l.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), namespace)
+		return ns.Labels, err == nil
+	}) {
+		k.note(warning)
+	}
 	k.report.Notes = slices.Sorted(maps.Keys(k.notes))
 	k.report.Finish()
 	return k.report, nil

@@ -150,6 +150,39 @@ func TestStatusForbidden(t *testing.T) {
 	}
 }
 
+// TestStatusLoops: who waits for Pillion while Pillion waits for it is warned of.
+func TestStatusLoops(t *testing.T) {
+	t.Parallel()
+	const guard = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: guard}, webhooks: [{name: guard.example.com,
+rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}], clientConfig: {service: {namespace: shop, name: guard}}}]}`
+	replace := func(old, by string) string { return strings.Replace(guard, old, by, 1) }
+	for name, c := range map[string]struct {
+		guard  string
+		forbid string
+		want   bool
+	}{
+		"each other":             {guard: guard, want: true},
+		"not opted in":           {guard: replace("namespace: shop", "namespace: quiet")},
+		"not asked about ours":   {guard: replace("clientConfig", "namespaceSelector: {matchLabels: {team: a}}, clientConfig")},
+		"lets through":           {guard: replace("clientConfig", "failurePolicy: Ignore, clientConfig")},
+		"not in the cluster":     {guard: replace("service: {namespace: shop, name: guard}", `url: "https://guard.example.com"`)},
+		"ours is not to be seen": {guard: guard, forbid: "/api/v1/namespaces/pillion-system"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := explainAPI(t)
+			a.objects["/api/v1/namespaces/pillion-system"] = thing("v1", "Namespace", "", "pillion-system", map[string]any{"labels": map[string]any{"kubernetes.io/metadata.name": "pillion-system"}})
+			a.list(policiesPath+"validatingwebhookconfigurations", a.objects[policiesPath+"validatingwebhookconfigurations/pillion"].(map[string]any), yamlObject(t, c.guard))
+			a.forbids[c.forbid] = 9
+			_, stdout, stderr := a.status(t, "shop")
+			said := strings.Contains(stdout, fold("Note: The webhook guard.example.com of guard and Pillion are asked about each other's pods"))
+			if said != c.want || stderr != "" {
+				t.Errorf("warned: %t\n%s%s", said, stdout, stderr)
+			}
+		})
+	}
+}
+
 // TestStatusNames: each line is a set of arguments for kubectl rollout restart.
 func TestStatusNames(t *testing.T) {
 	t.Parallel()

@@ -49,6 +49,7 @@ type Entry struct {
 	ObjectSelector    *metav1.LabelSelector
 	MatchConditions   []admissionregistrationv1.MatchCondition
 	FailurePolicy     *admissionregistrationv1.FailurePolicyType
+	Service           *admissionregistrationv1.ServiceReference // nil where a URL is called
 
 	conditions []condition
 }
@@ -65,7 +66,7 @@ func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []
 	var all []Entry
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		all = append(all, Entry{c.Name, w.Name, Mutating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, compile(w.MatchConditions)})
+		all = append(all, Entry{c.Name, w.Name, Mutating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, w.ClientConfig.Service, compile(w.MatchConditions)})
 	}
 	return all
 }
@@ -78,7 +79,7 @@ func ValidatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration
 		if strings.HasSuffix(w.Name, ofShadow) {
 			typ = Shadow
 		}
-		all = append(all, Entry{c.Name, w.Name, typ, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, compile(w.MatchConditions)})
+		all = append(all, Entry{c.Name, w.Name, typ, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, w.ClientConfig.Service, compile(w.MatchConditions)})
 	}
 	return all
 }

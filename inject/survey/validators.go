@@ -4,6 +4,7 @@ package survey
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -67,4 +68,34 @@ func failurePolicy(p *admissionregistrationv1.FailurePolicyType) string {
 		return string(admissionregistrationv1.Fail)
 	}
 	return string(*p)
+}
+
+// Loops warns of webhooks that are asked about Pillion's pods while Pillion is asked
+// about theirs, with failurePolicy Fail. System is where Pillion's pods are; labels
+// gives those of a namespace, and whether they are known.
+func Loops(m *Mutation, v *Validation, system string, labels func(namespace string) (map[string]string, bool)) (warnings []string) {
+	var entries []explain.Entry
+	for i := range m.Webhooks {
+		entries = append(entries, explain.MutatingEntries(&m.Webhooks[i])...)
+	}
+	for i := range v.Webhooks {
+		entries = append(entries, explain.ValidatingEntries(&v.Webhooks[i])...)
+	}
+	refuses := func(e *explain.Entry, namespace map[string]string) bool {
+		w := e.Match(namespace, []byte(`{"metadata":{},"spec":{}}`))
+		return w.Called && w.FailurePolicy == string(admissionregistrationv1.Fail)
+	}
+	here, known := labels(system)
+	for i := range entries {
+		e := &entries[i]
+		if !known || e.Configuration == m.Own || e.Service == nil || !refuses(e, here) {
+			continue
+		}
+		there, ok := labels(e.Service.Namespace)
+		if ok && slices.ContainsFunc(entries, func(own explain.Entry) bool { return own.Configuration == m.Own && refuses(&own, there) }) {
+			warnings = append(warnings, fmt.Sprintf("The %s and Pillion are asked about each other's pods: where neither answers, neither starts. "+
+				"Exclude the namespace %s from Pillion, or %s from the other one.", title(e.Configuration, e.Name), e.Service.Namespace, system))
+		}
+	}
+	return warnings
 }
