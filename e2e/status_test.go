@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -199,38 +198,24 @@ func TestStatus(t *testing.T) {
 // judgingPolicy makes a policy that lets every pod of the namespace through.
 func judgingPolicy(t *testing.T, ns string) (name string) {
 	t.Helper()
-	api, ctx := env.Client.AdmissionregistrationV1(), testContext(t)
-	object := metav1.ObjectMeta{Name: "judge-" + ns}
-	pods := admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-	}}
-	_, err := api.ValidatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: object,
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy:    new(admissionregistrationv1.Ignore),
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{pods}},
-			Validations:      []admissionregistrationv1.Validation{{Expression: "true"}},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	text := strings.ReplaceAll(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: judge-NS}
+spec:
+  failurePolicy: Ignore
+  matchConstraints: {resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: judge-NS}
+spec: {policyName: judge-NS, validationActions: [Audit], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}}}
+`, "NS", ns)
+	if _, err := env.RunKubectl(testContext(t), []byte(text), "create", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: object,
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: object.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
-			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}}},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = api.ValidatingAdmissionPolicyBindings().Delete(cleanupContext(), object.Name, metav1.DeleteOptions{})
-		_ = api.ValidatingAdmissionPolicies().Delete(cleanupContext(), object.Name, metav1.DeleteOptions{})
-	})
-	return object.Name
+	t.Cleanup(func() { _, _ = env.RunKubectl(cleanupContext(), []byte(text), "delete", "-f", "-") })
+	return "judge-" + ns
 }
 
 // TestStatusAgrees: of generated pods, status counts what explain says of them one by one.
