@@ -31,6 +31,7 @@ func TestImports(t *testing.T) {
 	type rule struct{ internal, forbidden []string }
 	rules := map[string]rule{
 		"inject":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
+		"inject/audit":           {forbidden: impure},
 		"inject/explain":         {internal: []string{"inject", "templates"}, forbidden: impure},
 		"inject/fit":             {internal: []string{"inject", "templates"}, forbidden: impure},
 		"inject/policy":          {internal: []string{"inject", "templates", "templates/tree"}, forbidden: impure},
@@ -42,7 +43,7 @@ func TestImports(t *testing.T) {
 		"templates/library":      {forbidden: impure},
 		"certs":                  {},
 		"manifests":              {},
-		"cmd/pillion":            {internal: []string{"inject", "inject/explain", "inject/fit", "inject/policy", "inject/survey", "inject/webhook", "inject/webhook/callers", "templates", "templates/tree", "templates/library", "certs", "manifests"}},
+		"cmd/pillion":            {internal: []string{"inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/survey", "inject/webhook", "inject/webhook/callers", "templates", "templates/tree", "templates/library", "certs", "manifests"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

@@ -164,7 +164,7 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 	root.Version = strings.TrimPrefix(buildVersion().String(), "pillion ") // for --version, behind that name
 	root.SetUsageFunc(narrow(root.UsageFunc()))
 	root.SetFlagErrorFunc(wrongFlag)
-	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newVersion())
+	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newAudit(), newVersion())
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Example = "  pillion help inject"

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pillion-dev/pillion/inject/audit"
+)
+
+const (
+	// maxEvent is far more than an object, a patch and an answer can have.
+	maxEvent = 64 << 20
+	// maxTold bounds what is said about a file that is something else.
+	maxTold = 5
+)
+
+func newAudit() *cobra.Command {
+	output := ""
+	cmd := &cobra.Command{
+		Use:   "audit [FILE...]",
+		Short: "Say what an API server's audit log has about pods and their webhooks",
+		Long: `Audit reads audit logs (JSON lines, audit.k8s.io/v1) from files, or from standard input
+(-, or no FILE), and counts for requests that create or change pods
+
+  decisions     what Pillion said, by namespace, webhook and template
+  secondRounds  which webhooks changed a pod once more when they were called again
+  loops         whose patch was applied to the same pod again: in the second round of a
+                request, or in three requests
+  failedOpen    which of Pillion's webhooks could not be called while pods passed
+
+each with the name of a pod as an example. The audit policy has to have pods, at
+the level RequestResponse to find loops; for the rest, Metadata is enough.
+
+-o json writes one object with these, and summary, requests, asked (requests with a
+decision) and dryRuns.
+
+The exit code is 0 when Pillion changed no pod in a second round, nothing loops and no
+pod passed; 1 when it is not so, or when a file or a line could not be read (which is
+said, and the others count); 2 when audit was called wrongly. A line that is not
+complete is only said: the API server may be writing it.`,
+		Example: `  pillion audit /var/log/kubernetes/audit.log
+  zcat -f audit-*.log.gz | pillion audit
+
+  # Which pods did Pillion change twice, and who else changed them?
+  pillion audit audit.log -o json | jq .secondRounds`,
+		PreRunE: func(*cobra.Command, []string) error { return oneOf("output", output, "text", "json") },
+		RunE: does(func(cmd *cobra.Command, files []string) error {
+			if len(files) == 0 {
+				files = []string{"-"}
+			}
+			return runAudit(files, output, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		}),
+	}
+	outputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.Writer) error {
+	log, whole := audit.New(), true
+	for _, name := range files {
+		tell := func(text string) { fmt.Fprintln(stderr, fold("pillion: "+text)) }
+		if name == "-" {
+			whole = readAudit(log, "standard input", stdin, tell) && whole
+			continue
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		whole = readAudit(log, name, file, tell) && whole
+		file.Close()
+	}
+	if log.Events() == 0 {
+		return errors.New("there is no audit event in what was read; name API servers' audit logs (--audit-log-path), not compressed")
+	}
+	r := log.Report()
+	err := error(nil)
+	if output == "json" {
+		err = writeJSON(stdout, r)
+	} else {
+		_, err = io.WriteString(stdout, fold(r.Text()))
+	}
+	if err == nil && (r.Bad() || !whole) {
+		err = errTold
+	}
+	return err
+}
+
+// readAudit adds the lines of a file, tells what is wrong with those that are no events, and
+// says whether all were; one that is not complete may just be written.
+func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) bool {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxEvent)
+	n, told, whole := 1, 0, true
+	say := func(err error) {
+		whole = whole && errors.Is(err, audit.ErrHalf)
+		if told++; told <= maxTold {
+			tell(fmt.Sprintf("%s:%d: %v", name, n, err))
+		}
+	}
+	for ; lines.Scan(); n++ {
+		if err := log.Add(lines.Bytes()); err != nil {
+			say(err)
+		}
+	}
+	err := lines.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("it has over %d MiB, and no event has; the rest of the file is left out", maxEvent>>20)
+	}
+	if err != nil {
+		told = 0
+		say(err)
+	} else if told > maxTold {
+		tell(fmt.Sprintf("%s: %d more lines are no audit events", name, told-maxTold))
+	}
+	return whole
+}

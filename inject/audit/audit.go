@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package audit sums up API servers' audit logs (audit.k8s.io/v1): what Pillion decided, who changed
+// pods in a second round, what is patched again and again, and what passed while Pillion did not answer.
+package audit
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// The annotations of the API server's mutating and validating dispatchers, but for "round_N_index_M".
+const (
+	mutation       = "mutation.webhook.admission.k8s.io/round_"
+	patch          = "patch.webhook.admission.k8s.io/round_"
+	openMutating   = "failed-open.mutation.webhook.admission.k8s.io/"
+	openValidating = "failed-open.validating.webhook.admission.k8s.io/"
+
+	own = ".pillion.dev" // how the names of Pillion's webhooks end
+)
+
+const (
+	// loopAt is how often the same patch makes a loop: twice may be two people.
+	loopAt = 3
+	// maxPatches bounds what is remembered, at some 100 bytes each.
+	maxPatches = 10_000
+)
+
+// ErrHalf is of a line that ends too early, as the last one of a log does that is being written.
+var ErrHalf = errors.New("the line is not complete")
+
+var errNone = errors.New("not an Event of audit.k8s.io/v1")
+
+// event is what is read of an audit.k8s.io/v1 Event.
+type event struct {
+	Kind, APIVersion, Stage, Verb, RequestURI string
+
+	ObjectRef      struct{ APIGroup, Resource, Subresource, Namespace, Name string }
+	ResponseStatus struct{ Code int }
+	RequestObject  json.RawMessage // of a patch, an array
+	ResponseObject struct{ Metadata metadata }
+	Annotations    map[string]string
+}
+
+type metadata struct{ Name, GenerateName, UID string }
+
+// Log is what was read. Its size depends on how many namespaces, webhooks and templates there are, not
+// on how many events.
+type Log struct {
+	events  int
+	report  Report
+	counts  map[[5]string]*Count // by list, namespace, webhook, about and reason
+	patches map[[sha256.Size]byte]int
+}
+
+// New is a log of no events.
+func New() *Log {
+	return &Log{counts: map[[5]string]*Count{}, patches: map[[sha256.Size]byte]int{}}
+}
+
+// Events is how many were read.
+func (l *Log) Events() int { return l.events }
+
+// Add reads a line. What it does not count (other stages, other resources) is no error.
+func (l *Log) Add(line []byte) error {
+	if len(line) == 0 {
+		return nil
+	}
+	var e event
+	if err := json.Unmarshal(line, &e); err != nil {
+		if _, ok := errors.AsType[*json.SyntaxError](err); !ok {
+			return errNone
+		}
+		if err.Error() == "unexpected end of JSON input" { // there is nothing else to tell it by
+			return ErrHalf
+		}
+		return fmt.Errorf("not JSON: %w", err)
+	}
+	if e.Kind != "Event" || e.APIVersion != "audit.k8s.io/v1" {
+		return errNone
+	}
+	l.events++
+	ref := e.ObjectRef
+	switch {
+	case ref.Resource != "pods", ref.APIGroup != "", ref.Subresource != "",
+		e.Stage != "ResponseComplete" && e.Stage != "Panic",
+		e.Verb != "create" && e.Verb != "update" && e.Verb != "patch":
+	case strings.Contains(e.RequestURI, "dryRun="):
+		l.report.DryRuns++
+	default:
+		l.report.Requests++
+		l.read(&e)
+	}
+	return nil
+}
+
+func (l *Log) read(e *event) {
+	asked := 0
+	patched := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(e.Annotations)) {
+		value := e.Annotations[key]
+		webhook, about, _ := strings.Cut(key, "/")
+		round, mutating := strings.CutPrefix(key, mutation)
+		switch {
+		case strings.HasSuffix(webhook, own):
+			l.count(decisions, e, webhook, about, code(value))
+			asked = 1
+		case mutating:
+			l.mutated(e, round, value, patched)
+		case strings.HasPrefix(key, openMutating), strings.HasPrefix(key, openValidating):
+			if strings.HasSuffix(value, own) && e.ResponseStatus.Code < 300 {
+				l.count(failedOpen, e, value, "", "")
+			}
+		}
+	}
+	l.report.Asked += asked
+}
+
+// mutated counts what a webhook changed in a round ("1_index_0"). The same patch twice in one request, or
+// three times to one pod, was undone in between, or adds the same thing again.
+func (l *Log) mutated(e *event, round, value string, patched map[string]bool) {
+	var call struct {
+		Configuration, Webhook string
+		Mutated                bool
+	}
+	if json.Unmarshal([]byte(value), &call) != nil || !call.Mutated {
+		return
+	}
+	by := call.Configuration + "/" + call.Webhook
+	if !strings.HasPrefix(round, "0_") {
+		l.count(secondRounds, e, by, "", "")
+	}
+	text := e.Annotations[patch+round]
+	if text == "" {
+		return
+	}
+	if patched[text] {
+		l.count(loops, e, by, "", "")
+		return
+	}
+	patched[text] = true
+	uid := e.ResponseObject.Metadata.UID           // a pod of the same name is another one
+	if uid == "" || e.ResponseStatus.Code != 200 { // 201: created
+		return
+	}
+	key := sha256.Sum256([]byte(uid + "/" + text))
+	if _, ok := l.patches[key]; !ok && len(l.patches) >= maxPatches {
+		clear(l.patches) // a loop that goes on is seen again
+	}
+	if l.patches[key]++; l.patches[key] == loopAt {
+		l.count(loops, e, by, "", "")
+	}
+}
+
+// code is what a text of Pillion's begins with: "injected", "missing at /spec/...".
+func code(text string) string {
+	end := strings.IndexFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+	if end < 0 {
+		end = len(text)
+	}
+	return cmp.Or(text[:end], "unknown")
+}
+
+func (l *Log) count(list string, e *event, webhook, about, reason string) {
+	key := [...]string{list, e.ObjectRef.Namespace, webhook, about, reason}
+	if l.counts[key] == nil {
+		l.counts[key] = &Count{key[1], webhook, about, reason, 0, e.pod()}
+	}
+	l.counts[key].Requests++
+}
+
+// pod is its name; of one that the API server was to choose, what it begins with.
+func (e *event) pod() string {
+	name := cmp.Or(e.ObjectRef.Name, e.ResponseObject.Metadata.Name)
+	if name == "" {
+		var sent struct{ Metadata metadata }
+		if json.Unmarshal(e.RequestObject, &sent) == nil {
+			name = sent.Metadata.GenerateName + "*"
+		}
+	}
+	return cmp.Or(name, "*")
+}
+
+// Report is what audit logs say. Its JSON is a format that people script on: members are added, never
+// renamed or removed.
+type Report struct {
+	Summary   string  `json:"summary"`   // one sentence
+	Requests  int     `json:"requests"`  // that created or changed pods, or were refused
+	Asked     int     `json:"asked"`     // of these, those with a decision
+	DryRuns   int     `json:"dryRuns"`   // which are counted nowhere else
+	Decisions []Count `json:"decisions"` // what Pillion said
+	// The others have no about and no reason. FailedOpen are webhooks of Pillion's, the others are named
+	// configuration/webhook.
+	SecondRounds []Count `json:"secondRounds"` // changed pods when they were called again
+	Loops        []Count `json:"loops"`        // applied the same patch to the same pod again
+	FailedOpen   []Count `json:"failedOpen"`   // could not be called, and pods passed
+}
+
+// Count is for how many requests there is something.
+type Count struct {
+	Namespace string `json:"namespace"`
+	Webhook   string `json:"webhook"`
+	About     string `json:"about,omitempty"`  // a template, or "final_verdict"
+	Reason    string `json:"reason,omitempty"` // the code that the text begins with
+	Requests  int    `json:"requests"`
+	Example   string `json:"example"` // a pod's name
+}
+
+// The lists of the report.
+const (
+	decisions    = "Decisions of Pillion's:"
+	secondRounds = "Changed pods once more, after what came behind their first change:"
+	loops        = "Loops, the same patch for the same pod again; who undoes it?"
+	failedOpen   = "Could not be called, and pods passed:"
+)
+
+// Report sums up, in a stable order.
+func (l *Log) Report() *Report {
+	r := l.report
+	r.Decisions, r.SecondRounds, r.Loops, r.FailedOpen = []Count{}, []Count{}, []Count{}, []Count{}
+	lists := map[string]*[]Count{decisions: &r.Decisions, secondRounds: &r.SecondRounds, loops: &r.Loops, failedOpen: &r.FailedOpen}
+	for _, key := range slices.SortedFunc(maps.Keys(l.counts), func(a, b [5]string) int { return slices.Compare(a[:], b[:]) }) {
+		*lists[key[0]] = append(*lists[key[0]], *l.counts[key])
+	}
+	r.Summary = fmt.Sprintf("Requests for pods: %d; with decisions of Pillion's: %d; dry runs, not counted: %d.", r.Requests, r.Asked, r.DryRuns)
+	switch {
+	case r.Requests+r.DryRuns == 0:
+		r.Summary = fmt.Sprintf("Events: %d, but none is for a pod; the audit policy must have pods.", l.events)
+	case !r.Bad():
+		r.Summary = "All is well. " + r.Summary
+	}
+	return &r
+}
+
+// Bad says whether there is a loop, a pod that passed, or one that Pillion changed a second time.
+func (r *Report) Bad() bool {
+	return len(r.Loops)+len(r.FailedOpen) > 0 || slices.ContainsFunc(r.SecondRounds, func(c Count) bool { return strings.HasSuffix(c.Webhook, own) })
+}
+
+// Text is the report for people, in lines of any width. What a log says may be anything.
+func (r *Report) Text() string {
+	var b strings.Builder
+	b.WriteString(r.Summary + "\n")
+	for _, list := range []struct {
+		title  string
+		counts []Count
+	}{{decisions, r.Decisions}, {secondRounds, r.SecondRounds}, {loops, r.Loops}, {failedOpen, r.FailedOpen}} {
+		for i, c := range list.counts {
+			if i == 0 {
+				b.WriteString("\n" + list.title + "\n")
+			}
+			what := c.Webhook
+			if c.About != "" {
+				what += " " + c.About + " " + c.Reason
+			}
+			line := fmt.Sprintf("  %s %s: %d, such as %s", c.Namespace, what, c.Requests, c.Example)
+			b.WriteString(strings.Map(visible, line) + "\n")
+		}
+	}
+	return b.String()
+}
+
+func visible(r rune) rune {
+	if unicode.IsControl(r) {
+		return '?'
+	}
+	return r
+}
