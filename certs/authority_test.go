@@ -373,7 +373,7 @@ func TestAnchor(t *testing.T) {
 		{admissionregistrationv1.WebhookClientConfig{URL: new("https://[::1]:8443/mutate")}, "::1"},
 		{admissionregistrationv1.WebhookClientConfig{URL: new("https://example.com/mutate")}, "example.com"},
 	} {
-		if got := anchor("a", row.config); got.Host != row.want {
+		if got := AnchorOf("a", row.config); got.Host != row.want {
 			t.Errorf("%q, want %q", got.Host, row.want)
 		}
 	}

@@ -28,6 +28,7 @@ type Chain struct {
 	Secret         *corev1.Secret
 	SelfManaged    bool // whether Pillion is told to make the certificate
 	Served         []Endpoint
+	Outside        bool     // whether API servers call an address, so that there need be no Secret
 	Deserted       string   // namespace/name of the Service, where no endpoint is ready
 	Unread         []string // sentences about what the asker may not read
 }
@@ -193,7 +194,7 @@ func (c *Chain) fromIssuerToSecret(r *ChainReport) (pair *tls.Certificate, probl
 		problem = c.checkCertManager(r)
 	}
 	if c.Secret == nil {
-		if problem == "" && len(c.Unread) == 0 {
+		if problem == "" && len(c.Unread) == 0 && !c.Outside {
 			problem = fmt.Sprintf("the Secret %s does not exist: %s", c.SecretName, c.whoMakesIt(r.Source))
 		}
 		return nil, problem

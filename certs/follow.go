@@ -42,7 +42,7 @@ func (c *Configurations) Follow(ctx context.Context, which Configuration) {
 		var all []Anchor
 		if config != nil {
 			for i := range config.Webhooks {
-				all = append(all, anchor(config.Webhooks[i].Name, config.Webhooks[i].ClientConfig))
+				all = append(all, AnchorOf(config.Webhooks[i].Name, config.Webhooks[i].ClientConfig))
 			}
 		}
 		c.Trust(which, all)
@@ -50,8 +50,8 @@ func (c *Configurations) Follow(ctx context.Context, which Configuration) {
 	follow(ctx, c.Client.Resource(which.Resource()), which.Named(c.Name), trust, func(err error) { c.Blind(which, err) })
 }
 
-// anchor reads a clientConfig as an API server does.
-func anchor(webhook string, c admissionregistrationv1.WebhookClientConfig) Anchor {
+// AnchorOf reads a clientConfig as an API server does.
+func AnchorOf(webhook string, c admissionregistrationv1.WebhookClientConfig) Anchor {
 	a := Anchor{Webhook: webhook, Bundle: c.CABundle}
 	switch {
 	case c.Service != nil:

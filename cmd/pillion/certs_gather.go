@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +35,8 @@ const dialWithin = 3 * time.Second
 // gathering collects what certs judges.
 type gathering struct {
 	*certs.Chain
-	cluster *cluster
+	cluster   *cluster
+	addresses []string // of webhooks that are called by URL
 }
 
 // found says whether what was read is there. Of what may not be read, a note is made.
@@ -79,10 +82,16 @@ func (o *certsOptions) gather(ctx context.Context, c *cluster) (*certs.Chain, er
 		return nil, err
 	}
 	endpoints := o.endpoints
-	if len(endpoints) == 0 && service != nil {
+	g.Outside = service == nil && len(g.addresses) > 0
+	switch {
+	case len(endpoints) > 0:
+	case service != nil:
 		if endpoints, err = g.endpoints(ctx, service); err != nil {
 			return nil, err
 		}
+	default:
+		slices.Sort(g.addresses)
+		endpoints = slices.Compact(g.addresses)
 	}
 	g.Served = ask(ctx, g.Host, endpoints)
 	return g.Chain, nil
@@ -104,12 +113,17 @@ func (g *gathering) deployment(ctx context.Context) error {
 // configurations reads them all; the Service is the one that their webhooks name.
 func (g *gathering) configurations(ctx context.Context, name string) (service *admissionregistrationv1.ServiceReference, err error) {
 	anchor := func(w *certs.WebhookConfiguration, webhook string, c admissionregistrationv1.WebhookClientConfig) {
-		a := certs.Anchor{Webhook: webhook, Host: manifests.ServiceHost, Bundle: c.CABundle}
-		if c.Service != nil {
+		a := certs.AnchorOf(webhook, c)
+		switch {
+		case c.Service != nil:
 			service = c.Service
-			a.Host = service.Name + "." + service.Namespace + ".svc"
-			g.Host = a.Host
+		case c.URL != nil:
+			if u, err := url.Parse(*c.URL); err == nil {
+				g.addresses = append(g.addresses, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
+			}
 		}
+		a.Host = cmp.Or(a.Host, manifests.ServiceHost)
+		g.Host = a.Host
 		w.Anchors = append(w.Anchors, a)
 	}
 	for _, c := range certs.AllConfigurations() {

@@ -239,6 +239,18 @@ func TestCertsGolden(t *testing.T) {
 				}
 			}
 		},
+		"outside": func(c *certified) {
+			for _, path := range []string{cmPath, issuerPath, certPath, secretPath} {
+				delete(c.objectsAPI, path)
+			}
+			client := admissionregistrationv1.WebhookClientConfig{CABundle: c.ca, URL: new("https://" + c.endpoint + "/mutate")}
+			mutating := c.objectsAPI[mutatingPath].(admissionregistrationv1.MutatingWebhookConfiguration)
+			mutating.Webhooks[0].ClientConfig, mutating.Webhooks[1].ClientConfig = client, client
+			clear(mutating.Annotations)
+			validating := c.objectsAPI[validatingPath].(admissionregistrationv1.ValidatingWebhookConfiguration)
+			validating.Webhooks[0].ClientConfig, validating.Webhooks[1].ClientConfig = client, client
+			clear(validating.Annotations)
+		},
 		"self-managed": (*certified).manageItself,
 		"self-managed-not-yet": func(c *certified) {
 			c.manageItself()
