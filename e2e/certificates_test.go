@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -235,4 +236,14 @@ func read(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// TestCertsByURL: here API servers call an address, as they do a Pillion outside of the cluster. It is asked
+// there, by its name, and there need be no Secret.
+func TestCertsByURL(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(testContext(t), env.binary, "certs", "--kubeconfig", env.Kubeconfig).CombinedOutput()
+	if want := strings.TrimPrefix(env.pillion.Endpoint.URL, "https://") + ": verified"; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("it says\n%s%v, want %q", out, err, want)
+	}
 }

@@ -208,7 +208,7 @@ func (i *installed) asInReadme(t *testing.T, text string) {
 	}
 }
 
-// readmeBlock is the transcript with that text.
+// readmeBlock is the transcript or the file with that text.
 func readmeBlock(t *testing.T, path, text string) string {
 	t.Helper()
 	root, err := cluster.Root(t.Context())
@@ -219,8 +219,8 @@ func readmeBlock(t *testing.T, path, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range strings.Split(string(readme), "```console\n")[1:] {
-		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, text) {
+	for k, block := range strings.Split(string(readme), "\n```") {
+		if _, block, _ = strings.Cut(block, "\n"); k%2 == 1 && strings.Contains(block, text) {
 			return block
 		}
 	}

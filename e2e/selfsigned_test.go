@@ -41,6 +41,8 @@ func TestSelfSigned(t *testing.T) {
 	t.Run("garbage", i.survivesGarbage)
 	t.Run("CA renewed", i.renewsCA)
 	t.Run("leader gone", i.replacesLeader)
+	t.Run("another port", i.calledAtAnotherPort)
+	t.Run("static pods", i.limitsStaticPods)
 }
 
 // readMaterial reads the Secret.
