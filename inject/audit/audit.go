@@ -110,7 +110,7 @@ func (l *Log) read(e *event) {
 		round, mutating := strings.CutPrefix(key, mutation)
 		switch {
 		case strings.HasSuffix(webhook, own):
-			l.count(decisions, e, webhook, about, code(value))
+			l.decided(e, webhook, about, value)
 			asked = 1
 		case mutating:
 			l.mutated(e, round, value, patched)
@@ -121,6 +121,21 @@ func (l *Log) read(e *event) {
 		}
 	}
 	l.report.Asked += asked
+}
+
+// decided counts what Pillion said about a template or the pod. A key may also be the code, which no template's
+// name can be: of what concerns no template, or of several, which are the value.
+func (l *Log) decided(e *event, webhook, about, value string) {
+	names, reason := []string{about}, code(value)
+	switch {
+	case about == "not_requested":
+		names, reason = strings.Split(strings.TrimSuffix(value, "…"), ", "), about
+	case strings.HasPrefix(about, "unknown_"):
+		names, reason = []string{""}, about
+	}
+	for _, name := range names {
+		l.count(decisions, e, webhook, name, reason)
+	}
 }
 
 // mutated counts what a webhook changed in a round ("1_index_0"). The same patch twice in one request, or
@@ -256,11 +271,8 @@ func (r *Report) Text() string {
 			if i == 0 {
 				b.WriteString("\n" + list.title + "\n")
 			}
-			what := c.Webhook
-			if c.About != "" {
-				what += " " + c.About + " " + c.Reason
-			}
-			line := fmt.Sprintf("  %s %s: %d, such as %s", c.Namespace, what, c.Requests, c.Example)
+			what := strings.Join(strings.Fields(c.Namespace+" "+c.Webhook+" "+c.About+" "+c.Reason), " ")
+			line := fmt.Sprintf("  %s: %d, such as %s", what, c.Requests, c.Example)
 			b.WriteString(strings.Map(visible, line) + "\n")
 		}
 	}
