@@ -23,14 +23,17 @@ type auditCount struct {
 	Example                string
 }
 
-// TestAudit: what `pillion audit` counts in the API server's log is what was done here, in three namespaces:
-// nothing special; another webhook that strips the sidecar once, and one that does it again; nobody answers.
+// TestAudit: what `pillion audit` counts in the API server's log is what was done here, in four namespaces:
+// nothing special; only shadowed; another webhook that strips the sidecar once, and one that does it again;
+// nobody answers.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	well, fought, open := optedInNamespace(t), optedInNamespace(t), plainNamespace(t, withLabel("e2e.example.com/audit", "open"))
 	createPod(t, well, newPod("one"))
 	createPod(t, well, newPod("two"))
 	createPod(t, well, newPod("without", func(p *corev1.Pod) { p.Labels[injectLabel] = "disabled" }))
+	shadowed := shadowedNamespace(t)
+	createPod(t, shadowed, newPod("told"))
 	dryRun(t, well, newPod("dry")) // counts nowhere
 
 	only := func(name string, mutate testwebhook.Mutate) testwebhook.Mutate {
@@ -60,7 +63,7 @@ func TestAudit(t *testing.T) {
 	})
 	waitLive(t, open, func(e cluster.Event) bool { return len(e.FailedOpen()) > 0 })
 	createPod(t, open, newPod("unseen"))
-	for ns, last := range map[string]string{well: "without", fought: "lost", open: "unseen"} {
+	for ns, last := range map[string]string{well: "without", fought: "lost", open: "unseen", shadowed: "told"} {
 		creation(t, ns, last) // is in the log
 	}
 
@@ -101,6 +104,9 @@ func TestAudit(t *testing.T) {
 		auditCount{"namespace.validate.pillion.dev", finalVerdict, "allowed", 2, "first"},
 		auditCount{"namespace.validate.pillion.dev", finalVerdict, "warned", 1, "lost"},
 		auditCount{"namespace.validate.pillion.dev", "logger", "missing", 1, "lost"})
+	has(shadowed,
+		auditCount{"namespace.shadow.pillion.dev", finalVerdict, "allowed", 1, "told"},
+		auditCount{"namespace.shadow.pillion.dev", "logger", "injected", 1, "told"})
 	has(open)
 }
 

@@ -126,7 +126,7 @@ func (l *Log) read(e *event) {
 // decided counts what Pillion said about a template or the pod. A key may also be the code, which no template's
 // name can be: of what concerns no template, or of several, which are the value.
 func (l *Log) decided(e *event, webhook, about, value string) {
-	names, reason := []string{about}, code(value)
+	names, reason := []string{about}, code(strings.TrimPrefix(value, "would be ")) // that is of a shadowed namespace
 	switch {
 	case about == "not_requested":
 		names, reason = strings.Split(strings.TrimSuffix(value, "…"), ", "), about
