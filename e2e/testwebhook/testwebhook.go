@@ -78,6 +78,8 @@ type Webhook struct {
 	// Reinvocation is not set when it is empty.
 	Reinvocation admissionregistrationv1.ReinvocationPolicyType
 	Mutate       Mutate
+	// Change is what else the entry says, unless it is nil.
+	Change func(*admissionregistrationv1.MutatingWebhook)
 }
 
 // Install registers the webhook with the server and with the API server, which takes it up some moments
@@ -106,7 +108,7 @@ func (s *Server) configuration(w Webhook) *admissionregistrationv1.MutatingWebho
 	if w.Reinvocation != "" {
 		policy = &w.Reinvocation
 	}
-	return &admissionregistrationv1.MutatingWebhookConfiguration{
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Name},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:         "test.e2e.example.com",
@@ -122,6 +124,10 @@ func (s *Server) configuration(w Webhook) *admissionregistrationv1.MutatingWebho
 			ReinvocationPolicy:      policy,
 		}},
 	}
+	if w.Change != nil {
+		w.Change(&configuration.Webhooks[0])
+	}
+	return configuration
 }
 
 // Calls returns what the webhook was sent for the pod. A pod that got its name from the API server had
