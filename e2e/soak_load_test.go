@@ -14,11 +14,13 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/testwebhook"
 )
 
 const (
@@ -27,8 +29,13 @@ const (
 	// hugeEvery is between two pods of nearly the 3 MiB that an API server takes.
 	hugeEvery = 3 * time.Second
 	hugeSize  = 2800 << 10
-	// plainEvery: one pod of so many is of a namespace that has nothing to do with Pillion.
-	plainEvery = 5
+	// One pod of so many is of the namespace that has nothing to do with Pillion, and of the one with another
+	// injector too. Neither has a divisor in common with realEvery, so that pods of all three are stored.
+	plainEvery, meshEvery = 6, 7
+
+	plain, mesh = "plain", "mesh"
+	// meshInjector adds a container to the pods of mesh, after Pillion: then either needs its second round.
+	meshInjector = "z-mesh"
 )
 
 // outcome is what became of one create.
@@ -36,6 +43,7 @@ type outcome string
 
 const (
 	outcomeInjected outcome = "injected"
+	outcomeBoth     outcome = "injected, by another webhook too"
 	outcomeRefused  outcome = "refused by Pillion's webhook, with a reason"
 	outcomeAway     outcome = "not taken, for want of an API server"
 	outcomePlain    outcome = "plain, untouched"
@@ -44,7 +52,7 @@ const (
 // soakLoad creates pods at a rate and judges what became of each.
 type soakLoad struct {
 	*installed
-	plain string // a namespace that did not opt in
+	sources [2]*soakSource
 
 	cancel   context.CancelFunc
 	finished sync.WaitGroup
@@ -56,20 +64,62 @@ type soakLoad struct {
 	wrong    []failure // what must never be
 }
 
-func (i *installed) startSoak(t *testing.T, plain string) *soakLoad {
+// startSoak makes the other namespaces, and starts when pods are injected by all.
+func (i *installed) startSoak(t *testing.T, sources [2]*soakSource) *soakLoad {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &soakLoad{installed: i, plain: plain, cancel: cancel, outcomes: map[outcome]int{}}
+	l := &soakLoad{installed: i, sources: sources, cancel: cancel, outcomes: map[outcome]int{}}
+	l.prepare(t)
 	l.every(ctx, soakEvery, func(n int64) {
-		if n%plainEvery == 0 {
-			l.create(ctx, n, l.plain, soakPod())
-		} else {
-			l.create(ctx, n, l.namespace, soakPod())
+		namespace := l.namespace
+		switch {
+		case n%plainEvery == 0:
+			namespace = plain
+		case n%meshEvery == 0:
+			namespace = mesh
 		}
+		l.create(ctx, n, namespace, soakPod())
 	})
 	l.every(ctx, hugeEvery, func(int64) { l.create(ctx, 1, l.namespace, soakPod(huge)) })
 	t.Cleanup(l.stop)
 	return l
+}
+
+func (l *soakLoad) prepare(t *testing.T) {
+	t.Helper()
+	injectors, err := testwebhook.NewServer(l.Authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(injectors.Close)
+	err = injectors.Install(t.Context(), l.Client, testwebhook.Webhook{
+		Name:         meshInjector,
+		Namespaces:   map[string]string{corev1.LabelMetadataName: mesh},
+		Reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
+		Mutate:       testwebhook.AddContainer(corev1.Container{Name: mesh, Image: "registry.example/mesh:1"}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for namespace, labels := range map[string]map[string]string{plain: nil, mesh: {injectLabel: "enabled"}} {
+		if _, err := l.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: labels},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.WaitForPods(testContext(t), namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, namespace := range []string{l.namespace, mesh} {
+		eventually(t, "a pod is injected", func(ctx context.Context) error {
+			pod, err := l.Client.CoreV1().Pods(namespace).Create(ctx, soakPod(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err == nil {
+				err = l.hasGuard(pod, [2]int64{})
+			}
+			return err
+		})
+	}
 }
 
 // every calls f at a rate, each time on its own.
@@ -121,10 +171,14 @@ func (l *soakLoad) create(ctx context.Context, n int64, namespace string, pod *c
 	if n%realEvery == 0 {
 		options.DryRun = nil
 	}
+	var least [2]int64
+	for n, source := range l.sources {
+		least[n] = source.used.Load()
+	}
 	f := failure{began: time.Now()}
 	created, err := l.Client.CoreV1().Pods(namespace).Create(ctx, pod, options)
 	f.ended = time.Now()
-	is, err := l.judge(namespace, created, err)
+	is, err := l.judge(namespace, created, least, err)
 	f.err = err
 	if is == "" && created != nil {
 		f.err = fmt.Errorf("%w; the API server says %v", err, l.audited(ctx, namespace, created.Name))
@@ -153,21 +207,26 @@ func (l *soakLoad) audited(ctx context.Context, namespace, name string) map[stri
 	return event.Annotations
 }
 
-// judge says what a create came to, and "" where it must never come to that.
-func (l *soakLoad) judge(namespace string, pod *corev1.Pod, err error) (outcome, error) {
+// judge says what a create came to, and "" where it must never come to that. It began when all replicas had the
+// least versions.
+func (l *soakLoad) judge(namespace string, pod *corev1.Pod, least [2]int64, err error) (outcome, error) {
 	switch {
-	case err == nil && namespace == l.plain:
+	case err == nil && namespace == plain:
 		if len(pod.Spec.InitContainers) > 0 || len(pod.Spec.Containers) != 1 {
 			return "", errors.New("a pod of a namespace that did not opt in was changed")
 		}
 		return outcomePlain, nil
-	case err == nil && hasGuard(pod) != nil:
-		return "", fmt.Errorf("pod %s: %w", pod.Name, hasGuard(pod))
 	case err == nil:
+		if err := l.hasGuard(pod, least); err != nil {
+			return "", fmt.Errorf("pod %s: %w", pod.Name, err)
+		}
+		if namespace == mesh {
+			return outcomeBoth, nil
+		}
 		return outcomeInjected, nil
 	case isAway(err):
 		return outcomeAway, err
-	case namespace == l.plain:
+	case namespace == plain:
 		return "", fmt.Errorf("a pod of a namespace that did not opt in: %w", err)
 	case byPillion().MatchString(err.Error()):
 		return outcomeRefused, err
@@ -188,20 +247,36 @@ func isAway(err error) bool {
 		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// hasGuard says what the pod lacks of what the template gives it, in any of its versions.
-func hasGuard(pod *corev1.Pod) error {
-	guard := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "guard" })
+// hasGuard says what the pod lacks of what the templates give it, in versions between the least and the newest.
+func (l *soakLoad) hasGuard(pod *corev1.Pod, least [2]int64) error {
+	var versions [2]int64
+	for n, source := range l.sources {
+		v, err := source.version(pod)
+		if newest := source.newest.Load(); err == nil && (v < least[n] || v > newest) {
+			err = fmt.Errorf("the version of the template in %s is %d, want %d to %d", source.configMap, v, least[n], newest)
+		}
+		if err != nil {
+			return err
+		}
+		versions[n] = v
+	}
+	containers := []string{"web"}
+	if pod.Namespace == mesh {
+		containers = append(containers, mesh)
+	}
+	image := fmt.Sprint("registry.example/guard:", versions[0])
 	switch {
-	case guard < 0:
-		return errNotInjected
-	case !strings.HasPrefix(pod.Spec.InitContainers[guard].Image, "registry.example/guard:"):
-		return fmt.Errorf("the sidecar's image is %q", pod.Spec.InitContainers[guard].Image)
+	case len(pod.Spec.InitContainers) != 1 || pod.Spec.InitContainers[0].Name != "guard" || pod.Spec.InitContainers[0].Image != image:
+		return fmt.Errorf("the init containers are %v, want guard with the image %s", pod.Spec.InitContainers, image)
 	case pod.Annotations["guard.pillion.dev/injected"] == "":
 		return errors.New("the pod does not say which revision was injected")
-	case len(pod.Spec.Containers) != 1 || pod.Spec.Containers[0].Image != "registry.example/web:1":
+	case !slices.Equal(containerNames(pod.Spec.Containers), containers) || pod.Spec.Containers[0].Image != "registry.example/web:1":
 		return fmt.Errorf("the containers are %v", pod.Spec.Containers)
-	case !slices.Contains(mountPaths(pod.Spec.Containers[0]), "/var/guard"):
-		return errors.New("the app's container lacks its mount")
+	}
+	for _, c := range pod.Spec.Containers {
+		if !slices.Contains(mountPaths(c), "/var/guard") {
+			return fmt.Errorf("the container %s lacks its mount", c.Name)
+		}
 	}
 	return nil
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 var soakTime = flag.Duration("soak", 2*time.Minute, "how long TestSoak goes on")
@@ -23,10 +27,12 @@ var soakTime = flag.Duration("soak", 2*time.Minute, "how long TestSoak goes on")
 const (
 	// stepWithin is far more than a step takes.
 	stepWithin = 2 * time.Minute
-	// between two steps.
-	soakBetween = 100
-	// mostMemory is what a replica may have resident, with pods of 3 MiB in between; half of its limit.
-	mostMemory = 128 << 20
+	// soakBetween are the creates between two steps, and soakLooks how often the memory is looked at meanwhile.
+	soakBetween, soakLooks = 100, 5
+	// mostMemory is the MiB that a replica may have resident, with pods of 3 MiB in between; half of its limit.
+	mostMemory = 128
+	// mostGrowth is of what is kept, from the first third to the last.
+	mostGrowth = 1.5
 )
 
 // soakTemplate has the versions that the soak publishes.
@@ -36,11 +42,12 @@ metadata: {name: guard}
 spec:
   required: true
   pod:
+    metadata: {annotations: {soak.example.com/pillion-templates: v%[1]d}}
     spec:
       initContainers:
       - name: guard
         restartPolicy: Always
-        image: registry.example/guard:%d
+        image: registry.example/guard:%[1]d
         resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 16Mi}}
         volumeMounts: [{name: guard, mountPath: /guard}]
       volumes: [{name: guard, emptyDir: {}}]
@@ -49,25 +56,47 @@ spec:
 `
 
 // soakSource is where a template comes from, and its text, which has a verb for the version.
-type soakSource struct{ configMap, text string }
+type soakSource struct {
+	configMap, text string
+	used, newest    atomic.Int64 // the version that all replicas have at least, and the one published last
+}
 
-func soakSources() [2]soakSource {
-	return [...]soakSource{
-		{"pillion-templates", soakTemplate}, // is mounted into the replicas
-		{"labelled", "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: labelled}\n" +
-			"spec: {default: true, pod: {metadata: {annotations: {soak.example.com/version: v%d}}}}\n"},
+// brokenVersion is no pod's: it is of templates that cannot be used.
+const brokenVersion = -1
+
+// version is the one that the pod has been given, at which the template's annotation tells.
+func (f *soakSource) version(pod *corev1.Pod) (n int64, err error) {
+	text := pod.Annotations["soak.example.com/"+f.configMap]
+	if _, err := fmt.Sscanf(text, "v%d", &n); err != nil {
+		return 0, fmt.Errorf("the version of the template in %s is %q", f.configMap, text)
+	}
+	return n, nil
+}
+
+func soakSources() [2]*soakSource {
+	return [...]*soakSource{
+		{configMap: "pillion-templates", text: soakTemplate}, // is mounted into the replicas
+		{configMap: "labelled", text: "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: labelled}\n" +
+			"spec: {default: true, pod: {metadata: {annotations: {soak.example.com/labelled: v%d}}}}\n"},
 	}
 }
 
 // soak is what happens while pods are created.
 type soak struct {
 	*installed
+	sources [2]*soakSource
 	load    *soakLoad
-	version int
+	version int64
 	number  int      // of the next replica
 	away    []window // of an API server
 	alone   []window // of one replica, for the other one crashed
-	memory  map[string][]float64
+	memory  map[string]soakMemory
+}
+
+// soakMemory is a replica's at each look, in MiB.
+type soakMemory struct {
+	resident []float64
+	kept     []float64 // what the last collection left: the next one is due when there is twice of it
 }
 
 // soakStep is one thing that happens to clusters. It returns when its consequences are over.
@@ -81,32 +110,18 @@ type soakStep struct {
 func TestSoak(t *testing.T) {
 	i := &installed{Cluster: newCluster(t), namespace: "shop", components: []string{"template-configmaps"}}
 	i.apply(t, "self-signed")
-	s := &soak{installed: i, memory: map[string][]float64{}}
+	s := &soak{installed: i, sources: soakSources(), memory: map[string]soakMemory{}}
 	// From the start, for a set without it would count for minutes, and pods without it be right.
-	mounted, labelled := soakSources()[0], soakSources()[1]
+	mounted, labelled := s.sources[0], s.sources[1]
 	_, err := i.Client.CoreV1().ConfigMaps(pillionNamespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: labelled.configMap, Labels: map[string]string{"pillion.dev/templates": "true"}},
 	}, metav1.CreateOptions{})
-	if err := errors.Join(err, s.write(t.Context(), mounted, ""), s.write(t.Context(), labelled, "")); err != nil {
+	if err := errors.Join(err, s.write(t.Context(), mounted, 0, ""), s.write(t.Context(), labelled, 0, "")); err != nil {
 		t.Fatal(err)
 	}
 	i.run(t)
 	s.number = len(i.replicas)
-	eventually(t, "a pod is injected", func(ctx context.Context) error {
-		pod, err := i.Client.CoreV1().Pods(i.namespace).Create(ctx, soakPod(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil {
-			err = hasGuard(pod)
-		}
-		return err
-	})
-	plain := "plain"
-	if _, err := i.RunKubectl(t.Context(), nil, "create", "namespace", plain); err != nil {
-		t.Fatal(err)
-	}
-	if err := i.WaitForPods(testContext(t), plain); err != nil {
-		t.Fatal(err)
-	}
-	s.load = i.startSoak(t, plain)
+	s.load = i.startSoak(t, s.sources)
 
 	end := time.Now().Add(*soakTime)
 	steps := []soakStep{
@@ -139,33 +154,43 @@ func (s *soak) step(t *testing.T, step soakStep) error {
 	}
 	took := time.Since(began)
 	t.Logf("%s: %s; %d creates so far", step.name, took.Round(time.Millisecond), s.load.created.Load())
-	return errors.Join(s.load.more(ctx, soakBetween), s.measure(ctx))
+	for range soakLooks {
+		if err := errors.Join(s.load.more(ctx, soakBetween/soakLooks), s.measure(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // publish gives the replicas another version, and waits until all have it.
-func (s *soak) publish(from soakSource) func(context.Context) error {
+func (s *soak) publish(from *soakSource) func(context.Context) error {
 	return func(ctx context.Context) error {
 		before, err := s.revisions(ctx)
 		if err != nil {
 			return err
 		}
 		s.version++
-		if err := s.write(ctx, from, ""); err != nil {
+		from.newest.Store(s.version)
+		if err := s.write(ctx, from, s.version, ""); err != nil {
 			return err
 		}
-		return poll(ctx, func() error {
+		err = poll(ctx, func() error {
 			now, err := s.revisions(ctx)
 			if err == nil && (len(slices.Compact(slices.Clone(now))) != 1 || slices.Contains(before, now[0])) {
 				err = fmt.Errorf("the revisions are %v, and were %v", now, before)
 			}
 			return err
 		})
+		if err == nil {
+			from.used.Store(s.version)
+		}
+		return err
 	}
 }
 
-// write replaces the template by the present version, with more text behind it.
-func (s *soak) write(ctx context.Context, to soakSource, more string) error {
-	patch, err := json.Marshal(map[string]any{"data": map[string]string{"soak.yaml": fmt.Sprintf(to.text, s.version) + more}})
+// write replaces the template by that version, with more text behind it.
+func (s *soak) write(ctx context.Context, to *soakSource, version int64, more string) error {
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"soak.yaml": fmt.Sprintf(to.text, version) + more}})
 	if err != nil {
 		return err
 	}
@@ -174,9 +199,9 @@ func (s *soak) write(ctx context.Context, to soakSource, more string) error {
 }
 
 // breakAndMend: with templates that cannot be used, those before them stay in use.
-func (s *soak) breakAndMend(what soakSource) func(context.Context) error {
+func (s *soak) breakAndMend(what *soakSource) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := s.write(ctx, what, "nonsense: true\n"); err != nil {
+		if err := s.write(ctx, what, brokenVersion, "nonsense: true\n"); err != nil {
 			return err
 		}
 		if err := poll(ctx, func() error { return s.wantProblems(ctx, true) }); err != nil {
@@ -233,14 +258,17 @@ func (s *soak) restartAPIServer(ctx context.Context) error {
 	return err
 }
 
-// measure notes what each replica has resident.
+// measure looks at the memory of each replica.
 func (s *soak) measure(ctx context.Context) error {
 	for _, r := range s.replicas {
 		metrics, err := r.Metrics(ctx)
 		if err != nil {
 			return err
 		}
-		s.memory[r.Admin] = append(s.memory[r.Admin], metrics.Gauge("process_resident_memory_bytes", nil))
+		m := s.memory[r.Admin]
+		m.resident = append(m.resident, metrics.Gauge("process_resident_memory_bytes", nil)/(1<<20))
+		m.kept = append(m.kept, metrics.Gauge("go_memstats_next_gc_bytes", nil)/(2<<20))
+		s.memory[r.Admin] = m
 	}
 	return nil
 }
@@ -272,17 +300,37 @@ func (s *soak) report(t *testing.T) {
 		}
 		t.Errorf("at %s: %v", f.ended.Format(time.TimeOnly), f.err)
 	}
-	if l.outcomes[outcomeInjected] == 0 || l.outcomes[outcomePlain] == 0 {
+	if l.outcomes[outcomeInjected] == 0 || l.outcomes[outcomeBoth] == 0 || l.outcomes[outcomePlain] == 0 {
 		t.Error("this test shows nothing")
 	}
 	s.reportRefusals(t)
-	for admin, bytes := range s.memory {
-		t.Logf("resident at %s, in MiB: %.0f", admin, mebi(bytes))
-		if most := slices.Max(bytes); most > mostMemory {
-			t.Errorf("%s had %.0f MiB resident, want at most %d", admin, most/(1<<20), mostMemory>>20)
+	for admin, m := range s.memory {
+		t.Logf("resident at %s, in MiB: %.0f", admin, m.resident)
+		if most := slices.Max(m.resident); most > mostMemory {
+			t.Errorf("%s had %.0f MiB resident, want at most %d", admin, most, mostMemory)
 		}
 	}
-	s.wantFlat(t, s.memory[s.replicas[0].Admin])
+	s.wantFlat(t, s.memory[s.replicas[0].Admin].kept)
+	s.wantSettled(t)
+}
+
+// wantSettled: whenever the other injector was called and the pod was taken, the last call of all changed nothing.
+func (s *soak) wantSettled(t *testing.T) {
+	t.Helper()
+	settled := 0
+	err := s.Audit.Each(meshInjector, func(e cluster.Event) {
+		if e.ResponseStatus == nil || e.ResponseStatus.Code != http.StatusCreated || len(e.Calls(meshInjector)) == 0 {
+			return
+		}
+		calls := e.Calls("")
+		if last := calls[len(calls)-1]; last.Round != "round_1" || last.Mutated {
+			t.Fatalf("the webhooks do not settle: %v", calls)
+		}
+		settled++
+	})
+	if t.Logf("the webhooks settled for %d pods", settled); err != nil || settled == 0 {
+		t.Errorf("this test shows nothing: %v", err)
+	}
 }
 
 // reportRefusals: without a crash and with an API server there is no reason to refuse a pod. With two replicas
@@ -303,27 +351,23 @@ func (s *soak) reportRefusals(t *testing.T) {
 	}
 }
 
-// wantFlat compares the first third, by which all is warm, with the last.
-func (s *soak) wantFlat(t *testing.T, bytes []float64) {
+// wantFlat compares the first third, by which all is warm, with the last: by their medians, for what pods of 3 MiB
+// leave while they are worked on goes again.
+func (s *soak) wantFlat(t *testing.T, kept []float64) {
 	t.Helper()
-	third := len(bytes) / 3
+	third := len(kept) / 3
 	if third == 0 {
 		t.Error("too few looks at the memory; this test shows nothing")
 		return
 	}
-	first, last := slices.Max(bytes[:third]), slices.Min(bytes[len(bytes)-third:])
-	if last > first*1.5 {
-		t.Errorf("the memory grows: at most %.0f MiB at first, at least %.0f in the end", first/(1<<20), last/(1<<20))
+	first, last := median(kept[:third]), median(kept[len(kept)-third:])
+	t.Logf("kept at first %.1f MiB, in the end %.1f: %.1f", first, last, kept)
+	if last > first*mostGrowth {
+		t.Errorf("the memory grows: %.1f MiB are kept at first, %.1f in the end", first, last)
 	}
 }
 
-func mebi(bytes []float64) []float64 {
-	all := slices.Clone(bytes)
-	for n := range all {
-		all[n] /= 1 << 20
-	}
-	return all
-}
+func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
 // poll tries f until it says nothing against it, and returns what it said last.
 func poll(ctx context.Context, f func() error) error {

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -231,11 +232,46 @@ func (l *AuditLog) read() ([]Event, error) {
 	added = added[:bytes.LastIndexByte(added, '\n')+1]
 	l.offset += int64(len(added))
 	for line := range bytes.Lines(added) {
-		var e Event
-		if err := json.Unmarshal(line, &e.Event); err != nil {
-			return nil, fmt.Errorf("audit log: %w", err)
+		e, err := parseEvent(line)
+		if err != nil {
+			return nil, err
 		}
 		l.events = append(l.events, e)
 	}
 	return l.events, nil
+}
+
+// parseEvent reads a line. An API server that is killed may leave half an event there; the next one goes on behind it.
+func parseEvent(line []byte) (e Event, err error) {
+	line = line[max(bytes.LastIndex(line, []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/`)), 0):]
+	if err := json.Unmarshal(line, &e.Event); err != nil {
+		return e, fmt.Errorf("audit log: %w", err)
+	}
+	return e, nil
+}
+
+// Each calls f with every event in the log whose line has that text, and keeps none.
+func (l *AuditLog) Each(text string, f func(Event)) error {
+	file, err := os.Open(l.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for reader := bufio.NewReader(file); ; {
+		line, err := reader.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(line, []byte(text)) {
+			continue
+		}
+		e, err := parseEvent(line)
+		if err != nil {
+			return err
+		}
+		f(e)
+	}
 }
