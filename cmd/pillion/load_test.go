@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,34 +119,52 @@ func TestServeOverload(t *testing.T) {
 	client := s.http1()
 	defer client.CloseIdleConnections()
 	body := strings.Replace(reviewBody(), shopPod, costly(), 1)
-	began, done := time.Now(), 0
-	for ; time.Since(began) < time.Second; done++ {
-		if o := s.send(t, client, body); o.status != http.StatusOK {
+	alone := make([]time.Duration, 200)
+	for i := range alone {
+		o := s.send(t, client, body)
+		if o.status != http.StatusOK {
 			t.Fatalf("without load: %+v", o)
 		}
+		alone[i] = o.took
 	}
-	every := time.Since(began) / time.Duration(3*done)
+	// By the clock on the wall all takes longer where others use the machine.
+	slices.Sort(alone)
+	best, usual := alone[0], alone[len(alone)/2]
+	slowed := func(d time.Duration) time.Duration { return d * usual / best }
+	every := min(usual, 3*best) / 3
 	outcomes := make([]outcome, 3*time.Second/every)
 	var wg sync.WaitGroup
+	var answered atomic.Int64
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for i := range outcomes {
 		<-tick.C
-		wg.Go(func() { outcomes[i] = s.send(t, client, body) })
+		wg.Go(func() {
+			if outcomes[i] = s.send(t, client, body); outcomes[i].status == http.StatusOK {
+				answered.Add(1)
+			}
+		})
+	}
+	began, before := time.Now(), answered.Load()
+	for time.Since(began) < patience && s.send(t, client, body).status != http.StatusOK {
+		<-tick.C
+	}
+	// What was answered meanwhile is a clock that stands still where this process has to wait for others. A second is
+	// how long a queue may be; without an end it would be more than two.
+	over, meanwhile := time.Since(began), time.Duration(answered.Load()-before)*best
+	if meanwhile > 3*time.Second/2 {
+		t.Errorf("another one is answered after %v of work, %v after the last request", meanwhile, over)
 	}
 	wg.Wait()
-	if after := s.send(t, client, body); after.status != http.StatusOK || after.took > time.Second {
-		t.Errorf("after the load: %+v", after)
-	}
 	count, slowest := map[int]int{}, map[int]time.Duration{}
 	for _, o := range outcomes {
 		count[o.status]++
 		slowest[o.status] = max(slowest[o.status], o.took)
-		if o.err != nil || o.took > 5*time.Second || o.status != http.StatusOK && o.status != http.StatusTooManyRequests {
+		if o.err != nil || o.took > slowed(5*time.Second) || o.status != http.StatusOK && o.status != http.StatusTooManyRequests {
 			t.Errorf("neither answered nor told to ask again in time: %+v", o)
 		}
 	}
-	t.Logf("alone %v each; %d requests, one every %v: %v, slowest %v", 3*every, len(outcomes), every, count, slowest)
+	t.Logf("alone %v each; %d requests, one every %v: %v, slowest %v; over after %v, and %v of work", usual, len(outcomes), every, count, slowest, over, meanwhile)
 	if count[http.StatusOK] == 0 || count[http.StatusTooManyRequests] == 0 {
 		t.Error("this was no overload, or nothing but")
 	}
