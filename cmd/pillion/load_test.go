@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -204,6 +206,20 @@ func TestServeConnections(t *testing.T) {
 		o := s.send(t, client, "{}")
 		kept = append(kept, client)
 		return !o.close, fmt.Sprint(o)
+	})
+}
+
+// A connection is closed after a while, so that an added replica gets some of the next ones.
+func TestConnectionAge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := httptest.NewRequestWithContext(connected(t.Context(), nil), http.MethodPost, "/mutate", nil)
+		for i, want := range []bool{false, false, true} {
+			if got := new(server).isLast(r); got != want {
+				t.Errorf("after %v it is the last request: %t", time.Duration(i)*connectionAge*2/3, got)
+			}
+			time.Sleep(connectionAge * 2 / 3)
+		}
 	})
 }
 

@@ -37,7 +37,13 @@ const (
 	// keptConnections is how many are kept for a next request, and maxConnections how
 	// many there are at all, at about 40 KiB each. An API server keeps 25 idle ones.
 	keptConnections, maxConnections = 1000, 3000
+	// connectionAge is how long one is kept. An API server goes on with those that it has, so without
+	// an end to them a replica that is added would never be asked; and a TLS handshake a minute is cheap.
+	connectionAge = time.Minute
 )
+
+// connectedAt is the key of a connection's beginning in its context.
+type connectedAt struct{}
 
 // server is the two listeners of serve and what they serve.
 type server struct {
@@ -157,7 +163,7 @@ func (s *server) webhookServer() *http.Server {
 		Tracer:     s.tracer,
 	}
 	server := s.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.draining.Load() || s.connections.Load() > keptConnections {
+		if s.isLast(r) {
 			w.Header().Set("Connection", "close")
 		}
 		handler.ServeHTTP(w, r)
@@ -165,7 +171,18 @@ func (s *server) webhookServer() *http.Server {
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
 	s.callers.configure(server.TLSConfig)
 	server.ConnState = s.count
+	server.ConnContext = connected
 	return server
+}
+
+func connected(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, connectedAt{}, time.Now())
+}
+
+// isLast says whether the request is to be the last one of its connection.
+func (s *server) isLast(r *http.Request) bool {
+	return s.draining.Load() || s.connections.Load() > keptConnections ||
+		time.Since(r.Context().Value(connectedAt{}).(time.Time)) > connectionAge
 }
 
 // count keeps account of the connections to the webhooks.
