@@ -218,7 +218,7 @@ func TestConnectionAge(t *testing.T) {
 			if got := new(server).isLast(r); got != want {
 				t.Errorf("after %v it is the last request: %t", time.Duration(i)*connectionAge*2/3, got)
 			}
-			time.Sleep(connectionAge * 2 / 3)
+			<-time.After(connectionAge * 2 / 3)
 		}
 	})
 }

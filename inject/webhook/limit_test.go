@@ -135,12 +135,12 @@ func TestOverload(t *testing.T) {
 		var wg sync.WaitGroup
 		outcomes := make([]outcome, 3*2*time.Second/takes)
 		for i := range outcomes {
-			time.Sleep(takes / 3)
+			<-time.After(takes / 3)
 			wg.Go(func() { outcomes[i] = ask() })
 		}
 		last := time.Now()
 		for ask().status != http.StatusOK {
-			time.Sleep(takes)
+			<-time.After(takes)
 		}
 		if took := time.Since(last); took > time.Second+2*takes {
 			t.Errorf("%v after the last request another one is answered", took)
