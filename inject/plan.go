@@ -132,16 +132,31 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema, at pointer) {
 			continue
 		}
 		f := s.at(name)
+		if there := pod.Get(name); p.excluded(pod, f, name, value) || there == nil && p.allExcluded(value, f.schema) {
+			p.keep(at.member(name), there, value)
+			continue
+		}
 		p.member(pod, f, name, value, at.member(name))
 	}
 }
 
+// allExcluded says whether nothing would come into an object that is made for it.
+func (p *planner) allExcluded(fragment *tree.Node, s *schema) bool {
+	members := fragment.Members()
+	for i := range members {
+		if name := members[i].Name(); !p.excluded(nil, s.at(name), name, &members[i]) {
+			return false
+		}
+	}
+	return len(members) > 0
+}
+
+func (p *planner) excluded(pod *tree.Node, f *field, name string, value *tree.Node) bool {
+	return excludes(pod, p.pod.At("spec", "securityContext"), f, name, value)
+}
+
 func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node, at pointer) {
 	there := pod.Get(name)
-	if excludes(pod, f, name, value) {
-		p.keep(at, there, value)
-		return
-	}
 	switch {
 	case there == nil && f.absentIsZero && isZero(value):
 		return

@@ -116,8 +116,10 @@ func entered(t reflect.Type) bool {
 }
 
 // excludes says what in an object of the pod forbids a field of the fragment that
-// would be fine by itself; such a field is left out.
-func excludes(pod *tree.Node, f *field, name string, value *tree.Node) bool {
+// would be fine by itself; such a field is left out. Inherited is the securityContext
+// of the pod. A container that says that it runs as somebody else counts no less as
+// root by that: another template may have said so.
+func excludes(pod, inherited *tree.Node, f *field, name string, value *tree.Node) bool {
 	switch {
 	case f.parent == reflect.TypeFor[corev1.SecurityContext]() && name == "allowPrivilegeEscalation" && value.Kind() == tree.False:
 		if pod.Get("privileged").Kind() == tree.True {
@@ -130,8 +132,8 @@ func excludes(pod *tree.Node, f *field, name string, value *tree.Node) bool {
 			}
 		}
 	case f.parent == reflect.TypeFor[corev1.SecurityContext]() && name == "runAsNonRoot" && value.Kind() == tree.True:
-		user := pod.Get("runAsUser")
-		return user != nil && isZero(user)
+		own, all := pod.Get("runAsUser"), inherited.Get("runAsUser")
+		return own != nil && isZero(own) || all != nil && isZero(all)
 	case f.parent == reflect.TypeFor[corev1.PodSpec]() && name == "shareProcessNamespace" && value.Kind() == tree.True:
 		return pod.Get("hostPID").Kind() == tree.True
 	}
