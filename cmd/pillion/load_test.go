@@ -156,9 +156,9 @@ func TestServeOverload(t *testing.T) {
 		<-tick.C
 	}
 	// What was answered meanwhile is a clock that stands still where this process has to wait for others. A second is
-	// how long a queue may be; without an end it would be more than two.
+	// how long a queue may be, as estimated; without an end it would be six.
 	over, meanwhile := time.Since(began), time.Duration(answered.Load()-before)*best
-	if meanwhile > 3*time.Second/2 {
+	if meanwhile > 5*time.Second/2 {
 		t.Errorf("another one is answered after %v of work, %v after the last request", meanwhile, over)
 	}
 	wg.Wait()
