@@ -24,16 +24,20 @@ func sizing(s samples) (string, error) {
 		return "", err
 	}
 	var mutate, validate float64 // µs of the mean pod
+	var mutates, validates []string
 	for _, c := range classes {
 		mutate += c.share * c.mutate * 1e6
 		validate += c.share * c.validate * 1e6
+		mutates = append(mutates, fmt.Sprintf("%g × %s", c.share, digits(c.mutate*1e6)))
+		validates = append(validates, fmt.Sprintf("%g × %s", c.share, digits(c.validate*1e6)))
 	}
 	perNamespace := max(0, median(s["namespaces/many"])-median(s["namespaces/none"])) * 1024 / median(s["namespaces/count"])
 	memory := median(s["memory/pillion-50"])
 	replicaMemory := memory + perNamespace*sizedNamespaces/1024
 	var text strings.Builder
-	fmt.Fprintf(&text, `* **CPU.** The mean pod costs %s µs to inject and %s µs to judge, over TLS, so a create costs %s µs of a core, and where
-  another webhook changes the pod after Pillion and has it called again, %s µs. %d creates/s keep **%s cores** busy (%s).
+	fmt.Fprintf(&text, `* **CPU.** The mean pod costs %s = %s µs to inject and %s = %s µs to judge, over TLS, so a
+  create costs %s µs of a core, and where another webhook changes the pod after Pillion and has it called again, %s µs.
+  %d creates/s keep **%s cores** busy (%s).
 * **Memory.** %s MiB under load with 50 templates, and %s KB for each namespace: with %s namespaces **%s MiB** each replica. Nothing is
   kept of pods, so 100,000 of them cost nothing.
 * **Waiting.** Simulated with these costs: calls come at random, %d creates/s and, every 20 s, %s pods at once; each goes to any of the
@@ -41,7 +45,7 @@ func sizing(s samples) (string, error) {
 
 | replicas | busy | p50, p99, p99.9 of the waiting, without bursts | with them | refused |
 |---:|---:|---:|---:|---:|
-`, digits(mutate), digits(validate), digits(mutate+validate), digits(2*mutate+validate), createsPerSecond,
+`, strings.Join(mutates, " + "), digits(mutate), strings.Join(validates, " + "), digits(validate), digits(mutate+validate), digits(2*mutate+validate), createsPerSecond,
 		digits(createsPerSecond*(mutate+validate)/1e6), digits(createsPerSecond*(2*mutate+validate)/1e6),
 		digits(memory), digits(perNamespace), group(fmt.Sprint(sizedNamespaces)), digits(replicaMemory),
 		createsPerSecond, group(fmt.Sprint(burst)))
