@@ -35,7 +35,8 @@ func sizing(s samples) (string, error) {
 	memory := median(s["memory/pillion-50"])
 	replicaMemory := memory + perNamespace*sizedNamespaces/1024
 	var text strings.Builder
-	fmt.Fprintf(&text, `* **CPU.** The mean pod costs %s = %s µs to inject and %s = %s µs to judge, over TLS, so a
+	fmt.Fprintf(&text, `* **CPU.** The mean pod costs, over TLS, %s = %s µs to inject
+  and %s = %s µs to judge, so a
   create costs %s µs of a core, and where another webhook changes the pod after Pillion and has it called again, %s µs.
   %d creates/s keep **%s cores** busy (%s).
 * **Memory.** %s MiB under load with 50 templates, and %s KB for each namespace: with %s namespaces **%s MiB** each replica. Nothing is
