@@ -160,7 +160,7 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 	switch {
 	case there == nil && f.absentIsZero && isZero(value):
 		return
-	case f.shape == unit && there == nil:
+	case f.shape == unit && (there == nil || value.Kind() == tree.Array && isEmptyList(there)):
 		p.add(pod, name, *value, at)
 	case f.shape == unit:
 		if !f.contains(there, value) {
@@ -171,7 +171,7 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 	case len(value.Items()) == 0 && value.Kind() == tree.Array:
 		return
 	case f.shape == keyedList || f.shape == set:
-		if len(there.Items()) == 0 {
+		if there == nil || isEmptyList(there) {
 			there = p.add(pod, name, tree.Items(p.nodes().Nodes(len(value.Items()))...), at)
 		}
 		p.list(there, value, f.schema, at)
@@ -186,6 +186,11 @@ func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node
 	default:
 		p.object(there, value, f.schema, at)
 	}
+}
+
+// isEmptyList: such a list is in files alone, an API server keeps none.
+func isEmptyList(n *tree.Node) bool {
+	return n.Kind() == tree.Array && len(n.Items()) == 0
 }
 
 // list puts in the items whose key is new.
