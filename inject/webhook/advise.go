@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 
@@ -13,7 +14,12 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-const webhookAdvise = "advise"
+const (
+	webhookAdvise = "advise"
+	// fitSize and fitItems bound the pods whose fit is looked at, in bytes and in commas: in API types an item of
+	// two bytes takes up to 2 KB, and twice as much while a list grows.
+	fitSize, fitItems = 1 << 20, 10_000
+)
 
 // Limits tells the LimitRanges and quotas of a namespace. It is asked in the way
 // of a request and must answer from memory; what it does not know it leaves out.
@@ -46,12 +52,17 @@ func (h *Handler) advise(e *exchange) {
 	e.advice = append(result.Warnings(), h.misfits(&namespace, pod, result)...)
 }
 
-// misfits says what the namespace has against the injected pod alone.
+// misfits says what the namespace has against the injected pod alone. Of a pod far larger than any that
+// runs it says nothing.
 func (h *Handler) misfits(namespace *templates.Namespace, node *tree.Node, result *inject.Result) []string {
 	if h.Fit == nil || !result.Adds() {
 		return nil
 	}
-	pod := []byte(node.String())
+	text := node.String()
+	if len(text) > fitSize || strings.Count(text, ",") > fitItems {
+		return nil
+	}
+	pod := []byte(text)
 	injected, err := inject.Apply(pod, result.Ops())
 	if err != nil {
 		return nil

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -46,6 +49,7 @@ func TestHostile(t *testing.T) {
 	one := func(fields string) string { return spec(`{"name":"a","image":"b",`+fields+`}`, "") }
 	e := newEdge(load(t, sampleTemplates(10, true)...))
 	e.Log = discard()
+	e.Fit, e.Limits = evaluator(t), knownLimits{fit.Limits{Ranges: []*corev1.LimitRange{{}}, Quotas: []*corev1.ResourceQuota{{}}}}
 	for name, row := range map[string]struct {
 		pod  string
 		want int
@@ -66,13 +70,18 @@ func TestHostile(t *testing.T) {
 		"a million containers":   {spec(many(1_000_000, `0`), ""), http.StatusOK},
 		"a million annotations":  {`{"metadata":{"annotations":{` + many(1_000_000, `"":""`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"a million pairs":        {spec(many(500_000, `{"":0}`), ""), http.StatusOK},
+		"700,000 volumes":        {spec(`{"name":"a"}`, `,"volumes":[`+many(700_000, `{}`)+`]`), http.StatusOK},
+		"900,000 ephemeral":      {spec(`{"name":"a"}`, `,"ephemeralContainers":[`+many(900_000, `{}`)+`]`), http.StatusOK},
+		"10,000 ephemeral":       {spec(`{"name":"a"}`, `,"ephemeralContainers":[`+many(9_900, `{}`)+`]`), http.StatusOK},
+		"a text of 1 MB":         {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 1_000_000) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"too many tolerations":   {spec(`{"name":"a"}`, `,"tolerations":[`+many(2_000_000, `{}`)+`]`), http.StatusRequestEntityTooLarge},
 		"too many values":        {`{"x":[` + many(4_000_000, `0`) + `]}`, http.StatusRequestEntityTooLarge},
 		"deeper":                 {strings.Repeat("[", 1_000_000) + strings.Repeat("]", 1_000_000), http.StatusBadRequest},
 		"deep objects":           {strings.Repeat(`{"a":`, 500_000) + "1" + strings.Repeat("}", 500_000), http.StatusBadRequest},
 	} {
 		body := bytes.Replace(reviewOf(t, "v1", "CREATE", "shop", []byte(`"POD"`)), []byte(`"POD"`), []byte(row.pod), 1)
-		for _, path := range []string{webhook.PathMutate, webhook.PathValidate, webhook.PathShadow} {
+		workload := advised("apps/v1", "Deployment", "CREATE", `{"spec":{"template":`+row.pod+`}}`, "null")
+		for path, body := range map[string][]byte{webhook.PathMutate: body, webhook.PathValidate: body, webhook.PathShadow: body, webhook.PathAdvise: workload} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			began := time.Now()
