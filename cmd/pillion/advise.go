@@ -41,7 +41,7 @@ func (o *serveOptions) newAdvice() (*advice, error) {
 }
 
 func followLimits[T any](a *advice, client dynamic.Interface, resource string) cache.Indexer {
-	store, controller := inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), cache.InformerOptions{
+	store, controller := inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), func(error) {}, cache.InformerOptions{
 		ObjectType: &unstructured.Unstructured{}, Transform: slimLimit[T],
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -68,7 +67,7 @@ func (o *serveOptions) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 		namespace: o.templateNamespace, selector: o.templateSelector, log: log,
 		changed: make(chan struct{}, 1), known: map[string]*templateMap{},
 	}
-	_, controller := inform(client, selected{client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(c.namespace), c.selector, c.asked}, cache.InformerOptions{
+	_, controller := inform(client, selected{client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(c.namespace), c.selector}, c.asked, cache.InformerOptions{
 		ObjectType: &unstructured.Unstructured{},
 		Transform:  slimConfigMap,
 		Handler: cache.ResourceEventHandlerFuncs{
@@ -81,28 +80,23 @@ func (o *serveOptions) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 	return c, nil
 }
 
-// selected are the ConfigMaps with certain labels; asked is told how asking went.
+// selected are the ConfigMaps with certain labels.
 type selected struct {
 	dynamic.ResourceInterface
 
 	selector string
-	asked    func(context.Context, error)
 }
 
 // List implements [listable].
 func (s selected) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	o.LabelSelector = s.selector
-	list, err := s.ResourceInterface.List(ctx, o)
-	s.asked(ctx, err)
-	return list, err
+	return s.ResourceInterface.List(ctx, o)
 }
 
 // Watch implements [listable].
 func (s selected) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.LabelSelector = s.selector
-	events, err := s.ResourceInterface.Watch(ctx, o)
-	s.asked(ctx, err)
-	return events, err
+	return s.ResourceInterface.Watch(ctx, o)
 }
 
 // slimConfigMap keeps what is read of a ConfigMap; what the store holds of it is not read.
@@ -114,12 +108,8 @@ func slimConfigMap(object any) (any, error) {
 	return object, err
 }
 
-// asked takes note of why the API server does not tell of ConfigMaps. That it cannot
-// stream a list, or has forgotten what was seen last, is nothing to tell.
-func (c *configMaps) asked(ctx context.Context, err error) {
-	if ctx.Err() != nil || apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return
-	}
+// asked takes note of why the API server does not tell of ConfigMaps.
+func (c *configMaps) asked(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if (err == nil) != (c.failed == nil) {

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -102,11 +101,11 @@ func TestConfigMaps(t *testing.T) {
 	if _, err := r.check(); err == nil || err.Error() != "the ConfigMaps of templates have not come yet" {
 		t.Errorf("ready: %v", err)
 	}
-	r.configMaps.asked(t.Context(), errors.New("forbidden"))
+	r.configMaps.asked(errors.New("forbidden"))
 	if _, err := r.check(); err == nil || !strings.HasSuffix(err.Error(), "not come yet: forbidden") {
 		t.Errorf("ready: %v", err)
 	}
-	r.configMaps.asked(t.Context(), nil)
+	r.configMaps.asked(nil)
 	r.sync()
 	if len(r.kept) != 0 {
 		t.Error("what was loaded before all had come still counts")
@@ -154,11 +153,9 @@ func TestConfigMaps(t *testing.T) {
 	r.wants(t, file+" one@a/one.yaml", 0)
 
 	// Who can no longer ask says so, and goes on.
-	r.configMaps.asked(t.Context(), errors.New("forbidden"))
+	r.configMaps.asked(errors.New("forbidden"))
 	r.wants(t, file+" one@a/one.yaml", 1, "; a look at the ConfigMaps is refused since ", " (as they were seen last they are used): forbidden")
-	r.configMaps.asked(t.Context(), apierrors.NewResourceExpired("too old"))
-	r.wants(t, file+" one@a/one.yaml", 1)
-	r.configMaps.asked(t.Context(), nil)
+	r.configMaps.asked(nil)
 	r.wants(t, file+" one@a/one.yaml", 0)
 
 	// The files are a source of their own.

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,13 +20,25 @@ type listable[L runtime.Object] interface {
 }
 
 // inform has a store follow objects while its controller runs; options say the
-// rest. Api is the client that all is asked by.
-func inform[L runtime.Object](api any, of listable[L], options cache.InformerOptions) (cache.Store, cache.Controller) {
+// rest. Api is the client that all is asked by; asked is told how asking went.
+func inform[L runtime.Object](api any, of listable[L], asked func(error), options cache.InformerOptions) (cache.Store, cache.Controller) {
+	note := func(ctx context.Context, err error) {
+		// That it cannot stream a list, or has forgotten what was seen last, is nothing to tell.
+		if ctx.Err() == nil && !apierrors.IsInvalid(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			asked(err)
+		}
+	}
 	options.ListerWatcher = cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return of.List(ctx, o)
+			list, err := of.List(ctx, o)
+			note(ctx, err)
+			return list, err
 		},
-		WatchFuncWithContext: of.Watch,
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			events, err := of.Watch(ctx, o)
+			note(ctx, err)
+			return events, err
+		},
 	}, api)
 	if options.Handler == nil {
 		options.Handler = cache.ResourceEventHandlerFuncs{}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,7 @@ func (standalone) Namespace(name string) (templates.Namespace, error) {
 type informer struct {
 	store      cache.Store
 	controller cache.Controller
+	failed     atomic.Value // of type string: why the API server does not tell of namespaces
 }
 
 // newInformer connects to the cluster of the kubeconfig, or to the one that
@@ -63,7 +65,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 // clients of all API groups would double the program.
 func informNamespaces(client metadata.Interface) *informer {
 	i := &informer{}
-	i.store, i.controller = inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), cache.InformerOptions{
+	i.store, i.controller = inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), i.asked, cache.InformerOptions{
 		ObjectType: &metav1.PartialObjectMetadata{}, Transform: slim,
 	})
 	return i
@@ -91,11 +93,24 @@ func (i *informer) Namespace(name string) (templates.Namespace, error) {
 	return templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}, nil
 }
 
-func (i *informer) check() (string, error) {
-	if !i.controller.HasSynced() {
-		return "", errors.New("the list of namespaces has not come yet")
+// asked takes note of why the API server does not tell of namespaces; client-go logs it. What is known goes on to count.
+func (i *informer) asked(err error) {
+	why := ""
+	if err != nil {
+		why = ": " + err.Error()
 	}
-	return strconv.Itoa(len(i.store.ListKeys())) + " known", nil
+	i.failed.Store(why)
+}
+
+func (i *informer) check() (string, error) {
+	why, _ := i.failed.Load().(string)
+	if !i.controller.HasSynced() {
+		return "", errors.New("the list of namespaces has not come yet" + why)
+	}
+	if why != "" {
+		why = ", and changes cannot be read" + why
+	}
+	return strconv.Itoa(len(i.store.ListKeys())) + " known" + why, nil
 }
 
 // check implements the readiness of nothing to wait for.

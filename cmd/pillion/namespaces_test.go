@@ -10,13 +10,15 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
 // kubeAPI is as much of a Kubernetes API as has namespaces.
 type kubeAPI struct {
 	release chan struct{}   // closed when it may answer
-	events  chan watchEvent // of the watch
+	events  chan watchEvent // of the watch, which one without a type ends
+	refuses atomic.Bool     // to tell more
 }
 
 type watchEvent struct {
@@ -33,6 +35,10 @@ func namespaceObject(name, rv string, labels, annotations map[string]string) map
 
 func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-k.release
+	if k.refuses.Load() {
+		http.Error(w, "no", http.StatusForbidden)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	first := namespaceObject("shop", "1", nil, nil)
@@ -52,6 +58,9 @@ func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		select {
 		case e := <-k.events:
+			if e.Type == "" {
+				return
+			}
 			_ = encoder.Encode(e)
 		case <-r.Context().Done():
 			return
@@ -85,7 +94,7 @@ func TestServeNamespaces(t *testing.T) {
 		response, err := s.client.Do(r)
 		must(t, err)
 		response.Body.Close()
-		return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") == "1", response.Status
+		return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") == "1" && response.Close, response.Status
 	})
 	api.events <- watchEvent{"ADDED", namespaceObject("shop", "3",
 		map[string]string{"pillion.dev/inject": "enabled"}, map[string]string{"log-agent.pillion.dev/level": "debug"})}
@@ -93,6 +102,14 @@ func TestServeNamespaces(t *testing.T) {
 		r := s.mutate(t)
 		return bytes.Contains(r.Patch, []byte("--level=debug")), fmt.Sprint(r.AuditAnnotations)
 	})
+	api.refuses.Store(true)
+	api.events <- watchEvent{}
+	until(t, "it is told that there is no news", func() (bool, string) {
+		status, body := s.get(t, s.admin+"/readyz?verbose")
+		return status == http.StatusOK && strings.Contains(body, "[+]namespaces ok: 1 known, and changes cannot be read: "), body
+	})
+	api.refuses.Store(false)
+	s.ready(t, http.StatusOK, "[+]namespaces ok: 1 known\n")
 	if code := s.stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

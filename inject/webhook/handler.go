@@ -81,7 +81,7 @@ type exchange struct {
 type refusal struct {
 	status     int
 	sentence   string
-	retryAfter string // seconds; "" for no second try, 0 for one that another replica may get
+	retryAfter string // seconds; "" for no second try
 	caller     callers.Reason
 	shed       string // why it is one too many
 }

@@ -169,7 +169,7 @@ func TestNamespaceIsTheRequests(t *testing.T) {
 	}
 }
 
-// TestNamespaceNotKnownYet: the API server is told to ask again.
+// TestNamespaceNotKnownYet: the API server is told to ask again, another replica if it can.
 func TestNamespaceNotKnownYet(t *testing.T) {
 	for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {
 		e := newEdge(load(t, sidecar))
@@ -179,7 +179,7 @@ func TestNamespaceNotKnownYet(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil {
 			t.Fatal(err)
 		}
-		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || w.Header().Get("Connection") != "" || status.Message != "not yet" || status.Kind != "Status" {
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || w.Header().Get("Connection") != "close" || status.Message != "not yet" || status.Kind != "Status" {
 			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
 		}
 	}

@@ -184,7 +184,7 @@ func (e *exchange) write(w http.ResponseWriter) {
 	case e.refused == nil:
 	case e.refused.retryAfter != "":
 		header.Set("Retry-After", e.refused.retryAfter)
-		if e.refused.retryAfter == "0" {
+		if e.refused.status == http.StatusServiceUnavailable { // another replica may know what is not known here
 			header.Set("Connection", "close")
 		}
 		body = e.refused.statusBody()
