@@ -18,10 +18,13 @@ type check struct {
 	run  func() (detail string, err error)
 }
 
+// mostScrapes is how many may read the metrics at a time; more than some Prometheus are none.
+const mostScrapes = 10
+
 // admin is what the admin address serves: to kubelet, Prometheus and people.
 func admin(registry *prometheus.Registry, checks []check) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: mostScrapes}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, checks) })
 	return mux

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -59,9 +60,16 @@ func (s *served) send(t *testing.T, client *http.Client, body string) (o outcome
 	return o
 }
 
-// No request that has reached the server is lost when it is asked to end.
+// No request that has reached the server is lost when it is asked to end: at once, as in the manifests, or after a while.
 func TestServeEndsUnderLoad(t *testing.T) {
-	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--shutdown-delay", "1s")
+	for _, delay := range []string{"0s", "1s"} {
+		t.Run(delay, func(t *testing.T) { testEndsUnderLoad(t, delay) })
+	}
+}
+
+func testEndsUnderLoad(t *testing.T, delay string) {
+	t.Helper()
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--shutdown-delay", delay)
 	var answered atomic.Int64
 	var wg sync.WaitGroup
 	for range 20 {
@@ -227,19 +235,48 @@ func TestConnectionAge(t *testing.T) {
 	})
 }
 
+// One connection too many costs the one that has waited longest for its first answer its place, and none that had one.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
-	s := &server{}
-	s.connections.Store(maxConnections - 1)
-	for i, closed := range []bool{false, true} {
+	c := &connections{}
+	c.open.Store(maxConnections - 3)
+	closed := func(conn net.Conn) bool { return conn.SetDeadline(time.Time{}) != nil }
+	var conns []net.Conn
+	for i := range 5 {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
 		defer theirs.Close()
-		s.count(ours, http.StateNew)
-		if err := ours.SetDeadline(time.Time{}); (err != nil) != closed {
-			t.Errorf("connection %d beyond all but one: %v", i, err)
+		conns = append(conns, ours)
+		c.count(ours, http.StateNew)
+		c.count(ours, http.StateActive)
+		if i == 0 {
+			c.count(ours, http.StateIdle)
 		}
 	}
+	until(t, "the oldest two are closed", func() (bool, string) { return closed(conns[1]) && closed(conns[2]), "not yet" })
+	for _, i := range []int{0, 3, 4} {
+		if closed(conns[i]) {
+			t.Errorf("connection %d is closed", i)
+		}
+	}
+}
+
+// However many connections fail, they write a few lines, and the number of those that are left out.
+func TestConnectionLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		s := &server{log: slog.New(slog.NewTextHandler(&out, nil))}
+		to := s.server(&s.toWebhooks, nil).ErrorLog
+		for range 1000 {
+			to.Print("no handshake")
+		}
+		<-time.After(time.Second)
+		to.Print("no handshake")
+		if n := strings.Count(out.String(), "no handshake"); n != 11 || !strings.Contains(out.String(), " skipped=990\n") {
+			t.Errorf("%d lines: %s", n, &out)
+		}
+	})
 }
 
 // The bound of memory changes while serve runs.

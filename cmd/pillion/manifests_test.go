@@ -32,7 +32,7 @@ func TestDrainFitsGracePeriod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	takes := time.Duration(pod.Containers[0].Lifecycle.PreStop.Sleep.Seconds)*time.Second + delay + drainTime
+	takes := time.Duration(pod.Containers[0].Lifecycle.PreStop.Sleep.Seconds)*time.Second + delay + drainTime + 2*time.Second + exportTime // the Lease is given back, the last traces are sent
 	if grace := pod.TerminationGracePeriodSeconds; grace == nil || takes >= time.Duration(*grace)*time.Second {
 		t.Errorf("a replica takes up to %s to end, and is given %v s", takes, grace)
 	}

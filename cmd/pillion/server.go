@@ -7,9 +7,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
@@ -24,15 +27,15 @@ import (
 const (
 	// requestTime is the longest that an API server waits for a webhook.
 	requestTime = 30 * time.Second
-	// drainTime fits, after 5 s of waiting, into the 30 s that Kubernetes gives a pod
-	// to end.
-	drainTime = 20 * time.Second
+	// drainTime fits, with 5 s of waiting before it and 5 s for the Lease and the last traces after it, into the 30 s that
+	// Kubernetes gives a pod to end. API servers wait 5 s by the manifests.
+	drainTime = 15 * time.Second
 	// idleTime is longer than the 90 s after which an API server closes a connection
 	// that it does not use, one that it has never used included: a request on one that
 	// is just being closed here would be lost, for a POST is not sent again.
 	idleTime = 2 * time.Minute
-	// unusedTime is after what a new connection is idle too, as for [http.Server.Shutdown]: an API
-	// server may have dialled it for a request that then went by another one.
+	// unusedTime is after what a connection, in use before or not, is taken for idle, as a new one is
+	// by [http.Server.Shutdown]: an API server may have dialled it for a request that then went by another one.
 	unusedTime = 5 * time.Second
 	// keptConnections is how many are kept for a next request, and maxConnections how
 	// many there are at all, at about 40 KiB each. An API server keeps 25 idle ones.
@@ -60,9 +63,14 @@ type server struct {
 
 	limiter *webhook.Limiter
 
-	draining    atomic.Bool
-	connections atomic.Int64 // to the webhooks
-	busy        sync.Map     // the net.Conn that are new, and while draining those with a request
+	toWebhooks, toAdmin connections
+}
+
+// connections are those to one listener.
+type connections struct {
+	draining atomic.Bool
+	open     atomic.Int64
+	busy     sync.Map // when a net.Conn began that had no answer yet, and while draining when a request did
 }
 
 // run serves, with the background functions beside it, until ctx is done.
@@ -88,7 +96,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 		wg.Go(func() { f(whole) })
 	}
 
-	webhookServer, adminServer := s.webhookServer(), s.server(admin(s.registry, s.checks()))
+	webhookServer, adminServer := s.webhookServer(), s.server(&s.toAdmin, admin(s.registry, s.checks()))
 	failed := make(chan error, 2)
 	wg.Go(func() { failed <- webhookServer.ServeTLS(webhooks, "", "") })
 	wg.Go(func() { failed <- adminServer.Serve(admins) })
@@ -116,7 +124,8 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 // what has arrived. Connections are not closed while they may be used: every
 // answer asks the caller to close its own.
 func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *http.Server, failed <-chan error) error {
-	s.draining.Store(true)
+	began := time.Now()
+	s.toWebhooks.draining.Store(true)
 	s.log.Info("shutting down", "delay", s.options.shutdownDelay.String())
 	select {
 	case err := <-failed:
@@ -126,7 +135,7 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 	limited, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	_ = listener.Close() // nothing to be done about it
-	s.finish(limited)
+	s.toWebhooks.finish(limited, began)
 	if err := webhooks.Shutdown(limited); err != nil {
 		s.log.Warn("requests were cut off", "error", err)
 	}
@@ -134,13 +143,13 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 	return nil
 }
 
-// finish waits until every connection has had its answer. Shutdown alone would
-// drop a request whose headers it has not read yet.
-func (s *server) finish(ctx context.Context) {
+// finish waits until every connection has had its last answer, which asks the caller to close it, or was not used
+// since draining began. Shutdown alone would drop a request whose headers it has not read yet.
+func (c *connections) finish(ctx context.Context, began time.Time) {
 	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-		quiet := true
-		s.busy.Range(func(_, since any) bool {
-			quiet = time.Since(since.(time.Time)) > unusedTime
+		quiet := c.open.Load() == 0 || time.Since(began) > unusedTime
+		c.busy.Range(func(_, since any) bool {
+			quiet = quiet && time.Since(since.(time.Time)) > unusedTime
 			return quiet
 		})
 		if quiet {
@@ -162,7 +171,7 @@ func (s *server) webhookServer() *http.Server {
 		Log:        s.log,
 		Tracer:     s.tracer,
 	}
-	server := s.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := s.server(&s.toWebhooks, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.isLast(r) {
 			w.Header().Set("Connection", "close")
 		}
@@ -170,7 +179,6 @@ func (s *server) webhookServer() *http.Server {
 	}))
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
 	s.callers.configure(server.TLSConfig)
-	server.ConnState = s.count
 	server.ConnContext = connected
 	return server
 }
@@ -181,41 +189,75 @@ func connected(ctx context.Context, _ net.Conn) context.Context {
 
 // isLast says whether the request is to be the last one of its connection.
 func (s *server) isLast(r *http.Request) bool {
-	return s.draining.Load() || s.connections.Load() > keptConnections ||
+	return s.toWebhooks.draining.Load() || s.toWebhooks.open.Load() > keptConnections ||
 		time.Since(r.Context().Value(connectedAt{}).(time.Time)) > connectionAge
 }
 
-// count keeps account of the connections to the webhooks.
-func (s *server) count(conn net.Conn, state http.ConnState) {
+// count keeps account of the connections. Where there are too many, the one that has waited longest for its first
+// answer goes: who only connects can hold a place for as long as others need none.
+func (c *connections) count(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		s.busy.Store(conn, time.Now())
-		if s.connections.Add(1) > maxConnections {
-			_ = conn.Close() // those that there are go on
+		c.busy.Store(conn, time.Now())
+		if c.open.Add(1) > maxConnections {
+			c.closeOldest()
 		}
 	case http.StateActive:
-		if s.draining.Load() {
-			s.busy.Store(conn, time.Now())
+		if c.draining.Load() {
+			c.busy.Store(conn, time.Now())
 		}
 	case http.StateIdle:
-		s.busy.Delete(conn)
+		c.busy.Delete(conn)
 	case http.StateClosed, http.StateHijacked:
-		s.busy.Delete(conn)
-		s.connections.Add(-1)
+		c.busy.Delete(conn)
+		c.open.Add(-1)
+	}
+}
+
+func (c *connections) closeOldest() {
+	var oldest net.Conn
+	var began time.Time
+	c.busy.Range(func(conn, since any) bool {
+		if at := since.(time.Time); oldest == nil || at.Before(began) {
+			oldest, began = conn.(net.Conn), at
+		}
+		return true
+	})
+	if oldest != nil {
+		c.busy.Delete(oldest)
+		go oldest.Close() // says goodbye by TLS, which may take a while
 	}
 }
 
 // server has limits on everything that a caller can drag out.
-func (s *server) server(handler http.Handler) *http.Server {
+func (s *server) server(c *connections, handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
+		ConnState:         c.count,
 		ReadHeaderTimeout: idleTime, // begins before there is a request
 		ReadTimeout:       idleTime + requestTime,
 		WriteTimeout:      2 * requestTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ErrorLog:          log.New(&connectionLog{log: s.log, some: rate.Sometimes{First: 10, Interval: time.Second}}, "", 0),
 	}
+}
+
+// connectionLog is for what net/http has to say of connections: a line a second after the first ones, for each port
+// scan, and each API server that does not trust the certificate, would write one for every connection.
+type connectionLog struct {
+	log  *slog.Logger
+	some rate.Sometimes
+	all  atomic.Int64 // since the last line
+}
+
+// Write implements [io.Writer], for one line.
+func (l *connectionLog) Write(line []byte) (int, error) {
+	l.all.Add(1)
+	l.some.Do(func() {
+		l.log.Warn("a connection failed", "error", strings.TrimSpace(string(line)), "skipped", l.all.Swap(0)-1)
+	})
+	return len(line), nil
 }
 
 func (s *server) register() {
@@ -236,7 +278,7 @@ func (s *server) checks() []check {
 		{"certificate", s.certificate.check},
 		{"callers", s.callers.check},
 		{"shutdown", func() (string, error) {
-			if s.draining.Load() {
+			if s.toWebhooks.draining.Load() {
 				return "", errors.New("shutting down")
 			}
 			return "not requested", nil
