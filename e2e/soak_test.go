@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -306,6 +307,7 @@ func (s *soak) report(t *testing.T) {
 		t.Error("this test shows nothing")
 	}
 	s.reportRefusals(t)
+	s.wantCalled(t)
 	for admin, m := range s.memory {
 		t.Logf("resident at %s, in MiB: %.0f", admin, m.resident)
 		if most := slices.Max(m.resident); most > mostMemory {
@@ -351,6 +353,33 @@ func (s *soak) reportRefusals(t *testing.T) {
 	if most := 1 + int(s.load.created.Load())/500; unexplained > most {
 		t.Errorf("%d pods were refused without a crash and with an API server, want at most %d", unexplained, most)
 	}
+}
+
+// wantCalled: no call of Pillion is lost but where a replica crashed or the API server ends: none when a replica is replaced.
+func (s *soak) wantCalled(t *testing.T) {
+	t.Helper()
+	lost := 0
+	check := func(began, ended time.Time, what string) {
+		in := func(w window) bool { return w.has(failure{began: began, ended: ended}) }
+		if !slices.ContainsFunc(s.away, in) && !slices.ContainsFunc(s.alone, in) {
+			t.Errorf("a call is lost at %s: %s", ended.Format(time.TimeOnly), what)
+		}
+		lost++
+	}
+	err := s.Audit.Each("failed-open", func(e cluster.Event) {
+		if open := e.FailedOpen(); len(open) > 0 {
+			check(e.RequestReceivedTimestamp.Time, e.StageTimestamp.Time, strings.Join(open, " "))
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, f := range s.load.refusals {
+		if text := f.err.Error(); strings.Contains(text, "failed calling webhook") && !isAway(f.err) {
+			check(f.began, f.ended, text)
+		}
+	}
+	t.Logf("%d calls are lost", lost)
 }
 
 // wantFlat compares the first third, by which all is warm, with the last: by their medians, for collections differ.
