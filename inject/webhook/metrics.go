@@ -272,6 +272,9 @@ func (m *Metrics) observe(e *exchange, took time.Duration) {
 			m.ofDecision(&e.result.Decisions[i]).Inc()
 		}
 	}
+	if e.verdict != nil && e.verdict.Doubt != "" {
+		return // the API server asks again; what another replica says of the pod counts
+	}
 	all := e.findings()
 	for i := range all {
 		m.ofFinding(e.webhook, &all[i]).Inc()

@@ -102,6 +102,24 @@ func TestSeriesOfTemplates(t *testing.T) {
 	}
 }
 
+// A doubted pod is asked about again and again, and is right in the end where replicas
+// only disagree: each time is a request, and none is a finding. The log has both.
+func TestDoubtIsNoFinding(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, leaky))
+	pod := `{"metadata":{"annotations":{"log-agent.pillion.dev/injected":"ffffffffffff"}},"spec":{"containers":[{"name":"web","image":"x"}]}}`
+	for range 2 {
+		e.answer(post(t, webhook.PathValidate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
+	}
+	want := "pillion_webhook_requests_total{decision=\"doubted\",status=\"503\",webhook=\"validate\"} 2\n"
+	if got := counted(t, e.registry); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if !strings.Contains(e.log.String(), `"decision":"doubted","template":"log-agent","reason":"missing"`) {
+		t.Errorf("log %s", &e.log)
+	}
+}
+
 // Metrics take no memory on the way of a request, and next to no time.
 func BenchmarkMetrics(b *testing.B) {
 	for _, n := range []int{1, 20} {
