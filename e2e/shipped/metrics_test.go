@@ -4,16 +4,20 @@ package shipped
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
 )
 
 // expressions are those of all alerts and panels, by what they are for.
@@ -75,6 +79,42 @@ func TestExpressions(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// A Prometheus that takes native histograms does not keep the classic ones beside them,
+// unless it is told to: panels show either.
+func TestHistograms(t *testing.T) {
+	const labels = `name="pod.mutate.pillion.dev", webhook="mutate"`
+	n := 0
+	for what, expr := range expressions(t) {
+		name := regexp.MustCompile(`\w+_bucket`).FindString(expr)
+		if name == "" {
+			continue
+		}
+		n++
+		for kind, series := range map[string]string{
+			"classic": fmt.Sprintf("  %[1]s{%[2]s, le=\"1\"} 0+8x10\n  %[1]s{%[2]s, le=\"+Inf\"} 0+8x10\n", name, labels),
+			"native":  fmt.Sprintf("  %s{%s} {{count:0}}+{{count:8 sum:4 buckets:[8]}}x10\n", strings.TrimSuffix(name, "_bucket"), labels),
+		} {
+			suite, err := promqltest.NewLazyLoader("load 1m\n"+series, promqltest.LazyLoaderOpts{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = suite.Close() })
+			at := time.Unix(600, 0)
+			suite.WithSamplesTill(at, func(err error) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage())(t.Context(), expr, at); err != nil || len(got) != 1 || !(got[0].F > 0) {
+					t.Errorf("%s with a %s histogram: %v, %v", what, kind, got, err)
+				}
+			})
+		}
+	}
+	if n == 0 {
+		t.Error("nothing shows a histogram")
 	}
 }
 
