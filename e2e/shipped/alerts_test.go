@@ -60,7 +60,8 @@ type testGroup struct {
 		EvalTime  model.Duration `json:"eval_time"`
 		Alertname string         `json:"alertname"`
 		ExpAlerts []struct {
-			ExpLabels map[string]string `json:"exp_labels"`
+			ExpLabels      map[string]string `json:"exp_labels"`
+			ExpAnnotations map[string]string `json:"exp_annotations"` // those that are of interest
 		} `json:"exp_alerts"`
 	} `json:"alert_rule_test"`
 }
@@ -142,7 +143,7 @@ func (g *testGroup) last() (last time.Duration) {
 // check compares what fires now with what should.
 func (g *testGroup) check(t *testing.T, at time.Duration, group *rules.Group) {
 	t.Helper()
-	firing := map[string][]string{}
+	firing, told := map[string][]string{}, map[string]labels.Labels{}
 	for _, r := range group.AlertingRules() {
 		if r.LastError() != nil {
 			t.Errorf("%s: %v", r.Name(), r.LastError())
@@ -150,6 +151,7 @@ func (g *testGroup) check(t *testing.T, at time.Duration, group *rules.Group) {
 		for _, a := range r.ActiveAlerts() {
 			if a.State == rules.StateFiring {
 				firing[r.Name()] = append(firing[r.Name()], a.Labels.String())
+				told[a.Labels.String()] = a.Annotations
 			}
 			for name, text := range a.Annotations.Map() {
 				if strings.Contains(text, "error expanding template") || strings.Contains(text, "<no value>") {
@@ -164,7 +166,13 @@ func (g *testGroup) check(t *testing.T, at time.Duration, group *rules.Group) {
 		}
 		var want []string
 		for _, e := range a.ExpAlerts {
-			want = append(want, labels.NewBuilder(labels.FromMap(e.ExpLabels)).Set(labels.AlertName, a.Alertname).Labels().String())
+			alert := labels.NewBuilder(labels.FromMap(e.ExpLabels)).Set(labels.AlertName, a.Alertname).Labels().String()
+			want = append(want, alert)
+			for name, text := range e.ExpAnnotations {
+				if got := told[alert].Get(name); got != text {
+					t.Errorf("the %s of %s is %q, want %q", name, alert, got, text)
+				}
+			}
 		}
 		slices.Sort(want)
 		slices.Sort(firing[a.Alertname])

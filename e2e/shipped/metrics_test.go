@@ -15,6 +15,7 @@ import (
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/rules"
@@ -67,14 +68,13 @@ func TestExpressions(t *testing.T) {
 			if !ok || !strings.HasPrefix(selector.Name, "pillion_") {
 				return nil
 			}
-			if name := strings.TrimSuffix(selector.Name, "_bucket"); !words[name] {
-				t.Errorf("%s: no such metric: %s", what, name)
-			}
 			for _, m := range selector.LabelMatchers {
+				if m.Name == model.MetricNameLabel {
+					words.check(t, what, m.Name, strings.TrimSuffix(m.Value, "_bucket"))
+					continue
+				}
 				for word := range strings.SplitSeq(m.Value, "|") {
-					if m.Name != model.MetricNameLabel && !words[word] {
-						t.Errorf("%s: %s is never %q", what, m.Name, word)
-					}
+					words.check(t, what, m.Name, word)
 				}
 			}
 			return nil
@@ -82,10 +82,44 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
+// TestSeries: what the cases of the alerts say that Pillion counts, it does.
+func TestSeries(t *testing.T) {
+	words := literals(t)
+	var tests testFile
+	decode(t, "alerts_test.yaml", &tests)
+	for _, group := range tests.Tests {
+		for _, s := range group.InputSeries {
+			series, _, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(s.Series)
+			if err != nil {
+				t.Errorf("%s: %v", group.Name, err)
+			} else if strings.HasPrefix(series.Get(model.MetricNameLabel), "pillion_") {
+				series.Range(func(l labels.Label) { words.check(t, group.Name, l.Name, l.Value) })
+			}
+		}
+	}
+}
+
+// check looks for a label's name and value, where they are for the program to choose.
+func (w vocabulary) check(t *testing.T, what, name, value string) {
+	t.Helper()
+	switch name {
+	case "pod": // Prometheus gives it
+	case model.MetricNameLabel:
+		if !w[value] {
+			t.Errorf("%s: no such metric: %s", what, value)
+		}
+	case "template", "revision":
+	default:
+		if !w[name] || !w[value] {
+			t.Errorf("%s: %s is never %q", what, name, value)
+		}
+	}
+}
+
 // A Prometheus that takes native histograms does not keep the classic ones beside them,
 // unless it is told to: panels show either.
 func TestHistograms(t *testing.T) {
-	const labels = `name="pod.mutate.pillion.dev", webhook="mutate"`
+	const with = `name="pod.mutate.pillion.dev", webhook="mutate"`
 	n := 0
 	for what, expr := range expressions(t) {
 		name := regexp.MustCompile(`\w+_bucket`).FindString(expr)
@@ -94,8 +128,8 @@ func TestHistograms(t *testing.T) {
 		}
 		n++
 		for kind, series := range map[string]string{
-			"classic": fmt.Sprintf("  %[1]s{%[2]s, le=\"1\"} 0+8x10\n  %[1]s{%[2]s, le=\"+Inf\"} 0+8x10\n", name, labels),
-			"native":  fmt.Sprintf("  %s{%s} {{count:0}}+{{count:8 sum:4 buckets:[8]}}x10\n", strings.TrimSuffix(name, "_bucket"), labels),
+			"classic": fmt.Sprintf("  %[1]s{%[2]s, le=\"1\"} 0+8x10\n  %[1]s{%[2]s, le=\"+Inf\"} 0+8x10\n", name, with),
+			"native":  fmt.Sprintf("  %s{%s} {{count:0}}+{{count:8 sum:4 buckets:[8]}}x10\n", strings.TrimSuffix(name, "_bucket"), with),
 		} {
 			suite, err := promqltest.NewLazyLoader("load 1m\n"+series, promqltest.LazyLoaderOpts{})
 			if err != nil {
@@ -118,10 +152,12 @@ func TestHistograms(t *testing.T) {
 	}
 }
 
+type vocabulary map[string]bool
+
 // literals are all short texts in the program's source.
-func literals(t *testing.T) map[string]bool {
+func literals(t *testing.T) vocabulary {
 	t.Helper()
-	words := map[string]bool{}
+	words := vocabulary{}
 	literal := regexp.MustCompile(`"(\w+)"`)
 	for _, dir := range []string{"cmd", "inject", "certs"} {
 		err := filepath.WalkDir(filepath.Join("../..", dir), func(path string, _ fs.DirEntry, err error) error {
