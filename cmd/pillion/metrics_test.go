@@ -52,6 +52,11 @@ func TestServeMetrics(t *testing.T) {
 	if n := len(all["pillion_build_info"].GetMetric()); n != 1 {
 		t.Errorf("%d builds", n)
 	}
+	seconds := func(name string) float64 { return all[name].GetMetric()[0].GetGauge().GetValue() }
+	from, until := seconds("pillion_certificate_not_before_timestamp_seconds"), seconds("pillion_certificate_expires_timestamp_seconds")
+	if now := float64(time.Now().Unix()); from == 0 || from > now || until < now {
+		t.Errorf("the certificate is valid from %v to %v", from, until)
+	}
 	if since := all["pillion_templates_loaded_timestamp_seconds"].GetMetric()[0].GetGauge().GetValue(); time.Since(time.Unix(int64(since), 0)) > patience {
 		t.Errorf("templates are in use since %v", since)
 	}

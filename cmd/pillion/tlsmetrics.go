@@ -11,13 +11,15 @@ import (
 // certificateMetrics tells the status in numbers.
 type certificateMetrics struct {
 	*certificate
-	expires, pending, mismatch, refused *prometheus.Desc
-	caExpires, leading, failures        *prometheus.Desc // where Pillion makes the certificates
+	notBefore, expires, pending, mismatch, refused *prometheus.Desc
+	caExpires, leading, failures                   *prometheus.Desc // where Pillion makes the certificates
 }
 
 func newCertificateMetrics(c *certificate) *certificateMetrics {
 	m := &certificateMetrics{
 		certificate: c,
+		notBefore: prometheus.NewDesc("pillion_certificate_not_before_timestamp_seconds",
+			"Since when the serving certificate is valid, in seconds since 1970; 0 while there is none.", nil, nil),
 		expires: prometheus.NewDesc("pillion_certificate_expires_timestamp_seconds",
 			"When the serving certificate expires, in seconds since 1970; 0 while there is none.", nil, nil),
 		pending: prometheus.NewDesc("pillion_certificate_pending_since_timestamp_seconds",
@@ -40,7 +42,7 @@ func newCertificateMetrics(c *certificate) *certificateMetrics {
 
 // Describe implements [prometheus.Collector].
 func (m *certificateMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.expires, m.pending, m.mismatch, m.refused, m.caExpires, m.leading, m.failures} {
+	for _, d := range []*prometheus.Desc{m.notBefore, m.expires, m.pending, m.mismatch, m.refused, m.caExpires, m.leading, m.failures} {
 		if d != nil {
 			to <- d
 		}
@@ -53,13 +55,14 @@ func (m *certificateMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	expires, pending := int64(0), int64(0)
+	notBefore, expires, pending := int64(0), int64(0), int64(0)
 	if s.Leaf != nil {
-		expires = s.Leaf.NotAfter.Unix()
+		notBefore, expires = s.Leaf.NotBefore.Unix(), s.Leaf.NotAfter.Unix()
 	}
 	if s.Pending != nil {
 		pending = s.Pending.Since.Unix()
 	}
+	gauge(m.notBefore, float64(notBefore))
 	gauge(m.expires, float64(expires))
 	gauge(m.pending, float64(pending))
 	for _, c := range certs.AllConfigurations() {
