@@ -5,6 +5,7 @@ package manifests_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -188,5 +189,54 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 	if !equality.Semantic.DeepEqual(p.Spec.Egress, egress) {
 		t.Errorf("egress is %+v, want %+v", p.Spec.Egress, egress)
+	}
+}
+
+// The README's patch says who may connect and what Pillion may reach, and names and traces get through.
+func TestNetworkPolicyPatched(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "## Who may connect")
+	_, block, _ := strings.Cut(section, "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	var k struct{ Patches []struct{ Patch string } }
+	if err := yaml.Unmarshal([]byte(block), &k); err != nil || len(k.Patches) != 1 {
+		t.Fatalf("the README has %+v, %v", k, err)
+	}
+	asJSON := func(text []byte) []byte {
+		t.Helper()
+		text, err := yaml.YAMLToJSON(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	before, err := os.ReadFile("components/network-policy/networkpolicy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(asJSON([]byte(k.Patches[0].Patch)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := patch.Apply(asJSON(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p networkingv1.NetworkPolicy
+	if err := yaml.UnmarshalStrict(after, &p); err != nil {
+		t.Fatal(err)
+	}
+	reached := map[string]bool{}
+	for _, rule := range p.Spec.Egress {
+		for _, port := range rule.Ports {
+			reached[fmt.Sprintf("%s %s %t", *port.Protocol, port.Port, len(rule.To) > 0)] = true
+		}
+	}
+	want := map[string]bool{"TCP 443 true": true, "TCP 6443 true": true, "UDP 53 true": true, "TCP 53 true": true, "TCP 4318 true": true}
+	if !maps.Equal(reached, want) || len(p.Spec.Ingress[0].From) == 0 {
+		t.Errorf("the policy is %+v", p.Spec)
 	}
 }
