@@ -221,6 +221,19 @@ func TestServeConnections(t *testing.T) {
 	})
 }
 
+// Who connects and says nothing, however often, keeps nobody else out.
+func TestServeSilentConnections(t *testing.T) {
+	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
+	for range maxConnections + 100 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://"))
+		must(t, err)
+		defer conn.Close()
+	}
+	if o := s.send(t, s.http1(), "{}"); o.err != nil {
+		t.Errorf("no answer: %+v", o)
+	}
+}
+
 // A connection is closed after a while, so that an added replica gets some of the next ones.
 func TestConnectionAge(t *testing.T) {
 	t.Parallel()
