@@ -137,8 +137,10 @@ func (c *Count) Add(text []byte) error {
 		if state != explain.Current && state != explain.NotWanted {
 			g.because(v.reason(d, by, state))
 		}
+		g.wrong = g.wrong || !v.right(d, state)
 		worst, injected = worse(worst, state), injected || isInjected(state)
 	}
+	g.wrong = g.wrong || v.refused()
 	for _, name := range sorted(evidence.InjectedBy) {
 		c.template(name).add(explain.Outdated, true)
 		g.add(name, explain.Outdated, true)

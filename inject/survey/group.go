@@ -107,7 +107,7 @@ type Reason struct {
 	Why      string        `json:"why"`            // one sentence
 	Pods     int           `json:"pods"`
 	Example  string        `json:"example"` // the name of one of the pods
-	// Restart: a pod made anew would be as it should be.
+	// Restart: a pod made anew would be as it should be, by this template.
 	Restart bool `json:"restart"`
 }
 
@@ -116,6 +116,7 @@ type group struct {
 	pods       Tally
 	byName     map[string]*Tally
 	reasons    []Reason
+	wrong      bool   // made anew, one of them would not be right
 	deployment string // what made the owner, by its name
 }
 
@@ -147,6 +148,7 @@ func (g *group) because(r Reason) {
 
 func (g *group) merge(o *group) {
 	g.pods.merge(&o.pods)
+	g.wrong = g.wrong || o.wrong
 	for name, t := range o.byName {
 		entry(g.byName, name).merge(t)
 	}
@@ -155,7 +157,5 @@ func (g *group) merge(o *group) {
 	}
 }
 
-// restart says whether it helps to make the pods anew.
-func (g *group) restart() bool {
-	return slices.ContainsFunc(g.reasons, func(r Reason) bool { return r.Restart })
-}
+// restart says whether it helps to make the pods anew: some are not current, and all would be right.
+func (g *group) restart() bool { return len(g.reasons) > 0 && !g.wrong }

@@ -4,9 +4,11 @@ package survey
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // view is one pod and what was decided about it.
@@ -24,16 +26,29 @@ func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason
 	if d.Code != inject.CodeInjected && d.Code != inject.CodePresent {
 		r.Code = d.Code
 	}
-	r.Restart = v.notCalled == "" && (!explain.Failed(d.Code) || state == explain.Outdated && d.Code == inject.CodeConflict)
+	r.Restart = v.right(d, state)
 	switch state {
 	case explain.Outdated:
-		r.Why, r.Restart = v.outdated(d, by), r.Restart || !wanted(d.Code)
+		r.Why = v.outdated(d, by)
 	case explain.Missing:
 		r.Why = v.missing(d, by)
 	default:
 		r.Why = v.altered(d)
 	}
 	return r
+}
+
+// right says whether a pod made anew would be as it should be, by this template. A
+// conflict of an outdated one is with what the older revision brought.
+func (v *view) right(d *inject.Decision, state explain.State) bool {
+	return !wanted(d.Code) || v.notCalled == "" && (!explain.Failed(d.Code) || state == explain.Outdated && d.Code == inject.CodeConflict)
+}
+
+// refused says whether a pod made anew would be refused for an annotation that sets no parameter.
+func (v *view) refused() bool {
+	return slices.ContainsFunc(v.result.Check(), func(f inject.Finding) bool {
+		return f.Code == inject.CodeUnknownParameter && f.Mode == templates.Deny
+	})
 }
 
 func wanted(c inject.Code) bool {
