@@ -79,9 +79,18 @@ func notOptedIn(r *run) (bool, string) {
 	case r.req.OptedIn || !ns.Known || label == Enabled || !labelled && r.label(LabelInject).IsText(Enabled):
 		return false, ""
 	case labelled:
-		return true, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label)
+		return true, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label) + WrongNamespaceLabel(label)
 	}
 	return true, fmt.Sprintf("neither the namespace %s nor the pod has the label %s: %s", ns.Name, LabelInject, Enabled)
+}
+
+// WrongNamespaceLabel says that a value of a namespace's label means nothing, as the
+// end of a sentence; "" of one that means something.
+func WrongNamespaceLabel(value string) string {
+	if value == Enabled || value == Shadow || value == Disabled {
+		return ""
+	}
+	return fmt.Sprintf(", which means nothing; it must be %s or %s", Enabled, Shadow)
 }
 
 func whyOptedIn(c *candidate) string {

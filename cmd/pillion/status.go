@@ -56,7 +56,8 @@ It goes by the templates and the webhook configuration that the cluster uses. It
 pods in pages, one after another, however many there are.
 
 -o json writes one object: summary, pods (counts), namespaces, templates, owners (with
-the reasons, and an example of a pod for each), mutators, validators and notes.
+the reasons and mistakes, and an example of a pod for each), mutators, validators and
+notes.
 
 -o name lists what to restart, a line each: the Deployments, StatefulSets and
 DaemonSets with pods that are outdated, missing or altered, if a new pod would be
@@ -65,6 +66,8 @@ right. Each line is a set of arguments for kubectl rollout restart.
 The exit code is 0 when nothing is missing or altered; 1 when something is, or when
 status could not look; 2 when it was called wrongly. Outdated pods are whole, and
 every change of a template makes some, so they count with --fail-on-outdated only.
+What pods ask for that does not exist (templates, parameters) and namespaces whose
+label means nothing are told, and change no exit code.
 With -o name, and when --watch is interrupted, the exit code is 0.`,
 		Example: `  pillion status
   pillion status shop

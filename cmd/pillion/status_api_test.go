@@ -126,13 +126,14 @@ func barePod(namespace string, i int) map[string]any {
 	return pod
 }
 
-// newPagedAPI has the namespaces shop, quiet (not opted in), off and trial (shadowed), and Pillion.
+// newPagedAPI has the namespaces shop, quiet (not opted in), off, trial (shadowed) and typo (neither), and Pillion.
 func newPagedAPI(pods int) *pagedAPI {
 	namespaces := []map[string]any{
 		thing("v1", "Namespace", "", "shop", map[string]any{"labels": map[string]any{"pillion.dev/inject": "enabled"}}),
 		thing("v1", "Namespace", "", "quiet", nil),
 		thing("v1", "Namespace", "", "off", map[string]any{"labels": map[string]any{"pillion.dev/inject": "disabled"}}),
 		thing("v1", "Namespace", "", "trial", map[string]any{"labels": map[string]any{"pillion.dev/inject": "shadow"}}),
+		thing("v1", "Namespace", "", "typo", map[string]any{"labels": map[string]any{"pillion.dev/inject": "enable"}}),
 	}
 	var webhooks map[string]any
 	if text, err := os.ReadFile("../../manifests/base/70-mutatingwebhookconfiguration.yaml"); err != nil || yaml.Unmarshal(text, &webhooks) != nil {

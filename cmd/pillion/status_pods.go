@@ -47,6 +47,7 @@ type look struct {
 	own      survey.Scope // what all namespaces have in common
 	found    int          // how many namespaces there are to look at
 	shadowed []string     // where nothing is injected, and what would be is told
+	wrong    []string     // whose label means nothing
 }
 
 // report looks at the namespaces with these names, or at all that opted in.
@@ -79,6 +80,9 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 	if len(k.shadowed) > 0 {
 		k.note(fmt.Sprintf("Only shadowed (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
 	}
+	if len(k.wrong) > 0 {
+		k.note(fmt.Sprintf("Nothing is injected where the label %s means nothing; it must be %s or %s: %s.", inject.LabelInject, inject.Enabled, inject.Shadow, strings.Join(k.wrong, ", ")))
+	}
 	k.report.Mutators = append(k.report.Mutators, mutation.Mutators(k.report.Labels())...)
 	validation := l.validation(ctx, k.note)
 	k.report.Validators = validation.Validators(k.report.Labels())
@@ -88,7 +92,7 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 	}) {
 		k.note(warning)
 	}
-	k.report.Notes = slices.Sorted(maps.Keys(k.notes))
+	k.report.Notes = append(k.report.Notes, slices.Sorted(maps.Keys(k.notes))...)
 	k.report.Finish()
 	return k.report, nil
 }
@@ -120,9 +124,13 @@ func (k *look) installed(ctx context.Context, m *survey.Mutation) error {
 
 func (k *look) note(text string) { k.notes[text] = true }
 
-func (k *look) shadow(ns *unstructured.Unstructured) {
-	if ns.GetLabels()[inject.LabelInject] == inject.Shadow {
+// labelled keeps what a namespace's label says where it does not opt in.
+func (k *look) labelled(ns *unstructured.Unstructured) {
+	switch value, ok := ns.GetLabels()[inject.LabelInject]; {
+	case value == inject.Shadow:
 		k.shadowed = append(k.shadowed, ns.GetName())
+	case ok && inject.WrongNamespaceLabel(value) != "" && !k.matches(ns, ""):
+		k.wrong = append(k.wrong, fmt.Sprintf("%s (%q)", ns.GetName(), value))
 	}
 }
 
@@ -139,7 +147,7 @@ func (k *look) named(ctx context.Context, names []string) error {
 		case err != nil:
 			return forbidden(err, "get", "namespaces", "", "name others")
 		}
-		k.shadow(object)
+		k.labelled(object)
 		if err := k.namespace(ctx, object); err != nil {
 			return err
 		}
@@ -153,7 +161,7 @@ func (k *look) optedIn(ctx context.Context) error {
 	elsewhere := map[string]*unstructured.Unstructured{}
 	err := k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
 		ns = needed(ns)
-		k.shadow(ns)
+		k.labelled(ns)
 		switch {
 		case slices.Contains(inject.SystemNamespaces(), ns.GetName()):
 		case ns.GetLabels()[inject.LabelInject] == inject.Enabled || k.matches(ns, ""):
@@ -162,7 +170,7 @@ func (k *look) optedIn(ctx context.Context) error {
 			elsewhere[ns.GetName()] = ns
 		}
 		return nil
-	}, func() { chosen, k.shadowed = nil, nil; clear(elsewhere) })
+	}, func() { chosen, k.shadowed, k.wrong = nil, nil, nil; clear(elsewhere) })
 	if err != nil {
 		return forbidden(err, "list", "namespaces", "", "name those that you may read: pillion status NAMESPACE...")
 	}

@@ -76,6 +76,7 @@ func TestStatusSelection(t *testing.T) {
 		{"argument", []string{"shop", "shop"}, func(*pagedAPI) {}, map[string]int{"shop": 20}},
 		{"flag", []string{"-n", "shop,quiet"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0}},
 		{"shadowed", []string{"trial"}, func(*pagedAPI) {}, map[string]int{"trial": 3}},
+		{"mislabelled", []string{"typo"}, func(*pagedAPI) {}, map[string]int{"typo": 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -91,6 +92,10 @@ func TestStatusSelection(t *testing.T) {
 			}
 			const shadowed = "Only shadowed (pillion.dev/inject: shadow), so nothing is injected: trial."
 			if said, asked := slices.Contains(r.Notes, shadowed), c.args == nil || c.args[0] == "trial"; said != asked {
+				t.Errorf("the notes are %q", r.Notes)
+			}
+			const wrong = `Nothing is injected where the label pillion.dev/inject means nothing; it must be enabled or shadow: typo ("enable").`
+			if said, asked := slices.Contains(r.Notes, wrong), c.args == nil || c.args[0] == "typo"; said != asked {
 				t.Errorf("the notes are %q", r.Notes)
 			}
 			if _, ok := got["trial"]; ok && (r.Pods.NotWanted != r.Pods.Pods || code != exitOK) {

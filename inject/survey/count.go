@@ -59,6 +59,8 @@ type Count struct {
 	pods     Tally
 	byName   map[string]*Tally // template to tally
 	owners   map[Owner]*group
+	mistaken int      // pods that ask for what nobody knows
+	notes    []string // about the namespace
 }
 
 // NewCount begins to count the pods of a namespace.
@@ -140,7 +142,16 @@ func (c *Count) Add(text []byte) error {
 		g.wrong = g.wrong || !v.right(d, state)
 		worst, injected = worse(worst, state), injected || isInjected(state)
 	}
-	g.wrong = g.wrong || v.refused()
+	mistakes, notes := v.mistakes()
+	for _, m := range mistakes {
+		g.mistaken(m)
+	}
+	if len(mistakes) > 0 {
+		c.mistaken++
+	}
+	if len(notes) > len(c.notes) { // every pod has the same, as far as there is room
+		c.notes = notes
+	}
 	for _, name := range sorted(evidence.InjectedBy) {
 		c.template(name).add(explain.Outdated, true)
 		g.add(name, explain.Outdated, true)

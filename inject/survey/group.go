@@ -111,11 +111,22 @@ type Reason struct {
 	Restart bool `json:"restart"`
 }
 
+// Mistake is what pods of an owner ask for, and nobody knows.
+type Mistake struct {
+	Template string      `json:"template,omitempty"` // "" where no template is meant that exists
+	Code     inject.Code `json:"code"`               // unknown_template or unknown_parameter
+	Why      string      `json:"why"`                // one sentence
+	Pods     int         `json:"pods"`
+	Example  string      `json:"example"` // the name of one of the pods
+	Denied   bool        `json:"denied"`  // a pod made anew would be refused for it
+}
+
 // group is the pods of one owner.
 type group struct {
 	pods       Tally
 	byName     map[string]*Tally
 	reasons    []Reason
+	mistakes   []Mistake
 	wrong      bool   // made anew, one of them would not be right
 	deployment string // what made the owner, by its name
 }
@@ -146,6 +157,20 @@ func (g *group) because(r Reason) {
 	g.reasons = append(g.reasons, r)
 }
 
+// mistaken counts a mistake, of as many different ones as there are reasons.
+func (g *group) mistaken(m Mistake) {
+	g.wrong = g.wrong || m.Denied
+	for i := range g.mistakes {
+		if k := &g.mistakes[i]; k.Why == m.Why && k.Denied == m.Denied {
+			k.Pods += m.Pods
+			return
+		}
+	}
+	if len(g.mistakes) < maxReasons {
+		g.mistakes = append(g.mistakes, m)
+	}
+}
+
 func (g *group) merge(o *group) {
 	g.pods.merge(&o.pods)
 	g.wrong = g.wrong || o.wrong
@@ -154,6 +179,9 @@ func (g *group) merge(o *group) {
 	}
 	for _, r := range o.reasons {
 		g.because(r)
+	}
+	for _, m := range o.mistakes {
+		g.mistaken(m)
 	}
 }
 

@@ -4,7 +4,7 @@ package survey
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -44,11 +44,19 @@ func (v *view) right(d *inject.Decision, state explain.State) bool {
 	return !wanted(d.Code) || v.notCalled == "" && (!explain.Failed(d.Code) || state == explain.Outdated && d.Code == inject.CodeConflict)
 }
 
-// refused says whether a pod made anew would be refused for an annotation that sets no parameter.
-func (v *view) refused() bool {
-	return slices.ContainsFunc(v.result.Check(), func(f inject.Finding) bool {
-		return f.Code == inject.CodeUnknownParameter && f.Mode == templates.Deny
-	})
+// mistakes are what the pod's labels and annotations ask for and nobody knows, and
+// in notes what its namespace's do.
+func (v *view) mistakes() (all []Mistake, notes []string) {
+	for _, f := range v.result.Check() {
+		switch {
+		case f.Code != inject.CodeUnknownTemplate && f.Code != inject.CodeUnknownParameter:
+		case f.Path == "":
+			notes = append(notes, fmt.Sprintf("Of the namespace %s %s", v.scope.Namespace.Name, strings.Replace(f.Message, "the namespace's", "the", 1)))
+		default:
+			all = append(all, Mistake{Template: f.Template, Code: f.Code, Why: f.Message, Pods: 1, Example: v.pod.Metadata.Name, Denied: f.Mode == templates.Deny})
+		}
+	}
+	return all, notes
 }
 
 func wanted(c inject.Code) bool {

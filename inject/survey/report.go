@@ -28,10 +28,11 @@ type Report struct {
 	Mutators []Mutator `json:"mutators"`
 	// Validators are what else judges them.
 	Validators []Validator `json:"validators"`
-	// Notes are sentences about what could not be looked at.
+	// Notes are sentences about what could not be looked at, and about namespaces.
 	Notes []string `json:"notes,omitempty"`
 
-	labels []map[string]string // of the namespaces, in their order
+	labels   []map[string]string // of the namespaces, in their order
+	mistaken int                 // pods that ask for what nobody knows
 }
 
 // Namespace is the pods of one namespace.
@@ -56,6 +57,7 @@ type Status struct {
 	Tally
 	Templates []Template `json:"templates"`
 	Reasons   []Reason   `json:"reasons,omitempty"`
+	Mistakes  []Mistake  `json:"mistakes,omitempty"`
 }
 
 // NewReport begins a report about a set of templates.
@@ -72,6 +74,8 @@ func (r *Report) Add(c *Count) {
 	r.Pods.merge(&c.pods)
 	r.Namespaces = append(r.Namespaces, Namespace{c.scope.Namespace.Name, c.pods})
 	r.labels = append(r.labels, c.scope.Namespace.Labels)
+	r.mistaken += c.mistaken
+	r.Notes = append(r.Notes, c.notes...)
 	for _, name := range sorted(c.byName) {
 		i := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == name })
 		if i < 0 {
@@ -80,13 +84,14 @@ func (r *Report) Add(c *Count) {
 		r.Templates[i].merge(c.byName[name])
 	}
 	for o, g := range c.owners {
-		s := Status{Namespace: c.scope.Namespace.Name, Owner: o, Restart: o.resource() != "" && g.restart(), Tally: g.pods, Reasons: g.reasons}
+		s := Status{Namespace: c.scope.Namespace.Name, Owner: o, Restart: o.resource() != "" && g.restart(), Tally: g.pods, Reasons: g.reasons, Mistakes: g.mistakes}
 		for _, t := range r.Templates {
 			if tally := g.byName[t.Template]; tally != nil {
 				s.Templates = append(s.Templates, Template{t.Template, t.Revision, *tally})
 			}
 		}
 		slices.SortStableFunc(s.Reasons, compareReasons)
+		slices.SortFunc(s.Mistakes, func(a, b Mistake) int { return strings.Compare(a.Template+" "+a.Why, b.Template+" "+b.Why) })
 		r.Owners = append(r.Owners, s)
 	}
 }
@@ -106,7 +111,17 @@ func (r *Report) Finish() {
 	slices.SortFunc(r.Owners, func(a, b Status) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner))
 	})
-	r.Summary = r.summary()
+	r.Summary = r.summary() + r.mistakes() + "."
+}
+
+func (r *Report) mistakes() string {
+	switch r.mistaken {
+	case 0:
+		return ""
+	case 1:
+		return "; 1 asks for what does not exist"
+	}
+	return fmt.Sprintf("; %d ask for what does not exist", r.mistaken)
 }
 
 func (r *Report) summary() string {
@@ -115,13 +130,15 @@ func (r *Report) summary() string {
 	where := plural(len(r.Namespaces), "namespace")
 	switch {
 	case len(r.Namespaces) == 0:
-		return "No namespace and no pod has opted in."
+		return "No namespace and no pod has opted in"
 	case p.Pods == 0:
-		return fmt.Sprintf("There is no pod in %s.", where)
+		return fmt.Sprintf("There is no pod in %s", where)
+	case wanted == 0 && p.Pods == 1:
+		return fmt.Sprintf("The one pod in %s is not to be injected", where)
 	case wanted == 0:
-		return fmt.Sprintf("None of the %s in %s is to be injected.", plural(p.Pods, "pod"), where)
-	case p.Current == wanted:
-		return fmt.Sprintf("All is well: %s in %s, %d to be injected, and all of these are current.", plural(p.Pods, "pod"), where, wanted)
+		return fmt.Sprintf("None of the %d pods in %s is to be injected", p.Pods, where)
+	case p.Current == wanted && r.mistaken == 0:
+		return fmt.Sprintf("All is well: %s in %s, %d to be injected, and all of these are current", plural(p.Pods, "pod"), where, wanted)
 	}
 	var parts []string
 	for _, s := range []explain.State{explain.Current, explain.Missing, explain.Altered, explain.Outdated} {
@@ -129,7 +146,7 @@ func (r *Report) summary() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
-	return fmt.Sprintf("%s in %s, %d to be injected: %s.", plural(p.Pods, "pod"), where, wanted, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s in %s, %d to be injected: %s", plural(p.Pods, "pod"), where, wanted, strings.Join(parts, ", "))
 }
 
 func plural(n int, what string) string {

@@ -120,11 +120,23 @@ func (r *Report) words(p *page) {
 	}
 }
 
-// owners says why the pods that are not current are not, by owner.
+// text is the mistake in a line, of an owner with so many pods.
+func (m *Mistake) text(of int) string {
+	head, denied := "", ""
+	if m.Template != "" {
+		head = m.Template + ": "
+	}
+	if m.Denied {
+		denied = ", and a new one would be refused"
+	}
+	return fmt.Sprintf("%s%s in %d of %s, such as %s%s: %s", head, m.Code, m.Pods, plural(of, "pod"), m.Example, denied, m.Why)
+}
+
+// owners says why the pods that are not current are not, and what they ask for in vain, by owner.
 func (r *Report) owners(p *page) {
 	for i := range r.Owners {
 		s := &r.Owners[i]
-		if len(s.Reasons) == 0 {
+		if len(s.Reasons)+len(s.Mistakes) == 0 {
 			continue
 		}
 		p.WriteString("\n")
@@ -132,7 +144,14 @@ func (r *Report) owners(p *page) {
 		for _, reason := range s.Reasons {
 			p.line(2, fmt.Sprintf("%s: %s in %d of %s, such as %s: %s", reason.Template, reason.State, reason.Pods, plural(s.Pods, "pod"), reason.Example, reason.Why))
 		}
+		for i := range s.Mistakes {
+			p.line(2, s.Mistakes[i].text(s.Pods))
+		}
 	}
+	r.restarts(p)
+}
+
+func (r *Report) restarts(p *page) {
 	if n := len(r.Restarts()); n > 0 {
 		p.WriteString("\n")
 		p.line(0, fmt.Sprintf("New pods would be right. To restart what makes them (%d):", n))
