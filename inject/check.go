@@ -100,12 +100,26 @@ func (d *Decision) differences() []Finding {
 		case p.Pod == "null":
 			message = Brief(p.Template) + " is not there"
 		}
-		all = append(all, d.finding(CodeAltered, p, message+"; the template protects it, so see who changes it"))
+		all = append(all, d.finding(CodeAltered, p, message+d.blame("the template protects it, so see who changes it")))
 	}
 	for _, p := range d.Added {
-		all = append(all, d.finding(CodeMissing, p, Brief(p.Template)+" is not there; see which other webhook takes it away"))
+		all = append(all, d.finding(CodeMissing, p, Brief(p.Template)+" is not there"+d.blame("see which other webhook takes it away")))
 	}
 	return all
+}
+
+// blame is the end of a sentence about what is not as the template says. Of a pod that another
+// revision injected that is no wonder; once it is made anew, what others do to it shows.
+func (d *Decision) blame(others string) string {
+	if d.other == "" {
+		return "; " + others
+	}
+	const most = 20 // of what anybody may have written
+	by := []rune(strings.Trim(d.other, `"`))
+	if len(by) > most {
+		by = append(by[:most], '…')
+	}
+	return fmt.Sprintf("; the pod says that it was injected by revision %s: make it anew, from a manifest that was not injected", string(by))
 }
 
 // failures say why a template that the pod should have got could not be injected.

@@ -35,12 +35,16 @@ func (c *candidate) plan() {
 		c.decision.Kept, c.decision.Added, c.decision.Altered = p.kept, p.added, altered
 		c.decision.Code = CodePresent
 	}
+	says := c.annotation(c.t.injected)
+	other := says != nil && !says.IsText(c.t.Revision)
+	if other && c.req.alone {
+		c.decision.other = says.String()
+	}
 	if c.decision.Code == CodePresent && p.additions > 0 {
 		c.pass(CodePresent, "something of it is not in the pod")
 		c.decision.Code, c.decision.Absent = CodeInjected, absent
-		key := c.t.injected
-		if says := c.annotation(key); says != nil && !says.IsText(c.t.Revision) {
-			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", key, c.t.Revision))
+		if other {
+			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", c.t.injected, c.t.Revision))
 		}
 	}
 	if c.decision.Code == CodeInjected && !c.req.alone {

@@ -78,6 +78,7 @@ type Decision struct {
 	Absent bool `json:"absent,omitempty"`
 
 	audit string // of a template that is injected or present
+	other string // of a final pod: the revision that it says it was injected by, if it is not the template's (JSON)
 }
 
 // Step is a rule that did not apply.

@@ -77,6 +77,7 @@ func (r *Report) template(d *inject.Decision, evidence *Evidence, t *templates.T
 	}
 	if r.Object.Live {
 		of.State = evidence.State(t, d)
+		of.Notes = nil // which are about an injection
 		if t.ReadsRequest() {
 			r.Notes = append(r.Notes, ByRequest(t.Name))
 		}
