@@ -43,6 +43,8 @@ https://github.com/pillion-dev/pillion/blob/main/inject/README.md.
 
 With --filename it goes by the templates that --templates names: for manifests
 of all kinds that hold pods, and for AdmissionReviews as an API server sent them.
+A namespace counts as opted in, unless --namespace-label pillion.dev/inject=VALUE
+says otherwise.
 
 With KIND/NAME it asks the cluster of your kubeconfig, and goes by what the
 cluster uses: the namespace's labels, the installed webhook configurations and

@@ -56,7 +56,7 @@ func TestExplainMisfits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "t.yaml"), strings.Replace(agentTemplate, "restartPolicy", "securityContext: {privileged: true}, restartPolicy", 1))
-	pod := `{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {pillion.dev/inject: enabled}}, spec: {containers: [{name: web, image: "web:1"}]}}`
+	pod := `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: web, image: "web:1"}]}}`
 	review := `{kind: AdmissionReview, request: {operation: CREATE, namespace: shop, resource: {resource: pods}, object: ` + pod + `}}`
 	for _, manifest := range []string{pod, review} {
 		for label, want := range map[string]int{"enforce=baseline": exitProblem, "enforce=privileged": exitOK, "warn=baseline": exitOK} {

@@ -46,8 +46,9 @@ The objects go to standard output, and one line for each of them and each
 template to standard error. Where anything is wrong nothing is written at all;
 with --strict also where a pod cannot have what it asks for.
 
-A namespace is known by its name only, and counts as opted in, unless
---namespace-label or --namespace-annotation says more about it.`,
+A namespace is known by its name, and by what --namespace-label and
+--namespace-annotation say of it. It counts as opted in, unless they say of the label
+pillion.dev/inject something else than enabled.`,
 		Example: `  # What would be added?
   pillion inject -f web.yaml --templates templates/ | diff web.yaml -
 
@@ -127,8 +128,8 @@ func (o *injectOptions) check() error {
 	return err
 }
 
-// about is what is known of a namespace. Labels that say nothing of the opt-in
-// say that there is none; annotations alone leave the opt-in as it is without them.
+// about is what is known of a namespace. One of which nothing is said of the opt-in
+// counts as opted in, whatever else is said.
 func (o *injectOptions) about(name string) (templates.Namespace, error) {
 	labels, err := pairs("namespace-label", o.labels)
 	if err != nil {
@@ -138,10 +139,14 @@ func (o *injectOptions) about(name string) (templates.Namespace, error) {
 	if err != nil {
 		return templates.Namespace{}, err
 	}
-	if labels == nil && annotations != nil {
-		labels = map[string]string{inject.LabelInject: inject.Enabled}
+	known := labels != nil || annotations != nil
+	if _, said := labels[inject.LabelInject]; known && !said {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[inject.LabelInject] = inject.Enabled
 	}
-	return templates.Namespace{Name: name, Labels: labels, Annotations: annotations, Known: labels != nil}, nil
+	return templates.Namespace{Name: name, Labels: labels, Annotations: annotations, Known: known}, nil
 }
 
 func pairs(flag string, texts []string) (map[string]string, error) {

@@ -88,8 +88,11 @@ func engineCase(t *testing.T, archive *txtar.Archive) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if namespace.Known && namespace.Labels == nil {
-		namespace.Labels = map[string]string{}
+	if _, said := namespace.Labels[inject.LabelInject]; namespace.Known && !said {
+		if namespace.Labels == nil {
+			namespace.Labels = map[string]string{}
+		}
+		namespace.Labels[inject.LabelInject] = inject.Enabled
 	}
 	result, err := inject.New(set).Inject(inject.Request{Operation: "CREATE", Namespace: namespace, Object: before})
 	if err != nil {
