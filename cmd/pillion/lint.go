@@ -207,7 +207,11 @@ func (l *linted) text() string {
 			say("hint: %s", hint)
 		}
 		if len(t.Needs) > 0 {
-			say("a pod or its namespace has to set %s, or the pod does not get it (no default)", strings.Join(t.Needs, ", "))
+			or := "does not get it"
+			if t.Denied {
+				or = "is refused"
+			}
+			say("a pod or its namespace has to set %s, or the pod %s (no default)", strings.Join(t.Needs, ", "), or)
 		}
 		if t.Conflicts != "" {
 			say("not beside the others: %s", t.Conflicts)

@@ -31,8 +31,9 @@ type Trial struct {
 	// Hints are what is probably not meant so, one sentence each.
 	Hints []string `json:"hints,omitempty"`
 	// Needs are the parameters without a default: a pod or namespace that sets none
-	// of them does not get the template.
-	Needs []string `json:"needs,omitempty"`
+	// of them does not get the template, or is refused (Denied).
+	Needs  []string `json:"needs,omitempty"`
+	Denied bool     `json:"denied,omitempty"`
 	// Conflicts are with other templates, in a pod that asks for all of them.
 	Conflicts string `json:"conflicts,omitempty"`
 	// Pod is the sample pod with the template in it, as JSON.
@@ -97,7 +98,7 @@ func (e *Evaluator) try(t *templates.Template, params annotations) Trial {
 	trial := Trial{Template: t.Name}
 	for i := range t.Spec.Params {
 		if p := &t.Spec.Params[i]; p.Default == nil {
-			trial.Needs = append(trial.Needs, p.Name)
+			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == templates.Deny
 		}
 	}
 	if len(params.missing) > 0 {
