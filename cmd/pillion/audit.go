@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -113,6 +114,10 @@ func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) bool
 	err := lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
 		err = fmt.Errorf("it has over %d MiB, and no event has; the rest of the file is left out", maxEvent>>20)
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		tell(fmt.Sprintf("%s: %v", name, path.Err))
+		return false
 	}
 	if err != nil {
 		told = 0
