@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -59,6 +61,9 @@ func (o *clusterOptions) connect() (*cluster, error) {
 	rules.ExplicitPath = o.kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
 	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) && o.kubeconfig == "" && nowhere(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
+		return nil, fmt.Errorf("no cluster is known: $KUBECONFIG names %s, which is not there", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	}
 	if err != nil {
 		return nil, noCluster(err)
 	}
@@ -78,6 +83,15 @@ func (o *clusterOptions) connect() (*cluster, error) {
 		said[text] = true
 	}
 	return &cluster{client, config, namespace, o.system, warn}, err
+}
+
+// nowhere says whether some files are named, and none is there.
+func nowhere(list string) bool {
+	files := slices.DeleteFunc(filepath.SplitList(list), func(file string) bool { return file == "" })
+	return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {
+		_, err := os.Stat(file)
+		return !errors.Is(err, os.ErrNotExist)
+	})
 }
 
 // noCluster says in plain words what is wrong with a kubeconfig.
