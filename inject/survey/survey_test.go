@@ -256,6 +256,20 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// TestSummaryOfOne: one pod that is to have nothing is not "none of the pods".
+func TestSummaryOfOne(t *testing.T) {
+	t.Parallel()
+	set := agent(t)
+	c := survey.NewCount(inject.New(set), survey.Scope{Namespace: templates.Namespace{Name: "shop"}, Unknown: true})
+	must(t, c.Add([]byte(`{"metadata":{"name":"web","labels":{"pillion.dev/inject":"disabled"}},"spec":{"containers":[{"name":"web"}]}}`)))
+	r := survey.NewReport(set)
+	r.Add(c)
+	r.Finish()
+	if want := "The one pod in 1 namespace is not to be injected."; r.Summary != want {
+		t.Errorf("the summary is %q, want %q", r.Summary, want)
+	}
+}
+
 // TestOptedIn reads when the label came from the fields that managers own.
 func TestOptedIn(t *testing.T) {
 	t.Parallel()
