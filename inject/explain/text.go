@@ -84,23 +84,41 @@ func (p *page) row(head string, column int, style, text string) {
 }
 
 // Wrap cuts text into lines of at most room runes: at spaces, and in a word that is
-// longer than a line.
+// longer than a line, if it can be after a comma.
 func Wrap(text string, room int) []string {
 	text = strings.Join(strings.Fields(text), " ")
 	var lines []string
 	for utf8.RuneCountInString(text) > room {
 		runes := []rune(text)
-		at := room
-		for at > room/2 && runes[at] != ' ' {
-			at--
-		}
-		if runes[at] != ' ' {
-			at = room
-		}
+		at := breakAt(runes, room)
 		lines = append(lines, string(runes[:at]))
 		text = strings.TrimPrefix(string(runes[at:]), " ")
 	}
 	return append(lines, text)
+}
+
+// breakAt is how many of the runes come on a line that they do not fit.
+func breakAt(runes []rune, room int) int {
+	space := room
+	for space > 0 && runes[space] != ' ' {
+		space--
+	}
+	word := slices.Index(runes[space+1:], ' ')
+	if word < 0 {
+		word = len(runes) - space - 1
+	}
+	if space > 0 && word <= room {
+		return space
+	}
+	for at := room; at > space+1; at-- {
+		if runes[at-1] == ',' {
+			return at
+		}
+	}
+	if space > 0 {
+		return space
+	}
+	return room
 }
 
 // findings are what is wrong with the pod, those that refuse it first.
