@@ -230,7 +230,7 @@ func (p *page) places(r *Report, t *Template) {
 		name = ""
 	}
 	for _, place := range t.Kept {
-		p.pair("keeps", "", fmt.Sprintf("%s: the pod's %s, not %s", inject.Where(place.Path), clip(place.Pod), clip(place.Template)))
+		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", inject.Where(place.Path), its(place.Pod), clip(place.Template)))
 	}
 	for _, o := range t.Obstacles {
 		p.pair("in the way", "", inject.Where(o.Path))
@@ -238,6 +238,14 @@ func (p *page) places(r *Report, t *Template) {
 	for _, note := range t.Notes {
 		p.pair("note", "", note)
 	}
+}
+
+// its is what the pod has in a place.
+func its(value []byte) string {
+	if string(value) == "null" {
+		return "the pod has none"
+	}
+	return "the pod's " + clip(value)
 }
 
 // clip shows the beginning of a long value.
