@@ -41,7 +41,7 @@ func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason
 // right says whether a pod made anew would be as it should be, by this template. A
 // conflict of an outdated one is with what the older revision brought.
 func (v *view) right(d *inject.Decision, state explain.State) bool {
-	return !wanted(d.Code) || v.notCalled == "" && (!explain.Failed(d.Code) || state == explain.Outdated && d.Code == inject.CodeConflict)
+	return !wanted(d.Code) || state == explain.NotWanted || v.notCalled == "" && (!explain.Failed(d.Code) || state == explain.Outdated && d.Code == inject.CodeConflict)
 }
 
 // mistakes are what the pod's labels and annotations ask for and nobody knows, and

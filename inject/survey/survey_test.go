@@ -232,8 +232,8 @@ func TestBounded(t *testing.T) {
 	size := func(pods int) (int, *survey.Report) {
 		c := survey.NewCount(inject.New(set), survey.Scope{Namespace: templates.Namespace{Name: "shop"}, Unknown: true})
 		for i := range pods {
-			must(t, c.Add(fmt.Appendf(nil, `{"metadata":{"name":"p-%06d","annotations":{"agent.pillion.dev/injected":"r%06d"}},
-				"spec":{"initContainers":[{"name":"agent","image":"agent:0"}],"containers":[{"name":"web"}]}}`, i, i)))
+			must(t, c.Add(fmt.Appendf(nil, `{"metadata":{"name":"p-%06d","annotations":{"agent.pillion.dev/injected":"r%06d","agent.pillion.dev/p%06d":""}},
+				"spec":{"initContainers":[{"name":"agent","image":"agent:0"}],"containers":[{"name":"web"}]}}`, i, i, i)))
 		}
 		r := survey.NewReport(set)
 		r.Add(c)
