@@ -154,6 +154,21 @@ func (c *candidate) sameProgram(existing *tree.Node) bool {
 // annotation proves nothing, and need not: all that it lets happen is that what
 // the container lacks is added.
 func (r *run) marked(t *loaded) bool {
+	if len(r.annotations.Members()) < longList {
+		return r.says(t)
+	}
+	marked, known := r.marks[t]
+	if !known {
+		if r.marks == nil {
+			r.marks = map[*loaded]bool{}
+		}
+		marked = r.says(t)
+		r.marks[t] = marked
+	}
+	return marked
+}
+
+func (r *run) says(t *loaded) bool {
 	return r.annotation(t.injected) != nil ||
 		r.annotation(t.customize).IsText("true")
 }

@@ -233,7 +233,7 @@ func injected(decisions []Decision) []string {
 // lookAgain says whether what was added could change what a template sees: then a
 // second admission of the same pod must not find what this one left out.
 func (i *Injector) lookAgain(run *run) bool {
-	if slices.ContainsFunc(run.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict }) {
+	if slices.ContainsFunc(run.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed }) {
 		return true
 	}
 	return slices.ContainsFunc(i.reads, func(path []string) bool { return addedIn(run.pod, path) })

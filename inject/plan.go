@@ -47,6 +47,7 @@ func (c *candidate) plan() {
 			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", c.t.injected, c.t.Revision))
 		}
 	}
+	delete(c.marks, c.t) // which may say so by now
 	if c.decision.Code == CodeInjected && !c.req.alone {
 		p.log.Keep()
 		c.added, c.users = true, [2][]appContainer{}

@@ -173,11 +173,16 @@ func (r *Result) AppendAudit(notes []Note) []Note {
 	return notes
 }
 
+// maxNote is where a note is longer than any audit annotation, in bytes: 512 runes of four.
+const maxNote = 2048
+
 // addNote adds to the text of a note that is there already.
 func addNote(notes []Note, key, text string) []Note {
 	for i := range notes {
 		if notes[i].Key == key {
-			notes[i].Text += "; " + text
+			if len(notes[i].Text) < maxNote {
+				notes[i].Text += "; " + text
+			}
 			return notes
 		}
 	}

@@ -37,7 +37,8 @@ type lookups struct {
 	users  [2][]appContainer // see userContainers
 	tokens [2]*tree.Node     // see tokenMount
 	keys   map[*tree.Node]*keys
-	here   map[string]bool // see has
+	here   map[string]bool  // see has
+	marks  map[*loaded]bool // see marked
 }
 
 // candidate is one template for this pod.
@@ -193,6 +194,9 @@ func (r *run) findings() []Finding {
 	n := &names{Injector: r.Injector}
 	r.ownKeys(n)
 	for _, name := range r.requested.sorted() {
+		if len(n.all) == maxFindings {
+			break
+		}
 		if n.byName[name] == nil {
 			n.add(Finding{
 				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: quoted(r.annotation(AnnotationTemplates)),

@@ -51,13 +51,13 @@ func newProvider(base types.Provider, params []Param) *provider {
 var sharedStructs = sync.OnceValue(func() structs {
 	s := structs{
 		namespaceType: {
-			"name":        getter(types.StringType, func(n *Namespace) any { return n.Name }),
-			"labels":      getter(stringMap(), func(n *Namespace) any { return textMap(n.Labels) }),
-			"annotations": getter(stringMap(), func(n *Namespace) any { return textMap(n.Annotations) }),
+			"name":        getter(types.StringType, func(n *namespaceView) any { return n.name }),
+			"labels":      getter(stringMap(), func(n *namespaceView) any { return n.labels() }),
+			"annotations": getter(stringMap(), func(n *namespaceView) any { return n.annotations() }),
 		},
 		requestType: {
 			"operation": getter(types.StringType, func(r *RequestInfo) any { return r.Operation }),
-			"username":  getter(types.StringType, func(r *RequestInfo) any { return r.Username }),
+			"username":  getter(types.StringType, func(r *RequestInfo) any { return celText(r.Username) }),
 			"dryRun":    getter(types.BoolType, func(r *RequestInfo) any { return r.DryRun }),
 		},
 	}

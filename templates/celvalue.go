@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -21,11 +22,7 @@ import (
 func celValue(n *tree.Node) ref.Val {
 	switch n.Kind() {
 	case tree.String:
-		text := n.Text()
-		if len(text) > maxText {
-			return types.NewErr("a text of %d bytes is too long to be read; at most %d", len(text), maxText)
-		}
-		return types.String(text)
+		return celText(n.Text())
 	case tree.True, tree.False:
 		return types.Bool(n.Kind() == tree.True)
 	case tree.Number:
@@ -56,8 +53,29 @@ func celValue(n *tree.Node) ref.Val {
 	return types.NullValue
 }
 
+func celText(text string) ref.Val {
+	if len(text) > maxText {
+		return types.NewErr("a text of %d bytes is too long to be read; at most %d", len(text), maxText)
+	}
+	return types.String(text)
+}
+
+// namespaceView shows a namespace to CEL. Its maps are made once for all the
+// expressions of a template.
+type namespaceView struct {
+	name                string
+	labels, annotations func() ref.Val
+}
+
+func newNamespaceView(n *Namespace) *namespaceView {
+	return &namespaceView{n.Name, sync.OnceValue(func() ref.Val { return textMap(n.Labels) }), sync.OnceValue(func() ref.Val { return textMap(n.Annotations) })}
+}
+
 // textMap shows a map of labels or annotations to CEL, in the order of its keys.
 func textMap(m map[string]string) ref.Val {
+	if len(m) > maxItems {
+		return types.NewErr("an object with %d members is too large to be read; at most %d", len(m), maxItems)
+	}
 	n := tree.Members()
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		n.Set(k, tree.Text(m[k]))

@@ -162,7 +162,7 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			c.readsRequest = c.readsRequest || requestOf(e)
 		case ast.CallKind:
 			switch call := e.AsCall(); {
-			case call.FunctionName() == "dyn" && checked.GetType(call.Args()[0].ID()).Kind() == types.StructKind:
+			case call.FunctionName() == "dyn" && hasStruct(checked.GetType(call.Args()[0].ID())):
 				return errors.New("dyn() of an object hides from the check which of its fields are not set yet; read a field of it")
 			case call.FunctionName() == overloads.Matches:
 				if err := checkPattern(call.Args()[len(call.Args())-1]); err != nil {
@@ -175,6 +175,11 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		return errors.New("going through a map literal has no fixed order; go through a list")
 	}
 	return nil
+}
+
+// hasStruct says whether a value of the type is an object with fields, or has one in it.
+func hasStruct(t *types.Type) bool {
+	return t.Kind() == types.StructKind || slices.ContainsFunc(t.Parameters(), hasStruct)
 }
 
 // reads are the parts of the pod that a template's expressions read, as
@@ -230,7 +235,10 @@ func (in *Input) ResolveName(name string) (any, bool) {
 	case "pod":
 		return celValue(in.Pod), true
 	case "ns":
-		return &in.Namespace, true
+		if in.namespace == nil {
+			in.namespace = newNamespaceView(&in.Namespace)
+		}
+		return in.namespace, true
 	case "request":
 		return &in.Request, true
 	case "container":

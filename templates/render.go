@@ -20,6 +20,7 @@ type Input struct {
 	spent     uint64 // what the expressions have cost so far
 	values    Values
 	container *tree.Node // in forEachContainer
+	namespace *namespaceView
 }
 
 // Namespace is the pod's namespace.

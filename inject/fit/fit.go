@@ -25,7 +25,7 @@ type Evaluator struct {
 func NewEvaluator() (*Evaluator, error) {
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	// A quantity with such an exponent takes hours to read or to compare.
-	return &Evaluator{e, regexp.MustCompile(`[:,\[]\s*"?\s*[-+]?[0-9.]+[eE][-+]?[0-9]{4,}\s*"?\s*[,}\]]`)}, err
+	return &Evaluator{e, regexp.MustCompile(`[:,\[]\s*"?[\s\pZ\x{85}]*[-+]?(?:[0-9.]+[eE][-+]?[0-9]{4,}|[0-9.]{100,}[^",}\]]*?)[\s\pZ\x{85}]*"?\s*[,}\]]`)}, err
 }
 
 // Level is the strictest level that a pod keeps to, and what keeps it from the

@@ -187,9 +187,12 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 func (s *Parser) take(first int) (kids []Node) {
 	switch n := len(s.pending) - first; {
 	case n == 0:
-	case n > maxSlab: // to have them twice takes too much
+	case n > maxSlab && 2*n > cap(s.pending): // to have them twice takes too much
 		s.elsewhere += cap(s.pending)
 		kids, s.pending = s.pending[first:], slices.Clone(s.pending[:first])
+	case n > maxSlab: // and to keep for them what others lie in too, more
+		s.elsewhere += n
+		kids, s.pending = slices.Clone(s.pending[first:]), s.pending[:first]
 	default:
 		kids, s.pending = append(s.Nodes(n+spare), s.pending[first:]...), s.pending[:first]
 	}
