@@ -51,9 +51,9 @@ func newProvider(base types.Provider, params []Param) *provider {
 var sharedStructs = sync.OnceValue(func() structs {
 	s := structs{
 		namespaceType: {
-			"name":        getter(types.StringType, func(n *namespaceView) any { return n.name }),
-			"labels":      getter(stringMap(), func(n *namespaceView) any { return n.labels() }),
-			"annotations": getter(stringMap(), func(n *namespaceView) any { return n.annotations() }),
+			"name":        getter(types.StringType, func(n *namespaceView) any { return n.Name }),
+			"labels":      getter(stringMap(), func(n *namespaceView) any { return once(&n.labels, n.Labels) }),
+			"annotations": getter(stringMap(), func(n *namespaceView) any { return once(&n.annotations, n.Annotations) }),
 		},
 		requestType: {
 			"operation": getter(types.StringType, func(r *RequestInfo) any { return r.Operation }),

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -63,12 +62,17 @@ func celText(text string) ref.Val {
 // namespaceView shows a namespace to CEL. Its maps are made once for all the
 // expressions of a template.
 type namespaceView struct {
-	name                string
-	labels, annotations func() ref.Val
+	*Namespace
+
+	labels, annotations ref.Val
 }
 
-func newNamespaceView(n *Namespace) *namespaceView {
-	return &namespaceView{n.Name, sync.OnceValue(func() ref.Val { return textMap(n.Labels) }), sync.OnceValue(func() ref.Val { return textMap(n.Annotations) })}
+// once is the map as it was made the first time.
+func once(made *ref.Val, m map[string]string) ref.Val {
+	if *made == nil {
+		*made = textMap(m)
+	}
+	return *made
 }
 
 // textMap shows a map of labels or annotations to CEL, in the order of its keys.

@@ -164,6 +164,8 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			switch call := e.AsCall(); {
 			case call.FunctionName() == "dyn" && hasStruct(checked.GetType(call.Args()[0].ID())):
 				return errors.New("dyn() of an object hides from the check which of its fields are not set yet; read a field of it")
+			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):
+				return fmt.Errorf("the time zones of %s() are not the same everywhere; without one it is UTC", call.FunctionName())
 			case call.FunctionName() == overloads.Matches:
 				if err := checkPattern(call.Args()[len(call.Args())-1]); err != nil {
 					return err
@@ -236,7 +238,7 @@ func (in *Input) ResolveName(name string) (any, bool) {
 		return celValue(in.Pod), true
 	case "ns":
 		if in.namespace == nil {
-			in.namespace = newNamespaceView(&in.Namespace)
+			in.namespace = &namespaceView{Namespace: &in.Namespace}
 		}
 		return in.namespace, true
 	case "request":

@@ -243,7 +243,7 @@ func isKind(root *yaml.Node, kind string) bool {
 // review explains a request as an API server sent it. That it was sent is the opt-in.
 func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*explain.Report, error) {
 	request := node.At("request")
-	if request.At("resource", "resource").Text() != "pods" || request.At("operation").Text() != "CREATE" || request.At("subResource").Text() != "" {
+	if request.At("resource", "group").Text() != "" || request.At("resource", "version").Text() != "v1" || request.At("resource", "resource").Text() != "pods" || request.At("operation").Text() != "CREATE" || request.At("subResource").Text() != "" {
 		return nil, errors.New("the AdmissionReview is not about the creation of a pod, which is all that Pillion looks at")
 	}
 	namespace, err := o.about(request.At("namespace").Text())
@@ -251,6 +251,9 @@ func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*ex
 		return nil, err
 	}
 	pod := request.At("object")
+	if pod == nil {
+		return nil, errors.New("the AdmissionReview has no request.object")
+	}
 	name := pod.At("metadata", "name").Text()
 	if name == "" {
 		name = pod.At("metadata", "generateName").Text()

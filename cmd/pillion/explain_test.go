@@ -57,7 +57,7 @@ func TestExplainMisfits(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "t.yaml"), strings.Replace(agentTemplate, "restartPolicy", "securityContext: {privileged: true}, restartPolicy", 1))
 	pod := `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: web, image: "web:1"}]}}`
-	review := `{kind: AdmissionReview, request: {operation: CREATE, namespace: shop, resource: {resource: pods}, object: ` + pod + `}}`
+	review := `{kind: AdmissionReview, request: {operation: CREATE, namespace: shop, resource: {version: v1, resource: pods}, object: ` + pod + `}}`
 	for _, manifest := range []string{pod, review} {
 		for label, want := range map[string]int{"enforce=baseline": exitProblem, "enforce=privileged": exitOK, "warn=baseline": exitOK} {
 			var out bytes.Buffer
@@ -65,6 +65,22 @@ func TestExplainMisfits(t *testing.T) {
 			if said := strings.Contains(out.String(), "the namespace enforces the Pod Security level baseline"); code != want || said != (want != exitOK) {
 				t.Errorf("%s: exit code %d\n%s", label, code, &out)
 			}
+		}
+	}
+}
+
+// TestExplainReviews: what is no request for a pod is told.
+func TestExplainReviews(t *testing.T) {
+	t.Parallel()
+	for request, want := range map[string]string{
+		`operation: CREATE, resource: {version: v1, resource: pods}`:             "has no request.object",
+		`operation: CREATE, resource: {version: v2, resource: pods}, object: {}`: "is not about the creation of a pod",
+		`operation: UPDATE, resource: {version: v1, resource: pods}, object: {}`: "is not about the creation of a pod",
+	} {
+		var out bytes.Buffer
+		code := run([]string{"explain", "-f", "-", "-t", "testdata/templates"}, strings.NewReader("{kind: AdmissionReview, request: {"+request+"}}"), &out, &out)
+		if code != exitProblem || !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
+			t.Errorf("%s: exit code %d\n%s", request, code, &out)
 		}
 	}
 }

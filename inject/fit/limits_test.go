@@ -186,6 +186,8 @@ func TestMisfits(t *testing.T) {
 		"nothing enforced":  e.Misfits(nil, fit.Limits{}, pod(web), pod(web, privileged)),
 		"no pods":           e.Misfits(baseline, fit.Limits{}, []byte("3"), pod(web, privileged)),
 		"an absurd number":  e.Misfits(baseline, fit.Limits{}, pod(web), []byte(`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu": "1e-2147483647" }}}]}}`)),
+		"behind a space":    e.Misfits(baseline, fit.Limits{}, pod(web), []byte(`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu": " 1e-2147483647 " }}}]}}`)),
+		"very many digits":  e.Misfits(baseline, fit.Limits{}, pod(web), []byte(`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu": "`+strings.Repeat("9", 10_000_000)+`k" }}}]}}`)),
 		"another one":       e.Misfits(baseline, fit.Limits{}, pod(web), []byte(`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":1E2147483647}}}]}}`)),
 	} {
 		if nothing != nil {

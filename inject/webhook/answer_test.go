@@ -25,7 +25,7 @@ func TestAppendReview(t *testing.T) {
 	for _, r := range []*admissionv1.AdmissionResponse{
 		{},
 		{UID: types.UID(odd), Allowed: true},
-		{UID: "1", Allowed: true, Patch: []byte(`[{"op":"add"}]`), PatchType: &jsonPatch, AuditAnnotations: map[string]string{"a": "", "b": strings.Repeat("x", 9), odd: "x"}},
+		{UID: "1", Allowed: true, Patch: []byte(`[{"op":"add"}]`), PatchType: &jsonPatch, AuditAnnotations: map[string]string{"a": "", "not_requested": strings.Repeat("a-template, ", 100) + "b", "b": strings.Repeat("x", 9), odd: "x"}},
 		{UID: "1", Warnings: []string{odd, "second"}},
 		{UID: "1", Result: &metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: odd}},
 	} {

@@ -101,7 +101,7 @@ func (h *Handler) logDecided(e *exchange, r *http.Request, decision string, kind
 	}
 	attrs := append(e.names(), slog.String("decision", decision), slog.String("template", f.Template), slog.String("reason", string(f.Code)))
 	if f.Path != "" {
-		attrs = append(attrs, slog.String("path", f.Path))
+		attrs = append(attrs, name("path", f.Path))
 	}
 	h.Log.LogAttrs(r.Context(), slog.LevelInfo, "decided", append(attrs, skipped...)...)
 }
@@ -129,6 +129,9 @@ func (r *refusal) reason() string {
 	return before
 }
 
+// name is what a caller may have made as long as it likes.
+func name(key, value string) slog.Attr { return slog.String(key, clip(value, maxName)) }
+
 // names say which request, of which pod, this is.
 func (e *exchange) names() []slog.Attr {
 	attrs := []slog.Attr{slog.String("webhook", e.path())}
@@ -138,17 +141,17 @@ func (e *exchange) names() []slog.Attr {
 	if e.request == nil {
 		return attrs
 	}
-	attrs = append(attrs, slog.String("uid", e.request.UID), slog.String("namespace", e.request.Namespace))
+	attrs = append(attrs, name("uid", e.request.UID), name("namespace", e.request.Namespace))
 	switch {
 	case e.result == nil:
 	case e.webhook == webhookAdvise:
-		attrs = append(attrs, slog.String("owner", e.request.Kind.Kind+"/"+e.request.Name))
+		attrs = append(attrs, name("owner", e.request.Kind.Kind+"/"+e.request.Name))
 	default:
 		pod := e.result.Pod.Name
 		if pod == "" {
 			pod = e.result.Pod.GenerateName
 		}
-		attrs = append(attrs, slog.String("pod", pod), slog.String("owner", e.result.Pod.Owner))
+		attrs = append(attrs, name("pod", pod), name("owner", e.result.Pod.Owner))
 	}
 	return attrs
 }
@@ -157,8 +160,8 @@ func (e *exchange) names() []slog.Attr {
 func (e *exchange) routine(took time.Duration) []slog.Attr {
 	attrs := append(e.names(), slog.String("decision", e.decision()), slog.Int("status", e.status()), slog.Int64("microseconds", took.Microseconds()))
 	if e.request != nil {
-		attrs = append(attrs, slog.String("operation", string(e.request.Operation)),
-			slog.String("resource", e.request.Resource.Resource), slog.String("subresource", e.request.SubResource))
+		attrs = append(attrs, name("operation", string(e.request.Operation)),
+			name("resource", e.request.Resource.Resource), name("subresource", e.request.SubResource))
 	}
 	if e.result != nil && e.verdict == nil {
 		decisions := make([]slog.Attr, len(e.result.Decisions))

@@ -141,3 +141,17 @@ func TestLogSuperseded(t *testing.T) {
 		}
 	}
 }
+
+// A line is not as long as a caller likes.
+func TestLogLinesAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	pod := `{"metadata":{"generateName":"` + long + `","annotations":{"log-agent.pillion.dev/` + long + `":"y"}},"spec":{"containers":[{"name":"log-agent","image":"x"}]}}`
+	for _, path := range []string{webhook.PathMutate, webhook.PathValidate, webhook.PathShadow} {
+		e := newEdge(load(t, leaky))
+		e.answer(post(t, path, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
+		if n := e.log.Len(); n == 0 || n > 8<<10 {
+			t.Errorf("%s: %d bytes of log", path, n)
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -34,6 +33,7 @@ const (
 const (
 	maxAudit    = 512
 	maxSentence = 1024
+	maxName     = 256 // in the log: an API server's own are shorter
 )
 
 // encode is the answer, in the exchange's memory. v1 and v1beta1 have the same fields. A patch and its
@@ -94,6 +94,9 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, no
 		if note.Text != text {
 			text, clipped = note.Text, clip(note.Text, maxAudit)
 		}
+		if note.Key == string(inject.CodeNotRequested) {
+			text, clipped = note.Text, note.Text // names of templates, and all of them
+		}
 		b = quote(append(quote(b, note.Key), ':'), clipped)
 	}
 	if len(notes) > 0 {
@@ -143,8 +146,10 @@ const inAuditLog = "; the audit log has them"
 // and one with a control character without a word. Where says where the rest is.
 func warnings(all []string, where string) []string {
 	var fit []string
+	seen := map[string]bool{"": true}
 	for _, text := range all {
-		if text = clip(text, maxWarning); text != "" && !slices.Contains(fit, text) {
+		if text = clip(text, maxWarning); !seen[text] {
+			seen[text] = true
 			fit = append(fit, text)
 		}
 	}

@@ -37,8 +37,8 @@ func (e *exchange) endSpan() {
 		attribute.Int("http.response.status_code", e.status()),
 	}
 	if e.request != nil {
-		attrs = append(attrs, attribute.String("pillion.uid", strings.Clone(e.request.UID)),
-			attribute.String("k8s.namespace.name", strings.Clone(e.request.Namespace))) // the request's own memory is used again
+		attrs = append(attrs, attribute.String("pillion.uid", strings.Clone(clip(e.request.UID, maxName))),
+			attribute.String("k8s.namespace.name", strings.Clone(clip(e.request.Namespace, maxName)))) // the request's own memory is used again
 	}
 	count := map[string]int{}
 	if e.result != nil && e.verdict == nil {

@@ -272,3 +272,20 @@ func TestLongList(t *testing.T) {
 	}
 	runtime.KeepAlive(n)
 }
+
+// TestLongLists: long lists behind the items of another one do not each keep these.
+func TestLongLists(t *testing.T) {
+	const most = 100 << 20
+	list := "[" + strings.Repeat("1,", 4999) + "1]"
+	text := `{"a":[` + strings.Repeat("1,", 200_000) + strings.Repeat(list+",", 100) + list + `]}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var parser tree.Parser
+	if _, err := parser.Parse(text, 2); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if memory := after.TotalAlloc - before.TotalAlloc; memory > most || parser.Kept() > most {
+		t.Errorf("%d bytes take %d MiB, and keep %d", len(text), memory>>20, parser.Kept()>>20)
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// withSpecs is an injector by templates t0, t1 and so on, which are every pod's.
+func withSpecs(t testing.TB, specs ...string) *inject.Injector {
+	t.Helper()
+	var all []*templates.Template
+	for i, spec := range specs {
+		found, problems := templates.Parse("it", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {default: true, %s}}", i, spec))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		all = append(all, found...)
+	}
+	return inject.New(templates.NewSet(all))
+}
+
+// list is n times the item; %d in it is its number.
+func list(n int, format string) string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = item(format, i)
+	}
+	return strings.Join(items, ",")
+}
+
+// TestBounds: what there may be very many of is not gone through for everything else that there is.
+func TestBounds(t *testing.T) {
+	const most = 100 << 20 // bytes
+	const plain = `{"metadata":{"annotations":{"a":"b"}},"spec":{"containers":[{"name":"app"}]}}`
+	annotations := map[string]string{}
+	for i := range 3000 {
+		annotations[fmt.Sprint("example.com/", i)] = "x"
+	}
+	many := make([]string, 50)
+	for i := range many {
+		many[i] = "pod: {metadata: {labels: {a: b}}}"
+	}
+	for name, row := range map[string]struct {
+		injector *inject.Injector
+		req      inject.Request
+	}{
+		"unknown names": {withSpecs(t, many...), inject.Request{Object: []byte(
+			`{"metadata":{"annotations":{"pillion.dev/templates":"` + list(50_000, "x%[1]d") + `"}},"spec":{"containers":[{"name":"app"}]}}`)}},
+		"annotations of the namespace": {
+			withSpecs(t, `match: {condition: "!ns.annotations.exists(k, ns.annotations[k] == 'y')"}, pod: {metadata: {labels: {a: b}}}`),
+			inject.Request{Object: []byte(plain), Namespace: templates.Namespace{Name: "shop", Annotations: annotations}},
+		},
+		"findings": {
+			withSpecs(t, "forEachContainer: [{add: {env: ["+list(20, "{name: VARIABLE_%[1]d, value: x}")+"]}}]"),
+			inject.Request{Object: []byte(`{"spec":{"containers":[` + list(500, `{"name":"c%[1]d","env":[{"name":"MINE"}]}`) + `]}}`)},
+		},
+	} {
+		row.req.Operation, row.req.OptedIn = "CREATE", true
+		before := allocated()
+		if _, err := row.injector.Inject(row.req); err != nil {
+			t.Fatal(err)
+		}
+		verdict, err := inject.NewJudge(row.injector, nil, true).Judge(row.req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verdict.AppendAudit(nil)
+		if memory := allocated() - before; memory > most {
+			t.Errorf("%s: %d MiB", name, memory>>20)
+		}
+	}
+}
+
+// TestTooLongToRead: an expression that reads what is too long fails, wherever that is.
+func TestTooLongToRead(t *testing.T) {
+	for _, condition := range []string{"request.username.size() > 2", "ns.annotations.size() > 2", "ns.labels.exists(k, k == 'x')"} {
+		large := map[string]string{}
+		for i := range 2000 {
+			large[fmt.Sprint("k", i)] = ""
+		}
+		r, err := withSpecs(t, fmt.Sprintf("match: {condition: %q}, pod: {metadata: {labels: {a: b}}}", condition)).Inject(inject.Request{
+			Operation: "CREATE", OptedIn: true, Username: strings.Repeat("x", 30_000), Object: []byte(`{"spec":{"containers":[{"name":"app"}]}}`),
+			Namespace: templates.Namespace{Name: "shop", Known: true, Labels: large, Annotations: large},
+		})
+		if err != nil || r.Decisions[0].Code != inject.CodeRenderFailed {
+			t.Errorf("%s: %v %s", condition, err, r.Decisions[0].Code)
+		}
+	}
+}
+
+// TestManyOfOneName: whose container it is is not looked up among all annotations for each of them.
+func TestManyOfOneName(t *testing.T) {
+	specs := []string{"pod: {spec: {containers: [{name: side, image: s}]}}"}
+	for i := range 19 {
+		specs = append(specs, fmt.Sprintf("forEachContainer: [{add: {env: [{name: A%d, value: x}]}}]", i))
+	}
+	injector := withSpecs(t, specs...)
+	took := func(name string) float64 {
+		pod := `{"metadata":{"annotations":{` + list(50_000, `"t0.pillion.dev/inj%[1]d":""`) + `}},"spec":{"containers":[` + list(490, `{"name":"`+name+`"}`) + `]}}`
+		return cpuOf(t, func() error {
+			_, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(pod)})
+			return err
+		}).Seconds()
+	}
+	if other, side := took("other"), took("side"); side > 5*other {
+		t.Errorf("pods take %v s, and %v s where the name is a template's", other, side)
+	}
+}
