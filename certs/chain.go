@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -37,6 +38,7 @@ type Chain struct {
 type WebhookConfiguration struct {
 	Kind, Name string
 	Found      bool
+	Unread     bool   // the asker may not read it: it may be there or not
 	Optional   bool   // another source than the others' is none
 	InjectFrom string // the annotation cert-manager.io/inject-ca-from
 	Anchors    []Anchor
@@ -58,8 +60,8 @@ const (
 
 // ChainReport is what `pillion certs -o json` writes.
 type ChainReport struct {
-	// Source is cert-manager, self-managed (by Pillion), or own (yours).
-	Source string `json:"source"`
+	// Source is cert-manager, self-managed (by Pillion), or own (yours); missing where too little may be read to tell.
+	Source string `json:"source,omitempty"`
 	// Host is the name that API servers verify.
 	Host        string             `json:"host"`
 	Issuer      *IssuerReport      `json:"issuer,omitempty"`
@@ -183,6 +185,8 @@ func (c *Chain) source() string {
 		return SourceCertManager
 	case c.SelfManaged, c.Secret != nil && len(c.Secret.Data[keyCAKey]) > 0:
 		return SourceSelfManaged
+	case slices.ContainsFunc(c.Configurations, func(w WebhookConfiguration) bool { return w.Unread }):
+		return ""
 	}
 	return SourceOwn
 }

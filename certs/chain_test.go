@@ -195,6 +195,10 @@ func TestChain(t *testing.T) {
 		"no configuration": {func(c *chainCase) {
 			c.Configurations[0] = WebhookConfiguration{Kind: "MutatingWebhookConfiguration", Name: "pillion"}
 		}, []string{"there is no MutatingWebhookConfiguration/pillion"}},
+		"a configuration may not be read": {func(c *chainCase) {
+			c.Configurations[0] = WebhookConfiguration{Kind: "MutatingWebhookConfiguration", Name: "pillion", Unread: true}
+			c.Unread = []string{"you may not read it"}
+		}, []string{"it cannot be told what API servers trust: get the right to read MutatingWebhookConfiguration/pillion"}},
 		"older, just now":     {func(c *chainCase) { c.hold(issue(t, &c.ca, chainNow.Add(-time.Minute), chainHost)) }, nil},
 		"older, for too long": {func(c *chainCase) { c.hold(issue(t, &c.ca, chainNow.Add(-time.Hour), chainHost)) }, []string{"10.1.1.1:8443 does not serve the certificate of the Secret"}},
 		"waiting for trust": {func(c *chainCase) { // what is served is fine; what is to be served is not trusted

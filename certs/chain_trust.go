@@ -16,8 +16,13 @@ const filesFollow = 5 * time.Minute
 
 // checkTrust looks at the webhook configurations alone; pair is what the Secret holds, or nil.
 func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []string) {
+	var unread []string
 	for _, w := range c.Configurations {
 		name := w.Kind + "/" + w.Name
+		if w.Unread {
+			unread = append(unread, name)
+			continue
+		}
 		if !w.Found {
 			problems = append(problems, "there is no "+name+", so API servers do not call Pillion: install it again")
 			continue
@@ -43,6 +48,9 @@ func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []st
 			}
 		}
 		problems = append(problems, c.trustProblems(r, name, empty, unusable, lost)...)
+	}
+	if len(unread) > 0 {
+		problems = append(problems, "it cannot be told what API servers trust: get the right to read "+strings.Join(unread, " and "))
 	}
 	return problems
 }

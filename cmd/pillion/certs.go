@@ -33,7 +33,8 @@ Service for what they present; where none can be reached from here, the Secret
 stands for it, and certs says so.
 
 What is wrong is said in a sentence that also says what to do. The exit code is 0
-when nothing is, 1 when something is, and 2 when certs was called wrongly.
+when nothing is, 1 when something is or you may not read what would tell, and 2 when
+certs was called wrongly.
 
 -o json writes one object:
 
@@ -49,7 +50,8 @@ when nothing is, 1 when something is, and 2 when certs was called wrongly.
   problems     sentences about what is wrong, causes first
 
 A certificate is subject, issuer, names, begins, expires, and sha256, its
-fingerprint. Times are as in RFC 3339. What the cluster has not is left out.`,
+fingerprint. Times are as in RFC 3339. What the cluster has not, or does not show
+you, is left out.`,
 		Example: `  pillion certs
   pillion certs --endpoint 10.2.3.4:8443 -o json`,
 		Args:    noArguments,

@@ -130,6 +130,7 @@ func (g *gathering) configurations(ctx context.Context, name string) (service *a
 		w := certs.WebhookConfiguration{Kind: c.Kind(), Name: c.Named(name), Optional: c == certs.Advising}
 		// Both kinds look the same.
 		config, err := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, g.cluster.Resource(c.Resource()), w.Name)
+		w.Unread = apierrors.IsForbidden(err)
 		ok, err := g.found(err, "the "+w.Kind+" "+w.Name)
 		if err != nil {
 			return nil, err

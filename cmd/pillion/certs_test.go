@@ -267,6 +267,11 @@ func TestCertsGolden(t *testing.T) {
 		},
 		"nothing":   func(c *certified) { clear(c.objectsAPI) },
 		"forbidden": func(c *certified) { c.objectsAPI[secretPath], c.objectsAPI[slicesPath] = nil, nil },
+		"no-rights": func(c *certified) {
+			for path := range c.objectsAPI {
+				c.objectsAPI[path] = nil
+			}
+		},
 		"no-cert-manager": func(c *certified) {
 			c.objectsAPI[slicesPath] = discoveryv1.EndpointSliceList{}
 			for _, path := range []string{cmPath, issuerPath, certPath} {

@@ -24,7 +24,9 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 			}
 		}
 	}
-	row("source", r.Source)
+	if r.Source != "" {
+		row("source", r.Source)
+	}
 	if i := r.Issuer; i != nil {
 		row("issuer", i.Kind+"/"+i.Name+": "+readiness(i.Ready, i.Reason))
 	}
