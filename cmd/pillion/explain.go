@@ -219,13 +219,13 @@ func (o *explainOptions) document(injector *inject.Injector, d document) ([]*exp
 	}
 	var reports []*explain.Report
 	for _, object := range objects(&node, "", "", nil) {
-		req, err := (&injection{options: &o.injectOptions}).request(object)
+		req, wrong, err := (&injection{options: &o.injectOptions}).request(object)
 		if err != nil {
 			return nil, err
 		}
 		r, err := explain.New(injector, explain.Subject{
 			Object:  explain.Object{Kind: object.kind, Name: object.name(), Namespace: req.Namespace.Name},
-			Request: req, Misfits: o.misfits(req.Namespace),
+			Request: req, Misfits: o.misfits(req.Namespace), Notes: wrong,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", object.title(), err)

@@ -111,19 +111,43 @@ func (j *injection) document(i int, read document) error {
 	return nil
 }
 
-// request is what the engine is asked about one object.
-func (j *injection) request(o object) (inject.Request, error) {
+// request is what the engine is asked about one object, and what is wrong with how that is written.
+func (j *injection) request(o object) (req inject.Request, wrong []string, err error) {
 	name := o.node.At("metadata", "namespace").Text()
 	if name == "" {
 		name = j.options.namespace
 	}
 	namespace, err := j.options.about(name)
-	return inject.Request{Operation: "CREATE", Namespace: namespace, Object: o.node.At(o.podAt...).AppendTo(nil)}, err
+	pod, wrong := quoted(o.node.At(o.podAt...))
+	return inject.Request{Operation: "CREATE", Namespace: namespace, Object: pod}, wrong, err
+}
+
+// quoted is a pod's JSON in which the values of Pillion's labels and annotations are texts, as whoever wrote 5 or
+// true without quotes meant them, and a sentence about each that is none: an API server refuses the pod as it is.
+func quoted(node *tree.Node) (pod []byte, wrong []string) {
+	whole := node.Clone()
+	for _, place := range []string{"label", "annotation"} {
+		members := whole.At("metadata", place+"s").Members()
+		for i := range members {
+			m := &members[i]
+			_, _, ofTemplate := templates.SplitAnnotation(m.Name())
+			if !ofTemplate && !strings.HasPrefix(m.Name(), templates.Domain+"/") || m.Kind() == tree.String || m.Kind() == tree.Null {
+				continue
+			}
+			sentence := "the " + place + " " + m.Name() + " must be a text"
+			if m.Kind() != tree.Object && m.Kind() != tree.Array {
+				sentence += fmt.Sprintf("; put it in quotes: %q", m)
+				*m = tree.Field(m.Name(), tree.Text(m.String()))
+			}
+			wrong = append(wrong, sentence)
+		}
+	}
+	return whole.AppendTo(nil), wrong
 }
 
 // inject asks the engine about one object and tells what it said.
 func (j *injection) inject(o object) ([]change, error) {
-	req, err := j.request(o)
+	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +155,7 @@ func (j *injection) inject(o object) ([]change, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.tell(o, result)
+	j.tell(o, wrong, result)
 	var changes []change
 	for _, op := range result.Ops() {
 		value, ok := op.Value.(json.RawMessage)
@@ -145,9 +169,12 @@ func (j *injection) inject(o object) ([]change, error) {
 
 // uninject asks the engine what to take out of one object, and tells it.
 func (j *injection) uninject(o object) ([]change, error) {
-	req, err := j.request(o)
+	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
+	}
+	for _, sentence := range wrong {
+		j.say(o, "warning: "+sentence)
 	}
 	removal, err := j.injector.Uninject(req)
 	if err != nil {
@@ -168,10 +195,13 @@ func (j *injection) uninject(o object) ([]change, error) {
 
 // tell says something of each template, and each thing to know. What --strict is
 // about is left to its error.
-func (j *injection) tell(o object, result *inject.Result) {
+func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 	complain := j.say
 	if j.options.strict {
 		complain = func(o object, text string) { j.wrong = append(j.wrong, o.title()+": "+text) }
+	}
+	for _, sentence := range wrong {
+		complain(o, "warning: "+sentence)
 	}
 	for _, f := range result.Findings {
 		complain(o, "warning: "+f.Message)

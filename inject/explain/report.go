@@ -43,7 +43,7 @@ type Report struct {
 	Final Final `json:"final"`
 	// Misfits are why the API server refuses the injected pod, and not the pod as it is.
 	Misfits []string `json:"misfits,omitempty"`
-	// Notes are sentences about the cluster.
+	// Notes are sentences about the cluster, or about how the manifest is written.
 	Notes []string `json:"notes,omitempty"`
 }
 
