@@ -16,6 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // injectOptions are the flags of inject.
@@ -247,9 +248,9 @@ type injection struct {
 	found    int                            // objects with a pod
 	wrong    []string                       // what --strict is about, a sentence each
 
-	stream  bytes.Buffer // -o yaml
-	objects [][]byte     // -o json
-	patches bytes.Buffer // -o patch
+	stream    bytes.Buffer // -o yaml
+	documents []tree.Node  // -o json
+	patches   bytes.Buffer // -o patch
 }
 
 func newInjection(o *injectOptions, injector *inject.Injector, report io.Writer) *injection {
@@ -297,7 +298,7 @@ func (j *injection) keep(i int, d document) {
 func (j *injection) output() ([]byte, error) {
 	switch j.options.output {
 	case "json":
-		return jsonOutput(j.objects)
+		return jsonOutput(j.documents)
 	case "patch":
 		return j.patches.Bytes(), nil
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,7 +106,9 @@ func (j *injection) document(i int, read document) error {
 		}
 	}
 	j.keep(i, read)
-	j.objects = append(j.objects, node.AppendTo(nil))
+	if j.options.output == "json" {
+		j.documents = append(j.documents, node)
+	}
 	return nil
 }
 
@@ -261,19 +262,54 @@ func pointer(path string) []string {
 	return names
 }
 
-// jsonOutput is one object as it is, and several as a List.
-func jsonOutput(objects [][]byte) ([]byte, error) {
+// jsonOutput is one document as it is, and several as a List.
+func jsonOutput(documents []tree.Node) ([]byte, error) {
 	var out jsontext.Value
-	switch len(objects) {
+	switch len(documents) {
 	case 0:
 		return nil, nil
 	case 1:
-		out = objects[0]
+		out = documents[0].AppendTo(nil)
 	default:
-		out = slices.Concat([]byte(`{"apiVersion":"v1","kind":"List","items":[`), bytes.Join(objects, []byte(",")), []byte("]}"))
+		items := tree.Items()
+		for i := range documents {
+			for _, item := range unlisted(&documents[i]) {
+				items.Append(item)
+			}
+		}
+		list := tree.Members(tree.Field("apiVersion", tree.Text("v1")), tree.Field("kind", tree.Text("List")), tree.Field("items", items))
+		out = list.AppendTo(nil)
 	}
 	if err := out.Indent(jsontext.WithIndent("  ")); err != nil {
 		return nil, err
 	}
 	return append(out, '\n'), nil
+}
+
+// unlisted is the object, or the items of what kubectl takes for a list, for it takes no list in a list. A typed
+// list's kind may stand for those of its items.
+func unlisted(n *tree.Node) []tree.Node {
+	list := n.Get("items")
+	if list.Kind() != tree.Array {
+		return []tree.Node{*n}
+	}
+	of := map[string]string{"apiVersion": n.Get("apiVersion").Text(), "kind": strings.TrimSuffix(n.Get("kind").Text(), "List")}
+	var all []tree.Node
+	items := list.Items()
+	for i := range items {
+		if items[i].Kind() != tree.Object {
+			return []tree.Node{*n}
+		}
+		item := tree.Members()
+		for _, name := range []string{"apiVersion", "kind"} {
+			if items[i].Get(name) == nil && of["kind"] != "" {
+				item.Set(name, tree.Text(of[name]))
+			}
+		}
+		for _, m := range items[i].Members() {
+			item.Set(m.Name(), m)
+		}
+		all = append(all, unlisted(&item)...)
+	}
+	return all
 }
