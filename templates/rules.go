@@ -63,6 +63,9 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 	c.keys(child(child(y, "metadata"), "labels"), path+".metadata.labels")
 	spec := child(y, "spec")
 	volumes := c.names(child(spec, "volumes"), path+".spec.volumes", map[string]bool{})
+	for i, volume := range items(child(spec, "volumes")) {
+		c.oneSource(volume, fmt.Sprintf("%s.spec.volumes[%d]", path, i))
+	}
 	seen := map[string]bool{}
 	for _, list := range []string{"initContainers", "containers"} {
 		containers := child(spec, list)
@@ -72,6 +75,7 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 			c.containerRules(container, sub, list == "initContainers")
 			c.mounts(container, sub, volumes)
 			c.ports(container, sub)
+			c.resources(container, sub)
 			c.named(container, sub, "env")
 			names = append(names, at(container, "name").Value)
 		}
@@ -87,6 +91,7 @@ func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	}
 	c.mounts(y, path, volumes)
 	c.ports(y, path)
+	c.resources(y, path)
 	c.named(y, path, "env")
 }
 
@@ -199,6 +204,37 @@ func (c *checker) ports(container *yaml.Node, path string) {
 			c.problem(name, sub+".name", "the name %q is used twice", name.Value)
 		}
 		seen[name.Value] = true
+	}
+}
+
+// oneSource finds a volume of two kinds. One of none is an emptyDir to the API server.
+func (c *checker) oneSource(volume *yaml.Node, path string) {
+	source := ""
+	for i := 0; volume.Kind == yaml.MappingNode && i+1 < len(volume.Content); i += 2 {
+		switch key := volume.Content[i]; {
+		case key.Value == "name" || key.Value == whenKey:
+		case source != "":
+			c.problem(key, join(path, key.Value), "a volume is of one kind, and this one has %s already", source)
+		default:
+			source = key.Value
+		}
+	}
+}
+
+// resources finds a constant request that is more than its limit, which no pod may have.
+func (c *checker) resources(container *yaml.Node, path string) {
+	requests := child(child(container, "resources"), "requests")
+	for i := 0; requests != nil && requests.Kind == yaml.MappingNode && i+1 < len(requests.Content); i += 2 {
+		name, request := requests.Content[i].Value, requests.Content[i+1]
+		limit := child(child(child(container, "resources"), "limits"), name)
+		if limit == nil {
+			continue
+		}
+		asked, errA := ParseQuantity(request.Value)
+		most, errB := ParseQuantity(limit.Value)
+		if errA == nil && errB == nil && asked.Cmp(most) > 0 {
+			c.problem(request, path+".resources.requests."+name, "is %s, more than its limit, %s", request.Value, limit.Value)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"path"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -226,18 +225,11 @@ func (m *mutation) resourcesRight(container *node) []string {
 	for i := range requests.itemsOrMembers() {
 		name, request := requests.names[i], &requests.children[i]
 		limit := container.at("resources", "limits", name)
-		if limit == nil || limit.text == request.text {
-			continue
+		if limit == nil || limit.text == request.text || request.constant && limit.constant {
+			continue // of constants that was seen to when the template was loaded
 		}
 		t := reflect.TypeFor[resource.Quantity]()
 		asked, most := request.scalar(t), limit.scalar(t)
-		if request.constant && limit.constant {
-			a, b := resource.MustParse(strings.Trim(asked, `"`)), resource.MustParse(strings.Trim(most, `"`))
-			if a.Cmp(b) > 0 {
-				m.problem(request.path, "the request of %s is more than its limit", name)
-			}
-			continue
-		}
 		condition := fmt.Sprintf("quantity(%s).compareTo(quantity(%s)) <= 0", asked, most)
 		if shared(name) {
 			condition = "variables.podResources || " + condition
