@@ -300,12 +300,8 @@ func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns
 // ParamNames are the names of the declared parameters, sorted.
 func (t *Template) ParamNames() []string { return slices.Sorted(maps.Keys(t.params)) }
 
-// Takes says whether a parameter may have that value.
-func (t *Template) Takes(name, value string) bool {
-	p := t.params[name]
-	if p == nil {
-		return false
-	}
-	_, err := p.parse(value)
-	return err == nil
+// Takes says why a parameter that the template has may not have that value ("is ..."); nil: it may.
+func (t *Template) Takes(name, value string) error {
+	_, err := t.params[name].parse(value)
+	return err
 }

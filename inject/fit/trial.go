@@ -68,8 +68,10 @@ func CheckValues(set *templates.Set, values map[string]string) error {
 	for _, t := range set.Templates {
 		for _, name := range t.ParamNames() {
 			known = append(known, t.Name+"."+name)
-			if value, ok := values[t.Name+"."+name]; ok && !t.Takes(name, value) {
-				return fmt.Errorf("%s.%s does not take %q", t.Name, name, value)
+			if value, ok := values[t.Name+"."+name]; ok {
+				if err := t.Takes(name, value); err != nil {
+					return fmt.Errorf("%s.%s %w", t.Name, name, err)
+				}
 			}
 		}
 	}
@@ -258,7 +260,7 @@ func sampleValue(t *templates.Template, p *templates.Param) string {
 		candidates = append(candidates, string(*p.Minimum))
 	}
 	candidates = append(candidates, "sample", "example.com", "https://example.com", "https://example.com:8443/path", "1", "true", "1s", "/sample")
-	i := slices.IndexFunc(candidates, func(value string) bool { return t.Takes(p.Name, value) })
+	i := slices.IndexFunc(candidates, func(value string) bool { return t.Takes(p.Name, value) == nil })
 	if i < 0 {
 		return ""
 	}
