@@ -207,9 +207,11 @@ func (c *certified) slice(t *testing.T) discoveryv1.EndpointSlice {
 }
 
 // kubeconfig serves the objects and says where.
-func (c *certified) kubeconfig(t *testing.T) string {
+func (c *certified) kubeconfig(t *testing.T) string { return kubeconfigOf(t, c.objectsAPI) }
+
+func kubeconfigOf(t *testing.T, api http.Handler) string {
 	t.Helper()
-	server := httptest.NewServer(c.objectsAPI)
+	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],` +

@@ -205,6 +205,12 @@ func (c *cluster) dryRun(ctx context.Context, namespace string, pod []byte) (ref
 	object.SetGenerateName("pillion-lint-")
 	_, err = c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(namespace).Create(ctx, object,
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	if denied, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsForbidden(err) {
+		// An authorizer names no pod; admission does.
+		if d := denied.ErrStatus.Details; d != nil && d.Kind == "pods" && d.Name == "" {
+			return "", fmt.Errorf("--server needs the right to create pods in the namespace %s, even for a dry run: get it, or say another --namespace", namespace)
+		}
+	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
 		return err.Error(), nil
 	}

@@ -49,7 +49,8 @@ Security level it keeps to by itself, and what keeps it from the next; whether
 it changes a pod's quality of service class; what a pod requests more; what is
 probably a mistake; and which templates are in each other's way. With --server
 an API server is asked too whether it takes a pod with the template in it (a dry
-run: nothing is created).`,
+run: nothing is created, but it takes the right to create pods); one that it could
+not be asked about is a problem too.`,
 		Example: `  pillion lint templates/
   pillion lint log-agent.yaml proxy.yaml -o json
 
@@ -89,18 +90,21 @@ func (o *lintOptions) check() error {
 type linted struct {
 	Problems  templates.Problems `json:"problems"`
 	Templates []trial            `json:"templates"`
+
+	server bool // whether an API server was to be asked
 }
 
-// trial is what was tried, and what an API server said of it.
+// trial is what was tried, and what an API server said of it: neither, where it was not asked.
 type trial struct {
 	fit.Trial
 
+	Taken   bool   `json:"taken,omitempty"`
 	Refused string `json:"refused,omitempty"`
 }
 
 func (o *lintOptions) run(ctx context.Context, stdin io.Reader, w io.Writer, paths []string) error {
 	set, err := lintedSet(stdin, paths)
-	found := linted{Problems: templates.Problems{}, Templates: []trial{}}
+	found := linted{Problems: templates.Problems{}, Templates: []trial{}, server: o.server}
 	if err != nil && !errors.As(err, &found.Problems) {
 		return err
 	}
@@ -162,13 +166,14 @@ func (o *lintOptions) try(ctx context.Context, found *linted, set *templates.Set
 			if t.Refused, err = c.dryRun(ctx, c.namespaceOr(o.ns), t.Pod); err != nil {
 				return err
 			}
+			t.Taken = t.Refused == ""
 		}
 	}
 	return nil
 }
 
 func (l *linted) bad() bool {
-	return len(l.Problems) > 0 || slices.ContainsFunc(l.Templates, func(t trial) bool { return t.Refused != "" })
+	return len(l.Problems) > 0 || l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Taken })
 }
 
 // text is one line for each problem, else one for each thing to know.
@@ -216,8 +221,13 @@ func (l *linted) text() string {
 		if t.Conflicts != "" {
 			say("not beside the others: %s", t.Conflicts)
 		}
-		if t.Refused != "" {
+		switch {
+		case t.Refused != "":
 			say("the API server refuses a pod with it: %s", t.Refused)
+		case t.Taken:
+			say("the API server takes a pod with it")
+		case l.server:
+			say("the API server was not asked")
 		}
 	}
 	return b.String()
