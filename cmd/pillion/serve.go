@@ -120,17 +120,33 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 
 // check finds flags that make no sense.
 func (o *serveOptions) check() error {
+	if err := o.checkValues(); err != nil || o.printConfig { // which may be asked for before all is there
+		return err
+	}
 	switch {
 	case len(o.templates) == 0 && o.templateSelector == "":
 		return errors.New("name the templates: --templates PATH, or --template-configmaps SELECTOR")
-	case o.templateNamespace == "":
-		return errors.New("--template-namespace must name a namespace")
 	case o.standalone && o.templateSelector != "":
 		return errors.New("--standalone does not go with --template-configmaps")
 	case o.standalone && o.kubeconfig != "":
 		return errors.New("--standalone does not go with --kubeconfig")
 	case o.standalone && o.advise:
 		return errors.New("--standalone does not go with --advise")
+	}
+	if err := o.tls.check(o.standalone); err != nil {
+		return err
+	}
+	if err := o.callers.check(o.standalone); err != nil {
+		return err
+	}
+	return o.trace.check()
+}
+
+// checkValues finds values that are wrong by themselves.
+func (o *serveOptions) checkValues() error {
+	switch {
+	case o.templateNamespace == "":
+		return errors.New("--template-namespace must name a namespace")
 	case o.shutdownDelay < 0:
 		return errors.New("--shutdown-delay must not be negative")
 	case o.requestMemory.Cmp(resource.MustParse("10Mi")) < 0:
@@ -139,15 +155,6 @@ func (o *serveOptions) check() error {
 		return errors.New("--memory-limit must not be negative")
 	}
 	if err := checkSelector(o.templateSelector); err != nil {
-		return err
-	}
-	if err := o.tls.check(o.standalone); err != nil {
-		return err
-	}
-	if err := o.callers.check(o.standalone); err != nil {
-		return err
-	}
-	if err := o.trace.check(); err != nil {
 		return err
 	}
 	_, err := o.log.logger(nil)
