@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +57,7 @@ you, is left out.`,
 		Example: `  pillion certs
   pillion certs --endpoint 10.2.3.4:8443 -o json`,
 		Args:    noArguments,
-		PreRunE: func(*cobra.Command, []string) error { return oneOf("output", o.output, "text", "json") },
+		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			report, err := o.report(cmd.Context())
 			if err != nil {
@@ -78,6 +80,15 @@ you, is left out.`,
 	f.StringSliceVar(&o.endpoints, "endpoint", nil, "a `HOST:PORT` to ask instead of the Service's; may be repeated")
 	outputFlag(cmd, &o.output, "text", "json")
 	return cmd
+}
+
+func (o *certsOptions) check() error {
+	for _, endpoint := range o.endpoints {
+		if host, port, err := net.SplitHostPort(endpoint); err != nil || host == "" || port == "" {
+			return fmt.Errorf("--endpoint must be HOST:PORT, not %q", endpoint)
+		}
+	}
+	return oneOf("output", o.output, "text", "json")
 }
 
 func (o *certsOptions) report(ctx context.Context) (*certs.ChainReport, error) {

@@ -44,10 +44,10 @@ func configure(flags *pflag.FlagSet) error {
 		if path := f.Value.String(); path != "" {
 			data, err := os.ReadFile(path)
 			if err != nil {
-				return fmt.Errorf("the configuration: %w", err)
+				return &commandError{fmt.Errorf("the configuration: %w", err)}
 			}
 			if file, err = parseConfig(path, data, flags); err != nil {
-				return err
+				return &commandError{err}
 			}
 		}
 	}

@@ -93,8 +93,12 @@ func (o *explainOptions) check(args []string) error {
 		return errors.New("--filename does not go with KIND/NAME")
 	case len(args) > 0:
 		for _, arg := range args {
-			if kind, name, _ := strings.Cut(arg, "/"); kind == "" || name == "" {
+			kind, name, _ := strings.Cut(arg, "/")
+			if kind == "" || name == "" {
 				return fmt.Errorf("%q must be KIND/NAME, such as deploy/web; a file is --filename %s", arg, arg)
+			}
+			if _, err := podResource(kind); err != nil {
+				return err
 			}
 		}
 		return oneOf("output", o.output, o.outputs...)

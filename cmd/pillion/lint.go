@@ -145,7 +145,7 @@ func (o *lintOptions) try(ctx context.Context, found *linted, set *templates.Set
 		return err
 	}
 	if err := fit.CheckValues(set, values); err != nil {
-		return fmt.Errorf("--set: %w", err)
+		return usageError{fmt.Errorf("--set: %w", err)}
 	}
 	e, err := fit.NewEvaluator()
 	if err != nil {

@@ -167,7 +167,7 @@ func (o *policyOptions) chosen(set *templates.Set) ([]*templates.Template, error
 			if closest := templates.Closest(name, names); closest != "" {
 				message += fmt.Sprintf("; did you mean %q?", closest)
 			}
-			return nil, errors.New(message)
+			return nil, usageError{errors.New(message)}
 		}
 		chosen = append(chosen, t)
 	}

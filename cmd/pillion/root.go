@@ -119,16 +119,20 @@ type commandError struct{ error }
 
 func (e *commandError) Unwrap() error { return e.error }
 
+// usageError is an error of a command that found out late that it was called wrongly.
+type usageError struct{ error }
+
 // errTold is the error of a command that said itself what is wrong.
 var errTold = errors.New("there were problems")
 
-// does makes a command's function of one that fails with a [commandError].
+// does makes a command's function of one that fails with a [commandError], unless that is a [usageError].
 func does(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := f(cmd, args); err != nil {
-			return &commandError{err}
+		err := f(cmd, args)
+		if _, wrongly := errors.AsType[usageError](err); wrongly || err == nil {
+			return err
 		}
-		return nil
+		return &commandError{err}
 	}
 }
 
