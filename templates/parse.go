@@ -14,7 +14,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -39,7 +38,8 @@ func Parse(file string, data []byte) ([]*Template, Problems) {
 			return all, problems
 		}
 		if err != nil {
-			return all, append(problems, yamlProblem(file, err))
+			line, message := tree.WhereYAML(data, err)
+			return all, append(problems, Problem{File: file, Line: line, Message: "not YAML: " + message})
 		}
 		if len(doc.Content) == 0 || doc.Content[0].ShortTag() == "!!null" {
 			continue
@@ -51,20 +51,6 @@ func Parse(file string, data []byte) ([]*Template, Problems) {
 			all = append(all, t)
 		}
 	}
-}
-
-// yamlProblem takes the line out of the YAML library's "yaml: line 3: ..." text.
-func yamlProblem(file string, err error) Problem {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	p := Problem{File: file, Message: "not YAML: " + text}
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if number, message, ok := strings.Cut(rest, ": "); ok {
-			if line, err := strconv.Atoi(number); err == nil {
-				p.Line, p.Message = line, "not YAML: "+message
-			}
-		}
-	}
-	return p
 }
 
 func parseOne(file string, y *yaml.Node) (*Template, Problems) {
@@ -104,7 +90,8 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	}
 	whole, err := tree.FromYAML(y)
 	if err != nil { // a tag that means nothing, a number that JSON does not have
-		return nil, Problems{yamlProblem(file, err)}
+		line, message := tree.CutLine(err.Error())
+		return nil, Problems{{File: file, Line: line, Message: "not YAML: " + message}}
 	}
 	t.Revision = revision(&whole)
 	t.reads, t.readsRequest = c.compiler.reads, c.compiler.readsRequest

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 const (
@@ -112,7 +113,8 @@ func parseConfig(path string, data []byte, flags *pflag.FlagSet) (configFile, er
 	case errors.Is(err, io.EOF):
 		return c, nil // nothing but comments
 	case err != nil:
-		return c, fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
+		line, message := tree.WhereYAML(data, err)
+		return c, fmt.Errorf("%s:%d: %s", path, line, message)
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return c, fmt.Errorf("%s: there must be only one YAML document in it", path)

@@ -54,7 +54,7 @@ func TestReconfigure(t *testing.T) {
 		"--standalone does not go with --advise":                                 "log-level: error\nadvise: true\n",
 		"pillion.yaml:4: shutdown-delay: must be a duration such as 5s or 1m30s": "shutdown-delay: 5\n",
 		"pillion.yaml:4: standalone: stands in line 1 too":                       "standalone: false\n",
-		"pillion.yaml: line 4: could not find expected ':'":                      "x\ny: [\n",
+		"pillion.yaml:4: could not find expected ':'":                            "x\ny: [\n",
 	} {
 		mount(always + text)
 		s.ready(t, 200, "; needs a restart: exclude-namespace; a newer one is refused since ")

@@ -4,10 +4,7 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -118,47 +115,12 @@ func (d document) parse() (*yaml.Node, error) {
 	if err == nil {
 		return &node, nil
 	}
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if line, after := cutLine(text); line > 0 {
-		return nil, fmt.Errorf("line %d: %s", errorLine(d.body, line, err), after)
-	}
-	return nil, errors.New(text)
-}
-
-// maxSearch bounds the search for the line of an error, which reads the text
-// again for every line.
-const maxSearch = 1000
-
-// errorLine finds the line where the text goes wrong: the first that makes the
-// text above it fail as the whole does. The library tells the line before the
-// one where the object around the error begins.
-func errorLine(body []byte, told int, err error) int {
-	n, end := 0, 0
-	for line := range bytes.Lines(body) {
-		n, end = n+1, end+len(line)
-		if n < told || n > told+maxSearch {
-			continue
-		}
-		if e := yaml.Unmarshal(body[:end], new(yaml.Node)); e != nil && e.Error() == err.Error() {
-			return n
-		}
-	}
-	return told
+	line, text := tree.WhereYAML(d.body, err)
+	return nil, fmt.Errorf("line %d: %s", line, text)
 }
 
 // locate says where in which file an error of the document is.
 func (d document) locate(file string, err error) error {
-	line, text := cutLine(err.Error())
+	line, text := tree.CutLine(err.Error())
 	return fmt.Errorf("%s:%d: %s", file, d.line+max(line, 1)-1, text)
-}
-
-// cutLine takes "line N: text" apart; N is 0 where it is not said.
-func cutLine(text string) (line int, after string) {
-	rest, ok := strings.CutPrefix(text, "line ")
-	if number, after, found := strings.Cut(rest, ": "); ok && found {
-		if n, err := strconv.Atoi(number); err == nil {
-			return n, after
-		}
-	}
-	return 0, text
 }

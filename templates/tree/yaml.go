@@ -3,8 +3,14 @@
 package tree
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"math"
+	"sort"
+	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
@@ -161,4 +167,40 @@ func fromNumber(y *yaml.Node) (Node, error) {
 // Float makes a JSON number of a finite f.
 func Float(f float64) Node {
 	return Node{kind: Number, text: jsontext.Float(f).String()}
+}
+
+// WhereYAML says in which line a YAML stream goes wrong, and how; err is what reading it gave. The library may tell
+// the line before the one where the object around the error begins, so this is the first line up to which the text
+// fails as the whole does.
+func WhereYAML(text []byte, err error) (line int, message string) {
+	told, message := CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
+	ends, end := []int{}, 0
+	for line := range bytes.Lines(text) {
+		end += len(line)
+		ends = append(ends, end)
+	}
+	first := min(max(told, 1)-1, len(ends))
+	found := sort.Search(len(ends)-first, func(i int) bool {
+		decoder := yaml.NewDecoder(bytes.NewReader(text[:ends[first+i]]))
+		for {
+			if e := decoder.Decode(new(yaml.Node)); e != nil {
+				return !errors.Is(e, io.EOF) && e.Error() == err.Error()
+			}
+		}
+	})
+	if first+found == len(ends) {
+		return max(told, 1), message
+	}
+	return first + found + 1, message
+}
+
+// CutLine takes "line N: text" apart, as errors about YAML begin; N is 0 where it is not said.
+func CutLine(text string) (line int, after string) {
+	rest, ok := strings.CutPrefix(text, "line ")
+	if number, after, found := strings.Cut(rest, ": "); ok && found {
+		if n, err := strconv.Atoi(number); err == nil {
+			return n, after
+		}
+	}
+	return 0, text
 }
