@@ -4,6 +4,7 @@ package policy
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,6 +29,7 @@ func (b *builder) validating() []runtime.Object {
 	b.leftOut()
 	validations := b.parameterValidations()
 	pod := b.fragment(b.t.PodFragment(), "spec.pod")
+	b.problems = slices.DeleteFunc(b.problems, notLookedAt)
 	for _, list := range lists() {
 		for i := range pod.at("spec", list).items() {
 			validations = append(validations, b.containerValidations(list, &pod.at("spec", list).items()[i])...)
@@ -61,6 +63,12 @@ func (b *builder) validating() []runtime.Object {
 		})
 	}
 	return objects
+}
+
+// notLookedAt says of a problem that it is in a part of the pod's fragment that this kind of policy does not read.
+func notLookedAt(p Problem) bool {
+	return strings.HasPrefix(p.Path, "spec.pod.") &&
+		!regexp.MustCompile(`^spec\.pod\.spec\.(containers|initContainers)\[\d+\]\.(image|\$\{when\})$`).MatchString(p.Path)
 }
 
 const apiVersion = "admissionregistration.k8s.io/v1"
