@@ -34,8 +34,12 @@ func Notes(set *templates.Set, o Options) []string {
 		}
 		slices.Sort(parts)
 		if len(others) > 0 {
-			notes = append(notes, fmt.Sprintf("template %s: note: its expressions may or may not see what other policies add, for the API server runs policies in no certain order: %s add to %s",
-				t.Name, strings.Join(slices.Compact(others), ", "), strings.Join(slices.Compact(parts), ", ")))
+			others, add := slices.Compact(others), "add"
+			if len(others) == 1 {
+				add = "adds"
+			}
+			notes = append(notes, fmt.Sprintf("template %s: note: its expressions may or may not see what other policies add, for the API server runs policies in no certain order: %s %s to %s",
+				t.Name, strings.Join(others, ", "), add, strings.Join(slices.Compact(parts), ", ")))
 		}
 	}
 	return notes

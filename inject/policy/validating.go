@@ -144,8 +144,13 @@ func (b *builder) parameterValidations() []admissionregistrationv1.Validation {
 			}
 		}
 		fallback := fmt.Sprintf("%s, but the value of its parameter %s is not allowed", b.start(), p.Name)
-		all = append(all, validation(b.unlessLeftOut("variables.valid_"+p.Name), fallback, sentence(
-			fallback+`: "`, "variables.text_"+p.Name, fmt.Sprintf(`". Set the %sannotation %s to %s.`, whose(p), key, allowed(p)))))
+		set := fmt.Sprintf("Set the %sannotation %s to %s.", whose(p), key, allowed(p))
+		message := sentence(fallback+`: "`, "variables.text_"+p.Name, `". `+set)
+		if p.Default == nil {
+			none := fmt.Sprintf("%s, but its parameter %s has no value. %s", b.start(), p.Name, set)
+			message = fmt.Sprintf("variables.text_%s == \"\" ?\n  %s :\n  %s", p.Name, quote(none), message)
+		}
+		all = append(all, validation(b.unlessLeftOut("variables.valid_"+p.Name), fallback, message))
 	}
 	return all
 }
