@@ -50,7 +50,13 @@ it changes a pod's quality of service class; what a pod requests more; what is
 probably a mistake; and which templates are in each other's way. With --server
 an API server is asked too whether it takes a pod with the template in it (a dry
 run: nothing is created, but it takes the right to create pods); one that it could
-not be asked about is a problem too.`,
+not be asked about is a problem too.
+
+-o json writes one object: problems (file, line, path, message) and templates, each
+with template, podSecurity, why (not a stricter level, or not tried), qos (from and
+to), requests, hints, needs (parameters without a default), denied (whether a pod
+without those is refused), conflicts, and with --server taken or refused. What does
+not apply is left out.`,
 		Example: `  pillion lint templates/
   pillion lint log-agent.yaml proxy.yaml -o json
 

@@ -238,7 +238,7 @@ func (j *injection) patch(o object, namespace templates.Namespace, result *injec
 		return nil
 	}
 	prefix := strings.Join(append([]string{""}, o.podAt...), "/") // none of these names needs an escape
-	return writeJSON(&j.patches, map[string]any{
+	return jsonEncoder(&j.patches, "").Encode(map[string]any{
 		"apiVersion": o.apiVersion, "kind": o.kind, "namespace": namespace.Name, "name": o.name(), "patch": json.RawMessage(result.AppendPatch(nil, prefix)),
 	})
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -202,9 +201,6 @@ func policyOutput(output string, objects []runtime.Object) ([]byte, error) {
 		return stream.Bytes(), nil
 	}
 	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	err := writeJSON(&out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	return out.Bytes(), err
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -159,12 +158,11 @@ func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.W
 			fmt.Fprintln(&page, line)
 		}
 	case "json":
-		encoder := json.NewEncoder(&page)
-		encoder.SetEscapeHTML(false)
-		if !o.watch { // then a line each
-			encoder.SetIndent("", "  ")
+		indent := "  "
+		if o.watch { // then a line each
+			indent = ""
 		}
-		err = encoder.Encode(report)
+		err = jsonEncoder(&page, indent).Encode(report)
 	default:
 		page.WriteString(report.Text())
 	}

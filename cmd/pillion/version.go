@@ -102,9 +102,13 @@ func choices(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// writeJSON writes one line of JSON for people and programs; nobody puts it into HTML.
-func writeJSON(w io.Writer, v any) error {
+// writeJSON writes JSON for people and programs.
+func writeJSON(w io.Writer, v any) error { return jsonEncoder(w, "  ").Encode(v) }
+
+// jsonEncoder writes a line for each value where indent is "". Nobody puts it into HTML.
+func jsonEncoder(w io.Writer, indent string) *json.Encoder {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
+	encoder.SetIndent("", indent)
+	return encoder
 }
