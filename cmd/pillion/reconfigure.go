@@ -74,6 +74,9 @@ func (c *configuration) follow(ctx context.Context) {
 
 // reload looks at the file, and puts in use what can be.
 func (c *configuration) reload() {
+	if c.path == "" {
+		return
+	}
 	content, err := os.ReadFile(c.path)
 	c.mu.Lock()
 	defer c.mu.Unlock()

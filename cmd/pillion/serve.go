@@ -226,6 +226,7 @@ func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slo
 	limiter := webhook.NewLimiter(registry, slotsPerCPU*runtime.GOMAXPROCS(0), o.requestMemory.Value())
 	config := newConfiguration(o, flags, log, registry)
 	config.live["max-request-memory"] = func(next *serveOptions) { limiter.SetMemory(next.requestMemory.Value()) }
+	config.reload() // before anybody is told that this one is ready: what changes from then on is a change
 	s := &server{
 		options: o, config: config, limiter: limiter, log: log, registry: registry, engine: engine, namespaces: known,
 		certificate: certificate, callers: callers, advice: advice, tracer: tracer,
