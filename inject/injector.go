@@ -130,6 +130,8 @@ type Request struct {
 	Object []byte
 	// Pod is the same where the caller has parsed it already. The engine adds to it.
 	Pod *tree.Node
+	// Claims are names of volumes that the pod will have and does not say yet, see [Claims].
+	Claims []string
 	// Scratch is memory to work in, which the Result lies in then, or nil.
 	Scratch *Scratch
 	// Detail asks for [Decision.Added] and [Decision.Passed], which the mutating

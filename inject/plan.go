@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -207,6 +208,10 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema, at pointer) {
 			p.container(pod, value, s, at)
 			continue
 		}
+		if s.elem.goType == volume() && p.isClaim(value) {
+			p.conflict(at, nil, value, "a claim of the StatefulSet's volumeClaimTemplates takes the place of the volume %s; give that one another name", value.Get("name").Text())
+			continue
+		}
 		found := -1
 		if s.shape == keyedList {
 			found = p.find(s, pod, value)
@@ -219,6 +224,11 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema, at pointer) {
 			p.insert(pod, len(pod.Items()), *value, at)
 		}
 	}
+}
+
+// isClaim says of a volume, or of a mount of it, whether it is one that a StatefulSet gives the pod.
+func (p *planner) isClaim(volume *tree.Node) bool {
+	return len(p.req.Claims) > 0 && slices.Contains(p.req.Claims, volume.Get("name").Text())
 }
 
 func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list pointer) {

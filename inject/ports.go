@@ -54,7 +54,8 @@ func mountPlace(item *tree.Node) string {
 
 func (p *planner) hasVolume(mount *tree.Node) bool {
 	volumes := p.schema.at("spec").at("volumes").schema // found by name, as a mount is by its volume's
-	return volumes.find(p.fragment.At("spec", "volumes").Items(), mount) >= 0 || p.find(volumes, p.pod.At("spec", "volumes"), mount) >= 0
+	return volumes.find(p.fragment.At("spec", "volumes").Items(), mount) >= 0 || p.find(volumes, p.pod.At("spec", "volumes"), mount) >= 0 ||
+		p.isClaim(mount)
 }
 
 // nodePort is a port of the node that a container takes.

@@ -2,7 +2,11 @@
 
 package inject
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
 
 // PodIn says where objects of a kind hold a pod's metadata and spec; nil for a
 // pod itself.
@@ -23,4 +27,14 @@ func PodIn(apiVersion, kind string) (path []string, ok bool) {
 		return []string{"spec", "jobTemplate", "spec", "template"}, true
 	}
 	return nil, false
+}
+
+// Claims are the names of the volumes that the claims of a StatefulSet become in each of its pods, where they
+// take the place of volumes of these names; none of other objects.
+func Claims(object *tree.Node) (names []string) {
+	claims := object.At("spec", "volumeClaimTemplates").Items()
+	for i := range claims {
+		names = append(names, claims[i].At("metadata", "name").Text())
+	}
+	return names
 }

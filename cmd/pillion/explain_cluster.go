@@ -23,6 +23,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/survey"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // installation is what of Pillion is installed in a cluster, as far as its user
@@ -163,9 +164,13 @@ func (i *installation) explainObject(ctx context.Context, object *unstructured.U
 	if err != nil {
 		return nil, err
 	}
+	claims, err := claimsOf(object)
+	if err != nil {
+		return nil, err
+	}
 	s := explain.Subject{
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: ns.Name, Live: len(podAt) == 0},
-		Request:  inject.Request{Operation: "CREATE", Namespace: ns, Object: text},
+		Request:  inject.Request{Operation: "CREATE", Namespace: ns, Object: text, Claims: claims},
 		Answered: i.answered, Notes: slices.Clone(i.notes),
 		Misfits: func(pod, injected []byte) ([]string, string) {
 			limits, note := i.limits(ctx, ns.Name)
@@ -184,6 +189,15 @@ func (i *installation) explainObject(ctx context.Context, object *unstructured.U
 		}
 	}
 	return explain.New(i.injector, s)
+}
+
+func claimsOf(object *unstructured.Unstructured) ([]string, error) {
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	node, err := new(tree.Parser).Parse(string(text), 0)
+	return inject.Claims(node), err
 }
 
 // limits are the LimitRanges and quotas of a namespace, and a note about what of

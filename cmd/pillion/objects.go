@@ -120,7 +120,7 @@ func (j *injection) request(o object) (req inject.Request, wrong []string, err e
 	}
 	namespace, err := j.options.about(name)
 	pod, wrong := quoted(o.node.At(o.podAt...))
-	return inject.Request{Operation: "CREATE", Namespace: namespace, Object: pod}, wrong, err
+	return inject.Request{Operation: "CREATE", Namespace: namespace, Object: pod, Claims: inject.Claims(o.node)}, wrong, err
 }
 
 // quoted is a pod's JSON in which the values of Pillion's labels and annotations are texts, as whoever wrote 5 or

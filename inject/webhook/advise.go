@@ -43,7 +43,7 @@ func (h *Handler) advise(e *exchange) {
 		return // without its annotations parameters would be wrong that are not
 	}
 	result, err := h.Injector().Inject(inject.Request{
-		Operation: string(admissionv1.Create), OptedIn: true, Namespace: namespace, Pod: pod,
+		Operation: string(admissionv1.Create), OptedIn: true, Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object),
 	})
 	if err != nil {
 		return
