@@ -88,7 +88,7 @@ func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, v := range slices.Backward(c.running) {
-		_ = v.stop() // how a component ends does not matter here
+		v.kill() // how a component ends does not matter here
 	}
 	c.running = nil
 	errs = append(errs, os.RemoveAll(c.dir))
