@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -31,6 +32,7 @@ const (
 	totalLimit = 500_000
 	maxItems   = 1_000    // of a list, or members of an object
 	maxText    = 16 << 10 // bytes of a text
+	maxNesting = 3        // of lists in lists, while an expression is worked out
 )
 
 // maxOutput bounds the text that one leaf may become, in bytes; the API server
@@ -152,6 +154,9 @@ func hint(message string) string {
 func (c *compiler) inspect(checked *ast.AST) error {
 	var loops, maps bool
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
+		if nesting(checked.GetType(e.ID())) > maxNesting {
+			return fmt.Errorf("lists are nested more than %d deep", maxNesting)
+		}
 		switch e.Kind() {
 		case ast.ComprehensionKind:
 			loops = true
@@ -164,6 +169,9 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			switch call := e.AsCall(); {
 			case call.FunctionName() == "dyn" && hasStruct(checked.GetType(call.Args()[0].ID())):
 				return errors.New("dyn() of an object hides from the check which of its fields are not set yet; read a field of it")
+			case (call.FunctionName() == "dyn" || call.FunctionName() == operators.Conditional && checked.GetType(e.ID()).Kind() == types.DynKind) &&
+				slices.ContainsFunc(call.Args(), func(arg ast.Expr) bool { return nesting(checked.GetType(arg.ID())) > 0 }):
+				return errors.New("what may be a list or something else hides from the check how deep it is; use the list itself")
 			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):
 				return fmt.Errorf("the time zones of %s() are not the same everywhere; without one it is UTC", call.FunctionName())
 			case call.FunctionName() == overloads.Matches:
@@ -177,6 +185,18 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		return errors.New("going through a map literal has no fixed order; go through a list")
 	}
 	return nil
+}
+
+// nesting is how many lists and maps the type has in one another. To compare what is deep costs nothing by CEL's
+// account, and twice as much with each level where a list is made of one thing twice.
+func nesting(t *types.Type) (levels int) {
+	for _, of := range t.Parameters() {
+		levels = max(levels, nesting(of))
+	}
+	if t.Kind() == types.ListKind || t.Kind() == types.MapKind {
+		levels++
+	}
+	return levels
 }
 
 // hasStruct says whether a value of the type is an object with fields, or has one in it.

@@ -87,8 +87,8 @@ func TestLeavesThatFail(t *testing.T) {
 		"${pod.spec.hostname}":           "no such key: hostname",
 		"${string(1/(params.n - 3))}":    "division by zero",
 		"${[1,2].map(x, 'a')[params.n]}": "index out of bounds",
-		// multiplies lists until the cost limit stops it
-		"${string([1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, [1,2,3,4,5,6,7,8,9,10].map(d, [1,2,3,4,5,6,7,8,9,10].map(e, [1,2,3,4,5,6,7,8,9,10].map(f, f)))))).size())}": "cost limit",
+		// goes through lists in lists until the cost limit stops it
+		"${string([1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, [1,2,3,4,5,6,7,8,9,10].map(d, [1,2,3,4,5,6,7,8,9,10].map(e, [1,2,3,4,5,6,7,8,9,10].map(f, f).size()).size()).size()).size()).size()).size())}": "cost limit",
 	} {
 		tpl, problems := parseExpression(t, leaf)
 		if problems != nil {
