@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -39,6 +40,7 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 	}
 	patch := r.Patch()
 	checkAgain(t, injector, req, r)
+	checkKeyOrder(t, injector, req, r)
 	after := applyPatch(t, req.Object, patch)
 	checkOps(t, req.Object, patch, after)
 	if at := lost(decodeJSON(t, req.Object), decodeJSON(t, after), ""); at != "" {
@@ -80,6 +82,81 @@ func checkAgain(t testing.TB, injector *inject.Injector, req inject.Request, wan
 	if text(want) != text(got) {
 		t.Fatalf("the same input gave another result\nfirst:  %s\nsecond: %s", text(want), text(got))
 	}
+}
+
+// checkKeyOrder: an API server sends the keys of a map sorted, and a file has them
+// in any order; both get the same operations.
+func checkKeyOrder(t testing.TB, injector *inject.Injector, req inject.Request, want *inject.Result) {
+	t.Helper()
+	if hasDoubledKeys(req.Object) {
+		return
+	}
+	for _, backwards := range []bool{false, true} {
+		req.Object = withKeys(t, decodeJSON(t, req.Object), backwards)
+		got, err := injector.Inject(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := operations(t, want.Patch()), operations(t, got.Patch()); !slices.Equal(a, b) {
+			t.Fatalf("another order of keys gives another patch\nfirst:  %s\nsecond: %s\npod: %s", a, b, req.Object)
+		}
+	}
+}
+
+// operations are those of a patch, in an order that does not depend on the pod's.
+func operations(t testing.TB, patch []byte) []string {
+	t.Helper()
+	var ops []json.RawMessage
+	if len(patch) > 0 {
+		if err := json.Unmarshal(patch, &ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+	texts := make([]string, len(ops))
+	for i := range ops {
+		texts[i] = string(ops[i])
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// withKeys encodes a value with the keys of its objects sorted.
+func withKeys(t testing.TB, v any, backwards bool) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	switch v := v.(type) {
+	case map[string]any:
+		keys := slices.Sorted(maps.Keys(v))
+		if backwards {
+			slices.Reverse(keys)
+		}
+		for i, k := range keys {
+			b.WriteByte("{,"[min(i, 1)])
+			b.Write(withKeys(t, k, backwards))
+			b.WriteByte(':')
+			b.Write(withKeys(t, v[k], backwards))
+		}
+		if len(keys) == 0 {
+			b.WriteByte('{')
+		}
+		b.WriteByte('}')
+	case []any:
+		b.WriteByte('[')
+		for i := range v {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.Write(withKeys(t, v[i], backwards))
+		}
+		b.WriteByte(']')
+	default:
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(text)
+	}
+	return b.Bytes()
 }
 
 // checkTyped has a pod as an API server sends it, and a second run over it as an API server keeps it: both times

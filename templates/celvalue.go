@@ -87,8 +87,9 @@ func textMap(m map[string]string) ref.Val {
 	return object{&n}
 }
 
-// object is a JSON object as a CEL map. Unlike CEL's own maps it has an order,
-// that of the document, so what is made by going through it is the same every time.
+// object is a JSON object as a CEL map. Unlike CEL's own maps it has an order, that
+// of its keys: the API server sends them sorted, and a file may not, so that the
+// same pod gives the same bytes from both.
 type object struct{ node *tree.Node }
 
 var _ traits.Mapper = object{}
@@ -122,18 +123,23 @@ func (o object) Contains(key ref.Val) ref.Val {
 // Size implements traits.Sizer.
 func (o object) Size() ref.Val { return types.Int(len(o.names())) }
 
-// names are the names that have a value, each once.
+// names are the names that have a value, each once, in order.
 func (o object) names() []ref.Val {
 	members := o.node.Members()
 	last := make(map[string]int, len(members))
 	for i := range members {
 		last[members[i].Name()] = i
 	}
-	var names []ref.Val
-	for i := range members {
-		if name := members[i].Name(); last[name] == i && members[i].Kind() != tree.Null {
-			names = append(names, types.String(name))
+	sorted := make([]string, 0, len(last))
+	for name, i := range last {
+		if members[i].Kind() != tree.Null {
+			sorted = append(sorted, name)
 		}
+	}
+	slices.Sort(sorted)
+	names := make([]ref.Val, len(sorted))
+	for i, name := range sorted {
+		names[i] = types.String(name)
 	}
 	return names
 }

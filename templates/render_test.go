@@ -54,7 +54,7 @@ func TestLeaves(t *testing.T) {
 		"${ params.s + '}' + \"{\" }":                           `x"y}{`,
 		"${pod.metadata.labels.app}":                            `we"b`,
 		"${pod.metadata.labels[?'no'].orValue('none')}":         "none",
-		"${pod.metadata.labels.map(k, k).join(',')}":            "z,app,a",
+		"${pod.metadata.labels.map(k, k).join(',')}":            "a,app,z",
 		"${ns.labels.map(k, k + '=' + ns.labels[k]).join(',')}": "a=2,b=1,c=3,team=blue",
 		"${ns.name}/${request.operation}/${request.username}/${request.dryRun}":                          "shop/CREATE/jane/false",
 		"${has(pod.spec.hostNetwork) ? 'host' : 'pod'}":                                                  "pod",
