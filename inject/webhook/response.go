@@ -185,20 +185,14 @@ func clip(text string, limit int) string {
 func (e *exchange) write(w http.ResponseWriter) {
 	header, body := w.Header(), e.answer
 	header.Set("Content-Type", contentJSON)
-	switch {
-	case e.refused == nil:
-	case e.refused.retryAfter != "":
-		header.Set("Retry-After", e.refused.retryAfter)
-		if e.refused.status == http.StatusServiceUnavailable { // another replica may know what is not known here
-			header.Set("Connection", "close")
+	if e.refused != nil {
+		body = e.refused.statusBody()
+		if e.refused.retryAfter != "" {
+			header.Set("Retry-After", e.refused.retryAfter)
+			if e.refused.status == http.StatusServiceUnavailable { // another replica may know what is not known here
+				header.Set("Connection", "close")
+			}
 		}
-		body = e.refused.statusBody()
-	case e.refused.caller != "":
-		body = e.refused.statusBody()
-	default:
-		header.Set("Content-Type", "text/plain; charset=utf-8")
-		header.Set("X-Content-Type-Options", "nosniff")
-		body = []byte(e.refused.sentence + "\n")
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body))) // no chunks for the caller to put together
 	w.WriteHeader(e.status())
@@ -206,13 +200,19 @@ func (e *exchange) write(w http.ResponseWriter) {
 	e.written = err == nil // a caller that is gone needs no answer
 }
 
-// statusBody is the refusal as the API server's client reads it: of a 503, a 429
-// and a 401 without a metav1.Status it shows no word.
+// statusBody is the refusal as the API server's client reads it: of most statuses
+// it shows a sentence only if that is in a metav1.Status (TestAnswers in e2e).
 func (r *refusal) statusBody() []byte {
 	reason := map[int]metav1.StatusReason{
-		http.StatusUnauthorized:       metav1.StatusReasonUnauthorized,
-		http.StatusTooManyRequests:    metav1.StatusReasonTooManyRequests,
-		http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+		http.StatusBadRequest:            metav1.StatusReasonBadRequest,
+		http.StatusUnauthorized:          metav1.StatusReasonUnauthorized,
+		http.StatusNotFound:              metav1.StatusReasonNotFound,
+		http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
+		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType:  metav1.StatusReasonUnsupportedMediaType,
+		http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
+		http.StatusInternalServerError:   metav1.StatusReasonInternalError,
+		http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
 	}[r.status]
 	text, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
@@ -221,5 +221,5 @@ func (r *refusal) statusBody() []byte {
 	if err != nil {
 		panic("a status that is no JSON: " + err.Error())
 	}
-	return text
+	return append(text, '\n') // for people who read it on a terminal
 }
