@@ -10,6 +10,8 @@ RELEASE   = --push --platform=linux/amd64,linux/arm64 --sbom=true --provenance=m
 BENCH    ?= .
 COUNT    ?= 5
 README   ?= .
+# The race detector needs cgo, which Go turns off if it finds no C compiler.
+RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 # Run from the module cache; nothing need be installed.
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -26,12 +28,14 @@ build: ## Build bin/pillion
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/pillion ./cmd/pillion
 
 test: ## Run all tests, those on a real Kubernetes last (KUBERNETES=1.36 for an older one)
+	@echo "test: $(if $(RACE),with the race detector,without the race detector, which needs a C compiler)"
 	$(GO) vet ./...
-	$(GO) test -race -timeout 30m ./...
-	cd e2e/bench && $(GO) test ./...
+	cd e2e && $(GO) build -o ../bin/skips ./skips
+	$(GO) test -json $(RACE) -timeout 30m ./... | bin/skips
+	cd e2e/bench && $(GO) test -json ./... | ../../bin/skips
 	cd e2e && $(GO) run ./binaries >/dev/null
-	cd e2e/shipped && $(GO) test -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
-	cd e2e && $(GO) test -race -count=1 -timeout 30m ./...
+	cd e2e/shipped && $(GO) test -json -count=1 -timeout 30m ./... | ../../bin/skips # -count=1: what is tested is not a package of this module
+	cd e2e && $(GO) test -json $(RACE) -count=1 -timeout 30m ./... | ../bin/skips
 
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
 	cd e2e && $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -25,7 +26,7 @@ func update() bool { return flag.Lookup("update").Value.String() == "true" }
 func TestMain(m *testing.M) {
 	flag.Bool("update", false, "write what the cases give into their files")
 	flag.Parse()
-	os.Exit(m.Run())
+	os.Exit(reviewtest.Main(m, os.Stdout))
 }
 
 // A case is one file: templates (*.template.yaml), the pod (pod.yaml or, where

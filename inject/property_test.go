@@ -24,7 +24,7 @@ import (
 )
 
 // TestInventedFields puts fields that no API has into every object of every
-// captured pod; all of them must survive where they stand.
+// review's pod; all of them must survive where they stand.
 func TestInventedFields(t *testing.T) {
 	t.Parallel()
 	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
@@ -221,7 +221,7 @@ func allocated() uint64 {
 	return m.TotalAlloc
 }
 
-// digest is over all that the engine says about every case and every captured pod.
+// digest is over all that the engine says about every case and every review's pod.
 func digest(t *testing.T) []byte {
 	sum := sha256.New()
 	add := func(injector *inject.Injector, req inject.Request) {
@@ -241,7 +241,7 @@ func digest(t *testing.T) []byte {
 		add(readCase(t, archive))
 	}
 	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
-	_, requests := captured(t)
+	_, requests := reviews(t)
 	for _, req := range requests {
 		add(injector, req)
 	}

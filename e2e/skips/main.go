@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Skips shows what go test -json writes as go test shows it, and then the tests
+// that were skipped, by reason: go test says nothing about these.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+func main() {
+	failed, err := show(os.Stdin, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "skips:", err)
+	}
+	if failed || err != nil {
+		os.Exit(1)
+	}
+}
+
+// event is one line of go test -json (go doc test2json).
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+}
+
+// show reads events until there are no more, and reports whether anything failed.
+func show(r io.Reader, w io.Writer) (failed bool, err error) {
+	output, reasons := map[string]string{}, map[string]int{} // by test; how many tests were skipped for it
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			fmt.Fprintln(w, lines.Text())
+			continue
+		}
+		test := e.Package + " " + e.Test
+		switch e.Action {
+		case "build-output":
+			fmt.Fprint(w, e.Output)
+		case "build-fail":
+			failed = true
+		case "output":
+			if e.Test != "" {
+				output[test] += e.Output
+			} else if e.Output != "PASS\n" && !strings.Contains(e.Output, "[no test files]") {
+				fmt.Fprint(w, e.Output)
+			}
+		case "skip":
+			if e.Test != "" {
+				reasons[reason(output[test])]++
+			}
+			delete(output, test)
+		case "fail":
+			fmt.Fprint(w, output[test])
+			failed = true
+			delete(output, test)
+		case "pass":
+			delete(output, test)
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		fmt.Fprintf(w, "skipped: %d tests: %s\n", reasons[why], why)
+	}
+	return failed, lines.Err()
+}
+
+// reason is what a test gave as the reason why it is skipped.
+func reason(output string) string {
+	why := "no reason given"
+	for line := range strings.Lines(output) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
+			continue
+		}
+		why = line
+		if _, text, ok := strings.Cut(line, ".go:"); ok {
+			if _, text, ok = strings.Cut(text, ": "); ok {
+				why = text
+			}
+		}
+	}
+	return why
+}
