@@ -36,23 +36,36 @@ func BenchmarkHandler(b *testing.B) {
 		pod, out := podJSON(size), podJSON(size, optOut)
 		b.Run(fmt.Sprintf("pod=%s/bytes=%d", size.name, len(review(pod))), func(b *testing.B) {
 			for _, set := range []templateSet{
-				{1, 1, false}, {5, 5, false}, {20, 20, false}, {1, 1, true}, {5, 5, true}, {20, 20, true}, {20, 1, true}, {50, 2, true},
+				{n: 1, matching: 1},
+				{n: 5, matching: 5},
+				{n: 20, matching: 20},
+				{n: 1, matching: 1, cel: true},
+				{n: 5, matching: 5, cel: true},
+				{n: 20, matching: 20, cel: true},
+				{n: 20, matching: 1, cel: true},
+				{n: 50, matching: 2, cel: true},
 			} {
-				h := handler(b, set)
-				final, err := mutated(b.Context(), h, pod)
-				if err != nil {
-					b.Fatal(err)
-				}
-				name := fmt.Sprintf("templates=%d/matching=%d/cel=%t/handler=pillion/request=", set.n, set.matching, set.cel)
-				b.Run(name+"injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod, true) })
-				b.Run(name+"opted-out", func(b *testing.B) { send(b, h, webhook.PathMutate, out, false) })
-				b.Run(name+"judged", func(b *testing.B) { send(b, h, webhook.PathValidate, final, false) })
+				benchmarkSet(b, fmt.Sprintf("templates=%d/matching=%d/cel=%t", set.n, set.matching, set.cel), set, pod, out)
 			}
+			benchmarkSet(b, "templates=2/matching=2/cel=features", templateSet{features: true}, podJSON(size, setLevel), out)
 			for name, h := range references() {
 				b.Run("templates=1/matching=1/cel=false/handler="+name+"/request=injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod, name != "read-only") })
 			}
 		})
 	}
+}
+
+func benchmarkSet(b *testing.B, name string, set templateSet, pod, out []byte) {
+	b.Helper()
+	h := handler(b, set)
+	final, err := mutated(b.Context(), h, pod)
+	if err != nil {
+		b.Fatal(err)
+	}
+	name += "/handler=pillion/request="
+	b.Run(name+"injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod, true) })
+	b.Run(name+"opted-out", func(b *testing.B) { send(b, h, webhook.PathMutate, out, false) })
+	b.Run(name+"judged", func(b *testing.B) { send(b, h, webhook.PathValidate, final, false) })
 }
 
 // send sends one review again and again. What each costs around the handler is a request without headers
@@ -102,7 +115,7 @@ func TestReferences(t *testing.T) {
 	for _, size := range podSizes() {
 		pod := podJSON(size)
 		for _, cel := range []bool{false, true} {
-			want := injected(t, handler(t, templateSet{1, 1, cel}), pod)
+			want := injected(t, handler(t, templateSet{n: 1, matching: 1, cel: cel}), pod)
 			if untouched := injected(t, references()["read-only"], pod); cmp.Equal(want, untouched) {
 				t.Fatalf("%s: Pillion added nothing", size.name)
 			}
@@ -110,6 +123,23 @@ func TestReferences(t *testing.T) {
 				if diff := cmp.Diff(want, injected(t, h, pod)); name != "read-only" && diff != "" {
 					t.Errorf("%s: - Pillion, + %s:\n%s", size.name, name, diff)
 				}
+			}
+		}
+	}
+}
+
+// TestFeatures: the templates with more features give each pod both sidecars, what the pod sets, and all that goes
+// into its containers.
+func TestFeatures(t *testing.T) {
+	t.Parallel()
+	for _, size := range podSizes() {
+		pod := injected(t, handler(t, templateSet{features: true}), podJSON(size, setLevel))
+		if n := len(pod.Spec.InitContainers); n != 2 || pod.Spec.InitContainers[0].Args[0] != "--level=debug" {
+			t.Errorf("%s: %d init containers, the first with %v", size.name, n, pod.Spec.InitContainers[0].Args)
+		}
+		for _, c := range pod.Spec.Containers {
+			if len(c.Env) != size.env+5 || len(c.VolumeMounts) != 2 {
+				t.Errorf("%s: %s has %d variables and %d mounts", size.name, c.Name, len(c.Env), len(c.VolumeMounts))
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -39,21 +40,39 @@ type call struct {
 }
 
 func (c *call) do(ctx context.Context) error {
+	_, err := c.send(ctx)
+	return err
+}
+
+// send gives the answer's headers and body.
+func (c *call) send(ctx context.Context) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"?timeout=5s", bytes.NewReader(c.body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	response, err := c.client.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s %s", c.url, response.Status, answer)
 	}
-	return err
+	response.Body = io.NopCloser(bytes.NewReader(answer))
+	return response, err
+}
+
+// answer is all that is sent back, but for the date.
+func (c *call) answer(ctx context.Context) (string, error) {
+	response, err := c.send(ctx)
+	if err != nil {
+		return "", err
+	}
+	response.Header.Del("Date")
+	text, err := httputil.DumpResponse(response, true)
+	return string(text), err
 }
 
 // closedLoop sends as fast as answers come, over so many connections, and counts the answers.

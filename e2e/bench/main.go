@@ -114,7 +114,7 @@ func (b *bench) creates(ctx context.Context, rounds int) error {
 	b.log("creates on kube-apiserver")
 	var out bytes.Buffer
 	err := commandIn(ctx, &out, "..", "go", "run", "./creates", "-pod", b.path("pod.json"), "-templates", b.path("pillion.templates"),
-		"-constant", b.path("constant"), "-answer", b.path("answer.json"), "-rounds", strconv.Itoa(rounds*roundsEach))
+		"-constant", b.path("constant"), "-answer", b.path("injected.json"), "-rounds", strconv.Itoa(rounds*roundsEach))
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/prometheus/client_golang/prometheus"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // template is a typical one: a native sidecar, two volumes, a mount for every container of the app.
@@ -44,14 +47,28 @@ spec:
   - add: {volumeMounts: [{name: NAME-logs, mountPath: /var/log/NAME}]}
 `
 
+//go:embed features
+var features embed.FS // two templates with parameters, CEL in many places and forEachContainer
+
+// setLevel is the annotation by which the pod sets a parameter of them.
+func setLevel(pod *corev1.Pod) { pod.Annotations["log-agent.pillion.dev/level"] = "debug" }
+
 // templateSet is so many templates, of which the first ones match the pods.
 type templateSet struct {
 	n, matching int
 	cel         bool // in leaves; otherwise the same texts as constants
+	features    bool // instead of all that: those two
 }
 
 // write fills the folder, one file a template.
 func (s templateSet) write(dir string) error {
+	if s.features {
+		files, err := fs.Sub(features, "features")
+		if err != nil {
+			return err
+		}
+		return os.CopyFS(dir, files)
+	}
 	for i := range s.n {
 		app, level, service := "web", "info", "web"
 		if i >= s.matching {

@@ -26,18 +26,24 @@ const (
 	memoryRounds, starts          = 3, 11
 )
 
-// workload is one kind of request. The constant server has an answer with a patch at /mutate and one without at
-// /validate.
+// workload is one kind of request, to the servers of that name. What Pillion answers to it the constant server
+// answers too, at a path of that name.
 type workload struct {
-	name               string
-	path, constantPath string
-	pod                []byte
+	name    string
+	servers []string // templates' names, as in sets; the answer is the first one's
+	path    string
+	pod     []byte
 }
+
+func (w *workload) constantPath() string { return "/" + w.name }
 
 // sets are the templates of the servers: what is typical, what memory and start are measured with, and what the
 // sizing is about.
 func sets() map[string]templateSet {
-	return map[string]templateSet{"pillion": {1, 1, true}, "pillion-20": {20, 20, true}, "pillion-50": {50, 2, true}}
+	return map[string]templateSet{
+		"pillion": {n: 1, matching: 1, cel: true}, "pillion-20": {n: 20, matching: 20, cel: true}, "pillion-50": {n: 50, matching: 2, cel: true},
+		"pillion-features": {features: true},
+	}
 }
 
 // bench is what the servers need, in one folder.
@@ -68,28 +74,48 @@ func (b *bench) prepare(ctx context.Context) ([]workload, error) {
 	if err := b.writePair(); err != nil {
 		return nil, err
 	}
-	h, err := newHandler(b.path("pillion.templates"))
-	if err != nil {
-		return nil, err
-	}
-	pod := podJSON(typicalSize())
-	answer, err := ask(ctx, h, webhook.PathMutate, pod)
-	if err != nil {
-		return nil, err
-	}
-	final, err := patched(pod, answer)
-	if err != nil {
-		return nil, err
-	}
 	if err := os.WriteFile(b.path("pod.json"), mustMarshal(newPod(typicalSize())), 0o600); err != nil {
 		return nil, err
 	}
-	return []workload{
-		{"injected", webhook.PathMutate, webhook.PathMutate, pod},
-		{"opted-out", webhook.PathMutate, webhook.PathValidate, podJSON(typicalSize(), optOut)},
-		{"judged", webhook.PathValidate, webhook.PathValidate, final},
-	}, os.WriteFile(b.path("answer.json"), answer, 0o600)
+	return b.workloads(ctx)
 }
+
+// workloads are those of the typical pod, with Pillion's answers in files.
+func (b *bench) workloads(ctx context.Context) ([]workload, error) {
+	simple := []string{"pillion", "pillion-50"}
+	own, rich := podJSON(typicalSize()), podJSON(typicalSize(), setLevel)
+	all := []workload{
+		{"injected", simple, webhook.PathMutate, own},
+		{"opted-out", simple, webhook.PathMutate, podJSON(typicalSize(), optOut)},
+		{"judged", simple, webhook.PathValidate, own},
+		{"features-injected", []string{"pillion-features"}, webhook.PathMutate, rich},
+		{"features-judged", []string{"pillion-features"}, webhook.PathValidate, rich},
+	}
+	for i := range all {
+		w := &all[i]
+		h, err := newHandler(b.path(w.servers[0] + ".templates"))
+		if err != nil {
+			return nil, err
+		}
+		if w.path == webhook.PathValidate {
+			if w.pod, err = mutated(ctx, h, w.pod); err != nil {
+				return nil, err
+			}
+		}
+		answer, err := ask(ctx, h, w.path, w.pod)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(b.answer(w), answer, 0o600); err != nil {
+			return nil, err
+		}
+		b.add("bytes/"+w.name+"/request", float64(len(review(w.pod))))
+		b.add("bytes/"+w.name+"/answer", float64(len(answer)))
+	}
+	return all, nil
+}
+
+func (b *bench) answer(w *workload) string { return b.path(w.name + ".json") }
 
 // writePair writes one certificate, which all servers have.
 func (b *bench) writePair() error {
@@ -112,14 +138,17 @@ func (b *bench) writePair() error {
 }
 
 // start runs "constant", or Pillion with the templates of that name.
-func (b *bench) start(ctx context.Context, name string) (*process, error) {
+func (b *bench) start(ctx context.Context, name string, workloads []workload) (*process, error) {
 	listen, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
 	url := "https://" + listen
-	if name == "constant" {
-		args := []string{"-listen", listen, "-cert", b.path("tls.crt"), "-key", b.path("tls.key"), "-mutate", b.path("answer.json")}
+	if name == constant {
+		args := []string{"-listen", listen, "-cert", b.path("tls.crt"), "-key", b.path("tls.key")}
+		for i := range workloads {
+			args = append(args, "-answer", workloads[i].constantPath()+"="+b.answer(&workloads[i]))
+		}
 		return start(ctx, url, url, b.path("constant"), args)
 	}
 	admin, err := freeAddress(ctx)
@@ -133,21 +162,29 @@ func (b *bench) start(ctx context.Context, name string) (*process, error) {
 	return start(ctx, "http://"+admin+"/readyz", url, b.path("pillion"), args)
 }
 
+// constant is the name of the server that has Pillion's answers and does no work for them.
+const constant = "constant"
+
 // servers measures over TLS.
 func (b *bench) servers(ctx context.Context, workloads []workload, rounds int) error {
-	names := []string{"constant", "pillion", "pillion-50"}
 	running := map[string]*process{}
-	for _, name := range names {
-		p, err := b.start(ctx, name)
+	for _, name := range []string{constant, "pillion", "pillion-50", "pillion-features"} {
+		p, err := b.start(ctx, name, workloads)
 		if err != nil {
 			return err
 		}
 		defer p.stop()
 		running[name] = p
 	}
+	for _, w := range workloads {
+		if err := b.sameAnswers(ctx, running, w); err != nil {
+			return err
+		}
+	}
 	for round := range rounds {
 		b.log("servers, round %d of %d", round+1, rounds)
 		for _, w := range workloads {
+			names := append([]string{constant}, w.servers...)
 			for i := range names {
 				name := names[(round+i)%len(names)]
 				if err := b.closed(ctx, name, running[name], w); err != nil {
@@ -156,22 +193,35 @@ func (b *bench) servers(ctx context.Context, workloads []workload, rounds int) e
 			}
 		}
 		for i := range 2 {
-			name := names[(round+i)%2]
+			name := []string{constant, "pillion"}[(round+i)%2]
 			if err := b.open(ctx, name, running[name], workloads[0]); err != nil {
 				return err
 			}
 		}
 	}
-	if err := b.memory(ctx, workloads[0]); err != nil {
+	if err := b.memory(ctx, workloads); err != nil {
 		return err
 	}
 	return b.starts(ctx)
 }
 
+// sameAnswers sees that the constant server answers with Pillion's own bytes, in the headers too.
+func (b *bench) sameAnswers(ctx context.Context, running map[string]*process, w workload) error {
+	theirs, err := b.call(constant, running[constant], w).answer(ctx)
+	if err != nil {
+		return err
+	}
+	ours, err := b.call(w.servers[0], running[w.servers[0]], w).answer(ctx)
+	if err == nil && theirs != ours {
+		err = fmt.Errorf("%s: the servers answer differently:\n%s\n%s", w.name, theirs, ours)
+	}
+	return err
+}
+
 func (b *bench) call(name string, p *process, w workload) *call {
 	path := w.path
-	if name == "constant" {
-		path = w.constantPath
+	if name == constant {
+		path = w.constantPath()
 	}
 	return &call{b.client, p.url + path, review(w.pod)}
 }
@@ -206,15 +256,15 @@ func (b *bench) open(ctx context.Context, name string, p *process, w workload) e
 }
 
 // memory adds the most that fresh servers had under load, in MiB.
-func (b *bench) memory(ctx context.Context, w workload) error {
+func (b *bench) memory(ctx context.Context, workloads []workload) error {
 	b.log("memory and start")
 	for range memoryRounds {
-		for _, name := range []string{"constant", "pillion-20", "pillion-50"} {
-			p, err := b.start(ctx, name)
+		for _, name := range []string{constant, "pillion-20", "pillion-50"} {
+			p, err := b.start(ctx, name, workloads)
 			if err != nil {
 				return err
 			}
-			_, err = b.call(name, p, w).closedLoop(ctx, manyConnections, memoryFor)
+			_, err = b.call(name, p, workloads[0]).closedLoop(ctx, manyConnections, memoryFor)
 			peak, err2 := p.peak()
 			p.stop()
 			if err != nil || err2 != nil {
@@ -229,8 +279,8 @@ func (b *bench) memory(ctx context.Context, w workload) error {
 // starts adds the time to readiness in ms.
 func (b *bench) starts(ctx context.Context) error {
 	for range starts {
-		for _, name := range []string{"constant", "pillion-20"} {
-			p, err := b.start(ctx, name)
+		for _, name := range []string{constant, "pillion-20"} {
+			p, err := b.start(ctx, name, nil)
 			if err != nil {
 				return err
 			}

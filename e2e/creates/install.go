@@ -47,7 +47,7 @@ func (b *bench) install(ctx context.Context) ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
-	patch, err := b.runConstant(ctx, "patch", "-mutate", b.answer)
+	patch, err := b.runConstant(ctx, "patch", "-answer", "/mutate="+b.answer)
 	if err != nil {
 		return nil, err
 	}

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command constant is a webhook that costs nothing but HTTP and TLS: it gives every request the same answer,
-// with the request's uid in it.
+// Command constant is a webhook that costs nothing but HTTP and TLS: it reads each request and gives each path's
+// own answer, always the same, with the request's uid in it.
 package main
 
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"log"
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,19 +24,20 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:8443", "the `ADDRESS`")
 	cert := flag.String("cert", "", "the `FILE` of the certificate, PEM")
 	key := flag.String("key", "", "the `FILE` of its key, PEM")
-	mutate := flag.String("mutate", "", "the `FILE` of the answer at /mutate (default: allowed, unchanged)")
-	flag.Parse()
-
-	answer := []byte(allowed)
-	if *mutate != "" {
-		var err error
-		if answer, err = os.ReadFile(*mutate); err != nil {
-			log.Fatal(err)
-		}
-	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /mutate", constant(answer))
-	mux.Handle("POST /validate", constant([]byte(allowed)))
+	mux.Handle("POST /", constant([]byte(allowed)))
+	flag.Func("answer", "a `PATH=FILE`: the answer at that path (elsewhere: allowed, unchanged); may be given many times", func(text string) error {
+		path, file, ok := strings.Cut(text, "=")
+		if !ok {
+			return fmt.Errorf("%q is not PATH=FILE", text)
+		}
+		answer, err := os.ReadFile(file)
+		if err == nil {
+			mux.Handle("POST "+path, constant(answer))
+		}
+		return err
+	})
+	flag.Parse()
 	server := &http.Server{ // as Pillion's
 		Addr: *listen, Handler: mux,
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
