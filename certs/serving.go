@@ -22,6 +22,7 @@ import (
 type Serving struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Certificate] // all that a handshake touches
+	first   chan struct{}                   // closed when there is one
 
 	mu       sync.Mutex // of what follows, which no handshake needs
 	clock    *clock
@@ -79,7 +80,7 @@ func RefusalReasons() []string {
 // NewServing has no pair until one is offered.
 func NewServing(log *slog.Logger) *Serving {
 	return &Serving{
-		log: log, clock: newClock(),
+		log: log, clock: newClock(), first: make(chan struct{}),
 		awaited: map[Configuration]bool{}, blind: map[Configuration]blind{}, refusals: map[string]int{},
 	}
 }
@@ -93,6 +94,9 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	}
 	return nil, errNone
 }
+
+// Ready is closed when there is a pair to serve. There is one from then on.
+func (s *Serving) Ready() <-chan struct{} { return s.first }
 
 // Offer is how a source says which pair is the newest.
 func (s *Serving) Offer(pair *tls.Certificate) {
@@ -234,6 +238,9 @@ func (s *Serving) judge() {
 	if v.serve {
 		s.pending = nil
 		s.current.Store(p.pair)
+		if served == nil {
+			close(s.first)
+		}
 		s.log.Info("certificate in use", "names", p.Leaf.DNSNames, "expires", p.Leaf.NotAfter, "serial", fmt.Sprintf("%x", p.Leaf.SerialNumber))
 		return
 	}

@@ -57,6 +57,14 @@ type served struct {
 // startServe runs pillion serve as its own process, on free ports.
 func startServe(t *testing.T, args ...string) *served {
 	t.Helper()
+	s := launchServe(t, args...)
+	s.findAddresses(t)
+	return s
+}
+
+// launchServe is startServe for one that may have to wait before it serves.
+func launchServe(t *testing.T, args ...string) *served {
+	t.Helper()
 	s := &served{ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}}
@@ -75,9 +83,13 @@ func startServe(t *testing.T, args ...string) *served {
 			t.Logf("the log: %v", s.lines)
 		}
 	})
+	return s
+}
+
+func (s *served) findAddresses(t *testing.T) {
+	t.Helper()
 	line := s.logged(t, "serving")
 	s.webhook, s.admin = "https://"+line["webhook"].(string), "http://"+line["admin"].(string)
-	return s
 }
 
 func (s *served) read(log io.Reader) {

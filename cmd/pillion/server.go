@@ -68,9 +68,9 @@ type server struct {
 
 // connections are those to one listener.
 type connections struct {
-	draining atomic.Bool
-	open     atomic.Int64
-	busy     sync.Map // when a net.Conn began that had no answer yet, and while draining when a request did
+	accepting, draining atomic.Bool
+	open                atomic.Int64
+	busy                sync.Map // when a net.Conn began that had no answer yet, and while draining when a request did
 }
 
 // run serves, with the background functions beside it, until ctx is done.
@@ -81,11 +81,6 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	// What runs in the background goes on while the last requests are answered.
 	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	webhooks, err := listen(whole, "listen", s.options.listen)
-	if err != nil {
-		return err
-	}
-	defer webhooks.Close()
 	admins, err := listen(whole, "admin-listen", s.options.adminListen)
 	if err != nil {
 		return err
@@ -98,10 +93,23 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 
 	webhookServer, adminServer := s.webhookServer(), s.server(&s.toAdmin, admin(s.registry, s.checks()))
 	failed := make(chan error, 2)
-	wg.Go(func() { failed <- webhookServer.ServeTLS(webhooks, "", "") })
 	wg.Go(func() { failed <- adminServer.Serve(admins) })
 	defer adminServer.Close() // last: until then it says that this one is not ready
+	select {                  // an API server that connects before there is a certificate gets a failed handshake
+	case <-s.certificate.Ready():
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+	webhooks, err := listen(whole, "listen", s.options.listen)
+	if err != nil {
+		return err
+	}
+	defer webhooks.Close()
+	wg.Go(func() { failed <- webhookServer.ServeTLS(webhooks, "", "") })
 	defer webhookServer.Close()
+	s.toWebhooks.accepting.Store(true)
 	s.log.Info("serving", "webhook", webhooks.Addr().String(), "admin", admins.Addr().String(),
 		"version", buildVersion().Version, "revision", s.engine.set().Revision)
 	select {
@@ -277,6 +285,12 @@ func (s *server) checks() []check {
 		{"namespaces", s.namespaces.check},
 		{"certificate", s.certificate.check},
 		{"callers", s.callers.check},
+		{"webhooks", func() (string, error) {
+			if !s.toWebhooks.accepting.Load() {
+				return "", errors.New("connections are accepted once there is a certificate")
+			}
+			return "connections are accepted", nil
+		}},
 		{"shutdown", func() (string, error) {
 			if s.toWebhooks.draining.Load() {
 				return "", errors.New("shutting down")

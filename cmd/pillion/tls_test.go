@@ -5,7 +5,13 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,5 +59,112 @@ func TestServeCertificate(t *testing.T) {
 	}
 	if r := s.mutate(t); len(r.Patch) == 0 {
 		t.Error("the webhook does not inject")
+	}
+}
+
+// secretAPI is as much of a Kubernetes API as has the Secret of --tls-secret. It answers once it is released.
+func secretAPI(t *testing.T, release <-chan struct{}) (kubeconfig string) {
+	t.Helper()
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	pairFiles(t, certFile, keyFile)
+	data := map[string]string{}
+	for _, file := range []string{certFile, keyFile} {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		data[filepath.Base(file)] = base64.StdEncoding.EncodeToString(text)
+	}
+	secret := map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "data": data,
+		"metadata": map[string]any{"name": "pillion-tls", "namespace": "pillion-system", "resourceVersion": "1"},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			return
+		}
+		if !strings.HasSuffix(r.URL.Path, "/secrets") {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(w)
+		if r.URL.Query().Get("watch") == "" {
+			_ = encoder.Encode(map[string]any{"apiVersion": "v1", "kind": "SecretList", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{secret}})
+			return
+		}
+		if r.URL.Query().Get("sendInitialEvents") == "true" {
+			_ = encoder.Encode(watchEvent{"ADDED", secret})
+			_ = encoder.Encode(watchEvent{"BOOKMARK", map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
+				"resourceVersion": "1", "annotations": map[string]string{"k8s.io/initial-events-end": "true"},
+			}}})
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	kubeconfig = filepath.Join(dir, "kubeconfig")
+	write(t, kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x}}]\n"+
+		"clusters: [{name: x, cluster: {server: '"+server.URL+"'}}]\n")
+	return kubeconfig
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, l.Close())
+	return l.Addr().String()
+}
+
+// A replica that starts, or starts again, has its certificate from the API server. Until that one has answered, no
+// connection is accepted, and from then on each one gets the certificate.
+func TestServeAcceptsWithCertificate(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	address, admin := freeAddress(t), freeAddress(t)
+	s := launchServe(t, "--kubeconfig", secretAPI(t, release), "--tls-secret", "pillion-system/pillion-tls",
+		"--templates", "testdata/templates", "--listen", address, "--admin-listen", admin)
+	s.admin = "http://" + admin
+	dial := func() (accepted bool, err error) {
+		raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			return false, err
+		}
+		defer raw.Close()
+		return true, tls.Client(raw, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context())
+	}
+	s.ready(t, http.StatusServiceUnavailable, "[-]webhooks failed: connections are accepted once there is a certificate")
+	if status, body := s.get(t, s.admin+"/livez"); status != http.StatusOK {
+		t.Errorf("without a certificate, /livez says %d %s", status, body)
+	}
+	for range 10 {
+		if accepted, err := dial(); accepted {
+			t.Fatalf("a connection is accepted before there is a certificate: %v", err)
+		}
+	}
+	close(release)
+	until(t, "a connection is accepted", func() (bool, string) {
+		accepted, err := dial()
+		if accepted && err != nil {
+			t.Fatalf("a connection is accepted before there is a certificate: %v", err)
+		}
+		return accepted, "none is"
+	})
+	s.ready(t, http.StatusServiceUnavailable, "[+]webhooks ok: connections are accepted")
+}
+
+// A replica that never got a certificate ends as one that has nothing to drain.
+func TestServeEndsWithoutCertificate(t *testing.T) {
+	t.Parallel()
+	admin := freeAddress(t)
+	s := launchServe(t, "--kubeconfig", secretAPI(t, nil), "--tls-secret", "pillion-system/pillion-tls",
+		"--templates", "testdata/templates", "--admin-listen", admin)
+	s.admin = "http://" + admin
+	s.ready(t, http.StatusServiceUnavailable, "[-]webhooks failed: ")
+	if code := s.stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
