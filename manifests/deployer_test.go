@@ -38,6 +38,18 @@ func (r rights) add(rules ...rbacv1.PolicyRule) {
 	}
 }
 
+// resourceOf is what API servers call the objects of a kind.
+func resourceOf(kind string) string {
+	kind = strings.ToLower(kind)
+	if stem, ok := strings.CutSuffix(kind, "y"); ok {
+		return stem + "ies"
+	}
+	if strings.HasSuffix(kind, "s") {
+		return kind + "es"
+	}
+	return kind + "s"
+}
+
 // TestDeployer: who installs may get and apply each object of base and overlays by its name, has what
 // Pillion is given, and nothing else.
 func TestDeployer(t *testing.T) {
@@ -67,10 +79,7 @@ func TestDeployer(t *testing.T) {
 			if !grouped {
 				group = ""
 			}
-			resource := strings.ToLower(o.Kind) + "s"
-			if o.Kind == "PriorityClass" {
-				resource = "priorityclasses"
-			}
+			resource := resourceOf(o.Kind)
 			where := everywhere
 			if o.Namespace != "" {
 				where = inside
