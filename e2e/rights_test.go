@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+// right is one verb on one object of one resource; the name * is any, and the namespace * is any.
+type right struct{ namespace, group, resource, name, verb string }
+
+// rights are what a token may do.
+type rights map[right]bool
+
+func (r rights) add(namespace string, rules ...rbacv1.PolicyRule) {
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{"*"}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					for _, verb := range rule.Verbs {
+						r[right{namespace, group, resource, name, verb}] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// has is what an authorizer says.
+func (r rights) has(asked right) bool {
+	for _, namespace := range []string{asked.namespace, "*"} {
+		for _, name := range []string{asked.name, "*"} {
+			if r[right{namespace, asked.group, asked.resource, name, asked.verb}] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lines has one for each object, without those of others.
+func (r rights) lines(others rights) []string {
+	verbs := map[string][]string{}
+	for one := range r {
+		if others[one] {
+			continue
+		}
+		where := "everywhere"
+		if one.namespace != "*" {
+			where = "in " + one.namespace
+		}
+		resource := one.resource
+		if one.group != "" {
+			resource += "." + one.group
+		}
+		may := "may change"
+		if slices.Contains([]string{"get", "list", "watch"}, one.verb) {
+			may = "may read"
+		}
+		line := fmt.Sprintf("  %-10s %-17s %s/%s: ", may, where, resource, one.name)
+		verbs[line] = append(verbs[line], one.verb)
+	}
+	var all []string
+	for _, line := range slices.Sorted(maps.Keys(verbs)) {
+		slices.Sort(verbs[line])
+		all = append(all, line+strings.Join(verbs[line], ", "))
+	}
+	return all
+}
+
+// patchesWebhooks reports whether there is a right that RBAC cannot limit to caBundle.
+func (r rights) patchesWebhooks() bool {
+	for one := range r {
+		if one.verb == "patch" && strings.HasSuffix(one.resource, "webhookconfigurations") {
+			return true
+		}
+	}
+	return false
+}
+
+// rbacOf are the RBAC objects that a kustomization renders to, and what they give Pillion's ServiceAccount.
+func rbacOf(t *testing.T, target string, components ...string) (objects []byte, given rights) {
+	t.Helper()
+	rendered, err := env.RunKubectl(testContext(t), nil, "kustomize", kustomization(t, target, components...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type document struct {
+		metav1.PartialObjectMetadata
+		Rules    []rbacv1.PolicyRule
+		RoleRef  rbacv1.RoleRef
+		Subjects []rbacv1.Subject
+	}
+	rules, bindings := map[string][]rbacv1.PolicyRule{}, []document{}
+	for _, text := range documents(t, &cluster.Manifests{Rest: rendered}) {
+		var d document
+		if err := yaml.Unmarshal(text, &d); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(d.APIVersion, rbacv1.GroupName+"/") {
+			continue
+		}
+		objects = append(append(objects, "---\n"...), text...)
+		if d.RoleRef.Name != "" {
+			bindings = append(bindings, d)
+		} else {
+			rules[d.Kind+d.Namespace+"/"+d.Name] = d.Rules
+		}
+	}
+	given = rights{}
+	for _, b := range bindings {
+		role, namespace := b.RoleRef.Kind+"/"+b.RoleRef.Name, "*"
+		if b.Kind == "RoleBinding" {
+			namespace = b.Namespace
+		}
+		if b.RoleRef.Kind == "Role" {
+			role = b.RoleRef.Kind + b.Namespace + "/" + b.RoleRef.Name
+		}
+		if rules[role] == nil {
+			t.Errorf("%s with %v: the %s %s/%s is for a role of somebody else's, %s", target, components, b.Kind, b.Namespace, b.Name, role)
+		}
+		if len(b.Subjects) != 1 || b.Subjects[0] != (rbacv1.Subject{Kind: "ServiceAccount", Namespace: pillionNamespace, Name: "pillion"}) {
+			t.Errorf("%s with %v: the %s %s/%s is for %v", target, components, b.Kind, b.Namespace, b.Name, b.Subjects)
+		}
+		given.add(namespace, rules[role]...)
+	}
+	// TestStolenToken shows what that means.
+	if limited := strings.Contains(string(rendered), "policyName: "+bundlePolicy+"\n"); limited != given.patchesWebhooks() {
+		t.Errorf("%s with %v: webhook configurations can be patched: %t; a policy limits that: %t", target, components, !limited, limited)
+	}
+	return objects, given
+}
+
+// allComponents are the folders of components.
+func allComponents(t *testing.T) (names []string) {
+	t.Helper()
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders, err := filepath.Glob(filepath.Join(root, "manifests", "components", "*"))
+	if err != nil || len(folders) == 0 {
+		t.Fatal("no components", err)
+	}
+	for _, folder := range folders {
+		names = append(names, filepath.Base(folder))
+	}
+	return names
+}
+
+// TestRights: testdata/rights has what the token of each overlay may do, alone and with each component. A real API
+// server says the same, and that it may do nothing else.
+func TestRights(t *testing.T) {
+	c := newCluster(t)
+	_, err := c.RunKubectl(testContext(t), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: pillion-system}\n---\n"+
+		"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: pillion, namespace: pillion-system}\n"), "apply", "-f", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"base", "overlays/cert-manager", "overlays/self-signed"} {
+		objects, alone := rbacOf(t, target)
+		wantRights(t, c, objects, alone)
+		lines := append([]string{target}, alone.lines(nil)...)
+		for _, component := range allComponents(t) {
+			objects, with := rbacOf(t, target, component)
+			for lost := range alone {
+				if !with[lost] {
+					t.Errorf("%s with %s: %v is gone", target, component, lost)
+				}
+			}
+			more := with.lines(alone)
+			if len(more) > 0 {
+				wantRights(t, c, objects, with)
+				lines = append(append(lines, "with components/"+component+", also"), more...)
+			} else {
+				lines = append(lines, "with components/"+component+", nothing else")
+			}
+		}
+		wantGolden(t, filepath.Join("testdata", "rights", filepath.Base(target)+".txt"), strings.Join(lines, "\n")+"\n")
+	}
+	objects, all := rbacOf(t, "overlays/self-signed", allComponents(t)...)
+	whileApplied(t, c, objects, func() {
+		eventually(t, "the rights are there", func(ctx context.Context) error { return sameRights(ctx, c, all) })
+		askForAll(t, c, all)
+	})
+}
+
+// wantGolden compares with a golden file.
+func wantGolden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// whileApplied runs f while the objects are there.
+func whileApplied(t *testing.T, c *cluster.Cluster, objects []byte, f func()) {
+	t.Helper()
+	if _, err := c.RunKubectl(testContext(t), objects, "apply", "--server-side", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	if _, err := c.RunKubectl(testContext(t), objects, "delete", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantRights(t *testing.T, c *cluster.Cluster, objects []byte, want rights) {
+	t.Helper()
+	whileApplied(t, c, objects, func() {
+		eventually(t, "the token has the rights", func(ctx context.Context) error { return sameRights(ctx, c, want) })
+	})
+}
+
+// sameRights compares with what the API server tells the token (SelfSubjectRulesReview), but for what it tells
+// every ServiceAccount.
+func sameRights(ctx context.Context, c *cluster.Cluster, want rights) error {
+	got, err := rightsOf(ctx, c, "pillion")
+	if err != nil {
+		return err
+	}
+	everybody, err := rightsOf(ctx, c, "default")
+	if err != nil {
+		return err
+	}
+	for one := range everybody {
+		delete(got, one)
+	}
+	if !maps.Equal(got, want) {
+		return fmt.Errorf("more:\n%s\nmissing:\n%s", strings.Join(got.lines(want), "\n"), strings.Join(want.lines(got), "\n"))
+	}
+	return nil
+}
+
+func rightsOf(ctx context.Context, c *cluster.Cluster, account string) (rights, error) {
+	token, err := c.Client.CoreV1().ServiceAccounts(pillionNamespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(c.Config)
+	config.BearerToken = token.Status.Token
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]rights{}
+	for _, namespace := range []string{"default", pillionNamespace} {
+		review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx,
+			&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if review.Status.EvaluationError != "" && review.Status.Incomplete && !strings.Contains(review.Status.EvaluationError, "node authorizer") {
+			return nil, fmt.Errorf("the API server does not know: %s", review.Status.EvaluationError)
+		}
+		all[namespace] = rights{}
+		for _, rule := range review.Status.ResourceRules {
+			all[namespace].add("*", rbacv1.PolicyRule{Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames})
+		}
+		for _, rule := range review.Status.NonResourceRules {
+			for _, url := range rule.NonResourceURLs {
+				all[namespace].add("*", rbacv1.PolicyRule{Verbs: rule.Verbs, APIGroups: []string{"URL"}, Resources: []string{url}})
+			}
+		}
+	}
+	got := all["default"]
+	for one := range all[pillionNamespace] {
+		if !got[one] {
+			one.namespace = pillionNamespace
+			got[one] = true
+		}
+	}
+	return got, nil
+}
+
+// askForAll asks the API server about every verb on every resource and subresource that it has, on objects of
+// various names, here and there: what is allowed is what the rights say, or allowed to every ServiceAccount.
+func askForAll(t *testing.T, c *cluster.Cluster, want rights) {
+	t.Helper()
+	_, lists, err := c.Client.Discovery().ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string][]string{}
+	for one := range want {
+		names[one.resource] = append(names[one.resource], one.name)
+	}
+	var questions []right
+	for _, list := range lists {
+		group, _, _ := strings.Cut(list.GroupVersion, "/")
+		if list.GroupVersion == "v1" {
+			group = ""
+		}
+		for _, r := range list.APIResources {
+			own := append([]string{"", "other", "pillion"}, names[r.Name]...)
+			slices.Sort(own)
+			for _, name := range slices.Compact(own) {
+				for _, namespace := range []string{"", "default", pillionNamespace} {
+					for _, verb := range strings.Fields("get list watch create update patch delete deletecollection bind escalate impersonate approve sign attest use") {
+						if name != "*" {
+							questions = append(questions, right{namespace, group, r.Name, name, verb})
+						}
+					}
+				}
+			}
+		}
+	}
+	allowed := func(ctx context.Context, account string, q right) (bool, error) {
+		resource, sub, _ := strings.Cut(q.resource, "/")
+		review, err := c.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:   "system:serviceaccount:" + pillionNamespace + ":" + account,
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + pillionNamespace, "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: q.namespace, Verb: q.verb, Group: q.group, Resource: resource, Subresource: sub, Name: q.name,
+			},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return false, err
+		}
+		return review.Status.Allowed, nil
+	}
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(8)
+	for _, q := range questions {
+		group.Go(func() error {
+			got, err := allowed(ctx, "pillion", q)
+			if err != nil || got == want.has(q) {
+				return err
+			}
+			if everybody, err := allowed(ctx, "default", q); err != nil || everybody {
+				return err
+			}
+			t.Errorf("%+v is allowed: %t", q, got)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d questions", len(questions))
+}
