@@ -141,11 +141,15 @@ func (o *explainOptions) run(ctx context.Context, args []string, stdin io.Reader
 // write writes them: as JSON and YAML they are an object with a list, however many.
 func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 	if o.output == "text" {
+		colour := wantsColour(w)
+		if colour {
+			w = own(w) // the report's text is visible but for its colours
+		}
 		for i, r := range reports {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			if _, err := io.WriteString(w, r.Text(wantsColour(w), o.verbose)); err != nil {
+			if _, err := io.WriteString(w, r.Text(colour, o.verbose)); err != nil {
 				return err
 			}
 		}

@@ -5,9 +5,11 @@ package main
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -42,10 +44,11 @@ func compactIfEmpty(node *yaml.Node) *yaml.Node {
 }
 
 // text is a string, in quotes where a reader of YAML 1.1, as kubectl is, would
-// take it for something else: "on", "0777", "1:30".
+// take it for something else: "on", "0777", "1:30". So is one with hidden characters:
+// in quotes a [screen] can show it as what it is.
 func text(s string) *yaml.Node {
 	node := &yaml.Node{}
-	if err := node.Encode(s); err != nil || node.Kind != yaml.ScalarNode || node.Value != s {
+	if err := node.Encode(s); err != nil || node.Kind != yaml.ScalarNode || node.Value != s || strings.IndexFunc(s, inject.Hidden) >= 0 {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: yaml.DoubleQuotedStyle}
 	}
 	return node

@@ -199,7 +199,7 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = stdout.Write(out)
+	_, err = forDocument(stdout).Write(out)
 	return err
 }
 

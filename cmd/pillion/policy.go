@@ -129,7 +129,7 @@ func (o *policyOptions) run(stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = stdout.Write(out)
+	_, err = forDocument(stdout).Write(out)
 	return err
 }
 

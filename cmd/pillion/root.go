@@ -45,6 +45,10 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
+	out, told := &screen{w: stdout}, &screen{w: stderr}
+	defer out.end()
+	defer told.end()
+	stdout, stderr = out, told
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(context.Background())

@@ -148,7 +148,8 @@ func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.W
 	if o.watch && o.output == "text" {
 		head := "\n" // after the last report
 		if isTerminal(stdout) {
-			head = "\x1b[H\x1b[2J" // ECMA-48: to the first line, and erase all
+			head = ""
+			fmt.Fprint(own(stdout), "\x1b[H\x1b[2J") // ECMA-48: to the first line, and erase all
 		}
 		fmt.Fprintf(&page, "%s%s\n", head, time.Now().Format(time.TimeOnly))
 	}
@@ -189,16 +190,6 @@ func (o *statusOptions) again(ctx context.Context, lister *podLister, stdout, st
 	}
 }
 
-// isTerminal says whether somebody sees what is written.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
 // quietFor is how long nothing is said about what takes time, and saysEvery how long
 // after something was.
 const (
@@ -217,7 +208,7 @@ func newProgress(w io.Writer) *progress {
 	if !isTerminal(w) {
 		return &progress{}
 	}
-	return &progress{w: w}
+	return &progress{w: own(w)}
 }
 
 func (p *progress) start() { p.next, p.shown = time.Now().Add(quietFor), false }

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // The annotations of the API server's mutating and validating dispatchers, but for "round_N_index_M".
@@ -272,16 +271,9 @@ func (r *Report) Text() string {
 				b.WriteString("\n" + list.title + "\n")
 			}
 			what := strings.Join(strings.Fields(c.Namespace+" "+c.Webhook+" "+c.About+" "+c.Reason), " ")
-			line := fmt.Sprintf("  %s: %d, such as %s", what, c.Requests, c.Example)
-			b.WriteString(strings.Map(visible, line) + "\n")
+			line := fmt.Sprintf("  %s: %d, such as %s", what, c.Requests, strings.Join(strings.Fields(c.Example), " "))
+			b.WriteString(line + "\n")
 		}
 	}
 	return b.String()
-}
-
-func visible(r rune) rune {
-	if unicode.IsControl(r) {
-		return '?'
-	}
-	return r
 }

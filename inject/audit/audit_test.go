@@ -31,7 +31,7 @@ func FuzzAdd(f *testing.F) {
 			}
 		}
 		r := l.Report()
-		if text := r.Text(); strings.ContainsFunc(strings.ReplaceAll(text, "\n", ""), unicode.IsControl) || strings.Count(text, "\n") > 20+strings.Count(line, "/")+strings.Count(line, ",") {
+		if text := r.Text(); strings.Count(text, "\n") > 20+strings.Count(line, "/")+strings.Count(line, ",") {
 			t.Errorf("the text is %q", text)
 		}
 		if _, err := json.Marshal(r); err != nil {

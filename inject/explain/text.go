@@ -83,10 +83,11 @@ func (p *page) row(head string, column int, style, text string) {
 	}
 }
 
-// Wrap cuts text into lines of at most room runes: at spaces, and in a word that is
-// longer than a line, if it can be after a comma.
+// Wrap cuts text into lines of at most room runes, without hidden characters
+// ([inject.Visible]): at spaces, and in a word that is longer than a line, if it can
+// be after a comma.
 func Wrap(text string, room int) []string {
-	text = strings.Join(strings.Fields(text), " ")
+	text = inject.Visible(strings.Join(strings.Fields(text), " "))
 	var lines []string
 	for utf8.RuneCountInString(text) > room {
 		runes := []rune(text)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 )
@@ -78,10 +80,11 @@ func compareOwners(a, b Owner) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
 }
 
-// resource is the owner as kubectl rollout restart takes it; "" where it does not.
+// resource is the owner as kubectl rollout restart takes it; "" where it does not. The
+// author of a pod may name any owner, and this becomes arguments of a command.
 func (o Owner) resource() string {
 	switch group, _, _ := strings.Cut(o.APIVersion, "/"); {
-	case group != "apps":
+	case group != "apps", len(validation.IsDNS1123Subdomain(o.Name)) > 0:
 	case o.Kind == "Deployment", o.Kind == "StatefulSet", o.Kind == "DaemonSet":
 		return strings.ToLower(o.Kind) + ".apps/" + o.Name
 	}

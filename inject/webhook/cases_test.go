@@ -175,3 +175,24 @@ func logged(t *testing.T, log []byte) string {
 	}
 	return text.String()
 }
+
+// TestHidden: whatever a pod's author writes, nobody's terminal obeys what Pillion says of it.
+func TestHidden(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, strings.Replace(sidecar, "  default: true\n", "  default: true\n  validate: {mode: Deny}\n", 1)))
+	for _, text := range []string{"\x1b[2J", "\x1b]52;c;eA==\x07", "\u009b31m", "\u202ereversed", "\u2066x\u2069", "\u200f", "\u2028", "\u2029", "\x7f", "a\r\nb"} {
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := strings.ReplaceAll(`{"metadata":{"name":T,"annotations":{"pillion.dev/templates":T,"log-agent.pillion.dev/injected":T,"log-agent.pillion.dev/level":T,"log-agent.pillion.dev/x":T,"a.pillion.dev/injected":T}},
+"spec":{"initContainers":[{"name":"log-agent","image":T}],"containers":[{"name":"web","image":T,"env":[{"name":"A","value":T}]}]}}`, "T", string(quoted))
+		for _, path := range []string{webhook.PathMutate, webhook.PathValidate, "/shadow"} {
+			body := reviewOf(t, "v1", "CREATE", "shop", []byte(object))
+			checkContract(t, path, body, e.answer(post(t, path, body)))
+		}
+	}
+	if log := e.log.String(); hidden(strings.ReplaceAll(log, "\n", "")) {
+		t.Errorf("the log is %q", log)
+	}
+}

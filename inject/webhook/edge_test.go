@@ -139,9 +139,17 @@ func checkContract(t testing.TB, path string, request []byte, w *httptest.Respon
 	if got := w.Header().Get("Content-Type"); got != "application/json" {
 		t.Errorf("Content-Type %q", got)
 	}
+	if !r.Allowed && hidden(r.Result.Message) {
+		t.Errorf("a terminal would obey the denial %q", r.Result.Message)
+	}
 	checkAudit(t, r.AuditAnnotations)
 	checkWarnings(t, r.Warnings)
 	return r, checkPatch(t, in, r)
+}
+
+// hidden reports whether there is more in a line than is seen.
+func hidden(text string) bool {
+	return strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsFunc(text, inject.Hidden)
 }
 
 func checkAudit(t testing.TB, audit map[string]string) {
@@ -150,7 +158,7 @@ func checkAudit(t testing.TB, audit map[string]string) {
 		if problems := validation.IsQualifiedName("pod.mutate.pillion.dev/" + key); problems != nil {
 			t.Errorf("the audit annotation's key %q: %v", key, problems)
 		}
-		if value == "" || utf8.RuneCountInString(value) > 512 {
+		if value == "" || utf8.RuneCountInString(value) > 512 || hidden(value) {
 			t.Errorf("the audit annotation %s is %q", key, value)
 		}
 	}
@@ -162,7 +170,7 @@ func checkWarnings(t testing.TB, warnings []string) {
 	for i, text := range warnings {
 		n := utf8.RuneCountInString(text)
 		total += n
-		if n == 0 || n > 256 || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) || slices.Contains(warnings[:i], text) {
+		if n == 0 || n > 256 || !utf8.ValidString(text) || hidden(text) || slices.Contains(warnings[:i], text) {
 			t.Errorf("the API server would not show the warning %q", text)
 		}
 	}

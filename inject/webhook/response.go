@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -162,11 +161,11 @@ func warnings(all []string, where string) []string {
 // clip makes text one line of at most limit runes. It ends at a word where one
 // ends in the last third.
 func clip(text string, limit int) string {
-	if len(text) <= limit && strings.IndexFunc(text, unicode.IsControl) < 0 {
+	if len(text) <= limit && strings.IndexFunc(text, misleads) < 0 {
 		return strings.TrimSpace(text)
 	}
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if misleads(r) {
 			return ' '
 		}
 		return r
@@ -181,6 +180,9 @@ func clip(text string, limit int) string {
 	}
 	return strings.TrimRight(text, " ,;:") + "…"
 }
+
+// misleads reports whether a character has no place in a line of text.
+func misleads(r rune) bool { return r == '\n' || r == '\t' || inject.Hidden(r) }
 
 func (e *exchange) write(w http.ResponseWriter) {
 	header, body := w.Header(), e.answer

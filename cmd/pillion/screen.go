@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// screen is what all output goes through. Names, annotations and messages come from
+// anybody, and a terminal obeys the control characters in them: a screen shows these
+// as escapes, which within the strings of JSON mean the same characters. A carriage
+// return at the end of a line is left out.
+type screen struct {
+	w  io.Writer
+	mu sync.Mutex
+	// rest is the beginning of a character, or a carriage return, whose next byte has not come.
+	rest []byte
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := append(s.rest, p...)
+	s.rest = bytes.Clone(text[complete(text):])
+	text = bytes.ReplaceAll(text[:len(text)-len(s.rest)], []byte("\r\n"), []byte("\n"))
+	if _, err := io.WriteString(s.w, inject.Visible(string(text))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// complete is the length of text without the beginning of a character at its end.
+func complete(text []byte) int {
+	n := len(text)
+	if n > 0 && text[n-1] == '\r' {
+		return n - 1
+	}
+	for i := n - 1; i >= 0 && i >= n-utf8.UTFMax; i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRune(text[i:]) {
+				return i
+			}
+			break
+		}
+	}
+	return n
+}
+
+// end writes what is left over.
+func (s *screen) end() {
+	io.WriteString(s.w, inject.Visible(string(s.rest)))
+	s.rest = nil
+}
+
+// isTerminal reports whether somebody sees what is written.
+func (s *screen) isTerminal() bool {
+	file, ok := s.w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// own is for what controls the terminal on purpose: colours, a cleared screen.
+// Nothing that anybody else wrote may go there unless it went through [inject.Visible].
+func own(w io.Writer) io.Writer {
+	if s, ok := w.(*screen); ok {
+		return s.w
+	}
+	return w
+}
+
+// forDocument is for a document that keeps every byte of what its author wrote. On a terminal
+// it is for reading, and shown as everything else.
+func forDocument(w io.Writer) io.Writer {
+	if isTerminal(w) {
+		return w
+	}
+	return own(w)
+}
+
+// isTerminal reports whether somebody sees what is written.
+func isTerminal(w io.Writer) bool {
+	s, ok := w.(*screen)
+	return ok && s.isTerminal()
+}
