@@ -36,6 +36,8 @@ type callerCase struct {
 	startsWrong bool
 	// service: Pillion is called by the name of a Service, as it is when it runs in the cluster.
 	service bool
+	// entry is the name of the user's entry in the kubeconfig, given Pillion's host; nil for the host itself.
+	entry func(host string) string
 	// optional: an API server that shows nothing is let in.
 	optional bool
 	// spoil makes the API server's credential a wrong one, and mend makes what it has the right one.
@@ -46,7 +48,7 @@ type callerCase struct {
 
 func callerCases(t *testing.T) []callerCase {
 	t.Helper()
-	return append([]callerCase{tokenCase(t), serviceCase(t), tokenFileCase(t), basicCase(t), certificateCase(t), certificateNameCase(t), optionalCase(t)},
+	return append([]callerCase{tokenCase(t), serviceCase(t), anyHostCase(t), anyServiceCase(t), anyServicePortCase(t), tokenFileCase(t), basicCase(t), certificateCase(t), certificateNameCase(t), optionalCase(t)},
 		serviceAccountCases(t)...)
 }
 
@@ -66,6 +68,39 @@ func tokenCase(t *testing.T) callerCase {
 func serviceCase(t *testing.T) callerCase {
 	c := tokenCase(t)
 	c.name, c.service = "service", true
+	return c
+}
+
+// The entry * is for hosts that have none of their own. That the others have their own tokens shows that theirs win.
+func anyHostCase(t *testing.T) callerCase {
+	c := ownTokenCase(t, "any-host")
+	c.name, c.entry = "any host", func(string) string { return "*" }
+	return c
+}
+
+// The entry *.SUFFIX is for all hosts below the suffix, here the Services of a namespace, and wins over *.
+func anyServiceCase(t *testing.T) callerCase {
+	c := ownTokenCase(t, "any-service")
+	c.name, c.service = "any service of a namespace", true
+	c.entry = func(host string) string { return "*" + host[strings.IndexByte(host, '.'):] }
+	return c
+}
+
+// With the port it is the more exact one.
+func anyServicePortCase(t *testing.T) callerCase {
+	c := ownTokenCase(t, "any-service-at-the-port")
+	c.name, c.service = "any service of a namespace, at the port", true
+	c.entry = func(host string) string { return "*" + host[strings.IndexByte(host, '.'):] + ":443" }
+	return c
+}
+
+// ownTokenCase is tokenCase with a token that no other case has.
+func ownTokenCase(t *testing.T, token string) callerCase {
+	c := tokenCase(t)
+	file := callerFile(t, token+"\n")
+	c.user, c.flags = &clientcmdapi.AuthInfo{Token: token}, []string{"--caller-token-file", file}
+	c.spoil = func(t *testing.T) { writeFile(t, file, "another-token\n") }
+	c.mend = func(t *testing.T) { writeFile(t, file, "another-token\n"+token+"\n") }
 	return c
 }
 

@@ -50,7 +50,11 @@ func TestCallers(t *testing.T) {
 	users := map[string]*clientcmdapi.AuthInfo{}
 	for _, c := range callerCases(t) {
 		g := startGuarded(t, c)
-		users[g.host] = c.user
+		entry := g.host
+		if c.entry != nil {
+			entry = c.entry(g.host)
+		}
+		users[entry] = c.user
 		all = append(all, g)
 	}
 	server, err := env.StartCallingAPIServer(t.Context(), users)
