@@ -41,9 +41,10 @@ const maxOutput = 64 << 10
 
 // compiler compiles the expressions of one template.
 type compiler struct {
-	env   *cel.Env // params, pod, ns, request
-	each  *cel.Env // and container
-	reads reads
+	env    *cel.Env // params, pod, ns, request
+	each   *cel.Env // and container
+	params []Param
+	reads  reads
 
 	readsRequest bool
 }
@@ -87,13 +88,14 @@ func newCompiler(params []Param) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &compiler{env: env, each: each, reads: reads{}}, nil
+	return &compiler{env: env, each: each, params: params, reads: reads{}}, nil
 }
 
 // program is a compiled expression.
 type program struct {
 	source  string
-	param   string // of an expression that is nothing but this parameter
+	param   string   // of an expression that is nothing but this parameter
+	params  []string // that a condition reads
 	checked *ast.AST
 	prog    cel.Program
 	out     *cel.Type
@@ -131,10 +133,32 @@ func paramOf(e ast.Expr) string {
 // compileBool compiles a condition.
 func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 	p, err := c.compile(env, source)
-	if err == nil && !p.out.IsExactType(cel.BoolType) {
+	if err != nil {
+		return nil, err
+	}
+	if !p.out.IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("CEL: %q gives %s, but true or false is needed here", source, celName(p.out))
 	}
-	return p, err
+	p.params = c.paramsRead(p.checked)
+	return p, nil
+}
+
+// paramsRead returns the names of the parameters that an expression reads.
+func (c *compiler) paramsRead(checked *ast.AST) []string {
+	names := map[string]bool{}
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
+		if e.AsIdent() != "params" {
+			continue
+		}
+		if parent, ok := e.Parent(); ok && parent.Kind() == ast.SelectKind {
+			names[parent.AsSelect().FieldName()] = true
+			continue
+		}
+		for i := range c.params { // it may be any of them
+			names[c.params[i].Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 func hint(message string) string {

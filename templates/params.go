@@ -86,6 +86,10 @@ func (v Values) get(name string) ref.Val {
 	return types.NewErr("no such parameter: %s", name)
 }
 
+func (v Values) has(name string) bool {
+	return slices.ContainsFunc(v, func(value Value) bool { return value.Name == name })
+}
+
 // param is a compiled Param.
 type param struct {
 	Param
@@ -250,22 +254,23 @@ func (e *InvalidValueError) Error() string {
 }
 
 // Values gives each parameter the value of the pod's annotation, else of the
-// namespace's, else its default. The error is an [*InvalidValueError], of the first
-// parameter whose value is not valid.
-func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Namespace) (Values, error) {
+// namespace's, else its default. Parameters without a valid value are left out; the
+// error is an [*InvalidValueError] about the first of them.
+func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Namespace) (values Values, first error) {
 	if len(t.Spec.Params) == 0 {
 		return nil, nil
 	}
-	values := make(Values, 0, len(t.Spec.Params))
+	values = make(Values, 0, len(t.Spec.Params))
 	for i := range t.Spec.Params {
 		p := t.params[t.Spec.Params[i].Name]
 		v, err := t.value(p, podAnnotation, ns)
-		if err != nil {
-			return values, err
+		if err == nil {
+			values = append(values, v)
+		} else if first == nil {
+			first = err
 		}
-		values = append(values, v)
 	}
-	return values, nil
+	return values, first
 }
 
 func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns *Namespace) (v Value, err error) {

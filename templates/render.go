@@ -39,10 +39,17 @@ type RequestInfo struct {
 	DryRun    bool
 }
 
-// Condition says whether the template's condition holds; without one it does.
+// Condition says whether the template's condition holds; without one it does. It
+// is an error if the condition reads a parameter that has no value, even if it
+// would not have come to that: a policy cannot tell ([Expression.Params]).
 func (t *Template) Condition(in *Input, values Values) (bool, error) {
 	if t.condition == nil {
 		return true, nil
+	}
+	for _, name := range t.condition.params {
+		if !values.has(name) {
+			return false, fmt.Errorf("spec.match.condition: it reads the parameter %s, which has no valid value", name)
+		}
 	}
 	ok, err := t.condition.evalBool(in.with(values, nil))
 	if err != nil {

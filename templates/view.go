@@ -27,6 +27,9 @@ func (e *Expression) AST() *ast.AST { return e.p.checked }
 // Type is what the expression gives.
 func (e *Expression) Type() *cel.Type { return e.p.out }
 
+// Params are the parameters that a condition reads.
+func (e *Expression) Params() []string { return e.p.params }
+
 func expression(p *program) *Expression {
 	if p == nil {
 		return nil

@@ -147,7 +147,7 @@ func (m *mutation) declare() {
 	m.variable("containers", podContainers)
 	m.variable("volumes", podVolumes)
 	m.marks()
-	m.parameters()
+	m.variable("valid", all(m.parameters()...))
 	m.fit = append(m.fit, "valid")
 	if m.condition != "" {
 		m.variable("condition", m.condition)

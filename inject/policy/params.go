@@ -130,14 +130,13 @@ func (b *builder) valueChecks(p *templates.Param) []string {
 	return checks
 }
 
-// parameters declares the variables of all of them, and "valid".
-func (b *builder) parameters() {
-	valid := []string{}
+// parameters declares the variables of all of them, and returns the conditions that their values must hold to.
+func (b *builder) parameters() (valid []string) {
 	for i := range b.t.Spec.Params {
 		b.parameter(&b.t.Spec.Params[i])
 		valid = append(valid, "variables.valid_"+b.t.Spec.Params[i].Name)
 	}
-	b.variable("valid", all(valid...))
+	return valid
 }
 
 // allowed says in words what a parameter's value may be.

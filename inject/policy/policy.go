@@ -98,6 +98,8 @@ type builder struct {
 	problems  Problems
 	variables []admissionregistrationv1.Variable
 	condition string // where matchConditions cannot say it
+
+	conditionParams []string // that the condition reads
 }
 
 func (b *builder) problem(path, format string, args ...any) {

@@ -45,7 +45,7 @@ func (b *builder) rules() []admissionregistrationv1.MatchCondition {
 	if e := b.t.ConditionExpression(); e != nil {
 		condition := b.rewrite("spec.match.condition", e)
 		if condition.variables {
-			b.condition = condition.text
+			b.condition, b.conditionParams = condition.text, e.Params()
 		} else {
 			add("condition", "%s", condition.text)
 		}

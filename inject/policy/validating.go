@@ -84,16 +84,18 @@ func describe(t *templates.Template) string {
 }
 
 // leftOut declares whether the template's condition leaves the pod out, where that
-// reads parameters or the namespace, which the policy's own conditions cannot. Where
-// a parameter is not valid that is what there is to say, whatever the condition would.
+// reads parameters or the namespace, which the policy's own conditions cannot. As in
+// the engine, a condition that reads a parameter leaves nothing out if the parameter's
+// value is not valid.
 func (b *builder) leftOut() {
-	switch {
-	case b.condition == "":
-	case len(b.t.Spec.Params) == 0:
-		b.variable("leftOut", fmt.Sprintf("!(%s)", b.condition))
-	default:
-		b.variable("leftOut", fmt.Sprintf("variables.valid && !(%s)", b.condition))
+	if b.condition == "" {
+		return
 	}
+	terms := []string{}
+	for _, name := range b.conditionParams {
+		terms = append(terms, "variables.valid_"+name)
+	}
+	b.variable("leftOut", strings.Join(append(terms, fmt.Sprintf("!(%s)", b.condition)), " && "))
 }
 
 func (b *builder) unlessLeftOut(validation string) string {

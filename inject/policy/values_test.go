@@ -52,7 +52,7 @@ func TestParameters(t *testing.T) {
 				b.parameters()
 				w := newWorld(t, env, pod, ns)
 				w.declare(t, b.variables)
-				valid, _ := w.eval(t, "variables.valid")
+				valid, _ := w.eval(t, "variables.valid_p")
 				switch got, want := valid != nil && valid.Value() == true, err == nil; {
 				case got && !want, !got && want && !slices.Contains(careful, text):
 					t.Errorf("{%s}: %q is valid: %v, want %v (%v) in pod, namespace: %v", declared, text, got, want, err, places)
