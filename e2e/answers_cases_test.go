@@ -65,6 +65,7 @@ func answerCases(t *testing.T) []answerCase {
 		both("allowed", reply(), allowed),
 		both("status 201", withStatus(http.StatusCreated, reply()), allowed),
 		both("status 206", withStatus(http.StatusPartialContent, reply()), allowed),
+		both("status 307", withHeader("Location", "/allowed", withStatus(http.StatusTemporaryRedirect, body(""))), allowed), // goes there with the review
 		both("content type text plain", withHeader("Content-Type", "text/plain", reply()), allowed),
 		both("a status although allowed", reply(func(r *admissionv1.AdmissionReview) {
 			r.Response.Result = &metav1.Status{Code: http.StatusForbidden, Message: "no"}
@@ -117,7 +118,7 @@ func answerCases(t *testing.T) []answerCase {
 		both("garbage", body("garbage"), failed("couldn't get version/kind; json parse error")),
 		both("half an answer", body(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{`), failed("unexpected end of JSON input")),
 		both("status 204", withStatus(http.StatusNoContent, body("")), failed("0-length response with status code: 204")),
-		both("status 302", withHeader("Location", "/allowed", withStatus(http.StatusFound, body(""))), failed("failed to call webhook: the server rejected our request")),
+		both("status 302", withHeader("Location", "/allowed", withStatus(http.StatusFound, body(""))), failed(`an error on the server ("GET without an AdmissionReview")`)),
 		both("status 404", withStatus(http.StatusNotFound, reply()), failed("failed to call webhook: the server could not find the requested resource")),
 		both("status 500", withStatus(http.StatusInternalServerError, reply()), failed("failed to call webhook: an error on the server")),
 		both("status 400 in words", withHeader("Content-Type", "text/plain", withStatus(http.StatusBadRequest, body("a sentence"))), failed("the server rejected our request for an unknown reason")),

@@ -43,6 +43,7 @@ func TestPolicyChecks(t *testing.T) {
 	}
 	t.Run("Warn", warnedByPolicy)
 	t.Run("Deployment", deniedByPolicy)
+	t.Run("agrees with the webhook", policyAgrees)
 	t.Run("pod opts in", func(t *testing.T) {
 		t.Parallel()
 		ns := checkedNamespace(t, withLabel(validatingLabel, podsOnly))

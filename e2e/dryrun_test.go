@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+// TestDryRunInTemplate: a template's condition and expressions know `kubectl create --dry-run=server` from a real
+// creation, in the mutating webhook and in the validating one, which denies neither pod.
+func TestDryRunInTemplate(t *testing.T) {
+	t.Parallel()
+	const template = "rehearsal"
+	for _, c := range []struct {
+		name   string
+		dryRun bool
+		label  string
+		code   string
+		args   []string // of the sidecar; nil where there is none
+	}{
+		{"real", false, "", "injected", []string{"--dry-run=false"}},
+		{"dry-run", true, "", "condition_false", nil},
+		{"real-with-label", false, "rehearsed", "injected", []string{"--dry-run=false"}},
+		{"dry-run-with-label", true, "rehearsed", "injected", []string{"--dry-run=true"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ns := optedInNamespace(t)
+			object, err := json.Marshal(newPod(c.name, requests(template), func(p *corev1.Pod) {
+				if c.label != "" {
+					p.Labels[c.label] = "yes"
+				}
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"create", "-n", ns, "-o", "json", "-f", "-"}
+			if c.dryRun {
+				args = append(args, "--dry-run=server")
+			}
+			out, err := env.RunKubectl(testContext(t), object, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := &corev1.Pod{}
+			if err := json.Unmarshal(out, pod); err != nil {
+				t.Fatal(err)
+			}
+			switch sidecar := findContainer(pod, template); {
+			case sidecar == nil && c.args != nil:
+				t.Errorf("%s is not in %v", template, containerNames(pod.Spec.InitContainers))
+			case sidecar != nil && !slices.Equal(sidecar.Args, c.args):
+				t.Errorf("%s has the arguments %q, want %q", template, sidecar.Args, c.args)
+			}
+			event := creation(t, ns, c.name)
+			wantReason(t, event, template, c.code)
+			if verdict := event.Judgement()[finalVerdict]; !strings.HasPrefix(verdict, allowed) {
+				t.Errorf("the verdict is %q", verdict)
+			}
+			wantExplainedDryRun(t, ns, event, template, c.dryRun, c.code)
+		})
+	}
+}
+
+// wantExplainedDryRun: explain, given the review, says the same.
+func wantExplainedDryRun(t *testing.T, ns string, event cluster.Event, template string, dryRun bool, code string) {
+	t.Helper()
+	object, err := json.Marshal(event.Request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	review, err := json.Marshal(map[string]any{
+		"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+		"request": map[string]any{
+			"uid": "1", "operation": "CREATE", "namespace": ns, "dryRun": dryRun,
+			"resource": map[string]string{"version": "v1", "resource": "pods"}, "object": json.RawMessage(object),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-f", "-"}
+	for _, path := range env.templates {
+		args = append(args, "--templates", path)
+	}
+	for _, said := range explain(t, review, args...).Reports[0].Templates {
+		if said.Template == template && said.Code != code {
+			t.Errorf("explained as %s, and was %s", said.Code, code)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// judgedByPolicies is how many pods are judged by the policies and by the webhook, in namespaces of each kind.
+	judgedByPolicies = 150
+
+	sentryVersion = "sentry.pillion.dev/version"
+)
+
+// policyAgrees: of the same final pods, the policies and the validating webhook with the same templates deny the same.
+// The pods differ in everything that a policy looks at. What it does not look at, the webhook alone denies.
+func policyAgrees(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t)
+	random := rand.New(rand.NewPCG(20261122, 16))
+	for _, version := range []string{"", "3.0", "latest"} { // of the sentry, by the namespace; the last is not valid
+		var options []namespaceOption
+		if version != "" {
+			options = append(options, withAnnotation(sentryVersion, version))
+		}
+		pair := judgedPair{policy: checkedNamespace(t, options...), webhook: judge.namespace(t, options...)}
+		var pods []*corev1.Pod
+		for i := range judgedByPolicies {
+			pods = append(pods, sentryPod(random, fmt.Sprint("pod-", i), version, judge.revision))
+		}
+		t.Run("version "+version, func(t *testing.T) {
+			t.Parallel()
+			outcomes := map[bool]int{}
+			for _, pod := range pods {
+				outcomes[pair.wantAgreed(t, pod)]++
+			}
+			t.Logf("%d pods were allowed by both and %d were denied by both", outcomes[true], outcomes[false])
+			if version != "latest" && min(outcomes[true], outcomes[false]) < judgedByPolicies/10 {
+				t.Error("there are too few of one kind")
+			}
+		})
+	}
+	pair := judgedPair{policy: checkedNamespace(t), webhook: judge.namespace(t)}
+	for name, edit := range beyondPolicies() {
+		t.Run("only the webhook: "+name, func(t *testing.T) {
+			t.Parallel()
+			pod := newPod(slug(name), sentry(""), injectedBy("sentry", judge.revision), edit)
+			policy, webhook := pair.judge(t, pod)
+			if policy != nil || !apierrors.IsForbidden(webhook) {
+				t.Errorf("the policies say %v and the webhook says %v; want a denial by the webhook alone", policy, webhook)
+			}
+		})
+	}
+}
+
+// beyondPolicies are damages that the policies do not look at, as the help of pillion policy says.
+func beyondPolicies() map[string]func(*corev1.Pod) {
+	return map[string]func(*corev1.Pod){
+		"record removed":    func(p *corev1.Pod) { delete(p.Annotations, "sentry.pillion.dev/injected") },
+		"unknown parameter": overrides("sentry", "tear", "web"),
+	}
+}
+
+// sentryPod has a choice of all that the policy of the template sentry looks at, in a namespace with that version.
+func sentryPod(random *rand.Rand, name, version, revision string) *corev1.Pod {
+	some := func(edits ...func(*corev1.Pod)) func(*corev1.Pod) { return edits[random.IntN(len(edits))] }
+	nothing := func(*corev1.Pod) {}
+	inSentry := func(edit func(*corev1.Container)) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			if c := findContainer(p, "sentry"); c != nil {
+				edit(c)
+			}
+		}
+	}
+	return newPod(name, sentry(version), injectedBy("sentry", revision),
+		some(nothing, nothing, nothing, nothing, func(p *corev1.Pod) { withoutContainer(p, "sentry") }, func(p *corev1.Pod) {
+			withoutContainer(p, "sentry")
+			withoutAnnotation(p, "sentry")
+		}, func(p *corev1.Pod) {
+			p.Spec.Containers, p.Spec.InitContainers = append(p.Spec.Containers, corev1.Container{Name: "sentry", Image: "registry.example/sentry:2.1"}), nil
+		}, inSentry(func(c *corev1.Container) { c.Name = "century" })),
+		some(nothing, nothing, nothing, nothing, inSentry(swapImage), inSentry(func(c *corev1.Container) { c.Image = "registry.example/sentry:3.0" })),
+		some(nothing, nothing, nothing, nothing, inSentry(func(c *corev1.Container) { c.RestartPolicy = nil })),
+		some(nothing, nothing, nothing, nothing, overrides("sentry", "version", "2.1"), overrides("sentry", "tier", "none"), overrides("sentry", "tier", "batch"),
+			overrides("sentry", "customize", "true"), requests("-sentry"), requests("")),
+		some(nothing, nothing, nothing, nothing, func(p *corev1.Pod) { p.Labels["tier"] = "batch" }, func(p *corev1.Pod) { p.Labels[injectLabel] = "disabled" },
+			func(p *corev1.Pod) { p.Spec.HostNetwork = true }, func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} },
+			func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "windows"} }))
+}
+
+// injectedBy writes the record of an injection.
+func injectedBy(template, revision string) func(*corev1.Pod) {
+	return overrides(template, "injected", revision)
+}
+
+// policyJudge is a Pillion with the templates of the policies. Its validating webhook alone is installed, so that it
+// judges pods as they are sent.
+type policyJudge struct {
+	label    string // of the namespaces that it is for
+	revision string // of the template sentry
+}
+
+func startJudge(t *testing.T) *policyJudge {
+	t.Helper()
+	p, err := env.StartPillion(testContext(t), env.binary, "testdata/policy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Errorf("pillion serve after SIGTERM: %v\n%s", err, p.LogTail())
+		}
+	})
+	policy, err := env.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(testContext(t), "pillion-sentry", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &policyJudge{label: "judged-by-" + plainNamespace(t), revision: policy.Annotations["pillion.dev/revision"]}
+	own := env.manifests.ForNamespaces(j.label, map[string]string{validatingLabel: j.label})
+	if err := env.InstallValidating(testContext(t), own, p.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(cleanupContext(), own.Validating.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return j
+}
+
+// namespace makes a namespace whose pods it judges.
+func (j *policyJudge) namespace(t *testing.T, options ...namespaceOption) string {
+	t.Helper()
+	ns := plainNamespace(t, append([]namespaceOption{withLabel(injectLabel, "by-another-entry"), withLabel(validatingLabel, j.label)}, options...)...)
+	eventually(t, "the webhook judges", func(ctx context.Context) error {
+		_, err := env.Client.CoreV1().Pods(ns).Create(ctx, newPod("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return errors.New("a pod without the sidecar is allowed")
+		}
+		return nil
+	})
+	return ns
+}
+
+// judgedPair are namespaces that are alike but for who judges their pods.
+type judgedPair struct{ policy, webhook string }
+
+// judge returns why the policies and the webhook deny a pod.
+func (p *judgedPair) judge(t *testing.T, pod *corev1.Pod) (policy, webhook error) {
+	t.Helper()
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	_, policy = env.Client.CoreV1().Pods(p.policy).Create(testContext(t), pod.DeepCopy(), dryRun)
+	_, webhook = env.Client.CoreV1().Pods(p.webhook).Create(testContext(t), pod.DeepCopy(), dryRun)
+	return policy, webhook
+}
+
+// wantAgreed: both allow the pod, or both deny it.
+func (p *judgedPair) wantAgreed(t *testing.T, pod *corev1.Pod) (allowed bool) {
+	t.Helper()
+	policy, webhook := p.judge(t, pod)
+	if policy != nil && !strings.Contains(policy.Error(), "ValidatingAdmissionPolicy") || webhook != nil && !strings.Contains(webhook.Error(), "validate.pillion.dev") {
+		t.Fatalf("denied by somebody else: %v; %v", policy, webhook)
+	}
+	if (policy == nil) != (webhook == nil) {
+		t.Errorf("the policies say\n%v\nand the webhook says\n%v\nof\n%s", policy, webhook, podText(t, pod))
+	}
+	return policy == nil
+}
