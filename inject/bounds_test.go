@@ -44,7 +44,7 @@ func TestBounds(t *testing.T) {
 	}
 	many := make([]string, 50)
 	for i := range many {
-		many[i] = "pod: {metadata: {labels: {a: b}}}"
+		many[i] = "pod: {metadata: {annotations: {a: b}}}"
 	}
 	for name, row := range map[string]struct {
 		injector *inject.Injector
@@ -53,7 +53,7 @@ func TestBounds(t *testing.T) {
 		"unknown names": {withSpecs(t, many...), inject.Request{Object: []byte(
 			`{"metadata":{"annotations":{"pillion.dev/templates":"` + list(50_000, "x%[1]d") + `"}},"spec":{"containers":[{"name":"app"}]}}`)}},
 		"annotations of the namespace": {
-			withSpecs(t, `match: {condition: "!ns.annotations.exists(k, ns.annotations[k] == 'y')"}, pod: {metadata: {labels: {a: b}}}`),
+			withSpecs(t, `match: {condition: "!ns.annotations.exists(k, ns.annotations[k] == 'y')"}, pod: {metadata: {annotations: {a: b}}}`),
 			inject.Request{Object: []byte(plain), Namespace: templates.Namespace{Name: "shop", Annotations: annotations}},
 		},
 		"findings": {
@@ -84,7 +84,7 @@ func TestTooLongToRead(t *testing.T) {
 		for i := range 2000 {
 			large[fmt.Sprint("k", i)] = ""
 		}
-		r, err := withSpecs(t, fmt.Sprintf("match: {condition: %q}, pod: {metadata: {labels: {a: b}}}", condition)).Inject(inject.Request{
+		r, err := withSpecs(t, fmt.Sprintf("match: {condition: %q}, pod: {metadata: {annotations: {a: b}}}", condition)).Inject(inject.Request{
 			Operation: "CREATE", OptedIn: true, Username: strings.Repeat("x", 30_000), Object: []byte(`{"spec":{"containers":[{"name":"app"}]}}`),
 			Namespace: templates.Namespace{Name: "shop", Known: true, Labels: large, Annotations: large},
 		})

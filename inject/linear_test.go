@@ -25,7 +25,7 @@ spec:
   match: {hostNetwork: true}
   validate: {mode: Deny, protect: [env, volumeMounts, ports]}
   pod:
-    metadata: {annotations: {a: b}, labels: {c: d}}
+    metadata: {annotations: {a: b}, labels: {greedy.pillion.dev/c: d}}
     spec:
       initContainers:
       - {name: greedy, image: i, restartPolicy: Always, env: [{name: GREEDY, value: x}], volumeMounts: [{name: greedy, mountPath: /greedy}], ports: [{containerPort: 80, hostPort: 80, name: greedy}]}

@@ -77,6 +77,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	}
 	c.selectors(y, t)
 	c.protect(y, t)
+	c.labels(y, t)
 	if !c.params(y, t) {
 		return nil, c.problems // expressions would only repeat them
 	}

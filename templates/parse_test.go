@@ -3,10 +3,12 @@
 package templates_test
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -203,6 +205,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		for _, tpl := range found {
+			checkLabels(t, tpl)
 			first, firstErr := renderText(tpl)
 			again, againErr := renderText(tpl)
 			if first != again || (firstErr == nil) != (againErr == nil) {
@@ -210,4 +213,25 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// checkLabels: a template that loads sets labels of its own prefix, or of a domain that
+// it names and that is not Kubernetes' or Pillion's.
+func checkLabels(t *testing.T, tpl *templates.Template) {
+	t.Helper()
+	text, err := renderText(tpl)
+	var pod struct {
+		Metadata struct{ Labels map[string]string }
+	}
+	if err != nil || json.Unmarshal([]byte(text), &pod) != nil {
+		return
+	}
+	for key := range pod.Metadata.Labels {
+		prefix, _, _ := strings.Cut(key, "/")
+		below := func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) }
+		named := strings.Contains(key, "/") && slices.ContainsFunc(tpl.Spec.LabelDomains, below) && !slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "pillion.dev"}, below)
+		if prefix != tpl.Name+".pillion.dev" && !named {
+			t.Errorf("the template %s with labelDomains %q sets the label %s", tpl.Name, tpl.Spec.LabelDomains, key)
+		}
+	}
 }

@@ -59,8 +59,12 @@ func (c *checker) only(y *yaml.Node, path string, allowed fields) {
 // It returns the names of the containers.
 func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 	c.only(y, path, podFields())
-	c.keys(child(child(y, "metadata"), "annotations"), path+".metadata.annotations")
-	c.keys(child(child(y, "metadata"), "labels"), path+".metadata.labels")
+	c.keys(child(child(y, "metadata"), "annotations"), path+".metadata.annotations", func(_, prefix string) string {
+		if within(prefix, Domain) {
+			return "keys of " + Domain + " belong to Pillion and to those who write pods; a template may not set them"
+		}
+		return ""
+	})
 	spec := child(y, "spec")
 	volumes := c.names(child(spec, "volumes"), path+".spec.volumes", map[string]bool{})
 	for i, volume := range items(child(spec, "volumes")) {
@@ -95,8 +99,8 @@ func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	c.named(y, path, "env")
 }
 
-// keys checks the keys of labels or annotations.
-func (c *checker) keys(y *yaml.Node, path string) {
+// keys checks the keys of labels or annotations; wrong is what else is wrong with one.
+func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
 	if y == nil || y.Kind != yaml.MappingNode {
 		return
 	}
@@ -104,11 +108,56 @@ func (c *checker) keys(y *yaml.Node, path string) {
 		key := y.Content[i]
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
 			c.problem(key, join(path, key.Value), "not a valid key: %s", brief(errs[0]))
+			continue
 		}
-		if prefix, _, ok := strings.Cut(key.Value, "/"); ok && (prefix == Domain || strings.HasSuffix(prefix, "."+Domain)) {
-			c.problem(key, join(path, key.Value), "keys of %s belong to Pillion and to those who write pods; a template may not set them", Domain)
+		prefix, _, ok := strings.Cut(key.Value, "/")
+		if !ok {
+			prefix = ""
+		}
+		if message := wrong(key.Value, prefix); message != "" {
+			c.problem(key, join(path, key.Value), "%s", message)
 		}
 	}
+}
+
+// within reports whether a key's prefix is the domain or below it.
+func within(prefix, domain string) bool {
+	return prefix == domain || strings.HasSuffix(prefix, "."+domain)
+}
+
+// reservedDomains are domains whose labels mean something to Kubernetes or to Pillion.
+func reservedDomains() []string { return []string{"kubernetes.io", "k8s.io", Domain} }
+
+// labels checks the keys of labels. What makes a pod selects its pods by labels: if a
+// template adds one that its selector excludes, it never finds the pod that it made,
+// and makes the next.
+func (c *checker) labels(y *yaml.Node, t *Template) {
+	list := at(y, "spec", "labelDomains")
+	for i, domain := range t.Spec.LabelDomains {
+		path := fmt.Sprintf("spec.labelDomains[%d]", i)
+		switch taken := slices.IndexFunc(reservedDomains(), func(d string) bool { return within(domain, d) }); {
+		case taken >= 0:
+			c.problem(list.Content[i], path, "labels of %s are not a template's to set", reservedDomains()[taken])
+		case !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(domain)) > 0:
+			c.problem(list.Content[i], path, "must be a domain such as example.com, without a slash")
+		}
+	}
+	own := t.Name + "." + Domain
+	c.keys(child(at(y, "spec", "pod", "metadata"), "labels"), "spec.pod.metadata.labels", func(key, prefix string) string {
+		name := key[strings.LastIndexByte(key, '/')+1:]
+		instead := fmt.Sprintf("use the template's own %s/%s", own, name)
+		switch {
+		case prefix == own:
+			return ""
+		case prefix == "":
+			return "a template may not set a label without a prefix: what makes pods may select by it, and make pods without end; " + instead
+		case slices.ContainsFunc(reservedDomains(), func(d string) bool { return within(prefix, d) }):
+			return "labels of kubernetes.io, k8s.io and pillion.dev are not a template's to set; " + instead
+		case !slices.ContainsFunc(t.Spec.LabelDomains, func(d string) bool { return within(prefix, d) }):
+			return fmt.Sprintf("a template may set labels of its own prefix alone; %s, or, if no selector of a workload has the label, name its domain in spec.labelDomains", instead)
+		}
+		return ""
+	})
 }
 
 // brief leaves out the regular expression that Kubernetes' messages end with.

@@ -84,6 +84,7 @@ type Spec struct {
 	Params              []Param       `json:"params,omitempty"`
 	Pod                 podFragment   `json:"pod"`
 	ForEachContainer    []ForEach     `json:"forEachContainer,omitempty"`
+	LabelDomains        []string      `json:"labelDomains,omitempty"` // whose labels it may set, beside its own
 	Placement           Placement     `json:"placement"`
 	ServiceAccountToken TokenMode     `json:"serviceAccountToken,omitempty"`
 	Validate            ValidateRules `json:"validate"`

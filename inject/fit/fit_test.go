@@ -79,6 +79,7 @@ func TestTry(t *testing.T) {
 kind: SidecarTemplate
 metadata: {name: host}
 spec:
+  labelDomains: [example.com]
   match: {podSelector: {matchLabels: {a: b}}}
   pod: {spec: {containers: [{name: host, image: h, securityContext: {privileged: true}}]}}
 ---
@@ -114,14 +115,14 @@ spec:
 	got := map[string]string{}
 	for _, all := range []*templates.Set{set, templates.NewSet(more)} {
 		for _, trial := range evaluator(t).Try(all, nil) {
-			got[trial.Template] = fmt.Sprint(trial.PodSecurity, "|", trial.Why, "|", trial.QoS, "|", trial.Conflicts)
+			got[trial.Template] = fmt.Sprint(trial.PodSecurity, "|", trial.Why, "|", trial.QoS, "|", trial.Conflicts, "|", trial.Hints)
 		}
 	}
 	for name, want := range map[string][]string{
 		"fluent-bit":              {"restricted|", "map[BestEffort:Burstable]"},
 		"opentelemetry-collector": {"restricted|"},
 		"oauth2-proxy":            {"restricted|"},
-		"host":                    {"privileged|not baseline: privileged (container \"host\""},
+		"host":                    {"privileged|not baseline: privileged (container \"host\"", "labelDomains lets it set labels of example.com"},
 		"double":                  {"baseline|not restricted: allowPrivilegeEscalation != false", "the template host brings another container named host"},
 		"picky":                   {"|a plain pod would not get it (condition_false): its condition does not hold"},
 		"needs":                   {"|needs.id has no default, and no sample fits; say --set needs.id=VALUE"},

@@ -98,6 +98,10 @@ func withoutSelectors(t *templates.Template) *templates.Template {
 
 func (e *Evaluator) try(t *templates.Template, params annotations) Trial {
 	trial := Trial{Template: t.Name}
+	if len(t.Spec.LabelDomains) > 0 {
+		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains lets it set labels of %s: if the selector of a ReplicaSet, a Job or another owner has one of them, "+
+			"that owner does not find the pods that it makes, and makes more without end; labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
+	}
 	for i := range t.Spec.Params {
 		if p := &t.Spec.Params[i]; p.Default == nil {
 			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == templates.Deny
@@ -126,7 +130,7 @@ func (e *Evaluator) try(t *templates.Template, params annotations) Trial {
 			trial.PodSecurity, trial.Why = e.Level(r.pod)
 			trial.Pod, _ = json.Marshal(r.pod)
 			trial.Requests = total(r.pod, requestsOf)
-			trial.Hints = r.hints(t)
+			trial.Hints = append(trial.Hints, r.hints(t)...)
 		}
 	}
 	return trial

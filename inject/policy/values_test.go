@@ -77,7 +77,7 @@ func TestValueConditions(t *testing.T) {
 	t.Parallel()
 	env, let := environment(t), 0
 	for _, place := range []string{
-		`metadata: {labels: {x: "${params.s}"}}`, `metadata: {annotations: {x: "${params.s}"}}`,
+		`metadata: {labels: {a.pillion.dev/x: "${params.s}"}}`, `metadata: {annotations: {x: "${params.s}"}}`,
 		`spec: {containers: [{name: c, image: "${params.s}"}]}`,
 		`spec: {containers: [{name: c, image: i, imagePullPolicy: "${params.s}"}]}`,
 		`spec: {containers: [{name: c, image: i, ports: [{containerPort: "${params.n}"}]}]}`,
