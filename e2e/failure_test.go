@@ -4,11 +4,13 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -23,8 +25,8 @@ func nowhere() cluster.Endpoint {
 }
 
 // TestMutatingDown changes the configuration that all tests share, so it runs alone. Nobody can reach
-// the mutating webhook, whose failure policy is Ignore: the pod comes to the validating webhook as it is, and
-// the API server counts it.
+// the mutating webhook, whose failure policy is Ignore: the pod comes to the validating webhook as it is, which
+// denies it, and the API server counts it.
 func TestMutatingDown(t *testing.T) {
 	ns := optedInNamespace(t)
 	before := failOpenCount(t)
@@ -40,13 +42,19 @@ func TestMutatingDown(t *testing.T) {
 		waitLive(t, ns, func(e cluster.Event) bool { return !failsOpen(e) && len(e.Calls(pillionConfiguration)) > 0 })
 	})
 	install(nowhere())
-	waitLive(t, ns, failsOpen)
+	eventually(t, "the mutating webhook is away", func(ctx context.Context) error {
+		_, err := env.Client.CoreV1().Pods(ns).Create(ctx, newPod("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if apierrors.IsForbidden(err) {
+			return nil
+		}
+		return fmt.Errorf("the error is %w", err)
+	})
 
-	pod := wantVerdict(t, ns, newPod("web"), says(warned, "logger", "not_injected at /spec/initContainers/-"))
-	wantNoLogger(t, pod)
-	event := creation(t, ns, "web")
-	// Where a template insists, the pod does not get by.
-	wantVerdict(t, ns, newPod("guarded", requests("guard")), says(absent, "guard", "not_injected at /spec/initContainers/-"))
+	// Whether the template's mode is Warn or Deny, the pod does not get by.
+	for template, edit := range map[string]func(*corev1.Pod){"logger": func(*corev1.Pod) {}, "guard": requests("guard")} {
+		wantVerdict(t, ns, newPod("web-"+template, edit), says(denied, template, "not_injected at /spec/initContainers/-"))
+	}
+	event := creation(t, ns, "web-logger")
 	if diff := cmp.Diff([]string{"namespace.mutate.pillion.dev"}, event.FailedOpen()); diff != "" {
 		t.Errorf("webhooks that failed open (-want +got):\n%s", diff)
 	}

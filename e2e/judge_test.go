@@ -22,13 +22,6 @@ const (
 	allowed = "allowed"
 	warned  = "warned"
 	denied  = "denied"
-	// doubted: another replica might know better, but there is none. The pod is refused all the same, by
-	// the webhook's failurePolicy.
-	doubted = "doubted"
-	// absent: denied, or doubted while Pillion has not run for long, since an older replica might not inject
-	// the template yet.
-	absent = "denied or doubted"
-
 	// tamperAnnotation tells the other webhook what to do to a pod, and targetAnnotation to which template's
 	// container.
 	tamperAnnotation = "e2e.example.com/tamper"
@@ -107,7 +100,7 @@ func (c *tampering) check(t *testing.T, ns, template, mode string, m moment) {
 	switch {
 	case c.repaired && !m.last:
 		mode, finding = allowed, ""
-	case c.verdict != "" && mode == denied:
+	case c.verdict != "":
 		mode = c.verdict
 	}
 	created := wantVerdict(t, ns, pod, says(mode, template, finding))
@@ -160,18 +153,9 @@ func wantVerdictAt(t *testing.T, server *cluster.APIServer, ns string, pod *core
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want.verdict == absent {
-		want.verdict = doubted
-		if apierrors.IsForbidden(refusal) {
-			want.verdict = denied
-		}
-	}
 	switch want.verdict {
 	case denied:
 		wantForbidden(t, refusal, want.sentence())
-	case doubted:
-		wantDoubted(t, refusal, want.sentence())
-		return nil // and the audit log knows nothing
 	case warned:
 		wantWarning(t, warnings, want.sentence())
 		if want.nothingElse && len(warnings.text) != 1 {
@@ -223,15 +207,6 @@ func wantForbidden(t *testing.T, err error, said string) {
 	const by = `.validate.pillion.dev" denied the request: `
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), by) || !strings.Contains(err.Error(), said) {
 		t.Errorf("the error is %v, want one of kind Forbidden with %q and %q", err, by, said)
-	}
-}
-
-// wantDoubted: the API server has asked as often as it does, and tells why in vain.
-func wantDoubted(t *testing.T, err error, said string) {
-	t.Helper()
-	const by = `.validate.pillion.dev": failed to call webhook: `
-	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), by) || !strings.Contains(err.Error(), said) {
-		t.Errorf("the error is %v, want an internal one with %q and %q", err, by, said)
 	}
 }
 
@@ -288,15 +263,15 @@ func TestAuthorsMistakes(t *testing.T) {
 }
 
 // TestRequired: no pod goes without a required template: neither one that opts out of it, nor one from which
-// a later webhook takes away all that could remind of it.
+// a later webhook takes away all that could remind of it, whatever the mode.
 func TestRequired(t *testing.T) {
 	t.Parallel()
 	optedOut := func(p *corev1.Pod, template string) {
 		p.Labels[injectLabel] = "disabled"
 		requests("-" + template)(p)
 	}
-	for template, mode := range map[string]string{"must-deny": denied, "must-warn": warned} {
-		t.Run(mode, func(t *testing.T) {
+	for _, template := range []string{"must-deny", "must-warn"} {
+		t.Run(template, func(t *testing.T) {
 			t.Parallel()
 			ns := optedInNamespace(t, withLabel("e2e.example.com/must", strings.TrimPrefix(template, "must-")))
 			installWebhook(t, ns, "z", testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: testwebhook.Edit(func(p *corev1.Pod) {
@@ -314,22 +289,23 @@ func TestRequired(t *testing.T) {
 				optedOut(p, template)
 				p.Annotations[tamperAnnotation] = "yes"
 			})
-			if mode == denied {
-				mode = absent
-			}
-			wantVerdict(t, ns, stripped, says(mode, template, "not_injected at /spec/initContainers/-"))
+			wantVerdict(t, ns, stripped, says(denied, template, "not_injected at /spec/initContainers/-"))
 		})
 	}
 }
 
 // TestLateOptIn: a pod that a later webhook opts in has not been through Pillion's mutating webhook, and
-// that is found.
+// is denied in every mode.
 func TestLateOptIn(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)
-	installWebhook(t, ns, "z", testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: testwebhook.AddLabel(injectLabel, "enabled")})
-	for template, mode := range map[string]string{"guard": absent, "watch": warned} {
-		wantVerdict(t, ns, newPod("late-"+template, requests(template)), says(mode, template, "not_injected at /spec/initContainers/-"))
+	installWebhook(t, ns, "z", testwebhook.Webhook{Reinvocation: ifNeeded, Mutate: testwebhook.Edit(func(p *corev1.Pod) {
+		if strings.HasPrefix(p.Name, "late-") {
+			p.Labels[injectLabel] = "enabled"
+		}
+	})})
+	for _, template := range []string{"guard", "watch"} {
+		wantVerdict(t, ns, newPod("late-"+template, requests(template)), says(denied, template, "not_injected at /spec/initContainers/-"))
 	}
 }
 

@@ -20,17 +20,24 @@ type replicas struct {
 	mutate, validate *cluster.Proxy
 	namespace        string
 	named            atomic.Int64 // pods
+	manifests        *cluster.Manifests
 }
 
 // newReplicas starts two replicas with these sets of templates.
 func newReplicas(t *testing.T, sets ...string) *replicas {
 	t.Helper()
-	pair := &replicas{}
+	return newReplicasOf(t, env.manifests, sets)
+}
+
+// newReplicasOf is newReplicas with the entries of these manifests, and with flags.
+func newReplicasOf(t *testing.T, m *cluster.Manifests, sets []string, flags ...string) *replicas {
+	t.Helper()
+	pair := &replicas{manifests: m}
 	var endpoints []cluster.Endpoint
 	for i, set := range sets {
 		pair.folders[i] = t.TempDir()
 		pair.publish(t, i, set)
-		pillion, err := env.StartReplica(testContext(t), env.binary, pair.folders[i])
+		pillion, err := env.StartReplica(testContext(t), env.binary, pair.folders[i], flags...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +76,7 @@ func (pair *replicas) install(t *testing.T) {
 	ctx := testContext(t)
 	id := strings.TrimSuffix(namespacePrefix(t.Name()), "-")
 	pair.namespace = plainNamespace(t, withLabel(label, id), withLabel(injectLabel, "by-other-replicas"))
-	manifests := env.manifests.ForNamespaces(id, map[string]string{label: id})
+	manifests := pair.manifests.ForNamespaces(id, map[string]string{label: id})
 	if err := env.InstallMutating(ctx, manifests, cluster.Endpoint{URL: pair.mutate.URL(), CA: env.Authority.PEM}); err != nil {
 		t.Fatal(err)
 	}

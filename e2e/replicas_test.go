@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -20,9 +21,8 @@ import (
 const (
 	// forgedEvery is how many good pods there are for each forged one.
 	forgedEvery = 10
-	// asks is how often the API server asks about a pod while it is told to ask again (client-go's
-	// rest.Request: ten retries).
-	asks = 11
+	// mostCalls is how often the validating webhook is called for one pod, whatever is in it.
+	mostCalls = 5
 )
 
 // rollout is one change of templates.
@@ -30,17 +30,22 @@ type rollout struct {
 	name string // of the folder with the new set
 	// injected says whether a pod has what the new set gives it.
 	injected func(*corev1.Pod) bool
+	// doubts: a replica cannot know whether what the other one injected is right.
+	doubts bool
 }
 
 func rollouts() []rollout {
+	hasExtra := func(p *corev1.Pod) bool { return findContainer(p, "extra") != nil }
 	return []rollout{
-		{"image", func(p *corev1.Pod) bool { return findContainer(p, "shield").Image == "registry.example/shield:2" }},
-		{"required", func(p *corev1.Pod) bool { return findContainer(p, "extra") != nil }},
-		{"mount", func(p *corev1.Pod) bool { return slices.Contains(mountPaths(p.Spec.Containers[0]), "/var/shield") }},
+		{"image", func(p *corev1.Pod) bool { return findContainer(p, "shield").Image == "registry.example/shield:2" }, true},
+		{"mount", func(p *corev1.Pod) bool { return slices.Contains(mountPaths(p.Spec.Containers[0]), "/var/shield") }, true},
+		{"optional", hasExtra, false},
+		{"required", hasExtra, true},
 	}
 }
 
-// TestReplicas: while a change of templates is rolled out, no good pod is refused, and no bad one gets through.
+// TestReplicas: while a change of templates is rolled out, no good pod is denied, and no bad one gets through; one
+// create costs a bounded number of calls, whatever the pod says.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	for _, r := range rollouts() {
@@ -51,11 +56,11 @@ func TestReplicas(t *testing.T) {
 			t.Run("any order", func(t *testing.T) {
 				before := pair.doubts(t)
 				pair.crowd(t, 200)
-				forged := 200 / forgedEvery * asks
-				if doubts := pair.doubts(t) - before - forged; doubts <= 0 {
-					t.Errorf("the replicas doubted %d good pods; this test shows nothing", doubts)
+				forged := 200 / forgedEvery * (mostCalls - 1)
+				if doubts := pair.doubts(t) - before - forged; doubts > 0 != r.doubts {
+					t.Errorf("the replicas doubted %d good pods", doubts)
 				} else {
-					t.Logf("the API server was told %d times to ask again about 200 good pods", doubts)
+					t.Logf("the API server was redirected %d times about 200 good pods", doubts)
 				}
 			})
 			t.Run("while they change places", func(t *testing.T) {
@@ -80,7 +85,9 @@ func TestReplicas(t *testing.T) {
 				_ = users.Wait()
 				before := pair.doubts(t)
 				pair.crowd(t, 50)
-				if doubts := pair.doubts(t) - before - 50/forgedEvery*asks; doubts != 0 {
+				doubts := pair.doubts(t) - before - 50/forgedEvery*(mostCalls-1)
+				if doubts != 0 && r.name != "required" { // which a replica that knows it does not excuse by itself
+
 					t.Errorf("the replicas doubted %d good pods, although both know both sets", doubts)
 				}
 			})
@@ -98,14 +105,14 @@ func (r *rollout) inEachOrder(t *testing.T, pair *replicas) {
 					pair.startAt(mutate, validate)
 					pod, err := pair.create(testContext(t), newPod(fmt.Sprintf("web-%d-%d-%d", mutate, validate, i)))
 					if err != nil {
-						t.Fatalf("a good pod is refused: %v", err)
+						t.Fatalf("a good pod is denied: %v", err)
 					}
 					if got, want := r.injected(pod), mutate == isNew; got != want {
 						t.Errorf("injected what is new: %t, want %t", got, want)
 					}
 					// The new sets are stricter than the old one. Only what is altered differs both ways.
 					want := []int{validate}
-					if mutate != validate && (validate == isNew || r.name == "image") {
+					if r.doubts && mutate != validate && (validate == isNew || r.name == "image") {
 						want = append(want, mutate)
 					}
 					if asked := pair.validate.Passed(); !slices.Equal(asked, want) {
@@ -113,47 +120,58 @@ func (r *rollout) inEachOrder(t *testing.T, pair *replicas) {
 					}
 				}
 				pair.startAt(mutate, validate)
-				pair.wantForgedRefused(testContext(t), t, fmt.Sprintf("forged-%d-%d", mutate, validate))
+				pair.wantForgedDenied(testContext(t), t, fmt.Sprintf("forged-%d-%d", mutate, validate))
+				if calls := len(pair.mutate.Passed()); calls != 1 {
+					t.Errorf("the mutating webhook was called %d times for a forged pod, want 1", calls)
+				}
+				if calls := len(pair.validate.Passed()); calls != mostCalls {
+					t.Errorf("the validating webhook was called %d times for a forged pod, want %d", calls, mostCalls)
+				}
 			})
 		}
 	}
 }
 
-// crowd creates that many good pods at once, and some forged ones among them. Each ask goes to any of the
-// replicas, so all asks about a pod may go to the one that does not know better; then the pod is refused
+// crowd creates that many good pods at once, and some forged ones among them. Each call goes to any of the
+// replicas, so all calls about a pod may go to the one that does not know better; then the pod is denied
 // once, and whoever made it tries again.
 func (pair *replicas) crowd(t *testing.T, n int) {
 	t.Helper()
 	pair.mutate.Any()
 	pair.validate.Any()
 	ctx := testContext(t)
-	var refused atomic.Int64
+	var denied atomic.Int64
 	var group errgroup.Group
 	group.SetLimit(20)
 	for i := range n {
 		group.Go(func() error {
 			name := pair.name()
 			_, err := pair.create(ctx, newPod(name))
-			if err != nil {
-				refused.Add(1)
-				t.Logf("pod %s is refused at first", name)
-				wantDoubted(t, err, "")
+			for tries := 1; err != nil && tries < mostTries; tries++ {
+				denied.Add(1)
+				wantForbidden(t, err, "")
+				if !strings.Contains(err.Error(), "again") {
+					t.Errorf("pod %s is denied, and not to be created again: %v", name, err)
+				}
 				_, err = pair.create(ctx, newPod(name))
 			}
 			if err != nil {
-				t.Errorf("a good pod is refused twice: %v", err)
+				t.Errorf("a good pod is denied again and again: %v", err)
 			}
 			if i%forgedEvery == 0 {
-				pair.wantForgedRefused(ctx, t, pair.name())
+				pair.wantForgedDenied(ctx, t, pair.name())
 			}
 			return nil
 		})
 	}
 	_ = group.Wait()
-	if most := int64(1 + n/50); refused.Load() > most { // expected: n/2048
-		t.Errorf("%d of %d good pods were refused at first, want at most %d", refused.Load(), n, most)
+	if most := int64(2 + n/20); denied.Load() > most { // expected: n/64
+		t.Errorf("%d of %d good pods were denied at first, want at most %d", denied.Load(), n, most)
 	}
 }
+
+// mostTries is more than a controller needs.
+const mostTries = 30
 
 // forged brings a container of the template's name, and says that it was injected.
 func forged(p *corev1.Pod) {
@@ -163,10 +181,10 @@ func forged(p *corev1.Pod) {
 	})
 }
 
-func (pair *replicas) wantForgedRefused(ctx context.Context, t *testing.T, name string) {
+func (pair *replicas) wantForgedDenied(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	_, err := pair.create(ctx, newPod(name, forged))
-	wantDoubted(t, err, "shield: altered at /spec/initContainers/")
+	wantForbidden(t, err, "shield: altered at /spec/initContainers/")
 }
 
 func (pair *replicas) name() string { return fmt.Sprintf("web-%d", pair.named.Add(1)) }
@@ -180,7 +198,7 @@ func (pair *replicas) startAt(mutate, validate int) {
 	pair.validate.StartAt(validate)
 }
 
-// doubts is how often the replicas have told the API server to ask again.
+// doubts is how often the replicas have redirected the API server.
 func (pair *replicas) doubts(t *testing.T) int {
 	t.Helper()
 	sum := 0.0
@@ -189,7 +207,7 @@ func (pair *replicas) doubts(t *testing.T) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum += metrics.Counter("pillion_webhook_requests_total", map[string]string{"decision": doubted})
+		sum += metrics.Counter("pillion_webhook_requests_total", map[string]string{"decision": "doubted"})
 	}
 	return int(sum)
 }

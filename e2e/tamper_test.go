@@ -17,7 +17,7 @@ type tampering struct {
 	repaired bool
 	// finding is "<code> at <start of a path>" of what remains.
 	finding string
-	// verdict is what becomes of the pod where it is not denied, although the template's mode is Deny.
+	// verdict is what becomes of the pod whatever the template's mode is, if that does not count.
 	verdict string
 }
 
@@ -50,12 +50,12 @@ func takenAway() []tampering {
 		{"annotation and container removed", func(p *corev1.Pod, template string) {
 			withoutContainer(p, template)
 			withoutAnnotation(p, template)
-		}, true, "not_injected at /spec/initContainers/-", absent},
+		}, true, "not_injected at /spec/initContainers/-", denied},
 		{"all of it removed", func(p *corev1.Pod, template string) {
 			withoutContainer(p, template)
 			withoutVolume(p, template)
 			withoutAnnotation(p, template)
-		}, true, "not_injected at /spec/initContainers/-", absent},
+		}, true, "not_injected at /spec/initContainers/-", denied},
 	}
 }
 
@@ -114,7 +114,7 @@ func misled() []tampering {
 		{"unknown revision and another image", func(p *corev1.Pod, template string) {
 			p.Annotations[template+".pillion.dev/injected"] = "0123456789ab"
 			swapImage(findContainer(p, template))
-		}, false, "altered at " + sidecarPath + "/image", doubted},
+		}, false, "altered at " + sidecarPath + "/image", ""},
 		{"marked as the user's own and another image", func(p *corev1.Pod, template string) {
 			p.Annotations[template+".pillion.dev/customize"] = "true"
 			swapImage(findContainer(p, template))

@@ -24,6 +24,8 @@ type Finding struct {
 	Message  string `json:"message"`            // one sentence, with what to do
 	// Mode is Deny where the finding is reason enough to refuse the pod.
 	Mode templates.ValidateMode `json:"mode"`
+
+	unknown string // the template's name, if no template has it
 }
 
 // String is the finding as people read it: template: code at path: sentence. The
@@ -44,7 +46,11 @@ func (f *Finding) String() string {
 // one): it is right when injecting it again would add nothing, and
 // what its templates protect is as they say. What else differs is the user's
 // or another webhook's own business. Findings that deny come first.
-func (r *Result) Check() []Finding {
+func (r *Result) Check() []Finding { return r.check(false) }
+
+// check is Check. If strict is true, a template of which nothing is in the pod,
+// because the mutating webhook did not add it, denies the pod in every mode.
+func (r *Result) check(strict bool) []Finding {
 	var all []Finding
 	wanted := map[string]templates.ValidateMode{}
 	for i := range r.Decisions {
@@ -52,7 +58,7 @@ func (r *Result) Check() []Finding {
 		failures := d.failures()
 		all = append(all, failures...)
 		if d.Code == CodeInjected || d.Code == CodePresent {
-			all = append(all, d.differences()...)
+			all = append(all, d.differences(strict)...)
 		} else if len(failures) == 0 {
 			continue
 		}
@@ -65,8 +71,12 @@ func (r *Result) Check() []Finding {
 		}
 		all = append(all, f)
 	}
-	slices.SortStableFunc(all, func(a, b Finding) int { return rank(a.Mode) - rank(b.Mode) })
+	sortFindings(all)
 	return all
+}
+
+func sortFindings(all []Finding) {
+	slices.SortStableFunc(all, func(a, b Finding) int { return rank(a.Mode) - rank(b.Mode) })
 }
 
 func rank(m templates.ValidateMode) int {
@@ -77,12 +87,9 @@ func rank(m templates.ValidateMode) int {
 }
 
 // differences are what is missing and what is altered.
-func (d *Decision) differences() []Finding {
+func (d *Decision) differences(strict bool) []Finding {
 	if d.Absent {
-		return []Finding{{
-			Code: CodeNotInjected, Template: d.Template, Path: d.containerPath(), Expected: d.container(), Mode: d.Mode,
-			Message: "nothing of it is in the pod, so the mutating webhook was not called or not heard; create the pod again, and see that Pillion runs",
-		}}
+		return []Finding{d.notThere(strict)}
 	}
 	missing := map[string]bool{}
 	for _, p := range d.Added {
@@ -108,6 +115,22 @@ func (d *Decision) differences() []Finding {
 	return all
 }
 
+// notThere is the finding about a template of which nothing is in the pod. If another
+// template's record shows that the mutating webhook was called, it had other templates,
+// or another webhook removed this one or made it match later: the mode counts.
+func (d *Decision) notThere(strict bool) Finding {
+	f := Finding{Code: CodeNotInjected, Template: d.Template, Path: d.containerPath(), Expected: d.container(), Mode: d.Mode}
+	if d.called {
+		f.Message = "nothing of it is in the pod, although Pillion injected another template; create the pod again, and if that does not help, see which other webhook removes it"
+		return f
+	}
+	f.Message = "nothing of it is in the pod: the mutating webhook was not called or did not answer in time; create the pod again"
+	if strict {
+		f.Mode = templates.Deny
+	}
+	return f
+}
+
 // blame is the end of a sentence about what is not as the template says. Of a pod that another
 // revision injected that is no wonder; once it is made anew, what others do to it shows.
 func (d *Decision) blame(others string) string {
@@ -119,7 +142,7 @@ func (d *Decision) blame(others string) string {
 	if len(by) > most {
 		by = append(by[:most], '…')
 	}
-	return fmt.Sprintf("; the pod says that it was injected by revision %s: make it anew, from a manifest that was not injected", string(by))
+	return fmt.Sprintf("; the pod says that it was injected by revision %s: create it again, from a manifest that was not injected", string(by))
 }
 
 // failures say why a template that the pod should have got could not be injected.
@@ -156,12 +179,16 @@ func value(text string) string {
 	return text
 }
 
-// containerPath is where the first container that is not there belongs.
+// containerPath is where the first container that is not there belongs, or else the
+// first thing that is not there.
 func (d *Decision) containerPath() string {
 	for _, p := range d.Added {
 		if list := path.Dir(p.Path); list == "/spec/initContainers" || list == "/spec/containers" {
 			return p.Path
 		}
+	}
+	if len(d.Added) > 0 {
+		return d.Added[0].Path // the template brings no containers
 	}
 	return "/spec/containers"
 }

@@ -12,48 +12,58 @@ import (
 // MaxSets is how many sets of templates a [Judge] goes by, the one in use among them.
 const MaxSets = 8
 
-// Judge says whether final pods are right. It is immutable and may be shared.
+// Judge judges final pods. It is immutable and may be shared.
 //
-// While templates change, a pod may have been injected by another set than the
-// one in use here: by this replica a moment ago, or by one that has a newer or
-// older set. Two rules keep a good pod from being refused then:
+// While templates change, the set of templates that injected a pod may differ from
+// the set in use here. Two rules keep good pods from being denied then:
 //
-//   - Sets that were superseded a moment ago still count: a pod that is right by
-//     one of them is right. Who keeps them must drop them when no replica can
-//     have them in use any more.
-//   - Where the pod is right by none of them, but another replica may know a set
-//     by which it is, the verdict is not final ([Verdict.Doubt]): another replica
-//     is to be asked.
+//   - A pod that is right by a set that was in use here a moment ago is right. Such
+//     a set excuses what it injected, not what it never knew: a template with mode
+//     Deny that it did not inject is enforced at once. The owner of the Judge drops
+//     old sets when no replica can use them any more.
+//   - If the pod is wrong by all of these sets, but another replica may have a newer
+//     or older set by which it is right, the denial is not certain ([Verdict.Doubt]):
+//     the API server may call another replica.
 //
-// Neither makes an "injected" annotation worth forging. It has no say in whether
-// the pod is right: by each of these sets every pod of this moment may be. It only
-// chooses whose findings are told. One that names a revision that nobody knows
-// earns the pod a second look, not a better one, and no replica lets it pass.
+// Forging an "injected" annotation gains nothing. It never makes a pod right; it
+// only selects the set whose findings are reported, and causes a few more calls.
 type Judge struct {
-	sets    []*Injector // the one in use first, then the superseded ones, newest first
+	sets    []*Injector // the set in use first, then superseded sets, newest first
 	settled bool
+	lenient bool
 }
 
 // NewJudge makes a Judge of the injector in use and those that it superseded a
-// moment ago, newest first. Settled says that by now no other replica can have an
+// moment ago, newest first. Settled reports that by now no other replica can have an
 // older set than this one.
+//
+// The Judge denies pods that the mutating webhook should have injected and did not,
+// because it was not called or did not answer, whatever the template's mode.
 func NewJudge(inUse *Injector, superseded []*Injector, settled bool) *Judge {
 	all := append([]*Injector{inUse}, superseded...)
 	return &Judge{sets: all[:min(len(all), MaxSets)], settled: settled}
 }
 
-// Verdict is what is to be said of a final pod.
+// Lenient returns a Judge for which the template's mode counts for those pods too.
+func (j *Judge) Lenient() *Judge {
+	lenient := *j
+	lenient.lenient = true
+	return &lenient
+}
+
+// Verdict is the result for a final pod.
 type Verdict struct {
 	*Result
 	Set    string    // revision of the set of templates by which the pod was judged
 	Judged []Finding // those that deny come first
 	Denied bool
-	// Doubt says why another replica may know a set by which the pod is right; ""
-	// where the denial is final.
-	Doubt string
+	// Doubt reports whether another replica may have templates by which the denied pod
+	// is right: newer ones, if the pod names a revision that is not known here, or older
+	// ones without what the pod lacks.
+	Doubt bool
 }
 
-// Judge judges a final pod. The error says what is wrong with its JSON.
+// Judge judges a final pod. The error describes what is wrong with its JSON.
 func (j *Judge) Judge(req Request) (*Verdict, error) {
 	// What is missing of one template must not hide behind what another would add.
 	req.alone = true
@@ -61,34 +71,132 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 	if req.Pod, err = req.parse(); err != nil {
 		return nil, err
 	}
-	var denial *Verdict // by the set that knows most of the revisions that the pod names
-	foreign := 0
-	for _, injector := range j.sets {
-		if denial != nil {
-			req.Scratch = nil // has the denial in it
+	now, err := j.by(j.sets[0], req)
+	if err != nil || !now.Denied {
+		return now, err
+	}
+	said := revisions(req.Pod)
+	denial, by, foreign := now, j.sets[0], j.sets[0].foreign(said) // by the set that has most of the revisions that the pod names
+	for _, older := range j.sets[1:] {
+		req.Scratch = nil // contains now
+		v, err := j.by(older, req)
+		if err != nil {
+			return nil, err
 		}
-		v, err := injector.judge(req)
-		if err != nil || !v.Denied {
-			return v, err
+		if v.enforce(now, j.sets[0]); !v.Denied {
+			return v, nil
 		}
-		if n := injector.foreign(revisions(req.Pod)); denial == nil || n < foreign {
-			denial, foreign = v, n
+		if n := older.foreign(said); n < foreign {
+			denial, by, foreign = v, older, n
 		}
 	}
-	switch {
-	case foreign > 0:
-		denial.Doubt = "not sure: the pod says that it was injected by a revision that is not known here"
-	case !j.settled && denial.absent():
-		denial.Doubt = "not sure: templates have just changed, and another replica may have older ones"
+	if denial.isAbsent() {
+		if err := by.decideAgain(req, denial); err != nil {
+			return nil, err
+		}
+		if denial.Judged = denial.check(!j.lenient); denial != now {
+			denial.enforce(now, j.sets[0])
+		}
+		denial.Denied = denies(denial.Judged)
 	}
+	denial.Doubt = denial.Denied && (j.namesUnknown(said) || !j.settled && denial.lacks())
 	return denial, nil
+}
+
+// decideAgain replaces the decisions about absent templates that the mutating webhook
+// leaves out of this pod: only beside the other templates, and in more than one round,
+// does it find out that something never settles or is too large. It adds to req.Pod,
+// which is of no more use then.
+func (i *Injector) decideAgain(req Request, v *Verdict) error {
+	req.alone, req.Scratch = false, nil
+	r, err := i.Inject(req)
+	if err != nil {
+		return err
+	}
+	for k := range v.Decisions {
+		if v.Decisions[k].Absent && r.Decisions[k].Code != CodeInjected {
+			v.Decisions[k] = r.Decisions[k]
+		}
+	}
+	return nil
+}
+
+// by judges a pod by one set.
+func (j *Judge) by(i *Injector, req Request) (*Verdict, error) {
+	r, err := i.Inject(req)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verdict{Result: r, Set: i.set.Revision, Judged: r.check(!j.lenient)}
+	v.Denied = denies(v.Judged)
+	return v, nil
+}
+
+func denies(all []Finding) bool {
+	return slices.ContainsFunc(all, func(f Finding) bool { return f.Mode == templates.Deny })
+}
+
+// enforce adds to the verdict of a superseded set what that set cannot excuse: the
+// findings of templates with mode Deny that it did not inject. It removes warnings
+// about names that the set in use knows.
+func (v *Verdict) enforce(now *Verdict, inUse *Injector) {
+	judged := slices.DeleteFunc(v.Judged, func(f Finding) bool { return f.unknown != "" && inUse.byName[f.unknown] != nil })
+	for _, f := range now.Judged {
+		if f.Mode == templates.Deny && inUse.mode(f.Template) == templates.Deny && !v.has(f.Template) {
+			judged = append(judged, f)
+		}
+	}
+	sortFindings(judged)
+	v.Judged, v.Denied = judged, denies(judged)
+}
+
+// has reports whether the set injects that template into the pod.
+func (v *Verdict) has(template string) bool {
+	return slices.ContainsFunc(v.Decisions, func(d Decision) bool {
+		return d.Template == template && (d.Code == CodeInjected || d.Code == CodePresent)
+	})
+}
+
+func (i *Injector) mode(template string) templates.ValidateMode {
+	if t := i.byName[template]; t != nil {
+		return t.Spec.Validate.Mode
+	}
+	return templates.Warn
+}
+
+// namesUnknown reports whether the pod names a revision that no set of the Judge has.
+func (j *Judge) namesUnknown(said map[string]string) bool {
+	for template, revision := range said {
+		if !slices.ContainsFunc(j.sets, func(i *Injector) bool {
+			t := i.byName[template]
+			return t != nil && t.Revision == revision
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// CreateAgain reports whether the same pod may be allowed if it is created again.
+func (v *Verdict) CreateAgain() bool {
+	return v.Denied && (v.Doubt || v.isAbsent())
+}
+
+// isAbsent reports whether the mutating webhook seems not to have been called.
+func (v *Verdict) isAbsent() bool {
+	return slices.ContainsFunc(v.Decisions, func(d Decision) bool { return d.Absent && !d.called })
+}
+
+// lacks reports whether the pod is denied only because it has nothing of some templates.
+func (v *Verdict) lacks() bool {
+	return !slices.ContainsFunc(v.Judged, func(f Finding) bool {
+		return f.Mode == templates.Deny && !slices.ContainsFunc(v.Decisions, func(d Decision) bool { return d.Template == f.Template && d.Absent })
+	})
 }
 
 // Word is what became of the pod.
 func (v *Verdict) Word() string {
 	switch {
-	case v.Doubt != "":
-		return "doubted"
 	case v.Denied:
 		return "denied"
 	case len(v.Judged) > 0:
@@ -110,27 +218,6 @@ func (v *Verdict) AppendAudit(notes []Note) []Note {
 		notes = addNote(notes, key, f.String())
 	}
 	return append(notes, Note{"final_verdict", v.Word() + " by the templates of revision " + v.Set})
-}
-
-// absent says whether all that denies the pod is that templates were never injected.
-func (v *Verdict) absent() bool {
-	for i := range v.Decisions {
-		d := &v.Decisions[i]
-		if d.Mode == templates.Deny && !d.Absent && slices.ContainsFunc(v.Judged, func(f Finding) bool { return f.Template == d.Template }) {
-			return false
-		}
-	}
-	return true
-}
-
-func (i *Injector) judge(req Request) (*Verdict, error) {
-	r, err := i.Inject(req)
-	if err != nil {
-		return nil, err
-	}
-	v := &Verdict{Result: r, Set: i.set.Revision, Judged: r.Check()}
-	v.Denied = slices.ContainsFunc(v.Judged, func(f Finding) bool { return f.Mode == templates.Deny })
-	return v, nil
 }
 
 // InjectedBy is what a pod says by which revision of which template it was

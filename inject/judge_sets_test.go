@@ -51,41 +51,176 @@ func TestJudgeSets(t *testing.T) {
 	}
 	revision := func(i *inject.Injector) string { return i.Set().Templates[0].Revision }
 	kept := []*inject.Injector{before}
+	warn := setOf(t, "  required: true", "  default: true")
 	for name, c := range map[string]struct {
 		judge *inject.Judge
 		pod   inject.Request
 		want  string
 	}{
 		"the set in use":                          {inject.NewJudge(now, nil, true), injectedBy(t, now, plain), "allowed"},
-		"one superseded a moment ago":             {inject.NewJudge(now, kept, false), injectedBy(t, before, plain), "allowed"},
+		"one superseded a moment ago":             {inject.NewJudge(now, kept, true), injectedBy(t, before, plain), "allowed"},
 		"one superseded long ago":                 {inject.NewJudge(now, nil, true), injectedBy(t, before, plain), "doubted"},
 		"one that is not known yet":               {inject.NewJudge(before, nil, true), injectedBy(t, now, plain), "doubted"},
 		"one with less, not known":                {inject.NewJudge(added, nil, true), injectedBy(t, before, plain), "doubted"},
 		"one with more, not known, is right":      {inject.NewJudge(before, nil, true), injectedBy(t, added, plain), "allowed"},
-		"none, by a replica that is behind":       {inject.NewJudge(now, []*inject.Injector{none}, false), injectedBy(t, none, plain), "allowed"},
+		"none, by a replica that is behind":       {inject.NewJudge(now, []*inject.Injector{none}, true), injectedBy(t, none, plain), "denied"},
+		"none, mode Warn, one that is behind":     {inject.NewJudge(warn, []*inject.Injector{none}, true), injectedBy(t, none, plain), "allowed"},
+		"none, mode Warn, not known":              {inject.NewJudge(warn, nil, true), injectedBy(t, none, plain), "denied"},
 		"none, and this replica has just begun":   {inject.NewJudge(now, nil, false), injectedBy(t, none, plain), "doubted"},
 		"none, and this replica is settled":       {inject.NewJudge(now, nil, true), injectedBy(t, none, plain), "denied"},
-		"forged: the one in use":                  {inject.NewJudge(now, kept, false), injectedBy(t, now, evil(revision(now))), "denied"},
-		"forged: one superseded a moment ago":     {inject.NewJudge(now, kept, false), injectedBy(t, now, evil(revision(before))), "denied"},
-		"forged: one that nobody knows":           {inject.NewJudge(now, kept, false), injectedBy(t, now, evil("ffffffffffff")), "doubted"},
+		"forged: the one in use":                  {inject.NewJudge(now, kept, true), injectedBy(t, now, evil(revision(now))), "denied"},
+		"forged: one superseded a moment ago":     {inject.NewJudge(now, kept, true), injectedBy(t, now, evil(revision(before))), "denied"},
+		"forged: one that nobody knows":           {inject.NewJudge(now, kept, true), injectedBy(t, now, evil("ffffffffffff")), "doubted"},
 		"forged, and the mutating webhook is out": {inject.NewJudge(now, nil, true), injectedBy(t, none, evil(revision(now))), "denied"},
 	} {
-		if v := mustJudge(t, c.judge, c.pod); v.Word() != c.want {
-			t.Errorf("%s: %s, want %s: %v", name, v.Word(), c.want, v.Judged)
+		if v := mustJudge(t, c.judge, c.pod); word(v) != c.want {
+			t.Errorf("%s: %s, want %s: %v", name, word(v), c.want, v.Judged)
 		}
 	}
 	var many []*inject.Injector
 	for i := range 2 * inject.MaxSets {
 		many = append(many, setOf(t, "agent:1", fmt.Sprint("agent:old-", i)))
 	}
-	judge := inject.NewJudge(now, many, false)
+	judge := inject.NewJudge(now, many, true)
 	for i := range many {
 		want := "allowed"
 		if i >= inject.MaxSets-1 {
 			want = "doubted"
 		}
-		if v := mustJudge(t, judge, injectedBy(t, many[i], plain)); v.Word() != want {
-			t.Errorf("%d sets ago: %s, want %s", i+1, v.Word(), want)
+		if v := mustJudge(t, judge, injectedBy(t, many[i], plain)); word(v) != want {
+			t.Errorf("%d sets ago: %s, want %s", i+1, word(v), want)
+		}
+	}
+}
+
+// word is the verdict's, or that another replica may know better.
+func word(v *inject.Verdict) string {
+	if v.Doubt {
+		return "doubted"
+	}
+	return v.Word()
+}
+
+// parsed makes an injector of templates.
+func parsed(t *testing.T, text string) *inject.Injector {
+	t.Helper()
+	found, problems := templates.Parse("t", []byte(text))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	slices.SortFunc(found, func(a, b *templates.Template) int { return strings.Compare(a.Name, b.Name) })
+	return inject.New(templates.NewSet(found))
+}
+
+// pieces are templates with different ways of being in a pod.
+func pieces(spec string) map[string]string {
+	const head = "---\napiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n"
+	all := map[string]string{
+		"container": "  pod: {spec: {containers: [{name: side, image: side}]}}\n",
+		"variable":  "  forEachContainer: [{add: {env: [{name: A, value: b}]}}]\n",
+		"volume":    "  pod: {spec: {volumes: [{name: v, emptyDir: {}}]}}\n  forEachContainer: [{add: {volumeMounts: [{name: v, mountPath: /v}]}}]\n",
+		"label":     "  pod: {metadata: {labels: {side: car}}}\n",
+		"nothing":   "  pod: {metadata: {annotations: {side: car}}}\n",
+	}
+	for name, body := range all {
+		all[name] = strings.Replace(head, "NAME", name, 1) + spec + body
+	}
+	return all
+}
+
+// TestUninjected: a pod that has nothing of a template because the mutating webhook was not called is denied,
+// whatever the mode and whatever the template adds; or the mode counts, if the Judge is not strict. If a part
+// was removed later, or another template's record shows that the webhook was called, the mode counts too.
+func TestUninjected(t *testing.T) {
+	t.Parallel()
+	const plain = `{"metadata":{"name":"web","annotations":{"some":"thing"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`
+	const bare = `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"web"}]}}`
+	other := parsed(t, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: other}\nspec: {default: true, pod: {metadata: {annotations: {an: other}}}}\n")
+	both := func(i *inject.Injector) *inject.Injector {
+		return inject.New(templates.NewSet(append(slices.Clone(i.Set().Templates), other.Set().Templates...)))
+	}
+	for _, mode := range []string{"Warn", "Deny"} {
+		byMode := map[string]string{"Warn": "warned", "Deny": "denied"}[mode]
+		for name, text := range pieces("  default: true\n  validate: {mode: " + mode + "}\n") {
+			injector := parsed(t, text)
+			for _, pod := range []string{plain, bare} {
+				req := inject.Request{Operation: "CREATE", Object: []byte(pod)}
+				v := mustJudge(t, inject.NewJudge(injector, nil, true), req)
+				if v.Word() != "denied" || !strings.HasSuffix(inject.Denial(v.Judged), "; create the pod again") {
+					t.Errorf("%s, %s: %s: %v", name, mode, v.Word(), v.Judged)
+				}
+				if v := mustJudge(t, inject.NewJudge(injector, nil, true).Lenient(), req); v.Word() != byMode {
+					t.Errorf("%s, %s, not strict: %s: %v", name, mode, v.Word(), v.Judged)
+				}
+				record := []byte(fmt.Sprintf(`%q:%q`, name+".pillion.dev/injected", injector.Set().Templates[0].Revision))
+				stripped := injectedBy(t, injector, plain)
+				if !bytes.Contains(stripped.Object, record) {
+					t.Fatalf("%s: no record in %s", name, stripped.Object)
+				}
+				stripped.Object = bytes.Replace(stripped.Object, append(record, ','), nil, 1)
+				stripped.Object = bytes.Replace(stripped.Object, append([]byte{','}, record...), nil, 1)
+				if v := mustJudge(t, inject.NewJudge(injector, nil, true), stripped); v.Word() != byMode || v.Judged[0].Code != inject.CodeMissing {
+					t.Errorf("%s, %s, without the record: %s: %v", name, mode, v.Word(), v.Judged)
+				}
+				v = mustJudge(t, inject.NewJudge(both(injector), nil, true), injectedBy(t, other, pod))
+				if v.Word() != byMode || v.Doubt || !strings.Contains(inject.Denial(v.Judged), "although") {
+					t.Errorf("%s, %s, another template is there: %s: %v", name, mode, v.Word(), v.Judged)
+				}
+			}
+		}
+	}
+}
+
+// TestDecidedAgainst: what the mutating webhook leaves out of a pod by a decision of its own is not taken for
+// a call that was not made, although only several rounds show it. The mode counts, and the reason is reported.
+func TestDecidedAgainst(t *testing.T) {
+	t.Parallel()
+	const head = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: agent}\nspec:\n  default: true\n"
+	const pod = `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"web"}]}}`
+	grow := "  forEachContainer: [{add: {env: [{name: \"A${container.env.size()}\", value: x}]}}]\n"
+	huge := "  pod: {metadata: {annotations: {a: \"" + strings.Repeat("x", 4<<20) + "\"}}}\n"
+	for name, template := range map[string]string{"never settles": head + grow, "too large": head + huge} {
+		injector := parsed(t, template)
+		v := mustJudge(t, inject.NewJudge(injector, nil, true), injectedBy(t, injector, pod))
+		if v.Word() != "warned" || v.CreateAgain() || !strings.Contains(v.Judged[0].Message, "what it adds makes") {
+			t.Errorf("%s: %s: %v", name, v.Word(), v.Judged[0].String())
+		}
+	}
+}
+
+// TestSupersededExcuse: a set that was superseded excuses what it injected, and not what it never knew.
+func TestSupersededExcuse(t *testing.T) {
+	t.Parallel()
+	const plain = `{"metadata":{"name":"web","annotations":{"pillion.dev/templates":"+new"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`
+	const base = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: base}
+spec: {required: true, pod: {spec: {containers: [{name: base, image: "base:1"}]}}, validate: {protect: [image]}}
+`
+	with := func(spec string) string {
+		return base + "---\napiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: new}\nspec:\n" + spec +
+			"  pod: {spec: {containers: [{name: new, image: \"new:1\"}]}}\n"
+	}
+	const warn, deny, required = "  validate: {mode: Warn}\n", "  validate: {mode: Deny}\n", "  required: true\n"
+	for name, c := range map[string]struct{ before, now, pod, want string }{
+		"new, mode Warn":                 {base, with(warn), plain, "allowed"},
+		"new, mode Deny":                 {base, with(deny), plain, "denied"},
+		"new, required":                  {base, with(required), plain, "denied"},
+		"required and Warn":              {base, with(required + warn), plain, "allowed"},
+		"required now, was asked for":    {with(warn), with(required), plain, "allowed"},
+		"required now, was not injected": {with(warn), with(required), strings.Replace(plain, "+new", "-new", 1), "denied"},
+		"not required any more":          {with(required), with(warn), plain, "allowed"},
+		"gone":                           {with(required), base, plain, "warned"}, // the pod asks for what is gone
+	} {
+		// What else the older set injected differs too.
+		now := parsed(t, strings.Replace(c.now, "base:1", "base:2", 1))
+		before := parsed(t, c.before)
+		v := mustJudge(t, inject.NewJudge(now, []*inject.Injector{before}, true), injectedBy(t, before, c.pod))
+		if c.want == "warned" {
+			v = mustJudge(t, inject.NewJudge(parsed(t, c.now), []*inject.Injector{before}, true), injectedBy(t, before, c.pod))
+		}
+		if v.Word() != c.want || v.Denied && (v.Doubt || v.Judged[0].Template != "new") {
+			t.Errorf("%s: %s, want %s: %v", name, word(v), c.want, v.Judged)
 		}
 	}
 }

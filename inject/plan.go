@@ -22,6 +22,7 @@ func (c *candidate) plan() {
 	}
 	// Both are about the pod as it came.
 	absent, altered := (c.req.alone || c.req.Detail) && c.absent(), c.altered()
+	called := absent && c.wasCalled()
 	p := &planner{candidate: c, log: &c.scratch.log, wasMarked: c.marked(c.t)}
 	p.eachAppContainer()
 	p.object(c.pod, &c.fragment, c.schema, c.at)
@@ -43,7 +44,8 @@ func (c *candidate) plan() {
 	}
 	if c.decision.Code == CodePresent && p.additions > 0 {
 		c.pass(CodePresent, "something of it is not in the pod")
-		c.decision.Code, c.decision.Absent = CodeInjected, absent
+		c.decision.Code, c.decision.Absent = CodeInjected, absent && p.moreThanRecord()
+		c.decision.called = called
 		if other {
 			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", c.t.injected, c.t.Revision))
 		}

@@ -3,18 +3,43 @@
 package inject
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// absent says whether nothing of a template that brings containers is in the
-// pod: neither one of them nor the record of an injection.
+// absent reports whether nothing in the pod shows that the template was ever
+// injected: neither the record of the injection nor one of its containers, unless
+// that is the pod's own.
 func (c *candidate) absent() bool {
-	return len(c.t.Containers) > 0 && !c.marked(c.t) && !slices.ContainsFunc(c.t.Containers, c.has)
+	return c.annotation(c.t.injected) == nil &&
+		(c.annotation(c.t.customize).IsText("true") || !slices.ContainsFunc(c.t.Containers, c.has))
+}
+
+// moreThanRecord reports whether something besides the record of the injection is missing.
+func (p *planner) moreThanRecord() bool {
+	record := annotationPath(p.t.injected)
+	alone := fmt.Sprintf("{%q:%q}", p.t.injected, p.t.Revision) // if the pod has no annotations
+	return slices.ContainsFunc(p.added, func(at Place) bool { return at.Path != record && at.Template != alone })
+}
+
+// wasCalled reports whether the pod came with the record of an injection by a
+// template of this set: then the mutating webhook was called and answered.
+func (r *run) wasCalled() bool {
+	if r.called == nil {
+		annotations := r.annotations.Members()
+		r.called = new(slices.ContainsFunc(annotations, func(n tree.Node) bool {
+			template, name, ok := templates.SplitAnnotation(n.Name())
+			t := r.byName[template]
+			return ok && (r.req.alone || !n.Added()) && name == templates.AnnotationInjected && t != nil && n.IsText(t.Revision)
+		}))
+	}
+	return *r.called
 }
 
 // altered are the protected fields of the template's containers that differ

@@ -77,8 +77,9 @@ type Decision struct {
 	// for in the mutating webhook.
 	Absent bool `json:"absent,omitempty"`
 
-	audit string // of a template that is injected or present
-	other string // of a final pod: the revision that it says it was injected by, if it is not the template's (JSON)
+	called bool   // of an absent template: the pod has the record of another one
+	audit  string // of a template that is injected or present
+	other  string // of a final pod: the revision that it says it was injected by, if it is not the template's (JSON)
 }
 
 // Step is a rule that did not apply.

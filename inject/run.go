@@ -39,6 +39,7 @@ type lookups struct {
 	keys   map[*tree.Node]*keys
 	here   map[string]bool  // see has
 	marks  map[*loaded]bool // see marked
+	called *bool            // see wasCalled
 }
 
 // candidate is one template for this pod.
@@ -201,6 +202,7 @@ func (r *run) findings() []Finding {
 			n.add(Finding{
 				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: quoted(r.annotation(AnnotationTemplates)),
 				Message: fmt.Sprintf("the annotation %s names the unknown template %q%s", AnnotationTemplates, name, didYouMean(name, n.names)),
+				unknown: name,
 			})
 		}
 	}
@@ -280,7 +282,7 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 		return Finding{}, false // what was injected once may be gone since
 	}
 	if t == nil {
-		return Finding{Code: CodeUnknownTemplate, Message: fmt.Sprintf("the %sannotation %s is for the unknown template %q%s",
+		return Finding{Code: CodeUnknownTemplate, unknown: template, Message: fmt.Sprintf("the %sannotation %s is for the unknown template %q%s",
 			whose, key, template, didYouMean(template, n.names))}, true
 	}
 	all := append(t.ParamNames(), templates.AnnotationCustomize)

@@ -50,6 +50,10 @@ type engine struct {
 	mu    sync.Mutex // of what follows, which no request needs
 	loads int        // good and new ones
 	kept  []superseded
+	// warn makes pods that should have been injected, and were not, a warning if their
+	// template's mode is Warn (--uninjected-pods).
+	warn    bool
+	settled bool
 
 	problems prometheus.Gauge
 	reloads  *prometheus.CounterVec
@@ -186,14 +190,27 @@ func (e *engine) settle(load int) {
 	e.swap(e.injector(), load == e.loads)
 }
 
+// warnUninjected changes what the judge does about pods that should have been injected.
+func (e *engine) warnUninjected(warn bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.warn = warn
+	e.swap(e.injector(), e.settled)
+}
+
 func (e *engine) swap(injector *inject.Injector, settled bool) {
+	e.settled = settled
 	kept, sets := make([]*inject.Injector, len(e.kept)), []*templates.Set{injector.Set()}
 	for i := range e.kept {
 		kept[i] = e.kept[i].injector
 		sets = append(sets, kept[i].Set())
 	}
 	e.webhooks.Use(sets...)
-	e.current.Store(&inUse{injector, inject.NewJudge(injector, kept, settled)})
+	judge := inject.NewJudge(injector, kept, settled)
+	if e.warn {
+		judge = judge.Lenient()
+	}
+	e.current.Store(&inUse{injector, judge})
 }
 
 func names(set *templates.Set) []string {

@@ -46,6 +46,9 @@ spec:
 	judged := func(image string) string {
 		v, err := e.judge().Judge(pod(image))
 		must(t, err)
+		if v.Doubt {
+			return "doubted"
+		}
 		return v.Word()
 	}
 	for i := range 10 {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // serveOptions are the flags of serve.
@@ -36,6 +37,7 @@ type serveOptions struct {
 	kubeconfig                                  string
 	standalone                                  bool
 	excluded                                    []string
+	uninjected                                  string
 	shutdownDelay                               time.Duration
 	requestMemory, memoryLimit                  resource.QuantityValue
 	advise                                      bool
@@ -57,8 +59,9 @@ and /metrics in plain HTTP.
 
 Templates, certificate files and the file of --config are followed: a changed one is
 used without a restart, and a bad one leaves the last good one in use. Of the
-configuration, the log level and --max-request-memory change at once; /readyz?verbose
-says what needs a restart. A flag wins over the environment, and that over the file.
+configuration, the log level, --max-request-memory and --uninjected-pods change at
+once; /readyz?verbose says what needs a restart. A flag wins over the environment,
+and that over the file.
 SIGTERM and SIGINT turn readiness off, wait until the API server sends no more, and
 finish what is left.`,
 		Example: `  # In a cluster.
@@ -108,6 +111,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says how to reach the cluster (default: the one that Pillion runs in)")
 	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: nothing but the name of a namespace is known, and being asked about a pod counts as its opt-in")
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` in which nothing is injected, besides the system's; may be repeated")
+	f.StringVar(&o.uninjected, "uninjected-pods", string(templates.Deny), "what to do about a pod that the mutating webhook should have injected and did not, because it was not called or did not answer: `MODE` Deny, or Warn to go by the template's validate.mode")
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "the `TIME` to go on serving after readiness is off")
 	o.requestMemory.Quantity = resource.MustParse("32Mi")
 	f.Var(&o.requestMemory, "max-request-memory", "how much `MEMORY` the bodies of requests may take at a time; who brings more is told to ask again (429)")
@@ -154,12 +158,17 @@ func (o *serveOptions) checkValues() error {
 	case o.memoryLimit.Sign() < 0:
 		return errors.New("--memory-limit must not be negative")
 	}
+	if err := oneOf("uninjected-pods", o.uninjected, string(templates.Deny), string(templates.Warn)); err != nil {
+		return err
+	}
 	if err := checkSelector(o.templateSelector); err != nil {
 		return err
 	}
 	_, err := o.log.logger(nil)
 	return err
 }
+
+func (o *serveOptions) warnUninjected() bool { return o.uninjected == string(templates.Warn) }
 
 var errNoTemplatesFlag = errors.New("name the templates: --templates PATH")
 
@@ -206,6 +215,7 @@ func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slo
 	if err != nil {
 		return fmt.Errorf("the templates cannot be used:\n%w", err)
 	}
+	engine.warnUninjected(o.warnUninjected())
 	callers, err := o.callers.newCallers(ctx, callerCluster{o.kubeconfig, o.tls.configuration}, log, registry)
 	if err != nil {
 		return fmt.Errorf("the credentials of callers: %w", err)
@@ -226,6 +236,7 @@ func (o *serveOptions) serve(ctx context.Context, flags *pflag.FlagSet, log *slo
 	limiter := webhook.NewLimiter(registry, slotsPerCPU*runtime.GOMAXPROCS(0), o.requestMemory.Value())
 	config := newConfiguration(o, flags, log, registry)
 	config.live["max-request-memory"] = func(next *serveOptions) { limiter.SetMemory(next.requestMemory.Value()) }
+	config.live["uninjected-pods"] = func(next *serveOptions) { engine.warnUninjected(next.warnUninjected()) }
 	config.reload() // before anybody is told that this one is ready: what changes from then on is a change
 	s := &server{
 		options: o, config: config, limiter: limiter, log: log, registry: registry, engine: engine, namespaces: known,

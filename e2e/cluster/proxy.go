@@ -25,8 +25,11 @@ type Proxy struct {
 	conns  map[*net.TCPConn]chan struct{} // closed when the connection has ended
 }
 
-// anyBackend stands for one chosen at random.
-const anyBackend = -1
+// anyBackend stands for one chosen at random, and noBackend for none: who connects waits for an answer.
+const (
+	anyBackend = -1
+	noBackend  = -2
+)
 
 // NewProxy starts a Proxy before the endpoints. ctx limits the start only.
 func NewProxy(ctx context.Context, endpoints ...Endpoint) (*Proxy, error) {
@@ -68,6 +71,9 @@ func (p *Proxy) StartAt(i int) {
 // Any ends StartAt: again, each connection is passed on to any backend.
 func (p *Proxy) Any() { p.StartAt(anyBackend) }
 
+// Hang ends all connections, and answers on no other one until Any or StartAt.
+func (p *Proxy) Hang() { p.StartAt(noBackend) }
+
 // Passed returns the backends that connections have been passed on to since StartAt.
 func (p *Proxy) Passed() []int {
 	p.mu.Lock()
@@ -98,9 +104,11 @@ func (p *Proxy) accept(ctx context.Context) {
 		client, ended := conn.(*net.TCPConn), make(chan struct{})
 		p.mu.Lock()
 		i := p.next
-		if i == anyBackend {
+		switch i {
+		case noBackend:
+		case anyBackend:
 			i = rand.IntN(len(p.backends))
-		} else {
+		default:
 			p.next = (i + 1) % len(p.backends)
 		}
 		p.passed = append(p.passed, i)
@@ -108,19 +116,31 @@ func (p *Proxy) accept(ctx context.Context) {
 		p.mu.Unlock()
 		go func() {
 			defer close(ended)
-			p.pipe(ctx, client, p.backends[i])
+			if i == noBackend {
+				p.swallow(client)
+			} else {
+				p.pipe(ctx, client, p.backends[i])
+			}
 		}()
 	}
 }
 
+// swallow reads until the client ends the connection, and says nothing.
+func (p *Proxy) swallow(client *net.TCPConn) {
+	defer p.forget(client)
+	_, _ = io.Copy(io.Discard, client)
+}
+
+func (p *Proxy) forget(client *net.TCPConn) {
+	client.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, client)
+}
+
 // pipe copies both ways until both have ended.
 func (p *Proxy) pipe(ctx context.Context, client *net.TCPConn, backend string) {
-	defer func() {
-		client.Close()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.conns, client)
-	}()
+	defer p.forget(client)
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", backend)
 	if err != nil {
 		return // the client sees that its connection is closed

@@ -137,7 +137,11 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	if r.Webhooks != nil && !called(r.Webhooks, Validating) {
 		return Final{Verdict: "allowed"}, nil
 	}
-	verdict, err := inject.NewJudge(injector, nil, true).Judge(req)
+	judge := inject.NewJudge(injector, nil, true)
+	if r.Object.Live { // may be older than the template, and would be injected
+		judge = judge.Lenient()
+	}
+	verdict, err := judge.Judge(req)
 	if err != nil {
 		return f, err
 	}

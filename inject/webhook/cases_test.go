@@ -118,7 +118,7 @@ func describe(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	if w.Code != http.StatusOK {
 		head := fmt.Sprintf("%d\n", w.Code)
-		for _, name := range []string{"Retry-After", "Connection"} {
+		for _, name := range []string{"Location", "Retry-After", "Connection"} {
 			if value := w.Header().Get(name); value != "" {
 				head += name + ": " + value + "\n"
 			}

@@ -82,6 +82,7 @@ type refusal struct {
 	status     int
 	sentence   string
 	retryAfter string // seconds; "" for no second try
+	location   string // of a redirect
 	caller     callers.Reason
 	shed       string // why it is one too many
 }
@@ -192,8 +193,8 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if err != nil {
 		return refuse(http.StatusBadRequest, "request.object is not a pod: %v", err)
 	}
-	if e.verdict != nil && e.verdict.Doubt != "" {
-		return askAgain(e.verdict)
+	if e.verdict != nil && e.verdict.Doubt {
+		return callAgain(r, e.verdict)
 	}
 	return nil
 }
@@ -209,19 +210,6 @@ func (e *exchange) aboutPod(namespace templates.Namespace) inject.Request {
 		Pod:       e.request.Object,
 		Scratch:   &e.scratch.engine,
 	}
-}
-
-// askAgain has the API server ask once more, on a new connection, for which the
-// Service picks a replica anew. It does so up to ten times (maxRetries of
-// client-go's rest.Request, which takes 503 with a Retry-After); then the pod is
-// refused, by the webhook's failurePolicy Fail and with this sentence.
-//
-// It is never refused for good here: nobody counts who has been asked, and a
-// good pod that is refused is worse than a bad one that is refused late.
-func askAgain(v *inject.Verdict) *refusal {
-	r := refuse(http.StatusServiceUnavailable, "%s (%s)", inject.Denial(v.Judged), v.Doubt)
-	r.retryAfter = "0"
-	return r
 }
 
 func (e *exchange) uid() string {

@@ -232,12 +232,12 @@ func TestMetrics(t *testing.T) {
 	want := `pillion_decisions_total{code="excluded_namespace",template="log-agent"} 1
 pillion_decisions_total{code="injected",template="log-agent"} 1
 pillion_findings_total{code="not_injected",template="log-agent",webhook="validate"} 1
+pillion_webhook_requests_total{decision="denied",status="200",webhook="validate"} 1
 pillion_webhook_requests_total{decision="ignored",status="200",webhook="mutate"} 1
 pillion_webhook_requests_total{decision="injected",status="200",webhook="mutate"} 1
 pillion_webhook_requests_total{decision="refused",status="400",webhook="mutate"} 1
 pillion_webhook_requests_total{decision="refused",status="404",webhook="none"} 1
 pillion_webhook_requests_total{decision="unchanged",status="200",webhook="mutate"} 1
-pillion_webhook_requests_total{decision="warned",status="200",webhook="validate"} 1
 `
 	if got := counted(t, e.registry); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

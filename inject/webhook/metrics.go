@@ -144,7 +144,7 @@ func (m *Metrics) newWebhook(webhook string, durations prometheus.Observer, deci
 		}
 	}
 	if webhook == webhookValidate {
-		outcomes = append(outcomes, outcome{decidedDoubted, http.StatusServiceUnavailable})
+		outcomes = append(outcomes, outcome{decidedDoubted, http.StatusTemporaryRedirect})
 	}
 	for _, decision := range decisions {
 		outcomes = append(outcomes, outcome{decision, http.StatusOK})
@@ -272,8 +272,8 @@ func (m *Metrics) observe(e *exchange, took time.Duration) {
 			m.ofDecision(&e.result.Decisions[i]).Inc()
 		}
 	}
-	if e.verdict != nil && e.verdict.Doubt != "" {
-		return // the API server asks again; what another replica says of the pod counts
+	if e.doubts() {
+		return // the API server calls again; what the last call finds counts
 	}
 	all := e.findings()
 	for i := range all {
@@ -286,7 +286,9 @@ func (e *exchange) decision() string {
 	switch {
 	case e.refused != nil && e.refused.status == http.StatusTooManyRequests:
 		return decidedShed
-	case e.refused != nil && (e.verdict == nil || e.verdict.Doubt == ""):
+	case e.doubts():
+		return decidedDoubted
+	case e.refused != nil:
 		return decidedRefused
 	case e.verdict != nil:
 		return e.verdict.Word()
@@ -305,6 +307,9 @@ func (e *exchange) decision() string {
 	}
 	return decidedUnchanged
 }
+
+// doubts reports whether the API server is to call another replica.
+func (e *exchange) doubts() bool { return e.refused != nil && e.refused.location != "" }
 
 // path is the webhook, or a word for any other path.
 func (e *exchange) path() string {

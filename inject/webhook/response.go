@@ -187,14 +187,20 @@ func misleads(r rune) bool { return r == '\n' || r == '\t' || inject.Hidden(r) }
 func (e *exchange) write(w http.ResponseWriter) {
 	header, body := w.Header(), e.answer
 	header.Set("Content-Type", contentJSON)
-	if e.refused != nil {
+	switch {
+	case e.refused != nil:
 		body = e.refused.statusBody()
 		if e.refused.retryAfter != "" {
 			header.Set("Retry-After", e.refused.retryAfter)
-			if e.refused.status == http.StatusServiceUnavailable { // another replica may know what is not known here
-				header.Set("Connection", "close")
-			}
 		}
+		if e.refused.location != "" {
+			header.Set("Location", e.refused.location)
+		}
+		if e.refused.location != "" || e.refused.retryAfter != "" && e.refused.status == http.StatusServiceUnavailable { // another replica may know more
+			header.Set("Connection", "close")
+		}
+	case e.verdict != nil && e.verdict.CreateAgain():
+		header.Set("Connection", "close")
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body))) // no chunks for the caller to put together
 	w.WriteHeader(e.status())
@@ -215,6 +221,7 @@ func (r *refusal) statusBody() []byte {
 		http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
 		http.StatusInternalServerError:   metav1.StatusReasonInternalError,
 		http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
+		http.StatusTemporaryRedirect:     metav1.StatusReasonServiceUnavailable, // for who does not follow it
 	}[r.status]
 	text, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

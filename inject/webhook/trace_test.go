@@ -101,7 +101,7 @@ func TestTraceTells(t *testing.T) {
 	e.answer(post(t, webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
 	wants("mutate http.response.status_code=200 " + uid + "injected pillion.decisions.injected=1 pillion.uid=705ab4f5-6393-11e8-b7cc-42010a800002 pillion.webhook=mutate")
 	e.answer(post(t, webhook.PathValidate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
-	wants("validate http.response.status_code=200 " + uid + "warned pillion.findings.not_injected=1 pillion.uid=705ab4f5-6393-11e8-b7cc-42010a800002 pillion.webhook=validate")
+	wants("validate http.response.status_code=200 " + uid + "denied pillion.findings.not_injected=1 pillion.uid=705ab4f5-6393-11e8-b7cc-42010a800002 pillion.webhook=validate")
 	e.answer(post(t, "/made/up", nil))
 	wants("none http.response.status_code=404 pillion.decision=refused pillion.webhook=none")
 	e.Injector = func() *inject.Injector { panic("broken") }
