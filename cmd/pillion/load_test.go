@@ -202,7 +202,7 @@ func TestServeConnections(t *testing.T) {
 			client.CloseIdleConnections()
 		}
 	}()
-	for range keptConnections {
+	for range maxConnections / 2 {
 		client := s.http1()
 		if o := s.send(t, client, "{}"); o.err != nil || o.close {
 			t.Fatalf("connection %d: %+v", len(kept), o)

@@ -113,8 +113,8 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` in which nothing is injected, besides the system's; may be repeated")
 	f.StringVar(&o.uninjected, "uninjected-pods", string(templates.Deny), "what to do about a pod that the mutating webhook should have injected and did not, because it was not called or did not answer: `MODE` Deny, or Warn to go by the template's validate.mode")
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "the `TIME` to go on serving after readiness is off")
-	o.requestMemory.Quantity = resource.MustParse("32Mi")
-	f.Var(&o.requestMemory, "max-request-memory", "how much `MEMORY` the bodies of requests may take at a time; who brings more is told to ask again (429)")
+	o.requestMemory.Quantity = resource.MustParse("64Mi")
+	f.Var(&o.requestMemory, "max-request-memory", "how much `MEMORY` requests may take at a time, beyond the 48 KiB that each may; who brings more is told to ask again (429)")
 	f.Var(&o.memoryLimit, "memory-limit", "how much `MEMORY` the container may take: near it the garbage is collected more often (0: GOMEMLIMIT, or none)")
 	f.BoolVar(&o.advise, "advise", false, "follow LimitRanges and ResourceQuotas too, so that /advise can tell which of them injected pods will break")
 	o.callers.flags(cmd)
@@ -153,8 +153,8 @@ func (o *serveOptions) checkValues() error {
 		return errors.New("--template-namespace must name a namespace")
 	case o.shutdownDelay < 0:
 		return errors.New("--shutdown-delay must not be negative")
-	case o.requestMemory.Cmp(resource.MustParse("10Mi")) < 0:
-		return errors.New("--max-request-memory must be at least 10Mi: the largest request takes 8Mi")
+	case o.requestMemory.Cmp(resource.MustParse("64Mi")) < 0:
+		return errors.New("--max-request-memory must be at least 64Mi: the largest request takes that much")
 	case o.memoryLimit.Sign() < 0:
 		return errors.New("--memory-limit must not be negative")
 	}

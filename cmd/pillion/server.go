@@ -37,9 +37,6 @@ const (
 	// unusedTime is after what a connection, in use before or not, is taken for idle, as a new one is
 	// by [http.Server.Shutdown]: an API server may have dialled it for a request that then went by another one.
 	unusedTime = 5 * time.Second
-	// keptConnections is how many are kept for a next request, and maxConnections how
-	// many there are at all, at about 40 KiB each. An API server keeps 25 idle ones.
-	keptConnections, maxConnections = 1000, 3000
 	// connectionAge is how long one is kept. An API server goes on with those that it has, so without
 	// an end to them a replica that is added would never be asked; and a TLS handshake a minute is cheap.
 	connectionAge = time.Minute
@@ -66,13 +63,6 @@ type server struct {
 	toWebhooks, toAdmin connections
 }
 
-// connections are those to one listener.
-type connections struct {
-	accepting, draining atomic.Bool
-	open                atomic.Int64
-	busy                sync.Map // when a net.Conn began that had no answer yet, and while draining when a request did
-}
-
 // run serves, with the background functions beside it, until ctx is done.
 func (s *server) run(ctx context.Context, background ...func(context.Context)) error {
 	s.register()
@@ -93,7 +83,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 
 	webhookServer, adminServer := s.webhookServer(), s.server(&s.toAdmin, admin(s.registry, s.checks()))
 	failed := make(chan error, 2)
-	wg.Go(func() { failed <- adminServer.Serve(admins) })
+	wg.Go(func() { failed <- adminServer.Serve(&listener{admins, &s.toWebhooks}) })
 	defer adminServer.Close() // last: until then it says that this one is not ready
 	select {                  // an API server that connects before there is a certificate gets a failed handshake
 	case <-s.certificate.Ready():
@@ -107,7 +97,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 		return err
 	}
 	defer webhooks.Close()
-	wg.Go(func() { failed <- webhookServer.ServeTLS(webhooks, "", "") })
+	wg.Go(func() { failed <- webhookServer.ServeTLS(&listener{webhooks, &s.toWebhooks}, "", "") })
 	defer webhookServer.Close()
 	s.toWebhooks.accepting.Store(true)
 	s.log.Info("serving", "webhook", webhooks.Addr().String(), "admin", admins.Addr().String(),
@@ -151,21 +141,6 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 	return nil
 }
 
-// finish waits until every connection has had its last answer, which asks the caller to close it, or was not used
-// since draining began. Shutdown alone would drop a request whose headers it has not read yet.
-func (c *connections) finish(ctx context.Context, began time.Time) {
-	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-		quiet := c.open.Load() == 0 || time.Since(began) > unusedTime
-		c.busy.Range(func(_, since any) bool {
-			quiet = quiet && time.Since(since.(time.Time)) > unusedTime
-			return quiet
-		})
-		if quiet {
-			return
-		}
-	}
-}
-
 func (s *server) webhookServer() *http.Server {
 	handler := &webhook.Handler{
 		Injector:   s.engine.injector,
@@ -187,6 +162,7 @@ func (s *server) webhookServer() *http.Server {
 	}))
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
 	s.callers.configure(server.TLSConfig)
+	chooseProtocol(server.TLSConfig)
 	server.ConnContext = connected
 	return server
 }
@@ -197,44 +173,8 @@ func connected(ctx context.Context, _ net.Conn) context.Context {
 
 // isLast says whether the request is to be the last one of its connection.
 func (s *server) isLast(r *http.Request) bool {
-	return s.toWebhooks.draining.Load() || s.toWebhooks.open.Load() > keptConnections ||
+	return s.toWebhooks.draining.Load() || s.toWebhooks.open.Load() > s.toWebhooks.most()/2 ||
 		time.Since(r.Context().Value(connectedAt{}).(time.Time)) > connectionAge
-}
-
-// count keeps account of the connections. Where there are too many, the one that has waited longest for its first
-// answer goes: who only connects can hold a place for as long as others need none.
-func (c *connections) count(conn net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		c.busy.Store(conn, time.Now())
-		if c.open.Add(1) > maxConnections {
-			c.closeOldest()
-		}
-	case http.StateActive:
-		if c.draining.Load() {
-			c.busy.Store(conn, time.Now())
-		}
-	case http.StateIdle:
-		c.busy.Delete(conn)
-	case http.StateClosed, http.StateHijacked:
-		c.busy.Delete(conn)
-		c.open.Add(-1)
-	}
-}
-
-func (c *connections) closeOldest() {
-	var oldest net.Conn
-	var began time.Time
-	c.busy.Range(func(conn, since any) bool {
-		if at := since.(time.Time); oldest == nil || at.Before(began) {
-			oldest, began = conn.(net.Conn), at
-		}
-		return true
-	})
-	if oldest != nil {
-		c.busy.Delete(oldest)
-		go oldest.Close() // says goodbye by TLS, which may take a while
-	}
 }
 
 // server has limits on everything that a caller can drag out.
@@ -244,9 +184,10 @@ func (s *server) server(c *connections, handler http.Handler) *http.Server {
 		ConnState:         c.count,
 		ReadHeaderTimeout: idleTime, // begins before there is a request
 		ReadTimeout:       idleTime + requestTime,
-		WriteTimeout:      2 * requestTime,
+		WriteTimeout:      requestTime + unusedTime, // begins after the header, like the caller's
 		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             http2Limits(),
 		ErrorLog:          log.New(&connectionLog{log: s.log, some: rate.Sometimes{First: 10, Interval: time.Second}}, "", 0),
 	}
 }

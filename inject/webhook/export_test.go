@@ -3,7 +3,6 @@
 package webhook
 
 import (
-	"bytes"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,11 +32,8 @@ func Spoil(h *Handler) {
 		}
 	}
 	for range 100 { // a pool may keep one back
-		if b, ok := h.bodies.Get().(*bytes.Buffer); ok {
-			spoil(b.Bytes())
-		}
-		if s, ok := h.scratch.Get().(*scratch); ok {
-			spoil(s.patch, s.answer)
+		if b, ok := h.buffers.Get().(*buffers); ok {
+			spoil(b.body, b.patch, b.answer)
 		}
 	}
 }

@@ -9,7 +9,8 @@
 package webhook
 
 import (
-	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,27 +55,30 @@ type Handler struct {
 	Log        *slog.Logger
 	Tracer     trace.Tracer // nil: there are no traces
 
-	bodies, scratch sync.Pool // of *bytes.Buffer, and of *scratch
+	buffers, scratch sync.Pool // of *buffers, and of *scratch
 }
 
 // exchange is one request and all that is to be told about it.
 type exchange struct {
-	start   time.Time
-	webhook string      // mutate, validate, advise, shadow, or "" for another path
-	caller  callers.Way // "" where nobody asked
-	request *request
-	result  *inject.Result  // nil where the engine was not asked
-	verdict *inject.Verdict // of a final pod; its Result is result
-	advice  []string        // about the pods of a workload; result is theirs
-	preview *inject.Verdict // of the pod with what result would add, which it does not get
-	answer  []byte
-	written bool // all of it
-	refused *refusal
-	share   share
-	meter   meter
-	span    trace.Span    // nil where none is kept
-	body    *bytes.Buffer // nil before it is read
-	scratch *scratch      // what request's trees are in; nil before its turn
+	start time.Time
+	// The caller waits until deadline, or until ctx is done.
+	deadline time.Time
+	ctx      context.Context
+	webhook  string      // mutate, validate, advise, shadow, or "" for another path
+	caller   callers.Way // "" where nobody asked
+	request  *request
+	result   *inject.Result  // nil where the engine was not asked
+	verdict  *inject.Verdict // of a final pod; its Result is result
+	advice   []string        // about the pods of a workload; result is theirs
+	preview  *inject.Verdict // of the pod with what result would add, which it does not get
+	answer   []byte
+	written  bool // all of it
+	refused  *refusal
+	limiter  *Limiter
+	share    share
+	span     trace.Span // nil where none is kept
+	buffers  *buffers   // nil before the body is read
+	scratch  *scratch   // what request's trees are in; nil before its turn, and after it
 }
 
 // refusal is the HTTP error that a request gets instead of an answer.
@@ -93,16 +97,17 @@ func refuse(status int, format string, args ...any) *refusal {
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e := &exchange{start: time.Now()}
+	e := &exchange{start: time.Now(), ctx: r.Context(), limiter: h.Limiter}
 	defer h.Limiter.forget(e)
 	h.startSpan(e, r)
 	h.handle(e, w, r)
-	e.write(w)
 	took := time.Since(e.start)
 	h.Limiter.count(e)
 	h.Metrics.observe(e, took)
 	h.log(e, r, took)
 	e.endSpan()
+	h.settle(e) // a client that does not read holds the answer only
+	e.write(w, r)
 	h.release(e)
 }
 
@@ -128,6 +133,10 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e.answer = encode(e)
+	// What the answer takes beside the body is known only now, and not much at a time.
+	if held := cap(e.buffers.patch) + cap(e.buffers.answer); held > freeAnswer && !h.Limiter.take(&e.share, held) {
+		e.refused, e.answer, e.buffers.patch, e.buffers.answer = shed(shedMemory), nil, nil, nil
+	}
 }
 
 // ask decodes the request and asks the engine where it is the engine's business.
@@ -147,15 +156,17 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if refused := h.identify(e, w, r); refused != nil {
 		return refused
 	}
-	if refused := h.Limiter.receive(e, r); refused != nil {
+	if refused := e.head(w, r); refused != nil {
 		return refused
 	}
-	h.lendBody(e)
-	deadline, refused := read(w, r, e.start, &e.meter, e.body)
-	if refused != nil {
+	if refused := h.Limiter.receive(r); refused != nil {
 		return refused
 	}
-	if refused := h.Limiter.enter(r.Context(), e, e.body.Len(), deadline); refused != nil {
+	h.lendBuffers(e)
+	if refused := h.read(e, w, r); refused != nil {
+		return refused
+	}
+	if refused := h.Limiter.enter(e, len(e.buffers.body)); refused != nil {
 		return refused
 	}
 	h.lend(e)
@@ -163,8 +174,9 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	if e.webhook == "validate" {
 		levels = finalLevel
 	}
-	if e.request, refused = decode(&e.scratch.engine.Parser, e.body.Bytes(), levels); refused != nil {
-		return refused
+	var refused *refusal
+	if e.request, refused = decode(&e.scratch.engine.Parser, e, e.buffers.body, levels); refused != nil {
+		return cmp.Or(e.share.denied, refused)
 	}
 	if e.webhook == webhookAdvise {
 		h.advise(e)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,15 +34,15 @@ func many(n int, item string) string {
 	return all.String()
 }
 
-// Whatever somebody sends who may create pods, it is answered before the API
-// server stops listening (the manifests say 5 s), and for a bounded amount of
+// Whatever somebody sends who may create pods, it is answered for so little CPU that
+// the API server still listens (the manifests say 5 s), and for a bounded amount of
 // memory. All that is allocated stands for the most that is in use at a time,
-// which nobody can measure twice.
+// which nobody can measure twice; and CPU for time, which depends on what else runs.
 func TestHostile(t *testing.T) {
-	mostTime, mostMemory := 4*time.Second, uint64(192<<20) // of 256 MiB
+	mostTime, mostMemory := 2*time.Second, uint64(96<<20) // of 256 MiB
 	build, _ := debug.ReadBuildInfo()
 	if slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		mostTime, mostMemory = 16*time.Second, 256<<20 // the race detector's part
+		mostTime, mostMemory = 16*time.Second, 128<<20 // the race detector's part
 	}
 	spec := func(containers, more string) string {
 		return `{"spec":{"containers":[` + containers + `]` + more + `}}`
@@ -55,26 +56,26 @@ func TestHostile(t *testing.T) {
 		want int
 	}{
 		"a text of 3 MiB":        {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 3<<20) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
-		"100,000 variables":      {one(`"env":[` + many(100_000, `{"name":"V%d","value":"x"}`) + `]`), http.StatusOK},
-		"1,000,000 variables":    {one(`"env":[` + many(1_000_000, `{}`) + `]`), http.StatusOK},
+		"80,000 variables":       {one(`"env":[` + many(80_000, `{"name":"V%d","value":"x"}`) + `]`), http.StatusOK},
+		"250,000 variables":      {one(`"env":[` + many(250_000, `{}`) + `]`), http.StatusOK},
 		"50,000 mounts":          {one(`"volumeMounts":[` + many(50_000, `{"mountPath":"/a%d"}`) + `]`), http.StatusOK},
 		"100,000 ports":          {one(`"ports":[` + many(100_000, `{"containerPort":%d}`) + `]`), http.StatusOK},
 		"500 containers":         {spec(many(500, `{"name":"a%d"}`), ""), http.StatusOK},
 		"100,000 containers":     {spec(many(100_000, `{"name":"a%d"}`), ""), http.StatusOK},
-		"200,000 the same":       {spec(many(200_000, `{"name":"a"}`), ""), http.StatusOK},
+		"120,000 the same":       {spec(many(120_000, `{"name":"a"}`), ""), http.StatusOK},
 		"100,000 volumes":        {spec(`{"name":"a"}`, `,"volumes":[`+many(100_000, `{"name":"a%d"}`)+`]`), http.StatusOK},
 		"100,000 parameters":     {`{"metadata":{"annotations":{` + many(100_000, `"agent-0.pillion.dev/x%d":"y"`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"a million names":        {`{"metadata":{"annotations":{"pillion.dev/templates":"` + strings.Repeat("x,", 1<<20) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"as deep as JSON may be": {`{"x":` + strings.Repeat("[", 9_990) + strings.Repeat("]", 9_990) + `,"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"8 MiB of text":          {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 8<<20-4096) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
-		"a million containers":   {spec(many(1_000_000, `0`), ""), http.StatusOK},
-		"a million annotations":  {`{"metadata":{"annotations":{` + many(1_000_000, `"":""`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
-		"a million pairs":        {spec(many(500_000, `{"":0}`), ""), http.StatusOK},
-		"700,000 volumes":        {spec(`{"name":"a"}`, `,"volumes":[`+many(700_000, `{}`)+`]`), http.StatusOK},
-		"900,000 ephemeral":      {spec(`{"name":"a"}`, `,"ephemeralContainers":[`+many(900_000, `{}`)+`]`), http.StatusOK},
+		"250,000 containers":     {spec(many(250_000, `0`), ""), http.StatusOK},
+		"250,000 annotations":    {`{"metadata":{"annotations":{` + many(250_000, `"":""`) + `}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"125,000 pairs":          {spec(many(125_000, `{"":0}`), ""), http.StatusOK},
+		"250,000 volumes":        {spec(`{"name":"a"}`, `,"volumes":[`+many(250_000, `{}`)+`]`), http.StatusOK},
+		"250,000 ephemeral":      {spec(`{"name":"a"}`, `,"ephemeralContainers":[`+many(250_000, `{}`)+`]`), http.StatusOK},
 		"10,000 ephemeral":       {spec(`{"name":"a"}`, `,"ephemeralContainers":[`+many(9_900, `{}`)+`]`), http.StatusOK},
 		"a text of 1 MB":         {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 1_000_000) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
-		"too many tolerations":   {spec(`{"name":"a"}`, `,"tolerations":[`+many(2_000_000, `{}`)+`]`), http.StatusRequestEntityTooLarge},
+		"too many tolerations":   {spec(`{"name":"a"}`, `,"tolerations":[`+many(300_000, `{}`)+`]`), http.StatusRequestEntityTooLarge},
 		"too many values":        {`{"x":[` + many(4_000_000, `0`) + `]}`, http.StatusRequestEntityTooLarge},
 		"deeper":                 {strings.Repeat("[", 1_000_000) + strings.Repeat("]", 1_000_000), http.StatusBadRequest},
 		"deep objects":           {strings.Repeat(`{"a":`, 500_000) + "1" + strings.Repeat("}", 500_000), http.StatusBadRequest},
@@ -84,9 +85,9 @@ func TestHostile(t *testing.T) {
 		for path, body := range map[string][]byte{webhook.PathMutate: body, webhook.PathValidate: body, webhook.PathShadow: body, webhook.PathAdvise: workload} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			began := time.Now()
+			began := cpuTime(t)
 			w := e.answer(post(t, path, body))
-			took := time.Since(began)
+			took := cpuTime(t) - began
 			runtime.ReadMemStats(&after)
 			if memory := after.TotalAlloc - before.TotalAlloc; w.Code != row.want || took > mostTime || memory > mostMemory {
 				t.Errorf("%s: %s: %d after %v and %d MiB", name, path, w.Code, took, memory>>20)
@@ -95,6 +96,16 @@ func TestHostile(t *testing.T) {
 			}
 		}
 	}
+}
+
+// cpuTime is what the process has used.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // Memory that a large pod took is not handed on to requests that only begin to

@@ -3,9 +3,6 @@
 package webhook
 
 import (
-	"context"
-	"errors"
-	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -14,15 +11,23 @@ import (
 )
 
 const (
-	// largeBody is where the few requests begin that are worked on one at a time.
-	// A tree of tiny objects takes up to 100 times its text, so this is what bounds
-	// memory; and nobody else has to wait for them.
+	// largeBody is where the few requests begin that are worked on one at a time, and
+	// so are those of more than fewValues. A tree of tiny objects takes up to 100 times
+	// its text, so this is what bounds memory; and nobody else has to wait for them.
 	largeBody = 64 << 10
-	// requestOverhead is what a request takes beside its body: stack and buffers.
-	requestOverhead = 8 << 10
+	// freeBody and freeAnswer are what every request may hold without being counted: 99 of 100
+	// need no more. So they find room whatever others hold, and how many there are at a time
+	// is bounded by the server's connections and streams.
+	freeBody, freeAnswer = 16 << 10, 32 << 10
+	// maxValues is how many values a body may have, and valueSize about how many bytes one takes
+	// while the body is worked on; the first [tree.FewValues] are not counted. A pod of the 3 MiB
+	// that an API server takes has some 100,000.
+	maxValues, valueSize = 1 << 18, 128
 	// longestWait is what is better spent asking again: see [Limiter]. It is also the
 	// time after which nothing is left of an overload.
 	longestWait = time.Second
+	// hurry is how long a body may still take that holds more than freeBody when memory runs short.
+	hurry = time.Second
 )
 
 // Limiter bounds the time and the memory of requests. What would take more is
@@ -41,8 +46,8 @@ type Limiter struct {
 	shed              *prometheus.CounterVec
 }
 
-// NewLimiter has so many requests worked on at a time, and their bodies take so
-// many bytes. To work on one needs a CPU and nothing else, so more than a few for
+// NewLimiter has so many requests worked on at a time, and their bodies, values and
+// answers take so many bytes. To work on one needs a CPU and nothing else, so more than a few for
 // each CPU gain nothing.
 func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limiter {
 	l := &Limiter{shed: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -61,12 +66,12 @@ func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limite
 	registry.MustRegister(l.shed,
 		gauge("pillion_webhook_working", "Requests that are worked on.", l.Working),
 		gauge("pillion_webhook_waiting", "Requests that wait for others to be done.", l.Waiting),
-		gauge("pillion_webhook_memory_bytes", "What the bodies of requests take, with 8 KiB for each request.", l.memory.Load),
-		gauge("pillion_webhook_memory_limit_bytes", "What the bodies of requests may take.", l.maxMemory.Load))
+		gauge("pillion_webhook_memory_bytes", "What the bodies, values and answers of requests take, beyond what every request may.", l.memory.Load),
+		gauge("pillion_webhook_memory_limit_bytes", "What they may take.", l.maxMemory.Load))
 	return l
 }
 
-// SetMemory changes how many bytes the bodies of requests may take.
+// SetMemory changes how many bytes that is.
 func (l *Limiter) SetMemory(bytes int64) { l.maxMemory.Store(bytes) }
 
 // Working counts the requests that are worked on.
@@ -91,62 +96,61 @@ func shed(why string) *refusal {
 // share is what a request has of the limiter, to be given back.
 type share struct {
 	memory int64
+	denied *refusal // why there is no room for more values
 	gate   *gate
 	began  time.Time
 }
 
-var errMemory = errors.New("the memory for requests is used up")
-
-// meter counts what a body takes as it comes: a promise to send much costs a
-// caller nothing, so it sets nothing aside.
-type meter struct {
-	io.ReadCloser
-	limiter *Limiter
-	share   *share
-}
-
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.ReadCloser.Read(p)
-	if !m.limiter.take(m.share, int64(n)) {
-		return n, errMemory
-	}
-	return n, err
-}
-
-func (l *Limiter) take(s *share, bytes int64) bool {
+// take counts memory before it is allocated. What it was copied from is garbage by then
+// and not collected yet, so nothing is given back before the end.
+func (l *Limiter) take(s *share, bytes int) bool {
 	if l == nil {
 		return true
 	}
-	s.memory += bytes
-	return l.memory.Add(bytes) <= l.maxMemory.Load()
+	s.memory += int64(bytes)
+	return l.memory.Add(int64(bytes)) <= l.maxMemory.Load()
 }
 
-// receive has the request's body counted. One that has no room is refused before
-// it is read.
-func (l *Limiter) receive(e *exchange, r *http.Request) *refusal {
-	e.meter = meter{r.Body, l, &e.share}
-	if l == nil {
-		return nil
-	}
-	if !l.take(&e.share, requestOverhead) || l.memory.Load()+min(max(r.ContentLength, 0), maxBody) > l.maxMemory.Load() {
+// pressed says whether memory runs short.
+func (l *Limiter) pressed() bool { return l != nil && l.memory.Load() > l.maxMemory.Load()/2 }
+
+// receive refuses a body that has no room before it is read.
+func (l *Limiter) receive(r *http.Request) *refusal {
+	if l != nil && r.ContentLength > freeBody && l.memory.Load()+r.ContentLength > l.maxMemory.Load() {
 		return shed(shedMemory)
 	}
 	return nil
 }
 
+// Values implements [tree.Room]: who brings many small values is worked on like who brings a large body.
+func (e *exchange) Values(n int) bool {
+	l, s := e.limiter, &e.share
+	if l == nil {
+		return true
+	}
+	switch {
+	case !l.take(s, n*valueSize):
+		s.denied = shed(shedMemory)
+	case s.gate == &l.small:
+		l.leave(e)
+		s.denied = l.enter(e, largeBody+1)
+	}
+	return s.denied == nil
+}
+
 // enter waits for the turn of a request whose body has come, so that no slow
 // caller keeps others waiting. It waits half of the time that is left at most:
 // the other half is for being asked again.
-func (l *Limiter) enter(ctx context.Context, e *exchange, body int, deadline time.Time) *refusal {
+func (l *Limiter) enter(e *exchange, body int) *refusal {
 	if l == nil {
 		return nil
 	}
 	g := &l.small
-	if body > largeBody {
+	if body > largeBody || e.webhook == webhookAdvise { // what API types take is many times as much
 		g = &l.large
 	}
 	if g.free.Add(-1) < 0 {
-		switch why := g.wait(ctx, min(longestWait, time.Until(deadline)/2)); why {
+		switch why := g.wait(e.ctx, min(longestWait, time.Until(e.deadline)/2)); why {
 		case "":
 		case callerGone:
 			return tooLate()
@@ -162,6 +166,7 @@ func (l *Limiter) enter(ctx context.Context, e *exchange, body int, deadline tim
 func (l *Limiter) leave(e *exchange) {
 	if e.share.gate != nil {
 		e.share.gate.leave(time.Since(e.share.began))
+		e.share.gate = nil
 	}
 }
 

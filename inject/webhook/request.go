@@ -28,38 +28,37 @@ import (
 // server adds to them, and the envelope.
 const maxBody = 8 << 20
 
-// maxTrust bounds what is set aside because a Content-Length says so, before a
-// byte of it has come. 99 of 100 bodies are smaller than a tenth of it.
-const maxTrust = 256 << 10
-
-// maxKept bounds the memory to work in that is kept for the next one; for a body it is maxTrust.
+// maxKept bounds the memory to work in that is kept for the next one.
 const maxKept = 1 << 20
 
 // maxTimeout is the longest timeout that a webhook configuration may ask for.
 const maxTimeout = 30 * time.Second
 
-// scratch is memory that serves one exchange after another: the tree that is made
-// of a body, the patch and the answer. All texts of a request are parts of the body,
-// so whoever keeps one longer than the exchange has to clone it.
+// buffers are memory for one exchange after another: the body, the patch and the
+// answer. An exchange has them for as long as its client takes to send and to read.
+type buffers struct{ body, patch, answer []byte }
+
+// scratch is memory to work in, most of it the tree that is made of a body. All texts
+// of a request are parts of the body, so whoever keeps one longer than the exchange has
+// to clone it.
 //
-// It is many times as large as the body, which has its own: those who wait for their
-// turn have no scratch, and so there are only a few.
+// It is many times as large as the body: those who wait, for their turn or for their
+// client, have no scratch, and so there are only a few.
 type scratch struct {
-	engine        inject.Scratch
-	patch, answer []byte
-	notes         []inject.Note
+	engine inject.Scratch
+	notes  []inject.Note
 }
 
-// lendBody gives the exchange memory for its body until [Handler.release].
-func (h *Handler) lendBody(e *exchange) {
+// lendBuffers gives the exchange memory for its body and its answer until [Handler.release].
+func (h *Handler) lendBuffers(e *exchange) {
 	var ok bool
-	if e.body, ok = h.bodies.Get().(*bytes.Buffer); !ok {
-		e.body = &bytes.Buffer{}
+	if e.buffers, ok = h.buffers.Get().(*buffers); !ok {
+		e.buffers = &buffers{body: make([]byte, 0, freeBody)}
 	}
-	e.body.Reset()
+	e.buffers.body = e.buffers.body[:0]
 }
 
-// lend gives the exchange memory to work in until [Handler.release].
+// lend gives the exchange memory to work in until [Handler.settle].
 func (h *Handler) lend(e *exchange) {
 	var ok bool
 	if e.scratch, ok = h.scratch.Get().(*scratch); !ok {
@@ -67,73 +66,102 @@ func (h *Handler) lend(e *exchange) {
 	}
 }
 
-// release ends an exchange that is written and logged. What a large body took is
-// not kept, nor what a connection that failed may still be writing from; and the
-// scratch, which refers to the body, only with it.
-func (h *Handler) release(e *exchange) {
-	if e.written && e.body != nil && e.body.Cap() <= maxTrust {
-		h.bodies.Put(e.body)
-		if s := e.scratch; s != nil && s.engine.Kept()+cap(s.patch)+cap(s.answer) <= maxKept {
-			h.scratch.Put(s)
-		}
+// settle takes the memory to work in back from an exchange about which all is told. It still
+// refers to the body, so it is not kept after a large one.
+func (h *Handler) settle(e *exchange) {
+	if s := e.scratch; s != nil && cap(e.buffers.body) <= largeBody && s.engine.Kept() <= maxKept {
+		h.scratch.Put(s)
 	}
-	e.body, e.scratch = nil, nil
+	e.scratch, e.request, e.result, e.verdict, e.preview, e.advice = nil, nil, nil, nil, nil, nil
+}
+
+// release ends an exchange that is written. What is larger than what everyone may have is not
+// kept, nor what a connection that failed may still be writing from.
+func (h *Handler) release(e *exchange) {
+	if b := e.buffers; e.written && b != nil && cap(b.body) <= freeBody && cap(b.patch)+cap(b.answer) <= freeAnswer {
+		h.buffers.Put(b)
+	}
+	e.buffers = nil
 }
 
 const contentJSON = "application/json"
 
-// read reads the body of a request that an API server may send, and says until
-// when it wants the answer, which it waits for since then.
+// head checks what stands before the body of a request that an API server may send, and says
+// until when it wants the answer, which it waits for since the exchange's start.
 //
 // The caller stops listening after ?timeout=, so what is not read by then is
 // answered with 503. After it, waiting for its turn may take time, see
 // [Limiter]; the answer itself takes microseconds.
-func read(w http.ResponseWriter, r *http.Request, since time.Time, from io.ReadCloser, body *bytes.Buffer) (time.Time, *refusal) {
+func (e *exchange) head(w http.ResponseWriter, r *http.Request) *refusal {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return time.Time{}, refuse(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
+		return refuse(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
 	}
 	if text := r.Header.Get("Content-Type"); text != contentJSON { // as the API server writes it
 		if kind, _, err := mime.ParseMediaType(text); err != nil || kind != contentJSON {
-			return time.Time{}, refuse(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", text)
+			return refuse(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", text)
 		}
 	}
 	if r.ContentLength > maxBody {
-		return time.Time{}, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+		return tooLarge()
 	}
 	timeout, refused := timeout(r)
-	if refused != nil {
-		return time.Time{}, refused
-	}
-	deadline := since.Add(timeout)
-	// Not every ResponseWriter can; the server's own ReadTimeout stands then.
-	_ = http.NewResponseController(w).SetReadDeadline(deadline)
-	limited, expected := http.MaxBytesReader(w, from, maxBody), max(r.ContentLength, 0)
-	body.Grow(int(min(expected, maxTrust)) + bytes.MinRead)
-	var err error
-	if expected > maxTrust { // and who has sent that much is trusted with the rest
-		_, err = io.CopyN(body, limited, maxTrust)
-		body.Grow(int(expected-maxTrust) + bytes.MinRead)
-	}
-	if err == nil {
-		_, err = body.ReadFrom(limited)
-	}
-	if err != nil || r.Context().Err() != nil {
-		return time.Time{}, unread(err)
-	}
-	return deadline, nil
+	e.deadline = e.start.Add(timeout)
+	return refused
 }
 
-// unread says why a body was not read; nil stands for a caller that is gone.
+func tooLarge() *refusal {
+	return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+}
+
+// read reads the body. Its memory grows with what has come; a promise, which costs a caller
+// nothing, can only make it smaller.
+func (h *Handler) read(e *exchange, w http.ResponseWriter, r *http.Request) *refusal {
+	conn := http.NewResponseController(w)
+	// Not every ResponseWriter can; the server's own ReadTimeout stands then.
+	_ = conn.SetReadDeadline(e.deadline)
+	from, promised := http.MaxBytesReader(w, r.Body, maxBody), int(r.ContentLength)+bytes.MinRead
+	body := &e.buffers.body
+	for {
+		n, err := from.Read((*body)[len(*body):cap(*body)])
+		*body = (*body)[:len(*body)+n]
+		switch {
+		case err == io.EOF && r.Context().Err() == nil:
+			return nil
+		case err != nil:
+			return unread(err)
+		case len(*body) < cap(*body):
+			continue
+		}
+		room := min(2*cap(*body), maxBody+bytes.MinRead)
+		if promised > cap(*body) {
+			room = min(room, promised)
+		}
+		if !h.Limiter.take(&e.share, room) {
+			return shed(shedMemory)
+		}
+		if h.Limiter.pressed() {
+			_ = conn.SetReadDeadline(soonest(e.deadline, time.Now().Add(hurry)))
+		}
+		*body = append(make([]byte, 0, room), *body...)
+	}
+}
+
+func soonest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// unread says why a body was not read; its end stands for a caller that is gone.
 func unread(err error) *refusal {
-	tooLarge := (*http.MaxBytesError)(nil)
+	limit := (*http.MaxBytesError)(nil)
 	switch {
-	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
+	case err == io.EOF, errors.Is(err, os.ErrDeadlineExceeded):
 		return tooLate()
-	case errors.Is(err, errMemory):
-		return shed(shedMemory)
-	case errors.As(err, &tooLarge):
-		return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+	case errors.As(err, &limit):
+		return tooLarge()
 	}
 	return refuse(http.StatusBadRequest, "the body could not be read: %v", err)
 }
@@ -191,11 +219,11 @@ const (
 // decode reads a review of either version, in one pass with the pod in it; what
 // is not wanted is checked to be JSON and skipped. As in the API server's own
 // decoder names are told apart by case and the last of two equal ones counts.
-func decode(parser *tree.Parser, body []byte, levels int) (*request, *refusal) {
+func decode(parser *tree.Parser, room tree.Room, body []byte, levels int) (*request, *refusal) {
 	// Nobody changes the body as long as the exchange lasts.
-	root, err := parser.Parse(unsafe.String(unsafe.SliceData(body), len(body)), levels)
+	root, err := parser.ParseIn(room, maxValues, unsafe.String(unsafe.SliceData(body), len(body)), levels)
 	switch {
-	case errors.Is(err, tree.ErrTooManyValues):
+	case errors.Is(err, tree.ErrTooManyValues), errors.Is(err, tree.ErrNoRoom): // whose reason the exchange knows better
 		return nil, refuse(http.StatusRequestEntityTooLarge, "the body is too large: %v", err)
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "the body is not an AdmissionReview: %s", strings.TrimPrefix(err.Error(), "jsontext: "))

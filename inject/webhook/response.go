@@ -53,15 +53,15 @@ func encode(e *exchange) []byte {
 	case e.result != nil:
 		if e.result.Adds() {
 			patchType := admissionv1.PatchTypeJSONPatch
-			e.scratch.patch = e.result.AppendPatch(e.scratch.patch[:0], "")
-			response.Patch, response.PatchType = e.scratch.patch, &patchType
+			e.buffers.patch = e.result.AppendPatch(e.buffers.patch[:0], "")
+			response.Patch, response.PatchType = e.buffers.patch, &patchType
 		}
 		notes = e.result.AppendAudit(notes)
 		response.Warnings = warnings(e.result.Warnings(), inAuditLog)
 	}
 	e.scratch.notes = notes
-	e.scratch.answer = appendReview(e.scratch.answer[:0], e.request.version, response, notes)
-	return e.scratch.answer
+	e.buffers.answer = appendReview(e.buffers.answer[:0], e.request.version, response, notes)
+	return e.buffers.answer
 }
 
 // appendReview writes an AdmissionReview that has this response and these audit
@@ -184,7 +184,7 @@ func clip(text string, limit int) string {
 // misleads reports whether a character has no place in a line of text.
 func misleads(r rune) bool { return r == '\n' || r == '\t' || inject.Hidden(r) }
 
-func (e *exchange) write(w http.ResponseWriter) {
+func (e *exchange) write(w http.ResponseWriter, r *http.Request) {
 	header, body := w.Header(), e.answer
 	header.Set("Content-Type", contentJSON)
 	switch {
@@ -205,6 +205,9 @@ func (e *exchange) write(w http.ResponseWriter) {
 	header.Set("Content-Length", strconv.Itoa(len(body))) // no chunks for the caller to put together
 	w.WriteHeader(e.status())
 	_, err := w.Write(body)
+	if r.ProtoMajor > 1 && err == nil { // else a stream waits for its client when nobody counts it any more
+		err = http.NewResponseController(w).Flush()
+	}
 	e.written = err == nil // a caller that is gone needs no answer
 }
 

@@ -25,6 +25,10 @@ type Parser struct {
 
 	depth   int
 	values  int
+	allowed int // values, now
+	most    int // and at all
+	room    Room
+	denied  error
 	pending []Node // of the objects and lists that are not at their end yet
 }
 
@@ -47,20 +51,38 @@ const maxDepth = 10_000
 // unless it is made of nothing but {}.
 const maxValues = 1 << 20
 
+// FewValues is how many values a text may have before a [Room] is asked, and how many more it
+// is asked for at a time.
+const FewValues = 4096
+
+// Room says whether there is room for so many more values.
+type Room interface{ Values(n int) bool }
+
+// ErrNoRoom says that the text has more values than a [Room] had room for.
+var ErrNoRoom = errors.New("it has more values than there is room for")
+
 // ErrTooManyValues says that a text is JSON, or may be, but has too many values.
-var ErrTooManyValues = fmt.Errorf("it has more than %d values", maxValues)
+var ErrTooManyValues = errors.New("too many values")
 
 // Parse reads one JSON text (RFC 8259, valid UTF-8), which has a pod that many
 // levels deep inside. The tree, its texts and its names are parts of that text,
 // and the tree holds until the next call.
 func (s *Parser) Parse(text string, levels int) (*Node, error) {
+	return s.ParseIn(nil, maxValues, text, levels)
+}
+
+// ParseIn is Parse of a text that has so many values at most, within the room that there is if
+// room is not nil.
+func (s *Parser) ParseIn(room Room, most int, text string, levels int) (*Node, error) {
+	s.room, s.most, s.allowed, s.denied = room, most, min(FewValues, most), nil
 	s.text, s.depth, s.values, s.pending, s.slab, s.elsewhere = text, 0, 0, s.pending[:0], s.slab[:0], 0
 	s.least = min(len(text)/bytesPerNode, 256)
 	root := s.push("", 0)
 	end := s.value(s.blank(0), levels+podLevels, root)
+	s.room = nil
 	switch {
-	case s.values > maxValues:
-		return nil, ErrTooManyValues
+	case s.denied != nil:
+		return nil, s.denied
 	case end < 0 || s.blank(end) < len(text):
 		return nil, whyNotJSON(text)
 	}
@@ -141,7 +163,7 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 	object, closing, first := s.text[i] == '{', s.text[i]+2, len(s.pending)
 	i = s.blank(i + 1)
 	for more := s.at(i) != closing; more; {
-		if s.values++; s.values > maxValues {
+		if s.values++; s.values > s.allowed && !s.more() {
 			return nil, -1
 		}
 		var name string
@@ -183,6 +205,21 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 	return kids, i + 1
 }
 
+// more makes room for more values.
+func (s *Parser) more() bool {
+	switch {
+	case s.values > s.most:
+		s.denied = fmt.Errorf("%w: more than %d", ErrTooManyValues, s.most)
+	case s.room == nil:
+		s.allowed = s.most
+	case s.room.Values(FewValues):
+		s.allowed = min(s.allowed+FewValues, s.most)
+	default:
+		s.denied = ErrNoRoom
+	}
+	return s.denied == nil
+}
+
 // take makes the pending nodes from the first on somebody's members or items.
 func (s *Parser) take(first int) (kids []Node) {
 	switch n := len(s.pending) - first; {
@@ -204,7 +241,7 @@ func (s *Parser) push(name string, i int) int {
 	if n := len(s.pending); n == cap(s.pending) { // append would grow by and by one that is not very long
 		more := max(8, n)
 		if n >= maxSlab { // and a very long one by and by: the rest is taken to be as what came
-			more = min(max(maxSlab, n*(len(s.text)-i)/i), maxValues+1-n)
+			more = min(max(maxSlab, n*(len(s.text)-i)/i), s.most+1-n)
 		}
 		s.pending = slices.Grow(s.pending, more)
 	}

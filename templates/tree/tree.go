@@ -107,7 +107,7 @@ func (n *Node) fill() {
 	if n.open || n.kind != Object && n.kind != Array {
 		return
 	}
-	s := Parser{Arena: Arena{least: min(len(n.text)/bytesPerNode, 256)}, lexer: lexer{n.text}}
+	s := Parser{Arena: Arena{least: min(len(n.text)/bytesPerNode, 256)}, lexer: lexer{n.text}, most: maxValues}
 	n.kids, _ = s.children(0, 1)
 	n.open = true
 }

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// maxConnections is how many there are to a listener at a time, at about 60 KiB each while they
+	// are in use. Half of them are kept for a next request; an API server keeps 25 idle ones.
+	maxConnections = 1000
+	// maxHTTP2 is how many of them speak HTTP/2, with so many requests at a time each. API servers
+	// speak it to localhost only; a connection takes up to 50 times as much as one of HTTP/1.1,
+	// which all others get instead.
+	maxHTTP2, maxStreams = 16, 32
+	// spareFiles is how many file descriptors are left for everything but connections.
+	spareFiles = 32
+)
+
+// connections are those to one listener.
+type connections struct {
+	accepting, draining atomic.Bool
+	open, http2         atomic.Int64
+	less                atomic.Int64 // than maxConnections, as the process has too few file descriptors
+	busy                sync.Map     // when a net.Conn began that had no answer yet, and while draining when a request did
+}
+
+// most is how many may be open.
+func (c *connections) most() int64 { return maxConnections - c.less.Load() }
+
+// finish waits until every connection has had its last answer, which asks the caller to close it, or was not used
+// since draining began. Shutdown alone would drop a request whose headers it has not read yet.
+func (c *connections) finish(ctx context.Context, began time.Time) {
+	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+		quiet := c.open.Load() == 0 || time.Since(began) > unusedTime
+		c.busy.Range(func(_, since any) bool {
+			quiet = quiet && time.Since(since.(time.Time)) > unusedTime
+			return quiet
+		})
+		if quiet {
+			return
+		}
+	}
+}
+
+// count keeps account of the connections. Where there are too many, the one that has waited longest for its first
+// answer goes: who only connects can hold a place for as long as others need none.
+func (c *connections) count(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		c.busy.Store(conn, time.Now())
+		if c.open.Add(1) > c.most() {
+			c.closeOldest()
+		}
+	case http.StateActive:
+		if c.draining.Load() {
+			c.busy.Store(conn, time.Now())
+		}
+	case http.StateIdle:
+		c.busy.Delete(conn)
+	case http.StateClosed, http.StateHijacked:
+		c.busy.Delete(conn)
+		c.open.Add(-1)
+	}
+}
+
+func (c *connections) closeOldest() {
+	var oldest net.Conn
+	var began time.Time
+	c.busy.Range(func(conn, since any) bool {
+		if at := since.(time.Time); oldest == nil || at.Before(began) {
+			oldest, began = conn.(net.Conn), at
+		}
+		return true
+	})
+	if oldest != nil {
+		c.busy.Delete(oldest)
+		go oldest.Close() // says goodbye by TLS, which may take a while
+	}
+}
+
+// listener accepts connections, and has some closed where the process has no file descriptor left.
+type listener struct {
+	net.Listener
+	costly *connections // of both listeners, those that may be many
+}
+
+// Accept implements [net.Listener]. After an error of this kind net/http tries again soon.
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		return &connection{Conn: conn, of: l.costly}, nil
+	}
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		l.costly.less.Store(maxConnections - max(l.costly.open.Load()-spareFiles, 1))
+		for range spareFiles {
+			l.costly.closeOldest()
+		}
+	}
+	return nil, err
+}
+
+// connection knows whether it is one of those that speak HTTP/2.
+type connection struct {
+	net.Conn
+	of    *connections
+	http2 atomic.Bool
+}
+
+// Close implements [net.Conn].
+func (c *connection) Close() error {
+	if c.http2.Swap(false) {
+		c.of.http2.Add(-1)
+	}
+	return c.Conn.Close()
+}
+
+// mayHTTP2 says whether it is one of those, and if not, whether there is room for one more.
+func (c *connection) mayHTTP2() bool {
+	if c.of.http2.Add(1) > maxHTTP2 {
+		c.of.http2.Add(-1)
+		return false
+	}
+	c.http2.Store(true)
+	return true
+}
+
+// chooseProtocol lets HTTP/2 be spoken by a few connections.
+func chooseProtocol(config *tls.Config) {
+	others := config.Clone()
+	others.NextProtos = []string{"http/1.1"}
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		conn, ok := hello.Conn.(*connection)
+		if ok && slices.Contains(hello.SupportedProtos, "h2") && !conn.mayHTTP2() {
+			return others, nil
+		}
+		return nil, nil
+	}
+}
+
+// http2Limits are what the server sets aside for a connection: the least that it may, for a body comes in frames of
+// 16 KiB and is read at once.
+func http2Limits() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams:          maxStreams,
+		MaxReadFrameSize:              16 << 10,
+		MaxReceiveBufferPerConnection: 256 << 10,
+		MaxReceiveBufferPerStream:     64 << 10,
+	}
+}
