@@ -25,6 +25,8 @@ import (
 type attacker struct {
 	t       *testing.T
 	address string
+	admin   string
+	crowd   bool // others attack at the same moment
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -95,7 +97,11 @@ type h2 struct {
 // http2 opens one. With deaf, the server may send no byte of an answer, and nobody reads.
 func (a *attacker) http2(deaf bool) *h2 {
 	c := a.dial("h2")
-	if c == nil || c.(*tls.Conn).ConnectionState().NegotiatedProtocol != "h2" {
+	if c == nil {
+		return nil
+	}
+	if c.(*tls.Conn).ConnectionState().NegotiatedProtocol != "h2" {
+		c.Close()
 		return nil
 	}
 	h := &h2{Conn: c, Framer: http2.NewFramer(c, c), next: 1}
@@ -139,12 +145,24 @@ func (h *h2) head(length int, more ...string) uint32 {
 	return id
 }
 
+// begin begins headers that do not end.
+func (h *h2) begin() uint32 {
+	id := h.next
+	h.next += 2
+	_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: h.field(":method", "POST")})
+	return id
+}
+
+// field is a header in its wire form.
+func (h *h2) field(name, value string) []byte {
+	h.block.Reset()
+	_ = h.coder.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: true})
+	return h.block.Bytes()
+}
+
 // send sends a whole request.
 func (h *h2) send(body string) {
-	id := h.head(len(body))
-	for part := range strings.SplitSeq(body, "\x00") {
-		_ = h.WriteData(id, true, []byte(part))
-	}
+	_ = h.WriteData(h.head(len(body)), true, []byte(body))
 }
 
 // innocent does what an API server does: it sends a pod, and again a second later when it is told so.

@@ -69,7 +69,7 @@ func TestServeCallers(t *testing.T) {
 	s.ready(t, 200, "[+]callers ok: authentication is required\n")
 	for authorization, want := range map[string]int{
 		right: 200, basic: 200, "": 401, "Bearer second-token": 401, "Basic YTpi": 401,
-		"Bearer " + strings.Repeat("x", 20<<10): 401, "Bearer " + strings.Repeat("x", 80<<10): http.StatusRequestHeaderFieldsTooLarge,
+		"Bearer " + strings.Repeat("x", 12<<10): 401, "Bearer " + strings.Repeat("x", 80<<10): http.StatusRequestHeaderFieldsTooLarge,
 	} {
 		if got, body := s.call(t, authorization); got != want {
 			t.Errorf("%.20s: %d %s, want %d", authorization, got, body, want)

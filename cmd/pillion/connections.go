@@ -19,6 +19,8 @@ const (
 	// maxConnections is how many there are to a listener at a time, at about 60 KiB each while they
 	// are in use. Half of them are kept for a next request; an API server keeps 25 idle ones.
 	maxConnections = 1000
+	// maxAdmin is how many of them may come to the admin address, where none is kept.
+	maxAdmin = 100
 	// maxHTTP2 is how many of them speak HTTP/2, with so many requests at a time each. API servers
 	// speak it to localhost only; a connection takes up to 50 times as much as one of HTTP/1.1,
 	// which all others get instead.
@@ -31,9 +33,13 @@ const (
 type connections struct {
 	accepting, draining atomic.Bool
 	open, http2         atomic.Int64
+	kept                atomic.Int64 // those that had an answer
 	less                atomic.Int64 // than maxConnections, as the process has too few file descriptors
 	busy                sync.Map     // when a net.Conn began that had no answer yet, and while draining when a request did
 }
+
+// full says that no more are to be kept for a next request.
+func (c *connections) full() bool { return c.kept.Load() > c.most()/2 }
 
 // most is how many may be open.
 func (c *connections) most() int64 { return maxConnections - c.less.Load() }
@@ -67,9 +73,13 @@ func (c *connections) count(conn net.Conn, state http.ConnState) {
 			c.busy.Store(conn, time.Now())
 		}
 	case http.StateIdle:
-		c.busy.Delete(conn)
+		if _, fresh := c.busy.LoadAndDelete(conn); fresh {
+			c.kept.Add(1)
+		}
 	case http.StateClosed, http.StateHijacked:
-		c.busy.Delete(conn)
+		if _, fresh := c.busy.LoadAndDelete(conn); !fresh {
+			c.kept.Add(-1)
+		}
 		c.open.Add(-1)
 	}
 }
@@ -78,28 +88,33 @@ func (c *connections) closeOldest() {
 	var oldest net.Conn
 	var began time.Time
 	c.busy.Range(func(conn, since any) bool {
-		if at := since.(time.Time); oldest == nil || at.Before(began) {
+		if at := since.(time.Time); !at.IsZero() && (oldest == nil || at.Before(began)) {
 			oldest, began = conn.(net.Conn), at
 		}
 		return true
 	})
 	if oldest != nil {
-		c.busy.Delete(oldest)
-		go oldest.Close() // says goodbye by TLS, which may take a while
+		c.busy.CompareAndSwap(oldest, began, time.Time{}) // it goes already
+		go oldest.Close()                                 // says goodbye by TLS, which may take a while
 	}
 }
 
 // listener accepts connections, and has some closed where the process has no file descriptor left.
 type listener struct {
 	net.Listener
+	to     *connections
 	costly *connections // of both listeners, those that may be many
 }
 
-// Accept implements [net.Listener]. After an error of this kind net/http tries again soon.
+// Accept implements [net.Listener]. Where there are too many connections it takes its time, so that each has a second
+// until others need its place. After an error of this kind net/http tries again soon.
 func (l *listener) Accept() (net.Conn, error) {
+	if most := l.to.most(); l.to.open.Load() >= most {
+		time.Sleep(time.Second / time.Duration(most))
+	}
 	conn, err := l.Listener.Accept()
 	if err == nil {
-		return &connection{Conn: conn, of: l.costly}, nil
+		return &connection{Conn: conn, of: l.to}, nil
 	}
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		l.costly.less.Store(maxConnections - max(l.costly.open.Load()-spareFiles, 1))

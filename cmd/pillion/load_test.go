@@ -202,7 +202,7 @@ func TestServeConnections(t *testing.T) {
 			client.CloseIdleConnections()
 		}
 	}()
-	for range maxConnections / 2 {
+	for range maxConnections/2 + 1 {
 		client := s.http1()
 		if o := s.send(t, client, "{}"); o.err != nil || o.close {
 			t.Fatalf("connection %d: %+v", len(kept), o)
@@ -299,8 +299,8 @@ func TestReconfigureMemory(t *testing.T) {
 	write(t, file, always)
 	s := startServe(t, "--config", file, "--memory-limit=1G")
 	for _, row := range []struct{ text, want string }{
-		{always, "3.3554432e+07"},
-		{always + "max-request-memory: 64Mi\n", "6.7108864e+07"},
+		{always, "6.7108864e+07"},
+		{always + "max-request-memory: 128Mi\n", "1.34217728e+08"},
 	} {
 		write(t, file, row.text)
 		until(t, "the bound is "+row.want, func() (bool, string) {
@@ -308,9 +308,9 @@ func TestReconfigureMemory(t *testing.T) {
 			return strings.Contains(body, "\npillion_webhook_memory_limit_bytes "+row.want+"\n"), "it is not"
 		})
 	}
-	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "\ngo_gc_gomemlimit_bytes 8e+08\n") {
+	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "\ngo_gc_gomemlimit_bytes 6.66666666e+08\n") {
 		t.Error("--memory-limit is not told to the collector")
 	}
-	write(t, file, always+"max-request-memory: 1Mi\n")
-	s.ready(t, http.StatusOK, "--max-request-memory must be at least 10Mi")
+	write(t, file, always+"max-request-memory: 32Mi\n")
+	s.ready(t, http.StatusOK, "--max-request-memory must be at least 64Mi")
 }

@@ -185,14 +185,14 @@ const gcPercent = 200
 const maxCPUs = 4
 
 // limitRuntime tells Go's runtime what there is; the environment goes before it. The
-// collector gets four fifths of a container's limit: it does not count the program's
+// collector gets two thirds of a container's limit: it does not count the program's
 // own pages, nor keep to it exactly.
 func (o *serveOptions) limitRuntime() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 	if limit := o.memoryLimit.Value(); limit > 0 {
-		debug.SetMemoryLimit(limit / 5 * 4)
+		debug.SetMemoryLimit(limit / 3 * 2)
 	}
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxCPUs {
 		runtime.GOMAXPROCS(maxCPUs)

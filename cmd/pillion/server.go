@@ -82,8 +82,10 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	}
 
 	webhookServer, adminServer := s.webhookServer(), s.server(&s.toAdmin, admin(s.registry, s.checks()))
+	s.toAdmin.less.Store(maxConnections - maxAdmin)
+	adminServer.SetKeepAlivesEnabled(false)
 	failed := make(chan error, 2)
-	wg.Go(func() { failed <- adminServer.Serve(&listener{admins, &s.toWebhooks}) })
+	wg.Go(func() { failed <- adminServer.Serve(&listener{admins, &s.toAdmin, &s.toWebhooks}) })
 	defer adminServer.Close() // last: until then it says that this one is not ready
 	select {                  // an API server that connects before there is a certificate gets a failed handshake
 	case <-s.certificate.Ready():
@@ -97,7 +99,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 		return err
 	}
 	defer webhooks.Close()
-	wg.Go(func() { failed <- webhookServer.ServeTLS(&listener{webhooks, &s.toWebhooks}, "", "") })
+	wg.Go(func() { failed <- webhookServer.ServeTLS(&listener{webhooks, &s.toWebhooks, &s.toWebhooks}, "", "") })
 	defer webhookServer.Close()
 	s.toWebhooks.accepting.Store(true)
 	s.log.Info("serving", "webhook", webhooks.Addr().String(), "admin", admins.Addr().String(),
@@ -173,7 +175,7 @@ func connected(ctx context.Context, _ net.Conn) context.Context {
 
 // isLast says whether the request is to be the last one of its connection.
 func (s *server) isLast(r *http.Request) bool {
-	return s.toWebhooks.draining.Load() || s.toWebhooks.open.Load() > s.toWebhooks.most()/2 ||
+	return s.toWebhooks.draining.Load() || s.toWebhooks.full() ||
 		time.Since(r.Context().Value(connectedAt{}).(time.Time)) > connectionAge
 }
 

@@ -98,6 +98,42 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// The memory for a body grows with what has come of it, whatever was promised, and all of it is counted. After an error
+// there is no more of it.
+func TestReadGrows(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	e.Log = discard()
+	for _, promised := range []int64{-1, 1 << 10, 8 << 20} {
+		for _, sent := range []int{1, 100 << 10, 1 << 20, 5 << 20} {
+			var before, after runtime.MemStats
+			counted := 0.0
+			r := post(t, webhook.PathMutate, nil)
+			r.ContentLength = promised
+			r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(bytes.Repeat([]byte(" "), sent)), readerFunc(func([]byte) (int, error) {
+				counted = e.metric(t, "pillion_webhook_memory_bytes")
+				return 0, io.ErrUnexpectedEOF
+			})))
+			runtime.ReadMemStats(&before)
+			w := e.answer(r)
+			runtime.ReadMemStats(&after)
+			grown := int(after.TotalAlloc - before.TotalAlloc)
+			if w.Code != http.StatusBadRequest || grown > 4*sent+256<<10 {
+				t.Errorf("of %d bytes %d came: %d, and %d are allocated", promised, sent, w.Code, grown)
+			}
+			if sent > 16<<10 && int(counted) < sent || int(counted) > 4*sent {
+				t.Errorf("of %d bytes %d came: %v are counted", promised, sent, counted)
+			}
+		}
+	}
+	if left := e.metric(t, "pillion_webhook_memory_bytes"); left != 0 {
+		t.Errorf("%v are never given back", left)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 // cpuTime is what the process has used.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()

@@ -286,8 +286,8 @@ func TestRequestMemory(t *testing.T) {
 	for range 3 {
 		held = append(held, raw(t, s, len(large), large[:len(large)-1]))
 	}
-	eventually(t, "the bodies are held", func() bool { return memory() > 9<<20 })
-	e.Limiter.SetMemory(11 << 20)
+	eventually(t, "the bodies are held", func() bool { return memory() > float64(3*(len(large)+4<<20-64<<10)) }) // with the smaller ones before
+	e.Limiter.SetMemory(int64(memory()) + 1<<20)
 	if o := ask(t.Context(), client, url, large); !o.wellShed() {
 		t.Errorf("no room for one of 3 MiB: %+v", o)
 	}
