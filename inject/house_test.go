@@ -44,7 +44,8 @@ func TestImports(t *testing.T) {
 		"templates/library":      {forbidden: impure},
 		"certs":                  {},
 		"manifests":              {},
-		"cmd/pillion":            {internal: []string{"inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/survey", "inject/webhook", "inject/webhook/callers", "templates", "templates/tree", "templates/library", "certs", "manifests"}},
+		"cmd/pillion/yamledit":   {internal: []string{"templates/tree"}, forbidden: impure},
+		"cmd/pillion":            {internal: []string{"cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/survey", "inject/webhook", "inject/webhook/callers", "templates", "templates/tree", "templates/library", "certs", "manifests"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

@@ -3,7 +3,6 @@
 package inject
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/mattbaird/jsonpatch"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -24,8 +21,11 @@ type Removal struct {
 	Templates []string // what was injected, in the order of application
 	// Paths are JSON Pointers, to be removed one after another.
 	Paths []string
-
-	served bool // the pod came from an API server
+	// Kept are places that are just as a template has them, and are taken for the pod's
+	// own because they are before others of its own.
+	Kept []string
+	// Served: the pod came from an API server, which writes defaults and sorts keys.
+	Served bool
 }
 
 // Uninject is the inverse of [Injector.Inject]: it says what to take out of a pod
@@ -37,7 +37,7 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	if err != nil {
 		return nil, notJSON(err)
 	}
-	r := &Removal{Pod: identify(pod), served: pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil}
+	r := &Removal{Pod: identify(pod), Served: pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil}
 	if r.Templates, err = i.injectedBy(pod); err != nil || len(r.Templates) == 0 {
 		return r, err
 	}
@@ -51,11 +51,35 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pod, err = tree.Parse(bare); err != nil {
+	added, err := i.addedBy(&req, r, bare)
+	if err != nil {
+		return nil, err
+	}
+	// If an item that is just as a template has it is followed by others, it may be the
+	// pod's own: then it stays, and the templates leave it alone too.
+	for _, ownStays := range []bool{false, true} {
+		attempt := *r
+		if err = i.subtract(&req, &attempt, pod, bare, added, ownStays); err == nil {
+			return &attempt, nil
+		}
+	}
+	return nil, err
+}
+
+// addedBy renders what the templates added, each as if those before it had added
+// nothing.
+func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate, error) {
+	pod, err := tree.Parse(bare)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := decode(bare)
+	if err != nil {
 		return nil, err
 	}
 	req.Scratch = &Scratch{}
-	run := i.newRun(&req, pod)
+	run := i.newRun(req, pod)
+	var all []*candidate
 	for _, t := range i.templates {
 		if !slices.Contains(r.Templates, t.Name) {
 			continue
@@ -67,18 +91,49 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 		if err := c.renderApps(); err != nil {
 			return nil, fmt.Errorf("%s was injected, but what it adds cannot be said now: %w", t.Name, err)
 		}
+		all = append(all, c)
 		s := &subtraction{candidate: c}
 		s.all()
-		doc = r.remove(doc, s.paths)
-		if bare, err = json.Marshal(doc); err != nil {
-			return nil, err
-		}
-		if run.pod, err = tree.Parse(bare); err != nil {
+		doc = (&Removal{Served: r.Served}).remove(doc, s.paths)
+		if run.pod, err = parseAgain(doc); err != nil {
 			return nil, err
 		}
 		run.lookups = lookups{}
 	}
-	return r, i.verify(req, bare)
+	return all, nil
+}
+
+// subtract takes out what templates added, the last one first, for each added
+// behind those before it. What is left must become the same pod again.
+func (i *Injector) subtract(req *Request, r *Removal, pod *tree.Node, bare []byte, added []*candidate, ownStays bool) error {
+	doc, err := decode(bare)
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Backward(added) {
+		if c.pod, err = parseAgain(doc); err != nil {
+			return err
+		}
+		s := &subtraction{candidate: c, ownStays: ownStays}
+		if !r.Served {
+			s.original = pod
+		}
+		s.all()
+		doc = r.remove(doc, s.paths)
+		r.Kept = append(r.Kept, s.kept...)
+	}
+	if bare, err = json.Marshal(doc); err != nil {
+		return err
+	}
+	return i.verify(*req, bare)
+}
+
+func parseAgain(doc any) (*tree.Node, error) {
+	text, err := json.Marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	return tree.Parse(text)
 }
 
 // injectedBy are the templates that a pod says were injected, which have to be
@@ -129,7 +184,9 @@ func (i *Injector) recorded(pod *tree.Node, names []string) []string {
 // subtraction is what a pod has of a fragment.
 type subtraction struct {
 	*candidate
-	paths []string
+	paths, kept []string
+	ownStays    bool       // items of lists that are before others stay
+	original    *tree.Node // the pod with its keys in the order of its author, or nil
 }
 
 func (s *subtraction) all() {
@@ -154,7 +211,7 @@ func (s *subtraction) object(pod, fragment *tree.Node, in *schema, at string) {
 		case there == nil || there.Kind() != value.Kind():
 		case f.shape == unit:
 			if f.contains(there, value) {
-				s.paths = append(s.paths, at)
+				s.take(at, s.isBeforeOwn(at, fragment))
 			}
 		case value.Kind() == tree.Array:
 			s.list(there, value, f.schema, at)
@@ -166,19 +223,54 @@ func (s *subtraction) object(pod, fragment *tree.Node, in *schema, at string) {
 
 func (s *subtraction) list(pod, fragment *tree.Node, in *schema, at string) {
 	items, theirs := fragment.Items(), pod.Items()
-	for i := range items {
-		for j := range theirs {
-			switch at := at + "/" + strconv.Itoa(j); {
+	before, next := false, len(items) // other items of the list, or the fragment's in another order
+	for j := range slices.Backward(theirs) {
+		at, found := at+"/"+strconv.Itoa(j), false
+		for i := range items {
+			switch {
 			case in.shape == set && in.elem.contains(&theirs[j], &items[i]) && in.elem.contains(&items[i], &theirs[j]):
-				s.paths = append(s.paths, at)
+				found, before, next = true, before || i >= next, i
 			case in.shape != keyedList || !in.sameKey(&theirs[j], &items[i]):
 			case in.elem.goType == container():
 				s.object(&theirs[j], new(new(tree.Arena).Without(&items[i], "name")), in.elem, at)
 			case in.elem.contains(&theirs[j], &items[i]):
-				s.paths = append(s.paths, at)
+				found, before, next = true, before || i >= next, i
 			}
 		}
+		if found {
+			s.take(at, before && s.ownStays)
+		}
+		before = before || !found
 	}
+}
+
+// take takes out what is at a path, unless it is the pod's own.
+func (s *subtraction) take(at string, own bool) {
+	if own {
+		s.kept = append(s.kept, at)
+	} else {
+		s.paths = append(s.paths, at)
+	}
+}
+
+// isBeforeOwn reports whether a label or annotation is before one of the pod's own,
+// for what is added is behind them.
+func (s *subtraction) isBeforeOwn(at string, fragment *tree.Node) bool {
+	object, ok := strings.CutPrefix(at[:strings.LastIndexByte(at, '/')], "/metadata/")
+	if !ok || s.original == nil {
+		return false
+	}
+	name, found := unescape(at[strings.LastIndexByte(at, '/')+1:]), false
+	members := s.original.At("metadata", object).Members()
+	for i := range members {
+		switch key := members[i].Name(); {
+		case key == name:
+			found = true
+		case found && s.pod.At("metadata", object).Get(key) != nil && fragment.Get(key) == nil:
+			return true
+		}
+	}
+	return false
 }
 
 // remove takes the paths out of doc, with the parents that it leaves empty, and
@@ -202,7 +294,7 @@ func (r *Removal) remove(doc any, paths []string) any {
 // empty: an API server writes these objects into every pod.
 func (r *Removal) written(path string) bool {
 	parent := path[:strings.LastIndexByte(path, '/')]
-	return r.served && (parent == "/spec/securityContext" || strings.HasSuffix(parent, "/resources"))
+	return r.Served && (parent == "/spec/securityContext" || strings.HasSuffix(parent, "/resources"))
 }
 
 // comparePaths orders pointers with the indices of a list as numbers.
@@ -249,7 +341,7 @@ func (i *Injector) verify(req Request, bare []byte) error {
 	if err != nil {
 		return err
 	}
-	req.Object = bare
+	req.Object, req.Scratch = bare, nil // which what was added lies in
 	r, err := i.Inject(req)
 	if err != nil {
 		return err
@@ -267,61 +359,4 @@ func (i *Injector) verify(req Request, bare []byte) error {
 		}
 	}
 	return errors.New("without what was injected and injected again it is another pod: it has been changed since, so take the changes back or edit it by hand")
-}
-
-// Apply is the pod with the operations of a [Result] for it done.
-func Apply(pod []byte, ops []jsonpatch.JsonPatchOperation) ([]byte, error) {
-	doc, err := apply(pod, ops)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(doc)
-}
-
-func apply(pod []byte, ops []jsonpatch.JsonPatchOperation) (any, error) {
-	doc, err := decode(pod)
-	if err != nil {
-		return nil, err
-	}
-	for _, op := range ops {
-		value, err := decode(op.Value.(json.RawMessage))
-		if err != nil {
-			return nil, err
-		}
-		doc = with(doc, strings.Split(op.Path, "/")[1:], value)
-	}
-	return doc, nil
-}
-
-// with is doc with an operation's value added at the names.
-func with(doc any, names []string, value any) any {
-	name := unescape(names[0])
-	list, ok := doc.([]any)
-	if !ok {
-		object, _ := doc.(map[string]any)
-		if len(names) > 1 {
-			value = with(object[name], names[1:], value)
-		}
-		object[name] = value
-		return object
-	}
-	i, err := strconv.Atoi(name)
-	if err != nil {
-		i = len(list) // -
-	}
-	if len(names) > 1 {
-		list[i] = with(list[i], names[1:], value)
-		return list
-	}
-	return slices.Insert(list, i, value)
-}
-
-func unescape(name string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(name) }
-
-func decode(text []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var doc any
-	err := d.Decode(&doc)
-	return doc, err
 }

@@ -123,3 +123,35 @@ func said(v any) any {
 	}
 	return v
 }
+
+// TestUninjectKeepsOwn: a variable that is just as a template has it stays if its
+// place shows that the pod had it: before others of its own, or before one that the
+// template would have put before it.
+func TestUninjectKeepsOwn(t *testing.T) {
+	t.Parallel()
+	set, problems := templates.Parse("t.yaml", []byte(`
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: agent}
+spec:
+  default: true
+  pod: {spec: {containers: [{name: agent, image: x}]}}
+  forEachContainer:
+  - add: {env: [{name: A, value: "1"}, {name: B, value: "2"}]}
+`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	injector := inject.New(templates.NewSet(set))
+	for _, env := range []string{
+		`[{"name":"A","value":"1"},{"name":"X","value":"x"}]`,
+		`[{"name":"B","value":"2"}]`,
+		`[{"name":"X","value":"x"},{"name":"B","value":"2"},{"name":"Y","value":"y"}]`,
+	} {
+		pod := `{"metadata":{"name":"web"},"spec":{"containers":[{"env":` + env + `,"image":"app","name":"app"}]}}`
+		was, is := uninject(t, injector, inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: "shop"}, Object: []byte(pod)})
+		if was != is {
+			t.Errorf("it was\n%s\nand is\n%s", was, is)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -233,13 +234,13 @@ func printConfig(w io.Writer, flags *pflag.FlagSet) error {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			value = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 			for _, item := range list.GetSlice() {
-				value.Content = append(value.Content, text(item))
+				value.Content = append(value.Content, yamledit.Text(item))
 			}
 		} else if f.Value.Type() == "string" {
-			value = text(f.Value.String())
+			value = yamledit.Text(f.Value.String())
 		}
 		value.LineComment = valueSource(f)
-		root.Content = append(root.Content, text(f.Name), value)
+		root.Content = append(root.Content, yamledit.Text(f.Name), value)
 	})
 	encoder := yaml.NewEncoder(w)
 	return errors.Join(encoder.Encode(root), encoder.Close())

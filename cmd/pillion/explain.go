@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
@@ -166,7 +167,7 @@ func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 		}
 		encoder := yaml.NewEncoder(w)
 		encoder.SetIndent(2)
-		return errors.Join(encoder.Encode(fromTree(n)), encoder.Close())
+		return errors.Join(encoder.Encode(yamledit.FromTree(n)), encoder.Close())
 	}
 	_, err = w.Write(append(text, '\n'))
 	return err
@@ -194,13 +195,13 @@ func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range split(data) {
-			if d.empty() {
+		for _, d := range yamledit.Split(data) {
+			if d.Empty() {
 				continue
 			}
 			found, err := o.document(injector, d)
 			if err != nil {
-				return nil, d.locate(file, err)
+				return nil, d.Locate(file, err)
 			}
 			reports = append(reports, found...)
 		}
@@ -208,8 +209,8 @@ func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
 	return reports, nil
 }
 
-func (o *explainOptions) document(injector *inject.Injector, d document) ([]*explain.Report, error) {
-	root, err := d.parse()
+func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document) ([]*explain.Report, error) {
+	root, err := d.Parse()
 	if err != nil || len(root.Content) == 0 {
 		return nil, err
 	}
@@ -217,7 +218,7 @@ func (o *explainOptions) document(injector *inject.Injector, d document) ([]*exp
 	if !isReview && !mayHoldPods(root.Content[0]) {
 		return nil, nil
 	}
-	node, err := tree.FromYAML(root)
+	node, err := tree.FromYAML(root.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +245,7 @@ func (o *explainOptions) document(injector *inject.Injector, d document) ([]*exp
 }
 
 func isKind(root *yaml.Node, kind string) bool {
-	n := memberOf(root, "kind")
+	n := yamledit.Member(root, "kind")
 	return n != nil && n.Value == kind
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -40,8 +41,8 @@ func newInject() *cobra.Command {
 		Short: "Inject into manifests, offline",
 		Long: `Inject does to the pods in manifests what the admission webhook does to pods:
 to Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
-ReplicationControllers, PodTemplates and lists of them. Everything else, and
-every document that nothing is added to, is written as it was read.
+ReplicationControllers, PodTemplates and lists of them. Every other byte is
+written as it was read, in YAML and JSON alike.
 
 The objects go to standard output, and one line for each of them and each
 template to standard error. Where anything is wrong nothing is written at all;
@@ -86,8 +87,8 @@ Name the templates that were used, and the same namespace. Uninject makes sure
 that injecting again would give the pod that it read. Where it would not, or the
 template has changed since, nothing is written and the error says why.
 
-Where a pod had something before that is just as the template has it, nobody can
-tell whose it is: it is taken out too.`,
+If a pod had something before that is just as the template has it, it is taken out
+too, unless it is before something else that is the pod's own.`,
 		Example: `  pillion uninject -f web-injected.yaml --templates templates/ > web.yaml
 
   # What would a Deployment of the cluster be without its sidecars?
@@ -244,9 +245,9 @@ type injection struct {
 	options  *injectOptions
 	injector *inject.Injector
 	report   io.Writer
-	change   func(object) ([]change, error) // of one object
-	found    int                            // objects with a pod
-	wrong    []string                       // what --strict is about, a sentence each
+	change   func(object) ([]yamledit.Change, error) // of one object
+	found    int                                     // objects with a pod
+	wrong    []string                                // what --strict is about, a sentence each
 
 	stream    bytes.Buffer // -o yaml
 	documents []tree.Node  // -o json
@@ -266,13 +267,13 @@ func (j *injection) file(name string, data []byte) error {
 	if name == "-" {
 		name = "standard input"
 	}
-	for i, d := range split(data) {
-		if d.empty() {
+	for i, d := range yamledit.Split(data) {
+		if d.Empty() {
 			j.keep(i, d)
 			continue
 		}
 		if err := j.document(i, d); err != nil {
-			return d.locate(name, err)
+			return d.Locate(name, err)
 		}
 	}
 	return nil
@@ -280,18 +281,18 @@ func (j *injection) file(name string, data []byte) error {
 
 // keep writes a document as it was read. The first one of a file needs a line
 // between it and the file before.
-func (j *injection) keep(i int, d document) {
+func (j *injection) keep(i int, d yamledit.Document) {
 	if i == 0 && j.stream.Len() > 0 {
 		if !bytes.HasSuffix(j.stream.Bytes(), []byte("\n")) {
 			j.stream.WriteByte('\n')
 		}
-		if len(d.head) == 0 {
+		if len(d.Head) == 0 {
 			j.stream.WriteString("---\n")
 		}
 	}
-	j.stream.Write(d.head)
-	j.stream.Write(d.body)
-	j.stream.Write(d.tail)
+	j.stream.Write(d.Head)
+	j.stream.Write(d.Body)
+	j.stream.Write(d.Tail)
 }
 
 // output is what goes to standard output.

@@ -5,17 +5,23 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.yaml.in/yaml/v3"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -122,11 +128,11 @@ func engineCase(t *testing.T, archive *txtar.Archive) {
 }
 
 func fromYAML(text string) ([]byte, error) {
-	node, err := document{body: []byte(text)}.parse()
+	node, err := yamledit.Document{Body: []byte(text)}.Parse()
 	if err != nil {
 		return nil, err
 	}
-	n, err := tree.FromYAML(node)
+	n, err := tree.FromYAML(node.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -142,34 +148,6 @@ func value(t *testing.T, text []byte) any {
 		t.Fatal(err)
 	}
 	return v
-}
-
-func TestSplit(t *testing.T) {
-	for _, row := range []struct {
-		stream string
-		want   []document // without their lines
-		lines  []int
-	}{
-		{"", []document{{}}, []int{1}},
-		{"a: 1", []document{{body: []byte("a: 1")}}, []int{1}},
-		{"---\na: 1\n---\n", []document{{head: []byte("---\n"), body: []byte("a: 1\n")}, {head: []byte("---\n")}}, []int{2, 4}},
-		{"# c\n--- # d\r\na\n", []document{{body: []byte("# c\n")}, {head: []byte("--- # d\r\n"), body: []byte("a\n")}}, []int{1, 3}},
-		{"--- {a: 1}\n", []document{{head: []byte("---"), body: []byte(" {a: 1}\n")}}, []int{1}},
-		{"a\n...\nb\n", []document{{body: []byte("a\n"), tail: []byte("...\n")}, {body: []byte("b\n")}}, []int{1, 3}},
-		{"a: |\n ---\n----\n---a\n", []document{{body: []byte("a: |\n ---\n----\n---a\n")}}, []int{1}},
-	} {
-		got := split([]byte(row.stream))
-		if len(got) != len(row.want) {
-			t.Errorf("%q: %d documents: %+v", row.stream, len(got), got)
-			continue
-		}
-		for i, d := range got {
-			w := row.want[i]
-			if !bytes.Equal(d.head, w.head) || !bytes.Equal(d.body, w.body) || !bytes.Equal(d.tail, w.tail) || d.line != row.lines[i] {
-				t.Errorf("%q: document %d is %+v", row.stream, i, d)
-			}
-		}
-	}
 }
 
 // FuzzInject: a stream that is taken comes out with nothing to add, and one
@@ -221,7 +199,8 @@ func FuzzInject(f *testing.F) {
 	})
 }
 
-// TestLineEnds: what is written anew has the line ends that most lines had.
+// TestLineEnds: what is added has the line ends that most lines have, and no other
+// line end changes.
 func TestLineEnds(t *testing.T) {
 	t.Parallel()
 	const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: a\n    image: b # x\n\n    args: [c]\n"
@@ -233,12 +212,76 @@ func TestLineEnds(t *testing.T) {
 	}
 	want := with(pod)
 	crlf := strings.ReplaceAll(pod, "\n", "\r\n")
-	for _, in := range []string{crlf, strings.Replace(crlf, "\r", "", 1)} {
-		if got := with(in); got != strings.ReplaceAll(want, "\n", "\r\n") {
-			t.Errorf("of %q\n%q, want\n%q", in, got, want)
+	for _, row := range []struct{ in, want string }{
+		{crlf, strings.ReplaceAll(want, "\n", "\r\n")},
+		{strings.Replace(crlf, "\r", "", 1), strings.Replace(strings.ReplaceAll(want, "\n", "\r\n"), "\r", "", 1)},
+		{strings.Replace(pod, "\n", "\r\n", 2), strings.Replace(want, "\n", "\r\n", 2)},
+	} {
+		if got := with(row.in); got != row.want {
+			t.Errorf("of %q\n%q, want\n%q", row.in, got, row.want)
 		}
 	}
-	if got := with(strings.Replace(pod, "\n", "\r\n", 2)); got != want {
-		t.Errorf("%q, want\n%q", got, want)
+}
+
+// TestInjectKeepsEverything: of random streams, every object that kubectl's decoder
+// reads is in the output, in the same order; if there is garbage, nothing is written.
+func TestInjectKeepsEverything(t *testing.T) {
+	t.Parallel()
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"%d"},"spec":{"containers":[{"name":"web","image":"x"}]}}`
+	const other = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%d"},"data":{"a":"{}{}\n---\n"}}`
+	const yamlPod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: \"%d\"\nspec:\n  containers:\n  - {name: web, image: x}\n# %[1]d\n"
+	const yamlOther = "{apiVersion: v1, kind: ConfigMap, metadata: {name: \"%d\"}}\n"
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var in strings.Builder
+		broken, asJSON := r.IntN(8) == 0, r.IntN(2) == 0
+		if !asJSON {
+			in.WriteString("# a stream of YAML\n")
+		}
+		for i := range 1 + r.IntN(6) {
+			if asJSON {
+				fmt.Fprintf(&in, []string{pod, other}[r.IntN(2)], i)
+				in.WriteString([]string{"", "\n", "\n\n", " "}[r.IntN(4)])
+			} else {
+				in.WriteString("---\n")
+				fmt.Fprintf(&in, []string{pod + "\n", other + "\n", yamlPod, yamlOther}[r.IntN(4)], i)
+			}
+		}
+		if broken {
+			in.WriteString([]string{"}", "\n]\n", "\n{\"a\":", "\n- x\n"}[r.IntN(4)])
+		}
+		var out, report bytes.Buffer
+		code := run([]string{"inject", "-f", "-", "-t", "testdata/templates"}, strings.NewReader(in.String()), &out, &report)
+		if broken {
+			if code == exitOK || out.Len() > 0 {
+				t.Errorf("seed %d: exit code %d for\n%s\n%s", seed, code, &in, &out)
+			}
+			continue
+		}
+		want, got := namesIn(t, in.String()), namesIn(t, out.String())
+		if code != exitOK || !slices.Equal(got, want) {
+			t.Errorf("seed %d: exit code %d, %v of %v:\n%s\n%s\n%s", seed, code, got, want, &in, &out, &report)
+		}
+		if pods, injected := strings.Count(in.String(), "Pod"), strings.Count(report.String(), "log-agent: injected"); pods != injected {
+			t.Errorf("seed %d: %d of %d pods are injected:\n%s", seed, injected, pods, &in)
+		}
+	}
+}
+
+// namesIn are the names of all objects of a stream, as kubectl reads it.
+func namesIn(t *testing.T, stream string) (names []string) {
+	t.Helper()
+	for d := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(stream), 4096); ; {
+		var object struct {
+			Metadata struct{ Name string }
+		}
+		if err := d.Decode(&object); errors.Is(err, io.EOF) {
+			return names
+		} else if err != nil {
+			t.Fatal(err, stream)
+		}
+		if object.Metadata.Name != "" {
+			names = append(names, object.Metadata.Name)
+		}
 	}
 }

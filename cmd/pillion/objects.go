@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
@@ -59,7 +60,7 @@ func objects(node *tree.Node, apiVersion, kind string, at []string) []object {
 
 // mayHoldPods says whether a document is of a kind that [objects] looks into.
 func mayHoldPods(root *yaml.Node) bool {
-	apiVersion, kind := memberOf(root, "apiVersion"), memberOf(root, "kind")
+	apiVersion, kind := yamledit.Member(root, "apiVersion"), yamledit.Member(root, "kind")
 	if apiVersion == nil || kind == nil {
 		return false
 	}
@@ -68,25 +69,24 @@ func mayHoldPods(root *yaml.Node) bool {
 }
 
 // document injects into a document of a file and keeps what comes out.
-func (j *injection) document(i int, read document) error {
-	d := read.withLF()
-	root, err := d.parse()
+func (j *injection) document(i int, d yamledit.Document) error {
+	root, err := d.Parse()
 	if err != nil {
 		return err
 	}
 	if len(root.Content) == 0 { // nothing but a byte order mark
-		j.keep(i, read)
+		j.keep(i, d)
 		return nil
 	}
 	if j.options.output != "json" && !mayHoldPods(root.Content[0]) {
-		j.keep(i, read) // whatever it is: it need not even be JSON
+		j.keep(i, d) // whatever it is: it need not even be JSON
 		return nil
 	}
-	node, err := tree.FromYAML(root)
+	node, err := tree.FromYAML(root.Node)
 	if err != nil {
 		return err
 	}
-	var changes []change
+	var changes []yamledit.Change
 	for _, o := range objects(&node, "", "", nil) {
 		j.found++
 		of, err := j.change(o)
@@ -96,16 +96,14 @@ func (j *injection) document(i int, read document) error {
 		changes = append(changes, of...)
 	}
 	if len(changes) > 0 {
-		head, body, err := edit(d, root, changes)
-		if err != nil {
+		if d.Body, err = root.Edit(changes); err != nil {
 			return err
 		}
-		read = read.rewritten(head, body)
-		if node, err = tree.FromYAML(root); err != nil {
+		if node, err = tree.FromYAML(root.Node); err != nil {
 			return err
 		}
 	}
-	j.keep(i, read)
+	j.keep(i, d)
 	if j.options.output == "json" {
 		j.documents = append(j.documents, node)
 	}
@@ -147,7 +145,7 @@ func quoted(node *tree.Node) (pod []byte, wrong []string) {
 }
 
 // inject asks the engine about one object and tells what it said.
-func (j *injection) inject(o object) ([]change, error) {
+func (j *injection) inject(o object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
@@ -157,19 +155,19 @@ func (j *injection) inject(o object) ([]change, error) {
 		return nil, err
 	}
 	j.tell(o, wrong, result)
-	var changes []change
+	var changes []yamledit.Change
 	for _, op := range result.Ops() {
 		value, ok := op.Value.(json.RawMessage)
 		if !ok {
 			return nil, errors.New("the patch holds a value that is no JSON")
 		}
-		changes = append(changes, change{slices.Concat(o.at, o.podAt, pointer(op.Path)), value})
+		changes = append(changes, yamledit.Change{Path: slices.Concat(o.at, o.podAt, pointer(op.Path)), Value: value})
 	}
 	return changes, j.patch(o, req.Namespace, result)
 }
 
 // uninject asks the engine what to take out of one object, and tells it.
-func (j *injection) uninject(o object) ([]change, error) {
+func (j *injection) uninject(o object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
@@ -187,9 +185,12 @@ func (j *injection) uninject(o object) ([]change, error) {
 	if len(removal.Templates) == 0 {
 		j.say(o, "nothing was injected")
 	}
-	changes := make([]change, len(removal.Paths))
+	for _, place := range removal.Kept {
+		j.say(o, "kept "+inject.Where(place)+": it is before others that are the pod's own")
+	}
+	changes := make([]yamledit.Change, len(removal.Paths))
 	for i, path := range removal.Paths {
-		changes[i].path = slices.Concat(o.at, o.podAt, pointer(path))
+		changes[i].Path = slices.Concat(o.at, o.podAt, pointer(path))
 	}
 	return changes, nil
 }

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yamledit
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// changeFlow writes what has become of an object or list in flow style.
+func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
+	begin := e.content(n)
+	end := e.skipFlow(begin)
+	if len(entries) == 0 {
+		e.cut(begin+1, begin+1, e.flowEntries(n, n.Content, ""))
+		return
+	}
+	if len(n.Content) == 0 {
+		e.cut(begin+1, end-1, "")
+		return
+	}
+	between := e.between(n, entries)
+	e.cutFlow(entries)
+	size := len(n.Content) / max(countEntries(n), 1)
+	at := -1
+	for i := 0; i < len(n.Content); i += size {
+		if k := slices.IndexFunc(entries[at+1:], func(x entry) bool { return x.head == n.Content[i] }); k >= 0 {
+			at += 1 + k
+			if value := n.Content[i+size-1]; value != entries[at].value {
+				e.replaceFlow(entries[at], value, between)
+			}
+			continue
+		}
+		text := e.flowEntries(n, n.Content[i:i+size], between)
+		if at < 0 {
+			first := e.offset(entries[0].head)
+			e.cut(first, first, text+","+between)
+		} else {
+			behind := e.entryEnd(entries[at])
+			e.cut(behind, behind, ","+between+text)
+		}
+	}
+}
+
+// cutFlow takes out what is gone, each with the comma behind it, or the last ones
+// with the comma before them.
+func (e *editor) cutFlow(entries []entry) {
+	last := len(entries)
+	for last > 0 && entries[last-1].gone {
+		last--
+	}
+	for i := range entries[:last] {
+		if entries[i].gone {
+			e.cut(e.offset(entries[i].head), e.offset(entries[i+1].head), "")
+		}
+	}
+	if last > 0 && last < len(entries) {
+		e.cut(e.entryEnd(entries[last-1]), e.entryEnd(entries[len(entries)-1]), "")
+	}
+}
+
+func (e *editor) entryEnd(x entry) int {
+	if x.value.Kind == yaml.ScalarNode && x.value.Value == "" && x.value.Style == 0 { // {a: }
+		return max(e.flowEnd(x.head), min(e.offset(x.value), len(e.data)))
+	}
+	return e.flowEnd(x.value)
+}
+
+// between is the white space between the entries of a flow collection: a line
+// break and the indentation if each has a line of its own.
+func (e *editor) between(n *yaml.Node, entries []entry) string {
+	at := e.offset(entries[0].head)
+	if line := e.lineOf(at); line != e.lineOf(e.offset(n)) && e.isFirstOf(at, line) {
+		return "\n" + string(e.data[e.starts[line-1]:at])
+	}
+	if len(entries) > 1 {
+		if next := e.offset(entries[1].head); next > 0 && !isSpace(e.data[next-1]) {
+			return ""
+		}
+		return " "
+	}
+	if e.isJSON {
+		return ""
+	}
+	return " "
+}
+
+func (e *editor) isFirstOf(at, line int) bool {
+	return len(bytes.TrimLeft(e.data[e.starts[line-1]:at], " \t")) == 0
+}
+
+// flowEntries writes members or items without the brackets around them.
+func (e *editor) flowEntries(n *yaml.Node, content []*yaml.Node, between string) string {
+	node := &yaml.Node{Kind: n.Kind, Tag: n.Tag, Content: content}
+	if !e.isJSON {
+		text := flow(node)
+		return text[1 : len(text)-1]
+	}
+	if n.Kind == yaml.MappingNode && len(content) == 2 {
+		colon := ":"
+		if strings.ContainsAny(between, "\n ") {
+			colon = ": "
+		}
+		return asJSON(content[0], "", "") + colon + asJSON(content[1], between, e.jsonIndent())
+	}
+	if n.Kind == yaml.SequenceNode && len(content) == 1 {
+		return asJSON(content[0], between, e.jsonIndent())
+	}
+	text := asJSON(node, "", "")
+	return text[1 : len(text)-1]
+}
+
+// jsonIndent is the indentation of the document's outermost members.
+func (e *editor) jsonIndent() string {
+	rest := e.data[bytes.IndexByte(e.data, '{')+1:]
+	for i := 0; i < len(rest) && isSpace(rest[i]); i++ {
+		if rest[i] == '\n' {
+			indent := i + 1
+			for indent < len(rest) && (rest[indent] == ' ' || rest[indent] == '\t') {
+				indent++
+			}
+			if indent > i+1 {
+				return string(rest[i+1 : indent])
+			}
+		}
+	}
+	return "  "
+}
+
+func (e *editor) replaceFlow(x entry, value *yaml.Node, between string) {
+	from := e.offset(x.value)
+	to := from
+	switch {
+	case x.value.Kind == yaml.AliasNode:
+		to = from + len("*") + len(x.value.Value)
+	case x.value.Kind != yaml.ScalarNode:
+		to = e.skipFlow(e.content(x.value))
+	case x.value.Value != "":
+		to = from + len(x.value.Value)
+	}
+	var text string
+	if e.isJSON {
+		text = asJSON(value, between, e.jsonIndent())
+	} else if text = flow(value); from == to {
+		text = " " + text
+	}
+	if from == to {
+		from = e.afterColonFlow(x.head)
+		to = from
+	}
+	e.cut(from, to, text)
+}
+
+// afterColonFlow returns the offset behind a key's colon, which a flow object may
+// leave out.
+func (e *editor) afterColonFlow(key *yaml.Node) int {
+	end := e.flowEnd(key)
+	if at := e.skipSpace(end); at < len(e.data) && e.data[at] == ':' {
+		return at + 1
+	}
+	return end
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yamledit
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// FromTree makes the nodes of a JSON value.
+func FromTree(value *tree.Node) *yaml.Node {
+	switch value.Kind() {
+	case tree.Object:
+		node := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		members := value.Members()
+		for i := range members {
+			node.Content = append(node.Content, text(members[i].Name()), FromTree(&members[i]))
+		}
+		return compactIfEmpty(node)
+	case tree.Array:
+		node := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		items := value.Items()
+		for i := range items {
+			node.Content = append(node.Content, FromTree(&items[i]))
+		}
+		return compactIfEmpty(node)
+	case tree.String:
+		return text(value.Text())
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: value.String()}
+}
+
+func compactIfEmpty(node *yaml.Node) *yaml.Node {
+	if len(node.Content) == 0 {
+		node.Style = yaml.FlowStyle
+	}
+	return node
+}
+
+// Text makes the node of a string, in quotes if a reader of YAML 1.1, as kubectl
+// is, would take it for something else: "on", "0777", "1:30". So is one with
+// characters that a terminal does not show.
+func Text(s string) *yaml.Node { return text(s) }
+
+func text(s string) *yaml.Node {
+	node := &yaml.Node{}
+	if err := node.Encode(s); err != nil || node.Kind != yaml.ScalarNode || node.Value != s || strings.HasSuffix(s, "\n\n") || strings.IndexFunc(s, isHidden) >= 0 {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: yaml.DoubleQuotedStyle}
+	}
+	return node
+}
+
+func isHidden(r rune) bool {
+	return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+// style is how a document is indented.
+type style struct {
+	indent  int
+	compact bool // the - of a list's item is under the first letter of its key
+	open    bool // the last line has no break
+	quote   bool // a block scalar might go on in a line of spaces
+}
+
+// styleOf returns the style of the first places in a document that show one, and
+// kubectl's if none does.
+func styleOf(root *yaml.Node) style {
+	indent, offset := 0, 0
+	eachMember(root, func(key, value *yaml.Node) {
+		switch {
+		case len(value.Content) == 0 || value.Style&(yaml.FlowStyle|yaml.TaggedStyle) != 0 || value.Anchor != "":
+		case value.Kind == yaml.MappingNode && indent == 0:
+			indent = value.Column - key.Column
+		case value.Kind == yaml.SequenceNode && offset == 0:
+			offset = value.Column - key.Column + 1
+		}
+	})
+	if indent < 2 || indent > 8 {
+		indent = 2
+	}
+	return style{indent: indent, compact: offset <= 1}
+}
+
+// eachMember goes through the members of all objects in their order.
+func eachMember(node *yaml.Node, do func(key, value *yaml.Node)) {
+	for i, child := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 1 {
+			do(node.Content[i-1], child)
+		}
+		eachMember(child, do)
+	}
+}
+
+// block writes a value in block style, each line with its break.
+func (s style) block(node *yaml.Node) string {
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(s.indent)
+	if s.compact {
+		encoder.CompactSeqIndent()
+	}
+	quoteBlocks(node, s)
+	if err := encoder.Encode(node); err != nil {
+		panic("yamledit: " + err.Error()) // the nodes are made here
+	}
+	return out.String()
+}
+
+// flow writes a value in one line.
+func flow(node *yaml.Node) string {
+	inOneLine(node)
+	return strings.TrimSuffix(style{indent: 2}.block(node), "\n")
+}
+
+func inOneLine(node *yaml.Node) {
+	if node.Kind != yaml.ScalarNode {
+		node.Style |= yaml.FlowStyle
+	}
+	for _, child := range node.Content {
+		inOneLine(child)
+	}
+}
+
+// quoteBlocks writes block scalars as quoted strings if the library makes mistakes
+// with them, or what follows them in the text would.
+func quoteBlocks(node *yaml.Node, s style) {
+	if node.Kind == yaml.ScalarNode && strings.Contains(node.Value, "\n") {
+		plain := strings.TrimSuffix(node.Value, "\n")
+		if s.quote || s.open && plain != node.Value || node.Style&yaml.FoldedStyle != 0 || strings.ContainsAny(node.Value, "\r\t\u0085\u2028\u2029") || strings.HasPrefix(plain, " ") || strings.HasPrefix(plain, "\n") ||
+			strings.Contains(plain, " \n") || strings.HasSuffix(plain, " ") || strings.HasSuffix(plain, "\n") {
+			node.Style = yaml.DoubleQuotedStyle
+		}
+	}
+	for _, child := range node.Content {
+		quoteBlocks(child, s)
+	}
+}
+
+// asJSON writes a value as JSON, over several lines if prefix begins with a line
+// break.
+func asJSON(node *yaml.Node, prefix, indent string) string {
+	value, err := tree.FromYAML(node)
+	if err != nil {
+		panic("yamledit: " + err.Error()) // the nodes are made here
+	}
+	out := jsontext.Value(value.AppendTo(nil))
+	if strings.ContainsAny(prefix, "\r\n") {
+		if err := out.Indent(jsontext.WithIndentPrefix(strings.TrimLeft(prefix, "\r\n")), jsontext.WithIndent(indent)); err != nil {
+			panic("yamledit: " + err.Error())
+		}
+		return strings.TrimLeft(string(out), " \t")
+	}
+	return out.String()
+}

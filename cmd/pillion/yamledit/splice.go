@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yamledit
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// cut replaces the bytes between two offsets.
+type cut struct {
+	from, to int
+	text     string
+	lines    bool // whole lines go in, which may need a break before them at the end of the text
+}
+
+// splice writes the text with all cuts.
+func (e *editor) splice() []byte {
+	slices.SortStableFunc(e.cuts, func(a, b cut) int { return cmp.Compare(a.from, b.from) })
+	lineBreak := e.lineBreak()
+	var out bytes.Buffer
+	at := 0
+	for _, c := range e.cuts {
+		if c.from > at {
+			out.Write(e.data[at:c.from])
+		}
+		at = max(at, c.to)
+		text := c.text
+		if lineBreak != "\n" {
+			text = strings.ReplaceAll(text, "\n", lineBreak)
+		}
+		if c.lines && text != "" && e.style.open && c.from == len(e.data) {
+			text = lineBreak + strings.TrimSuffix(text, lineBreak)
+		}
+		out.WriteString(text)
+		if c.lines && c.text == "" && e.style.open && at == len(e.data) { // the line that is the last one now has no break either
+			out.Truncate(out.Len() - breakLength(out.Bytes()))
+		}
+	}
+	out.Write(e.data[at:])
+	return out.Bytes()
+}
+
+// breakLength returns the length of the line break at the end.
+func breakLength(data []byte) int {
+	switch {
+	case bytes.HasSuffix(data, []byte("\r\n")):
+		return 2
+	case bytes.HasSuffix(data, []byte("\n")), bytes.HasSuffix(data, []byte("\r")):
+		return 1
+	}
+	return 0
+}
+
+func (e *editor) cut(from, to int, text string) { e.cuts = append(e.cuts, cut{from, to, text, false}) }
+func (e *editor) cutLines(first, last int) {
+	e.cuts = append(e.cuts, cut{e.starts[first-1], e.starts[last], "", true})
+}
+func (e *editor) insertLines(before int, text string) {
+	e.cuts = append(e.cuts, cut{e.starts[before-1], e.starts[before-1], text, true})
+}
+
+// walk goes through a node of the text whose lines end before the line boundary,
+// and cuts where it differs from what it was.
+func (e *editor) walk(n *yaml.Node, boundary int) {
+	size := 1
+	if n.Kind == yaml.MappingNode {
+		size = 2
+	}
+	was := e.original(n)
+	isFlow := n.Style&yaml.FlowStyle != 0
+	live := map[*yaml.Node]bool{}
+	if _, changed := e.was[n]; changed {
+		for _, child := range n.Content {
+			live[child] = true
+		}
+	}
+	entries := make([]entry, 0, len(was)/size)
+	for i := 0; i+size <= len(was); i += size {
+		x := entry{head: was[i], value: was[i+size-1]}
+		x.gone = len(live) > 0 && !live[x.head] || len(live) == 0 && e.isTouched(n)
+		entries = append(entries, x)
+	}
+	if !isFlow {
+		e.locate(n, entries, boundary)
+	}
+	for i := range entries {
+		x := &entries[i]
+		if x.gone || e.isTouched(n) && !live[x.value] {
+			continue
+		}
+		next := boundary
+		if !isFlow && i+1 < len(entries) {
+			next = entries[i+1].first
+		}
+		if !isFlow && size == 2 && e.isTouched(x.value) && len(e.original(x.value)) == 0 {
+			e.replace(n, *x, &yaml.Node{Kind: x.value.Kind, Content: x.value.Content}, e.column(n))
+			continue
+		}
+		e.walk(x.value, next)
+	}
+	switch {
+	case !e.isTouched(n):
+	case isFlow:
+		e.changeFlow(n, entries)
+	default:
+		e.changeBlock(n, entries, boundary)
+	}
+}
+
+func (e *editor) isTouched(n *yaml.Node) bool { _, touched := e.was[n]; return touched }
+
+// entry is a member of an object or an item of a list in the text.
+type entry struct {
+	head, value *yaml.Node // the key, or the item twice
+	first, last int        // lines, in block style
+	gone        bool
+}
+
+// locate finds the lines of the entries of a block.
+func (e *editor) locate(n *yaml.Node, entries []entry, boundary int) {
+	column := e.column(n)
+	for i := range entries {
+		entries[i].first = entries[i].head.Line
+		if n.Kind == yaml.SequenceNode {
+			entries[i].first = e.dashLine(n, entries[i].head, column)
+		}
+	}
+	for i := range entries {
+		next := boundary
+		if i+1 < len(entries) {
+			next = entries[i+1].first
+		}
+		if e.isTouched(n) { // nobody else asks
+			entries[i].last = e.lastLine(entries[i].value, entries[i].head, column, next)
+		}
+	}
+}
+
+// column returns the column of the keys or dashes of a block. A node with an anchor
+// or a tag begins there.
+func (e *editor) column(n *yaml.Node) int {
+	at := e.offset(n)
+	if first := e.original(n); n.Kind == yaml.MappingNode && len(first) > 0 && at < len(e.data) && e.data[at] != '?' {
+		at = e.offset(first[0])
+	} else if n.Kind == yaml.SequenceNode && at < len(e.data) && e.data[at] != '-' && len(first) > 0 {
+		if dash := bytes.LastIndexByte(e.data[at:e.offset(first[0])], '-'); dash >= 0 {
+			at += dash
+		}
+	}
+	return at - e.starts[e.lineOf(at)-1] + 1
+}
+
+// dashLine finds the line of the - of a list's item, which may be above it.
+func (e *editor) dashLine(list, item *yaml.Node, column int) int {
+	for line := min(item.Line, e.lines()); line >= list.Line; line-- {
+		at := e.starts[line-1] + column - 1
+		if at < e.starts[line] && e.data[at] == '-' && (at+1 == len(e.data) || isSpace(e.data[at+1])) && (line == list.Line || e.indent(line) == column-1) {
+			return line
+		}
+	}
+	return item.Line
+}
+
+// lastLine returns the last line of a node in block style. The column is that of
+// the key or dash before it.
+func (e *editor) lastLine(n, head *yaml.Node, column, boundary int) int {
+	for was := e.original(n); n.Style&yaml.FlowStyle == 0 && len(was) > 0; was = e.original(n) {
+		column = e.column(n)
+		if head = was[len(was)-1]; n.Kind == yaml.MappingNode {
+			head = was[len(was)-2]
+		}
+		n = was[len(was)-1]
+	}
+	switch {
+	case n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode:
+		return e.lineOf(max(e.skipFlow(e.content(n))-1, 0))
+	case n.Kind == yaml.AliasNode:
+		return n.Line
+	case n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
+		return e.lineOf(max(e.skipQuoted(e.content(n))-1, 0))
+	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		return e.lastOfBlock(n, column, boundary)
+	}
+	first := max(n.Line, head.Line)
+	if n.Value == "" {
+		return min(first, boundary-1)
+	}
+	last := boundary - 1
+	for last > first && (e.isBlank(last) || e.isComment(last)) {
+		last--
+	}
+	return last
+}
+
+// lastOfBlock returns the last line of a block scalar.
+func (e *editor) lastOfBlock(n *yaml.Node, column, boundary int) int {
+	header := e.data[e.content(n):e.starts[e.lineOf(e.content(n))]]
+	first := e.lineOf(e.content(n))
+	last, indent := first, -1
+	if i := bytes.IndexAny(header, "123456789"); i > 0 && i < 3 {
+		indent = column - 1 + int(header[i]-'0')
+	}
+	for line := first + 1; line < boundary; line++ {
+		if e.isBlank(line) && (indent < 0 || e.indent(line) <= indent) {
+			continue
+		}
+		if indent < 0 {
+			if indent = e.indent(line); indent < column {
+				break
+			}
+		}
+		if e.indent(line) < indent {
+			break
+		}
+		last = line
+	}
+	if bytes.HasPrefix(header[1:], []byte("+")) || len(header) > 2 && header[2] == '+' { // the empty lines count
+		for last+1 < boundary && e.isBlank(last+1) {
+			last++
+		}
+	}
+	return last
+}
+
+// afterComments returns the line after the comments that belong to a block of a
+// column: those behind it that are not further left than it, and not in the column
+// of what comes next.
+func (e *editor) afterComments(line, column, boundary int) int {
+	next := 0
+	if boundary <= e.lines() {
+		next = e.indent(boundary) + 1
+	}
+	after := line
+	for ; line < boundary && line <= e.lines() && (e.isBlank(line) || e.isComment(line)); line++ {
+		if e.isBlank(line) {
+			continue
+		}
+		if at := e.indent(line) + 1; at < column || at == next {
+			break
+		}
+		after = line + 1
+	}
+	return after
+}
+
+// keepLastScalar marks a block scalar at the end of a text that ends without a
+// line break as one without a break, before a line is put behind it.
+func (e *editor) keepLastScalar(n *yaml.Node) {
+	if !e.style.open || !slices.ContainsFunc(e.cuts, func(c cut) bool { return c.lines && c.text != "" && c.from == len(e.data) }) {
+		return
+	}
+	for was := e.original(n); n.Style&yaml.FlowStyle == 0 && len(was) > 0; was = e.original(n) {
+		n = was[len(was)-1]
+	}
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 || n.Value == "" || strings.HasSuffix(n.Value, "\n") {
+		return
+	}
+	if at := e.content(n) + 1; bytes.IndexByte([]byte("+-"), e.data[at]) < 0 && bytes.IndexByte([]byte("+-"), e.data[min(at+1, len(e.data)-1)]) < 0 {
+		e.cuts = append(e.cuts, cut{at, at, "-", false})
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package yamledit changes values in YAML and JSON documents and keeps every byte
+// that is not part of a change: comments, order, quoting, white space and line
+// breaks.
+package yamledit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Document is one document of a stream. The bytes of all documents, one after
+// the other, are the stream.
+type Document struct {
+	Head []byte // the line that begins it: --- and what follows it in this line
+	Body []byte
+	Tail []byte // the line that ends it: ...
+	Line int    // of the body in the stream, from 1
+}
+
+// Split splits a stream at the lines that begin or end a document, and after each
+// JSON value that another one follows. YAML allows such a line nowhere else, not
+// even in a block scalar.
+func Split(data []byte) []Document {
+	all := []Document{{Line: 1}}
+	line := 0
+	for text := range bytes.Lines(data) {
+		line++
+		d := &all[len(all)-1]
+		switch {
+		case isMarker(text, "---"):
+			if len(d.Head)+len(d.Body) > 0 {
+				all = append(all, Document{})
+				d = &all[len(all)-1]
+			}
+			d.Head, d.Body = splitMarker(text)
+			d.Line = line
+			if len(d.Body) == 0 {
+				d.Line++
+			}
+		case isMarker(text, "..."):
+			d.Tail = text
+			all = append(all, Document{Line: line + 1})
+		default:
+			d.Body = append(d.Body, text...)
+		}
+	}
+	var split []Document
+	for _, d := range all {
+		split = append(split, d.splitJSON()...)
+	}
+	return split
+}
+
+func isMarker(line []byte, marker string) bool {
+	rest, ok := bytes.CutPrefix(line, []byte(marker))
+	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
+}
+
+// splitMarker leaves content on the line of a --- to the body.
+func splitMarker(line []byte) (head, body []byte) {
+	rest := bytes.TrimSpace(line[3:])
+	if len(rest) == 0 || rest[0] == '#' {
+		return bytes.Clone(line), nil
+	}
+	return bytes.Clone(line[:3]), bytes.Clone(line[3:])
+}
+
+// splitJSON splits objects that follow one another without a marker, as jq writes
+// them: readers of manifests take each for a document.
+func (d Document) splitJSON() []Document {
+	if !d.isFlow() {
+		return []Document{d}
+	}
+	var all []Document
+	rest, line := d.Body, d.Line
+	for {
+		decoder := jsontext.NewDecoder(bytes.NewReader(rest), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		if _, err := decoder.ReadValue(); err != nil {
+			break
+		}
+		end := int(decoder.InputOffset())
+		if !bytes.HasPrefix(bytes.TrimSpace(rest[end:]), []byte("{")) {
+			break
+		}
+		all = append(all, Document{Body: rest[:end:end], Line: line})
+		line += bytes.Count(rest[:end], []byte("\n"))
+		rest = rest[end:]
+	}
+	all = append(all, Document{Body: rest, Tail: d.Tail, Line: line})
+	all[0].Head = d.Head
+	return all
+}
+
+// Empty reports whether the document has nothing but comments and directives.
+func (d Document) Empty() bool {
+	for line := range bytes.Lines(d.Body) {
+		line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte(byteOrderMark)))
+		if len(line) > 0 && line[0] != '#' && line[0] != '%' {
+			return false
+		}
+	}
+	return true
+}
+
+// isFlow reports whether the document is JSON, or YAML that is written like it.
+func (d Document) isFlow() bool {
+	return bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(d.Body, []byte(byteOrderMark))), []byte("{"))
+}
+
+// Root is a parsed document: a document node.
+type Root struct {
+	*yaml.Node
+
+	body    []byte
+	offsets map[*yaml.Node]int // of the nodes of JSON, which have no columns
+}
+
+// Parse parses the document. Its errors begin with "line N: ", counted from the
+// body's first line, as those of [tree.FromYAML] do. A document that has nothing
+// but a byte order mark has no content.
+func (d Document) Parse() (*Root, error) {
+	if root := d.parseJSON(); root != nil {
+		return root, nil
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(d.Body))
+	node := &yaml.Node{Kind: yaml.DocumentNode}
+	err := decoder.Decode(node)
+	if errors.Is(err, io.EOF) {
+		return &Root{node, d.Body, nil}, nil
+	}
+	if err == nil {
+		if err = decoder.Decode(&yaml.Node{}); errors.Is(err, io.EOF) {
+			return &Root{node, d.Body, nil}, nil
+		}
+		if err == nil {
+			err = errors.New("there is a second document; put a line --- before it")
+		}
+	}
+	line, text := tree.WhereYAML(d.Body, err)
+	return nil, fmt.Errorf("line %d: %s", line, text)
+}
+
+// parseJSON parses JSON as such: not all of it is YAML (a character above U+FFFF
+// may be written as two escapes, and DEL as itself). It returns nil if the
+// document is not JSON.
+func (d Document) parseJSON() *Root {
+	if !d.isFlow() {
+		return nil
+	}
+	if _, err := tree.Parse(d.Body); err != nil {
+		return nil
+	}
+	p := jsonParser{jsontext.NewDecoder(bytes.NewReader(d.Body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)), d.Body, map[*yaml.Node]int{}, 0, 1}
+	value, err := p.value()
+	if err != nil {
+		return nil
+	}
+	return &Root{&yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{value}}, d.Body, p.at}
+}
+
+type jsonParser struct {
+	*jsontext.Decoder
+
+	data []byte
+	at   map[*yaml.Node]int
+	seen int // bytes whose line breaks are counted
+	line int
+}
+
+func (p *jsonParser) value() (*yaml.Node, error) {
+	kind := p.PeekKind()
+	before := int(p.InputOffset())
+	begin := before + bytes.IndexFunc(p.data[before:], func(r rune) bool { return r > ' ' && r != ',' && r != ':' })
+	p.line += bytes.Count(p.data[p.seen:max(begin, p.seen)], []byte("\n"))
+	p.seen = begin
+	line := p.line
+	token, err := p.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	var node *yaml.Node
+	switch kind {
+	case '{', '[':
+		node = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Style: yaml.FlowStyle}
+		if kind == '[' {
+			node.Kind, node.Tag = yaml.SequenceNode, "!!seq"
+		}
+		for p.PeekKind() != '}' && p.PeekKind() != ']' {
+			child, err := p.value()
+			if err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, child)
+		}
+		if _, err := p.ReadToken(); err != nil {
+			return nil, err
+		}
+	case '"':
+		node = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: token.String(), Style: yaml.DoubleQuotedStyle}
+	default:
+		node = &yaml.Node{Kind: yaml.ScalarNode, Value: token.String()}
+	}
+	p.at[node], node.Line = begin, line
+	return node, nil
+}
+
+// Locate adds the file and the line in it to an error of the document.
+func (d Document) Locate(file string, err error) error {
+	line, text := tree.CutLine(err.Error())
+	return fmt.Errorf("%s:%d: %s", file, d.Line+max(line, 1)-1, text)
+}

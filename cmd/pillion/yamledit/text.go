@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yamledit
+
+import (
+	"bytes"
+	"slices"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// source is the text of a document and where its lines begin.
+type source struct {
+	data   []byte
+	starts []int              // of each line, as byte offsets; the last one is the length
+	json   map[*yaml.Node]int // the offsets of nodes that have no line and column
+	runes  map[int][]int      // of lines that are not ASCII, where their characters begin
+}
+
+func newSource(data []byte) *source {
+	s := &source{data: data, starts: []int{0}, runes: map[int][]int{}}
+	if bytes.HasPrefix(data, []byte(byteOrderMark)) {
+		s.starts[0] = len(byteOrderMark)
+	}
+	for i := s.starts[0]; i < len(data); {
+		n := breakAt(data, i)
+		if i += max(n, 1); n > 0 {
+			s.starts = append(s.starts, i)
+		}
+	}
+	if s.starts[len(s.starts)-1] < len(data) || len(s.starts) == 1 {
+		s.starts = append(s.starts, len(data))
+	}
+	return s
+}
+
+const byteOrderMark = "\uFEFF"
+
+// breakAt returns the length of the line break at an offset, or 0. The breaks are
+// those of YAML 1.1, which the library counts.
+func breakAt(data []byte, i int) int {
+	switch rest := data[i:]; {
+	case bytes.HasPrefix(rest, []byte("\r\n")), bytes.HasPrefix(rest, []byte("\u0085")):
+		return 2
+	case rest[0] == '\n', rest[0] == '\r':
+		return 1
+	case bytes.HasPrefix(rest, []byte("\u2028")), bytes.HasPrefix(rest, []byte("\u2029")):
+		return 3
+	}
+	return 0
+}
+
+// lines returns the number of lines.
+func (s *source) lines() int { return len(s.starts) - 1 }
+
+// line returns a line with its break, counted from 1.
+func (s *source) line(n int) []byte { return s.data[s.starts[n-1]:s.starts[n]] }
+
+// lineOf returns the line of an offset.
+func (s *source) lineOf(offset int) int {
+	n, found := slices.BinarySearch(s.starts, offset)
+	if found {
+		n++
+	}
+	return min(max(n, 1), s.lines())
+}
+
+// offset returns where a node begins, with its anchor and tag.
+func (s *source) offset(n *yaml.Node) int {
+	if at, ok := s.json[n]; ok {
+		return at
+	}
+	if n.Line < 1 || n.Line > s.lines() {
+		return len(s.data)
+	}
+	columns, known := s.runes[n.Line]
+	if !known {
+		columns = characters(s.line(n.Line))
+		s.runes[n.Line] = columns
+	}
+	begin, column := s.starts[n.Line-1], max(n.Column-1, 0)
+	switch {
+	case columns == nil:
+		return min(begin+column, len(s.data))
+	case column < len(columns):
+		return begin + columns[column]
+	}
+	return s.starts[n.Line]
+}
+
+// characters returns where the characters of a line begin, or nil if each is a byte.
+func characters(line []byte) []int {
+	if !slices.ContainsFunc(line, func(c byte) bool { return c >= utf8.RuneSelf }) {
+		return nil
+	}
+	var all []int
+	for at := 0; at < len(line); {
+		all = append(all, at)
+		_, size := utf8.DecodeRune(line[at:])
+		at += size
+	}
+	return all
+}
+
+// isFirst reports whether nothing but spaces is before an offset in its line.
+func (s *source) isFirst(offset int) bool {
+	before := s.data[s.starts[s.lineOf(offset)-1]:offset]
+	return len(bytes.TrimLeft(before, " ")) == 0
+}
+
+// indent returns how many spaces a line begins with.
+func (s *source) indent(n int) int {
+	line := s.line(n)
+	return len(line) - len(bytes.TrimLeft(line, " "))
+}
+
+func (s *source) isBlank(n int) bool { return len(bytes.TrimSpace(s.line(n))) == 0 }
+
+func (s *source) isComment(n int) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(s.line(n), " \t"), []byte("#"))
+}
+
+// lineBreak returns the break of most lines.
+func (s *source) lineBreak() string {
+	if 2*bytes.Count(s.data, []byte("\r\n")) > bytes.Count(s.data, []byte("\n")) {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+// content returns the offset of a node's own text, after its anchor and tag.
+func (s *source) content(n *yaml.Node) int {
+	at := s.offset(n)
+	for at < len(s.data) && (s.data[at] == '&' || s.data[at] == '!') {
+		for at < len(s.data) && !isSpace(s.data[at]) {
+			at++
+		}
+		at = s.skipSpace(at)
+	}
+	return at
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+
+// skipSpace skips white space and comments.
+func (s *source) skipSpace(at int) int {
+	for at < len(s.data) {
+		switch {
+		case isSpace(s.data[at]):
+			at++
+		case s.data[at] == '#' && (at == 0 || isSpace(s.data[at-1])):
+			at = s.starts[s.lineOf(at)]
+		default:
+			return at
+		}
+	}
+	return at
+}
+
+// skipQuoted returns the offset after a quoted string that begins at an offset.
+func (s *source) skipQuoted(at int) int {
+	quote := s.data[at]
+	for at++; at < len(s.data); at++ {
+		switch c := s.data[at]; {
+		case c == '\\' && quote == '"':
+			at++
+		case c == quote && quote == '\'' && at+1 < len(s.data) && s.data[at+1] == quote:
+			at++
+		case c == quote:
+			return at + 1
+		}
+	}
+	return len(s.data)
+}
+
+// skipFlow returns the offset after a flow collection that begins at an offset.
+func (s *source) skipFlow(at int) int {
+	for depth := 0; at < len(s.data); {
+		switch c := s.data[at]; c {
+		case '[', '{':
+			depth++
+			at++
+		case ']', '}':
+			depth--
+			if at++; depth == 0 {
+				return at
+			}
+		case '"', '\'':
+			if s.startsScalar(at) {
+				at = s.skipQuoted(at)
+			} else {
+				at++
+			}
+		case '#':
+			at = max(s.skipSpace(at), at+1)
+		default:
+			at++
+		}
+	}
+	return len(s.data)
+}
+
+// startsScalar reports whether a quote in a flow collection begins a string, and
+// is not inside a plain one.
+func (s *source) startsScalar(at int) bool {
+	return at == 0 || isSpace(s.data[at-1]) || bytes.IndexByte([]byte(",:[]{}\""), s.data[at-1]) >= 0
+}
+
+// flowEnd returns the offset after a node in a flow collection.
+func (s *source) flowEnd(n *yaml.Node) int {
+	at := s.content(n)
+	if at >= len(s.data) {
+		return at
+	}
+	switch c := s.data[at]; {
+	case n.Kind == yaml.MappingNode && c != '{': // [a: b]
+		return s.flowEnd(n.Content[len(n.Content)-1])
+	case n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode:
+		return s.skipFlow(at)
+	case n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
+		return s.skipQuoted(at)
+	}
+	end := at
+	for i := at; i < len(s.data) && bytes.IndexByte([]byte(",[]{}"), s.data[i]) < 0; i++ {
+		if c := s.data[i]; c == ':' && (i+1 == len(s.data) || isSpace(s.data[i+1]) || bytes.IndexByte([]byte(",[]{}"), s.data[i+1]) >= 0) || c == '#' && i > 0 && isSpace(s.data[i-1]) {
+			break
+		}
+		if !isSpace(s.data[i]) {
+			end = i + 1
+		}
+	}
+	return end
+}
