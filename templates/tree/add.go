@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 )
 
 // Log remembers what was added to a tree, so that it can be taken back. Its zero
@@ -15,13 +16,15 @@ type Log struct {
 	before []change
 }
 
-// change is a node as it was.
+// change is a node as it was, or an item that was inserted into it.
 type change struct {
-	at  *Node
-	was Node
+	at       *Node
+	was      Node
+	inserted bool // item is; was is empty
+	item     int
 }
 
-func (l *Log) note(n *Node) { l.before = append(l.before, change{n, *n}) }
+func (l *Log) note(n *Node) { l.before = append(l.before, change{at: n, was: *n}) }
 
 // Add puts a new member at the end of an object and returns it. Null and [] may
 // be given content this way, for both say that nothing is there; a member that
@@ -36,30 +39,59 @@ func (l *Log) Add(n *Node, name string, value Node) *Node {
 		*m = value
 		return m
 	}
-	l.note(n)
-	n.kids = append(l.room(n.kids), value)
+	l.insert(n, len(n.kids), value)
 	return &n.kids[len(n.kids)-1]
-}
-
-// room is the nodes with room for one more.
-func (l *Log) room(nodes []Node) []Node {
-	if len(nodes) < cap(nodes) {
-		return nodes
-	}
-	return append(l.Nodes.Nodes(2*len(nodes)+spare), nodes...)
 }
 
 // Insert puts a new item before item i of an array; i may be the array's length.
 func (l *Log) Insert(n *Node, i int, value Node) {
 	n.fill()
-	l.note(n)
 	value.added = true
-	if i == len(n.kids) {
-		n.kids = append(l.room(n.kids), value)
-	} else { // elsewhere, for the others have to stay where they are, to be gone back to
-		nodes := append(l.Nodes.Nodes(len(n.kids)+1+spare), n.kids[:i]...)
-		n.kids = append(append(nodes, value), n.kids[i:]...)
+	l.insert(n, i, value)
+}
+
+// insert moves the nodes after the new one, and all of them only if there is no
+// room: what is added to a long list again and again copies it once.
+func (l *Log) insert(n *Node, i int, value Node) {
+	if len(n.kids) == cap(n.kids) {
+		l.makeRoom(n)
 	}
+	l.before = append(l.before, change{at: n, inserted: true, item: i})
+	n.kids = n.kids[:len(n.kids)+1]
+	copy(n.kids[i+1:], n.kids[i:])
+	n.kids[i] = value
+}
+
+// mostRoom is how many nodes more than needed a long list gets room for.
+const mostRoom = 1024
+
+// makeRoom moves a node's children to where there is room for more. Those of a long
+// list stay there when what was added is taken back, so that the next template
+// does not move them again; what was noted of them before has to follow.
+func (l *Log) makeRoom(n *Node) {
+	old := n.kids
+	stays := len(old) > len(l.before)
+	if !stays {
+		l.note(n)
+	}
+	n.kids = append(l.Nodes.Nodes(len(old)+min(len(old), mostRoom)+spare), old...)
+	for i := range l.before {
+		if k := indexOf(old, l.before[i].at); stays && k >= 0 {
+			l.before[i].at = &n.kids[k]
+		}
+	}
+}
+
+// indexOf is the index of the node in the list, or -1 if it is not in it.
+func indexOf(list []Node, n *Node) int {
+	if len(list) == 0 {
+		return -1
+	}
+	distance := uintptr(unsafe.Pointer(n)) - uintptr(unsafe.Pointer(&list[0]))
+	if i := distance / unsafe.Sizeof(Node{}); i < uintptr(len(list)) {
+		return int(i)
+	}
+	return -1
 }
 
 // Own makes a node, which may be shared, one that may be added to.
@@ -75,7 +107,11 @@ func (l *Log) Keep() { l.before = l.before[:0] }
 // were taken since hold no longer.
 func (l *Log) Undo() {
 	for _, c := range slices.Backward(l.before) {
-		*c.at = c.was
+		if c.inserted {
+			c.at.kids = slices.Delete(c.at.kids, c.item, c.item+1)
+		} else {
+			*c.at = c.was
+		}
 	}
 	l.Keep()
 }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// dump writes what a tree says now, with what was added marked.
+func dump(b *strings.Builder, n *tree.Node) {
+	if n.Added() {
+		b.WriteByte('+')
+	}
+	switch n.Kind() {
+	case tree.Object:
+		for i := range n.Members() {
+			fmt.Fprintf(b, "{%s:", n.Members()[i].Name())
+			dump(b, &n.Members()[i])
+		}
+	case tree.Array:
+		for i := range n.Items() {
+			b.WriteByte('[')
+			dump(b, &n.Items()[i])
+		}
+	}
+	b.WriteString(n.String())
+}
+
+func dumped(n *tree.Node) string {
+	var b strings.Builder
+	dump(&b, n)
+	return b.String()
+}
+
+// TestUndo: whatever was added in whatever order, to long lists and in them, it is
+// taken back whole, and what was kept stays.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		g := rand.New(rand.NewPCG(seed, 0))
+		text := `{"list":[{"in":[1]}` + strings.Repeat(`,{"in":[1,2]}`, g.IntN(300)) + `],"o":{"a":[],"n":null}}`
+		root, err := tree.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := &tree.Log{Nodes: &tree.Arena{}}
+		for round := range 6 {
+			before := dumped(root)
+			for i := range g.IntN(200) {
+				list := root.Get("list")
+				item := &list.Items()[g.IntN(len(list.Items()))]
+				value := tree.Members(tree.Field("in", tree.Items(tree.Int(int64(i)))))
+				switch g.IntN(5) {
+				case 0:
+					log.Insert(list, g.IntN(len(list.Items())+1), value)
+				case 1:
+					log.Insert(list, len(list.Items()), value)
+				case 2:
+					log.Add(item, fmt.Sprint("m", round, "-", i), tree.Text("x"))
+				case 3:
+					log.Insert(item.Get("in"), 0, tree.Int(7))
+				case 4:
+					log.Add(root.Get("o"), []string{"a", "n", fmt.Sprint(i)}[g.IntN(3)], tree.Items())
+				}
+			}
+			if g.IntN(2) == 0 {
+				log.Keep()
+				continue
+			}
+			log.Undo()
+			if after := dumped(root); after != before {
+				t.Fatalf("seed %d: \n%s\nbecame\n%s", seed, before, after)
+			}
+		}
+	}
+}
+
+// TestManyInsertions: a list is not copied for each item that comes before it, nor
+// again when that is taken back.
+func TestManyInsertions(t *testing.T) {
+	const items, most = 900_000, 200 << 20 // a copy takes 55 MiB
+	root, err := tree.Parse([]byte(`{"list":[{}` + strings.Repeat(",{}", items-1) + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := root.Get("list")
+	log := &tree.Log{}
+	if len(list.Items()) != items {
+		t.Fatal(len(list.Items()))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range 50 {
+		log.Insert(list, i/2, tree.Text("first"))
+		log.Insert(list, len(list.Items()), tree.Text("last"))
+		if i%2 == 0 {
+			log.Undo()
+		} else {
+			log.Keep()
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if memory := after.TotalAlloc - before.TotalAlloc; memory > most {
+		t.Errorf("%d MiB", memory>>20)
+	}
+}
