@@ -5,7 +5,6 @@ package inject
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -22,16 +21,34 @@ type appContainer struct {
 // server asks before it has looked at the pod.
 const maxContainers = 500
 
+// tooMany says which of the pod's lists is too long for any template, or "". What
+// templates bring does not count, or a pod would have too many by being injected.
+func (r *run) tooMany() string {
+	for _, list := range containerLists() {
+		items := r.pod.At("spec", list).Items()
+		own := len(items)
+		if own <= maxContainers {
+			continue
+		}
+		if own <= maxContainers+len(r.brings) {
+			for i := range items {
+				if r.brings[items[i].Get("name").Text()] {
+					own--
+				}
+			}
+		}
+		if own > maxContainers {
+			return fmt.Sprintf("the pod has more than %d %s", maxContainers, list)
+		}
+	}
+	return ""
+}
+
 // renderApps renders what the template adds to each container that the user
 // wrote: once, so that looking and adding go by the very same.
 func (c *candidate) renderApps() error {
 	if !c.t.HasForEach() {
 		return nil
-	}
-	for _, list := range containerLists() {
-		if len(c.pod.At("spec", list).Items()) > maxContainers {
-			return fmt.Errorf("the pod has more than %d %s", maxContainers, list)
-		}
 	}
 	for _, app := range c.userContainers(c.t.Spec.Required) {
 		container := &c.pod.At("spec", app.list).Items()[app.index]
@@ -64,12 +81,8 @@ func (r *run) userContainers(required bool) []appContainer {
 	}
 	*known = []appContainer{}
 	for _, list := range containerLists() {
-		items, came := r.pod.At("spec", list).Items(), 0
-		for i := range items {
-			name := "-" // of one that was added, and may be as good as the user's for a required template by now
-			if !items[i].Added() {
-				name, came = strconv.Itoa(came), came+1
-			}
+		items := r.pod.At("spec", list).Items()
+		for i, name := range numbered(items) { // one that was added may be as good as the user's for a required template by now
 			if items[i].Kind() == tree.Object && !r.brought(&items[i], required) {
 				*known = append(*known, appContainer{list: list, index: i, name: name})
 			}

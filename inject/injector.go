@@ -47,6 +47,10 @@ func SystemNamespaces() []string {
 // depend on each other in a chain.
 const maxRounds = 16
 
+// maxFields bounds the objects in which a field is looked for again and again. The
+// API knows about 50 in a spec.
+const maxFields = 500
+
 // maxPatch bounds what may be added, in bytes of JSON; the API server takes no
 // object over 3 MiB.
 const maxPatch = 3 << 20
@@ -186,6 +190,11 @@ func (r *Request) parse() (pod *tree.Node, err error) {
 	}
 	if pod.Kind() != tree.Object {
 		return nil, errors.New("the pod is not a JSON object")
+	}
+	for _, n := range []*tree.Node{pod, pod.Get("metadata"), pod.Get("spec")} {
+		if fields := len(n.Members()); fields > maxFields {
+			return nil, fmt.Errorf("an object of it has %d fields, and at most %d are read", fields, maxFields)
+		}
 	}
 	return pod, nil
 }

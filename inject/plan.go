@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -53,7 +52,8 @@ func (c *candidate) plan() {
 	delete(c.marks, c.t) // which may say so by now
 	if c.decision.Code == CodeInjected && !c.req.alone {
 		p.log.Keep()
-		c.added, c.users = true, [2][]appContainer{}
+		c.added = true
+		c.forget()
 		return
 	}
 	if p.log.Undo(); p.additions > 0 {
@@ -71,23 +71,18 @@ type planner struct {
 	kept      []Place
 	conflicts []Obstacle
 	failed    error
-	claimed   []nodePort // by what is to be added
-	theirs    []string   // containers of the pod's own, whatever is to be added to them
+	claimed   nodePorts // by what is to be added
+	theirs    []string  // containers of the pod's own, whatever is to be added to them
 }
 
 // maxConflicts bounds what is said about one template; the first is what has to
 // be mended first.
 const maxConflicts = 4
 
-func (p *planner) conflict(at pointer, pod, fragment *tree.Node, format string, args ...any) {
-	p.conflictAt(at.String(), pod, fragment, format, args...)
-}
-
-func (p *planner) conflictAt(at string, pod, fragment *tree.Node, format string, args ...any) {
-	if len(p.conflicts) == maxConflicts {
-		return
+func (p *planner) conflict(at fmt.Stringer, pod, fragment *tree.Node, format string, args ...any) {
+	if len(p.conflicts) < maxConflicts { // a place takes a walk through its list
+		p.conflicts = append(p.conflicts, Obstacle{newPlace(at.String(), pod, fragment), fmt.Sprintf(format, args...)})
 	}
-	p.conflicts = append(p.conflicts, Obstacle{newPlace(at, pod, fragment), fmt.Sprintf(format, args...)})
 }
 
 func messages(obstacles []Obstacle) string {
@@ -230,7 +225,7 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema, at pointer) {
 
 // isClaim says of a volume, or of a mount of it, whether it is one that a StatefulSet gives the pod.
 func (p *planner) isClaim(volume *tree.Node) bool {
-	return len(p.req.Claims) > 0 && slices.Contains(p.req.Claims, volume.Get("name").Text())
+	return p.claims[volume.Get("name").Text()]
 }
 
 func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list pointer) {

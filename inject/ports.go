@@ -4,8 +4,10 @@ package inject
 
 import (
 	"fmt"
+	"iter"
 	"path"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -61,24 +63,110 @@ func (p *planner) hasVolume(mount *tree.Node) bool {
 // nodePort is a port of the node that a container takes.
 type nodePort struct {
 	container, port, protocol, ip string
-	at                            string // the container's pointer, of what is to be added
+	at                            place // the container's ports
+	order                         int
 }
 
-func (n *nodePort) clashes(other *nodePort) bool {
-	return n.port == other.port && n.protocol == other.protocol && sameHost(n.ip, other.ip)
+// place is a pointer that is a text already.
+type place string
+
+func (p place) String() string { return string(p) }
+
+// nodePorts are who takes which port of the node: the first of all, by port and
+// protocol, and the first for each address.
+type nodePorts map[[2]string]map[string]*nodePort
+
+// allHosts and anyHost stand for addresses: no address is all of them, and a port
+// that is at any address clashes with those.
+const allHosts, anyHost = "", "\x00"
+
+func (all nodePorts) take(n nodePort) {
+	key := [2]string{n.port, n.protocol}
+	taken := all[key]
+	if taken == nil {
+		taken = map[string]*nodePort{}
+		all[key] = taken
+	}
+	n.order = len(taken) // later ones have more; two alike are never compared
+	for _, host := range []string{n.host(), anyHost} {
+		if taken[host] == nil {
+			taken[host] = &n
+		}
+	}
+}
+
+// clash is the first that shares the port at an address of the node, or nil.
+func (all nodePorts) clash(n *nodePort) *nodePort {
+	taken := all[[2]string{n.port, n.protocol}]
+	if n.host() == allHosts {
+		return taken[anyHost]
+	}
+	every, same := taken[allHosts], taken[n.host()]
+	if every == nil || same != nil && same.order < every.order {
+		return same
+	}
+	return every
+}
+
+func (n *nodePort) host() string {
+	if n.ip == "0.0.0.0" {
+		return allHosts
+	}
+	return n.ip
 }
 
 // nodePortOf is what a port takes of the node: on the host network each port
 // does, which the API server writes down as hostPort.
-func (p *planner) nodePortOf(container string, port *tree.Node) (n nodePort, ok bool) {
+func (r *run) nodePortOf(container string, port *tree.Node) (n nodePort, ok bool) {
 	number := port.Get("hostPort")
 	if number == nil || isZero(number) {
-		if p.pod.At("spec", "hostNetwork").Kind() != tree.True {
+		if !r.onHost {
 			return nodePort{}, false
 		}
 		number = port.Get("containerPort")
 	}
 	return nodePort{container: container, port: number.String(), protocol: protocol(port), ip: port.Get("hostIP").Text()}, true
+}
+
+// portsTaken are the ports of the node that the pod's containers take. A plain
+// init container is done before the others begin.
+func (r *run) portsTaken() nodePorts {
+	if r.ports != nil {
+		return r.ports
+	}
+	r.ports = nodePorts{}
+	for _, list := range containerLists() {
+		containers := r.pod.At("spec", list).Items()
+		for i, at := range numbered(containers) {
+			if list == "initContainers" && !isSidecar(&containers[i]) {
+				continue
+			}
+			name, ports := containers[i].Get("name").Text(), containers[i].Get("ports").Items()
+			for j := range ports {
+				if n, ok := r.nodePortOf(name, &ports[j]); ok {
+					n.at = place("/spec/" + list + "/" + at + "/ports")
+					r.ports.take(n)
+				}
+			}
+		}
+	}
+	return r.ports
+}
+
+// numbered are the indices of items, with what a pointer to each says: see [pointer.String].
+func numbered(items []tree.Node) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		came := 0
+		for i := range items {
+			name := "-"
+			if !items[i].Added() {
+				name, came = strconv.Itoa(came), came+1
+			}
+			if !yield(i, name) {
+				return
+			}
+		}
+	}
 }
 
 // checkPorts: two containers with the same port of the node never start, and the
@@ -101,12 +189,15 @@ func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at poin
 		if !ok {
 			continue
 		}
-		if p.pod.At("spec", "hostNetwork").Kind() == tree.True && !sameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
+		if p.onHost && !sameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
 			p.conflict(at.member("ports"), nil, &ports[i], "on the host network the host port %s would have to be the container's", n.port)
 		}
 		p.checkNodePort(n, &ports[i])
-		n.at = at.String()
-		p.claimed = append(p.claimed, n)
+		n.at = place(at.String() + "/ports")
+		if p.claimed == nil {
+			p.claimed = nodePorts{}
+		}
+		p.claimed.take(n)
 	}
 }
 
@@ -123,26 +214,10 @@ func (p *planner) checkPortName(container string, port *tree.Node, own []tree.No
 // checkNodePort finds who else takes a port of the node, this template itself or
 // a container of the pod.
 func (p *planner) checkNodePort(n nodePort, port *tree.Node) {
-	const taken = "the host port %s is taken by the container %s; let that one use another"
-	for i := range p.claimed {
-		if p.claimed[i].clashes(&n) {
-			p.conflictAt(p.claimed[i].at+"/ports", nil, port, taken, n.port, p.claimed[i].container)
+	for _, all := range []nodePorts{p.claimed, p.portsTaken()} {
+		if other := all.clash(&n); other != nil {
+			p.conflict(other.at, nil, port, "the host port %s is taken by the container %s; let that one use another", n.port, other.container)
 			return
-		}
-	}
-	for _, list := range containerLists() {
-		containers := p.pod.At("spec", list).Items()
-		for i := range containers {
-			if list == "initContainers" && !isSidecar(&containers[i]) {
-				continue
-			}
-			name, ports := containers[i].Get("name").Text(), containers[i].Get("ports").Items()
-			for j := range ports {
-				if other, ok := p.nodePortOf(name, &ports[j]); ok && other.clashes(&n) {
-					p.conflict(listPointer(list).item(containers, i).member("ports"), nil, port, taken, n.port, name)
-					return
-				}
-			}
 		}
 	}
 }
@@ -156,9 +231,4 @@ func orElse(n, other *tree.Node) *tree.Node {
 		return other
 	}
 	return n
-}
-
-// sameHost says whether two ports share an address of the node; no address is all of them.
-func sameHost(a, b string) bool {
-	return a == b || a == "" || b == "" || a == "0.0.0.0" || b == "0.0.0.0"
 }

@@ -202,21 +202,24 @@ func (d comparison) isTokenMount(mount *tree.Node) bool {
 	volume := mount.Get("name")
 	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
 		mount.Get("readOnly").Kind() == tree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(tokenMountPath) &&
-		(volume.IsText(noTokenVolume) || d.isTokenVolume(volume))
+		(volume.IsText(noTokenVolume) || d.isTokenVolume(volume.Text()))
 }
 
 // isTokenVolume says whether the volume of that name projects the pod's API token:
 // its name alone anyone can give to a volume.
-func (c *candidate) isTokenVolume(name *tree.Node) bool {
-	volumes := c.pod.At("spec", "volumes").Items()
-	for i := range volumes {
-		if !name.SameText(volumes[i].Get("name")) || !strings.HasPrefix(name.Text(), tokenVolumePrefix) {
-			continue
+func (r *run) isTokenVolume(name string) bool {
+	if r.volumes == nil {
+		r.volumes = map[string]bool{}
+		volumes := r.pod.At("spec", "volumes").Items()
+		for i := range volumes {
+			name := volumes[i].Get("name").Text()
+			if _, twice := r.volumes[name]; !twice && strings.HasPrefix(name, tokenVolumePrefix) {
+				sources := volumes[i].At("projected", "sources").Items()
+				r.volumes[name] = slices.ContainsFunc(sources, func(s tree.Node) bool { return s.Get("serviceAccountToken") != nil })
+			}
 		}
-		sources := volumes[i].At("projected", "sources").Items()
-		return slices.ContainsFunc(sources, func(s tree.Node) bool { return s.Get("serviceAccountToken") != nil })
 	}
-	return false
+	return r.volumes[name]
 }
 
 // sameVolume says whether the pod's volume is the template's: nothing less, and
@@ -241,7 +244,7 @@ func (d comparison) fills(pod *tree.Node) bool {
 		mounts := pod.Items()
 		return len(mounts) == 1 && d.isTokenMount(&mounts[0])
 	case "ContainerPort.hostPort":
-		return d.candidate.pod.At("spec", "hostNetwork").Kind() == tree.True && d.in != nil && sameNumber(pod, orElse(d.in.Get("containerPort"), pod))
+		return d.onHost && d.in != nil && sameNumber(pod, orElse(d.in.Get("containerPort"), pod))
 	default:
 		return pod.String() == defaulted(place)
 	}

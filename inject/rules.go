@@ -153,14 +153,14 @@ func wrongOS(c *candidate) (bool, string) {
 func whyRightOS(c *candidate) string { return "pod and template are for " + c.os }
 
 func hostNetwork(c *candidate) (bool, string) {
-	if c.t.Spec.Match.HostNetwork || c.pod.At("spec", "hostNetwork").Kind() != tree.True {
+	if c.t.Spec.Match.HostNetwork || !c.onHost {
 		return false, ""
 	}
 	return true, "the pod is on the host network, which the template does not allow"
 }
 
 func whyNotHostNetwork(c *candidate) string {
-	if c.pod.At("spec", "hostNetwork").Kind() == tree.True {
+	if c.onHost {
 		return "the template allows the host network"
 	}
 	return "the pod is not on the host network"

@@ -21,6 +21,7 @@ type run struct {
 	annotations *tree.Node
 	requested   requested
 	os          string
+	onHost      bool // its network is the node's
 	input       templates.Input
 
 	leftOut    map[string]string // template to why
@@ -34,13 +35,19 @@ type run struct {
 
 // lookups are what was found out about the pod, once for all templates.
 type lookups struct {
-	users  [2][]appContainer // see userContainers
-	tokens [2]*tree.Node     // see tokenMount
-	keys   map[*tree.Node]*keys
-	here   map[string]bool  // see has
-	marks  map[*loaded]bool // see marked
-	called *bool            // see wasCalled
+	users   [2][]appContainer // see userContainers
+	tokens  [2]*tree.Node     // see tokenMount
+	keys    map[*tree.Node]*keys
+	here    map[string]bool  // see has
+	marks   map[*loaded]bool // see marked
+	ports   nodePorts        // see portsTaken
+	volumes map[string]bool  // see isTokenVolume
+	claims  map[string]bool  // of Request.Claims
+	called  *bool            // see wasCalled
 }
+
+// forget is for when something was added to the pod.
+func (l *lookups) forget() { l.users, l.ports, l.volumes = [2][]appContainer{}, nil, nil }
 
 // candidate is one template for this pod.
 type candidate struct {
@@ -64,10 +71,17 @@ func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 		labels:      pod.At("metadata", "labels"),
 		annotations: pod.At("metadata", "annotations"),
 		os:          podOS(pod),
+		onHost:      pod.At("spec", "hostNetwork").Kind() == tree.True,
 		input: templates.Input{
 			Pod: pod, Namespace: req.Namespace, Nodes: &req.Scratch.Arena,
 			Request: templates.RequestInfo{Operation: req.Operation, Username: req.Username, DryRun: req.DryRun},
 		},
+	}
+	for _, claim := range req.Claims {
+		if r.claims == nil {
+			r.claims = make(map[string]bool, len(req.Claims))
+		}
+		r.claims[claim] = true
 	}
 	r.requested = parseRequested(r.annotation(AnnotationTemplates))
 	return r
@@ -118,6 +132,9 @@ func (c *candidate) render() (Code, string) {
 		if c.req.Detail {
 			c.pass(rule.code, rule.passes(c))
 		}
+	}
+	if why := c.tooMany(); why != "" {
+		return CodeRenderFailed, why
 	}
 	var invalid error
 	c.values, invalid = c.t.Values(c.annotationText, &c.req.Namespace)

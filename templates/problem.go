@@ -50,10 +50,17 @@ func (ps Problems) err() error {
 	return ps
 }
 
+// maxTyped is how long a name is that somebody may have misspelled, in bytes. To
+// compare longer ones would cost the square of their length.
+const maxTyped = 100
+
 // Closest is the candidate nearest to name, or "" when none is near enough to
 // be what was meant: a third of its letters may differ.
 func Closest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
+	if len(name) > maxTyped {
+		return ""
+	}
 	for _, c := range slices.Sorted(slices.Values(candidates)) {
 		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
 			best, bestDistance = c, d
@@ -63,10 +70,9 @@ func Closest(name string, candidates []string) string {
 }
 
 // distance counts the letters to insert, drop, replace or swap with their
-// neighbour that make a into b. Names over 100 bytes are nobody's typing
-// mistake, and would cost the square of their length.
+// neighbour that make a into b.
 func distance(a, b string) int {
-	if len(a) > 100 || len(b) > 100 {
+	if len(a) > maxTyped || len(b) > maxTyped {
 		return max(len(a), len(b))
 	}
 	rows := make([][]int, len(a)+1)

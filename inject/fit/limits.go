@@ -205,11 +205,15 @@ func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.Resourc
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		now := maps.Clone(sidecars)
-		add(now, of(&c.Resources))
+		own := of(&c.Resources)
+		now := make(corev1.ResourceList, len(own)) // of the others there is no more than before
+		for name := range own {
+			now[name] = sidecars[name]
+		}
+		add(now, own)
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			add(whole, of(&c.Resources))
-			sidecars = now
+			add(whole, own)
+			maps.Copy(sidecars, now)
 		}
 		raise(starting, now)
 	}
