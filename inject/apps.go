@@ -96,6 +96,9 @@ func (r *run) userContainers(required bool) []appContainer {
 func (p *planner) eachAppContainer() {
 	elem := p.schema.at("spec").at("containers").elem
 	for i := range p.apps {
+		if p.req.gone() {
+			return
+		}
 		app := &p.apps[i]
 		existing := p.pod.At("spec", app.list).Items()
 		if own := p.own(&existing[app.index]); own != nil && !p.wasMarked &&

@@ -138,6 +138,8 @@ type Request struct {
 	Claims []string
 	// Scratch is memory to work in, which the Result lies in then, or nil.
 	Scratch *Scratch
+	// Done is closed when nobody waits for the result any more; nil is never.
+	Done <-chan struct{}
 	// Detail asks for [Decision.Added] and [Decision.Passed], which the mutating
 	// webhook does not need.
 	Detail bool
@@ -147,8 +149,24 @@ type Request struct {
 	alone bool
 }
 
+// ErrGone says that [Request.Done] was closed before the work was done.
+var ErrGone = errors.New("nobody waits for the result")
+
+// gone says whether nobody waits for the result. Who finds out stops, whatever its
+// result is by then: Inject finds out too. It is asked before each template, app
+// container and expression, each of which is a few milliseconds of work at most.
+func (r *Request) gone() bool {
+	select {
+	case <-r.Done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Inject decides about every template and plans what to add. The error says
-// what is wrong with Object; everything else that can go wrong is a decision.
+// what is wrong with Object, or is [ErrGone]; everything else that can go wrong is
+// a decision.
 func (i *Injector) Inject(req Request) (*Result, error) {
 	pod, err := req.parse()
 	if err != nil {
@@ -165,6 +183,9 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	var leftOut map[string]string
 	for {
 		culprits, why := i.settle(&req, pod, r, leftOut)
+		if req.gone() {
+			return nil, ErrGone
+		}
 		if len(culprits) == 0 {
 			return r, nil
 		}
@@ -211,7 +232,9 @@ func (i *Injector) settle(req *Request, pod *tree.Node, r *Result, leftOut map[s
 		if round > 0 {
 			decisions = make([]Decision, len(decisions))
 		}
-		run.decide(decisions)
+		if run.decide(decisions); req.gone() {
+			return nil, ""
+		}
 		if round == 0 {
 			r.Decisions, r.Findings = decisions, run.findings()
 		} else {

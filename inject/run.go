@@ -73,7 +73,7 @@ func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 		os:          podOS(pod),
 		onHost:      pod.At("spec", "hostNetwork").Kind() == tree.True,
 		input: templates.Input{
-			Pod: pod, Namespace: req.Namespace, Nodes: &req.Scratch.Arena,
+			Pod: pod, Namespace: req.Namespace, Nodes: &req.Scratch.Arena, Done: req.Done,
 			Request: templates.RequestInfo{Operation: req.Operation, Username: req.Username, DryRun: req.DryRun},
 		},
 	}
@@ -102,6 +102,9 @@ func (r *run) annotationText(key string) (string, bool) {
 // planned: which containers are the user's own depends on what all of them bring.
 func (r *run) decide(decisions []Decision) {
 	for i, t := range r.templates {
+		if r.req.gone() {
+			return
+		}
 		d, c := &decisions[i], &r.scratch.candidates[len(r.candidates)]
 		*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 		*c = candidate{run: r, t: t, input: r.input, decision: d}
@@ -114,6 +117,9 @@ func (r *run) decide(decisions []Decision) {
 		}
 	}
 	for _, c := range r.candidates {
+		if r.req.gone() {
+			return
+		}
 		c.plan()
 	}
 }

@@ -296,11 +296,18 @@ func (in *Input) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (in *Input) Parent() cel.Activation { return nil }
 
+var errGone = errors.New("nobody waits for the result")
+
 func (p *program) eval(in *Input) (ref.Val, error) {
 	if p.param != "" { // the commonest expression needs no evaluation
 		if value := in.values.get(p.param); !types.IsError(value) {
 			return value, nil
 		}
+	}
+	select {
+	case <-in.Done:
+		return nil, errGone
+	default:
 	}
 	out, details, err := p.prog.Eval(in)
 	if err != nil {

@@ -14,6 +14,9 @@ type Input struct {
 	Pod       *tree.Node
 	Namespace Namespace
 	Request   RequestInfo
+	// Done is closed when nobody waits for the result any more; nil is never. No
+	// expression is begun then; one takes 20 ms at most, see costLimit.
+	Done <-chan struct{}
 	// Nodes is memory for what is rendered, or nil.
 	Nodes *tree.Arena
 

@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 
@@ -33,7 +34,7 @@ type Limits interface {
 //
 // Who creates the pods, and whether as a dry run, is not known yet, so expressions
 // see neither, as in the command line.
-func (h *Handler) advise(e *exchange) {
+func (h *Handler) advise(e *exchange, r *http.Request) {
 	pod := e.request.newTemplate()
 	if pod == nil {
 		return
@@ -44,8 +45,9 @@ func (h *Handler) advise(e *exchange) {
 	}
 	result, err := h.Injector().Inject(inject.Request{
 		Operation: string(admissionv1.Create), OptedIn: true, Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object),
+		Done: r.Context().Done(),
 	})
-	if err != nil {
+	if err != nil || gone(r) != nil {
 		return
 	}
 	e.result = result

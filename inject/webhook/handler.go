@@ -179,15 +179,15 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		return cmp.Or(e.share.denied, refused)
 	}
 	if e.webhook == webhookAdvise {
-		h.advise(e)
-		return nil
+		h.advise(e, r)
+		return gone(r)
 	}
 	if !e.request.createsPod() {
 		return nil
 	}
 	if e.webhook == webhookShadow {
-		h.shadow(e)
-		return nil
+		h.shadow(e, r)
+		return gone(r)
 	}
 	// metadata.namespace is not set yet where a controller creates the pod.
 	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
@@ -196,11 +196,14 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 		r.retryAfter = "1"
 		return r
 	}
-	req := e.aboutPod(namespace)
+	req := e.aboutPod(r, namespace)
 	if e.webhook == "mutate" {
 		e.result, err = h.Injector().Inject(req)
 	} else if e.verdict, err = h.Judge().Judge(req); err == nil {
 		e.result = e.verdict.Result
+	}
+	if errors.Is(err, inject.ErrGone) {
+		return tooLate()
 	}
 	if err != nil {
 		return refuse(http.StatusBadRequest, "request.object is not a pod: %v", err)
@@ -211,8 +214,16 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) *refu
 	return nil
 }
 
+// gone is the answer to a caller that has stopped waiting.
+func gone(r *http.Request) *refusal {
+	if r.Context().Err() != nil {
+		return tooLate()
+	}
+	return nil
+}
+
 // aboutPod is what the engine is asked.
-func (e *exchange) aboutPod(namespace templates.Namespace) inject.Request {
+func (e *exchange) aboutPod(r *http.Request, namespace templates.Namespace) inject.Request {
 	return inject.Request{
 		Operation: string(e.request.Operation),
 		Username:  e.request.UserInfo.Username,
@@ -221,6 +232,7 @@ func (e *exchange) aboutPod(namespace templates.Namespace) inject.Request {
 		Namespace: namespace,
 		Pod:       e.request.Object,
 		Scratch:   &e.scratch.engine,
+		Done:      r.Context().Done(),
 	}
 }
 

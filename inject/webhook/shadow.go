@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -18,12 +19,12 @@ const maxShadow = 120
 // shadow finds out what would become of a pod in a namespace that is not opted in
 // yet. The pod stays as it is: nothing is added, and nothing is refused; and where
 // what is asked cannot be known, nothing is said.
-func (h *Handler) shadow(e *exchange) {
+func (h *Handler) shadow(e *exchange, r *http.Request) {
 	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
 	if err != nil {
 		return // without its annotations parameters would be wrong that are not
 	}
-	req := e.aboutPod(namespace)
+	req := e.aboutPod(r, namespace)
 	result, err := h.Injector().Inject(req)
 	if err != nil {
 		return

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// TestGone: the engine stops soon after nobody waits for the result any more,
+// wherever it is in a pod that takes it as long as any does.
+func TestGone(t *testing.T) {
+	var specs []string
+	for i := range 10 {
+		specs = append(specs, fmt.Sprintf(`validate: {mode: Deny, protect: [env]}, pod: {spec: {containers: [{name: s%[1]d, image: s}]}},
+			forEachContainer: [{where: "pod.spec.containers.all(c, c.name != 'no')", add: {env: [{name: A%[1]d, value: x}]}}, {add: {env: [{name: B%[1]d, value: x}]}}]`, i))
+	}
+	injector := withSpecs(t, specs...)
+	object := []byte(`{"metadata":{"annotations":{` + list(100_000, `"a%[1]d.pillion.dev/x":""`) + `}},"spec":{"containers":[` +
+		list(490, `{"name":"c%[1]d","env":[`+list(50, `{"name":"E","value":"v"}`)+`]}`) + `]}}`)
+	pod := func() *tree.Node {
+		n, err := tree.Parse(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for name, work := range map[string]func(inject.Request) error{
+		"inject": func(req inject.Request) error { _, err := injector.Inject(req); return err },
+		"judge": func(req inject.Request) error {
+			_, err := inject.NewJudge(injector, []*inject.Injector{injector, injector}, true).Judge(req)
+			return err
+		},
+	} {
+		run := func(done <-chan struct{}) (time.Duration, error) {
+			req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Pod: pod(), Done: done}
+			before := cpu(t)
+			err := work(req)
+			return cpu(t) - before, err
+		}
+		whole, err := run(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, share := range []time.Duration{0, 4} { // of the whole, after which the caller goes
+			done := make(chan struct{})
+			leave := cpu(t) + whole/max(share, 1)
+			if share == 0 {
+				close(done)
+			} else {
+				go func() {
+					for cpu(t) < leave {
+						time.Sleep(time.Millisecond) // how long that is does not matter
+					}
+					close(done)
+				}()
+			}
+			took, err := run(done)
+			if !errors.Is(err, inject.ErrGone) {
+				t.Errorf("%s: 1/%d: %v", name, share, err)
+			}
+			most := whole / 10
+			if share > 0 {
+				most += whole / share
+			}
+			t.Logf("%s: the caller goes after 1/%d of %v: %v", name, share, whole, took)
+			if took > most {
+				t.Errorf("%s: goes on for %v of %v", name, took, whole)
+			}
+		}
+	}
+}
