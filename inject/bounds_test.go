@@ -4,6 +4,7 @@ package inject_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,11 @@ func TestBounds(t *testing.T) {
 	for i := range many {
 		many[i] = "pod: {metadata: {annotations: {a: b}}}"
 	}
+	first, volumes := slices.Clone(many), slices.Clone(many)
+	for i := range many {
+		first[i] = fmt.Sprintf("placement: {initContainers: First}, pod: {spec: {initContainers: [{name: a%d, image: a}]}}", i)
+		volumes[i] = fmt.Sprintf("pod: {spec: {volumes: [{name: a%d, emptyDir: {}}]}}", i)
+	}
 	for name, row := range map[string]struct {
 		injector *inject.Injector
 		req      inject.Request
@@ -56,6 +62,10 @@ func TestBounds(t *testing.T) {
 			withSpecs(t, `match: {condition: "!ns.annotations.exists(k, ns.annotations[k] == 'y')"}, pod: {metadata: {annotations: {a: b}}}`),
 			inject.Request{Object: []byte(plain), Namespace: templates.Namespace{Name: "shop", Annotations: annotations}},
 		},
+		"containers first": {withSpecs(t, first...), inject.Request{Object: []byte(
+			`{"spec":{"containers":[{"name":"app"}],"initContainers":[` + list(300_000, `{}`) + `]}}`)}},
+		"volumes": {withSpecs(t, volumes...), inject.Request{Object: []byte(
+			`{"spec":{"containers":[{"name":"app"}],"volumes":[` + list(200_000, `{}`) + `]}}`)}},
 		"findings": {
 			withSpecs(t, "forEachContainer: [{add: {env: ["+list(20, "{name: VARIABLE_%[1]d, value: x}")+"]}}]"),
 			inject.Request{Object: []byte(`{"spec":{"containers":[` + list(500, `{"name":"c%[1]d","env":[{"name":"MINE"}]}`) + `]}}`)},

@@ -37,6 +37,7 @@ spec:
   - initContainers: true
     add:
       env: [{name: GREEDY, value: "${string(has(pod.spec.runtimeClassName))}"}, {name: GREEDIER, value: y}]
+      ports: [{containerPort: 81, name: greedy}]
       volumeMounts: [{name: greedy, mountPath: /var/greedy}, {name: greedier, mountPath: /var/greedier}]
       securityContext: {allowPrivilegeEscalation: false}
 `
@@ -54,33 +55,45 @@ func TestWorkGrowsWithThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	injector := inject.New(set)
-	// %[1]d in an item is its number.
-	for name, pod := range map[string][2]string{
-		"env":             {`{"metadata":{},"spec":{"containers":[{"name":"app","env":[ITEMS]}]}}`, `{"name":"E%[1]d","value":"v"}`},
-		"mounts":          {`{"metadata":{},"spec":{"containers":[{"name":"app","volumeMounts":[ITEMS]}]}}`, `{"name":"v","mountPath":"/m/%[1]d"}`},
-		"token mounts":    {`{"metadata":{"annotations":{"greedy.pillion.dev/customize":"true"}},"spec":{"containers":[{"name":"app"}],"initContainers":[{"name":"greedy","volumeMounts":[ITEMS]}]}}`, `{"name":"kube-api-access-%[1]d","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}`},
-		"ports":           {`{"metadata":{},"spec":{"hostNetwork":true,"containers":[{"name":"app","ports":[ITEMS]}]}}`, `{"containerPort":1%[1]d,"name":"p%[1]d"}`},
-		"containers":      {`{"metadata":{},"spec":{"containers":[ITEMS]}}`, `{"name":"c%[1]d","ports":[{"hostPort":1%[1]d}]}`},
-		"init containers": {`{"metadata":{},"spec":{"containers":[{"name":"app"}],"initContainers":[ITEMS]}}`, `{"name":"c%[1]d","restartPolicy":"Always"}`},
-		"same containers": {`{"metadata":{"annotations":{"greedy.pillion.dev/injected":"x"}},"spec":{"containers":[{"name":"app"}],"initContainers":[ITEMS]}}`, `{"name":"greedy"}`},
-		"volumes":         {`{"metadata":{},"spec":{"containers":[{"name":"app"}],"volumes":[ITEMS]}}`, `{"name":"kube-api-access-%[1]d"}`},
-		"tolerations":     {`{"metadata":{},"spec":{"containers":[{"name":"app"}],"tolerations":[ITEMS]}}`, `{"key":"k%[1]d"}`},
-		"annotations":     {`{"metadata":{"annotations":{ITEMS}},"spec":{"containers":[{"name":"app"}]}}`, `"t%[1]d.pillion.dev/p":"%[1]d"`},
-		"own annotations": {`{"metadata":{"annotations":{ITEMS}},"spec":{"containers":[{"name":"app"}]}}`, `"greedy.pillion.dev/p%[1]d":"%[1]d"`},
-		"requested":       {`{"metadata":{"annotations":{"pillion.dev/templates":"greedy,other` + `ITEMS"}},"spec":{"containers":[{"name":"app"}]}}`, `,t%[1]d`},
-		"labels":          {`{"metadata":{"labels":{ITEMS}},"spec":{"containers":[{"name":"app"}]}}`, `"l%[1]d":"%[1]d"`},
-		"nesting":         {`{"metadata":{},"spec":{"containers":[{"name":"app","x":NESTED}]}}`, ""},
-		"unknown fields":  {`{"metadata":{},"spec":{"containers":[{"name":"app",ITEMS}]}}`, `"f%[1]d":[{"x":{}}]`},
+	const token = `{"name":"kube-api-access-%[1]d","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}`
+	const mine = `"annotations":{"greedy.pillion.dev/customize":"true"}`
+	// %[1]d in an item is its number. What two lists cost together no list alone shows; all pairs
+	// of lists are compared in webhook.TestGrowth, and here are those that were found.
+	for name, pod := range map[string][3]string{
+		"env":                          {`{"metadata":{},"spec":{"containers":[{"name":"app","env":[ITEMS]}]}}`, `{"name":"E%[1]d","value":"v"}`},
+		"mounts":                       {`{"metadata":{},"spec":{"containers":[{"name":"app","volumeMounts":[ITEMS]}]}}`, `{"name":"v","mountPath":"/m/%[1]d"}`},
+		"token mounts":                 {`{"metadata":{"annotations":{"greedy.pillion.dev/customize":"true"}},"spec":{"containers":[{"name":"app"}],"initContainers":[{"name":"greedy","volumeMounts":[ITEMS]}]}}`, `{"name":"kube-api-access-%[1]d","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}`},
+		"ports":                        {`{"metadata":{},"spec":{"hostNetwork":true,"containers":[{"name":"app","ports":[ITEMS]}]}}`, `{"containerPort":1%[1]d,"name":"p%[1]d"}`},
+		"containers":                   {`{"metadata":{},"spec":{"containers":[ITEMS]}}`, `{"name":"c%[1]d","ports":[{"hostPort":1%[1]d}]}`},
+		"init containers":              {`{"metadata":{},"spec":{"containers":[{"name":"app"}],"initContainers":[ITEMS]}}`, `{"name":"c%[1]d","restartPolicy":"Always"}`},
+		"same containers":              {`{"metadata":{"annotations":{"greedy.pillion.dev/injected":"x"}},"spec":{"containers":[{"name":"app"}],"initContainers":[ITEMS]}}`, `{"name":"greedy"}`},
+		"volumes":                      {`{"metadata":{},"spec":{"containers":[{"name":"app"}],"volumes":[ITEMS]}}`, `{"name":"kube-api-access-%[1]d"}`},
+		"tolerations":                  {`{"metadata":{},"spec":{"containers":[{"name":"app"}],"tolerations":[ITEMS]}}`, `{"key":"k%[1]d"}`},
+		"annotations":                  {`{"metadata":{"annotations":{ITEMS}},"spec":{"containers":[{"name":"app"}]}}`, `"t%[1]d.pillion.dev/p":"%[1]d"`},
+		"own annotations":              {`{"metadata":{"annotations":{ITEMS}},"spec":{"containers":[{"name":"app"}]}}`, `"greedy.pillion.dev/p%[1]d":"%[1]d"`},
+		"requested":                    {`{"metadata":{"annotations":{"pillion.dev/templates":"greedy,other` + `ITEMS"}},"spec":{"containers":[{"name":"app"}]}}`, `,t%[1]d`},
+		"labels":                       {`{"metadata":{"labels":{ITEMS}},"spec":{"containers":[{"name":"app"}]}}`, `"l%[1]d":"%[1]d"`},
+		"nesting":                      {`{"metadata":{},"spec":{"containers":[{"name":"app","x":NESTED}]}}`, ""},
+		"token mounts × volumes":       {`{"metadata":{` + mine + `},"spec":{"containers":[{"name":"app"}],"initContainers":[{"name":"greedy","volumeMounts":[ITEMS]}],"volumes":[OTHERS,{"name":"kube-api-access-x","projected":{"sources":[{"serviceAccountToken":{}}]}}]}}`, strings.Replace(token, "%[1]d", "x", 1), `{"name":"v%[1]d"}`},
+		"token mounts × token volumes": {`{"metadata":{` + mine + `},"spec":{"containers":[{"name":"app"}],"initContainers":[{"name":"greedy","volumeMounts":[ITEMS]}],"volumes":[OTHERS]}}`, token, `{"name":"kube-api-access-%[1]d","projected":{"sources":[{"serviceAccountToken":{}}]}}`},
+		"containers × ports":           {`{"metadata":{},"spec":{"hostNetwork":true,"containers":[{"name":"app"},CONTAINERS],"initContainers":[{"name":"x","restartPolicy":"Always","ports":[OTHERS]}]}}`, "", `{"containerPort":1%[1]d}`},
+		"ports of one name":            {`{"metadata":{` + mine + `},"spec":{"containers":[{"name":"app"}],"initContainers":[{"name":"greedy","restartPolicy":"Always","ports":[ITEMS]}]}}`, `{"containerPort":1%[1]d,"name":"greedy"}`},
+		"devices at one place":         {`{"metadata":{},"spec":{"containers":[{"name":"app","volumeDevices":[ITEMS]}]}}`, `{"name":"v","devicePath":"/var/greedy"}`},
+		"containers × claims":          {`{"metadata":{},"spec":{"containers":[{"name":"app"},CONTAINERS]}}`, "", ""},
+		"containers × volumes":         {`{"metadata":{},"spec":{"containers":[{"name":"app"},CONTAINERS],"volumes":[OTHERS]}}`, "", `{"name":"v%[1]d"}`},
+		"containers × annotations":     {`{"metadata":{"annotations":{OTHERS}},"spec":{"containers":[{"name":"app"},CONTAINERS]}}`, "", `"t%[1]d.pillion.dev/p":"%[1]d"`},
+		"variables × mounts":           {`{"metadata":{` + mine + `},"spec":{"containers":[{"name":"app","env":[ITEMS],"volumeMounts":[OTHERS]}]}}`, `{"name":"GREEDY"}`, `{"name":"v","mountPath":"/var/greedy"}`},
+		"unknown fields":               {`{"metadata":{},"spec":{"containers":[{"name":"app",ITEMS}]}}`, `"f%[1]d":[{"x":{}}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			work := func(n int) (mutate, judge time.Duration) {
-				items := make([]string, n)
-				for i := range items {
-					items[i] = item(pod[1], i)
+				var claims []string
+				if strings.Contains(name, "claims") {
+					claims = strings.Split(list(n, "claim%[1]d"), ",")
 				}
 				nested := strings.Repeat("[", n/2) + strings.Repeat("]", n/2)
-				object := []byte(strings.NewReplacer("ITEMS", strings.Join(items, ","), "NESTED", nested).Replace(pod[0]))
-				req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: object}
+				object := []byte(strings.NewReplacer("ITEMS", list(n, pod[1]), "OTHERS", list(n, pod[2]), "CONTAINERS", list(n/25, `{"name":"c%[1]d"}`), "NESTED", nested).Replace(pod[0]))
+				req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: object, Claims: claims}
 				return cpuOf(t, func() error { _, err := injector.Inject(req); return err }),
 					cpuOf(t, func() error { _, err := inject.NewJudge(injector, nil, true).Judge(req); return err })
 			}

@@ -38,11 +38,7 @@ func celValue(n *tree.Node) ref.Val {
 		if len(items) > maxItems {
 			return types.NewErr("a list of %d items is too long to be read; at most %d", len(items), maxItems)
 		}
-		values := make([]ref.Val, len(items))
-		for i := range items {
-			values[i] = celValue(&items[i])
-		}
-		return types.NewRefValList(types.DefaultTypeAdapter, values)
+		return list{items}
 	case tree.Object:
 		if size := len(n.Members()); size > maxItems {
 			return types.NewErr("an object with %d members is too large to be read; at most %d", size, maxItems)

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/webhook"
+)
+
+// Rows of lists that grow together. A row stands for all pairs in it: what takes the
+// product of two of them shows beside what takes their sum.
+const (
+	few, times = 100, 8
+	perRow     = 40
+	// Three doublings, each at most 2.6 times the work.
+	mostGrowth = 2.6 * 2.6 * 2.6
+)
+
+// row is one comparison: the lists that grow, and by its seed what is in them.
+type row struct {
+	seed  uint64
+	lists []podList
+	few   int
+}
+
+// TestGrowth: to double any two lists or maps of a pod together at most doubles the
+// work on it, on every path. Rows are drawn until each two lists of the Go type have
+// grown together.
+func TestGrowth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of CPU time")
+	}
+	lists, edges := podLists(), growthEdges(t)
+	together := map[[2]int]bool{}
+	pairs, rows := len(lists)*(len(lists)-1)/2, uint64(0)
+	for ; len(together) < pairs; rows++ {
+		r := row{seed: rows, few: few}
+		drawn := drawRow(rows, len(lists), together)
+		for i, a := range drawn {
+			r.lists = append(r.lists, lists[a])
+			for _, b := range drawn[:i] {
+				together[pair(a, b)] = true
+			}
+		}
+		checkGrowth(t, edges, r)
+	}
+	t.Logf("%d rows for %d pairs of %d lists", rows, pairs, len(lists))
+}
+
+// TestGrowthTogether: the same of the lists that the engine looks into, most of them
+// at once, with more kinds of items.
+func TestGrowthTogether(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of CPU time")
+	}
+	edges := growthEdges(t)
+	for seed := range uint64(16) {
+		checkGrowth(t, edges, drawCore(seed))
+	}
+}
+
+// FuzzGrowth has more of it.
+func FuzzGrowth(f *testing.F) {
+	f.Add(uint64(1000))
+	edges := growthEdges(f)
+	f.Fuzz(func(t *testing.T, seed uint64) { checkGrowth(t, edges, drawCore(seed)) })
+}
+
+func pair(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
+
+// drawRow draws lists at random, those first that have grown together with few of the row yet.
+func drawRow(seed uint64, lists int, together map[[2]int]bool) (drawn []int) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	for len(drawn) < perRow {
+		best, most := -1, -1
+		for range 20 {
+			i, fresh := random.IntN(lists), 0
+			if slices.Contains(drawn, i) {
+				continue
+			}
+			for _, other := range drawn {
+				if !together[pair(i, other)] {
+					fresh++
+				}
+			}
+			if fresh > most {
+				best, most = i, fresh
+			}
+		}
+		if best >= 0 {
+			drawn = append(drawn, best)
+		}
+	}
+	return drawn
+}
+
+// core are the lists that templates add to, or that decide about it.
+const core = ` metadata.annotations metadata.labels metadata.ownerReferences spec.volumes spec.volumes[].projected.sources
+	spec.tolerations spec.imagePullSecrets spec.hostAliases spec.hostAliases[].hostnames spec.securityContext.supplementalGroups
+	spec.resources.requests spec.CONTAINERS spec.CONTAINERS[].env spec.CONTAINERS[].envFrom spec.CONTAINERS[].args
+	spec.CONTAINERS[].volumeMounts spec.CONTAINERS[].volumeDevices spec.CONTAINERS[].ports spec.CONTAINERS[].resources.requests
+	spec.CONTAINERS[].resources.limits spec.CONTAINERS[].securityContext.capabilities.add `
+
+func drawCore(seed uint64) row {
+	r := row{seed: seed, few: 2 * few}
+	random := rand.New(rand.NewPCG(seed, 1))
+	known := strings.Fields(strings.ReplaceAll(core, "CONTAINERS", "containers") + strings.ReplaceAll(core, "CONTAINERS", "initContainers"))
+	for _, l := range podLists() {
+		if slices.Contains(known, l.name()) && random.IntN(4) > 0 {
+			r.lists = append(r.lists, l)
+		}
+	}
+	return r
+}
+
+func checkGrowth(t *testing.T, edges []*edge, r row) {
+	t.Helper()
+	e := edges[r.seed%uint64(len(edges))]
+	small, large := r.pod(r.few), r.pod(r.few*times)
+	for _, path := range []string{webhook.PathMutate, webhook.PathValidate, webhook.PathShadow, webhook.PathAdvise} {
+		compareGrowth(t, r, path, e.answering(t, path, small, r.few), e.answering(t, path, large, r.few*times))
+	}
+	fits := func(pod []byte) func() {
+		return func() { e.Fit.Misfits(nil, e.Limits.Limits(""), []byte(`{}`), pod) }
+	}
+	compareGrowth(t, r, "fit", fits(small), fits(large)) // of a larger pod than advise shows it
+}
+
+func compareGrowth(t *testing.T, r row, what string, small, large func()) {
+	t.Helper()
+	was, is := cpuOf(t, small, 1), cpuOf(t, large, 1)
+	for range 3 { // what was disturbed is measured again
+		if grown(was, is) < mostGrowth {
+			return
+		}
+		was, is = cpuOf(t, small, 5), min(is, cpuOf(t, large, 2))
+	}
+	names := make([]string, len(r.lists))
+	for i, l := range r.lists {
+		names[i] = l.name()
+	}
+	t.Errorf("%s: %d times as many items take %.1f times the time (%v); seed %d: %v", what, times, grown(was, is), is, r.seed, names)
+}
+
+func grown(was, is time.Duration) float64 { return float64(is) / float64(was) }
+
+// cpuOf is the least time of a few runs on one thread, without garbage collection.
+func cpuOf(t *testing.T, run func(), runs int) time.Duration {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	least := time.Hour
+	for range runs {
+		before := cpuTime(t)
+		run()
+		least = min(least, cpuTime(t)-before)
+	}
+	return max(least, 200*time.Microsecond)
+}
+
+// growthEdges are handlers with templates of different shapes.
+func growthEdges(t testing.TB) (all []*edge) {
+	for _, texts := range growthTemplates() {
+		e := newEdge(load(t, texts...))
+		e.Log, e.Limiter = discard(), nil
+		e.Fit = evaluator(t)
+		e.Limits = knownLimits{fit.Limits{
+			Ranges: []*corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+				{Type: corev1.LimitTypePod, Max: quantities("cpu", "1")},
+				{Type: corev1.LimitTypeContainer, Max: quantities("cpu", "1"), Default: quantities("memory", "1Gi")},
+			}}}},
+			Quotas: []*corev1.ResourceQuota{{Spec: corev1.ResourceQuotaSpec{Hard: quantities("requests.cpu", "1")}}},
+		}}
+		all = append(all, e)
+	}
+	return all
+}
+
+func quantities(name corev1.ResourceName, q string) corev1.ResourceList {
+	return corev1.ResourceList{name: resource.MustParse(q)}
+}
+
+// growthTemplates look at, and add to, everything that there may be many of.
+func growthTemplates() [][]string {
+	const head = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n  default: true\n"
+	const pod = `  match: {hostNetwork: true}
+  params: [{name: p, default: "1"}]
+  pod:
+    metadata: {annotations: {a: b}, labels: {c: d}}
+    spec:
+      initContainers:
+      - {name: NAME, image: i, restartPolicy: Always, env: [{name: NAME, value: x}, {name: B, value: "${params.p}"}], volumeMounts: [{name: NAME, mountPath: /NAME}], ports: [{containerPort: 80, hostPort: 80, name: NAME}]}
+      containers:
+      - {name: NAME-two, image: i, args: [a], resources: {requests: {cpu: 1m}, limits: {cpu: 1m}}, volumeMounts: [{name: NAME, mountPath: /NAME}], securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+      volumes: [{name: NAME, emptyDir: {}}, {name: NAME-two, emptyDir: {}}]
+      tolerations: [{key: NAME, operator: Exists}]
+      imagePullSecrets: [{name: NAME}]
+      hostAliases: [{ip: 10.0.0.1, hostnames: [NAME]}]
+      securityContext: {fsGroup: 1, supplementalGroups: [7]}
+`
+	const each = `  forEachContainer:
+  - initContainers: true
+    add:
+      env: [{name: NAME, value: "x"}, {name: TWO, value: y}]
+      envFrom: [{configMapRef: {name: NAME, optional: true}}]
+      volumeMounts: [{name: NAME, mountPath: /var/NAME}, {name: NAME-two, mountPath: /var/NAME-two}]
+      ports: [{containerPort: 81, name: NAME}]
+      resources: {requests: {cpu: 1m}}
+      securityContext: {allowPrivilegeEscalation: false}
+`
+	const protect = "  validate: {mode: Deny, protect: [image, command, args, env, volumeMounts, ports, resources, securityContext, lifecycle]}\n"
+	const cel = `  match: {hostNetwork: true, condition: "!pod.spec.volumes.exists(v, v.name == 'no') && pod.spec.tolerations.size() >= 0"}
+  forEachContainer:
+  - where: container.env.all(e, e.name != 'no') && container.name != 'no'
+    add: {env: [{name: NAME, value: "${string(pod.spec.volumes.size() + pod.metadata.labels.size())}"}]}
+`
+	named := func(name string, parts ...string) string {
+		return strings.ReplaceAll(head+strings.Join(parts, ""), "NAME", name)
+	}
+	return [][]string{
+		{named("greedy", pod, each, protect)},
+		{named("greedy", pod, each, "  serviceAccountToken: None\n"), named("other", pod, each, "  order: 1\n  placement: {containers: First, initContainers: First}\n  required: true\n")},
+		{named("greedy", pod, protect, "  serviceAccountToken: Inherit\n  placement: {containers: First, initContainers: First}\n"), named("other", cel)},
+		{named("greedy", strings.Replace(pod, ", hostPort: 80", "", 1), each), named("other", onlyPod(pod)), named("third", onlyPod(pod))},
+	}
+}
+
+// onlyPod is for templates beside others, which may not take the same ports.
+func onlyPod(pod string) string {
+	return strings.ReplaceAll(strings.Replace(pod, ", hostPort: 80", "", 1), "80", "90")
+}
+
+// pod has so many items in each list of the row.
+func (r row) pod(n int) []byte {
+	g := &grower{Rand: rand.New(rand.NewPCG(r.seed, 2)), n: n, growing: slices.Clone(r.lists)}
+	return text(g.pod())
+}
+
+// answering answers what an API server sends to a path about a pod, or about a
+// workload of such pods with so many claims.
+func (e *edge) answering(t *testing.T, path string, pod []byte, claims int) func() {
+	t.Helper()
+	body := sampleBody(pod)
+	if path == webhook.PathAdvise {
+		workload := fmt.Sprintf(`{"spec":{"template":%s,"volumeClaimTemplates":[%s]}}`, pod, many(claims, `{"metadata":{"name":"claim%d"}}`))
+		body = advised("apps/v1", "StatefulSet", "CREATE", workload, "null")
+	}
+	return func() { e.ServeHTTP(&discardWriter{header: http.Header{}}, post(t, path, body)) }
+}
+
+// cpuTime is what the process has taken; the kernel tells the asking thread's exactly.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
