@@ -10,7 +10,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -262,14 +261,4 @@ func (e *edge) answering(t *testing.T, path string, pod []byte, claims int) func
 		body = advised("apps/v1", "StatefulSet", "CREATE", workload, "null")
 	}
 	return func() { e.ServeHTTP(&discardWriter{header: http.Header{}}, post(t, path, body)) }
-}
-
-// cpuTime is what the process has taken; the kernel tells the asking thread's exactly.
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
