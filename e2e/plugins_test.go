@@ -12,17 +12,19 @@ import (
 )
 
 // pluginsOff are admission plugins that touch pods and that an API server has only when it is told so.
-const pluginsOff = "AlwaysPullImages,ExtendedResourceToleration,PodTolerationRestriction,PodNodeSelector"
+const pluginsOff = "AlwaysPullImages,ExtendedResourceToleration,PodTolerationRestriction,PodNodeSelector,ImagePolicyWebhook"
 
 // TestHarmlessPlugins: an API server with these plugins switched on allows every protected sidecar, without
 // a word, although the plugins change it after Pillion has added it, and the pod around it.
 func TestHarmlessPlugins(t *testing.T) {
 	t.Parallel()
-	server, err := env.StartAPIServer(t.Context(), "--enable-admission-plugins="+pluginsOff)
+	policy := newImagePolicy(t)
+	server, err := env.StartAPIServer(t.Context(), "--enable-admission-plugins="+pluginsOff, policy.flag(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() }) // how it ends does not matter
+	t.Run("ImagePolicyWebhook", func(t *testing.T) { policy.check(t, server) })
 	for _, c := range harmlessPluginsOff() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
