@@ -44,6 +44,7 @@ func policyAgrees(t *testing.T) {
 		t.Error("there are too few of one kind")
 	}
 	pair := judgedPair{policy: checkedNamespace(t), webhook: judge.namespace(t)}
+	wantOnlyWarnedByPolicy(t, pair)
 	for name, edit := range beyondPolicies() {
 		t.Run("only the webhook: "+name, func(t *testing.T) {
 			t.Parallel()
@@ -53,6 +54,18 @@ func policyAgrees(t *testing.T) {
 				t.Errorf("the policies say %v and the webhook says %v; want a denial by the webhook alone", policy, webhook)
 			}
 		})
+	}
+}
+
+// wantOnlyWarnedByPolicy: a policy goes by the template's mode. That a pod has nothing of the template, the webhook denies
+// in every mode, because the pod is right if it is created again.
+func wantOnlyWarnedByPolicy(t *testing.T, pair judgedPair) {
+	t.Helper()
+	pod := newPod("not-greeted", func(p *corev1.Pod) {
+		p.Labels["greets"], p.Labels["tier"] = "yes", "batch" // and the sentry is not for it
+	})
+	if policy, webhook := pair.judge(t, pod); policy.word() != warned || webhook.word() != denied {
+		t.Errorf("the policies say %v and the webhook says %v; want a warning and a denial", policy, webhook)
 	}
 }
 

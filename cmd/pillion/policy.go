@@ -39,7 +39,9 @@ evaluates itself, with no server in the path:
                    containers, have it in the wrong list or without its
                    restartPolicy, or, where spec.validate.protect names image, with
                    another image. It looks at nothing else. It holds while Pillion
-                   is down, too, and no pod can opt out of it.
+                   is down, too, and no pod can opt out of it. Of a pod that has
+                   nothing of a template in the mode Warn it warns; the webhook
+                   denies that pod, unless --uninjected-pods=Warn is set.
   --as mutating    a MutatingAdmissionPolicy (Kubernetes 1.36 or later) for each
                    template. It injects what the webhook injects, with no webhook.
 
