@@ -102,6 +102,9 @@ func (e *exchange) head(w http.ResponseWriter, r *http.Request) *refusal {
 			return refuse(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", text)
 		}
 	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" { // which no API server does
+		return refuse(http.StatusUnsupportedMediaType, "the body must not be compressed (%q)", coding)
+	}
 	if r.ContentLength > maxBody {
 		return tooLarge()
 	}
