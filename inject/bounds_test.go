@@ -122,3 +122,27 @@ func TestManyOfOneName(t *testing.T) {
 		t.Errorf("pods take %v s, and %v s where the name is a template's", other, side)
 	}
 }
+
+// TestMaxPatch: what would make the pod larger than the API server takes is left out whole, and says so.
+func TestMaxPatch(t *testing.T) {
+	t.Parallel()
+	const limit = 3 << 20
+	for _, row := range []struct {
+		each int
+		want bool
+	}{{limit/2 - 1000, true}, {limit/2 + 1000, false}} {
+		var specs []string
+		for i := range 2 {
+			specs = append(specs, fmt.Sprintf("pod: {spec: {containers: [{name: big-%d, image: i, args: [%s]}]}}", i, strings.Repeat("x", row.each)))
+		}
+		r, _ := checkInvariants(t, withSpecs(t, specs...), inject.Request{Operation: "CREATE", Object: []byte(`{"spec":{"containers":[{"name":"app","image":"i"}]}}`)})
+		if r.Adds() != row.want || len(r.Patch()) > limit {
+			t.Errorf("two of %d bytes: a patch of %d", row.each, len(r.Patch()))
+		}
+		for _, d := range r.Decisions {
+			if (d.Code == inject.CodeInjected) != row.want || !row.want && !strings.Contains(d.Message, "larger than the API server takes") {
+				t.Errorf("two of %d bytes: %s: %s", row.each, d.Code, d.Message)
+			}
+		}
+	}
+}

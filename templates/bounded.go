@@ -46,9 +46,12 @@ func bounded(env *cel.Env) ([]cel.EnvOption, error) {
 	return options, nil
 }
 
-// maxSteps is how large a pattern may be when it is compiled: each letter that it is
-// held against may take as many steps.
-const maxSteps = 1_000
+// maxSteps is how large a pattern may be, and when it is compiled: each letter that it is
+// held against may take as many steps. maxWork is how many a parameter's value may take.
+const (
+	maxSteps = 1_000
+	maxWork  = 1 << 20
+)
 
 // checkPattern refuses the pattern of matches() if it can take seconds: CEL charges
 // for this too when it is done, and by the pattern's length, which says little.
@@ -57,12 +60,27 @@ func checkPattern(pattern ast.Expr) error {
 	if !ok {
 		return errors.New("matches() with a pattern that comes from elsewhere may take seconds; write the pattern as a text")
 	}
-	if parsed, err := syntax.Parse(string(text), syntax.Perl); err == nil { // else CEL says so
-		if prog, err := syntax.Compile(parsed.Simplify()); err == nil && len(prog.Inst) > maxSteps {
-			return fmt.Errorf("the pattern of matches() takes %d steps, and at most %d are allowed; repeat less in it", len(prog.Inst), maxSteps)
-		}
+	if n := steps(string(text)); n > maxSteps {
+		return fmt.Errorf("the pattern of matches() takes %d steps, and at most %d are allowed; repeat less in it", n, maxSteps)
 	}
 	return nil
+}
+
+// steps is how many a pattern takes for each letter. It is about that of one that is long, for it is not
+// compiled, and 0 of one that is wrong, which others report.
+func steps(pattern string) int {
+	if len(pattern) > maxSteps { // compiled it may be a thousand times as large
+		return len(pattern)
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0
+	}
+	prog, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 0
+	}
+	return len(prog.Inst)
 }
 
 // callOf calls what is bound to an overload, of however many arguments it is.

@@ -51,7 +51,11 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 	p := &param{Param: *declared}
 	var err error
 	if p.Pattern != "" {
-		if _, err = regexp.Compile(p.Pattern); err != nil {
+		if n := steps(p.Pattern); n > maxSteps {
+			c.problem(at(node, "pattern"), path+".pattern", "takes %d steps, and at most %d are allowed; repeat less in it", n, maxSteps)
+		} else if n*p.maxLength() > maxWork {
+			c.problem(at(node, "pattern"), path+".pattern", "takes %d steps for each of %d bytes, and at most %d are allowed; lower maxLength", n, p.maxLength(), maxWork)
+		} else if _, err = regexp.Compile(p.Pattern); err != nil {
 			c.problem(at(node, "pattern"), path+".pattern", "%v", err)
 		} else {
 			p.pattern = regexp.MustCompile("^(?:" + p.Pattern + ")$")
@@ -59,6 +63,9 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 	}
 	if p.MaxLength != nil && *p.MaxLength < 1 {
 		c.problem(at(node, "maxLength"), path+".maxLength", "must be at least 1")
+	}
+	if p.MaxLength != nil && *p.MaxLength > maxText {
+		c.problem(at(node, "maxLength"), path+".maxLength", "must be at most %d: an expression reads no longer text", maxText)
 	}
 	if p.Minimum != nil {
 		if p.min, err = newBound(p.Type, string(*p.Minimum)); err != nil {
