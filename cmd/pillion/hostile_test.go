@@ -247,7 +247,7 @@ func TestServeHostile(t *testing.T) {
 	all := slices.Concat(promises(), streams(), bodies())
 	for _, attack := range append(all, attack{"all of them", together(all)}) {
 		t.Run(attack.name, func(t *testing.T) {
-			a := &attacker{t: t, address: strings.TrimPrefix(s.webhook, "https://"), admin: strings.TrimPrefix(s.admin, "http://")}
+			a := s.attacker(t)
 			defer a.stop()
 			held := make(chan struct{})
 			go func() {

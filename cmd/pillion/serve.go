@@ -63,7 +63,7 @@ configuration, the log level, --max-request-memory and --uninjected-pods change 
 once; /readyz?verbose says what needs a restart. A flag wins over the environment,
 and that over the file.
 SIGTERM and SIGINT turn readiness off, wait until the API server sends no more, and
-finish what is left.`,
+finish what is left. SIGHUP changes nothing.`,
 		Example: `  # In a cluster.
   pillion serve --templates /etc/pillion/templates \
     --tls-cert-file /etc/pillion/tls/tls.crt --tls-key-file /etc/pillion/tls/tls.key
@@ -91,6 +91,8 @@ finish what is left.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
+			// Files are followed anyway, and nobody's pod is to wait because nobody reads the log.
+			signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 			return o.serve(ctx, cmd.Flags(), log)
 		}),
 	}

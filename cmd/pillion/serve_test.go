@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +47,7 @@ func until(t *testing.T, what string, holds func() (ok bool, reason string)) {
 // served is a running pillion serve.
 type served struct {
 	cmd            *exec.Cmd
+	stderr         io.Closer
 	webhook, admin string
 	client         *http.Client
 
@@ -65,13 +67,20 @@ func startServe(t *testing.T, args ...string) *served {
 // launchServe is startServe for one that may have to wait before it serves.
 func launchServe(t *testing.T, args ...string) *served {
 	t.Helper()
+	return launch(t, nil, args...)
+}
+
+// launch is launchServe for one that runs under another command, such as a shell that sets limits.
+func launch(t *testing.T, under []string, args ...string) *served {
+	t.Helper()
 	s := &served{ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}}
-	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), "pillion",
-		append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--shutdown-delay", "0s"}, args...)...)
+	all := slices.Concat(under, []string{"pillion", "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--shutdown-delay", "0s"}, args)
+	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), all[0], all[1:]...)
 	stderr, err := s.cmd.StderrPipe()
 	must(t, err)
+	s.stderr = stderr
 	must(t, s.cmd.Start())
 	go s.read(stderr)
 	t.Cleanup(func() {
