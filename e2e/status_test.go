@@ -189,11 +189,18 @@ func TestStatus(t *testing.T) {
 	}
 	statusOf(t, 0, changed, ns)
 	statusOf(t, 1, changed, ns, "--fail-on-outdated")
-	code, names, _ := runStatus(t, env.Kubeconfig, changed, ns, "-o", "name")
+	if _, names, _ := runStatus(t, env.Kubeconfig, changed, ns, "-o", "name"); names != "" {
+		t.Errorf("by templates that the cluster does not use it advises %q", names)
+	}
+	code, names, told := runStatus(t, env.Kubeconfig, changed, ns, "-o", "name", "--system-namespace", notHere)
 	if want := "-n " + ns + " deployment.apps/web\n"; code != 0 || names != want {
-		t.Errorf("exit code %d, names %q, want %q", code, names, want)
+		t.Errorf("exit code %d, names %q, want %q: %s", code, names, want, told)
 	}
 }
+
+// notHere is a namespace without a Deployment of Pillion: here it is a process that runs with other templates
+// than the Deployment and the ConfigMap that are in the cluster.
+const notHere = "default"
 
 // judgingPolicy makes a policy that lets every pod of the namespace through.
 func judgingPolicy(t *testing.T, ns string) (name string) {
@@ -297,7 +304,7 @@ func TestStatusMissing(t *testing.T) {
 		t.Errorf("the reasons are %+v", got)
 	}
 	wantAsExplained(t, ns, env.templates, r)
-	_, names, _ := runStatus(t, env.Kubeconfig, env.templates, ns, "-o", "name")
+	_, names, _ := runStatus(t, env.Kubeconfig, env.templates, ns, "-o", "name", "--system-namespace", notHere)
 	for line := range strings.Lines(names) { // as xargs -L1 does
 		if _, err := env.RunKubectl(testContext(t), nil, append([]string{"rollout", "restart"}, strings.Fields(line)...)...); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,6 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/manifests"
-	"github.com/pillion-dev/pillion/templates"
 )
 
 // clusterOptions say which cluster a command asks, as kubectl's do.
@@ -169,23 +168,31 @@ func get[T any](ctx context.Context, client dynamic.ResourceInterface, name stri
 }
 
 // newInjector goes by the templates in the files or by those of the cluster's own pods of Pillion, and
-// otherwise as these do, as far as that is known; what is not is noted.
-func (c *cluster) newInjector(ctx context.Context, paths []string, note func(string)) (*inject.Injector, error) {
+// otherwise as these do, as far as that is known; what is not is noted or in wrong.
+func (c *cluster) newInjector(ctx context.Context, paths []string, note func(string), wrong *unsure) (*inject.Injector, error) {
 	d, err := c.deployed(ctx, note)
 	if err != nil {
 		return nil, withoutTemplates(err)
 	}
-	var set *templates.Set
+	if d.guessed {
+		wrong.doubts = append(wrong.doubts, "The Deployment of Pillion may not be read, so what it goes by is not certain.")
+	}
+	set, err := d.set(ctx, wrong)
 	if len(paths) > 0 {
-		set, err = loadTemplates(paths)
-	} else {
-		set, err = d.set(ctx, note)
+		theirs, known := set, err == nil && d.found
+		if set, err = loadTemplates(paths); known && err == nil && set.Revision != theirs.Revision {
+			wrong.doubts = append(wrong.doubts, "The templates of --templates are not those of the cluster, by which new pods are made.")
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the templates cannot be used:\n%w", withoutTemplates(err))
 	}
 	return inject.New(set, d.options.excluded...), nil
 }
+
+// unsure is what may be other than the templates that are known say: with problems, or because
+// that could not be found out.
+type unsure struct{ problems, doubts []string }
 
 func withoutTemplates(err error) error {
 	if apierrors.IsForbidden(err) {

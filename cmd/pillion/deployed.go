@@ -27,6 +27,8 @@ type deployed struct {
 	*cluster
 	pod     corev1.PodSpec
 	options serveOptions
+	found   bool // the Deployment is there and can be read
+	guessed bool // for the user may not read it
 }
 
 // ownPod is what the Deployment says of the pods that Pillion runs as.
@@ -45,8 +47,8 @@ func (c *cluster) ownPod(ctx context.Context) (corev1.PodSpec, error) {
 // mounted as the file of --config. What is not known is noted.
 func (c *cluster) deployed(ctx context.Context, note func(string)) (*deployed, error) {
 	pod, err := c.ownPod(ctx)
-	d := &deployed{cluster: c, pod: pod}
 	forbidden := apierrors.IsForbidden(err)
+	d := &deployed{cluster: c, pod: pod, found: err == nil, guessed: forbidden}
 	if forbidden {
 		note(fmt.Sprintf("You may not read the Deployment %s in the namespace %s, so the namespaces that it excludes are not known, nor templates from elsewhere than the ConfigMap %s.",
 			manifests.Name, c.system, manifests.TemplatesConfigMap))
@@ -132,8 +134,8 @@ func (c *cluster) configMaps(namespace string) dynamic.ResourceInterface {
 }
 
 // set is the templates that these pods use, as far as the cluster tells: of a broken
-// ConfigMap some may still use what it held before. What is left out is noted.
-func (d *deployed) set(ctx context.Context, note func(string)) (*templates.Set, error) {
+// ConfigMap some may still use what it held before.
+func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, error) {
 	var files []templates.File
 	for _, path := range d.options.templates {
 		m, key, err := d.mounted(ctx, path)
@@ -164,10 +166,10 @@ func (d *deployed) set(ctx context.Context, note func(string)) (*templates.Set, 
 	sets, refused := more.sets()
 	joined, doubled := templates.Join(append([]*templates.Set{set}, sets...)...)
 	for i := range refused {
-		note(fmt.Sprintf("A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: %s.", oneLine(refused[i].err)))
+		wrong.problems = append(wrong.problems, fmt.Sprintf("A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: %s.", oneLine(refused[i].err)))
 	}
 	if len(doubled) > 0 {
-		note(fmt.Sprintf("Of two templates with the same name the other one is used: %s.", oneLine(doubled)))
+		wrong.problems = append(wrong.problems, fmt.Sprintf("Of two templates with the same name the other one is used: %s.", oneLine(doubled)))
 	}
 	return joined, nil
 }

@@ -118,8 +118,13 @@ func goesBy(t *testing.T, api *pagedAPI, namespace string) (names string, exclud
 	o.kubeconfig = api.kubeconfig(t)
 	c, err := o.connect()
 	must(t, err)
-	_, _ = c.newInjector(t.Context(), nil, c.warn)
-	injector, err := c.newInjector(t.Context(), nil, c.warn)
+	var wrong unsure
+	injector, err := c.newInjector(t.Context(), nil, c.warn, &wrong)
+	for range 2 { // once is enough
+		for _, text := range wrong.problems {
+			c.warn(text)
+		}
+	}
 	if err != nil {
 		return err.Error(), false, errs.String()
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,8 +53,12 @@ func (c *cluster) installed(ctx context.Context, paths []string) (*installation,
 		return nil, err
 	}
 	i := &installation{podLister: l}
-	if i.injector, err = c.newInjector(ctx, paths, i.note); err != nil {
+	var wrong unsure
+	if i.injector, err = c.newInjector(ctx, paths, i.note, &wrong); err != nil {
 		return nil, err
+	}
+	for _, problem := range wrong.problems {
+		i.note(problem)
 	}
 	i.mutation = l.mutation(ctx, i.note)
 	i.ownPolicies(ctx)
@@ -97,9 +100,7 @@ func (i *installation) answers(ctx context.Context, c *admissionregistrationv1.M
 			i.note(fmt.Sprintf("Whether anybody answers for Pillion is not known: %s.", whyNot(err, "endpointslices in the namespace "+service.Namespace)))
 			return nil
 		case ready == 0:
-			i.note(fmt.Sprintf("The Service %s in the namespace %s has no endpoint that is ready: see kubectl -n %s get pods. "+
-				"Where nobody answers, the API server refuses a pod that a webhook with failurePolicy Fail is for, and lets others through without sidecars.",
-				service.Name, service.Namespace, service.Namespace))
+			i.note(nobodyAnswers(service))
 		}
 		return new(ready > 0)
 	}
@@ -173,7 +174,11 @@ func (i *installation) explainObject(ctx context.Context, object *unstructured.U
 		Request:  inject.Request{Operation: "CREATE", Namespace: ns, Object: text, Claims: claims},
 		Answered: i.answered, Notes: slices.Clone(i.notes),
 		Misfits: func(pod, injected []byte) ([]string, string) {
-			limits, note := i.limits(ctx, ns.Name)
+			limits, err := i.limits(ctx, ns.Name)
+			note := ""
+			if err != nil {
+				note = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is not known: %s.", ns.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+			}
 			return i.fits.Misfits(ns.Labels, limits, pod, injected), note
 		},
 	}
@@ -198,26 +203,4 @@ func claimsOf(object *unstructured.Unstructured) ([]string, error) {
 	}
 	node, err := new(tree.Parser).Parse(string(text), 0)
 	return inject.Claims(node), err
-}
-
-// limits are the LimitRanges and quotas of a namespace, and a note about what of
-// them could not be read.
-func (i *installation) limits(ctx context.Context, namespace string) (all fit.Limits, note string) {
-	err := errors.Join(limitsOf(ctx, i, "limitranges", namespace, &all.Ranges), limitsOf(ctx, i, "resourcequotas", namespace, &all.Quotas))
-	if err != nil {
-		note = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is not known: %s.", namespace, strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
-	return all, note
-}
-
-func limitsOf[T any](ctx context.Context, i *installation, resource, namespace string, into *[]*T) error {
-	var found []T
-	err := allOf(ctx, i.podLister, i.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace), "", &found)
-	if err != nil {
-		return errors.New(whyNot(err, resource))
-	}
-	for k := range found {
-		*into = append(*into, &found[k])
-	}
-	return nil
 }

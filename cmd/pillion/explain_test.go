@@ -16,7 +16,7 @@ import (
 
 const (
 	policiesPath = "/apis/admissionregistration.k8s.io/v1/"
-	readyPath    = "/apis/discovery.k8s.io/v1/namespaces/pillion-system/endpointslices?kubernetes.io/service-name=pillion"
+	readyPath    = readySlices
 	pillionPath  = "/apis/apps/v1/namespaces/pillion-system/deployments/pillion"
 	webPath      = "/apis/apps/v1/namespaces/shop/deployments/web"
 )

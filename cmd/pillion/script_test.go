@@ -18,6 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	// The race detector makes every process that ends wait for a second.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Unsetenv("PILLION_CORPUS") // which is for the tests of other packages, and no flag
 	flag.Bool("update", false, "write what the scripts' commands give into their files")
 	testscript.Main(m, map[string]func(){"pillion": narrowMain, "kubectl-pillion": narrowMain, "kubectl_complete-pillion": main})
 }

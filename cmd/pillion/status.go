@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -55,16 +56,19 @@ It goes by the templates and the webhook configuration that the cluster uses. It
 pods in pages, one after another, however many there are.
 
 -o json writes one object: summary, pods (counts), namespaces, templates, owners (with
-the reasons and mistakes, and an example of a pod for each), mutators, validators and
-notes.
+the reasons and mistakes, and an example of a pod for each), mutators, validators,
+problems, doubts and notes.
 
 -o name lists what to restart, a line each: the Deployments, StatefulSets and
 DaemonSets with pods that are outdated, missing or altered, if a new pod would be
-right. Each line is a set of arguments for kubectl rollout restart.
+right: status looks at what their pods are made of, at who answers for Pillion, at
+the templates in use, and at the namespace's limits. Where it cannot be certain it
+lists none and says why. Each line is a set of arguments for kubectl rollout restart.
 
-The exit code is 0 when nothing is missing or altered; 1 when something is, or when
-status could not look; 2 when it was called wrongly. Outdated pods are whole, and
-every change of a template makes some, so they count with --fail-on-outdated only.
+The exit code is 0 when nothing is missing or altered, Pillion answers, and all its
+templates can be used; 1 when not, or when status could not look; 2 when it was
+called wrongly. Outdated pods are whole, and every change of a template makes some,
+so they count with --fail-on-outdated only.
 What pods ask for that does not exist (templates, parameters) and namespaces whose
 label means nothing are told, and change no exit code.
 With -o name, and when --watch is interrupted, the exit code is 0.`,
@@ -132,7 +136,13 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if o.failOnOutdated {
 		bad = report.Pods.Pods - report.Pods.Current - report.Pods.NotWanted
 	}
-	if bad > 0 && o.output != "name" {
+	if o.output == "name" {
+		for _, why := range slices.Concat(report.Problems, report.Doubts) {
+			fmt.Fprintln(stderr, fold("pillion: nothing is to be restarted yet: "+why))
+		}
+		return nil
+	}
+	if bad+len(report.Problems) > 0 {
 		return errTold
 	}
 	return nil

@@ -95,10 +95,12 @@ spec:
   default: true
   pod: {spec: {initContainers: [{name: agent, image: "agent:1", restartPolicy: Always}]}}
 `
-	webhooksPath = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-	shopPods     = "/api/v1/namespaces/shop/pods"
-	shopSets     = "/apis/apps/v1/namespaces/shop/replicasets"
-	optedInPods  = "/api/v1/pods?pillion.dev/inject=enabled"
+	webhooksPath    = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+	shopPods        = "/api/v1/namespaces/shop/pods"
+	shopSets        = "/apis/apps/v1/namespaces/shop/replicasets"
+	shopDeployments = "/apis/apps/v1/namespaces/shop/deployments"
+	readySlices     = "/apis/discovery.k8s.io/v1/namespaces/pillion-system/endpointslices?kubernetes.io/service-name=pillion"
+	optedInPods     = "/api/v1/pods?pillion.dev/inject=enabled"
 )
 
 func thing(apiVersion, kind, namespace, name string, more map[string]any) map[string]any {
@@ -147,8 +149,18 @@ func newPagedAPI(pods int) *pagedAPI {
 			webhooksPath + "/pillion": webhooks,
 		},
 		lists: map[string]func(int) map[string]any{
-			"/api/v1/namespaces":            func(i int) map[string]any { return namespaces[i] },
-			webhooksPath:                    func(int) map[string]any { return webhooks },
+			"/api/v1/namespaces": func(i int) map[string]any { return namespaces[i] },
+			webhooksPath:         func(int) map[string]any { return webhooks },
+			shopDeployments: func(i int) map[string]any {
+				web := thing("apps/v1", "Deployment", "shop", fmt.Sprintf("web-%d", i), nil)
+				web["spec"] = map[string]any{"template": map[string]any{"spec": barePod("shop", i)["spec"]}}
+				return web
+			},
+			readySlices: func(int) map[string]any {
+				slice := thing("discovery.k8s.io/v1", "EndpointSlice", "pillion-system", "a", nil)
+				slice["endpoints"] = []any{map[string]any{"addresses": []any{"10.0.0.2"}}}
+				return slice
+			},
 			shopPods:                        func(i int) map[string]any { return barePod("shop", i) },
 			"/api/v1/namespaces/trial/pods": func(i int) map[string]any { return barePod("trial", i) },
 			shopSets: func(i int) map[string]any {
@@ -160,7 +172,7 @@ func newPagedAPI(pods int) *pagedAPI {
 				return pod
 			},
 		},
-		length:  map[string]int{"/api/v1/namespaces": len(namespaces), "/api/v1/namespaces/trial/pods": 3, webhooksPath: 1, shopPods: pods, shopSets: (pods + 9) / 10, optedInPods: 3},
+		length:  map[string]int{"/api/v1/namespaces": len(namespaces), "/api/v1/namespaces/trial/pods": 3, webhooksPath: 1, shopPods: pods, shopSets: (pods + 9) / 10, shopDeployments: (pods + 9) / 10, readySlices: 1, optedInPods: 3},
 		forbids: map[string]int{}, expires: map[string]int{}, asked: map[string]int{},
 	}
 	for _, ns := range namespaces {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/survey"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
@@ -43,6 +44,8 @@ type look struct {
 	*podLister
 	injector *inject.Injector
 	report   *survey.Report
+	mutation *survey.Mutation
+	fits     *fit.Evaluator
 	notes    map[string]bool
 	own      survey.Scope // what all namespaces have in common
 	found    int          // how many namespaces there are to look at
@@ -55,12 +58,19 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 	l.progress.start()
 	defer l.progress.end()
 	k := &look{podLister: l, notes: map[string]bool{}}
-	injector, err := l.newInjector(ctx, templatePaths, k.note)
+	var wrong unsure
+	injector, err := l.newInjector(ctx, templatePaths, k.note, &wrong)
 	if err != nil {
 		return nil, err
 	}
 	k.injector, k.report = injector, survey.NewReport(injector.Set())
+	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
+	k.own.Incomplete = len(wrong.problems) > 0
+	if k.fits, err = fit.NewEvaluator(); err != nil {
+		return nil, err
+	}
 	mutation := l.mutation(ctx, k.note)
+	k.mutation = mutation
 	for _, t := range injector.Set().Templates {
 		if t.ReadsRequest() {
 			k.note(explain.ByRequest(t.Name))
@@ -109,6 +119,7 @@ func (k *look) installed(ctx context.Context, m *survey.Mutation) error {
 		switch {
 		case apierrors.IsForbidden(err):
 			k.own.Unknown = true
+			k.answering(ctx, own)
 			k.note("You may not get mutatingwebhookconfigurations, so whether the API server asks Pillion about pods is not known.")
 			return nil
 		case err != nil && !apierrors.IsNotFound(err):
@@ -119,6 +130,7 @@ func (k *look) installed(ctx context.Context, m *survey.Mutation) error {
 	if len(k.own.Entries) == 0 && len(m.OwnPolicies()) > 0 {
 		k.own.Unknown = true // pods are injected by what pillion policy wrote
 	}
+	k.answering(ctx, own)
 	return nil
 }
 
@@ -208,6 +220,9 @@ func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 
 func (k *look) count(ns *unstructured.Unstructured) *survey.Count {
 	scope := k.own
+	if scope.LastWord = k.mutation.LastWord(ns.GetLabels()); k.mutation.Webhooks == nil {
+		scope.LastWord = []string{"webhooks that you may not list"}
+	}
 	scope.Namespace = templates.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true}
 	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
 		scope.OptedIn = survey.OptedIn(ns.GetManagedFields())
@@ -291,6 +306,9 @@ func (k *look) finish(ctx context.Context, namespace string, count *survey.Count
 		if err != nil {
 			count.GuessDeployments()
 		}
+	}
+	if err := k.consider(ctx, namespace, count); err != nil {
+		return err
 	}
 	k.report.Add(count)
 	k.progress.say(k.report.Pods.Pods, len(k.report.Namespaces), k.found)

@@ -27,11 +27,11 @@ type breach struct{ rule, text string }
 // overhead of a RuntimeClass is not known here.
 func (l Limits) Broken(before, after *corev1.Pod) []string {
 	mine := map[string]bool{}
-	for _, b := range l.breaches(before) {
+	for _, b := range l.breaches(before, 1) {
 		mine[b.rule] = true
 	}
 	var all []string
-	for _, b := range l.breaches(after) {
+	for _, b := range l.breaches(after, 1) {
 		if !mine[b.rule] {
 			all = append(all, b.text)
 		}
@@ -39,7 +39,7 @@ func (l Limits) Broken(before, after *corev1.Pod) []string {
 	return all
 }
 
-func (l Limits) breaches(pod *corev1.Pod) []breach {
+func (l Limits) breaches(pod *corev1.Pod, n int) []breach {
 	pod = pod.DeepCopy()
 	var all []breach
 	containers := containersOf(pod)
@@ -57,7 +57,7 @@ func (l Limits) breaches(pod *corev1.Pod) []breach {
 		}
 	}
 	for _, q := range l.Quotas {
-		all = append(all, quotaBreaches(q, pod)...)
+		all = append(all, quotaBreaches(q, pod, n)...)
 	}
 	return all
 }

@@ -8,6 +8,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// Room says why the API server would not take n more pods like this one in a namespace
+// with these labels; "" if it would.
+func (e *Evaluator) Room(namespace map[string]string, limits Limits, pod []byte, n int) string {
+	var one corev1.Pod
+	if e.absurd.Match(pod) || json.Unmarshal(pod, &one) != nil {
+		return "the pod has a quantity that cannot be read"
+	}
+	if v := e.Violation(namespace, &one); v != "" {
+		return v
+	}
+	for _, b := range limits.breaches(&one, n) {
+		return b.text
+	}
+	return ""
+}
+
 // Misfits says why the API server would refuse a pod once something was injected
 // into it that it would take as it is: one sentence for each Pod Security level,
 // LimitRange and quota of its namespace that only the injected one breaks. The

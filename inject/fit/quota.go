@@ -12,8 +12,8 @@ import (
 )
 
 // quotaBreaches is what the plugin ResourceQuota has against a pod
-// (k8s.io/kubernetes/pkg/quota/v1/evaluator/core/pods.go).
-func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod) []breach {
+// (k8s.io/kubernetes/pkg/quota/v1/evaluator/core/pods.go), or against n of them.
+func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, n int) []breach {
 	if !covers(q, pod) {
 		return nil
 	}
@@ -28,6 +28,11 @@ func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod) []breach {
 		if !ok {
 			continue
 		}
+		who := "the pod needs"
+		if n > 1 {
+			needs.Mul(int64(n))
+			who = fmt.Sprintf("%d pods need", n)
+		}
 		limit := hard[name]
 		left := limit.DeepCopy()
 		left.Sub(q.Status.Used[name])
@@ -39,7 +44,7 @@ func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod) []breach {
 		}
 		all = append(all, breach{
 			fmt.Sprint("ResourceQuota", q.Name, name),
-			fmt.Sprintf("the pod needs %s of %s, and the quota %s has %s of %s left", &needs, name, q.Name, &left, &limit),
+			fmt.Sprintf("%s %s of %s, and the quota %s has %s of %s left", who, &needs, name, q.Name, &left, &limit),
 		})
 	}
 	return all

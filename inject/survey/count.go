@@ -31,6 +31,10 @@ type Scope struct {
 	Entries   []explain.Entry
 	Installed time.Time
 	Unknown   bool
+	// Incomplete: some templates are not known, because a ConfigMap that holds some is broken.
+	Incomplete bool
+	// LastWord is what may change pods here after Pillion ([Mutation.LastWord]).
+	LastWord []string
 }
 
 // OptedIn is when the namespace's label was set, by its managed fields. Whoever
@@ -59,13 +63,14 @@ type Count struct {
 	pods     Tally
 	byName   map[string]*Tally // template to tally
 	owners   map[Owner]*group
-	mistaken int      // pods that ask for what nobody knows
-	notes    []string // about the namespace
+	intact   map[string]bool // templates that a pod was injected with and still has
+	mistaken int             // pods that ask for what nobody knows
+	notes    []string        // about the namespace
 }
 
 // NewCount begins to count the pods of a namespace.
 func NewCount(injector *inject.Injector, scope Scope) *Count {
-	return &Count{injector: injector, scope: scope, byName: map[string]*Tally{}, owners: map[Owner]*group{}}
+	return &Count{injector: injector, scope: scope, byName: map[string]*Tally{}, owners: map[Owner]*group{}, intact: map[string]bool{}}
 }
 
 // Pods is how many pods were counted.
@@ -140,6 +145,10 @@ func (c *Count) Add(text []byte) error {
 			g.because(v.reason(d, by, state))
 		}
 		g.wrong = g.wrong || !v.right(d, state)
+		if by != "" && (state == explain.Current || state == explain.Outdated) {
+			c.intact[d.Template] = true
+		}
+		g.changed = g.changed || by != "" && (state == explain.Altered || state == explain.Missing)
 		worst, injected = worse(worst, state), injected || isInjected(state)
 	}
 	mistakes, notes := v.mistakes()
@@ -153,10 +162,15 @@ func (c *Count) Add(text []byte) error {
 		c.notes = notes
 	}
 	for _, name := range sorted(evidence.InjectedBy) {
-		c.template(name).add(explain.Outdated, true)
-		g.add(name, explain.Outdated, true)
-		g.because(v.removed(name))
-		worst, injected = worse(worst, explain.Outdated), true
+		state := explain.Outdated
+		if c.scope.Incomplete { // the template may be there
+			state = explain.Current
+		} else {
+			g.because(v.removed(name))
+		}
+		c.template(name).add(state, true)
+		g.add(name, state, true)
+		worst, injected = worse(worst, state), true
 	}
 	c.pods.add(worst, injected)
 	g.pods.add(worst, injected)

@@ -110,8 +110,6 @@ type Reason struct {
 	Why      string        `json:"why"`            // one sentence
 	Pods     int           `json:"pods"`
 	Example  string        `json:"example"` // the name of one of the pods
-	// Restart: a pod made anew would be as it should be, by this template.
-	Restart bool `json:"restart"`
 }
 
 // Mistake is what pods of an owner ask for, and nobody knows.
@@ -131,10 +129,14 @@ type group struct {
 	reasons    []Reason
 	mistakes   []Mistake
 	wrong      bool   // made anew, one of them would not be right
+	changed    bool   // one was injected, and was changed since
+	hold       string // why to restart the owner would not help; "" if it would
 	deployment string // what made the owner, by its name
 }
 
-func newGroup() *group { return &group{byName: map[string]*Tally{}} }
+func newGroup() *group {
+	return &group{byName: map[string]*Tally{}, hold: "what it would make is not known"}
+}
 
 func (g *group) add(template string, s explain.State, injected bool) {
 	entry(g.byName, template).add(s, injected)
@@ -146,7 +148,7 @@ func (g *group) because(r Reason) {
 	same := 0
 	for i := range g.reasons {
 		k := &g.reasons[i]
-		if k.Template != r.Template || k.State != r.State || k.Restart != r.Restart {
+		if k.Template != r.Template || k.State != r.State {
 			continue
 		}
 		if same++; k.Code == r.Code && k.Why == r.Why || same == maxReasons {
@@ -176,7 +178,7 @@ func (g *group) mistaken(m Mistake) {
 
 func (g *group) merge(o *group) {
 	g.pods.merge(&o.pods)
-	g.wrong = g.wrong || o.wrong
+	g.wrong, g.changed = g.wrong || o.wrong, g.changed || o.changed
 	for name, t := range o.byName {
 		entry(g.byName, name).merge(t)
 	}
@@ -188,5 +190,13 @@ func (g *group) merge(o *group) {
 	}
 }
 
-// restart says whether it helps to make the pods anew: some are not current, and all would be right.
-func (g *group) restart() bool { return len(g.reasons) > 0 && !g.wrong }
+// held says why it does not help to make the pods anew: all are current, or not all would be right then.
+func (g *group) held() string {
+	switch {
+	case len(g.reasons) == 0:
+		return "its pods are as they should be"
+	case g.hold == "" && g.wrong:
+		return "not all new pods would be right"
+	}
+	return g.hold
+}

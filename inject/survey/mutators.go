@@ -188,6 +188,20 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(set))
 }
 
+// LastWord are the titles of those that may change pods of a namespace with these labels
+// after Pillion was called for the last time.
+func (m *Mutation) LastWord(namespace map[string]string) []string {
+	var titles []string
+	again := m.again()
+	for _, one := range m.Mutators([]map[string]string{namespace}) {
+		after, invoked := one.Runs == "after", one.ReinvocationPolicy == string(admissionregistrationv1.IfNeededReinvocationPolicy)
+		if one.Namespaces > 0 && (after && invoked || !again && (after || invoked)) {
+			titles = append(titles, "the "+one.Title())
+		}
+	}
+	return titles
+}
+
 // effect says what the order means for the sidecars. Whoever may be called again
 // is, at most once, after somebody else changed the pod.
 func (m *Mutator) effect(pillionAgain bool) string {

@@ -26,7 +26,6 @@ func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason
 	if d.Code != inject.CodeInjected && d.Code != inject.CodePresent {
 		r.Code = d.Code
 	}
-	r.Restart = v.right(d, state)
 	switch state {
 	case explain.Outdated:
 		r.Why = v.outdated(d, by)
@@ -66,7 +65,7 @@ func wanted(c inject.Code) bool {
 // removed is the reason of what a template injected that is not there any more.
 func (v *view) removed(template string) Reason {
 	return Reason{
-		Template: template, State: explain.Outdated, Pods: 1, Example: v.pod.Metadata.Name, Restart: true,
+		Template: template, State: explain.Outdated, Pods: 1, Example: v.pod.Metadata.Name,
 		Why: "it was injected, and the template does not exist any more",
 	}
 }

@@ -28,6 +28,10 @@ type Report struct {
 	Mutators []Mutator `json:"mutators"`
 	// Validators are what else judges them.
 	Validators []Validator `json:"validators"`
+	// Problems are what is wrong with Pillion itself, and Doubts what could not be found
+	// out about what becomes of new pods. With either nothing is to be restarted.
+	Problems []string `json:"problems,omitempty"`
+	Doubts   []string `json:"doubts,omitempty"`
 	// Notes are sentences about what could not be looked at, and about namespaces.
 	Notes []string `json:"notes,omitempty"`
 
@@ -52,8 +56,10 @@ type Template struct {
 type Status struct {
 	Namespace string `json:"namespace"`
 	Owner
-	// Restart: kubectl rollout restart takes this owner, and it would help.
-	Restart bool `json:"restart"`
+	// Restart: kubectl rollout restart takes this owner, and it would help. Hold: why it
+	// would not, of an owner that it takes and whose pods are not as they should be.
+	Restart bool   `json:"restart"`
+	Hold    string `json:"hold,omitempty"`
 	Tally
 	Templates []Template `json:"templates"`
 	Reasons   []Reason   `json:"reasons,omitempty"`
@@ -84,7 +90,10 @@ func (r *Report) Add(c *Count) {
 		r.Templates[i].merge(c.byName[name])
 	}
 	for o, g := range c.owners {
-		s := Status{Namespace: c.scope.Namespace.Name, Owner: o, Restart: o.resource() != "" && g.restart(), Tally: g.pods, Reasons: g.reasons, Mistakes: g.mistakes}
+		s := Status{Namespace: c.scope.Namespace.Name, Owner: o, Tally: g.pods, Reasons: g.reasons, Mistakes: g.mistakes}
+		if held := g.held(); o.resource() != "" && len(g.reasons) > 0 {
+			s.Restart, s.Hold = held == "", held
+		}
 		for _, t := range r.Templates {
 			if tally := g.byName[t.Template]; tally != nil {
 				s.Templates = append(s.Templates, Template{t.Template, t.Revision, *tally})
@@ -111,6 +120,13 @@ func (r *Report) Finish() {
 	slices.SortFunc(r.Owners, func(a, b Status) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner))
 	})
+	if why := slices.Concat(r.Problems, r.Doubts); len(why) > 0 {
+		for i := range r.Owners {
+			if s := &r.Owners[i]; s.Restart || s.Hold != "" {
+				s.Restart, s.Hold = false, why[0]
+			}
+		}
+	}
 	r.Summary = r.summary() + r.mistakes() + "."
 }
 
@@ -137,7 +153,7 @@ func (r *Report) summary() string {
 		return fmt.Sprintf("The one pod in %s is not to be injected", where)
 	case wanted == 0:
 		return fmt.Sprintf("None of the %d pods in %s is to be injected", p.Pods, where)
-	case p.Current == wanted && r.mistaken == 0:
+	case p.Current == wanted && r.mistaken == 0 && len(r.Problems) == 0:
 		return fmt.Sprintf("All is well: %s in %s, %d to be injected, and all of these are current", plural(p.Pods, "pod"), where, wanted)
 	}
 	var parts []string

@@ -37,6 +37,7 @@ type world struct {
 	namespaces []metav1.PartialObjectMetadata
 	pods       []json.RawMessage
 	owners     map[string]map[string]survey.Owner // kind, name
+	workloads  map[string][]byte                  // kind/name
 	own        admissionregistrationv1.MutatingWebhookConfiguration
 	mutation   survey.Mutation
 	validation survey.Validation
@@ -51,6 +52,8 @@ func (w *world) add(t *testing.T, text []byte) {
 		w.namespaces = append(w.namespaces, object)
 	case "Pod":
 		w.pods = append(w.pods, text)
+	case "Deployment", "StatefulSet", "DaemonSet":
+		w.workloads[object.Kind+"/"+object.Name] = text
 	case "ReplicaSet", "Job":
 		o := metav1.GetControllerOf(&object)
 		if w.owners[object.Kind] == nil {
@@ -115,12 +118,28 @@ func (w *world) report(t *testing.T, set *templates.Set) *survey.Report {
 		if w.owners == nil {
 			c.GuessDeployments()
 		}
+		w.consider(t, c)
 		r.Add(c)
 	}
 	r.Mutators = append(r.Mutators, w.mutation.Mutators(r.Labels())...)
 	r.Validators = w.validation.Validators(r.Labels())
 	r.Finish()
 	return r
+}
+
+// consider looks at the owners that the case has, and at plain ones in the place of others.
+func (w *world) consider(t *testing.T, c *survey.Count) {
+	t.Helper()
+	room := func(map[string]string, []byte, int) string { return "" }
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		for _, name := range c.Candidates(kind) {
+			object, ok := w.workloads[kind+"/"+name]
+			if !ok {
+				object = fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":%q,"metadata":{"name":%q},"spec":{"template":{"spec":{"containers":[{"name":"app","image":"app:1"}]}}}}`, kind, name)
+			}
+			must(t, c.Consider(object, room))
+		}
+	}
 }
 
 // A case is one file: templates (*.template.yaml), the cluster's objects
@@ -152,7 +171,7 @@ func TestCases(t *testing.T) {
 
 func run(t *testing.T, archive *txtar.Archive) (*survey.Report, string) {
 	t.Helper()
-	w := &world{owners: map[string]map[string]survey.Owner{}, mutation: survey.Mutation{Own: "pillion"}, validation: survey.Validation{Own: "pillion"}}
+	w := &world{owners: map[string]map[string]survey.Owner{}, workloads: map[string][]byte{}, mutation: survey.Mutation{Own: "pillion"}, validation: survey.Validation{Own: "pillion"}}
 	var files []templates.File
 	var cluster []byte
 	for _, f := range archive.Files {

@@ -4,6 +4,7 @@ package survey
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -31,6 +32,9 @@ func (p *page) line(column int, text string) {
 func (r *Report) Text() string {
 	p := &page{}
 	p.line(0, r.Summary)
+	for _, problem := range r.Problems {
+		p.line(0, "Problem: "+problem)
+	}
 	if len(r.Namespaces) > 0 {
 		r.namespaces(p)
 		r.templates(p)
@@ -147,11 +151,20 @@ func (r *Report) owners(p *page) {
 		for i := range s.Mistakes {
 			p.line(2, s.Mistakes[i].text(s.Pods))
 		}
+		if s.Hold != "" && len(r.Problems)+len(r.Doubts) == 0 {
+			p.line(2, "do not restart it for that: "+s.Hold)
+		}
 	}
 	r.restarts(p)
 }
 
 func (r *Report) restarts(p *page) {
+	held := slices.IndexFunc(r.Owners, func(s Status) bool { return s.Hold != "" })
+	if blocked := len(r.Problems)+len(r.Doubts) > 0; blocked && held >= 0 {
+		p.WriteString("\n")
+		p.line(0, "Restart nothing yet: what new pods would get is not certain. "+r.Owners[held].Hold)
+		return
+	}
 	if n := len(r.Restarts()); n > 0 {
 		p.WriteString("\n")
 		p.line(0, fmt.Sprintf("New pods would be right. To restart what makes them (%d):", n))

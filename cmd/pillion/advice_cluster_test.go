@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+const adviceTemplate = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: NAME}
+spec:
+  default: true
+  params: [{name: level, default: info, enum: [info, debug]}]
+  pod: {spec: {initContainers: [{name: NAME, image: "NAME:IMAGE", restartPolicy: Always, args: ["${params.level}"], resources: {requests: {cpu: 100m}}}]}}
+  validate: {mode: MODE, protect: [image]}
+`
+
+func adviceSet(t *testing.T, texts ...string) *templates.Set {
+	t.Helper()
+	var files []templates.File
+	for i, text := range texts {
+		if text != "" {
+			files = append(files, templates.File{Path: fmt.Sprint(i), Data: []byte(text)})
+		}
+	}
+	set, err := templates.Compile(files...)
+	must(t, err)
+	return set
+}
+
+// newCluster makes one state of a cluster.
+func newCluster(t *testing.T, r *rand.Rand) *clusterState {
+	t.Helper()
+	often := func(n int) bool { return r.IntN(n) > 0 } // all but one of n times
+	pick := func(all ...string) string { return all[r.IntN(len(all))] }
+	mode := pick("Warn", "Deny")
+	fill := func(name, image string) string {
+		return strings.NewReplacer("NAME", name, "IMAGE", image, "MODE", mode).Replace(adviceTemplate)
+	}
+	s := &clusterState{
+		base: fill("agent", "2"), ready: min(3, r.IntN(6)), mutating: often(8), validating: often(4), mutatingFails: !often(3), validatingFails: often(3),
+		strips: !often(6), labels: map[string]string{"pillion.dev/inject": "enabled"},
+	}
+	var err error
+	s.fits, err = fit.NewEvaluator()
+	must(t, err)
+	good := fill("side", "2")
+	side := pick("none", "none", "good", "good", "broken", "broken, and some know it", "removed", "doubled")
+	switch side {
+	case "none", "removed":
+		s.intended = adviceSet(t, s.base)
+		s.inUse = s.intended
+	case "good":
+		s.labelled = good
+		s.intended = adviceSet(t, s.base, good)
+		s.inUse = s.intended
+	case "doubled": // with the mounted one, which counts
+		s.labelled = fill("agent", "3")
+		s.intended = adviceSet(t, s.base)
+		s.inUse = s.intended
+	default:
+		s.labelled = strings.Replace(good, "spec:", "spex:", 1)
+		s.intended = adviceSet(t, s.base, good)
+		if s.inUse = s.intended; side == "broken" { // after a restart
+			s.inUse = adviceSet(t, s.base)
+		}
+	}
+	if !often(8) {
+		s.labels["pod-security.kubernetes.io/enforce"] = "restricted"
+	}
+	if !often(3) {
+		cpu := resource.MustParse(pick("250m", "600m", "10"))
+		s.quota = &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
+		s.quota.Status.Hard = corev1.ResourceList{"requests.cpu": cpu, "pods": resource.MustParse(pick("4", "20"))}
+		s.quota.Status.Used = corev1.ResourceList{"requests.cpu": resource.MustParse("0"), "pods": resource.MustParse("0")}
+	}
+	s.about = fmt.Sprintf("%d ready, mutating %t (fails %t), validating %t (fails %t), mode %s, labelled ConfigMap %s, strips %t, labels %v", s.ready, s.mutating, s.mutatingFails,
+		s.validating, s.validatingFails, mode, side, s.strips, s.labels)
+	old := adviceSet(t, fill("agent", "1"), fill("side", "1"))
+	now := adviceSet(t, fill("agent", "2"), good)
+	for i := range 1 + r.IntN(3) {
+		s.owners = append(s.owners, s.newOwner(t, r, i, []*templates.Set{old, now, s.intended, s.intended, nil}))
+	}
+	return s
+}
+
+// newOwner makes a workload whose pods were made at different times.
+func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*templates.Set) *ownerState {
+	t.Helper()
+	pick := func(all ...string) string { return all[r.IntN(len(all))] }
+	o := &ownerState{kind: pick("Deployment", "StatefulSet", "DaemonSet"), name: fmt.Sprint("w", i)}
+	switch {
+	case r.IntN(6) > 0:
+	case o.kind == "Deployment":
+		o.more = `"paused":true,`
+	case o.kind == "DaemonSet":
+		o.more = `"updateStrategy":{"type":"OnDelete"},`
+	default:
+		o.more = pick(`"updateStrategy":{"type":"OnDelete"},`, `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":3}},`)
+	}
+	metadata := pick(`{}`, `{}`, `{}`, `{}`, `{"annotations":{"pillion.dev/templates":""}}`, `{"annotations":{"pillion.dev/templates":"agent"}}`, `{"labels":{"pillion.dev/inject":"disabled"}}`,
+		`{"annotations":{"agent.pillion.dev/level":"loud"}}`, `{"annotations":{"agent.pillion.dev/levle":"debug"}}`, `{"annotations":{"agent.pillion.dev/level":"debug"}}`)
+	own := pick(``, ``, ``, ``, `"initContainers":[{"name":"agent","image":"mine:1"}],`)
+	o.template = []byte(`{"metadata":` + metadata + `,"spec":{` + own + `"containers":[{"name":"web","image":"web:1"}]}}`)
+	set := times[r.IntN(len(times))]
+	for range 1 + r.IntN(3) {
+		if r.IntN(3) == 0 {
+			set = times[r.IntN(len(times))] // another time
+		}
+		pod := o.template
+		if set != nil {
+			pod = s.injected(set, pod)
+		}
+		if s.strips {
+			pod = strip(pod)
+		}
+		if r.IntN(6) == 0 { // somebody changed it since
+			pod = []byte(strings.Replace(string(pod), `"agent:`, `"changed:`, 1))
+		}
+		o.pods = append(o.pods, pod)
+		s.use(pod)
+	}
+	return o
+}
+
+func (s *clusterState) request(pod []byte) inject.Request {
+	return inject.Request{Operation: "CREATE", OptedIn: true, Object: pod, Detail: true, Namespace: templates.Namespace{Name: "shop", Labels: s.labels, Known: true}}
+}
+
+func (s *clusterState) injected(set *templates.Set, pod []byte) []byte {
+	r, err := inject.New(set).Inject(s.request(pod))
+	if err != nil {
+		panic(err)
+	}
+	after, err := inject.Apply(pod, r.Ops())
+	if err != nil {
+		panic(err)
+	}
+	return after
+}
+
+// strip is what the other webhook does.
+func strip(pod []byte) []byte {
+	var p map[string]any
+	if err := json.Unmarshal(pod, &p); err != nil {
+		panic(err)
+	}
+	spec := p["spec"].(map[string]any)
+	all, _ := spec["initContainers"].([]any)
+	spec["initContainers"] = slices.DeleteFunc(all, func(c any) bool { return strings.HasPrefix(fmt.Sprint(c.(map[string]any)["image"]), "agent:") })
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// use counts a pod by the quota.
+func (s *clusterState) use(pod []byte) {
+	if s.quota == nil {
+		return
+	}
+	var p corev1.Pod
+	if err := json.Unmarshal(pod, &p); err != nil {
+		panic(err)
+	}
+	used := s.quota.Status.Used.DeepCopy()
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		cpu := used["requests.cpu"]
+		cpu.Add(c.Resources.Requests["cpu"])
+		used["requests.cpu"] = cpu
+	}
+	pods := used["pods"]
+	pods.Add(resource.MustParse("1"))
+	used["pods"] = pods
+	s.quota.Status.Used = used
+}
+
+// create is what the API server does with a new pod.
+func (s *clusterState) create(pod []byte, limited bool) (made []byte, denied bool) {
+	switch {
+	case !s.mutating:
+	case s.ready > 0:
+		pod = s.injected(s.inUse, pod)
+	case s.mutatingFails:
+		return nil, true
+	}
+	if s.strips {
+		pod = strip(pod)
+	}
+	switch {
+	case !s.validating:
+	case s.ready > 0:
+		v, err := inject.NewJudge(inject.New(s.inUse), nil, true).Judge(s.request(pod))
+		if err != nil {
+			panic(err)
+		}
+		if v.Denied {
+			return nil, true
+		}
+	case s.validatingFails:
+		return nil, true
+	}
+	if limited {
+		limits := fit.Limits{}
+		if s.quota != nil {
+			limits.Quotas = append(limits.Quotas, s.quota)
+		}
+		if s.fits.Room(s.labels, limits, pod, 1) != "" {
+			return nil, true
+		}
+		s.use(pod)
+	}
+	return pod, false
+}
+
+// restart is kubectl rollout restart: all new pods beside the old ones, where there is
+// most of them at once. It returns the old ones.
+func (s *clusterState) restart(o *ownerState) (old [][]byte) {
+	old = slices.Clone(o.pods)
+	if o.more != "" {
+		return old
+	}
+	for i := range o.pods {
+		o.pods[i], _ = s.create(o.template, true)
+	}
+	return old
+}
+
+// score is how good a pod is by what administrators want.
+func (s *clusterState) score(t *testing.T, pod []byte) int {
+	t.Helper()
+	if pod == nil {
+		return gone
+	}
+	r, err := inject.New(s.intended).Inject(s.request(pod))
+	must(t, err)
+	score, evidence := whole, explain.EvidenceOf(pod)
+	for i, template := range s.intended.Templates {
+		switch evidence.State(template, &r.Decisions[i]) {
+		case explain.Missing, explain.Altered:
+			score = min(score, lacking)
+		case explain.Outdated:
+			score = min(score, older)
+		}
+		delete(evidence.InjectedBy, template.Name)
+	}
+	if len(evidence.InjectedBy) > 0 {
+		score = min(score, older)
+	}
+	return score
+}
+
+func (s *clusterState) worst(t *testing.T, o *ownerState) int {
+	t.Helper()
+	score := whole
+	for _, pod := range o.pods {
+		score = min(score, s.score(t, pod))
+	}
+	return score
+}
+
+// clone is for what would be.
+func (s *clusterState) clone() *clusterState {
+	c := *s
+	if s.quota != nil {
+		c.quota = s.quota.DeepCopy()
+	}
+	c.owners = nil
+	for _, o := range s.owners {
+		copied := *o
+		copied.pods = slices.Clone(o.pods)
+		c.owners = append(c.owners, &copied)
+	}
+	return &c
+}
+
+func (s *clusterState) owner(t *testing.T, line string) *ownerState {
+	t.Helper()
+	for _, o := range s.owners {
+		if line == fmt.Sprintf("-n shop %s.apps/%s\n", strings.ToLower(o.kind), o.name) {
+			return o
+		}
+	}
+	t.Fatalf("%q names nothing that there is", line)
+	return nil
+}
+
+func (s *clusterState) String() string {
+	var b strings.Builder
+	b.WriteString(s.about)
+	if s.quota != nil {
+		used, hard := s.quota.Status.Used["requests.cpu"], s.quota.Status.Hard["requests.cpu"]
+		fmt.Fprintf(&b, ", quota %s of %s", &used, &hard)
+	}
+	for _, o := range s.owners {
+		fmt.Fprintf(&b, "\n%s/%s %s%s: %d pods", o.kind, o.name, o.more, o.template, len(o.pods))
+	}
+	return b.String()
+}
+
+// api is the cluster as status sees it.
+func (s *clusterState) api(t *testing.T) *pagedAPI {
+	t.Helper()
+	a := explainAPI(t)
+	namespace := thing("v1", "Namespace", "", "shop", nil)
+	namespace["metadata"].(map[string]any)["labels"] = s.labels
+	a.list("/api/v1/namespaces", namespace)
+	a.list(optedInPods)
+	config := thing("v1", "ConfigMap", "pillion-system", "pillion-templates", nil)
+	config["data"] = map[string]any{"agent.yaml": s.base}
+	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"] = config
+	spec := a.objects[pillionPath].(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	container := spec["containers"].([]any)[0].(map[string]any)
+	container["args"] = append(container["args"].([]any), "--template-configmaps=a=b")
+	if a.list("/api/v1/namespaces/pillion-system/configmaps?a=b"); s.labelled != "" {
+		more := thing("v1", "ConfigMap", "pillion-system", "more", nil)
+		more["data"] = map[string]any{"side.yaml": s.labelled}
+		a.list("/api/v1/namespaces/pillion-system/configmaps?a=b", more)
+	}
+	endpoints := []any{}
+	for i := range 3 {
+		endpoints = append(endpoints, map[string]any{"addresses": []any{fmt.Sprint("10.0.0.", i)}, "conditions": map[string]any{"ready": i < s.ready}})
+	}
+	slice := thing("discovery.k8s.io/v1", "EndpointSlice", "pillion-system", "a", nil)
+	slice["endpoints"] = endpoints
+	a.list(readySlices, slice)
+	s.listWebhooks(t, a)
+	var pods []map[string]any
+	kinds := map[string][]map[string]any{}
+	for _, o := range s.owners {
+		kinds[o.kind] = append(kinds[o.kind], yamlObject(t, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"spec":{%s"template":%s}}`, o.name, o.more, o.template)))
+		for i, text := range o.pods {
+			pod := yamlObject(t, string(text))
+			metadata := pod["metadata"].(map[string]any)
+			metadata["name"], metadata["namespace"], metadata["creationTimestamp"] = fmt.Sprint(o.name, "-", i), "shop", "2026-03-01T09:00:00Z"
+			metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": o.kind, "name": o.name, "uid": "u", "controller": true}}
+			pods = append(pods, pod)
+		}
+	}
+	a.list(shopPods, pods...)
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		a.list("/apis/apps/v1/namespaces/shop/"+strings.ToLower(kind)+"s", kinds[kind]...)
+	}
+	if s.quota != nil {
+		a.list("/api/v1/namespaces/shop/resourcequotas", yamlObject(t, asJSON(t, s.quota)))
+	}
+	return a
+}
+
+func (s *clusterState) listWebhooks(t *testing.T, a *pagedAPI) {
+	t.Helper()
+	var all []map[string]any
+	if own := a.objects[webhooksPath+"/pillion"].(map[string]any); s.mutating {
+		all = append(all, own)
+	} else {
+		delete(a.objects, webhooksPath+"/pillion")
+	}
+	if s.strips {
+		all = append(all, yamlObject(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: strips-sidecars}, webhooks: [{name: w,
+reinvocationPolicy: IfNeeded, rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}]}`))
+	}
+	a.list(webhooksPath, all...)
+}

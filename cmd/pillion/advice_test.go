@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestAdvice: whatever state a cluster is in, following what status says makes no pod
+// worse and at least one better, and all is well only if new pods would be right.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	const states = 200
+	advised, helped, well := 0, 0, 0
+	for seed := range uint64(states) {
+		s := newCluster(t, rand.New(rand.NewPCG(seed, 13)))
+		api := s.api(t)
+		_, names, told := api.status(t, "-o", "name")
+		code, text, _ := api.status(t)
+		if offers := strings.Contains(text, "To restart what makes them"); offers != (names != "") {
+			t.Errorf("seed %d: the text offers a restart: %t; the names are %q", seed, offers, names)
+		}
+		after := s.clone()
+		for line := range strings.Lines(names) {
+			advised++
+			o := after.owner(t, line)
+			better := false
+			for i, old := range after.restart(o) {
+				now := s.score(t, o.pods[i])
+				better = better || now > s.score(t, old)
+				if now < s.score(t, old) {
+					t.Errorf("seed %d: following %q makes a pod worse: %s\nwas %s\nis  %s\n%s", seed, line, s, old, o.pods[i], text)
+				}
+			}
+			if !better {
+				t.Errorf("seed %d: following %q makes nothing better: %s\n%s%s", seed, line, s, text, told)
+			}
+		}
+		if strings.HasPrefix(text, "All is well") {
+			well++
+			if pod, denied := s.clone().create([]byte(plainPod), false); denied || s.score(t, pod) < whole || code != exitOK {
+				t.Errorf("seed %d: all is well (%d), and a new pod would be %s: %s\n%s", seed, code, pod, s, text)
+			}
+		}
+		for _, o := range s.clone().owners { // what it might have advised
+			before := s.worst(t, o)
+			if s.restart(o); s.worst(t, o) > before {
+				helped++
+			}
+		}
+	}
+	t.Logf("%d restarts were advised, of %d that would have helped; all was well %d times of %d", advised, helped, well, states)
+	if advised < states/10 || well < states/40 {
+		t.Errorf("this tests nothing: %d restarts advised of %d that would have helped, all well %d times", advised, helped, well)
+	}
+}
+
+const plainPod = `{"metadata":{"name":"x"},"spec":{"containers":[{"name":"web","image":"web:1"}]}}`
+
+// The scores of pods. One that was not made is worse than any other.
+const (
+	gone = iota
+	lacking
+	older
+	whole
+)
+
+// clusterState is a made-up cluster.
+type clusterState struct {
+	about                          string         // for people
+	intended                       *templates.Set // what administrators want; a broken ConfigMap as it was before
+	inUse                          *templates.Set // what the replicas use
+	base                           string         // the templates that are mounted
+	labelled                       string         // "" for none
+	ready                          int            // replicas
+	mutating, validating           bool
+	mutatingFails, validatingFails bool              // their failurePolicy
+	strips                         bool              // another webhook takes the sidecar away
+	labels                         map[string]string // of the namespace
+	quota                          *corev1.ResourceQuota
+	owners                         []*ownerState
+	fits                           *fit.Evaluator
+}
+
+// ownerState is a workload and its pods.
+type ownerState struct {
+	kind, name, more string // more is JSON of its spec
+	template         []byte
+	pods             [][]byte
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Nothing is advised that makes anything worse. To restart an owner is advised if the
+// pods that it would then make are known to be right: see [Count.Consider].
+
+// Candidates are the names of the owners of a kind that kubectl rollout restart takes
+// and that have pods that are not as they should be.
+func (c *Count) Candidates(kind string) []string {
+	var names []string
+	for o, g := range c.owners {
+		if o.Kind == kind && o.resource() != "" && len(g.reasons) > 0 {
+			names = append(names, o.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Room says why the namespace would not take so many more of a pod; "" if it would.
+type Room func(namespace map[string]string, pod []byte, n int) string
+
+// workload is what of a Deployment, StatefulSet or DaemonSet matters here.
+type workload struct {
+	APIVersion, Kind string
+	Metadata         struct {
+		Name              string
+		DeletionTimestamp *metav1.Time
+	}
+	Spec struct {
+		Paused         bool
+		Template       json.RawMessage
+		UpdateStrategy struct {
+			Type          string
+			RollingUpdate struct{ Partition int }
+		}
+	}
+}
+
+// Consider finds out whether to restart an owner: whether it would make new pods in the
+// place of all that it has, and whether the API server would take these and they would
+// be right.
+func (c *Count) Consider(object []byte, room Room) error {
+	w := &workload{}
+	if err := json.Unmarshal(object, w); err != nil {
+		return err
+	}
+	g := c.owners[Owner{w.APIVersion, w.Kind, w.Metadata.Name}]
+	if g == nil {
+		return nil
+	}
+	g.hold = ""
+	switch strategy := w.Spec.UpdateStrategy; {
+	case w.Metadata.DeletionTimestamp != nil:
+		g.hold = "it is being deleted"
+	case w.Spec.Paused:
+		g.hold = "it is paused"
+	case strategy.Type == "OnDelete":
+		g.hold = "its updateStrategy OnDelete leaves its pods as they are"
+	case strategy.RollingUpdate.Partition > 0:
+		g.hold = fmt.Sprintf("its partition %d leaves some of its pods as they are", strategy.RollingUpdate.Partition)
+	case g.changed && len(c.scope.LastWord) > 0:
+		g.hold = "its pods were changed after they were injected, and what changes pods after Pillion may do so again: " + strings.Join(c.scope.LastWord, ", ")
+	default:
+		node, err := new(tree.Parser).Parse(string(object), 0)
+		if err != nil {
+			return err
+		}
+		g.hold, err = c.foresee(w.Spec.Template, inject.Claims(node), func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, g.pods.Pods) })
+		return err
+	}
+	return nil
+}
+
+// foresee says what is wrong with the pods that would be made of a template; "" if nothing is.
+func (c *Count) foresee(template []byte, claims []string, room func(pod []byte) string) (wrong string, err error) {
+	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: template, Claims: claims, Detail: true}
+	notCalled := ""
+	req.OptedIn, notCalled = c.called(template)
+	r, err := c.injector.Inject(req)
+	if err != nil {
+		return "", err
+	}
+	for i, t := range c.injector.Set().Templates {
+		d := &r.Decisions[i]
+		switch {
+		case t.ReadsRequest() && (wanted(d.Code) || d.Code == inject.CodeConditionFalse):
+			return "the template " + d.Template + " goes by who makes a pod", nil
+		case explain.Failed(d.Code):
+			return fmt.Sprintf("a new pod could not get %s: %s", d.Template, d.Sentence()), nil
+		case wanted(d.Code) && notCalled != "":
+			return "the API server would not ask Pillion about a new pod: " + notCalled, nil
+		case wanted(d.Code) && len(c.scope.LastWord) > 0 && !c.intact[d.Template]:
+			return fmt.Sprintf("no pod here shows that %s stays as it was injected, and pods are changed after that: see %s", d.Template, strings.Join(c.scope.LastWord, ", ")), nil
+		}
+	}
+	if req.Object, err = inject.Apply(template, r.Ops()); err != nil {
+		return "", err
+	}
+	v, err := inject.NewJudge(c.injector, nil, true).Judge(req)
+	if err != nil {
+		return "", err
+	}
+	for i := range v.Judged {
+		if f := &v.Judged[i]; v.Denied || f.Code == inject.CodeMissing || f.Code == inject.CodeAltered || f.Code == inject.CodeNotInjected {
+			return "a new pod would not be right: " + f.String(), nil
+		}
+	}
+	return room(req.Object), nil
+}
+
+// Hold keeps the owners of a kind ("": of all kinds) from being restarted: what they
+// would make could not be looked at.
+func (c *Count) Hold(kind, why string) {
+	for o, g := range c.owners {
+		if kind == "" || o.Kind == kind {
+			g.hold = why
+		}
+	}
+}
