@@ -136,6 +136,15 @@ func TestOwnPod(t *testing.T) {
 	if made.Spec.Priority == nil || *made.Spec.Priority != 1_000_000_000 {
 		t.Errorf("its priority is %v", made.Spec.Priority)
 	}
+	// The ServiceAccount gives no token, so that the pod's own automountServiceAccountToken is what counts.
+	if !slices.Contains(mountPaths(made.Spec.Containers[0]), "/var/run/secrets/kubernetes.io/serviceaccount") {
+		t.Errorf("it has no token: the mounts are %q", mountPaths(made.Spec.Containers[0]))
+	}
+	tokenless := pod.DeepCopy()
+	tokenless.Spec.AutomountServiceAccountToken = nil
+	if made := dryRun(t, d.Namespace, tokenless); len(made.Spec.Volumes) != len(tokenless.Spec.Volumes) {
+		t.Error("another pod of the ServiceAccount gets a token without asking for it")
+	}
 	if with := deploymentOf(t, renderWith(t, "base", "hpa")); with.Spec.Replicas != nil {
 		t.Errorf("%d replicas, about which the autoscaler has to fight", *with.Spec.Replicas)
 	}

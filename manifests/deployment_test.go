@@ -13,7 +13,10 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-func TestArguments(t *testing.T) {
+func TestArguments(t *testing.T) { checkArguments(t) }
+
+func checkArguments(t testing.TB) {
+	t.Helper()
 	container := load(t).deployment.Spec.Template.Spec.Containers[0]
 	want := []string{
 		"serve",
@@ -29,7 +32,10 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func TestMounts(t *testing.T) {
+func TestMounts(t *testing.T) { checkMounts(t) }
+
+func checkMounts(t testing.TB) {
+	t.Helper()
 	pod := load(t).deployment.Spec.Template.Spec
 	at := map[string]string{}
 	for _, m := range pod.Containers[0].VolumeMounts {
@@ -51,7 +57,10 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-func TestProbes(t *testing.T) {
+func TestProbes(t *testing.T) { checkProbes(t) }
+
+func checkProbes(t testing.TB) {
+	t.Helper()
 	c := load(t).deployment.Spec.Template.Spec.Containers[0]
 	for name, p := range map[string]struct {
 		probe *corev1.Probe
@@ -73,7 +82,10 @@ func TestProbes(t *testing.T) {
 
 // What the Restricted Pod Security Standard asks for, and a root filesystem that
 // nobody can write to.
-func TestRestricted(t *testing.T) {
+func TestRestricted(t *testing.T) { checkRestricted(t) }
+
+func checkRestricted(t testing.TB) {
+	t.Helper()
 	pod := load(t).deployment.Spec.Template.Spec
 	c := pod.Containers[0]
 	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {

@@ -51,7 +51,10 @@ func entries(b *base) (mutating, validating []entry) {
 	return mutating, validating
 }
 
-func TestEntries(t *testing.T) {
+func TestEntries(t *testing.T) { checkEntries(t) }
+
+func checkEntries(t testing.TB) {
+	t.Helper()
 	b := load(t)
 	mutating, validating := entries(b)
 	check(t, mutating, manifests.MutatePath, admissionregistrationv1.Ignore, manifests.MutateNamespaceEntry, manifests.MutatePodEntry)
@@ -64,7 +67,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, entries []entry, path string, policy admissionregistrationv1.FailurePolicyType, names ...string) {
+func check(t testing.TB, entries []entry, path string, policy admissionregistrationv1.FailurePolicyType, names ...string) {
 	t.Helper()
 	timeout := int32(5)
 	if path == manifests.ShadowPath {
@@ -101,7 +104,7 @@ func check(t *testing.T, entries []entry, path string, policy admissionregistrat
 }
 
 // matches is what the API server does with an entry's two selectors.
-func (e entry) matches(t *testing.T, namespace, pod labels.Set) bool {
+func (e entry) matches(t testing.TB, namespace, pod labels.Set) bool {
 	t.Helper()
 	for _, s := range []struct {
 		selector *metav1.LabelSelector
@@ -124,7 +127,10 @@ func (e entry) matches(t *testing.T, namespace, pod labels.Set) bool {
 // Over every kind of namespace and pod: the first entry is called where the
 // namespace opted in, the second where it says nothing and the pod opted in,
 // and the validating ones' third where the namespace is shadowed; so never two.
-func TestSelectors(t *testing.T) {
+func TestSelectors(t *testing.T) { checkSelectors(t) }
+
+func checkSelectors(t testing.TB) {
+	t.Helper()
 	mutating, validating := entries(load(t))
 	namespaces := append(manifests.ExcludedNamespaces(), "default", "team-a")
 	for _, name := range namespaces {
@@ -160,7 +166,10 @@ func optIns(set labels.Set) []labels.Set {
 }
 
 // A condition that errs refuses the pod under failurePolicy Fail.
-func TestMatchConditionNeverErrs(t *testing.T) {
+func TestMatchConditionNeverErrs(t *testing.T) { checkMatchConditionNeverErrs(t) }
+
+func checkMatchConditionNeverErrs(t testing.TB) {
+	t.Helper()
 	env, err := cel.NewEnv(cel.Variable("object", cel.DynType))
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +210,7 @@ func TestMatchConditionNeverErrs(t *testing.T) {
 	}
 }
 
-func decode(t *testing.T, document string) any {
+func decode(t testing.TB, document string) any {
 	t.Helper()
 	var v any
 	if err := json.Unmarshal([]byte(document), &v); err != nil {
