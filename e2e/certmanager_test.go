@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -155,6 +156,8 @@ func TestCertManager(t *testing.T) {
 		t.Errorf("trusted is %+v", report.Trust)
 	}
 
+	i.wantRenewal(t, "pillion", 60*24*time.Hour)
+	i.wantRenewal(t, "pillion-ca", (3650-180)*24*time.Hour)
 	i.changeCAByHand(t)
 
 	if err := manager.PauseInjector(); err != nil {
@@ -175,6 +178,21 @@ func TestCertManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.wantProblem(t, "there is no Issuer pillion-ca, which the Certificate pillion-system/pillion names: install it again")
+}
+
+// wantRenewal: cert-manager is going to renew the certificate when it has been valid for so long.
+func (i *installed) wantRenewal(t *testing.T, name string, after time.Duration) {
+	t.Helper()
+	out, err := i.RunKubectl(testContext(t), nil, "-n", pillionNamespace, "get", "certificate", name, "-o", "json")
+	var certificate struct {
+		Status struct{ NotBefore, RenewalTime metav1.Time }
+	}
+	if err = errors.Join(err, json.Unmarshal(out, &certificate)); err != nil {
+		t.Fatal(err)
+	}
+	if got := certificate.Status.RenewalTime.Sub(certificate.Status.NotBefore.Time); got != after {
+		t.Errorf("the Certificate %s is renewed %s after it was issued, want %s", name, got, after)
+	}
 }
 
 // changeCAByHand does what the manifests' README says: first the CA gets another key, then nobody trusts the

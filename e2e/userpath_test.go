@@ -102,9 +102,9 @@ func (u *user) warned(ctx context.Context) error {
 }
 
 // nodes makes pods of the namespace ready, as nodes would.
-func (i *installed) nodes(t *testing.T) {
+func (i *installed) nodes(t *testing.T, namespace string) {
 	t.Helper()
-	pods := i.Client.CoreV1().Pods(i.namespace)
+	pods := i.Client.CoreV1().Pods(namespace)
 	watcher, err := pods.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func (u *user) rolledOut(t *testing.T) {
 // TestUserPath: from the mistake to the mended Deployment at the prompt alone. What is shown is held as a whole.
 func TestUserPath(t *testing.T) {
 	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")
-	i.nodes(t)
+	i.nodes(t, i.namespace)
 	u := i.newUser(t)
 	i.waitForInjection(t)
 	eventually(t, "advice comes", u.warned)

@@ -119,7 +119,7 @@ func pieces(spec string) map[string]string {
 		"container": "  pod: {spec: {containers: [{name: side, image: side}]}}\n",
 		"variable":  "  forEachContainer: [{add: {env: [{name: A, value: b}]}}]\n",
 		"volume":    "  pod: {spec: {volumes: [{name: v, emptyDir: {}}]}}\n  forEachContainer: [{add: {volumeMounts: [{name: v, mountPath: /v}]}}]\n",
-		"label":     "  pod: {metadata: {labels: {side: car}}}\n",
+		"label":     "  pod: {metadata: {labels: {label.pillion.dev/side: car}}}\n",
 		"nothing":   "  pod: {metadata: {annotations: {side: car}}}\n",
 	}
 	for name, body := range all {

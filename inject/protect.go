@@ -46,6 +46,11 @@ func (r *run) wasCalled() bool {
 // from the template, the first place of each.
 func (c *candidate) altered() []Place {
 	var all []Place
+	add := func(d *difference) {
+		if d != nil && !slices.ContainsFunc(all, func(p Place) bool { return p.Path == d.at }) {
+			all = append(all, newPlace(d.at, d.pod, d.fragment))
+		}
+	}
 	for _, path := range c.t.Spec.Validate.Protect {
 		for _, list := range containerLists() {
 			own, existing := c.fragment.At("spec", list).Items(), c.pod.At("spec", list).Items()
@@ -55,8 +60,10 @@ func (c *candidate) altered() []Place {
 					continue // missing, which says it all
 				}
 				container := comparison{candidate: c, at: c.beside.member("spec").member(list).item(existing, found), f: c.schema.at("spec").at(list).elem.asField()}
-				if d := container.within(&existing[found], &own[i], strings.Split(path, ".")); d != nil {
-					all = append(all, newPlace(d.at, d.pod, d.fragment))
+				if path == templates.ProtectAll {
+					container.everything(&existing[found], &own[i], add)
+				} else {
+					add(container.within(&existing[found], &own[i], strings.Split(path, ".")))
 				}
 			}
 		}
@@ -91,6 +98,20 @@ func (d comparison) within(pod, fragment *tree.Node, path []string) *difference 
 		return d.find(pod, fragment)
 	}
 	return d.member(path[0]).within(pod.Get(path[0]), fragment.Get(path[0]), path[1:])
+}
+
+// everything gives the first difference in each protected field of a container.
+func (d comparison) everything(pod, fragment *tree.Node, add func(*difference)) {
+	for _, of := range [2]*tree.Node{fragment, pod} {
+		members := of.Members()
+		for i := range members {
+			name := members[i].Name()
+			if !d.t.Protects(name) || of == pod && fragment.Get(name) != nil {
+				continue
+			}
+			add(d.member(name).find(pod.Get(name), fragment.Get(name)))
+		}
+	}
 }
 
 func (d comparison) member(name string) comparison {

@@ -41,6 +41,24 @@ func TestPractices(t *testing.T) {
 	}
 }
 
+// A test that make test runs on an older Kubernetes by its name is there.
+func TestOlderKubernetes(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^ON_OLDER += (.*)$`).FindSubmatch(makefile)
+	if m == nil {
+		t.Fatal("the Makefile has no ON_OLDER")
+	}
+	tests := allTests(t)
+	for name := range strings.SplitSeq(string(m[1]), "|") {
+		if !tests[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
 // allTests are the names of all tests and fuzz targets, of all modules.
 func allTests(t *testing.T) map[string]bool {
 	t.Helper()

@@ -96,6 +96,7 @@ type program struct {
 	source  string
 	param   string   // of an expression that is nothing but this parameter
 	params  []string // that a condition reads
+	ofPod   bool     // its value depends on the pod
 	checked *ast.AST
 	prog    cel.Program
 	out     *cel.Type
@@ -116,7 +117,13 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	return &program{source: source, param: paramOf(native.Expr()), checked: native, prog: prog, out: checked.OutputType()}, nil
+	return &program{source: source, param: paramOf(native.Expr()), ofPod: readsPod(native), checked: native, prog: prog, out: checked.OutputType()}, nil
+}
+
+func readsPod(checked *ast.AST) bool {
+	return len(ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
+		return e.Kind() == ast.IdentKind && e.AsIdent() == "pod"
+	})) > 0
 }
 
 // paramOf is the parameter of params.NAME, or "".

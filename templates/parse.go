@@ -159,6 +159,9 @@ func (c *checker) selector(y *yaml.Node, path string, s *metav1.LabelSelector) l
 func (c *checker) protect(y *yaml.Node, t *Template) {
 	list := child(child(child(y, "spec"), "validate"), "protect")
 	for i, path := range t.Spec.Validate.Protect {
+		if path == ProtectAll {
+			continue
+		}
 		typ := reflect.TypeFor[corev1.Container]()
 		for name := range strings.SplitSeq(path, ".") {
 			names, next := fieldOf(typ, name)
@@ -258,6 +261,10 @@ func (t *Template) defaults() {
 		if t.Spec.Required {
 			t.Spec.Validate.Mode = Deny
 		}
+	}
+	if t.Spec.Required && t.Spec.Validate.Protect == nil {
+		t.Spec.Validate.Protect = []string{ProtectAll}
+		t.Unprotected = t.pod.computedFields()
 	}
 }
 

@@ -13,6 +13,7 @@
 package templates
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,11 @@ type Template struct {
 	// Containers are the names of the containers that it brings, init containers
 	// first. They are the same for every pod.
 	Containers []string
+
+	// Unprotected are the fields of its containers that ProtectAll leaves out, because
+	// it is the default here and they are computed from the pod: another webhook may
+	// change what they are computed from.
+	Unprotected []string
 
 	line      int // of its name
 	condition *program
@@ -138,6 +144,23 @@ const (
 type ValidateRules struct {
 	Mode    ValidateMode `json:"mode,omitempty"`
 	Protect []string     `json:"protect,omitempty"`
+}
+
+// ProtectAll in Protect stands for all fields of a container but its resources, which
+// LimitRanges and autoscalers set. It is the default of a required template.
+const ProtectAll = "all"
+
+// ResourcesField is the field that ProtectAll leaves out.
+const ResourcesField = "resources"
+
+// Protects reports whether a field of the template's containers must be as the template says.
+func (t *Template) Protects(field string) bool {
+	return slices.Contains(t.Spec.Validate.Protect, field) ||
+		slices.Contains(t.Spec.Validate.Protect, ProtectAll) && t.inAll(field)
+}
+
+func (t *Template) inAll(field string) bool {
+	return field != ResourcesField && !slices.Contains(t.Unprotected, field)
 }
 
 // ValidateMode is Deny (the default of a required template) or Warn.

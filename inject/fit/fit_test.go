@@ -142,14 +142,21 @@ spec:
 func TestHints(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{
-		`{required: true, validate: {mode: Warn}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                "lets pods through without it",
-		`{required: true, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                        "",
-		`{pod: {spec: {initContainers: [{name: a, image: a, ports: [{containerPort: 1}]}]}}}`:                                       "wait until the init container a ends",
-		`{pod: {spec: {initContainers: [{name: a, image: a}]}}, validate: {protect: [restartPolicy]}}`:                              "wait until the init container a ends",
-		`{pod: {spec: {initContainers: [{name: a, image: a, restartPolicy: Always, ports: [{containerPort: 1}]}]}}}`:                "",
-		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}, validate: {protect: [args]}}`: `spec.containers[1].args[0] is protected and computed from what templates add, so no pod is right: it is "n1", and then must be "n2"`,
-		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}}`:                              "",
-		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                      "no such key: app; for what not every pod has, write [?'key'].orValue('')",
+		`{required: true, validate: {mode: Warn}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                            "lets pods through without it",
+		`{required: true, match: {hostNetwork: true}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                        "",
+		`{required: true, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                                                    "a pod with hostNetwork: true goes without it; set match.hostNetwork: true,",
+		`{required: true, match: {hostNetwork: true}, validate: {protect: [image]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                          "a container of its own named a that runs something else, for not all of its fields are protected; set validate.protect: [all]",
+		`{validate: {mode: Deny, protect: [image, command]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                 "set validate.protect: [all]",
+		`{validate: {mode: Deny, protect: [all]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                            "",
+		`{validate: {mode: Deny}, forEachContainer: [{add: {env: [{name: A, value: b}]}}]}`:                                                                     "",
+		`{required: true, match: {hostNetwork: true}, pod: {spec: {containers: [{name: a, image: a, args: ["${pod.metadata.labels[?'app'].orValue('x')}"]}]}}}`: "with other args, which are computed from the pod",
+		`{validate: {mode: Deny, protect: [all]}, pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}}`:                  `so no pod is right: it is "n1", and then must be "n2"`,
+		`{pod: {spec: {initContainers: [{name: a, image: a, ports: [{containerPort: 1}]}]}}}`:                                                                   "wait until the init container a ends",
+		`{pod: {spec: {initContainers: [{name: a, image: a}]}}, validate: {protect: [restartPolicy]}}`:                                                          "wait until the init container a ends",
+		`{pod: {spec: {initContainers: [{name: a, image: a, restartPolicy: Always, ports: [{containerPort: 1}]}]}}}`:                                            "",
+		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}, validate: {protect: [args]}}`:                             `spec.containers[1].args[0] is protected and computed from what templates add, so no pod is right: it is "n1", and then must be "n2"`,
+		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}}`:                                                          "",
+		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                  "no such key: app; for what not every pod has, write [?'key'].orValue('')",
 	} {
 		found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: "+spec+"}"))
 		if len(problems) > 0 {

@@ -142,8 +142,9 @@ func (r *result) hints(t *templates.Template) []string {
 	if t.Spec.Required && t.Spec.Validate.Mode == templates.Warn {
 		all = append(all, "it is required, and validate.mode: Warn lets pods through without it; leave mode out to have them refused")
 	}
+	all = append(all, waysAround(t)...)
 	for _, c := range r.pod.Spec.InitContainers {
-		if slices.Contains(t.Containers, c.Name) && c.RestartPolicy == nil && (len(c.Ports) > 0 || slices.Contains(t.Spec.Validate.Protect, "restartPolicy")) {
+		if slices.Contains(t.Containers, c.Name) && c.RestartPolicy == nil && (len(c.Ports) > 0 || t.Protects("restartPolicy")) {
 			all = append(all, fmt.Sprintf("the pod's containers wait until the init container %s ends; a sidecar has restartPolicy: Always", c.Name))
 		}
 	}
@@ -156,6 +157,24 @@ func (r *result) hints(t *templates.Template) []string {
 			all = append(all, fmt.Sprintf("%s is protected and computed from what templates add, so no pod is right: it is %s, and then must be %s",
 				inject.Where(f.Path), f.Found, f.Expected))
 		}
+	}
+	return all
+}
+
+// waysAround are the ways in which a pod can go without a template that insists.
+func waysAround(t *templates.Template) []string {
+	var all []string
+	brings := len(t.Containers) > 0
+	switch rules := t.Spec.Validate; {
+	case !brings || rules.Mode != templates.Deny && !t.Spec.Required:
+	case !slices.Contains(rules.Protect, templates.ProtectAll):
+		all = append(all, fmt.Sprintf("a pod may bring a container of its own named %s that runs something else, for not all of its fields are protected; set validate.protect: [all]", t.Containers[0]))
+	case len(t.Unprotected) > 0:
+		all = append(all, fmt.Sprintf("a pod may bring a container of its own named %s with other %s, which are computed from the pod and so not protected by default; "+
+			"if no webhook changes what they are computed from, set validate.protect: [all]", t.Containers[0], strings.Join(t.Unprotected, " and ")))
+	}
+	if t.Spec.Required && !t.Spec.Match.HostNetwork {
+		all = append(all, "a pod with hostNetwork: true goes without it; set match.hostNetwork: true, or have Pod Security (baseline) deny such pods")
 	}
 	return all
 }

@@ -195,7 +195,7 @@ func (b *builder) containerValidations(list string, c *node) []admissionregistra
 		all = append(all, validation(check("variables.%s.all(x, x.name != %q || x.?restartPolicy.orValue(\"\") == %s)", list, name, policy.text), none,
 			quote(none+", so it is no sidecar and has to end before the app starts. Set it"+orLeaveOut)))
 	}
-	if slices.Contains(b.t.Spec.Validate.Protect, "image") {
+	if b.t.Protects("image") {
 		another := fmt.Sprintf("%s, but the %s %s has another image", b.start(), kind, name)
 		all = append(all, validation(check("variables.%s.all(x, x.name != %q || x.image == %s)", list, name, image), another, sentence(
 			another+": ", fmt.Sprintf("variables.%s.filter(x, x.name == %q)[0].image", list, name), ", not ", image, ". Give it that one"+orLeaveOut)))

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+// install is what is installed where nobody answers, and the failurePolicy of the entries then.
+type variant struct {
+	name, target     string
+	components       []string
+	mutate, validate string
+}
+
+// exemptLabel is the one of the component exempt-pods.
+const exemptLabel = "pillion.dev/exempt"
+
+func variants() []variant {
+	return []variant{
+		{"base", "base", []string{"advise"}, "Ignore", "Fail"},
+		{"fail-open", "base", []string{"advise", "fail-open"}, "Ignore", "Ignore"},
+		{"fail-closed", "base", []string{"advise", "fail-closed"}, "Fail", "Fail"},
+		{"cert-manager", "overlays/cert-manager", []string{"advise", "fail-closed"}, "Fail", "Fail"},
+		{"exempt-pods", "overlays/self-signed", []string{"advise", "fail-closed", "exempt-pods"}, "Fail", "Fail"},
+	}
+}
+
+// policyOf is the failurePolicy that an entry is to have.
+func (v variant) policyOf(entry string) string {
+	switch strings.Split(entry, ".")[1] {
+	case "mutate":
+		return v.mutate
+	case "validate":
+		return v.validate
+	default: // shadow and advise only tell
+		return "Ignore"
+	}
+}
+
+// unanswered is a cluster in which nobody answers webhooks, and what counts what that means.
+type unanswered struct {
+	*cluster.Cluster
+	dynamic dynamic.Interface
+}
+
+// TestFailurePolicyOfEachEntry: what becomes of an object that one entry is for while Pillion does not answer, for every
+// entry of every webhook configuration, with the components that decide it.
+func TestFailurePolicyOfEachEntry(t *testing.T) {
+	c := newCluster(t)
+	client, err := dynamic.NewForConfig(c.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := unanswered{c, client}
+	for name, inject := range map[string]string{"on": "enabled", "off": "", "shadowed": "shadow", "pillion-system": "enabled", "cert-manager": "enabled"} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if inject != "" {
+			ns.Labels = map[string]string{injectLabel: inject}
+		}
+		if _, err := c.Client.CoreV1().Namespaces().Create(testContext(t), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.WaitForPods(testContext(t), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range variants() {
+		t.Run(v.name, func(t *testing.T) {
+			entries := 0
+			for _, configuration := range u.render(t, v) {
+				entries += u.try(t, v, configuration)
+			}
+			if entries != 7 {
+				t.Errorf("%d entries", entries)
+			}
+		})
+	}
+}
+
+// render returns the webhook configurations. Their entries get names of this variant.
+func (u unanswered) render(t *testing.T, v variant) (all []*unstructured.Unstructured) {
+	t.Helper()
+	rendered, err := u.RunKubectl(testContext(t), nil, "kustomize", kustomization(t, v.target, v.components...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range documents(t, &cluster.Manifests{Rest: rendered}) {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
+			continue
+		}
+		for _, w := range listOf(o.Object, "webhooks") {
+			w["name"] = w["name"].(string) + "." + v.name
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// try installs one of the configurations, for another one would decide first, and returns how many entries it has.
+func (u unanswered) try(t *testing.T, v variant, configuration *unstructured.Unstructured) int {
+	t.Helper()
+	text, err := yaml.Marshal(configuration.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.RunKubectl(testContext(t), text, "create", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	webhooks := listOf(configuration.Object, "webhooks")
+	for _, w := range webhooks {
+		entry := w["name"].(string)
+		if got, want := w["failurePolicy"], v.policyOf(entry); got != want {
+			t.Errorf("%s: failurePolicy is %s, want %s", entry, got, want)
+		}
+		eventually(t, entry+" decides", func(ctx context.Context) error { return u.decides(ctx, entry, v.policyOf(entry)) })
+		if err := u.passes(testContext(t), v, entry); err != nil {
+			t.Errorf("%s: %v", entry, err)
+		}
+	}
+	if _, err := u.RunKubectl(testContext(t), text, "delete", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	return len(webhooks)
+}
+
+// decides creates an object that only this entry is for.
+func (u unanswered) decides(ctx context.Context, entry, policy string) error {
+	before, err := u.failedOpen(ctx, entry)
+	if err != nil {
+		return err
+	}
+	denied := u.create(ctx, entry, namespaceFor(entry), nil)
+	after, err := u.failedOpen(ctx, entry)
+	if err != nil {
+		return err
+	}
+	refused := denied != nil && strings.Contains(denied.Error(), fmt.Sprintf("failed calling webhook %q", entry))
+	if refused != (policy == "Fail") || after > before != (policy == "Ignore") || denied != nil && !refused {
+		return fmt.Errorf("failurePolicy %s: the error is %w, passed %d times before and %d after", policy, denied, before, after)
+	}
+	return nil
+}
+
+// passes creates objects that no entry is for, however much they ask for it.
+func (u unanswered) passes(ctx context.Context, v variant, entry string) error {
+	before, err := u.failedOpen(ctx, entry)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if !strings.Contains(entry, ".advise.") {
+		in := []string{"kube-system", "pillion-system"}
+		if v.target == "overlays/cert-manager" {
+			in = append(in, "cert-manager")
+		}
+		for _, namespace := range in {
+			errs = append(errs, u.create(ctx, "pod."+entry, namespace, nil))
+		}
+		if slices.Contains(v.components, "exempt-pods") {
+			errs = append(errs, u.create(ctx, entry, namespaceFor(entry), map[string]string{exemptLabel: "true"}))
+		}
+	}
+	after, err := u.failedOpen(ctx, entry)
+	if after != before {
+		errs = append(errs, errors.New("somebody was to be asked"))
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func namespaceFor(entry string) string {
+	switch {
+	case strings.HasPrefix(entry, "pod."):
+		return "off"
+	case strings.HasPrefix(entry, "namespace.shadow."):
+		return "shadowed"
+	default:
+		return "on"
+	}
+}
+
+// create makes what such an entry is for: a pod that opts in by itself where the entry is for these, or a Deployment.
+func (u unanswered) create(ctx context.Context, entry, namespace string, labels map[string]string) error {
+	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	pod := newPod("web", func(p *corev1.Pod) {
+		if strings.HasPrefix(entry, "pod.") {
+			p.Labels[injectLabel] = "enabled"
+		}
+		for key, value := range labels {
+			p.Labels[key] = value
+		}
+	})
+	var err error
+	if strings.Contains(entry, ".advise.") {
+		d := newDeployment("web", nil)
+		d.Spec.Selector.MatchLabels, d.Spec.Template.Labels = map[string]string{"app": "web"}, pod.Labels
+		_, err = u.Client.AppsV1().Deployments(namespace).Create(ctx, d, options)
+	} else {
+		_, err = u.Client.CoreV1().Pods(namespace).Create(ctx, pod, options)
+	}
+	return err
+}
+
+// failedOpen is how often the API server went on because the entry did not answer.
+func (u unanswered) failedOpen(ctx context.Context, entry string) (n int, err error) {
+	text, err := u.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, err
+	}
+	series := regexp.MustCompile(`(?m)^apiserver_admission_webhook_fail_open_count\{name="` + regexp.QuoteMeta(entry) + `",.*\} (\d+)$`)
+	for _, m := range series.FindAllSubmatch(bytes.TrimSpace(text), -1) {
+		count, err := strconv.Atoi(string(m[1]))
+		if err != nil {
+			return 0, err
+		}
+		n += count
+	}
+	return n, nil
+}
