@@ -22,6 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/library"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // checkInvariants proves for one request what must hold for every one: the
@@ -39,6 +40,9 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 		t.Fatal("the request's bytes were changed")
 	}
 	patch := r.Patch()
+	if verified, err := r.AppendVerified(nil, &tree.Verifier{}); err != nil || !bytes.Equal(verified, patch) {
+		t.Fatalf("the patch is sound and does not pass: %v\n%s\n%s", err, patch, req.Object)
+	}
 	checkAgain(t, injector, req, r)
 	checkKeyOrder(t, injector, req, r)
 	after := applyPatch(t, req.Object, patch)

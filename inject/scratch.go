@@ -23,7 +23,7 @@ type Scratch struct {
 
 // Kept is how many bytes are kept for the next pod.
 func (s *Scratch) Kept() int {
-	return s.Parser.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + cap(s.candidates)*int(unsafe.Sizeof(candidate{}))
+	return s.Parser.Kept() + s.log.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + cap(s.candidates)*int(unsafe.Sizeof(candidate{}))
 }
 
 // makeRoom makes room for the decisions about so many templates.

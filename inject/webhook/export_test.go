@@ -3,6 +3,8 @@
 package webhook
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +22,21 @@ func Observed(t testing.TB, h *Handler, pod []byte) func() {
 	}
 	e := &exchange{webhook: "mutate", result: result}
 	return func() { h.Metrics.observe(e, 100*time.Microsecond) }
+}
+
+// Answered is the answer about a pod whose result was tampered with, and what it is counted and logged as.
+func Answered(t testing.TB, h *Handler, pod []byte, tamper func(*inject.Result)) string {
+	t.Helper()
+	result, err := h.Injector().Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tamper(result)
+	e := &exchange{webhook: "mutate", result: result, request: &request{UID: "u", version: "admission.k8s.io/v1"}, scratch: &scratch{}, buffers: &buffers{}}
+	answer := string(encode(e))
+	h.Metrics.observe(e, time.Millisecond)
+	h.log(e, httptest.NewRequestWithContext(t.Context(), http.MethodPost, PathMutate, nil), time.Millisecond)
+	return answer
 }
 
 // Spoil overwrites what the last request left in the memory that the next one gets.

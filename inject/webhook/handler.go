@@ -67,10 +67,11 @@ type exchange struct {
 	webhook  string      // mutate, validate, advise, shadow, or "" for another path
 	caller   callers.Way // "" where nobody asked
 	request  *request
-	result   *inject.Result  // nil where the engine was not asked
-	verdict  *inject.Verdict // of a final pod; its Result is result
-	advice   []string        // about the pods of a workload; result is theirs
-	preview  *inject.Verdict // of the pod with what result would add, which it does not get
+	result   *inject.Result       // nil where the engine was not asked
+	verdict  *inject.Verdict      // of a final pod; its Result is result
+	advice   []string             // about the pods of a workload; result is theirs
+	preview  *inject.Verdict      // of the pod with what result would add, which it does not get
+	withheld *inject.UnsoundError // why the result's patch is not in the answer; nil if it is
 	answer   []byte
 	written  bool // all of it
 	refused  *refusal

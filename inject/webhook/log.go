@@ -52,6 +52,10 @@ func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
 	if e.result == nil {
 		return
 	}
+	if e.withheld != nil {
+		h.logWithheld(e, r)
+		return
+	}
 	if e.verdict == nil {
 		for i := range e.result.Decisions {
 			d := &e.result.Decisions[i]
@@ -104,6 +108,14 @@ func (h *Handler) logDecided(e *exchange, r *http.Request, decision string, kind
 		attrs = append(attrs, name("path", f.Path))
 	}
 	h.Log.LogAttrs(r.Context(), slog.LevelInfo, "decided", append(attrs, skipped...)...)
+}
+
+// logWithheld tells of a patch that is not sent, and why.
+func (h *Handler) logWithheld(e *exchange, r *http.Request) {
+	if skipped, ok := h.Metrics.withheld.lines.take(time.Now()); ok {
+		attrs := append(e.names(), slog.String("reason", e.withheld.Err.Error()), name("path", e.withheld.Path))
+		h.Log.LogAttrs(r.Context(), slog.LevelError, "patch withheld", append(attrs, skipped...)...)
+	}
 }
 
 // panicked writes where a request ended, and why.

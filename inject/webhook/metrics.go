@@ -27,7 +27,8 @@ const (
 const (
 	decidedInjected  = "injected"
 	decidedUnchanged = "unchanged"
-	decidedIgnored   = "ignored" // it is not about a new pod
+	decidedWithheld  = "withheld" // of the patch
+	decidedIgnored   = "ignored"  // it is not about a new pod
 	decidedSilent    = "silent"
 	decidedWarned    = "warned"
 	decidedRefused   = "refused" // with an HTTP error
@@ -49,6 +50,7 @@ type Metrics struct {
 	requests, decisions, findings, refused *prometheus.CounterVec
 
 	panics    *event
+	withheld  *event
 	webhooks  map[string]*webhookSeries
 	ways      map[callers.Way]prometheus.Counter
 	templates atomic.Pointer[map[string]*templateSeries]
@@ -99,6 +101,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		refused: counters("pillion_callers_refused_total", "Requests whose caller was refused with 401, by what was wrong with its credential.",
 			"reason"),
 		panics:   &event{Counter: counters("pillion_webhook_panics_total", "Requests that ended in a panic and were answered with 500.").WithLabelValues()},
+		withheld: &event{Counter: counters("pillion_webhook_patches_withheld_total", "Patches that were not sent because they were not an add to places that do not exist yet.").WithLabelValues()},
 		webhooks: map[string]*webhookSeries{},
 		ways:     map[callers.Way]prometheus.Counter{},
 		gone:     &event{Counter: prometheus.NewCounter(prometheus.CounterOpts{})},
@@ -117,7 +120,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}, []string{"webhook"})
 	registry.MustRegister(durations)
 	for webhook, decisions := range map[string][]string{
-		webhookMutate:   {decidedInjected, decidedUnchanged, decidedIgnored},
+		webhookMutate:   {decidedInjected, decidedUnchanged, decidedWithheld, decidedIgnored},
 		webhookValidate: {"allowed", decidedWarned, "denied", decidedIgnored},
 		webhookAdvise:   {decidedWarned, decidedSilent, decidedIgnored},
 		webhookShadow:   {decidedWouldInject, decidedWouldDeny, decidedUnchanged, decidedIgnored},
@@ -264,6 +267,10 @@ func (m *Metrics) observe(e *exchange, took time.Duration) {
 	if e.refused != nil && e.refused.caller != "" {
 		m.refused.WithLabelValues(string(e.refused.caller)).Inc()
 	}
+	if e.withheld != nil {
+		m.withheld.Inc()
+		return // nothing of what was decided happens
+	}
 	if e.result == nil {
 		return
 	}
@@ -302,6 +309,8 @@ func (e *exchange) decision() string {
 		return decidedWarned
 	case e.webhook == webhookAdvise:
 		return decidedSilent
+	case e.withheld != nil:
+		return decidedWithheld
 	case e.result.Adds():
 		return decidedInjected
 	}

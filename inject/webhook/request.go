@@ -45,8 +45,9 @@ type buffers struct{ body, patch, answer []byte }
 // It is many times as large as the body: those who wait, for their turn or for their
 // client, have no scratch, and so there are only a few.
 type scratch struct {
-	engine inject.Scratch
-	notes  []inject.Note
+	engine   inject.Scratch
+	verifier tree.Verifier
+	notes    []inject.Note
 }
 
 // lendBuffers gives the exchange memory for its body and its answer until [Handler.release].

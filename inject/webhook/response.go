@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -51,17 +52,28 @@ func encode(e *exchange) []byte {
 		notes = e.verdict.AppendAudit(notes)
 		judged(response, e.verdict)
 	case e.result != nil:
-		if e.result.Adds() {
-			patchType := admissionv1.PatchTypeJSONPatch
-			e.buffers.patch = e.result.AppendPatch(e.buffers.patch[:0], "")
-			response.Patch, response.PatchType = e.buffers.patch, &patchType
-		}
-		notes = e.result.AppendAudit(notes)
-		response.Warnings = warnings(e.result.Warnings(), inAuditLog)
+		notes = patched(e, response, notes)
 	}
 	e.scratch.notes = notes
 	e.buffers.answer = appendReview(e.buffers.answer[:0], e.request.version, response, notes)
 	return e.buffers.answer
+}
+
+// patched is the answer about a new pod. An unsound patch is withheld: the pod
+// continues as it is, and the validating webhook judges what that means.
+func patched(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+	if e.result.Adds() {
+		patch, err := e.result.AppendVerified(e.buffers.patch[:0], &e.scratch.verifier)
+		e.buffers.patch = patch
+		if errors.As(err, &e.withheld) {
+			response.Warnings = warnings([]string{"nothing is injected because of a defect in Pillion, please report it: " + err.Error()}, "")
+			return append(notes, inject.Note{Key: "patch_withheld", Text: err.Error()})
+		}
+		patchType := admissionv1.PatchTypeJSONPatch
+		response.Patch, response.PatchType = patch, &patchType
+	}
+	response.Warnings = warnings(e.result.Warnings(), inAuditLog)
+	return e.result.AppendAudit(notes)
 }
 
 // appendReview writes an AdmissionReview that has this response and these audit

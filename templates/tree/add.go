@@ -103,6 +103,9 @@ func (l *Log) Own(n *Node) {
 // Keep forgets what was added, which stays.
 func (l *Log) Keep() { l.before = l.before[:0] }
 
+// Kept is how many bytes are kept for the next pod.
+func (l *Log) Kept() int { return cap(l.before) * int(unsafe.Sizeof(change{})) }
+
 // Undo takes back what was added since the last Keep. Pointers into the tree that
 // were taken since hold no longer.
 func (l *Log) Undo() {

@@ -130,7 +130,7 @@ func (s *Parser) value(i, levels, pending int) (end int) {
 	}
 	if end >= 0 {
 		n := &s.pending[pending]
-		n.kind, n.text, n.kids, n.open, n.escaped = kindOf(c), s.text[i:end], kids, open, escaped
+		n.kind, n.text, n.kids, n.open, n.escaped, n.came = kindOf(c), s.text[i:end], kids, open, escaped, uint32(len(kids))
 	}
 	return end
 }

@@ -38,7 +38,8 @@ type Node struct {
 	open  bool // kids are filled in
 	added bool
 
-	escaped bool // text is a string's and has a backslash
+	escaped bool   // text is a string's and has a backslash
+	came    uint32 // how many of the kids the text has, see [Verifier]
 }
 
 // Name is a member's name, unescaped.
@@ -109,7 +110,7 @@ func (n *Node) fill() {
 	}
 	s := Parser{Arena: Arena{least: min(len(n.text)/bytesPerNode, 256)}, lexer: lexer{n.text}, most: maxValues}
 	n.kids, _ = s.children(0, 1)
-	n.open = true
+	n.open, n.came = true, uint32(len(n.kids))
 }
 
 // openAll opens the whole tree, after which reading it changes nothing.

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// TestWithheld: whatever defect makes a patch that is more than an addition, the
+// patch is not sent, the pod continues, and people hear of it.
+func TestWithheld(t *testing.T) {
+	pod := []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"app","env":[{"name":"A"}]}]}}`)
+	added := func(name string) tree.Node { // a member that says that it was added
+		return *new(tree.Log).Add(new(tree.Members()), name, tree.Items(tree.Text("x")))
+	}
+	for name, fault := range map[string]func(pod *tree.Node){
+		"an existing key": func(pod *tree.Node) { *pod.At("metadata", "labels", "a") = added("a") },
+		"a replaced list": func(pod *tree.Node) { *pod.At("spec", "containers").Items()[0].Get("env") = added("env") },
+		"a missing parent": func(pod *tree.Node) {
+			pod.Get("spec").Set("affinity", tree.Members())
+			new(tree.Log).Add(pod.At("spec", "affinity"), "x", tree.Text("y"))
+		},
+		"an index out of range": func(pod *tree.Node) {
+			list := pod.At("spec", "containers")
+			list.Append(tree.Text("1"))
+			list.Append(tree.Text("2"))
+			new(tree.Log).Insert(list, 2, tree.Text("3"))
+		},
+	} {
+		e := newEdge(load(t, sidecar))
+		sound := webhook.Answered(t, e.Handler, pod, func(*inject.Result) {})
+		if !strings.Contains(sound, `"patch":`) || e.log.Len() > 0 {
+			t.Fatalf("without a fault: %s %s", sound, &e.log)
+		}
+		answer := webhook.Answered(t, e.Handler, pod, func(r *inject.Result) { fault(r.Injected()) })
+		if strings.Contains(answer, `"patch":`) || !strings.Contains(answer, `"allowed":true`) ||
+			!strings.Contains(answer, "because of a defect in Pillion") || !strings.Contains(answer, `"patch_withheld":`) || strings.Contains(answer, "injected: ") {
+			t.Errorf("%s: %s", name, answer)
+		}
+		if n := testutil.ToFloat64(counter(t, e, "pillion_webhook_patches_withheld_total")); n != 1 {
+			t.Errorf("%s: %v are counted", name, n)
+		}
+		if !bytes.Contains(e.log.Bytes(), []byte(`"msg":"patch withheld"`)) {
+			t.Errorf("%s: the log says %s", name, &e.log)
+		}
+	}
+}
