@@ -194,6 +194,21 @@ func (s *served) innocent(t *testing.T, client *http.Client, body string) {
 	})
 }
 
+// cpuTime is what the process has used, as the kernel counts it: in hundredths of a second.
+func (s *served) cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		t.Skip("SKIPPED: the CPU of a process can be measured only on Linux: ", err)
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')'):])) // from the third on
+	user, err := strconv.Atoi(fields[11])
+	must(t, err)
+	system, err := strconv.Atoi(fields[12])
+	must(t, err)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
 // peak is the most that the process had in memory since the last call, in MiB.
 func (s *served) peak(t *testing.T) int {
 	t.Helper()

@@ -36,7 +36,7 @@ func TestServeFewFiles(t *testing.T) {
 	a := s.attacker(t)
 	defer a.stop()
 	for range 3 {
-		for range 300 {
+		for range 100 {
 			a.dial("")
 		}
 		s.innocent(t, s.http1(), reviewBody())
