@@ -149,8 +149,8 @@ func (e Event) CreatesPod(namespace, name string) bool {
 		e.Verb != "create" && e.Verb != "patch" {
 		return false
 	}
-	if ref.Name == name {
-		return true
+	if ref.Name != "" {
+		return ref.Name == name // and no pod is decoded for it
 	}
 	if pod := e.Response(); pod != nil && pod.Name == name {
 		return true
