@@ -169,7 +169,7 @@ func ownGuard(p *corev1.Pod) {
 }
 
 // wantExplained compares what happened to the pods with what explain says of them: of the requests as
-// they were sent, and of the objects that the cluster has.
+// they were sent, and of objects that the cluster has.
 func wantExplained(t *testing.T, ns string, made []generatedResult) {
 	t.Helper()
 	var reviews bytes.Buffer
@@ -249,7 +249,10 @@ func operations(t *testing.T, patch []byte) []any {
 	return ops
 }
 
-// wantSameCalls asks about the pods in the cluster, by what the cluster says of itself.
+// askedEvery of the pods in the cluster is one that explain is asked about by name. It takes four requests for each.
+const askedEvery = 4
+
+// wantSameCalls asks about pods in the cluster, by what the cluster says of itself.
 func wantSameCalls(t *testing.T, ns string, made []generatedResult) {
 	t.Helper()
 	args := []string{"--kubeconfig", env.Kubeconfig, "-n", ns}
@@ -257,8 +260,8 @@ func wantSameCalls(t *testing.T, ns string, made []generatedResult) {
 		args = append(args, "--templates", path)
 	}
 	var stored []generatedResult
-	for _, m := range made {
-		if !m.refused {
+	for i, m := range made {
+		if !m.refused && i%askedEvery == 0 {
 			args, stored = append(args, "pod/"+m.name), append(stored, m)
 		}
 	}
