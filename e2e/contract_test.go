@@ -178,6 +178,10 @@ func callsOf(ctx context.Context, t *testing.T, name string) (calls [2]float64) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return callsIn(metrics, name)
+}
+
+func callsIn(metrics cluster.Metrics, name string) (calls [2]float64) {
 	for i, kind := range []string{"admit", "validating"} {
 		calls[i] = metrics.Counter(cluster.CallsMetric, map[string]string{"name": name, "type": kind})
 	}

@@ -204,19 +204,17 @@ func TestRuleScopes(t *testing.T) {
 	for _, object := range []struct{ kind, version, scope string }{
 		{"Pod", "v1", "Namespaced"}, {"ConfigMap", "v1", "Namespaced"}, {"ClusterRole", "rbac.authorization.k8s.io/v1", "Cluster"},
 	} {
-		before := map[string][2]float64{}
-		for _, name := range names {
-			before[name] = callsOf(testContext(t), t, name)
-		}
+		before := callsOfAll(t, names)
 		if err := create(object.kind, object.version, "scoped-"+ns); err != nil {
 			t.Fatal(err)
 		}
+		after := callsOfAll(t, names)
 		for _, name := range names {
-			after, want := callsOf(testContext(t), t, name), 0.0
+			want := 0.0
 			if slices.Contains(wants[name], object.scope) {
 				want = 1
 			}
-			if got := [2]float64{after[0] - before[name][0], after[1] - before[name][1]}; got != [2]float64{want, want} {
+			if got := [2]float64{after[name][0] - before[name][0], after[name][1] - before[name][1]}; got != [2]float64{want, want} {
 				t.Errorf("%s: the mutating and the validating entry %s were called %v times, want %v", object.kind, name, got, want)
 			}
 		}
@@ -228,6 +226,20 @@ func TestRuleScopes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// callsOfAll is callsOf for several names.
+func callsOfAll(t *testing.T, names []string) map[string][2]float64 {
+	t.Helper()
+	metrics, err := env.Metrics(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][2]float64{}
+	for _, name := range names {
+		all[name] = callsIn(metrics, name)
+	}
+	return all
 }
 
 // scopedEntries are the entries of [forAll], one for each scope, and the scopes of objects that each must be called for.
