@@ -72,6 +72,7 @@ type Injector struct {
 // of its annotations, and the sentences for pods that it does not match.
 type loaded struct {
 	*templates.Template
+	prefix                 string // of its annotations' keys
 	injected, customize    string
 	forNamespaces, forPods string
 	audit                  string     // for a pod that has it
@@ -91,7 +92,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	}
 	reads := map[string]bool{}
 	for _, t := range set.Templates {
-		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize)}
+		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize), prefix: t.Annotation("")}
 		l.revision, l.audit = tree.Text(t.Revision), "injected: revision "+t.Revision
 		l.forNamespaces = fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector)
 		l.forPods = fmt.Sprintf("the template is for pods with %v", t.PodSelector)

@@ -143,7 +143,11 @@ func (c *candidate) render() (Code, string) {
 		return CodeRenderFailed, why
 	}
 	var invalid error
-	c.values, invalid = c.t.Values(c.annotationText, &c.req.Namespace)
+	if c.setsParams() {
+		c.values, invalid = c.t.Values(c.annotationText, &c.req.Namespace)
+	} else {
+		c.values, invalid = c.t.Values(nil, &c.req.Namespace)
+	}
 	c.decision.Params = c.values
 	ok, err := c.t.Condition(&c.input, c.values)
 	if err == nil && !ok {
@@ -165,6 +169,17 @@ func (c *candidate) render() (Code, string) {
 	}
 	c.prepare()
 	return "", ""
+}
+
+// setsParams says whether the pod may set parameters of the template.
+func (c *candidate) setsParams() bool {
+	members, prefix := c.annotations.Members(), c.t.prefix
+	for i := range members {
+		if name := members[i].Name(); strings.HasPrefix(name, prefix) && name != c.t.injected {
+			return true
+		}
+	}
+	return false
 }
 
 // pass notes that a rule does not apply.

@@ -31,14 +31,20 @@ const (
 type provider struct {
 	types.Provider
 	structs structs // of all templates, not to be changed
-	params  map[string]*types.FieldType
+	params  map[string]*structField
 }
 
 // structs are the fields of types by name.
-type structs map[string]map[string]*types.FieldType
+type structs map[string]map[string]*structField
+
+// structField is a field; json is of a Go struct's.
+type structField struct {
+	types.FieldType
+	json jsonField
+}
 
 func newProvider(base types.Provider, params []Param) *provider {
-	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*types.FieldType{}}
+	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}}
 	for i := range params {
 		name := params[i].Name
 		p.params[name] = getter(params[i].celType(), func(v Values) any { return v.get(name) })
@@ -67,12 +73,12 @@ var sharedStructs = sync.OnceValue(func() structs {
 
 func stringMap() *types.Type { return types.NewMapType(types.StringType, types.StringType) }
 
-func getter[T any](t *types.Type, get func(T) any) *types.FieldType {
-	return &types.FieldType{
+func getter[T any](t *types.Type, get func(T) any) *structField {
+	return &structField{FieldType: types.FieldType{
 		Type:    t,
 		IsSet:   func(any) bool { return true },
 		GetFrom: func(obj any) (any, error) { return get(obj.(T)), nil },
-	}
+	}}
 }
 
 // add adds a Go struct of the Kubernetes API and all that it reaches.
@@ -80,18 +86,18 @@ func (s structs) add(t reflect.Type) {
 	if _, ok := s[t.Name()]; ok {
 		return
 	}
-	fields := map[string]*types.FieldType{}
+	fields := map[string]*structField{}
 	s[t.Name()] = fields
 	for _, f := range jsonFields(t) {
 		if notSetYet(t, f.name) == "" {
-			fields[f.name] = &types.FieldType{
+			fields[f.name] = &structField{json: f, FieldType: types.FieldType{
 				Type: s.celType(f.Type),
 				IsSet: func(obj any) bool {
 					n, ok := obj.(*tree.Node)
 					return ok && n.Get(f.name) != nil
 				},
 				GetFrom: func(obj any) (any, error) { return getField(obj, f) },
-			}
+			}}
 		}
 	}
 }
@@ -114,14 +120,19 @@ func getField(obj any, f jsonField) (any, error) {
 		if !f.omitEmpty {
 			return types.Int(0), nil
 		}
-	case reflect.Map:
-		return textMap(nil), nil
 	case reflect.Slice:
 		return types.NewRefValList(types.DefaultTypeAdapter, nil), nil
-	case reflect.Struct: // metadata, resources: no pointer, so never absent
+	}
+	if readsAsEmpty(f.Type.Kind()) {
 		return textMap(nil), nil
 	}
 	return nil, fmt.Errorf("no such key: %s", f.name)
+}
+
+// readsAsEmpty are the kinds of fields that can be read where they are absent; a struct is no pointer, so
+// Kubernetes has it always: metadata, resources.
+func readsAsEmpty(k reflect.Kind) bool {
+	return k == reflect.Map || k == reflect.Slice || k == reflect.Struct
 }
 
 // notSetYet says why a field cannot be read: it has no value yet when a pod is
@@ -176,7 +187,7 @@ func (s structs) celType(t reflect.Type) *types.Type {
 }
 
 // fields are those of a type that is known here.
-func (p *provider) fields(name string) (map[string]*types.FieldType, bool) {
+func (p *provider) fields(name string) (map[string]*structField, bool) {
 	if name == paramsType {
 		return p.params, true
 	}
@@ -208,8 +219,10 @@ func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
 // FindStructFieldType implements types.Provider.
 func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	if fields, ok := p.fields(name); ok {
-		f, ok := fields[field]
-		return f, ok
+		if f := fields[field]; f != nil {
+			return &f.FieldType, true
+		}
+		return nil, false
 	}
 	return p.Provider.FindStructFieldType(name, field)
 }

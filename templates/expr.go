@@ -94,9 +94,11 @@ func newCompiler(params []Param) (*compiler, error) {
 // program is a compiled expression.
 type program struct {
 	source  string
-	param   string   // of an expression that is nothing but this parameter
+	direct  direct   // where it can do without CEL
 	params  []string // that a condition reads
 	ofPod   bool     // its value depends on the pod
+	given   paramSet // that it reads, if pure: then it reads nothing else
+	pure    bool
 	checked *ast.AST
 	prog    cel.Program
 	out     *cel.Type
@@ -117,24 +119,15 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	return &program{source: source, param: paramOf(native.Expr()), ofPod: readsPod(native), checked: native, prog: prog, out: checked.OutputType()}, nil
+	p := &program{source: source, direct: newDirect(native, c.params), ofPod: readsPod(native), checked: native, prog: prog, out: checked.OutputType()}
+	p.given, p.pure = paramsOf(native, c.params)
+	return p, nil
 }
 
 func readsPod(checked *ast.AST) bool {
 	return len(ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.IdentKind && e.AsIdent() == "pod"
 	})) > 0
-}
-
-// paramOf is the parameter of params.NAME, or "".
-func paramOf(e ast.Expr) string {
-	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() {
-		return ""
-	}
-	if of := e.AsSelect().Operand(); of.Kind() != ast.IdentKind || of.AsIdent() != "params" {
-		return ""
-	}
-	return e.AsSelect().FieldName()
 }
 
 // compileBool compiles a condition.
@@ -306,11 +299,6 @@ func (in *Input) Parent() cel.Activation { return nil }
 var errGone = errors.New("nobody waits for the result")
 
 func (p *program) eval(in *Input) (ref.Val, error) {
-	if p.param != "" { // the commonest expression needs no evaluation
-		if value := in.values.get(p.param); !types.IsError(value) {
-			return value, nil
-		}
-	}
 	select {
 	case <-in.Done:
 		return nil, errGone
@@ -330,6 +318,11 @@ func (p *program) eval(in *Input) (ref.Val, error) {
 }
 
 func (p *program) evalBool(in *Input) (bool, error) {
+	if p.direct.bool != nil {
+		if v, ok := p.direct.bool(in); ok {
+			return v, nil
+		}
+	}
 	out, err := p.eval(in)
 	if err != nil {
 		return false, err

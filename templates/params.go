@@ -254,11 +254,16 @@ func (e *InvalidValueError) Error() string {
 }
 
 // Values gives each parameter the value of the pod's annotation, else of the
-// namespace's, else its default. Parameters without a valid value are left out; the
-// error is an [*InvalidValueError] about the first of them.
+// namespace's, else its default; podAnnotation is nil if the pod has none of the template's. Parameters without a
+// valid value are left out; the error is an [*InvalidValueError] about the first of them. The values are to be read only.
 func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Namespace) (values Values, first error) {
-	if len(t.Spec.Params) == 0 {
+	switch {
+	case len(t.Spec.Params) == 0:
 		return nil, nil
+	case podAnnotation == nil && len(ns.Annotations) == 0 && t.preset != nil:
+		return t.preset, nil
+	case podAnnotation == nil:
+		podAnnotation = func(string) (string, bool) { return "", false }
 	}
 	values = make(Values, 0, len(t.Spec.Params))
 	for i := range t.Spec.Params {

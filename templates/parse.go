@@ -89,6 +89,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	for name, p := range t.params {
 		p.key = t.Annotation(name)
 	}
+	t.presets()
 	whole, err := tree.FromYAML(y)
 	if err != nil { // a tag that means nothing, a number that JSON does not have
 		line, message := tree.CutLine(err.Error())

@@ -36,7 +36,9 @@ type part struct {
 	parts  []*part
 	when   *program
 	pieces []piece
-	whole  bool // the leaf is one expression and takes its type
+	whole  bool       // the leaf is one expression and takes its type
+	preset *tree.Node // its value where no pod sets params; nil where it depends on more
+	params paramSet
 	rules  []valueRule
 	path   string // of a leaf or a ${when}, for what goes wrong there
 }
@@ -147,94 +149,115 @@ func celName(t *cel.Type) string {
 // errTooLong is said before a text that no API server takes is built further.
 var errTooLong = fmt.Errorf("an expression gives more than %d bytes", maxOutput)
 
-// render gives the part's value for one pod; keep is false where a ${when} says
-// that the item is left out.
-func (p *part) render(in *Input) (n tree.Node, keep bool, err error) {
+// render makes n the part's value for one pod; keep is false where a ${when} says that the item is left out.
+func (p *part) render(in *Input, n *tree.Node) (keep bool, err error) {
 	if p.when != nil {
 		if keep, err = p.when.evalBool(in); err != nil {
-			return tree.Node{}, false, fmt.Errorf("%s.%s: %w", p.path, whenKey, err)
+			return false, fmt.Errorf("%s.%s: %w", p.path, whenKey, err)
 		} else if !keep {
-			return tree.Node{}, false, nil
+			return false, nil
 		}
 	}
-	switch p.kind {
-	case objectPart, listPart:
-		n, err = p.renderChildren(in)
-	case leafPart:
-		n, err = p.renderLeaf(in)
+	switch {
+	case p.kind == staticPart:
+		*n = p.static
+	case p.preset != nil && p.params&in.given == 0:
+		*n = *p.preset
 	default:
-		n = p.static
+		err = p.renderAs(in, n)
 	}
-	return n, err == nil, err
+	return err == nil, err
 }
 
-func (p *part) renderChildren(in *Input) (tree.Node, error) {
+func (p *part) renderAs(in *Input, n *tree.Node) error {
+	if p.kind == leafPart {
+		return p.renderLeaf(in, n)
+	}
 	kids := in.Nodes.Nodes(len(p.parts))
 	for i, child := range p.parts {
-		value, keep, err := child.render(in)
+		kids = kids[:len(kids)+1]
+		kid := &kids[len(kids)-1]
+		keep, err := child.render(in, kid)
 		switch {
 		case err != nil:
-			return tree.Node{}, err
+			return err
 		case !keep:
-		case p.kind == objectPart:
-			kids = append(kids, tree.Field(p.names[i], value))
+			kids = kids[:len(kids)-1]
 		default:
-			kids = append(kids, value)
+			kid.Rename(p.names[i])
 		}
 	}
 	if p.kind == objectPart {
-		return tree.Members(kids...), nil
+		*n = tree.Members(kids...)
+	} else {
+		*n = tree.Items(kids...)
 	}
-	return tree.Items(kids...), nil
+	return nil
 }
 
-func (p *part) renderLeaf(in *Input) (tree.Node, error) {
-	n, err := p.renderValue(in)
-	if err == nil && len(p.rules) > 0 {
-		checked := n // what is given away lies in memory of its own
-		err = checkValue(p.rules, &checked)
+func (p *part) renderLeaf(in *Input, n *tree.Node) error {
+	err := p.renderValue(in, n)
+	if err == nil {
+		err = checkValue(p.rules, n)
 	}
 	if err != nil {
-		return tree.Node{}, fmt.Errorf("%s: %w", p.path, err)
+		return fmt.Errorf("%s: %w", p.path, err)
 	}
-	return n, nil
+	return nil
 }
 
-func (p *part) renderValue(in *Input) (tree.Node, error) {
+func (p *part) renderValue(in *Input, n *tree.Node) error {
 	if p.whole {
-		out, err := p.pieces[0].program.eval(in)
-		if err != nil {
-			return tree.Node{}, err
-		}
-		n, err := jsonValue(out)
-		if err == nil && n.Size() > maxOutput {
-			err = errTooLong
-		}
-		return n, err
+		return p.pieces[0].program.render(in, n)
 	}
-	var b strings.Builder
+	texts, size := make([]string, 0, 8), 0
 	for _, piece := range p.pieces {
-		if piece.program == nil {
-			b.WriteString(piece.literal)
-			continue
+		text := piece.literal
+		if piece.program != nil {
+			var err error
+			if text, err = piece.program.evalText(in); err != nil {
+				return err
+			}
 		}
-		out, err := piece.program.eval(in)
-		if err != nil {
-			return tree.Node{}, err
+		if texts, size = append(texts, text), size+len(text); size > maxOutput {
+			return errTooLong
 		}
-		text, ok := out.(types.String)
-		if !ok {
-			text, ok = out.ConvertToType(types.StringType).(types.String)
-		}
-		if !ok {
-			return tree.Node{}, errors.New("the value of " + piece.program.source + " is no text")
-		}
-		if b.Len()+len(text) > maxOutput {
-			return tree.Node{}, errTooLong
-		}
-		b.WriteString(string(text))
 	}
-	return tree.Text(b.String()), nil
+	*n = in.Nodes.Text(texts...)
+	return nil
+}
+
+// render makes n the value.
+func (p *program) render(in *Input, n *tree.Node) error {
+	if done := p.direct.render(in, n); done {
+		return nil
+	}
+	out, err := p.eval(in)
+	if err == nil {
+		*n, err = jsonValue(out)
+	}
+	if err == nil && n.Size() > maxOutput {
+		err = errTooLong
+	}
+	return err
+}
+
+// evalText gives the value as a part of a text.
+func (p *program) evalText(in *Input) (string, error) {
+	if text, ok := p.direct.asText(in); ok {
+		return text, nil
+	}
+	out, err := p.eval(in)
+	if err != nil {
+		return "", err
+	}
+	if text, ok := out.(types.String); ok {
+		return string(text), nil
+	}
+	if text, ok := out.ConvertToType(types.StringType).(types.String); ok {
+		return string(text), nil
+	}
+	return "", errors.New("the value of " + p.source + " is no text")
 }
 
 // computedFields are the fields of the containers of a pod's part that depend on the pod.

@@ -21,7 +21,10 @@ type Input struct {
 	Nodes *tree.Arena
 
 	spent     uint64 // what the expressions have cost so far
+	steps     int    // of those that did without CEL
+	locals    [maxLocals]*tree.Node
 	values    Values
+	given     paramSet   // those of values that are no default
 	container *tree.Node // in forEachContainer
 	namespace *namespaceView
 }
@@ -64,7 +67,9 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 // Render gives the fragment for one pod: a partial Pod. It may share parts with
 // the template and must only be read.
 func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
-	n, _, err := t.pod.render(in.with(values, nil))
+	in.given = t.given(values)
+	var n tree.Node
+	_, err := t.pod.render(in.with(values, nil), &n)
 	return n, err
 }
 
@@ -72,7 +77,7 @@ func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
 // the order of the template, to be read only.
 func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initContainer bool) ([]tree.Node, error) {
 	all := in.Nodes.Nodes(len(t.forEach))
-	in.with(values, container)
+	in.with(values, container).given = t.given(values)
 	for i := range t.forEach {
 		f := &t.forEach[i]
 		if initContainer && !f.initContainers {
@@ -87,11 +92,10 @@ func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initC
 				continue
 			}
 		}
-		n, _, err := f.add.render(in)
-		if err != nil {
+		all = append(all, tree.Node{})
+		if _, err := f.add.render(in, &all[len(all)-1]); err != nil {
 			return nil, err
 		}
-		all = append(all, n)
 	}
 	return all, nil
 }

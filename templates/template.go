@@ -55,6 +55,7 @@ type Template struct {
 	pod       *part
 	forEach   []forEach
 	params    map[string]*param
+	preset    Values // the defaults, if every parameter has one
 	reads     reads
 
 	readsRequest bool

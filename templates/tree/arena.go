@@ -2,6 +2,11 @@
 
 package tree
 
+import (
+	"strings"
+	"unsafe"
+)
+
 // Arena is memory for the nodes of one tree and of all that is made to be added
 // to it, given back as a whole when its [Parser] parses the next text. Nil has
 // the runtime give memory.
@@ -9,6 +14,32 @@ type Arena struct {
 	slab      []Node
 	least     int // nodes to make room for at once
 	elsewhere int // nodes that there is room for in what was the slab before
+	texts     []byte
+}
+
+// textRoom is the room that is made for texts at once, in bytes; longer ones get their own.
+const textRoom = 4 << 10
+
+// Text makes a JSON string of the parts one after the other.
+func (a *Arena) Text(parts ...string) Node {
+	size, plain := len(`""`), true
+	for _, part := range parts {
+		size += len(part)
+		plain = plain && isPlain(part)
+	}
+	if a == nil || !plain || size > textRoom/4 {
+		return Text(strings.Join(parts, ""))
+	}
+	if size > cap(a.texts)-len(a.texts) { // the old ones belong to their nodes now
+		a.texts = make([]byte, 0, textRoom)
+	}
+	begin := len(a.texts)
+	a.texts = append(a.texts, '"')
+	for _, part := range parts {
+		a.texts = append(a.texts, part...)
+	}
+	a.texts = append(a.texts, '"')
+	return Node{kind: String, text: unsafe.String(&a.texts[begin], size)}
 }
 
 // maxSlab is the most nodes to make room for before they are needed, 256 KiB: what

@@ -76,6 +76,7 @@ func (s *Parser) Parse(text string, levels int) (*Node, error) {
 func (s *Parser) ParseIn(room Room, most int, text string, levels int) (*Node, error) {
 	s.room, s.most, s.allowed, s.denied = room, most, min(FewValues, most), nil
 	s.text, s.depth, s.values, s.pending, s.slab, s.elsewhere = text, 0, 0, s.pending[:0], s.slab[:0], 0
+	s.texts = s.texts[:0]
 	s.least = min(len(text)/bytesPerNode, 256)
 	root := s.push("", 0)
 	end := s.value(s.blank(0), levels+podLevels, root)
@@ -99,7 +100,7 @@ func whyNotJSON(text string) error {
 
 // Kept is how many bytes are kept until the next text, beside the last one.
 func (s *Parser) Kept() int {
-	return (cap(s.pending) + cap(s.slab) + s.elsewhere) * int(unsafe.Sizeof(Node{}))
+	return (cap(s.pending)+cap(s.slab)+s.elsewhere)*int(unsafe.Sizeof(Node{})) + cap(s.texts)
 }
 
 // levelsOf is how deep a member is opened, where its object may be opened that

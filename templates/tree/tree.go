@@ -13,7 +13,6 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -60,14 +59,7 @@ func Text(s string) Node {
 }
 
 // isPlain says whether a text needs no escape in JSON.
-func isPlain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
+func isPlain(s string) bool { return (&lexer{s}).plain(0) == len(s) }
 
 // Int makes a JSON number.
 func Int(i int64) Node { return Node{kind: Number, text: strconv.FormatInt(i, 10)} }
@@ -91,6 +83,9 @@ func Field(name string, value Node) Node {
 	value.name = name
 	return value
 }
+
+// Rename makes the node a member of that name, for [Members].
+func (n *Node) Rename(name string) { n.name = name }
 
 // Items makes an array.
 func Items(items ...Node) Node { return Node{kind: Array, open: true, kids: items} }

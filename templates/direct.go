@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"reflect"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// CEL takes microseconds for the simplest expression: it makes values, keeps accounts and goes through interfaces.
+// The common expressions are therefore compiled to functions as well, which read the tree themselves. Such a function
+// gives either the value that CEL would give or, with ok false, none: then CEL is called and says what there is to
+// say, an error for example. FuzzDirect compares the two.
+//
+// These functions cost nothing by CEL's account, so they have one of their own, see [Input.step], and read shorter texts.
+type (
+	textFunc func(*Input) (v string, ok bool)
+	boolFunc func(*Input) (v, ok bool)
+	intFunc  func(*Input) (v int64, ok bool)
+	nodeFunc func(*Input) (v *tree.Node, ok bool) // an object or a list
+
+	// Of a value that may be missing.
+	optionalText func(*Input) (v string, found, ok bool)
+	optionalNode func(*Input) (v *tree.Node, found, ok bool)
+	lookupFunc   func(in *Input, key string) (v string, found, ok bool) // in a map of texts
+)
+
+// direct is an expression as a function; at most one of them is not nil.
+type direct struct {
+	text textFunc
+	bool boolFunc
+	int  intFunc
+}
+
+// maxDirectSteps is how much the functions of one template do for one pod; then CEL, which counts better, takes over. Nor do
+// they read longer texts than maxDirect bytes, or know deeper loops than maxLocals.
+const (
+	maxDirectSteps = 5_000
+	maxDirect      = 1 << 10
+	maxLocals      = 2
+)
+
+// step counts what is done again and again.
+func (in *Input) step(n int) bool {
+	in.steps += n
+	return in.steps <= maxDirectSteps
+}
+
+// directly compiles functions from a checked expression. A method gives nil for what it does not know.
+type directly struct {
+	*ast.AST
+	params  []Param
+	structs structs
+	locals  []string // variables of the loops around, the innermost last
+}
+
+func newDirect(checked *ast.AST, params []Param) (d direct) {
+	c := &directly{AST: checked, params: params, structs: sharedStructs()}
+	switch e := checked.Expr(); c.typeOf(e).Kind() {
+	case types.StringKind:
+		d.text = c.text(e)
+	case types.BoolKind:
+		d.bool = c.bool(e)
+	case types.IntKind:
+		d.int = c.int(e)
+	}
+	return d
+}
+
+// render makes n the value, where there is a function that gives one.
+func (d *direct) render(in *Input, n *tree.Node) (done bool) {
+	switch {
+	case d.text != nil:
+		v, ok := d.text(in)
+		if ok {
+			*n = in.Nodes.Text(v)
+		}
+		return ok && n.Size() <= maxOutput
+	case d.bool != nil:
+		v, ok := d.bool(in)
+		*n = tree.Bool(v)
+		return ok
+	case d.int != nil:
+		v, ok := d.int(in)
+		*n = tree.Int(v)
+		return ok
+	}
+	return false
+}
+
+// asText gives the value as a part of a text.
+func (d *direct) asText(in *Input) (text string, ok bool) {
+	switch {
+	case d.text != nil:
+		return d.text(in)
+	case d.bool != nil:
+		v, ok := d.bool(in)
+		return strconv.FormatBool(v), ok
+	case d.int != nil:
+		v, ok := d.int(in)
+		return strconv.FormatInt(v, 10), ok
+	}
+	return "", false
+}
+
+func (c *directly) typeOf(e ast.Expr) *types.Type { return c.GetType(e.ID()) }
+
+func (c *directly) is(e ast.Expr, kind types.Kind) bool { return c.typeOf(e).Kind() == kind }
+
+// call takes a call of that function apart, a member's target first.
+func call(e ast.Expr) (function string, args []ast.Expr) {
+	if e.Kind() != ast.CallKind {
+		return "", nil
+	}
+	c := e.AsCall()
+	if c.IsMemberFunction() {
+		return c.FunctionName(), append([]ast.Expr{c.Target()}, c.Args()...)
+	}
+	return c.FunctionName(), c.Args()
+}
+
+// variable is a field of one of the variables that are no JSON, as in ns.name; "" for anything else.
+func variable(e ast.Expr) (variable, field string) {
+	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() || e.AsSelect().Operand().Kind() != ast.IdentKind {
+		return "", ""
+	}
+	return e.AsSelect().Operand().AsIdent(), e.AsSelect().FieldName()
+}
+
+// literal is a text's value.
+func literal(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	text, ok := e.AsLiteral().(types.String)
+	return string(text), ok
+}
+
+// paramOf gives a parameter's value, if e is nothing else.
+func paramOf[T any](c *directly, e ast.Expr) func(*Input) (T, bool) {
+	of, name := variable(e)
+	if of != "params" || c.local(of) >= 0 {
+		return nil
+	}
+	for i := range c.params {
+		if c.params[i].Name == name {
+			return func(in *Input) (v T, ok bool) {
+				if i < len(in.values) && in.values[i].Name == name {
+					v, ok = in.values[i].cel.(T)
+				}
+				return v, ok
+			}
+		}
+	}
+	return nil
+}
+
+func readable(text string) (string, bool) { return text, len(text) <= maxDirect }
+
+// text compiles an expression of type string.
+func (c *directly) text(e ast.Expr) textFunc {
+	if text, ok := literal(e); ok {
+		return func(*Input) (string, bool) { return text, true }
+	}
+	if get := paramOf[types.String](c, e); get != nil {
+		return func(in *Input) (string, bool) { v, ok := get(in); return string(v), ok }
+	}
+	switch of, name := variable(e); {
+	case c.local(of) >= 0:
+	case of == "ns" && name == "name":
+		return func(in *Input) (string, bool) { return in.Namespace.Name, true }
+	case of == "request" && name == "operation":
+		return func(in *Input) (string, bool) { return in.Request.Operation, true }
+	case of == "request" && name == "username":
+		return func(in *Input) (string, bool) { return readable(in.Request.Username) }
+	}
+	switch e.Kind() {
+	case ast.IdentKind:
+		return textOfNode(c.localNode(e), nil)
+	case ast.SelectKind:
+		if c.is(e.AsSelect().Operand(), types.MapKind) {
+			return found(c.lookup(e.AsSelect().Operand()), constant(e.AsSelect().FieldName()))
+		}
+		get, f := c.field(e)
+		return textOfNode(get, f)
+	case ast.CallKind:
+		return c.textCall(e)
+	}
+	return nil
+}
+
+func constant(text string) textFunc { return func(*Input) (string, bool) { return text, true } }
+
+// textOfNode is a node's text; a field that is absent may have one all the same, see [getField].
+func textOfNode(get nodeFunc, f *structField) textFunc {
+	if get == nil {
+		return nil
+	}
+	empty := f != nil && f.json.Type.Kind() == reflect.String && !f.json.omitEmpty
+	return func(in *Input) (string, bool) {
+		n, ok := get(in)
+		switch {
+		case !ok:
+			return "", false
+		case n == nil:
+			return "", empty
+		case n.Kind() != tree.String:
+			return "", false
+		}
+		return readable(n.Text())
+	}
+}
+
+// found is what a lookup gives where there is something.
+func found(get lookupFunc, key textFunc) textFunc {
+	if get == nil || key == nil {
+		return nil
+	}
+	return func(in *Input) (string, bool) {
+		k, ok := key(in)
+		if !ok {
+			return "", false
+		}
+		v, found, ok := get(in, k)
+		return v, found && ok
+	}
+}
+
+func (c *directly) textCall(e ast.Expr) textFunc {
+	function, args := call(e)
+	switch {
+	case function == operators.Index && c.is(args[0], types.MapKind) && c.is(args[1], types.StringKind):
+		return found(c.lookup(args[0]), c.text(args[1]))
+	case function == "orValue":
+		return orValue(c.optionalText(args[0]), c.text(args[1]))
+	case function == operators.Conditional:
+		return choose(c.bool(args[0]), c.text(args[1]), c.text(args[2]))
+	case function == operators.Add:
+		return joined(c.text(args[0]), c.text(args[1]))
+	case function == overloads.TypeConvertString:
+		return c.asText(args[0])
+	}
+	return nil
+}
+
+func orValue(get optionalText, otherwise textFunc) textFunc {
+	if get == nil || otherwise == nil {
+		return nil
+	}
+	return func(in *Input) (string, bool) {
+		v, found, ok := get(in)
+		if !ok || found {
+			return v, ok
+		}
+		return otherwise(in)
+	}
+}
+
+func choose[T any](condition boolFunc, yes, no func(*Input) (T, bool)) func(*Input) (T, bool) {
+	if condition == nil || yes == nil || no == nil {
+		return nil
+	}
+	return func(in *Input) (v T, ok bool) {
+		switch holds, ok := condition(in); {
+		case !ok:
+			return v, false
+		case holds:
+			return yes(in)
+		}
+		return no(in)
+	}
+}
+
+func joined(left, right textFunc) textFunc {
+	if left == nil || right == nil {
+		return nil
+	}
+	return func(in *Input) (string, bool) {
+		a, ok1 := left(in)
+		b, ok2 := right(in)
+		if !ok1 || !ok2 || len(a)+len(b) > maxDirect {
+			return "", false
+		}
+		return a + b, true
+	}
+}
+
+// asText is string(e).
+func (c *directly) asText(e ast.Expr) textFunc {
+	switch c.typeOf(e).Kind() {
+	case types.StringKind:
+		return c.text(e)
+	case types.IntKind:
+		return converted(c.int(e), func(i int64) string { return strconv.FormatInt(i, 10) })
+	case types.BoolKind:
+		return converted(c.bool(e), strconv.FormatBool)
+	case types.DoubleKind:
+		return converted(paramOf[types.Double](c, e), func(f types.Double) string { return textOf(f.ConvertToType(types.StringType)) })
+	}
+	return nil
+}
+
+func converted[T, V any](get func(*Input) (T, bool), convert func(T) V) func(*Input) (V, bool) {
+	if get == nil {
+		return nil
+	}
+	return func(in *Input) (v V, ok bool) {
+		from, ok := get(in)
+		if ok {
+			v = convert(from)
+		}
+		return v, ok
+	}
+}
+
+// int compiles an expression of type int.
+func (c *directly) int(e ast.Expr) intFunc {
+	if get := paramOf[types.Int](c, e); get != nil {
+		return func(in *Input) (int64, bool) { v, ok := get(in); return int64(v), ok }
+	}
+	switch e.Kind() {
+	case ast.LiteralKind:
+		i, ok := e.AsLiteral().(types.Int)
+		return func(*Input) (int64, bool) { return int64(i), ok }
+	case ast.SelectKind:
+		get, f := c.field(e)
+		if get == nil {
+			return nil
+		}
+		zero := f.json.Type.Kind() == reflect.Int32 && !f.json.omitEmpty
+		return func(in *Input) (int64, bool) {
+			n, ok := get(in)
+			if !ok || n == nil {
+				return 0, ok && zero
+			}
+			i, err := strconv.ParseInt(n.String(), 10, 64)
+			return i, err == nil && n.Kind() == tree.Number
+		}
+	case ast.CallKind:
+		switch function, args := call(e); {
+		case function == operators.Conditional:
+			return choose(c.bool(args[0]), c.int(args[1]), c.int(args[2]))
+		case function == overloads.Size && c.is(args[0], types.StringKind):
+			return converted(c.text(args[0]), func(text string) int64 { return int64(utf8.RuneCountInString(text)) })
+		case function == overloads.Size && c.is(args[0], types.ListKind):
+			return converted(c.node(args[0]), func(n *tree.Node) int64 { return int64(len(n.Items())) })
+		}
+	}
+	return nil
+}
+

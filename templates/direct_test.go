@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// expressions make expressions of those forms that have functions of their own, and of some that have none.
+type expressions struct{ *rand.Rand }
+
+func (r expressions) pick(all ...string) string { return all[r.IntN(len(all))] }
+
+func (r expressions) text(depth int) string {
+	if depth == 0 {
+		return r.pick(`''`, `'web'`, `'app'`, `'ä"\\'`, "params.s", "params.q", "ns.name", "request.operation", "request.username",
+			"container.name", "container.image", "container.imagePullPolicy", "pod.metadata.namespace", "pod.spec.serviceAccountName", "pod.spec.os.name")
+	}
+	switch r.IntN(9) {
+	case 0:
+		return fmt.Sprintf("%s[?%s].orValue(%s)", r.texts(), r.text(0), r.text(depth-1))
+	case 1:
+		return fmt.Sprintf("%s[%s]", r.texts(), r.text(0))
+	case 2:
+		return fmt.Sprintf("(%s ? %s : %s)", r.bool(depth-1), r.text(depth-1), r.text(depth-1))
+	case 3:
+		return fmt.Sprintf("(%s + %s)", r.text(depth-1), r.text(depth-1))
+	case 4:
+		return fmt.Sprintf("string(%s)", r.pick(r.text(depth-1), r.int(depth-1), r.bool(depth-1), "params.n"))
+	case 5:
+		return r.texts() + r.pick(".app", ".other")
+	case 6:
+		return r.pick("pod.?metadata.?labels[?'app'].orValue('')", "pod.spec.?securityContext.?seccompProfile.?type.orValue('none')",
+			"container.?workingDir.orValue(ns.name)", "pod.?spec.?nodeSelector[?'app'].orValue('x')")
+	}
+	return r.text(0)
+}
+
+// texts is a map of texts.
+func (r expressions) texts() string {
+	return r.pick("pod.metadata.labels", "pod.metadata.annotations", "pod.spec.nodeSelector", "ns.labels", "ns.annotations")
+}
+
+func (r expressions) int(depth int) string {
+	switch {
+	case depth > 0 && r.IntN(4) == 0:
+		return fmt.Sprintf("(%s ? %s : %s)", r.bool(depth-1), r.int(depth-1), r.int(depth-1))
+	case depth > 0 && r.IntN(2) == 0:
+		return fmt.Sprintf("size(%s)", r.pick(r.text(depth-1), "pod.spec.containers", "pod.spec.volumes", "container.args", "container.ports"))
+	}
+	return r.pick("0", "3", "-1", "params.i", "pod.spec.terminationGracePeriodSeconds", "pod.spec.priority")
+}
+
+func (r expressions) bool(depth int) string {
+	if depth == 0 {
+		return r.pick("true", "false", "params.b", "request.dryRun", "pod.spec.hostNetwork", "has(pod.spec.runtimeClassName)", "has(pod.spec.securityContext.fsGroup)",
+			"has(pod.metadata.labels.app)", "has(ns.labels.app)", "has(container.image)", "has(container.resources.limits)")
+	}
+	text, other, number := r.text(depth-1), r.text(depth-1), r.int(depth-1)
+	compare := r.pick("==", "!=", "<", "<=", ">", ">=")
+	switch r.IntN(14) {
+	case 0:
+		return fmt.Sprintf("(%s && %s)", r.bool(depth-1), r.bool(depth-1))
+	case 1:
+		return fmt.Sprintf("(%s || %s)", r.bool(depth-1), r.bool(depth-1))
+	case 2:
+		return fmt.Sprintf("!(%s)", r.bool(depth-1))
+	case 3:
+		return fmt.Sprintf("(%s %s %s)", text, compare, other)
+	case 4:
+		return fmt.Sprintf("(%s %s %s)", number, compare, r.int(depth-1))
+	case 5:
+		return fmt.Sprintf("(%s %s %s)", r.bool(depth-1), r.pick("==", "!="), r.bool(depth-1))
+	case 6:
+		return fmt.Sprintf("(%s in ['web', 'app', ''])", text)
+	case 7:
+		return fmt.Sprintf("(%s in %s)", text, r.pick(r.texts(), "container.args", "container.command"))
+	case 8:
+		return fmt.Sprintf("%s.%s(%s)", text, r.pick("startsWith", "endsWith", "contains"), other)
+	case 9:
+		return fmt.Sprintf("%s.matches('^[a-z]+$')", text)
+	case 10:
+		return fmt.Sprintf("pod.spec.containers.%s(c, %s)", r.pick("exists", "all"), strings.ReplaceAll(r.bool(depth-1), "container.", "c."))
+	case 11:
+		return fmt.Sprintf("container.args.%s(pod, pod == %s)", r.pick("exists", "all"), r.pick("'web'", "params.s", "ns.name"))
+	case 12:
+		return fmt.Sprintf("%s[?%s].hasValue()", r.texts(), r.text(0))
+	}
+	return fmt.Sprintf("(%s ? %s : %s)", r.bool(depth-1), r.bool(depth-1), r.bool(depth-1))
+}
+
+// value is any JSON, mostly what stands in that place.
+func (r expressions) value(usual string) string {
+	if r.IntN(8) > 0 {
+		return usual
+	}
+	return r.pick("null", "true", "false", "7", "-1.5", `""`, `"web"`, `"\u00e4\"\\"`, "[]", `["web","x"]`, `{}`, `{"app":"web"}`, `{"app":7}`,
+		`{"name":"app","args":["web"]}`, `[{"name":"app"},null]`, `"`+strings.Repeat("x", 2000)+`"`, `["`+strings.Repeat("x", maxText+1)+`"]`)
+}
+
+func (r expressions) container() string {
+	return r.value(fmt.Sprintf(`{"name":%s,"image":%s,"args":%s,"ports":%s,"resources":%s,"imagePullPolicy":%s}`,
+		r.value(`"app"`), r.value(`"registry.example/web:1"`), r.value(`["web","app"]`), r.value(`[{"containerPort":80}]`), r.value(`{"limits":{"cpu":"1"}}`), r.value(`"Always"`)))
+}
+
+func (r expressions) pod() string {
+	var spec []string
+	for _, field := range []string{
+		`"containers":` + r.value("["+r.container()+","+r.container()+"]"), `"volumes":` + r.value("[]"), `"nodeSelector":` + r.value(`{"app":"web"}`),
+		`"hostNetwork":` + r.value("true"), `"runtimeClassName":` + r.value(`"gvisor"`), `"securityContext":` + r.value(`{"fsGroup":1,"seccompProfile":{"type":"Localhost"}}`),
+		`"terminationGracePeriodSeconds":` + r.value("30"), `"priority":` + r.value("0"), `"os":` + r.value(`{"name":"linux"}`), `"serviceAccountName":` + r.value(`"default"`),
+	} {
+		if r.IntN(4) > 0 {
+			spec = append(spec, field)
+		}
+	}
+	labels := r.value(`{"app":` + r.value(`"web"`) + `,"web":"app"}`)
+	metadata := r.value(fmt.Sprintf(`{"namespace":"shop","labels":%s,"annotations":%s}`, labels, r.value(`{"app":"web","app":"twice"}`)))
+	return fmt.Sprintf(`{"metadata":%s,"spec":%s}`, metadata, r.value("{"+strings.Join(spec, ",")+"}"))
+}
+
+// directParams are one parameter of each type.
+func directParams() []Param {
+	return []Param{{Name: "s"}, {Name: "i", Type: IntegerParam}, {Name: "n", Type: NumberParam}, {Name: "b", Type: BooleanParam}, {Name: "q", Type: QuantityParam}}
+}
+
+func directInput(t *testing.T, pod, container string) *Input {
+	t.Helper()
+	in := &Input{
+		Namespace: Namespace{Name: "shop", Labels: map[string]string{"app": "web", "web": "ä"}, Annotations: map[string]string{"other": "\xff"}},
+		Request:   RequestInfo{Operation: "CREATE", Username: "somebody", DryRun: true},
+	}
+	values := Values{
+		{Name: "s", cel: types.String("app")}, {Name: "i", cel: types.Int(3)}, {Name: "n", cel: types.Double(1e21)},
+		{Name: "b", cel: types.True}, {Name: "q", cel: types.String("100m")},
+	}
+	var nodes [2]*tree.Node
+	for i, text := range []string{pod, container} {
+		var err error
+		if nodes[i], err = tree.Parse([]byte(text)); err != nil {
+			t.Skip()
+		}
+	}
+	in.Pod = nodes[0]
+	return in.with(values, nodes[1])
+}
+
+// compareDirect says whether there was something to compare: an expression with a function, which gave a value.
+func compareDirect(t *testing.T, c *compiler, source, pod, container string) (compiled, compared bool) {
+	t.Helper()
+	p, err := c.compile(c.each, source)
+	if err != nil {
+		return false, false
+	}
+	in := directInput(t, pod, container)
+	text, ok := p.direct.asText(in)
+	if !ok {
+		return true, false
+	}
+	var n tree.Node
+	if !p.direct.render(in, &n) {
+		t.Fatalf("%s gives %q as a text, and no value, for\n%s\n%s", source, text, pod, container)
+	}
+	out, err := p.eval(directInput(t, pod, container))
+	if err != nil {
+		t.Fatalf("%s gives %q; by CEL %v, for\n%s\n%s", source, text, err, pod, container)
+	}
+	want, err := jsonValue(out)
+	if err != nil || want.String() != n.String() || textOf(out.ConvertToType(types.StringType)) != text {
+		t.Fatalf("%s gives %s; by CEL %s (%v), for\n%s\n%s", source, n.String(), want.String(), err, pod, container)
+	}
+	return true, true
+}
+
+// TestDirect: what is done without CEL gives what CEL gives, whatever the pod is. The seed is of the run that failed.
+func TestDirect(t *testing.T) {
+	t.Parallel()
+	c, err := newCompiler(directParams())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const seeds = 1500
+	functions, compared := 0, 0
+	for seed := range uint64(seeds) {
+		r := expressions{rand.New(rand.NewPCG(seed, 1))}
+		source := r.pick(r.bool(3), r.text(3), r.int(2))
+		for range 8 {
+			compiled, same := compareDirect(t, c, source, r.pod(), r.container())
+			if compiled {
+				functions++
+			}
+			if same {
+				compared++
+			}
+		}
+	}
+	t.Logf("%d evaluations, %d of them without CEL", functions, compared)
+	if compared*4 < functions {
+		t.Errorf("only %d of %d evaluations could do without CEL", compared, functions)
+	}
+}
+
+// FuzzDirect is TestDirect of any expression and any pod.
+func FuzzDirect(f *testing.F) {
+	c, err := newCompiler(directParams())
+	if err != nil {
+		f.Fatal(err)
+	}
+	for seed := range uint64(300) {
+		r := expressions{rand.New(rand.NewPCG(seed, 2))}
+		f.Add(r.pick(r.bool(3), r.text(3), r.int(2)), r.pod(), r.container())
+	}
+	f.Fuzz(func(t *testing.T, source, pod, container string) {
+		if len(source) < 1000 && len(pod) < 10_000 && len(container) < 10_000 {
+			compareDirect(t, c, source, pod, container)
+		}
+	})
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"slices"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// This file is how the functions of direct.go read the pod and the namespace.
+
+// small says whether CEL may read an object or a list of this length.
+func small(n *tree.Node) bool { return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems }
+
+// node compiles an expression that gives an object of a known type, a map or a list. What is absent and reads as
+// empty is a list or object without a kind.
+func (c *directly) node(e ast.Expr) nodeFunc {
+	want := tree.Object
+	switch c.typeOf(e).Kind() {
+	case types.ListKind:
+		want = tree.Array
+	case types.StructKind, types.MapKind:
+	default:
+		return nil
+	}
+	var get nodeFunc
+	var f *structField
+	switch e.Kind() {
+	case ast.IdentKind:
+		get = c.ident(e)
+	case ast.SelectKind:
+		get, f = c.field(e)
+	}
+	if get == nil {
+		return nil
+	}
+	empty := f != nil && readsAsEmpty(f.json.Type.Kind())
+	return func(in *Input) (*tree.Node, bool) {
+		switch n, ok := get(in); {
+		case !ok:
+			return nil, false
+		case n == nil:
+			return nil, empty
+		default:
+			return n, n.Kind() == want && small(n)
+		}
+	}
+}
+
+// ident is a variable that is JSON.
+func (c *directly) ident(e ast.Expr) nodeFunc {
+	if c.local(e.AsIdent()) >= 0 {
+		return c.localNode(e)
+	}
+	switch e.AsIdent() {
+	case "pod":
+		return func(in *Input) (*tree.Node, bool) { return in.Pod, in.Pod != nil }
+	case "container":
+		return func(in *Input) (*tree.Node, bool) { return in.container, in.container != nil }
+	}
+	return nil
+}
+
+// local is the index of a loop's variable, or -1.
+func (c *directly) local(name string) int {
+	for i := len(c.locals) - 1; i >= 0; i-- {
+		if c.locals[i] == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// localNode is the item that a loop is at.
+func (c *directly) localNode(e ast.Expr) nodeFunc {
+	i := c.local(e.AsIdent())
+	if i < 0 {
+		return nil
+	}
+	return func(in *Input) (*tree.Node, bool) { return in.locals[i], in.locals[i] != nil }
+}
+
+// field compiles x.f of an object of a known type: the field's value unchecked, or nil where it is absent.
+func (c *directly) field(e ast.Expr) (nodeFunc, *structField) {
+	operand, name := e.AsSelect().Operand(), e.AsSelect().FieldName()
+	if !c.is(operand, types.StructKind) {
+		return nil, nil
+	}
+	f := c.structs[c.typeOf(operand).TypeName()][name]
+	get := c.node(operand)
+	if f == nil || get == nil {
+		return nil, nil
+	}
+	return func(in *Input) (*tree.Node, bool) {
+		n, ok := get(in)
+		return n.Get(name), ok
+	}, f
+}
+
+// has compiles has(x.f).
+func (c *directly) has(e ast.Expr) boolFunc {
+	if c.is(e.AsSelect().Operand(), types.MapKind) {
+		get, key := c.lookup(e.AsSelect().Operand()), e.AsSelect().FieldName()
+		if get == nil {
+			return nil
+		}
+		return func(in *Input) (bool, bool) { _, found, ok := get(in, key); return found, ok }
+	}
+	if get, _ := c.field(e); get != nil {
+		return func(in *Input) (bool, bool) { n, ok := get(in); return n != nil, ok }
+	}
+	return nil
+}
+
+// lookup compiles a map of texts: the pod's labels, for example, or the namespace's.
+func (c *directly) lookup(e ast.Expr) lookupFunc {
+	if t := c.typeOf(e); t.Kind() != types.MapKind || t.Parameters()[0].Kind() != types.StringKind || t.Parameters()[1].Kind() != types.StringKind {
+		return nil
+	}
+	if of, name := variable(e); of == "ns" && c.local(of) < 0 {
+		return func(in *Input, key string) (string, bool, bool) {
+			m := in.Namespace.Labels
+			if name == "annotations" {
+				m = in.Namespace.Annotations
+			}
+			v, found := m[key]
+			return v, found, len(m) <= maxItems && len(v) <= maxDirect && utf8.ValidString(v) && utf8.ValidString(key)
+		}
+	}
+	if get := c.node(e); get != nil {
+		return func(in *Input, key string) (string, bool, bool) {
+			n, ok := get(in)
+			return member(n, ok, key)
+		}
+	}
+	return nil
+}
+
+func member(of *tree.Node, ok bool, key string) (text string, found, readable bool) {
+	n := of.Get(key)
+	if !ok || n == nil {
+		return "", false, ok
+	}
+	text = n.Text()
+	return text, true, n.Kind() == tree.String && len(text) <= maxDirect
+}
+
+// optionalText compiles m[?key] and x.?f.
+func (c *directly) optionalText(e ast.Expr) optionalText {
+	function, args := call(e)
+	switch {
+	case function == operators.OptIndex && c.is(args[0], types.MapKind) && c.is(args[1], types.StringKind):
+		return optionally(c.lookup(args[0]), c.text(args[1]))
+	case function == operators.OptIndex && c.is(args[1], types.StringKind) && c.gives(args[0], types.MapKind) && c.gives(e, types.StringKind):
+		get, key := c.optionalNode(args[0]), c.text(args[1])
+		if get == nil || key == nil {
+			return nil
+		}
+		return func(in *Input) (string, bool, bool) {
+			n, found, ok := get(in)
+			k, ok2 := key(in)
+			if !found || !ok || !ok2 || n.Kind() != tree.Object || !small(n) {
+				return "", false, ok && ok2 && !found
+			}
+			return member(n, true, k)
+		}
+	}
+	get := c.optionalNode(e)
+	if get == nil || !c.gives(e, types.StringKind) {
+		return nil
+	}
+	return func(in *Input) (string, bool, bool) {
+		n, found, ok := get(in)
+		if !found || !ok {
+			return "", false, ok
+		}
+		text, ok := readable(n.Text())
+		return text, true, ok && n.Kind() == tree.String
+	}
+}
+
+// gives says whether an optional's value is of that kind.
+func (c *directly) gives(optional ast.Expr, kind types.Kind) bool {
+	t := c.typeOf(optional)
+	return t.Kind() == types.OpaqueKind && len(t.Parameters()) == 1 && t.Parameters()[0].Kind() == kind
+}
+
+func optionally(get lookupFunc, key textFunc) optionalText {
+	if get == nil || key == nil {
+		return nil
+	}
+	return func(in *Input) (string, bool, bool) {
+		k, ok := key(in)
+		if !ok {
+			return "", false, false
+		}
+		return get(in, k)
+	}
+}
+
+// optionalNode compiles x.?f, where x is an object of a known type or x.?f itself.
+func (c *directly) optionalNode(e ast.Expr) optionalNode {
+	function, args := call(e)
+	if function != operators.OptSelect {
+		return nil
+	}
+	name, ok := literal(args[1])
+	if !ok {
+		return nil
+	}
+	if c.is(args[0], types.StructKind) {
+		get := c.node(args[0])
+		if get == nil {
+			return nil
+		}
+		return func(in *Input) (*tree.Node, bool, bool) {
+			n, ok := get(in)
+			n = n.Get(name)
+			return n, n != nil, ok
+		}
+	}
+	get := c.optionalNode(args[0])
+	if get == nil || !c.gives(args[0], types.StructKind) {
+		return nil
+	}
+	return func(in *Input) (*tree.Node, bool, bool) {
+		n, found, ok := get(in)
+		if !found || !ok {
+			return nil, false, ok
+		}
+		if n.Kind() != tree.Object || !small(n) {
+			return nil, false, false
+		}
+		n = n.Get(name)
+		return n, n != nil, true
+	}
+}
+
+// in compiles text in map, text in [texts] and text in a list of texts.
+func (c *directly) in(item, of ast.Expr) boolFunc {
+	if !c.is(item, types.StringKind) {
+		return nil
+	}
+	text := c.text(item)
+	if text == nil {
+		return nil
+	}
+	if get := c.lookup(of); get != nil {
+		return func(in *Input) (bool, bool) {
+			key, ok := text(in)
+			if !ok {
+				return false, false
+			}
+			_, found, ok := get(in, key)
+			return found, ok
+		}
+	}
+	if of.Kind() == ast.ListKind {
+		var all []string
+		for _, e := range of.AsList().Elements() {
+			value, ok := literal(e)
+			if !ok {
+				return nil
+			}
+			all = append(all, value)
+		}
+		return converted(text, func(v string) bool { return slices.Contains(all, v) })
+	}
+	if t := c.typeOf(of); t.Kind() != types.ListKind || t.Parameters()[0].Kind() != types.StringKind {
+		return nil
+	}
+	return inList(text, c.node(of))
+}
+
+func inList(text textFunc, list nodeFunc) boolFunc {
+	if list == nil {
+		return nil
+	}
+	return func(in *Input) (bool, bool) {
+		v, ok1 := text(in)
+		n, ok2 := list(in)
+		if !ok1 || !ok2 {
+			return false, false
+		}
+		items, there := n.Items(), false
+		for i := range items {
+			if items[i].Kind() != tree.String || !in.step(1) {
+				return false, false
+			}
+			item, ok := readable(items[i].Text())
+			if !ok {
+				return false, false
+			}
+			there = there || item == v
+		}
+		return there, true
+	}
+}
+
+// loop compiles list.exists(x, condition) and list.all(x, condition), as their macros leave them.
+func (c *directly) loop(e ast.ComprehensionExpr) boolFunc {
+	begin, ok := e.AccuInit(), e.AccuInit().Kind() == ast.LiteralKind
+	if !ok || e.HasIterVar2() || e.Result().Kind() != ast.IdentKind || e.Result().AsIdent() != e.AccuVar() || len(c.locals) == maxLocals {
+		return nil
+	}
+	function, args := call(e.LoopStep())
+	end := function == operators.LogicalOr
+	if (!end && function != operators.LogicalAnd) || begin.AsLiteral() != types.Bool(!end) || args[0].Kind() != ast.IdentKind || args[0].AsIdent() != e.AccuVar() {
+		return nil
+	}
+	list := c.node(e.IterRange())
+	if list == nil || !c.is(e.IterRange(), types.ListKind) {
+		return nil
+	}
+	at := len(c.locals)
+	c.locals = append(c.locals, e.IterVar())
+	test := c.bool(args[1])
+	c.locals = c.locals[:at]
+	if test == nil {
+		return nil
+	}
+	return func(in *Input) (bool, bool) {
+		n, ok := list(in)
+		if !ok {
+			return false, false
+		}
+		items := n.Items()
+		for i := range items {
+			if !in.step(1) {
+				return false, false
+			}
+			in.locals[at] = &items[i]
+			if v, ok := test(in); !ok || v == end {
+				return v, ok
+			}
+		}
+		return !end, true
+	}
+}

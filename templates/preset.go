@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"github.com/google/cel-go/common/ast"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Most pods set no parameter, so most of what depends on parameters alone is the same for them: it is rendered once,
+// when the template is loaded.
+
+// paramSet is a set of parameters, by their places in the declaration.
+type paramSet uint64
+
+// maxPreset is how many parameters a set can have; what depends on later ones is rendered for each pod.
+const maxPreset = 64
+
+// paramsOf are the parameters that an expression reads; ok is false if it may read anything else.
+func paramsOf(checked *ast.AST, params []Param) (all paramSet, ok bool) {
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
+		parent, ok := e.Parent()
+		if e.AsIdent() != "params" || !ok || parent.Kind() != ast.SelectKind {
+			return 0, false
+		}
+		i := 0
+		for i < len(params) && params[i].Name != parent.AsSelect().FieldName() {
+			i++
+		}
+		if i >= min(len(params), maxPreset) {
+			return 0, false
+		}
+		all |= 1 << i
+	}
+	return all, true
+}
+
+// given are the parameters that have another value than the default; all of them, if one has none.
+func (t *Template) given(values Values) (all paramSet) {
+	if len(values) < len(t.Spec.Params) {
+		return ^all
+	}
+	for i := range values[:min(len(values), maxPreset)] {
+		if values[i].Source != FromDefault {
+			all |= 1 << i
+		}
+	}
+	return all
+}
+
+// presets renders what no pod changes if it sets no parameter.
+func (t *Template) presets() {
+	values := make(Values, len(t.Spec.Params))
+	complete := true
+	for i := range values {
+		p := t.params[t.Spec.Params[i].Name]
+		values[i] = p.preset
+		complete = complete && p.Default != nil
+	}
+	if complete {
+		t.preset = values
+	}
+	in := (&Input{given: t.given(values)}).with(values, nil)
+	t.pod.presetAll(in)
+	for i := range t.forEach {
+		t.forEach[i].add.presetAll(in)
+	}
+}
+
+// presetAll gives a part, and all within it, its preset. What has an error with the defaults has none: it is told of
+// each pod that keeps them.
+func (p *part) presetAll(in *Input) {
+	for _, child := range p.parts {
+		child.presetAll(in)
+	}
+	if p.kind == staticPart {
+		return
+	}
+	pure := true
+	for _, child := range p.parts {
+		pure = pure && (child.kind == staticPart || child.preset != nil) && (child.when == nil || child.when.pure)
+		p.params |= child.params
+		if child.when != nil {
+			p.params |= child.when.given
+		}
+	}
+	for _, piece := range p.pieces {
+		if piece.program != nil {
+			pure = pure && piece.program.pure
+			p.params |= piece.program.given
+		}
+	}
+	if !pure || p.params&in.given != 0 {
+		return
+	}
+	var n tree.Node
+	if p.renderAs(in, &n) == nil {
+		n.Seal()
+		p.preset = &n
+	}
+}
