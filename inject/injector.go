@@ -62,7 +62,8 @@ type Injector struct {
 	byName    map[string]*loaded
 	names     []string        // of the templates, sorted
 	brings    map[string]bool // the containers that any of them brings
-	reads     [][]string      // the parts of the pod that templates depend on, as paths
+	reads     []read          // the parts of the pod that templates depend on
+	addsEnv   bool            // to the pod's own containers
 	rules     []rule
 	excluded  []string
 	schema    *schema
@@ -103,15 +104,16 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		for _, name := range t.Containers {
 			i.brings[name] = true
 		}
+		for _, each := range t.EachFragments() {
+			i.addsEnv = i.addsEnv || each.Add.Has("env")
+		}
 		for _, part := range t.Reads() {
 			reads[part] = true
 		}
 	}
 	for part := range reads {
-		if path := strings.Split(part, "."); part != "*" {
-			i.reads = append(i.reads, path)
-		} else {
-			i.reads = append(i.reads, nil)
+		if r := newRead(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" {
+			i.reads = append(i.reads, r)
 		}
 	}
 	i.names = slices.Sorted(maps.Keys(i.byName))
@@ -177,6 +179,7 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 		req.Scratch = &Scratch{}
 	}
 	req.Scratch.makeRoom(len(i.templates))
+	req.Scratch.Env = i.addsEnv // when it parses the next pod
 	r := &req.Scratch.result
 	*r = Result{Pod: identify(pod), pod: pod}
 	// A template that is left out because of what it does starts everything anew,
@@ -271,15 +274,43 @@ func (i *Injector) lookAgain(run *run) bool {
 	if slices.ContainsFunc(run.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed }) {
 		return true
 	}
-	return slices.ContainsFunc(i.reads, func(path []string) bool { return addedIn(run.pod, path) })
+	return slices.ContainsFunc(i.reads, func(r read) bool { return r.addedIn(run.pod) })
 }
 
-// addedIn says whether something was added at a path, or what is on the way there.
-func addedIn(n *tree.Node, path []string) bool {
-	for ; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {
+// read is a part of the pod that templates depend on: all of it, which items it has, or a member.
+type read struct {
+	path  []string
+	items bool
+	key   string
+}
+
+// newRead takes a part apart, see [templates.Template.Reads].
+func newRead(part string) (r read) {
+	path, within, ok := strings.Cut(part, "[")
+	if ok {
+		r.key = strings.TrimSuffix(within, "]")
+		r.items = r.key == ""
+	}
+	if path != "*" {
+		r.path = strings.Split(path, ".")
+	}
+	return r
+}
+
+// addedIn says whether something was added at that path, or what is on the way there.
+func (r read) addedIn(n *tree.Node) bool {
+	for path := r.path; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {
 		n = n.Get(path[0])
 	}
-	return n != nil && (n.Added() || n.AddedSize() > 0)
+	switch {
+	case n == nil || n.Added():
+		return n != nil
+	case r.key != "":
+		return n.Get(r.key).Added()
+	case r.items:
+		return slices.ContainsFunc(n.Items(), func(item tree.Node) bool { return item.Added() })
+	}
+	return n.AddedSize() > 0
 }
 
 // update takes the decisions of a later round: what an earlier one injected

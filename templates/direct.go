@@ -356,4 +356,3 @@ func (c *directly) int(e ast.Expr) intFunc {
 	}
 	return nil
 }
-

@@ -4,6 +4,7 @@ package templates
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -47,6 +48,11 @@ func (f Fragment) Static() *tree.Node {
 		return nil
 	}
 	return &f.p.static
+}
+
+// Has says whether it is an object with a member of that name.
+func (f Fragment) Has(name string) bool {
+	return f.p.static.Get(name) != nil || f.IsObject() && slices.Contains(f.p.names, name)
 }
 
 // When says whether this item of a list is there; nil is always.

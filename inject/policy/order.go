@@ -27,7 +27,7 @@ func Notes(set *templates.Set, o Options) []string {
 		var others, parts []string
 		for _, other := range set.Templates {
 			for _, part := range added(other) {
-				if other != t && (slices.Contains(t.Reads(), part) || slices.Contains(t.Reads(), "*")) {
+				if other != t && slices.ContainsFunc(t.Reads(), func(read string) bool { read, _, _ = strings.Cut(read, "["); return read == "*" || read == part }) {
 					others, parts = append(others, other.Name), append(parts, part)
 				}
 			}

@@ -3,7 +3,6 @@
 package webhook
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // The API server cuts every warning of a response to 256 runes when all
@@ -81,19 +81,19 @@ func patched(e *exchange, response *admissionv1.AdmissionResponse, notes []injec
 // it writes what [judged] sets. The annotations' values are bounded; their keys are
 // names of templates and codes, which are valid as the second half of a key.
 func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, notes []inject.Note) []byte {
-	b = quote(append(b, `{"kind":"AdmissionReview","apiVersion":`...), version)
-	b = quote(append(b, `,"response":{"uid":`...), string(r.UID))
+	b = tree.AppendQuoted(append(b, `{"kind":"AdmissionReview","apiVersion":`...), version)
+	b = tree.AppendQuoted(append(b, `,"response":{"uid":`...), string(r.UID))
 	b = strconv.AppendBool(append(b, `,"allowed":`...), r.Allowed)
 	if r.Result != nil {
-		b = quote(append(b, `,"status":{"status":`...), r.Result.Status)
-		b = quote(append(b, `,"message":`...), r.Result.Message)
-		b = quote(append(b, `,"reason":`...), string(r.Result.Reason))
+		b = tree.AppendQuoted(append(b, `,"status":{"status":`...), r.Result.Status)
+		b = tree.AppendQuoted(append(b, `,"message":`...), r.Result.Message)
+		b = tree.AppendQuoted(append(b, `,"reason":`...), string(r.Result.Reason))
 		b = strconv.AppendInt(append(b, `,"code":`...), int64(r.Result.Code), 10)
 		b = append(b, '}')
 	}
 	if r.Patch != nil {
-		b = base64.StdEncoding.AppendEncode(append(b, `,"patch":"`...), r.Patch)
-		b = quote(append(b, `","patchType":`...), string(*r.PatchType))
+		b = appendBase64(append(b, `,"patch":"`...), r.Patch)
+		b = tree.AppendQuoted(append(b, `","patchType":`...), string(*r.PatchType))
 	}
 	text, clipped := "", "" // many templates have the same reason
 	for i, note := range notes {
@@ -108,7 +108,7 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, no
 		if note.Key == string(inject.CodeNotRequested) {
 			text, clipped = note.Text, note.Text // names of templates, and all of them
 		}
-		b = quote(append(quote(b, note.Key), ':'), clipped)
+		b = tree.AppendQuoted(append(tree.AppendQuoted(b, note.Key), ':'), clipped)
 	}
 	if len(notes) > 0 {
 		b = append(b, '}')
@@ -119,17 +119,11 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, no
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = quote(b, warning)
+			b = tree.AppendQuoted(b, warning)
 		}
 		b = append(b, ']')
 	}
 	return append(b, "}}"...)
-}
-
-// quote writes a JSON string; bytes that are no UTF-8 become U+FFFD.
-func quote(b []byte, text string) []byte {
-	b, _ = jsontext.AppendQuote(b, text)
-	return b
 }
 
 // judged is the answer about a final pod: a denial has all findings in its one

@@ -23,6 +23,9 @@ type Parser struct {
 	Arena
 	lexer
 
+	// Env has the environment of containers opened too, for who adds to it.
+	Env bool
+
 	depth   int
 	values  int
 	allowed int // values, now
@@ -105,9 +108,14 @@ func (s *Parser) Kept() int {
 
 // levelsOf is how deep a member is opened, where its object may be opened that
 // deep: what nobody looks at not at all, what nearly every template adds to whole.
-func levelsOf(name string, levels int) int {
+func (s *Parser) levelsOf(name string, levels int) int {
 	switch name {
-	case "env", "extra", "groups", "managedFields", "oldObject", "options", "requestKind", "requestResource", "status":
+	case "env":
+		if s.Env {
+			return max(levels, 2)
+		}
+		return 0
+	case "extra", "groups", "managedFields", "oldObject", "options", "requestKind", "requestResource", "status":
 		return 0
 	case "volumeMounts":
 		return max(levels, 2)
@@ -176,7 +184,7 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 			}
 			if levels >= 0 {
 				name = unquote(s.text[begin:i], escaped)
-				below = levelsOf(name, levels)
+				below = s.levelsOf(name, levels)
 			}
 			if i = s.blank(i); s.at(i) != ':' {
 				return nil, -1

@@ -206,14 +206,15 @@ func (n *Node) AppendTo(dst []byte) []byte {
 			dst = append(dst, ',')
 		}
 		if n.kind == Object {
-			dst = append(appendQuoted(dst, n.kids[i].name), ':')
+			dst = append(AppendQuoted(dst, n.kids[i].name), ':')
 		}
 		dst = n.kids[i].AppendTo(dst)
 	}
 	return append(dst, closing)
 }
 
-func appendQuoted(dst []byte, s string) []byte {
+// AppendQuoted writes a JSON string; bytes that are no UTF-8 become U+FFFD.
+func AppendQuoted(dst []byte, s string) []byte {
 	if isPlain(s) {
 		return append(append(append(dst, '"'), s...), '"')
 	}
