@@ -138,8 +138,11 @@ func directInput(t *testing.T, pod, container string) *Input {
 		Request:   RequestInfo{Operation: "CREATE", Username: "somebody", DryRun: true},
 	}
 	values := Values{
-		{Name: "s", cel: types.String("app")}, {Name: "i", cel: types.Int(3)}, {Name: "n", cel: types.Double(1e21)},
-		{Name: "b", cel: types.True}, {Name: "q", cel: types.String("100m")},
+		{Name: "s", cel: types.String("app")},
+		{Name: "i", cel: types.Int(3)},
+		{Name: "n", cel: types.Double(1e21)},
+		{Name: "b", cel: types.True},
+		{Name: "q", cel: types.String("100m")},
 	}
 	var nodes [2]*tree.Node
 	for i, text := range []string{pod, container} {

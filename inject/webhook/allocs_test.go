@@ -14,17 +14,18 @@ import (
 // has a price: say in the change what it buys.
 func TestAllocations(t *testing.T) {
 	for _, c := range []struct {
-		name      string
-		templates []string
-		most      float64
+		name       string
+		templates  []string
+		annotation string
+		most       float64
 	}{
-		{"one sidecar", sampleTemplates(1, true), 45},
-		{"two templates with CEL, forEachContainer and parameters", features(t), 90},
+		{"one sidecar", sampleTemplates(1, true), "a", 40},
+		{"two templates with CEL, forEachContainer and parameters", features(t), "log-agent.pillion.dev/level", 60},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(load(t, c.templates...))
 			e.Log = slog.New(slog.DiscardHandler)
-			again := again(t, e.Handler, webhook.PathMutate, sampleBody(samplePod(1, 12, "", map[string]string{"log-agent.pillion.dev/level": "debug"})), true)
+			again := again(t, e.Handler, webhook.PathMutate, sampleBody(samplePod(1, 12, "", map[string]string{c.annotation: "debug"})), true)
 			allocs := testing.AllocsPerRun(200, again)
 			t.Logf("%.0f allocations", allocs)
 			if !raceEnabled && allocs > c.most {
