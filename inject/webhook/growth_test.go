@@ -201,7 +201,7 @@ func growthTemplates() [][]string {
 	const pod = `  match: {hostNetwork: true}
   params: [{name: p, default: "1"}]
   pod:
-    metadata: {annotations: {a: b}, labels: {c: d}}
+    metadata: {annotations: {a: b}, labels: {NAME.pillion.dev/c: d}}
     spec:
       initContainers:
       - {name: NAME, image: i, restartPolicy: Always, env: [{name: NAME, value: x}, {name: B, value: "${params.p}"}], volumeMounts: [{name: NAME, mountPath: /NAME}], ports: [{containerPort: 80, hostPort: 80, name: NAME}]}
