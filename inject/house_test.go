@@ -36,7 +36,7 @@ func TestImports(t *testing.T) {
 		"inject/fit":             {internal: []string{"inject", "templates"}, forbidden: impure},
 		"inject/policy":          {internal: []string{"inject", "templates", "templates/tree"}, forbidden: impure},
 		"inject/reviewtest":      {},
-		"inject/survey":          {internal: []string{"inject", "inject/explain", "templates"}, forbidden: impure},
+		"inject/survey":          {internal: []string{"inject", "inject/explain", "templates", "templates/tree"}, forbidden: impure},
 		"inject/webhook":         {internal: []string{"inject", "inject/fit", "inject/webhook/callers", "templates", "templates/tree"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/callers": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
 		"templates":              {internal: []string{"templates/tree"}, forbidden: impure},
