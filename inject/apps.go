@@ -56,8 +56,9 @@ func (c *candidate) renderApps() error {
 		if app.fragments, err = c.t.ForEach(&c.input, c.values, container, app.list == "initContainers"); err != nil {
 			return err
 		}
-		if c.podResources() {
-			for j := range app.fragments {
+		for j := range app.fragments {
+			app.fragments[j] = c.fitting(app.fragments[j])
+			if c.podResources() {
 				app.fragments[j] = c.withoutResources(app.fragments[j], container.Get("name").Text())
 			}
 		}
@@ -116,6 +117,7 @@ func (p *planner) eachAppContainer() {
 		for j := range app.fragments {
 			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {
 				p.object(&existing[app.index], &app.fragments[j], elem, at)
+				p.checkMerged(&existing[app.index], &app.fragments[j], at)
 			}
 		}
 	}

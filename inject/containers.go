@@ -3,7 +3,6 @@
 package inject
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -37,6 +36,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at pointer) {
 		}
 	}
 	p.checkContainer(at.name(0), nil, fragment, at.member("-"))
+	p.checkMerged(fragment, fragment, at.member("-"))
 	p.insert(pod, p.place(pod, fragment, at.name(0)), *fragment, at)
 	p.here[name] = true
 }
@@ -64,6 +64,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at po
 		p.log.Own(existing) // what is shared with the template must never be added to
 	}
 	p.object(existing, fragment, s.elem, at)
+	p.checkMerged(existing, fragment, at)
 }
 
 // bringer is the other template that a container of the pod belongs to, or "".
@@ -141,7 +142,6 @@ func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
 func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at pointer) (addable bool) {
 	addable = p.checkMounts(existing, fragment, at)
 	p.checkPorts(list, existing, fragment, at)
-	p.checkResources(fragment)
 	return addable
 }
 
@@ -167,22 +167,6 @@ func (p *planner) checkClash(list *field, a, b *tree.Node, at pointer) {
 	for i := range items {
 		if found := list.find(a.Items(), &items[i]); found >= 0 && !list.elem.contains(&a.Items()[found], &items[i]) {
 			p.conflict(at, nil, &items[i], "the template adds two different things: %s and %s; mend the template", &a.Items()[found], &items[i])
-		}
-	}
-}
-
-// checkResources finds a parameter that makes a request larger than its limit.
-func (p *planner) checkResources(fragment *tree.Node) {
-	requests := fragment.At("resources", "requests").Members()
-	for i := range requests {
-		limit := fragment.At("resources", "limits", requests[i].Name())
-		if limit == nil {
-			continue
-		}
-		asked, errA := templates.ParseQuantity(scalarText(&requests[i]))
-		most, errB := templates.ParseQuantity(scalarText(limit))
-		if errA == nil && errB == nil && asked.Cmp(most) > 0 {
-			p.failed = fmt.Errorf("the request of %s (%s) is more than its limit (%s)", requests[i].Name(), asked.String(), most.String())
 		}
 	}
 }

@@ -65,6 +65,7 @@ type Injector struct {
 	reads     []read          // the parts of the pod that templates depend on
 	addsEnv   bool            // to the pod's own containers
 	rules     []rule
+	couplings []coupling
 	excluded  []string
 	schema    *schema
 }
@@ -84,12 +85,13 @@ type loaded struct {
 // New makes an Injector. System namespaces are excluded always, others on request.
 func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	i := &Injector{
-		set:      set,
-		byName:   map[string]*loaded{},
-		brings:   map[string]bool{},
-		rules:    rules(),
-		excluded: append(SystemNamespaces(), excludedNamespaces...),
-		schema:   podSchema(),
+		set:       set,
+		byName:    map[string]*loaded{},
+		brings:    map[string]bool{},
+		rules:     rules(),
+		couplings: couplings(),
+		excluded:  append(SystemNamespaces(), excludedNamespaces...),
+		schema:    podSchema(),
 	}
 	reads := map[string]bool{}
 	for _, t := range set.Templates {

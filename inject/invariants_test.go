@@ -95,15 +95,13 @@ func checkKeyOrder(t testing.TB, injector *inject.Injector, req inject.Request, 
 	if hasDoubledKeys(req.Object) {
 		return
 	}
-	for _, backwards := range []bool{false, true} {
-		req.Object = withKeys(t, decodeJSON(t, req.Object), backwards)
-		got, err := injector.Inject(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a, b := operations(t, want.Patch()), operations(t, got.Patch()); !slices.Equal(a, b) {
-			t.Fatalf("another order of keys gives another patch\nfirst:  %s\nsecond: %s\npod: %s", a, b, req.Object)
-		}
+	req.Object = withKeysBackwards(t, decodeJSON(t, req.Object))
+	got, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := operations(t, want.Patch()), operations(t, got.Patch()); !slices.Equal(a, b) {
+		t.Fatalf("another order of keys gives another patch\nfirst:  %s\nsecond: %s\npod: %s", a, b, req.Object)
 	}
 }
 
@@ -124,21 +122,20 @@ func operations(t testing.TB, patch []byte) []string {
 	return texts
 }
 
-// withKeys encodes a value with the keys of its objects sorted.
-func withKeys(t testing.TB, v any, backwards bool) []byte {
+// withKeysBackwards encodes a value with the keys of its objects in descending order,
+// which neither a file nor an API server has.
+func withKeysBackwards(t testing.TB, v any) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	switch v := v.(type) {
 	case map[string]any:
 		keys := slices.Sorted(maps.Keys(v))
-		if backwards {
-			slices.Reverse(keys)
-		}
+		slices.Reverse(keys)
 		for i, k := range keys {
 			b.WriteByte("{,"[min(i, 1)])
-			b.Write(withKeys(t, k, backwards))
+			b.Write(withKeysBackwards(t, k))
 			b.WriteByte(':')
-			b.Write(withKeys(t, v[k], backwards))
+			b.Write(withKeysBackwards(t, v[k]))
 		}
 		if len(keys) == 0 {
 			b.WriteByte('{')
@@ -150,7 +147,7 @@ func withKeys(t testing.TB, v any, backwards bool) []byte {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			b.Write(withKeys(t, v[i], backwards))
+			b.Write(withKeysBackwards(t, v[i]))
 		}
 		b.WriteByte(']')
 	default:

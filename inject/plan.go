@@ -22,9 +22,16 @@ func (c *candidate) plan() {
 	// Both are about the pod as it came.
 	absent, altered := (c.req.alone || c.req.Detail) && c.absent(), c.altered()
 	called := absent && c.wasCalled()
-	p := &planner{candidate: c, log: &c.scratch.log, wasMarked: c.marked(c.t)}
+	p := &planner{
+		candidate: c, log: &c.scratch.log, wasMarked: c.marked(c.t),
+		wasInjected: c.annotation(c.t.injected) != nil,
+	}
 	p.eachAppContainer()
 	p.object(c.pod, &c.fragment, c.schema, c.at)
+	if p.additions > 0 {
+		p.checkAnnotations()
+		p.checkClaims()
+	}
 	switch {
 	case p.failed != nil:
 		c.decision.Code, c.decision.Message = CodeRenderFailed, p.failed.Error()
@@ -66,13 +73,16 @@ type planner struct {
 	*candidate
 	log       *tree.Log
 	wasMarked bool // see marked
-	additions int
-	added     []Place // with Request.Detail, and of a final pod
-	kept      []Place
-	conflicts []Obstacle
-	failed    error
-	claimed   nodePorts // by what is to be added
-	theirs    []string  // containers of the pod's own, whatever is to be added to them
+	// wasInjected: fields that are not there may have been dropped by the API server,
+	// see gated.
+	wasInjected bool
+	additions   int
+	added       []Place // with Request.Detail, and of a final pod
+	kept        []Place
+	conflicts   []Obstacle
+	failed      error
+	claimed     nodePorts // by what is to be added
+	theirs      []string  // containers of the pod's own, whatever is to be added to them
 }
 
 // maxConflicts bounds what is said about one template; the first is what has to
@@ -155,7 +165,8 @@ func (p *planner) allExcluded(fragment *tree.Node, s *schema) bool {
 }
 
 func (p *planner) excluded(pod *tree.Node, f *field, name string, value *tree.Node) bool {
-	return excludes(pod, p.pod.At("spec", "securityContext"), f, name, value)
+	return excludes(pod, p.pod.At("spec", "securityContext"), f, name, value) ||
+		f.gated && (p.req.alone || p.wasInjected)
 }
 
 func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node, at pointer) {

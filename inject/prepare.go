@@ -146,7 +146,7 @@ func (c *candidate) tokenDeclined() bool {
 }
 
 func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree.Node, mounted bool) {
-	prepared = *container
+	prepared = c.fitting(*container)
 	if mounted = token != nil && !mounts(container, tokenMountPath) && !c.inherited(container); mounted {
 		prepared = c.withItem(&prepared, "volumeMounts", *token)
 	}

@@ -119,16 +119,24 @@ func (d comparison) member(name string) comparison {
 }
 
 // find is the first place at or below d where the pod is not what the fragment
-// says, or says more. What Kubernetes itself fills in does not count.
+// says, or says more. What Kubernetes itself fills in, or drops, does not count.
 func (d comparison) find(pod, fragment *tree.Node) *difference {
+	if d.f.absentIsZero && fragment != nil && isZero(fragment) {
+		fragment = nil // which the API server takes for nothing, too
+	}
+	if pod.Kind() == tree.Null {
+		pod = nil
+	}
 	switch {
+	case pod == nil && fragment == nil:
+		return nil
 	case fragment == nil || fragment.Kind() == tree.Null:
-		if pod == nil || d.f.absentIsZero && isZero(pod) || d.fills(pod) {
+		if pod == nil || (d.f.absentIsZero || d.f.alwaysSent) && isZero(pod) || d.fills(pod) {
 			return nil
 		}
 		return d.differ(pod, fragment)
 	case pod == nil:
-		if d.f.absentIsZero && isZero(fragment) {
+		if d.f.droppable(fragment) {
 			return nil
 		}
 		return d.differ(pod, fragment)
@@ -267,49 +275,7 @@ func (d comparison) fills(pod *tree.Node) bool {
 	case "ContainerPort.hostPort":
 		return d.onHost && d.in != nil && sameNumber(pod, orElse(d.in.Get("containerPort"), pod))
 	default:
-		return pod.String() == defaulted(place)
+		value, ok := defaults()[place]
+		return ok && pod.String() == value
 	}
-}
-
-// defaulted is what the API server writes into a field of a container or a volume
-// that is not there (SetObjectDefaults_Pod in k8s.io/kubernetes/pkg/apis/core/v1), as JSON;
-// "" for the others.
-func defaulted(place string) string {
-	switch place {
-	case "Container.terminationMessagePath":
-		return `"` + corev1.TerminationMessagePathDefault + `"`
-	case "Container.terminationMessagePolicy":
-		return `"` + string(corev1.TerminationMessageReadFile) + `"`
-	case "Probe.timeoutSeconds", "Probe.successThreshold":
-		return "1"
-	case "Probe.periodSeconds":
-		return "10"
-	case "Probe.failureThreshold":
-		return "3"
-	case "HTTPGetAction.path":
-		return `"/"`
-	case "HTTPGetAction.scheme":
-		return `"` + string(corev1.URISchemeHTTP) + `"`
-	case "GRPCAction.service":
-		return `""`
-	case "ContainerPort.protocol":
-		return `"` + string(corev1.ProtocolTCP) + `"`
-	case "ObjectFieldSelector.apiVersion":
-		return `"v1"`
-	case "ResourceFieldSelector.divisor":
-		return `"0"`
-	case "FileKeySelector.optional":
-		return "false"
-	case "ConfigMapVolumeSource.defaultMode", "SecretVolumeSource.defaultMode", "DownwardAPIVolumeSource.defaultMode", "ProjectedVolumeSource.defaultMode":
-		return "420" // 0644
-	case "ServiceAccountTokenProjection.expirationSeconds":
-		return "3600"
-	case "HostPathVolumeSource.type":
-		return `""`
-	case "VolumeSource.emptyDir":
-		return "{}"
-	case "PersistentVolumeClaimSpec.volumeMode":
-		return `"` + string(corev1.PersistentVolumeFilesystem) + `"`
-	}
-	return ""
 }

@@ -46,6 +46,8 @@ type field struct {
 	// template's zero value and nothing are the same.
 	absentIsZero bool
 	parent       reflect.Type // the struct that it is a field of
+	gated        bool         // the API server drops it if a feature gate is off
+	alwaysSent   bool         // as zero where there is nothing
 }
 
 // podSchema reads how a pod is merged from k8s.io/api: fields and their types,
@@ -92,13 +94,14 @@ func (known schemas) addFields(s *schema, t reflect.Type) {
 		if name == "-" || !f.IsExported() {
 			continue
 		}
-		place := &field{schema: known.of(f.Type), parent: t}
+		place := &field{schema: known.of(f.Type), parent: t, gated: gated()[t.Name()+"."+name]}
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
 			place.schema = &schema{shape: keyedList, elem: place.elem, key: key, goType: f.Type}
 		} else if isSet(t, name) {
 			place.schema = &schema{shape: set, elem: place.elem, goType: f.Type}
 		}
 		place.absentIsZero = f.Type.Kind() != reflect.Pointer && (strings.Contains(options, "omitempty") || f.Type.Kind() == reflect.Struct)
+		place.alwaysSent = f.Type.Kind() != reflect.Pointer && !place.absentIsZero
 		s.fields[name] = place
 	}
 }
@@ -138,6 +141,21 @@ func excludes(pod, inherited *tree.Node, f *field, name string, value *tree.Node
 		return pod.Get("hostPID").Kind() == tree.True
 	}
 	return false
+}
+
+// droppable says whether the API server may have dropped a field of the fragment:
+// all of it, or all that an object has.
+func (f *field) droppable(fragment *tree.Node) bool {
+	if f.gated {
+		return true
+	}
+	members := fragment.Members()
+	for i := range members {
+		if !f.at(members[i].Name()).droppable(&members[i]) {
+			return false
+		}
+	}
+	return len(members) > 0
 }
 
 // isSet are the lists without a key whose order means nothing.
@@ -191,7 +209,7 @@ func (f *field) holds(pod, fragment *tree.Node) bool {
 		return true
 	}
 	if pod == nil {
-		return f.absentIsZero && isZero(fragment)
+		return f.absentIsZero && isZero(fragment) || f.droppable(fragment)
 	}
 	return f.contains(pod, fragment)
 }
@@ -297,6 +315,8 @@ func (s *schema) equalScalars(a, b *tree.Node) bool {
 		}
 		qa, errA := templates.ParseQuantity(scalarText(a))
 		qb, errB := templates.ParseQuantity(scalarText(b))
+		qa.RoundUp(resource.Milli) // as the API server does
+		qb.RoundUp(resource.Milli)
 		return errA == nil && errB == nil && qa.Cmp(qb) == 0
 	case a.Kind() != b.Kind():
 		return false

@@ -26,6 +26,7 @@ type checker struct {
 	problems Problems
 	compiler *compiler
 	env      *cel.Env        // nil: no expressions here
+	os       corev1.OSName   // that the template is for; "" is Linux
 	meant    map[string]bool // paths of keys that are missing because they are misspelled
 }
 
@@ -37,7 +38,8 @@ func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {
 }
 
 // walk checks y against t. The part is nil where there was a problem.
-func (c *checker) walk(y *yaml.Node, t reflect.Type, path string) *part {
+// Place is where it is in the API, such as Container.image.
+func (c *checker) walk(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -49,15 +51,15 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, path string) *part {
 		return nil
 	}
 	if y.Kind == yaml.ScalarNode || isScalar(t) {
-		return c.scalar(y, t, path)
+		return c.scalar(y, t, place, path)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return c.object(y, t, path)
+		return c.object(y, t, place, path)
 	case reflect.Map:
-		return c.mapping(y, t, path)
+		return c.mapping(y, t, place, path)
 	case reflect.Slice:
-		return c.list(y, t, path)
+		return c.list(y, t, place, path)
 	}
 	c.problem(y, path, "cannot stand in a template")
 	return nil
@@ -75,7 +77,7 @@ func isScalar(t reflect.Type) bool {
 // expression is false.
 const whenKey = "${when}"
 
-func (c *checker) object(y *yaml.Node, t reflect.Type, path string) *part {
+func (c *checker) object(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if y.Kind != yaml.MappingNode {
 		c.problem(y, path, "must be an object")
 		return nil
@@ -100,8 +102,12 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, path string) *part {
 			}
 			return
 		}
-		o.add(key.Value, c.walk(value, ft, sub))
+		o.add(key.Value, c.walk(value, ft, t.Name()+"."+key.Value, sub))
 	})
+	if c.env != nil {
+		c.hasShape(y, shapeOf(t, place), path)
+		c.objectRules(y, o, objectRulesOf(t, place), path)
+	}
 	return o.folded()
 }
 
@@ -148,7 +154,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-func (c *checker) mapping(y *yaml.Node, t reflect.Type, path string) *part {
+func (c *checker) mapping(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if y.Kind != yaml.MappingNode {
 		c.problem(y, path, "must be an object")
 		return nil
@@ -159,30 +165,30 @@ func (c *checker) mapping(y *yaml.Node, t reflect.Type, path string) *part {
 			c.problem(key, sub, "a key cannot have expressions; only values can")
 			return
 		}
-		o.add(key.Value, c.walk(value, t.Elem(), sub))
+		o.add(key.Value, c.walk(value, t.Elem(), place, sub))
 	})
 	return o.folded()
 }
 
-func (c *checker) list(y *yaml.Node, t reflect.Type, path string) *part {
+func (c *checker) list(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if y.Kind != yaml.SequenceNode {
 		c.problem(y, path, "must be a list")
 		return nil
 	}
 	l := &part{kind: listPart}
 	for i, item := range y.Content {
-		l.add("", c.walk(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)))
+		l.add("", c.walk(item, t.Elem(), place, fmt.Sprintf("%s[%d]", path, i)))
 	}
 	return l.folded()
 }
 
-func (c *checker) scalar(y *yaml.Node, t reflect.Type, path string) *part {
+func (c *checker) scalar(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if y.Kind != yaml.ScalarNode {
 		c.problem(y, path, "must be %s", describe(t))
 		return nil
 	}
 	if c.env != nil && strings.Contains(y.Value, "${") {
-		return c.leaf(y, t, path)
+		return c.leaf(y, t, place, path)
 	}
 	if t == reflect.TypeFor[Scalar]() {
 		return &part{static: tree.Text(y.Value)}
@@ -200,7 +206,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, path string) *part {
 		n, err = tree.FromYAML(y)
 	}
 	if err == nil && c.env != nil {
-		err = checkValue(rulesFor(t, path), &n)
+		err = checkValue(rulesFor(t, place, path), &n)
 	}
 	if err != nil {
 		c.problem(y, path, "%v", err)
@@ -251,14 +257,8 @@ func choices(t reflect.Type) []string {
 		}
 	case reflect.TypeFor[corev1.OSName]():
 		return []string{string(corev1.Linux), string(corev1.Windows)}
-	case reflect.TypeFor[corev1.PullPolicy]():
-		return []string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}
-	case reflect.TypeFor[corev1.Protocol]():
-		return []string{string(corev1.ProtocolTCP), string(corev1.ProtocolUDP), string(corev1.ProtocolSCTP)}
-	case reflect.TypeFor[corev1.StorageMedium]():
-		return []string{"", string(corev1.StorageMediumMemory), string(corev1.StorageMediumHugePages)}
 	}
-	return nil
+	return enumerations()[t]
 }
 
 func describe(t reflect.Type) string {

@@ -62,7 +62,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	if !c.identity(y) {
 		return nil, c.problems // its keys mean nothing to us
 	}
-	shell := c.walk(y, reflect.TypeFor[document](), "")
+	shell := c.walk(y, reflect.TypeFor[document](), "", "")
 	var doc document
 	if shell == nil {
 		return nil, c.problems
@@ -205,6 +205,7 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 			c.problem(at(y, "spec", "match", "condition"), "spec.match.condition", "%v", err)
 		}
 	}
+	c.os = t.Spec.Match.OS
 	spec := child(y, "spec")
 	pod, each := child(spec, "pod"), items(child(spec, "forEachContainer"))
 	if pod == nil && len(each) == 0 && !c.meant["spec.pod"] && !c.meant["spec.forEachContainer"] {
@@ -213,7 +214,7 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 	t.pod = &part{static: tree.Members()}
 	if pod != nil {
 		c.env = c.compiler.env
-		t.pod = c.walk(pod, reflect.TypeFor[corev1.Pod](), "spec.pod")
+		t.pod = c.walk(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
 		t.Containers = c.podRules(pod, "spec.pod")
 	}
 	c.env = c.compiler.each
@@ -241,7 +242,7 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 		c.problem(item, path+".add", "is missing")
 		return f
 	}
-	f.add = c.walk(add, reflect.TypeFor[corev1.Container](), path+".add")
+	f.add = c.walk(add, reflect.TypeFor[corev1.Container](), "", path+".add")
 	c.forEachRules(add, path+".add", pod)
 	return f
 }

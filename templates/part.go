@@ -73,7 +73,7 @@ func (p *part) folded() *part {
 }
 
 // leaf compiles a scalar with expressions in the place of a t.
-func (c *checker) leaf(y *yaml.Node, t reflect.Type, path string) *part {
+func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if y.ShortTag() != "!!str" {
 		c.problem(y, path, "an expression must be a text")
 		return nil
@@ -90,7 +90,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, path string) *part {
 		if out := pieces[0].program.out; !takes(t, out) {
 			c.problem(y, path, "must be %s, but ${%s} gives %s", describe(t), pieces[0].program.source, celName(out))
 		}
-		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, path), path: path}
+		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, place, path), path: path}
 	}
 	if !takes(t, cel.StringType) {
 		c.problem(y, path, "must be %s; text around an expression makes it a text", describe(t))
@@ -100,7 +100,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, path string) *part {
 			c.problem(y, path, "${%s} gives %s, which cannot be a part of a text", p.program.source, celName(p.program.out))
 		}
 	}
-	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, path), path: path}
+	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, place, path), path: path}
 }
 
 // takes says whether a Go field of type t takes the JSON of a CEL value of type out.
@@ -192,18 +192,22 @@ func (p *part) renderAs(in *Input, n *tree.Node) error {
 	} else {
 		*n = tree.Items(kids...)
 	}
+	return p.check(n)
+}
+
+// check applies the part's rules.
+func (p *part) check(n *tree.Node) error {
+	if err := checkValue(p.rules, n); err != nil {
+		return fmt.Errorf("%s: %w", p.path, err)
+	}
 	return nil
 }
 
 func (p *part) renderLeaf(in *Input, n *tree.Node) error {
-	err := p.renderValue(in, n)
-	if err == nil {
-		err = checkValue(p.rules, n)
-	}
-	if err != nil {
+	if err := p.renderValue(in, n); err != nil {
 		return fmt.Errorf("%s: %w", p.path, err)
 	}
-	return nil
+	return p.check(n)
 }
 
 func (p *part) renderValue(in *Input, n *tree.Node) error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -66,7 +67,9 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 		return ""
 	})
 	spec := child(y, "spec")
-	volumes := c.names(child(spec, "volumes"), path+".spec.volumes", map[string]bool{})
+	c.names(child(spec, "volumes"), path+".spec.volumes", map[string]bool{})
+	volumes := volumeKinds(spec)
+	c.podOS(spec, path+".spec")
 	for i, volume := range items(child(spec, "volumes")) {
 		c.oneSource(volume, fmt.Sprintf("%s.spec.volumes[%d]", path, i))
 	}
@@ -78,9 +81,7 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 			sub := fmt.Sprintf("%s.spec.%s[%d]", path, list, i)
 			c.containerRules(container, sub, list == "initContainers")
 			c.mounts(container, sub, volumes)
-			c.ports(container, sub)
-			c.resources(container, sub)
-			c.named(container, sub, "env")
+			c.containerOS(container, sub)
 			names = append(names, at(container, "name").Value)
 		}
 	}
@@ -89,14 +90,11 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 
 func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	c.only(y, path, forEachFields())
-	volumes := map[string]bool{}
-	for _, v := range items(child(child(pod, "spec"), "volumes")) {
-		volumes[at(v, "name").Value] = true
+	c.mounts(y, path, volumeKinds(child(pod, "spec")))
+	c.containerOS(y, path)
+	if found := child(child(child(y, "securityContext"), "windowsOptions"), "hostProcess"); found != nil {
+		c.problem(found, path+".securityContext.windowsOptions.hostProcess", "a template may not set this for the containers of others")
 	}
-	c.mounts(y, path, volumes)
-	c.ports(y, path)
-	c.resources(y, path)
-	c.named(y, path, "env")
 }
 
 // keys checks the keys of labels or annotations; wrong is what else is wrong with one.
@@ -117,6 +115,18 @@ func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string)
 		if message := wrong(key.Value, prefix); message != "" {
 			c.problem(key, join(path, key.Value), "%s", message)
 		}
+		if strings.HasSuffix(path, ".annotations") && slices.ContainsFunc(reservedAnnotations(), func(prefix string) bool { return strings.HasPrefix(key.Value, prefix) }) {
+			c.problem(key, join(path, key.Value), "the API server gives this annotation a meaning of its own; a template may set the field that took its place")
+		}
+	}
+}
+
+// reservedAnnotations are what keys of annotations begin with that the API server
+// reads, drops or checks against the rest of a pod.
+func reservedAnnotations() []string {
+	return []string{
+		corev1.MirrorPodAnnotationKey, corev1.TolerationsAnnotationKey, corev1.SeccompPodAnnotationKey, corev1.SeccompContainerAnnotationKeyPrefix,
+		corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix, "pod.alpha.kubernetes.io/init-", "pod.beta.kubernetes.io/init-",
 	}
 }
 
@@ -166,9 +176,9 @@ func brief(message string) string {
 	return message
 }
 
-// names checks the names of a list of containers or volumes, and returns them:
+// names checks the names of a list of containers or volumes:
 // constant, because a name that differs from run to run would be added twice.
-func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) map[string]bool {
+func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) {
 	for i, item := range items(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
 		name := child(item, "name")
@@ -187,7 +197,6 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) map[
 			seen[name.Value] = true
 		}
 	}
-	return seen
 }
 
 func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
@@ -212,19 +221,39 @@ func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
 	}
 }
 
-func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]bool) {
+// volumeKinds are the volumes of a fragment, name to kind.
+func volumeKinds(spec *yaml.Node) map[string]string {
+	kinds := map[string]string{}
+	for _, volume := range items(child(spec, "volumes")) {
+		kind := "emptyDir"
+		for i := 0; volume.Kind == yaml.MappingNode && i+1 < len(volume.Content); i += 2 {
+			if key := volume.Content[i].Value; key != "name" && key != whenKey {
+				kind = key
+			}
+		}
+		kinds[at(volume, "name").Value] = kind
+	}
+	return kinds
+}
+
+// mounts checks what refers to the template's own volumes.
+func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]string) {
 	seen := map[string]bool{}
+	volume := func(y *yaml.Node, sub string) (kind string, ok bool) {
+		name := child(y, "name")
+		if name == nil {
+			c.problem(y, sub+".name", "is missing")
+			return "", false
+		}
+		return c.volume(name, sub+".name", volumes)
+	}
 	for i, m := range items(child(container, "volumeMounts")) {
 		sub := fmt.Sprintf("%s.volumeMounts[%d]", path, i)
-		name, mountPath := child(m, "name"), child(m, "mountPath")
-		switch {
-		case name == nil:
-			c.problem(m, sub+".name", "is missing")
-		case !volumes[name.Value]:
-			c.problem(name, sub+".name", "no volume %q in spec.pod.spec.volumes%s", name.Value,
-				didYouMean(name.Value, slices.Collect(maps.Keys(volumes))))
+		kind, ok := volume(m, sub)
+		if options := child(m, "bindMountOptions"); ok && options != nil && kind == "image" {
+			c.problem(options, sub+".bindMountOptions", "cannot be used with an image volume")
 		}
-		switch {
+		switch mountPath := child(m, "mountPath"); {
 		case mountPath == nil:
 			c.problem(m, sub+".mountPath", "is missing")
 		case seen[mountPath.Value]:
@@ -233,27 +262,33 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]b
 			seen[mountPath.Value] = true
 		}
 	}
-}
-
-func (c *checker) ports(container *yaml.Node, path string) {
-	seen := map[string]bool{}
-	for i, p := range items(child(container, "ports")) {
-		sub := fmt.Sprintf("%s.ports[%d]", path, i)
-		if child(p, "containerPort") == nil {
-			c.problem(p, sub+".containerPort", "is missing")
+	for i, d := range items(child(container, "volumeDevices")) {
+		sub := fmt.Sprintf("%s.volumeDevices[%d]", path, i)
+		if child(d, "name") == nil {
+			continue // which is reported
 		}
-		name := child(p, "name")
-		if name == nil || strings.Contains(name.Value, "${") {
+		if kind, ok := volume(d, sub); ok && kind != "persistentVolumeClaim" && kind != "ephemeral" {
+			c.problem(d, sub+".name", "a device must be a volume of the kind persistentVolumeClaim or ephemeral, not %s", kind)
+		}
+	}
+	for i, env := range items(child(container, "env")) {
+		name := child(child(child(env, "valueFrom"), "fileKeyRef"), "volumeName")
+		if name == nil {
 			continue
 		}
-		if errs := validation.IsValidPortName(name.Value); len(errs) > 0 {
-			c.problem(name, sub+".name", "not a valid port name: %s", brief(errs[0]))
+		sub := fmt.Sprintf("%s.env[%d].valueFrom.fileKeyRef.volumeName", path, i)
+		if kind, ok := c.volume(name, sub, volumes); ok && kind != "emptyDir" {
+			c.problem(name, sub, "must be a volume of the kind emptyDir, not %s", kind)
 		}
-		if seen[name.Value] {
-			c.problem(name, sub+".name", "the name %q is used twice", name.Value)
-		}
-		seen[name.Value] = true
 	}
+}
+
+// volume is the kind of a volume that the template has.
+func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
+	if kind, ok = volumes[name.Value]; !ok {
+		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, didYouMean(name.Value, slices.Collect(maps.Keys(volumes))))
+	}
+	return kind, ok
 }
 
 // oneSource finds a volume of two kinds. One of none is an emptyDir to the API server.
@@ -266,40 +301,6 @@ func (c *checker) oneSource(volume *yaml.Node, path string) {
 			c.problem(key, join(path, key.Value), "a volume is of one kind, and this one has %s already", source)
 		default:
 			source = key.Value
-		}
-	}
-}
-
-// resources finds a constant request that is more than its limit, which no pod may have.
-func (c *checker) resources(container *yaml.Node, path string) {
-	requests := child(child(container, "resources"), "requests")
-	for i := 0; requests != nil && requests.Kind == yaml.MappingNode && i+1 < len(requests.Content); i += 2 {
-		name, request := requests.Content[i].Value, requests.Content[i+1]
-		limit := child(child(child(container, "resources"), "limits"), name)
-		if limit == nil {
-			continue
-		}
-		asked, errA := ParseQuantity(request.Value)
-		most, errB := ParseQuantity(limit.Value)
-		if errA == nil && errB == nil && asked.Cmp(most) > 0 {
-			c.problem(request, path+".resources.requests."+name, "is %s, more than its limit, %s", request.Value, limit.Value)
-		}
-	}
-}
-
-// named checks that each item of a list has a name, and each name one item.
-func (c *checker) named(container *yaml.Node, path, list string) {
-	seen := map[string]bool{}
-	for i, item := range items(child(container, list)) {
-		sub := fmt.Sprintf("%s.%s[%d].name", path, list, i)
-		name := child(item, "name")
-		switch {
-		case name == nil:
-			c.problem(item, sub, "is missing")
-		case seen[name.Value]:
-			c.problem(name, sub, "the name %q is used twice", name.Value)
-		default:
-			seen[name.Value] = true
 		}
 	}
 }

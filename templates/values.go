@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -23,60 +22,42 @@ import (
 // with it.
 type valueRule func(*tree.Node) error
 
-// rulesFor are the rules of the place: its Go type's, which a pod must keep to
-// or the API server cannot decode it (and refuses it, whatever the webhook's
-// failurePolicy says), and the validation rules that an expression's value
-// breaks most easily.
-func rulesFor(t reflect.Type, path string) []valueRule {
+// rulesFor are the rules of a value: its Go type's, which a pod must keep to or the
+// API server cannot decode it (and refuses it, whatever the webhook's failurePolicy
+// says), and those of its place, such as Container.image.
+func rulesFor(t reflect.Type, place, path string) []valueRule {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	var rules []valueRule
-	place := index().ReplaceAllString(path, "[]")
+	typ, name, _ := strings.Cut(place, ".")
 	switch {
-	case t == reflect.TypeFor[resource.Quantity]():
+	case t == reflect.TypeFor[quantity.Quantity]():
 		rules = append(rules, isQuantity)
 	case t == reflect.TypeFor[intstr.IntOrString]():
 		rules = append(rules, fitsInt(32), isPort)
 	case t.Kind() == reflect.Int32:
 		rules = append(rules, fitsInt(32), isNotNegative)
-	case (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && !strings.HasSuffix(place, ".tolerationSeconds"):
+	case (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && name != "tolerationSeconds":
 		rules = append(rules, fitsInt(64), isNotNegative)
 	case t.Kind() == reflect.Slice:
-		rules = append(rules, each(rulesFor(t.Elem(), "")))
+		return append(rules, each(rulesFor(t.Elem(), place, path)))
 	case choices(t) != nil:
 		rules = append(rules, isOneOf(choices(t)))
 	}
-	if strings.HasPrefix(place, "spec.pod.metadata.labels") {
-		return append(rules, isLabelValue)
-	}
-	switch field := place[strings.LastIndexByte(place, '.')+1:]; field {
-	case "image":
-		rules = append(rules, isNotEmpty, isTrimmed)
-	case "name":
-		if strings.HasSuffix(place, ".env[].name") {
-			rules = append(rules, isEnvName)
+	switch name {
+	case "image", "name":
+		if typ != "LocalObjectReference" && place != "ContainerPort.name" { // an empty reference is none
+			rules = append(rules, isNotEmpty)
 		}
-		rules = append(rules, isNotEmpty)
 	case "mountPath":
-		rules = append(rules, isNotEmpty, isNotTokenPath(strings.HasPrefix(place, "spec.forEachContainer")))
-	case "devicePath", "secretName", "claimName":
-		rules = append(rules, isNotEmpty)
-	case "subPath", "path":
-		rules = append(rules, hasNoBackstep)
-	case "ip":
-		rules = append(rules, isIP)
-	case "key":
-		if strings.HasSuffix(place, ".tolerations[].key") {
-			rules = append(rules, isLabelKey)
-		}
-	case "containerPort", "hostPort":
-		rules = append(rules, isPort)
+		rules = append(rules, isNotEmpty, isNotTokenPath(strings.HasPrefix(path, "spec.forEachContainer")))
 	}
-	return rules
+	if s := shapes()[typ]; slices.Contains(s.required, name) || slices.Contains(s.one, name) {
+		rules = append(rules, isNotEmpty)
+	}
+	return append(rules, placeRules()[place]...)
 }
-
-func index() *regexp.Regexp { return regexp.MustCompile(`\[\d+\]`) }
 
 func checkValue(rules []valueRule, n *tree.Node) error {
 	for _, rule := range rules {
@@ -100,14 +81,17 @@ func each(rules []valueRule) valueRule {
 }
 
 func isQuantity(n *tree.Node) error {
-	text := n.String()
-	if n.Kind() == tree.String {
-		text = n.Text()
-	}
-	if q, err := ParseQuantity(text); err != nil || q.Sign() < 0 {
-		return fmt.Errorf("%q is not a quantity such as 100m or 64Mi", text)
+	if q, err := quantityOf(n); err != nil || q.Sign() < 0 {
+		return fmt.Errorf("%s is not a quantity such as 100m or 64Mi", n)
 	}
 	return nil
+}
+
+func quantityOf(n *tree.Node) (quantity.Quantity, error) {
+	if n.Kind() == tree.String {
+		return ParseQuantity(n.Text())
+	}
+	return ParseQuantity(n.String())
 }
 
 func fitsInt(bits int) valueRule {
@@ -141,6 +125,43 @@ func isPort(n *tree.Node) error {
 		return fmt.Errorf("%s is not a port: 1 to 65535", n)
 	}
 	return nil
+}
+
+func inRange(least, most int64) valueRule {
+	return func(n *tree.Node) error {
+		if i, err := strconv.ParseInt(n.String(), 10, 64); err != nil || i < least || i > most {
+			return fmt.Errorf("%s must be from %d to %d", n, least, most)
+		}
+		return nil
+	}
+}
+
+// passes is one of Kubernetes' own checks.
+func passes(check func(string) []string) valueRule {
+	return func(n *tree.Node) error {
+		if errs := check(n.Text()); len(errs) > 0 {
+			return fmt.Errorf("%q: %s", n.Text(), brief(errs[0]))
+		}
+		return nil
+	}
+}
+
+func orEmpty(rule valueRule) valueRule {
+	return func(n *tree.Node) error {
+		if n.Text() == "" {
+			return nil
+		}
+		return rule(n)
+	}
+}
+
+func isAtMost(bytes int) valueRule {
+	return func(n *tree.Node) error {
+		if len(n.Text()) > bytes {
+			return fmt.Errorf("is %d bytes long; at most %d are allowed", len(n.Text()), bytes)
+		}
+		return nil
+	}
 }
 
 func isOneOf(allowed []string) valueRule {
@@ -208,7 +229,7 @@ func isLabelValue(n *tree.Node) error {
 }
 
 func isNotEmpty(n *tree.Node) error {
-	if n.Text() == "" {
+	if n.Kind() == tree.String && n.IsText("") {
 		return errors.New("must not be empty")
 	}
 	return nil

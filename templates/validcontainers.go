@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+func shapesOfContainers() map[string]shape {
+	probe := shape{one: []string{"exec", "httpGet", "tcpSocket", "grpc"}}
+	readiness := probe
+	readiness.never = []string{"terminationGracePeriodSeconds"}
+	return map[string]shape{
+		"PodSpec.imagePullSecrets": {required: []string{"name"}},
+		"HostAlias":                {required: []string{"ip"}},
+		"Container":                {never: []string{"restartPolicyRules"}},
+		"ResourceRequirements":     {never: []string{"claims"}},
+		"Probe":                    probe,
+		"Container.readinessProbe": readiness,
+		"LifecycleHandler":         {one: []string{"exec", "httpGet", "tcpSocket", "sleep"}},
+		"ExecAction":               {required: []string{"command"}},
+		"HTTPGetAction":            {required: []string{"port"}},
+		"TCPSocketAction":          {required: []string{"port"}},
+		"GRPCAction":               {required: []string{"port"}},
+		"HTTPHeader":               {required: []string{"name"}},
+		"ContainerPort":            {required: []string{"containerPort"}},
+		"ContainerResizePolicy":    {required: []string{"resourceName", "restartPolicy"}},
+		"SeccompProfile":           {required: []string{"type"}},
+		"AppArmorProfile":          {required: []string{"type"}},
+		"VolumeDevice":             {required: []string{"name", "devicePath"}},
+		"EnvVar":                   {required: []string{"name"}},
+		"EnvVarSource":             {one: []string{"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"}},
+		"EnvFromSource":            {one: []string{"configMapRef", "secretRef"}},
+		"ConfigMapEnvSource":       {required: []string{"name"}},
+		"SecretEnvSource":          {required: []string{"name"}},
+		"ConfigMapKeySelector":     {required: []string{"name", "key"}},
+		"SecretKeySelector":        {required: []string{"name", "key"}},
+		"FileKeySelector":          {required: []string{"volumeName", "path", "key"}},
+		"ObjectFieldSelector":      {required: []string{"fieldPath"}},
+		"ResourceFieldSelector":    {required: []string{"resource"}},
+	}
+}
+
+func valuesOfContainers() map[string][]valueRule {
+	id := []valueRule{inRange(0, 1<<31-1)}
+	return map[string][]valueRule{
+		"ObjectMeta.labels":                     {isLabelValue},
+		"PodSecurityContext.fsGroup":            id,
+		"PodSecurityContext.supplementalGroups": id,
+		"SecurityContext.runAsUser":             id,
+		"SecurityContext.runAsGroup":            id,
+		"Container.image":                       {isTrimmed},
+		"Toleration.key":                        {isLabelKey},
+		"HostAlias.ip":                          {isIP},
+		"HostAlias.hostnames":                   {passes(validation.IsDNS1123Subdomain)},
+		"EnvVar.name":                           {isEnvName},
+		"EnvFromSource.prefix":                  {isPrefix},
+		"ContainerPort.containerPort":           {isPort},
+		"ContainerPort.hostPort":                {inRange(0, 65535)}, // 0 is none
+		"ContainerPort.name":                    {orEmpty(passes(validation.IsValidPortName))},
+		"GRPCAction.port":                       {isPort},
+		"HTTPHeader.name":                       {passes(validation.IsHTTPHeaderName)},
+		"Probe.terminationGracePeriodSeconds":   {inRange(1, 1<<63-1)},
+		"VolumeMount.subPath":                   {isRelative, hasNoBackstep},
+		"VolumeMount.subPathExpr":               {isRelative, hasNoBackstep},
+		"VolumeMount.bindMountOptions":          {isOneOf([]string{"noexec", "nodev", "nosuid"})},
+		"VolumeDevice.devicePath":               {hasNoBackstep},
+		"ContainerResizePolicy.resourceName":    {isOneOf([]string{"cpu", "memory"})},
+		"ConfigMapKeySelector.name":             {passes(validation.IsDNS1123Subdomain)},
+		"SecretKeySelector.name":                {passes(validation.IsDNS1123Subdomain)},
+		"ConfigMapEnvSource.name":               {passes(validation.IsDNS1123Subdomain)},
+		"SecretEnvSource.name":                  {passes(validation.IsDNS1123Subdomain)},
+		"ConfigMapKeySelector.key":              {passes(validation.IsConfigMapKey)},
+		"SecretKeySelector.key":                 {passes(validation.IsConfigMapKey)},
+		"FileKeySelector.key":                   {isEnvName},
+		"FileKeySelector.path":                  {hasNoBackstep},
+		"ObjectFieldSelector.apiVersion":        {isOneOf([]string{"v1"})},
+		"SeccompProfile.localhostProfile":       {isRelative, hasNoBackstep},
+		"AppArmorProfile.localhostProfile":      {isNotEmpty, isTrimmed, isAtMost(4095)},
+
+		"WindowsSecurityContextOptions.gmsaCredentialSpecName": {passes(validation.IsDNS1123Subdomain)},
+		"WindowsSecurityContextOptions.gmsaCredentialSpec":     {isNotEmpty, isAtMost(64 << 10)},
+		"WindowsSecurityContextOptions.runAsUserName":          {isNotEmpty, isWindowsUser},
+	}
+}
+
+func containerRules() map[string][]objectRule {
+	one := objectRule{[]string{"successThreshold"}, func(n *tree.Node) error {
+		if s := n.Get("successThreshold"); s != nil && s.String() != "1" && s.String() != "0" {
+			return errors.New("successThreshold must be 1 for this kind of probe")
+		}
+		return nil
+	}}
+	localhost := []objectRule{
+		needs("type", is("Localhost"), "localhostProfile", present, "the type Localhost needs localhostProfile"),
+		needs("localhostProfile", present, "type", is("Localhost"), "localhostProfile needs the type Localhost"),
+	}
+	return map[string][]objectRule{
+		"Container": {
+			unique("resizePolicy", "resourceName"), unique("volumeDevices", "name"), unique("volumeDevices", "devicePath"), unique("ports", "name"), {[]string{"ports"}, portsOnce}, unique("env", "name"),
+			{[]string{"volumeMounts", "volumeDevices"}, mountedOnce},
+			{[]string{"volumeMounts", "securityContext"}, bidirectional},
+		},
+		"ObjectMeta": {{[]string{"annotations"}, func(n *tree.Node) error {
+			cost := n.At("annotations", corev1.PodDeletionCost)
+			if _, err := strconv.ParseInt(cost.Text(), 10, 32); cost != nil && err != nil {
+				return fmt.Errorf("the annotation %s must be an integer of 32 bits", corev1.PodDeletionCost)
+			}
+			return nil
+		}}},
+		"PodSpec.imagePullSecrets": {hasName()},
+		"PodSpec.initContainers": {{[]string{"restartPolicy", "resizePolicy"}, func(n *tree.Node) error {
+			items := n.Get("resizePolicy").Items()
+			for i := range items {
+				if n.Get("restartPolicy") == nil && items[i].Get("restartPolicy").IsText(string(corev1.RestartContainer)) {
+					return errors.New("an init container may have resizePolicy RestartContainer only with restartPolicy: Always")
+				}
+			}
+			return nil
+		}}},
+		"Container.livenessProbe": {one},
+		"Container.startupProbe":  {one},
+		"SeccompProfile":          localhost,
+		"AppArmorProfile":         localhost,
+		"SecurityContext": {
+			needs("privileged", isTrue, "allowPrivilegeEscalation", not(isFalse), "privileged: true and allowPrivilegeEscalation: false exclude each other"),
+			{[]string{"allowPrivilegeEscalation", "capabilities"}, escalates},
+		},
+		"ResourceRequirements": {{[]string{"limits", "requests"}, resourcesRule}},
+		"VolumeMount": {
+			needs("subPathExpr", not(is("")), "subPath", is(""), "subPath and subPathExpr exclude each other"),
+			needs("recursiveReadOnly", is("Enabled", "IfPossible"), "readOnly", isTrue, "recursiveReadOnly needs readOnly: true"),
+			needs("recursiveReadOnly", is("Enabled", "IfPossible"), "mountPropagation", is("", "None"), "recursiveReadOnly needs mountPropagation: None"),
+			unique("bindMountOptions", ""),
+		},
+		"EnvVar": {needs("valueFrom", present, "value", is(""), "value and valueFrom exclude each other")},
+		"HTTPGetAction": {
+			needs("protocol", is("HTTP2"), "scheme", is("", "HTTP"), "the protocol HTTP2 needs the scheme HTTP"),
+			needs("protocol", is("HTTP2"), "host", is(""), "the protocol HTTP2 takes no host"),
+		},
+		"Toleration": {
+			needs("key", is(""), "operator", is("Exists"), "without a key the operator must be Exists, for all taints"),
+			needs("tolerationSeconds", present, "effect", is("NoExecute"), "tolerationSeconds needs the effect NoExecute"),
+			needs("operator", is("Exists"), "value", is(""), "the operator Exists takes no value"),
+			{[]string{"operator", "value"}, func(n *tree.Node) error {
+				value := n.Get("value")
+				if value == nil || n.Get("operator").Text() == "Exists" {
+					return nil
+				}
+				return isLabelValue(value)
+			}},
+		},
+		"EnvVarSource.fieldRef":         {{[]string{"fieldPath"}, fieldPath("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "spec.host")}},
+		"EnvVarSource.resourceFieldRef": {{[]string{"resource", "divisor"}, resourceField}},
+	}
+}
+
+// mountedOnce: a volume is mounted in a container or a device of it, not both.
+func mountedOnce(n *tree.Node) error {
+	mounts, devices := n.Get("volumeMounts").Items(), n.Get("volumeDevices").Items()
+	if len(mounts) == 0 || len(devices) == 0 {
+		return nil
+	}
+	names, paths := map[string]bool{}, map[string]bool{}
+	for i := range devices {
+		names[devices[i].Get("name").Text()], paths[devices[i].Get("devicePath").Text()] = true, true
+	}
+	for i := range mounts {
+		if name := mounts[i].Get("name").Text(); names[name] {
+			return fmt.Errorf("the volume %s is in volumeMounts and in volumeDevices; it can be in one of them", name)
+		}
+		if path := mounts[i].Get("mountPath").Text(); paths[path] {
+			return fmt.Errorf("%s is in volumeMounts and in volumeDevices; it can be in one of them", path)
+		}
+	}
+	return nil
+}
+
+// portsOnce: a port has one name. The API server warns of a second one, and takes one
+// port away when such a pod is applied.
+func portsOnce(n *tree.Node) error {
+	seen := map[string]bool{}
+	ports := n.Get("ports").Items()
+	for i := range ports {
+		protocol := ports[i].Get("protocol").Text()
+		if protocol == "" {
+			protocol = string(corev1.ProtocolTCP)
+		}
+		number := ports[i].Get("containerPort")
+		if number == nil {
+			continue
+		}
+		key := number.String() + "/" + protocol
+		if seen[key] {
+			return fmt.Errorf("ports has %s twice; give the port one name", key)
+		}
+		seen[key] = true
+	}
+	return nil
+}
+
+func bidirectional(n *tree.Node) error {
+	mounts := n.Get("volumeMounts").Items()
+	for i := range mounts {
+		if mounts[i].Get("mountPropagation").Text() == string(corev1.MountPropagationBidirectional) && !isTrue(n.At("securityContext", "privileged")) {
+			return fmt.Errorf("the mount at %s has mountPropagation Bidirectional, which needs a privileged container", mounts[i].Get("mountPath").Text())
+		}
+	}
+	return nil
+}
+
+func escalates(n *tree.Node) error {
+	added := n.At("capabilities", "add").Items()
+	if isFalse(n.Get("allowPrivilegeEscalation")) && slices.ContainsFunc(added, func(c tree.Node) bool { return c.IsText("CAP_SYS_ADMIN") }) {
+		return errors.New("the capability CAP_SYS_ADMIN and allowPrivilegeEscalation: false exclude each other")
+	}
+	return nil
+}
+
+// resourcesRule is about the names and quantities of a container's resources.
+func resourcesRule(n *tree.Node) error {
+	pages, compute := false, false
+	for _, section := range []string{"limits", "requests"} {
+		members := n.Get(section).Members()
+		for i := range members {
+			name := members[i].Name()
+			if err := resourceRule(n, section, &members[i]); err != nil {
+				return err
+			}
+			pages = pages || strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
+			compute = compute || name == "cpu" || name == "memory"
+		}
+	}
+	if pages && !compute {
+		return errors.New("huge pages need cpu or memory beside them")
+	}
+	return nil
+}
+
+func resourceRule(n *tree.Node, section string, value *tree.Node) error {
+	name := value.Name()
+	q, err := quantityOf(value)
+	if err != nil {
+		return nil //nolint:nilerr // the value's own rule reports it
+	}
+	page, pages := strings.CutPrefix(name, corev1.ResourceHugePagesPrefix)
+	extended := strings.Contains(name, "/") && !strings.Contains(name, "kubernetes.io/")
+	switch {
+	case pages:
+		size, err := ParseQuantity(page)
+		if err != nil || size.Sign() <= 0 || q.Value()%size.Value() != 0 {
+			return fmt.Errorf("%s: %s is not a number of pages of that size", name, q.String())
+		}
+	case strings.Contains(name, "/"):
+		if len(validation.IsQualifiedName(name)) > 0 || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) || len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) > 0 {
+			return fmt.Errorf("%q is not the name of a resource", name)
+		}
+	case name != "cpu" && name != "memory" && name != "ephemeral-storage":
+		return fmt.Errorf("%q is no resource of a container; it may be cpu, memory, ephemeral-storage, hugepages-SIZE or DOMAIN/NAME", name)
+	}
+	if extended && q.MilliValue()%1000 != 0 {
+		return fmt.Errorf("%s must be an integer, not %s", name, q.String())
+	}
+	if section == "limits" {
+		return nil
+	}
+	limit := n.At("limits", name)
+	if limit == nil {
+		if pages || extended {
+			return fmt.Errorf("the request of %s needs an equal limit", name)
+		}
+		return nil
+	}
+	most, err := quantityOf(limit)
+	if c := q.Cmp(most); err == nil && (c > 0 || c < 0 && (pages || extended)) {
+		if c > 0 {
+			return fmt.Errorf("the request of %s (%s) is more than its limit (%s)", name, q.String(), most.String())
+		}
+		return fmt.Errorf("the request of %s (%s) must equal its limit (%s)", name, q.String(), most.String())
+	}
+	return nil
+}
+
+// fieldPath is a rule for the field that a fieldRef names.
+func fieldPath(allowed ...string) func(*tree.Node) error {
+	return func(n *tree.Node) error {
+		text := n.Get("fieldPath").Text()
+		if slices.Contains(allowed, text) {
+			return nil
+		}
+		path, key, ok := strings.Cut(strings.TrimSuffix(text, "']"), "['")
+		if ok && strings.HasSuffix(text, "']") && (path == "metadata.labels" || path == "metadata.annotations") {
+			if path == "metadata.annotations" {
+				key = strings.ToLower(key)
+			}
+			if errs := validation.IsQualifiedName(key); len(errs) > 0 {
+				return fmt.Errorf("%q is not a valid key: %s", key, brief(errs[0]))
+			}
+			return nil
+		}
+		return fmt.Errorf("a fieldRef cannot name %q here; it may name metadata.labels['KEY'], metadata.annotations['KEY'], %s", text, strings.Join(allowed, ", "))
+	}
+}
+
+// resourceField is about a resourceFieldRef.
+func resourceField(n *tree.Node) error {
+	text := n.Get("resource").Text()
+	section, name, _ := strings.Cut(text, ".")
+	pages := strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
+	if section != "limits" && section != "requests" || name != "cpu" && name != "memory" && name != "ephemeral-storage" && !pages {
+		return fmt.Errorf("a resourceFieldRef cannot name %q; it may name limits or requests of cpu, memory, ephemeral-storage or hugepages-SIZE", text)
+	}
+	divisor := n.Get("divisor")
+	q, err := quantityOf(divisor)
+	if divisor == nil || err != nil || q.IsZero() {
+		return nil //nolint:nilerr // the value's own rule reports it
+	}
+	allowed := strings.Fields("1 1k 1M 1G 1T 1P 1E 1Ki 1Mi 1Gi 1Ti 1Pi 1Ei")
+	if name == "cpu" {
+		allowed = []string{"1m", "1"}
+	}
+	if !slices.Contains(allowed, q.String()) {
+		return fmt.Errorf("the divisor of %s must be one of %s", text, strings.Join(allowed, ", "))
+	}
+	return nil
+}
+
+func isPrefix(n *tree.Node) error {
+	if n.Text() == "" {
+		return nil
+	}
+	return isEnvName(n)
+}
+
+func isWindowsUser(n *tree.Node) error {
+	domain, user, both := strings.Cut(n.Text(), `\`)
+	if !both {
+		domain, user = "", domain
+	}
+	const forbidden = "\"/\\:;|=,+*?<>@[]"
+	switch {
+	case user == "" || len(user) > 104 || strings.ContainsAny(user, forbidden) || strings.Trim(user, ". ") == "",
+		strings.ContainsFunc(n.Text(), func(r rune) bool { return r < ' ' || r == 0x7f }),
+		both && (len(domain) > 255 || len(validation.IsDNS1123Subdomain(strings.ToLower(domain))) > 0):
+		return fmt.Errorf("%s is not the name of a Windows user: [DOMAIN\\]USER", strconv.Quote(n.Text()))
+	}
+	return nil
+}

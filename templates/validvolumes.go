@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+func shapesOfVolumes() map[string]shape {
+	required := func(names ...string) shape { return shape{required: names} }
+	return map[string]shape{
+		"HostPathVolumeSource":                   required("path"),
+		"GitRepoVolumeSource":                    required("repository"),
+		"GCEPersistentDiskVolumeSource":          required("pdName"),
+		"AWSElasticBlockStoreVolumeSource":       required("volumeID"),
+		"SecretVolumeSource":                     required("secretName"),
+		"ConfigMapVolumeSource":                  required("name"),
+		"KeyToPath":                              required("key", "path"),
+		"NFSVolumeSource":                        required("server", "path"),
+		"ISCSIVolumeSource":                      required("targetPortal", "iqn"),
+		"GlusterfsVolumeSource":                  required("endpoints", "path"),
+		"PersistentVolumeClaimVolumeSource":      required("claimName"),
+		"RBDVolumeSource":                        required("monitors", "image"),
+		"CinderVolumeSource":                     required("volumeID"),
+		"CephFSVolumeSource":                     required("monitors"),
+		"QuobyteVolumeSource":                    required("registry", "volume"),
+		"FlexVolumeSource":                       required("driver"),
+		"AzureFileVolumeSource":                  required("secretName", "shareName"),
+		"AzureDiskVolumeSource":                  required("diskName", "diskURI"),
+		"VsphereVirtualDiskVolumeSource":         required("volumePath"),
+		"PhotonPersistentDiskVolumeSource":       required("pdID"),
+		"PortworxVolumeSource":                   required("volumeID"),
+		"ScaleIOVolumeSource":                    required("gateway", "system", "volumeName"),
+		"StorageOSVolumeSource":                  required("volumeName"),
+		"CSIVolumeSource":                        required("driver"),
+		"EphemeralVolumeSource":                  required("volumeClaimTemplate"),
+		"PersistentVolumeClaimTemplate":          required("spec"),
+		"PersistentVolumeClaimSpec":              required("accessModes", "resources"),
+		"ImageVolumeSource":                      required("reference"),
+		"FlockerVolumeSource":                    {one: []string{"datasetName", "datasetUUID"}},
+		"FCVolumeSource":                         {one: []string{"targetWWNs", "wwids"}},
+		"DownwardAPIVolumeFile":                  {required: []string{"path"}, one: []string{"fieldRef", "resourceFieldRef"}},
+		"DownwardAPIVolumeFile.resourceFieldRef": required("resource", "containerName"),
+		"VolumeProjection":                       {one: []string{"secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"}},
+		"SecretProjection":                       required("name"),
+		"ConfigMapProjection":                    required("name"),
+		"ServiceAccountTokenProjection":          required("path"),
+		"ClusterTrustBundleProjection":           {required: []string{"path"}, one: []string{"name", "signerName"}},
+		"PodCertificateProjection":               {required: []string{"signerName", "keyType"}, some: []string{"credentialBundlePath", "keyPath", "certificateChainPath"}},
+		"TypedLocalObjectReference":              required("kind", "name"),
+		"TypedObjectReference":                   required("kind", "name"),
+	}
+}
+
+func valuesOfVolumes() map[string][]valueRule {
+	m := map[string][]valueRule{
+		"EmptyDirVolumeSource.mode":                           {inRange(0, 0o1777)},
+		"HostPathVolumeSource.path":                           {hasNoBackstep},
+		"GitRepoVolumeSource.directory":                       {isRelative, hasNoBackstep},
+		"NFSVolumeSource.path":                                {isAbsolute},
+		"ISCSIVolumeSource.lun":                               {inRange(0, 255)},
+		"FCVolumeSource.lun":                                  {inRange(0, 255)},
+		"ISCSIVolumeSource.iqn":                               {isInitiator},
+		"ISCSIVolumeSource.initiatorName":                     {isInitiator},
+		"GCEPersistentDiskVolumeSource.partition":             {inRange(0, 255)},
+		"AWSElasticBlockStoreVolumeSource.partition":          {inRange(0, 255)},
+		"FlockerVolumeSource.datasetName":                     {hasNoSlash},
+		"QuobyteVolumeSource.registry":                        {isRegistry},
+		"QuobyteVolumeSource.tenant":                          {isAtMost(64)},
+		"CSIVolumeSource.driver":                              {isAtMost(63), passes(func(s string) []string { return validation.IsDNS1123Subdomain(strings.ToLower(s)) })},
+		"StorageOSVolumeSource.volumeName":                    {passes(validation.IsDNS1123Label)},
+		"StorageOSVolumeSource.volumeNamespace":               {orEmpty(passes(validation.IsDNS1123Label))},
+		"KeyToPath.path":                                      {isRelative, hasNoBackstep, isNotReserved},
+		"DownwardAPIVolumeFile.path":                          {isRelative, hasNoBackstep, isNotReserved},
+		"ServiceAccountTokenProjection.path":                  {isRelative, hasNoBackstep, isNotReserved},
+		"ClusterTrustBundleProjection.path":                   {isRelative, hasNoBackstep, isNotReserved},
+		"ClusterTrustBundleProjection.name":                   {isNotEmpty},
+		"ClusterTrustBundleProjection.signerName":             {isSigner},
+		"PodCertificateProjection.signerName":                 {isSigner},
+		"PodCertificateProjection.keyType":                    {isOneOf([]string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"})},
+		"PodCertificateProjection.maxExpirationSeconds":       {inRange(3600, 91*24*3600)},
+		"PodCertificateProjection.credentialBundlePath":       {isRelative, hasNoBackstep, isNotReserved},
+		"PodCertificateProjection.keyPath":                    {isRelative, hasNoBackstep, isNotReserved},
+		"PodCertificateProjection.certificateChainPath":       {isRelative, hasNoBackstep, isNotReserved},
+		"ServiceAccountTokenProjection.expirationSeconds":     {inRange(600, 1<<32)},
+		"PersistentVolumeClaimSpec.storageClassName":          {orEmpty(passes(validation.IsDNS1123Subdomain))},
+		"PersistentVolumeClaimSpec.volumeAttributesClassName": {orEmpty(passes(validation.IsDNS1123Subdomain))},
+	}
+	for _, t := range []string{"SecretVolumeSource", "ConfigMapVolumeSource", "DownwardAPIVolumeSource", "ProjectedVolumeSource"} {
+		m[t+".defaultMode"] = []valueRule{inRange(0, 0o777)}
+		m[t+".defaultUser"] = []valueRule{inRange(0, 1<<31-1)}
+	}
+	for _, t := range []string{"KeyToPath", "DownwardAPIVolumeFile"} {
+		m[t+".mode"] = []valueRule{inRange(0, 0o777)}
+	}
+	for _, t := range []string{"KeyToPath", "DownwardAPIVolumeFile", "ServiceAccountTokenProjection", "ClusterTrustBundleProjection", "PodCertificateProjection"} {
+		m[t+".user"] = []valueRule{inRange(0, 1<<31-1)}
+	}
+	return m
+}
+
+func volumeRules() map[string][]objectRule {
+	return map[string][]objectRule{
+		"AzureDiskVolumeSource": {
+			needs("kind", is("Managed"), "diskURI", hasPrefix("/subscriptions/"), "the diskURI of a managed disk must begin with /subscriptions/"),
+			needs("kind", is("Shared", "Dedicated", ""), "diskURI", hasPrefix("https://"), "the diskURI must begin with https://, unless the kind is Managed"),
+		},
+		"ISCSIVolumeSource": {
+			needs("chapAuthDiscovery", isTrue, "secretRef", present, "chapAuthDiscovery needs secretRef"),
+			needs("chapAuthSession", isTrue, "secretRef", present, "chapAuthSession needs secretRef"),
+		},
+		"CSIVolumeSource.nodePublishSecretRef":   {hasName()},
+		"StorageOSVolumeSource.secretRef":        {hasName()},
+		"CinderVolumeSource.secretRef":           {hasName()},
+		"FCVolumeSource":                         {needs("targetWWNs", present, "lun", present, "targetWWNs needs lun")},
+		"DownwardAPIVolumeFile.fieldRef":         {{[]string{"fieldPath"}, fieldPath("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")}},
+		"DownwardAPIVolumeFile.resourceFieldRef": {{[]string{"resource", "divisor"}, resourceField}},
+		"ClusterTrustBundleProjection":           {needs("labelSelector", present, "name", not(present), "labelSelector needs signerName")},
+		"ProjectedVolumeSource":                  {{[]string{"sources"}, pathsOnce}},
+		"FlexVolumeSource": {{[]string{"options"}, func(n *tree.Node) error {
+			options := n.Get("options").Members()
+			for i := range options {
+				domain, _, _ := strings.Cut(strings.ToLower(options[i].Name()), "/")
+				if strings.HasSuffix("."+domain, ".kubernetes.io") || strings.HasSuffix("."+domain, ".k8s.io") {
+					return fmt.Errorf("the option %s: keys of kubernetes.io and k8s.io are reserved", options[i].Name())
+				}
+			}
+			return nil
+		}}},
+		"PersistentVolumeClaimSpec": {{[]string{"resources"}, func(n *tree.Node) error {
+			if q, err := quantityOf(n.At("resources", "requests", "storage")); err != nil || q.Sign() <= 0 {
+				return fmt.Errorf("resources.requests.storage must be there, and more than 0")
+			}
+			return nil
+		}}},
+	}
+}
+
+// pathsOnce: no two files of a projected volume have the same path.
+func pathsOnce(n *tree.Node) error {
+	seen := map[string]bool{}
+	take := func(path *tree.Node) error {
+		text := path.Text()
+		if text != "" && seen[text] {
+			return fmt.Errorf("two sources have the path %s", text)
+		}
+		seen[text] = true
+		return nil
+	}
+	sources := n.Get("sources").Items()
+	for i := range sources {
+		kinds := sources[i].Members()
+		for j := range kinds {
+			files := slices.Concat([]tree.Node{kinds[j]}, kinds[j].Get("items").Items())
+			for k := range files {
+				for _, name := range []string{"path", "credentialBundlePath", "keyPath", "certificateChainPath"} {
+					if err := take(files[k].Get(name)); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func hasPrefix(prefix string) func(*tree.Node) bool {
+	return func(n *tree.Node) bool { return strings.HasPrefix(n.Text(), prefix) }
+}
+
+func isInitiator(n *tree.Node) error {
+	if !regexp.MustCompile(`^(eui\.[[:alnum:]]{16}|naa\.[[:alnum:]]{32}|iqn\.\d{4}-\d{2}\.[[:alnum:]-.]+:[^,;*&$|\s]+)$`).MatchString(n.Text()) {
+		return fmt.Errorf("%q must be a name that begins with iqn., eui. or naa.", n.Text())
+	}
+	return nil
+}
+
+func isRegistry(n *tree.Node) error {
+	for pair := range strings.SplitSeq(n.Text(), ",") {
+		if i := strings.LastIndexByte(pair, ':'); i < 0 || strings.Contains(pair[:i], ":") && !strings.HasPrefix(pair, "[") {
+			return fmt.Errorf("%q must be HOST:PORT, or several with commas between them", n.Text())
+		}
+	}
+	return nil
+}
+
+func isSigner(n *tree.Node) error {
+	domain, name, ok := strings.Cut(n.Text(), "/")
+	if !ok || len(validation.IsDNS1123Subdomain(domain)) > 0 || !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("%q is not the name of a signer: DOMAIN/NAME", n.Text())
+	}
+	return nil
+}
+
+func isRelative(n *tree.Node) error {
+	if path.IsAbs(n.Text()) {
+		return fmt.Errorf("%q must be a relative path", n.Text())
+	}
+	return nil
+}
+
+func isAbsolute(n *tree.Node) error {
+	if !path.IsAbs(n.Text()) {
+		return fmt.Errorf("%q must be an absolute path", n.Text())
+	}
+	return nil
+}
+
+func isNotReserved(n *tree.Node) error {
+	if strings.HasPrefix(n.Text(), "..") {
+		return fmt.Errorf("%q must not begin with two dots", n.Text())
+	}
+	return nil
+}
+
+func hasNoSlash(n *tree.Node) error {
+	if strings.Contains(n.Text(), "/") {
+		return fmt.Errorf("%q must not contain a slash", n.Text())
+	}
+	return nil
+}
