@@ -41,6 +41,7 @@ type part struct {
 	params paramSet
 	rules  []valueRule
 	path   string // of a leaf or a ${when}, for what goes wrong there
+	place  string // of a leaf in the API, such as Container.image
 }
 
 // add puts in a child; nil stands for one that has a problem.
@@ -90,7 +91,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 		if out := pieces[0].program.out; !takes(t, out) {
 			c.problem(y, path, "must be %s, but ${%s} gives %s", describe(t), pieces[0].program.source, celName(out))
 		}
-		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, place, path), path: path}
+		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, place, path), path: path, place: place}
 	}
 	if !takes(t, cel.StringType) {
 		c.problem(y, path, "must be %s; text around an expression makes it a text", describe(t))
@@ -100,7 +101,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 			c.problem(y, path, "${%s} gives %s, which cannot be a part of a text", p.program.source, celName(p.program.out))
 		}
 	}
-	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, place, path), path: path}
+	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, place, path), path: path, place: place}
 }
 
 // takes says whether a Go field of type t takes the JSON of a CEL value of type out.

@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -31,8 +32,12 @@ type shape struct {
 
 // objectRule is about an object as a whole.
 type objectRule struct {
-	reads []string // the fields that it is about: all it looks at
+	reads []string // the fields that it is about, and of lists those of the items: all it looks at
 	check func(object *tree.Node) error
+	// fewer: fewer items of a list never break it, so that a ${when} does not matter.
+	fewer bool
+	// applies says whether the object has what the rule is about; nil: always.
+	applies func(o *part) bool
 }
 
 // shapeOf is by the object's place, such as Container.livenessProbe, or its type.
@@ -96,28 +101,82 @@ func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
 // objectRules applies the rules to what of the object is known, and leaves the others
 // to the part.
 func (c *checker) objectRules(y *yaml.Node, o *part, all []objectRule, path string) {
-	known, computed := tree.Members(), map[string]bool{}
-	for i, child := range o.parts {
-		if child.kind == staticPart {
-			known.Set(o.names[i], child.static)
-		} else {
-			computed[o.names[i]] = true
-		}
+	if len(all) == 0 {
+		return
 	}
+	known := o.known()
 	known.Seal()
 	for _, rule := range all {
-		if slices.ContainsFunc(rule.reads, func(name string) bool { return computed[name] }) {
+		computed := func(when bool) bool {
+			return slices.ContainsFunc(rule.reads, func(path string) bool { return o.computes(path, when) })
+		}
+		if rule.applies != nil && !rule.applies(o) {
+			continue
+		}
+		if computed(!rule.fewer) {
 			o.rules = append(o.rules, rule.check)
-		} else if err := rule.check(&known); err != nil {
+		} else if err := rule.check(&known); err != nil && computed(true) {
+			o.rules = append(o.rules, rule.check)
+		} else if err != nil {
 			c.problem(y, path, "%v", err)
 		}
 	}
 }
 
+// known is the part without what is computed.
+func (p *part) known() tree.Node {
+	switch p.kind {
+	case staticPart:
+		return p.static
+	case objectPart:
+		n := tree.Members()
+		for i, child := range p.parts {
+			if child.kind != leafPart {
+				n.Set(p.names[i], child.known())
+			}
+		}
+		return n
+	case listPart:
+		n := tree.Items()
+		for _, child := range p.parts {
+			if child.kind != leafPart {
+				n.Append(child.known())
+			}
+		}
+		return n
+	}
+	return tree.Node{}
+}
+
+// computes says whether what is at a path depends on the pod; with when, whether an
+// item of a list is there too.
+func (p *part) computes(path string, when bool) bool {
+	switch p.kind {
+	case staticPart:
+		return false
+	case leafPart:
+		return true
+	case listPart:
+		return slices.ContainsFunc(p.parts, func(item *part) bool { return when && item.when != nil || item.computes(path, when) })
+	}
+	if path == "" {
+		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.computes("", when) })
+	}
+	for i, child := range p.parts {
+		if rest, ok := strings.CutPrefix(path, p.names[i]); ok && (rest == "" || rest[0] == '.') && child.computes(strings.TrimPrefix(rest, "."), when) {
+			return true
+		}
+	}
+	return false
+}
+
 // Broken says which rule an object of type t breaks that a fragment was added to.
 func Broken(t reflect.Type, object, fragment *tree.Node) error {
 	for _, rule := range objectRules()[t.Name()] {
-		if slices.ContainsFunc(rule.reads, func(name string) bool { return fragment.Get(name) != nil }) {
+		if slices.ContainsFunc(rule.reads, func(path string) bool {
+			name, _, _ := strings.Cut(path, ".")
+			return fragment.Get(name) != nil
+		}) {
 			if err := rule.check(object); err != nil {
 				return err
 			}
@@ -128,17 +187,33 @@ func Broken(t reflect.Type, object, fragment *tree.Node) error {
 
 // needs is a rule for a field that may be there only if another has a value.
 func needs(name string, when func(*tree.Node) bool, other string, ok func(*tree.Node) bool, message string) objectRule {
-	return objectRule{[]string{name, other}, func(n *tree.Node) error {
+	applies := has(name)
+	if when(nil) {
+		applies = nil
+	}
+	return objectRule{applies: applies, reads: []string{name, other}, check: func(n *tree.Node) error {
 		if when(n.Get(name)) && !ok(n.Get(other)) {
-			return fmt.Errorf("%s", message)
+			return errors.New(message)
 		}
 		return nil
 	}}
 }
 
+func has(field string) func(*part) bool {
+	return func(o *part) bool { return slices.Contains(o.names, field) }
+}
+
+// hasTwo says whether a list has more items than one.
+func hasTwo(list string) func(*part) bool {
+	return func(o *part) bool {
+		i := slices.Index(o.names, list)
+		return i >= 0 && (len(o.parts[i].parts) > 1 || len(o.parts[i].static.Items()) > 1)
+	}
+}
+
 // hasName is a rule for a reference to a Secret, which has a name.
 func hasName() objectRule {
-	return objectRule{[]string{"name"}, func(n *tree.Node) error {
+	return objectRule{reads: []string{"name"}, check: func(n *tree.Node) error {
 		if errs := validation.IsDNS1123Subdomain(n.Get("name").Text()); len(errs) > 0 {
 			return fmt.Errorf("name: %s", brief(errs[0]))
 		}
@@ -161,7 +236,7 @@ func not(f func(*tree.Node) bool) func(*tree.Node) bool {
 // unique is a rule for a list whose items each have another value of a field ("" is
 // the item itself).
 func unique(list, field string) objectRule {
-	return objectRule{[]string{list}, func(n *tree.Node) error {
+	return objectRule{fewer: true, applies: hasTwo(list), reads: []string{strings.TrimSuffix(list+"."+field, ".")}, check: func(n *tree.Node) error {
 		seen := map[string]bool{}
 		items := n.Get(list).Items()
 		for i := range items {

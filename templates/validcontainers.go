@@ -94,7 +94,7 @@ func valuesOfContainers() map[string][]valueRule {
 }
 
 func containerRules() map[string][]objectRule {
-	one := objectRule{[]string{"successThreshold"}, func(n *tree.Node) error {
+	one := objectRule{reads: []string{"successThreshold"}, check: func(n *tree.Node) error {
 		if s := n.Get("successThreshold"); s != nil && s.String() != "1" && s.String() != "0" {
 			return errors.New("successThreshold must be 1 for this kind of probe")
 		}
@@ -106,11 +106,11 @@ func containerRules() map[string][]objectRule {
 	}
 	return map[string][]objectRule{
 		"Container": {
-			unique("resizePolicy", "resourceName"), unique("volumeDevices", "name"), unique("volumeDevices", "devicePath"), unique("ports", "name"), {[]string{"ports"}, portsOnce}, unique("env", "name"),
-			{[]string{"volumeMounts", "volumeDevices"}, mountedOnce},
-			{[]string{"volumeMounts", "securityContext"}, bidirectional},
+			unique("resizePolicy", "resourceName"), unique("volumeDevices", "name"), unique("volumeDevices", "devicePath"), unique("ports", "name"), {fewer: true, applies: hasTwo("ports"), reads: []string{"ports.containerPort", "ports.protocol"}, check: portsOnce}, unique("env", "name"),
+			{fewer: true, applies: has("volumeDevices"), reads: []string{"volumeMounts.name", "volumeMounts.mountPath", "volumeDevices.name", "volumeDevices.devicePath"}, check: mountedOnce},
+			{fewer: true, reads: []string{"volumeMounts.mountPropagation", "securityContext.privileged"}, check: bidirectional},
 		},
-		"ObjectMeta": {{[]string{"annotations"}, func(n *tree.Node) error {
+		"ObjectMeta": {{reads: []string{"annotations." + corev1.PodDeletionCost}, check: func(n *tree.Node) error {
 			cost := n.At("annotations", corev1.PodDeletionCost)
 			if _, err := strconv.ParseInt(cost.Text(), 10, 32); cost != nil && err != nil {
 				return fmt.Errorf("the annotation %s must be an integer of 32 bits", corev1.PodDeletionCost)
@@ -118,7 +118,7 @@ func containerRules() map[string][]objectRule {
 			return nil
 		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
-		"PodSpec.initContainers": {{[]string{"restartPolicy", "resizePolicy"}, func(n *tree.Node) error {
+		"PodSpec.initContainers": {{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *tree.Node) error {
 			items := n.Get("resizePolicy").Items()
 			for i := range items {
 				if n.Get("restartPolicy") == nil && items[i].Get("restartPolicy").IsText(string(corev1.RestartContainer)) {
@@ -133,9 +133,9 @@ func containerRules() map[string][]objectRule {
 		"AppArmorProfile":         localhost,
 		"SecurityContext": {
 			needs("privileged", isTrue, "allowPrivilegeEscalation", not(isFalse), "privileged: true and allowPrivilegeEscalation: false exclude each other"),
-			{[]string{"allowPrivilegeEscalation", "capabilities"}, escalates},
+			{reads: []string{"allowPrivilegeEscalation", "capabilities.add"}, check: escalates},
 		},
-		"ResourceRequirements": {{[]string{"limits", "requests"}, resourcesRule}},
+		"ResourceRequirements": {{reads: []string{"limits", "requests"}, check: resourcesRule}},
 		"VolumeMount": {
 			needs("subPathExpr", not(is("")), "subPath", is(""), "subPath and subPathExpr exclude each other"),
 			needs("recursiveReadOnly", is("Enabled", "IfPossible"), "readOnly", isTrue, "recursiveReadOnly needs readOnly: true"),
@@ -151,7 +151,7 @@ func containerRules() map[string][]objectRule {
 			needs("key", is(""), "operator", is("Exists"), "without a key the operator must be Exists, for all taints"),
 			needs("tolerationSeconds", present, "effect", is("NoExecute"), "tolerationSeconds needs the effect NoExecute"),
 			needs("operator", is("Exists"), "value", is(""), "the operator Exists takes no value"),
-			{[]string{"operator", "value"}, func(n *tree.Node) error {
+			{reads: []string{"operator", "value"}, check: func(n *tree.Node) error {
 				value := n.Get("value")
 				if value == nil || n.Get("operator").Text() == "Exists" {
 					return nil
@@ -159,8 +159,8 @@ func containerRules() map[string][]objectRule {
 				return isLabelValue(value)
 			}},
 		},
-		"EnvVarSource.fieldRef":         {{[]string{"fieldPath"}, fieldPath("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "spec.host")}},
-		"EnvVarSource.resourceFieldRef": {{[]string{"resource", "divisor"}, resourceField}},
+		"EnvVarSource.fieldRef":         {{reads: []string{"fieldPath"}, check: fieldPath("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "spec.host")}},
+		"EnvVarSource.resourceFieldRef": {{reads: []string{"resource", "divisor"}, check: resourceField}},
 	}
 }
 

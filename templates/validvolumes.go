@@ -121,11 +121,11 @@ func volumeRules() map[string][]objectRule {
 		"StorageOSVolumeSource.secretRef":        {hasName()},
 		"CinderVolumeSource.secretRef":           {hasName()},
 		"FCVolumeSource":                         {needs("targetWWNs", present, "lun", present, "targetWWNs needs lun")},
-		"DownwardAPIVolumeFile.fieldRef":         {{[]string{"fieldPath"}, fieldPath("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")}},
-		"DownwardAPIVolumeFile.resourceFieldRef": {{[]string{"resource", "divisor"}, resourceField}},
+		"DownwardAPIVolumeFile.fieldRef":         {{reads: []string{"fieldPath"}, check: fieldPath("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")}},
+		"DownwardAPIVolumeFile.resourceFieldRef": {{reads: []string{"resource", "divisor"}, check: resourceField}},
 		"ClusterTrustBundleProjection":           {needs("labelSelector", present, "name", not(present), "labelSelector needs signerName")},
-		"ProjectedVolumeSource":                  {{[]string{"sources"}, pathsOnce}},
-		"FlexVolumeSource": {{[]string{"options"}, func(n *tree.Node) error {
+		"ProjectedVolumeSource":                  {{reads: []string{"sources"}, check: pathsOnce}},
+		"FlexVolumeSource": {{reads: []string{"options"}, check: func(n *tree.Node) error {
 			options := n.Get("options").Members()
 			for i := range options {
 				domain, _, _ := strings.Cut(strings.ToLower(options[i].Name()), "/")
@@ -135,7 +135,7 @@ func volumeRules() map[string][]objectRule {
 			}
 			return nil
 		}}},
-		"PersistentVolumeClaimSpec": {{[]string{"resources"}, func(n *tree.Node) error {
+		"PersistentVolumeClaimSpec": {{reads: []string{"resources"}, check: func(n *tree.Node) error {
 			if q, err := quantityOf(n.At("resources", "requests", "storage")); err != nil || q.Sign() <= 0 {
 				return fmt.Errorf("resources.requests.storage must be there, and more than 0")
 			}

@@ -58,6 +58,15 @@ func (f Fragment) Has(name string) bool {
 // When says whether this item of a list is there; nil is always.
 func (f Fragment) When() *Expression { return expression(f.p.when) }
 
+// Place is where a value with expressions is in the API, such as Container.image, and
+// whether it has to keep to rules of that place, beside those of its type.
+func (f Fragment) Place() (place string, ruled bool) {
+	return f.p.place, len(placeRules()[f.p.place]) > 0
+}
+
+// Ruled says whether an object has to keep to rules over values that are computed.
+func (f Fragment) Ruled() bool { return f.p.kind == objectPart && len(f.p.rules) > 0 }
+
 // IsObject says that the fragment is an object.
 func (f Fragment) IsObject() bool { return f.p.kind == objectPart }
 

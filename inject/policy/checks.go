@@ -33,6 +33,9 @@ func (b *builder) valueConditions(n *node, t reflect.Type) []string {
 			found = append(found, b.valueConditions(&n.children[i], t.Elem())...)
 		}
 	case n.object:
+		if n.ruled && t != reflect.TypeFor[corev1.ResourceRequirements]() { // whose sums the API server checks
+			b.problem(n.path, "values of expressions that depend on each other cannot be checked here before they are added")
+		}
 		for i, name := range n.names {
 			found = append(found, b.valueConditions(&n.children[i], fieldType(t, name))...)
 		}
@@ -58,6 +61,7 @@ func (b *builder) conditionsOf(n *node, t reflect.Type) []string {
 	add := func(format string) { found = append(found, strings.ReplaceAll(format, "VALUE", text)) }
 	place := regexp.MustCompile(`\[\d+\]`).ReplaceAllString(n.path, "[]")
 	field := place[strings.LastIndexByte(place, '.')+1:]
+	known := false
 	isInt := n.typ.TypeName() == "int"
 	switch {
 	case t == reflect.TypeFor[resource.Quantity]():
@@ -82,11 +86,29 @@ func (b *builder) conditionsOf(n *node, t reflect.Type) []string {
 	if strings.HasSuffix(place, ".env[].name") {
 		b.problem(n.path, "the name of a variable must be constant here")
 	}
+	switch n.place {
+	case "SecurityContext.runAsUser", "SecurityContext.runAsGroup", "PodSecurityContext.fsGroup", "PodSecurityContext.supplementalGroups":
+		known = true
+		add(`VALUE <= 2147483647`)
+	case "SecretVolumeSource.defaultMode", "ConfigMapVolumeSource.defaultMode", "ProjectedVolumeSource.defaultMode", "DownwardAPIVolumeSource.defaultMode":
+		known = true
+		add(`VALUE <= 511`)
+	case "VolumeMount.subPath":
+		known = true
+		add(`!VALUE.startsWith("/")`)
+	case "Container.image", "ContainerPort.containerPort", "ContainerPort.hostPort", "GRPCAction.port", "HostPathVolumeSource.path", "VolumeDevice.devicePath":
+		known = true // below
+	}
+	if n.ruled && !known {
+		b.problem(n.path, "the value of an expression cannot be checked here before it is added")
+	}
 	switch field {
 	case "image":
 		add(`VALUE != "" && VALUE.trim() == VALUE`)
-	case "name", "secretName", "claimName", "devicePath":
+	case "name", "secretName", "claimName":
 		add(`VALUE != ""`)
+	case "devicePath":
+		add(`VALUE != "" && !VALUE.matches("(^|/)\\.\\.(/|$)")`)
 	case "mountPath":
 		// Cleaned already, so that equal places are equal texts.
 		add(`VALUE.matches("^(/[^/]+)+$") && !VALUE.matches("/\\.\\.?(/|$)")`)

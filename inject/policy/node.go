@@ -29,6 +29,8 @@ type node struct {
 	when      string    // says whether a list's item is there; "" is always
 	whenApp   bool      // that depends on the app container
 	path      string
+	place     string // of a value that is not constant in the API, such as Container.image
+	ruled     bool   // it has to keep to rules of that place
 }
 
 // get is an object's member, nil where it has none.
@@ -94,7 +96,7 @@ func (b *builder) fragment(f templates.Fragment, path string) node {
 		static.when, static.whenApp, static.container = n.when, n.whenApp, n.container
 		return static
 	case f.IsObject(), f.IsList():
-		n.object, n.list = f.IsObject(), f.IsList()
+		n.object, n.list, n.ruled = f.IsObject(), f.IsList(), f.Ruled()
 		for name, child := range f.Children() {
 			sub := join(path, name)
 			if n.list {
@@ -106,6 +108,7 @@ func (b *builder) fragment(f templates.Fragment, path string) node {
 		}
 		return n
 	}
+	n.place, n.ruled = f.Place()
 	b.leaf(&n, f)
 	return n
 }
