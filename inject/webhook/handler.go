@@ -62,24 +62,25 @@ type Handler struct {
 type exchange struct {
 	start time.Time
 	// The caller waits until deadline, or until ctx is done.
-	deadline time.Time
-	ctx      context.Context
-	webhook  string      // mutate, validate, advise, shadow, or "" for another path
-	caller   callers.Way // "" where nobody asked
-	request  *request
-	result   *inject.Result       // nil where the engine was not asked
-	verdict  *inject.Verdict      // of a final pod; its Result is result
-	advice   []string             // about the pods of a workload; result is theirs
-	preview  *inject.Verdict      // of the pod with what result would add, which it does not get
-	withheld *inject.UnsoundError // why the result's patch is not in the answer; nil if it is
-	answer   []byte
-	written  bool // all of it
-	refused  *refusal
-	limiter  *Limiter
-	share    share
-	span     trace.Span // nil where none is kept
-	buffers  *buffers   // nil before the body is read
-	scratch  *scratch   // what request's trees are in; nil before its turn, and after it
+	deadline    time.Time
+	ctx         context.Context
+	webhook     string      // mutate, validate, advise, shadow, or "" for another path
+	caller      callers.Way // "" where nobody asked
+	request     *request
+	result      *inject.Result       // nil where the engine was not asked
+	verdict     *inject.Verdict      // of a final pod; its Result is result
+	advice      []string             // about the pods of a workload; result is theirs
+	preview     *inject.Verdict      // of the pod with what result would add, which it does not get
+	withheld    *inject.UnsoundError // why the result's patch is not in the answer; nil if it is
+	answer      []byte
+	written     bool // all of it
+	refused     *refusal
+	limiter     *Limiter
+	share       share
+	span        trace.Span // nil where none is kept
+	createAgain bool       // the pod may be right for another replica
+	buffers     *buffers   // nil before the body is read
+	scratch     *scratch   // what request's trees are in; nil before its turn, and after it
 }
 
 // refusal is the HTTP error that a request gets instead of an answer.
@@ -133,6 +134,7 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	e.createAgain = e.verdict != nil && e.verdict.CreateAgain()
 	e.answer = encode(e)
 	// What the answer takes beside the body is known only now, and not much at a time.
 	if held := cap(e.buffers.patch) + cap(e.buffers.answer); held > freeAnswer && !h.Limiter.take(&e.share, held) {

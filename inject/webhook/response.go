@@ -205,7 +205,7 @@ func (e *exchange) write(w http.ResponseWriter, r *http.Request) {
 		if e.refused.location != "" || e.refused.retryAfter != "" && e.refused.status == http.StatusServiceUnavailable { // another replica may know more
 			header.Set("Connection", "close")
 		}
-	case e.verdict != nil && e.verdict.CreateAgain():
+	case e.createAgain:
 		header.Set("Connection", "close")
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body))) // no chunks for the caller to put together
