@@ -34,26 +34,14 @@ const (
 // file that --config names: --admin-listen from PILLION_ADMIN_LISTEN, or from
 // admin-listen. A list in a variable is separated by commas.
 func configure(flags *pflag.FlagSet) error {
-	settings := viper.New()
-	settings.SetEnvPrefix(strings.TrimSuffix(environmentPrefix, "_"))
-	settings.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
-	settings.AutomaticEnv()
-	var file configFile
-	if f := flags.Lookup("config"); f != nil {
-		if !f.Changed && settings.IsSet(f.Name) {
-			_ = f.Value.Set(settings.GetString(f.Name)) // a text takes everything
-		}
-		if path := f.Value.String(); path != "" {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return &commandError{fmt.Errorf("the configuration: %w", err)}
-			}
-			if file, err = parseConfig(path, data, flags); err != nil {
-				return &commandError{err}
-			}
-		}
+	s := settings{Viper: viper.New(), fromEnvironment: func(flag string) bool { return os.Getenv(variable(flag)) != "" }}
+	s.SetEnvPrefix(strings.TrimSuffix(environmentPrefix, "_"))
+	s.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	s.AutomaticEnv()
+	if err := s.read(flags, os.ReadFile); err != nil {
+		return &commandError{err}
 	}
-	return file.fill(flags, settings, func(name string) bool { return os.Getenv(variable(name)) != "" })
+	return s.fill(flags)
 }
 
 // variable is the environment variable of a flag.
@@ -64,30 +52,50 @@ func variable(flag string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// configFile is what a configuration file says.
-type configFile struct {
-	path   string
-	values map[string]any // a text, or a list of texts
-	lines  map[string]int
+// settings are the values of flags from all places: a flag that was given wins over
+// the environment, and that over the file. Viper finds them; what it does not tell
+// is from where, and from which line of the file.
+type settings struct {
+	*viper.Viper
+
+	fromEnvironment func(flag string) bool
+	path            string // of the file
+	lines           map[string]int
 }
 
-// fill sets the flags that were not given from the settings, over the file.
-func (c configFile) fill(flags *pflag.FlagSet, settings *viper.Viper, fromEnvironment func(flag string) bool) error {
-	if err := settings.MergeConfigMap(c.values); err != nil {
+// read binds the flags, and reads the file that --config names, if any.
+func (s *settings) read(flags *pflag.FlagSet, readFile func(path string) ([]byte, error)) error {
+	if err := s.BindPFlags(flags); err != nil {
 		return err
 	}
+	if s.path = s.GetString("config"); s.path == "" || flags.Lookup("config") == nil {
+		return nil
+	}
+	data, err := readFile(s.path)
+	if err != nil {
+		return fmt.Errorf("the configuration: %w", err)
+	}
+	if s.lines, err = checkConfig(s.path, data, flags); err != nil {
+		return err
+	}
+	s.SetConfigType("yaml")
+	return s.ReadConfig(bytes.NewReader(data))
+}
+
+// fill sets the flags that were not given.
+func (s *settings) fill(flags *pflag.FlagSet) error {
 	var wrong []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" || !settings.IsSet(f.Name) {
+		if f.Changed || f.Name == "help" || !s.IsSet(f.Name) {
 			return
 		}
-		source, at := "file "+c.path, fmt.Sprintf("%s:%d: %s", c.path, c.lines[f.Name], f.Name)
-		if fromEnvironment(f.Name) {
+		source, at := "file "+s.path, fmt.Sprintf("%s:%d: %s", s.path, s.lines[f.Name], f.Name)
+		if s.fromEnvironment(f.Name) {
 			source = "environment " + variable(f.Name)
 			at = variable(f.Name) + " in the environment"
 		}
-		if err := assign(f, settings.Get(f.Name)); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: must be %s, not %q", at, kindOf(f), settings.GetString(f.Name)))
+		if err := assign(f, s.Get(f.Name)); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: must be %s, not %q", at, kindOf(f), s.GetString(f.Name)))
 			return
 		}
 		f.Changed = true
@@ -96,47 +104,57 @@ func (c configFile) fill(flags *pflag.FlagSet, settings *viper.Viper, fromEnviro
 	return errors.Join(wrong...)
 }
 
-// assign sets a flag to a text, or a list to texts.
+// assign sets a flag to a value, or a list to several.
 func assign(f *pflag.Flag, value any) error {
-	if items, ok := value.([]string); ok {
+	switch items := value.(type) {
+	case []string:
 		return f.Value.(pflag.SliceValue).Replace(items)
+	case []any:
+		texts := make([]string, len(items)) // an empty list is one too
+		for i := range items {
+			texts[i] = fmt.Sprint(items[i])
+		}
+		return f.Value.(pflag.SliceValue).Replace(texts)
 	}
 	return f.Value.Set(fmt.Sprint(value))
 }
 
-// parseConfig reads a YAML file whose keys are names of flags. Its errors are one
-// line for each key that is wrong.
-func parseConfig(path string, data []byte, flags *pflag.FlagSet) (configFile, error) {
-	c := configFile{path, map[string]any{}, map[string]int{}}
+// checkConfig checks a YAML file whose keys are names of flags, and gives the lines
+// of its keys. Its errors are one line for each key that is wrong.
+func checkConfig(path string, data []byte, flags *pflag.FlagSet) (map[string]int, error) {
 	var document yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		return c, nil // nothing but comments
+		return nil, nil // nothing but comments
 	case err != nil:
 		line, message := tree.WhereYAML(data, err)
-		return c, fmt.Errorf("%s:%d: %s", path, line, message)
+		return nil, fmt.Errorf("%s:%d: %s", path, line, message)
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("%s: there must be only one YAML document in it", path)
+		return nil, fmt.Errorf("%s: there must be only one YAML document in it", path)
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return c, fmt.Errorf("%s:%d: must be names of flags and their values, as in \"log-level: info\"", path, root.Line)
+		return nil, fmt.Errorf("%s:%d: must be names of flags and their values, as in \"log-level: info\"", path, root.Line)
 	}
+	lines := map[string]int{}
 	var wrong []error
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
-		if problem := c.take(flags, key, value); problem != "" {
+		problem := checkKey(flags, key.Value, value)
+		if line, twice := lines[key.Value]; twice {
+			problem = fmt.Sprintf("stands in line %d too", line)
+		}
+		if lines[key.Value] = key.Line; problem != "" {
 			wrong = append(wrong, fmt.Errorf("%s:%d: %s: %s", path, key.Line, key.Value, problem))
 		}
 	}
-	return c, errors.Join(wrong...)
+	return lines, errors.Join(wrong...)
 }
 
-// take takes note of a key's value, or says what is wrong with it.
-func (c configFile) take(flags *pflag.FlagSet, key, value *yaml.Node) string {
-	name := key.Value
+// checkKey says what is wrong with a key or its value, or "".
+func checkKey(flags *pflag.FlagSet, name string, value *yaml.Node) string {
 	f := flags.Lookup(name)
 	if f == nil || slices.Contains(notInFile(), name) {
 		if closest := templates.Closest(name, flagNames(flags)); closest != "" {
@@ -144,28 +162,19 @@ func (c configFile) take(flags *pflag.FlagSet, key, value *yaml.Node) string {
 		}
 		return "unknown key"
 	}
-	if line, twice := c.lines[name]; twice {
-		return fmt.Sprintf("stands in line %d too", line)
-	}
-	c.lines[name] = key.Line
 	if value.Kind == yaml.AliasNode {
 		value = value.Alias
 	}
-	if _, list := f.Value.(pflag.SliceValue); list && value.Kind == yaml.SequenceNode {
-		items := []string{} // an empty list is one too
-		for _, item := range value.Content {
-			if item.Kind != yaml.ScalarNode || item.ShortTag() != "!!str" {
-				return "must be " + kindOf(f)
-			}
-			items = append(items, item.Value)
+	_, list := f.Value.(pflag.SliceValue)
+	switch {
+	case list && value.Kind == yaml.SequenceNode:
+		if slices.ContainsFunc(value.Content, func(item *yaml.Node) bool { return item.Kind != yaml.ScalarNode || item.ShortTag() != "!!str" }) {
+			return "must be " + kindOf(f)
 		}
-		c.values[name] = items
 		return ""
-	} else if !list && value.Kind == yaml.ScalarNode && scalarFits(f.Value.Type(), value) {
-		c.values[name] = value.Value
+	case !list && value.Kind == yaml.ScalarNode && scalarFits(f.Value.Type(), value):
 		return ""
-	}
-	if value.Kind == yaml.ScalarNode && value.Value != "" {
+	case value.Kind == yaml.ScalarNode && value.Value != "":
 		return "must be " + kindOf(f) + ", not " + value.Value
 	}
 	return "must be " + kindOf(f)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,4 +91,66 @@ func TestStrangeVariables(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
+}
+
+// A flag wins over the environment, that over the file, and that over the default: of
+// every flag, whatever its type, with each of these places used or not.
+func TestWhereValuesComeFrom(t *testing.T) {
+	candidates := []string{"true", "false", "3", "5", "7", "0.5", "0.25", "0.75", "3s", "5s", "7s", "debug", "warn", "error", "a", "b", "c"}
+	newServe().Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(notInFile(), f.Name) {
+			return
+		}
+		_, list := f.Value.(pflag.SliceValue)
+		var values []string
+		for _, text := range candidates {
+			fresh := newServe().Flags().Lookup(f.Name)
+			if err := fresh.Value.Set(text); err == nil && (f.Value.Type() == "bool" || text != f.DefValue) {
+				values = append(values, text)
+			}
+		}
+		if values = values[:min(len(values), 3)]; len(values) == 2 { // true and false
+			values = append(values, values[0])
+		}
+		if len(values) < 3 {
+			t.Fatalf("no values for --%s", f.Name)
+		}
+		for used := range 8 {
+			flags, want, source := newServe().Flags(), f.DefValue, "default"
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			content := "{}"
+			if used&1 != 0 {
+				value := values[0]
+				if f.Value.Type() == "string" || list {
+					value = strconv.Quote(value)
+				}
+				if list {
+					value = "[" + value + "]"
+				}
+				content, want, source = f.Name+": "+value, values[0], "file "+file
+			}
+			write(t, file, content)
+			t.Setenv(variable(f.Name), "")
+			if used&2 != 0 {
+				t.Setenv(variable(f.Name), values[1])
+				want, source = values[1], "environment "+variable(f.Name)
+			}
+			args := []string{"--config", file}
+			if used&4 != 0 {
+				args = append(args, "--"+f.Name+"="+values[2])
+				want, source = values[2], "flag"
+			}
+			must(t, flags.Parse(args))
+			must(t, configure(flags))
+			got := flags.Lookup(f.Name)
+			same := newServe().Flags().Lookup(f.Name)
+			if source != "default" {
+				must(t, same.Value.Set(want))
+			}
+			if got.Value.String() != same.Value.String() || valueSource(got) != source {
+				t.Errorf("--%s, places %03b: %s from %s, want %s from %s", f.Name, used, got.Value, valueSource(got), same.Value, source)
+			}
+			t.Setenv(variable(f.Name), "")
+		}
+	})
 }

@@ -85,30 +85,27 @@ func (d *deployed) configure(ctx context.Context, flags *pflag.FlagSet) error {
 	if err := flags.Parse(args[slices.Index(args, "serve")+1:]); err != nil {
 		return err
 	}
-	settings, variables := viper.New(), map[string]bool{}
+	variables := map[string]bool{}
+	s := settings{Viper: viper.New(), fromEnvironment: func(flag string) bool { return variables[flag] }}
 	flags.VisitAll(func(f *pflag.Flag) {
 		for _, v := range container.Env {
-			if v.Name == variable(f.Name) && v.Value != "" {
-				settings.Set(f.Name, v.Value)
+			if v.Name == variable(f.Name) && v.Value != "" && !f.Changed {
+				s.Set(f.Name, v.Value)
 				variables[f.Name] = true
 			}
 		}
 	})
-	path := d.options.config
-	if path == "" {
-		path = settings.GetString("config")
-	}
-	var file configFile
-	if path != "" {
+	err := s.read(flags, func(path string) ([]byte, error) {
 		m, key, err := d.mounted(ctx, path)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if file, err = parseConfig(path, []byte(m.Data[key]), flags); err != nil {
-			return err
-		}
+		return []byte(m.Data[key]), nil
+	})
+	if err != nil {
+		return err
 	}
-	return file.fill(flags, settings, func(flag string) bool { return variables[flag] })
+	return s.fill(flags)
 }
 
 // mounted is the ConfigMap behind a path in the pod, and the rest of the path.
