@@ -107,12 +107,21 @@ func (d *Decision) differences(strict bool) []Finding {
 		case p.Pod == "null":
 			message = Brief(p.Template) + " is not there"
 		}
-		all = append(all, d.finding(CodeAltered, p, message+d.blame("the template protects it, so see who changes it")))
+		all = append(all, d.finding(CodeAltered, p, message+d.blame(d.changer(p.Path))))
 	}
 	for _, p := range d.Added {
 		all = append(all, d.finding(CodeMissing, p, Brief(p.Template)+" is not there"+d.blame("see which other webhook takes it away")))
 	}
 	return all
+}
+
+// changer is the end of a sentence about a protected place: what may have changed it.
+func (d *Decision) changer(at string) string {
+	names := strings.Split(at, "/") // "", spec, containers, 0, args
+	if len(names) > 4 && slices.Contains(d.computed, names[4]) {
+		return "the template protects it and computes it from the pod, so see who changes the pod; in a copy, keep the labels too (kubectl debug --keep-labels)"
+	}
+	return "the template protects it, so see who changes it"
 }
 
 // notThere is the finding about a template of which nothing is in the pod. If another

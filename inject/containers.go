@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -50,8 +51,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at po
 		return
 	}
 	if !p.wasMarked {
-		p.conflict(at, existing, fragment, "the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"",
-			fragment.Get("name").Text(), p.t.customize)
+		p.conflict(at, existing, fragment, "%s", p.notInjected(existing, fragment))
 		return
 	}
 	if there, ours := existing.Get("restartPolicy"), fragment.Get("restartPolicy"); there != nil && ours != nil && !ours.SameText(there) {
@@ -65,6 +65,20 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at po
 	}
 	p.object(existing, fragment, s.elem, at)
 	p.checkMerged(existing, fragment, at)
+}
+
+// notInjected says what to do about a container that is not as the template says, in a
+// pod without the record of an injection. A copy of a pod has lost its annotations:
+// kubectl debug --copy-to drops them, and the labels, by default.
+func (p *planner) notInjected(existing, fragment *tree.Node) string {
+	name, image := fragment.Get("name").Text(), existing.Get("image")
+	switch {
+	case image != nil && image.SameText(fragment.Get("image")):
+		return fmt.Sprintf("the container %s is not as the template says, and the pod has no record of its injection; in a copy of a pod, keep the annotations (kubectl debug --keep-annotations), or leave it out", name)
+	case slices.Contains(p.t.Spec.Validate.Protect, templates.ProtectAll):
+		return fmt.Sprintf("the pod has a container of its own named %s; give it another name, or leave it out", name)
+	}
+	return fmt.Sprintf("the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"", name, p.t.customize)
 }
 
 // bringer is the other template that a container of the pod belongs to, or "".

@@ -48,6 +48,7 @@ func (c *candidate) plan() {
 	if other && c.req.alone {
 		c.decision.other = says.String()
 	}
+	c.decision.computed = c.t.Computed
 	if c.decision.Code == CodePresent && p.additions > 0 {
 		c.pass(CodePresent, "something of it is not in the pod")
 		c.decision.Code, c.decision.Absent = CodeInjected, absent && p.moreThanRecord()

@@ -77,9 +77,10 @@ type Decision struct {
 	// for in the mutating webhook.
 	Absent bool `json:"absent,omitempty"`
 
-	called bool   // of an absent template: the pod has the record of another one
-	audit  string // of a template that is injected or present
-	other  string // of a final pod: the revision that it says it was injected by, if it is not the template's (JSON)
+	computed []string // of a final pod: see [templates.Template.Computed]
+	called   bool     // of an absent template: the pod has the record of another one
+	audit    string   // of a template that is injected or present
+	other    string   // of a final pod: the revision that it says it was injected by, if it is not the template's (JSON)
 }
 
 // Step is a rule that did not apply.

@@ -124,12 +124,6 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	return p, nil
 }
 
-func readsPod(checked *ast.AST) bool {
-	return len(ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
-		return e.Kind() == ast.IdentKind && e.AsIdent() == "pod"
-	})) > 0
-}
-
 // compileBool compiles a condition.
 func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 	p, err := c.compile(env, source)

@@ -249,6 +249,7 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 
 // defaults fills in what has a default, so that nobody else needs to know it.
 func (t *Template) defaults() {
+	t.Computed = t.pod.computedFields()
 	if t.Spec.Match.OS == "" {
 		t.Spec.Match.OS = corev1.Linux
 	}
@@ -266,7 +267,7 @@ func (t *Template) defaults() {
 	}
 	if t.Spec.Required && t.Spec.Validate.Protect == nil {
 		t.Spec.Validate.Protect = []string{ProtectAll}
-		t.Unprotected = t.pod.computedFields()
+		t.Unprotected = t.Computed
 	}
 }
 

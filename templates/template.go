@@ -45,9 +45,11 @@ type Template struct {
 	// first. They are the same for every pod.
 	Containers []string
 
-	// Unprotected are the fields of its containers that ProtectAll leaves out, because
-	// it is the default here and they are computed from the pod: another webhook may
-	// change what they are computed from.
+	// Computed are the fields of its containers that are computed from the pod.
+	Computed []string
+	// Unprotected are the fields of its containers that ProtectAll leaves out: those that
+	// are computed, if it is the default here. Another webhook may change what they are
+	// computed from.
 	Unprotected []string
 
 	line      int // of its name

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestDebugCopy: what kubectl debug --copy-to makes of an injected pod gets in, or the denial names the flag of
+// kubectl debug with which it does. By default kubectl drops annotations, labels and probes.
+func TestDebugCopy(t *testing.T) {
+	t.Parallel()
+	const keepAnnotations, keepLabels = "--keep-annotations", "--keep-labels"
+	pods := map[string]func(*corev1.Pod){
+		"plain":    func(*corev1.Pod) {},
+		"with-app": func(p *corev1.Pod) { p.Labels["app"] = "web" },
+		"with-level": func(p *corev1.Pod) {
+			overrides("copied", "level", "debug")(p)
+			overrides("copied-all", "level", "debug")(p)
+		},
+	}
+	for _, protect := range []string{"default", "all"} {
+		ns := optedInNamespace(t, withLabel("e2e.example.com/copied", protect))
+		for name, edit := range pods {
+			t.Run(protect+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				createPod(t, ns, newPod(name, edit))
+				var flags []string
+				for {
+					copied, advice := debugCopy(t, ns, name, flags)
+					if copied != nil {
+						t.Logf("gets in with %q", flags)
+						wantNothingToAdd(t, copied)
+						if !slices.Contains(mountPaths(copied.Spec.Containers[len(copied.Spec.Containers)-1]), "/var/copied") {
+							t.Errorf("the debugger has no mount: %v", copied.Spec.Containers)
+						}
+						break
+					}
+					i := slices.IndexFunc([]string{keepAnnotations, keepLabels}, func(flag string) bool { return strings.Contains(advice, "kubectl debug "+flag+")") })
+					if i < 0 || slices.Contains(flags, []string{keepAnnotations, keepLabels}[i]) {
+						t.Fatalf("with %q the copy is denied, without a way out: %s", flags, advice)
+					}
+					flags = append(flags, []string{keepAnnotations, keepLabels}[i])
+				}
+			})
+		}
+	}
+}
+
+// debugCopy makes a copy of a pod as people do, or returns why that was denied.
+func debugCopy(t *testing.T, ns, name string, flags []string) (copied *corev1.Pod, denial string) {
+	t.Helper()
+	to := name + "-copy"
+	args := append([]string{"debug", name, "-n", ns, "--copy-to=" + to, "--image=registry.example/busybox:1", "--attach=false"}, flags...)
+	if _, err := env.RunKubectl(testContext(t), nil, args...); err != nil {
+		return nil, err.Error()
+	}
+	copied, err := env.Client.CoreV1().Pods(ns).Get(testContext(t), to, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return copied, ""
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+)
+
+// computedFields are the fields of the containers of a pod's part that depend on the pod.
+func (p *part) computedFields() []string {
+	var all []string
+	for _, list := range []string{"initContainers", "containers"} {
+		containers := p.child("spec").child(list)
+		if containers == nil {
+			continue
+		}
+		for _, container := range containers.parts {
+			for i, field := range container.parts {
+				if field.ofPod() && !slices.Contains(all, container.names[i]) {
+					all = append(all, container.names[i])
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// child is the part of that name; nil if there is none, or none with expressions.
+func (p *part) child(name string) *part {
+	if p == nil {
+		return nil
+	}
+	if i := slices.Index(p.names, name); i >= 0 {
+		return p.parts[i]
+	}
+	return nil
+}
+
+// ofPod reports whether what the part gives depends on the pod.
+func (p *part) ofPod() bool {
+	return p.when != nil && p.when.ofPod ||
+		slices.ContainsFunc(p.pieces, func(piece piece) bool { return piece.program != nil && piece.program.ofPod }) ||
+		slices.ContainsFunc(p.parts, (*part).ofPod)
+}
+
+// readsPod reports whether an expression reads the pod.
+func readsPod(checked *ast.AST) bool {
+	return len(ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
+		return e.Kind() == ast.IdentKind && e.AsIdent() == "pod"
+	})) > 0
+}
