@@ -37,6 +37,7 @@ test: ## Run all tests, those on a real Kubernetes last, and a few on an older o
 	cd e2e && $(GO) build -o ../bin/skips ./skips
 	$(GO) test -json $(RACE) -timeout 30m ./... | bin/skips
 	cd e2e/bench && $(GO) test -json ./... | ../../bin/skips
+	cd e2e/validity && $(GO) test -json ./... | ../../bin/skips
 	cd e2e && $(GO) run ./binaries >/dev/null
 	cd e2e/shipped && $(GO) test -json -count=1 -timeout 30m ./... | ../../bin/skips # -count=1: what is tested is not a package of this module
 	cd e2e && $(GO) test -json $(RACE) -count=1 -timeout 30m ./... | ../bin/skips
@@ -52,6 +53,7 @@ lint: ## Check style, imports and formatting, then known vulnerabilities
 	cd e2e && $(GOLANGCI_LINT) run
 	cd e2e/certmanager && $(GOLANGCI_LINT) run
 	cd e2e/shipped && $(GOLANGCI_LINT) run
+	cd e2e/validity && $(GOLANGCI_LINT) run
 	cd e2e/bench && $(GOLANGCI_LINT) run
 	$(GOVULNCHECK) ./...
 
@@ -60,6 +62,7 @@ fmt: ## Format with gofumpt and gci
 	cd e2e && $(GOLANGCI_LINT) fmt
 	cd e2e/certmanager && $(GOLANGCI_LINT) fmt
 	cd e2e/shipped && $(GOLANGCI_LINT) fmt
+	cd e2e/validity && $(GOLANGCI_LINT) fmt
 	cd e2e/bench && $(GOLANGCI_LINT) fmt
 
 fuzz: ## Run every fuzz target for FUZZTIME (5m)
@@ -70,6 +73,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m)
 	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$package; \
 	  done; \
 	done
+	cd e2e/validity && $(GO) test -run '^$$' -fuzz '^FuzzValid$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .
 
 golden: ## Rewrite the golden files; look at the diff before you commit it
 	$(GO) test $$(grep -rl '"update", false' --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update
@@ -86,6 +90,7 @@ tidy: ## Tidy all modules
 	cd e2e/kubernetes-1.36 && $(GO) mod tidy
 	cd e2e/certmanager && $(GO) mod tidy
 	cd e2e/shipped && $(GO) mod tidy
+	cd e2e/validity && $(GO) mod tidy
 	cd e2e/bench && $(GO) mod tidy
 
 image: ## Build the container image IMAGE; PUSH=1 pushes it, for all platforms and with an SBOM

@@ -22,6 +22,7 @@ var defaults = sync.OnceValue(func() map[string]string {
 		"FileKeySelector.optional":                        "false",
 		"GRPCAction.service":                              `""`,
 		"HTTPGetAction.path":                              `"/"`,
+		"HTTPGetAction.protocol":                          `"HTTP1"`,
 		"HTTPGetAction.scheme":                            `"HTTP"`,
 		"HostPathVolumeSource.type":                       `""`,
 		"ISCSIVolumeSource.iscsiInterface":                `"default"`,

@@ -178,7 +178,7 @@ func TestDecidedAgainst(t *testing.T) {
 	const head = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: agent}\nspec:\n  default: true\n"
 	const pod = `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"web"}]}}`
 	grow := "  forEachContainer: [{add: {env: [{name: \"A${container.env.size()}\", value: x}]}}]\n"
-	huge := "  pod: {metadata: {annotations: {a: \"" + strings.Repeat("x", 4<<20) + "\"}}}\n"
+	huge := "  pod: {spec: {containers: [{name: agent, image: a, args: [\"" + strings.Repeat("x", 4<<20) + "\"]}]}}\n"
 	for name, template := range map[string]string{"never settles": head + grow, "too large": head + huge} {
 		injector := parsed(t, template)
 		v := mustJudge(t, inject.NewJudge(injector, nil, true), injectedBy(t, injector, pod))

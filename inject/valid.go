@@ -92,7 +92,7 @@ func (p *planner) checkMerged(merged, fragment *tree.Node, at pointer) {
 
 func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at pointer) {
 	if err := templates.Broken(t, object, fragment); err != nil {
-		p.conflict(at, nil, fragment, "with what the pod has, %v", err)
+		p.conflict(at, nil, fragment, "with what the pod has, %v; change that in the pod, or leave this template out", err)
 	}
 }
 

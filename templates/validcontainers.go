@@ -116,6 +116,17 @@ func containerRules() map[string][]objectRule {
 				return fmt.Errorf("the annotation %s must be an integer of 32 bits", corev1.PodDeletionCost)
 			}
 			return nil
+		}}, {check: func(n *tree.Node) error {
+			const most = 256 << 10
+			size := 0
+			annotations := n.Get("annotations").Members()
+			for i := range annotations {
+				size += len(annotations[i].Name()) + len(annotations[i].Text())
+			}
+			if size > most {
+				return fmt.Errorf("has %d bytes of annotations, and a pod may have %d", size, most)
+			}
+			return nil
 		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
 		"PodSpec.initContainers": {{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *tree.Node) error {

@@ -156,6 +156,7 @@ func TestHints(t *testing.T) {
 		`{pod: {spec: {initContainers: [{name: a, image: a, restartPolicy: Always, ports: [{containerPort: 1}]}]}}}`:                                            "",
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}, validate: {protect: [args]}}`:                             `spec.containers[1].args[0] is protected and computed from what templates add, so no pod is right: it is "n1", and then must be "n2"`,
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}}`:                                                          "",
+		`{forEachContainer: [{add: {lifecycle: {preStop: {sleep: {seconds: 10}}}}}]}`:                                                                           "a pod with terminationGracePeriodSeconds: 1 goes without it: the container app sleeps for 10 s",
 		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                  "no such key: app; for what not every pod has, write [?'key'].orValue('')",
 	} {
 		found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: "+spec+"}"))

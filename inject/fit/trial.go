@@ -133,7 +133,29 @@ func (e *Evaluator) try(t *templates.Template, params annotations) Trial {
 			trial.Hints = append(trial.Hints, r.hints(t)...)
 		}
 	}
+	trial.Hints = append(trial.Hints, without(t, params)...)
 	return trial
+}
+
+// without are pods that are unusual in what templates depend on, and go without this
+// one.
+func without(t *templates.Template, params annotations) []string {
+	var all []string
+	for _, odd := range []struct {
+		what   string
+		change func(*corev1.PodSpec)
+	}{
+		{"terminationGracePeriodSeconds: 1", func(s *corev1.PodSpec) { s.TerminationGracePeriodSeconds = new(int64(1)) }},
+		{"restartPolicy: Never", func(s *corev1.PodSpec) { s.RestartPolicy = corev1.RestartPolicyNever }},
+		{"hostUsers: false", func(s *corev1.PodSpec) { s.HostUsers = new(false) }},
+	} {
+		pod := sample(corev1.ResourceRequirements{})
+		odd.change(&pod.Spec)
+		if d := run(pod, params, t).Decisions[0]; d.Code == inject.CodeConflict || d.Code == inject.CodeRenderFailed {
+			all = append(all, fmt.Sprintf("a pod with %s goes without it: %s", odd.what, d.Sentence()))
+		}
+	}
+	return all
 }
 
 // hints are what is probably not meant so.
@@ -148,7 +170,13 @@ func (r *result) hints(t *templates.Template) []string {
 			all = append(all, fmt.Sprintf("the pod's containers wait until the init container %s ends; a sidecar has restartPolicy: Always", c.Name))
 		}
 	}
-	verdict, err := inject.NewJudge(r.injector, nil, true).Judge(r.final)
+	stored, err := inject.AsStored(r.final.Object)
+	if err != nil {
+		panic("fit: " + err.Error())
+	}
+	final := r.final
+	final.Object = stored
+	verdict, err := inject.NewJudge(r.injector, nil, true).Judge(final)
 	if err != nil {
 		panic("fit: " + err.Error())
 	}

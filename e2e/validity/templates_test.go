@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validity
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// sketch is a template in the making.
+type sketch struct {
+	name, os string
+	fragment object // of a pod
+	each     object // forEachContainer's add, or nil
+	params   []any
+	values   map[string]string // annotations that set parameters
+}
+
+// fragmentField are the fields that a template may set.
+func fragmentField(parent reflect.Type, name string) bool {
+	switch parent {
+	case reflect.TypeFor[corev1.Pod]():
+		return name == "spec" || name == "metadata"
+	case reflect.TypeFor[corev1.PodSpec]():
+		return slices.Contains([]string{
+			"initContainers", "containers", "volumes", "imagePullSecrets", "hostAliases", "tolerations", "shareProcessNamespace", "securityContext",
+		}, name)
+	case reflect.TypeFor[corev1.PodSecurityContext]():
+		return name == "fsGroup" || name == "supplementalGroups"
+	}
+	if strings.HasSuffix(parent.Name(), "ObjectMeta") {
+		return slices.Contains([]string{"annotations", "labels"}, name)
+	}
+	return true
+}
+
+func eachField(parent reflect.Type, name string) bool {
+	if parent == reflect.TypeFor[corev1.Container]() {
+		return slices.Contains([]string{
+			"env", "envFrom", "volumeMounts", "volumeDevices", "ports", "resources", "securityContext", "lifecycle", "terminationMessagePath", "terminationMessagePolicy",
+		}, name)
+	}
+	return true
+}
+
+func newSketch(m *maker, i int) *sketch {
+	s := &sketch{name: fmt.Sprint("t", i), os: "linux", values: map[string]string{}}
+	if m.in(12) {
+		s.os = "windows"
+	}
+	container := object{"name": pick(m, "side", "side", "agent"), "image": "side:1"}
+	spec := object{"volumes": []any{object{"name": pick(m, "data", "logs", "dev"), "emptyDir": object{}}}}
+	if m.in(3) {
+		spec["containers"] = []any{container}
+	} else {
+		spec["initContainers"] = []any{container}
+		if !m.in(5) {
+			container["restartPolicy"] = "Always"
+		}
+	}
+	s.fragment = object{"spec": spec}
+	if m.in(2) {
+		s.each = object{"env": []any{object{"name": "EACH", "value": "x"}}}
+	}
+	return s
+}
+
+// change makes one random change.
+func (s *sketch) change(m *maker) {
+	if s.each != nil && m.in(3) {
+		m.grow(s.each, reflect.TypeFor[corev1.Container](), eachField)
+		return
+	}
+	m.grow(s.fragment, reflect.TypeFor[corev1.Pod](), fragmentField)
+}
+
+func (s *sketch) copy() *sketch {
+	c := *s
+	c.fragment = clone(s.fragment)
+	if s.each != nil {
+		c.each = clone(s.each)
+	}
+	c.params = append([]any{}, s.params...)
+	c.values = maps.Clone(s.values)
+	return &c
+}
+
+// containerFields are protected all.
+func containerFields() []any {
+	var all []any
+	for _, f := range fieldsOf(reflect.TypeFor[corev1.Container]()) {
+		all = append(all, f.name)
+	}
+	return all
+}
+
+func (s *sketch) document() object {
+	spec := object{
+		"default": true, "match": object{"os": s.os, "hostNetwork": true},
+		"pod": s.fragment, "validate": object{"protect": containerFields()},
+	}
+	if len(s.params) > 0 {
+		spec["params"] = s.params
+	}
+	if s.each != nil {
+		spec["forEachContainer"] = []any{object{"add": s.each}}
+	}
+	return object{"apiVersion": templates.APIVersion, "kind": templates.Kind, "metadata": object{"name": s.name}, "spec": spec}
+}
+
+func (s *sketch) load() (*templates.Template, templates.Problems) {
+	all, problems := templates.Parse("t.yaml", compact(s.document()))
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return all[0], nil
+}
+
+// alone is the smallest pod with all that the template adds, as its author would
+// write it by hand.
+func (s *sketch) alone() object {
+	app := object{"name": "other", "image": "app:1"}
+	for k, v := range s.each {
+		app[k] = copied(v)
+	}
+	p := clone(s.fragment)
+	p["apiVersion"], p["kind"] = "v1", "Pod"
+	metadata, _ := p["metadata"].(object)
+	if metadata == nil {
+		metadata = object{}
+		p["metadata"] = metadata
+	}
+	metadata["name"] = "web"
+	spec, _ := p["spec"].(object)
+	if spec == nil {
+		spec = object{}
+		p["spec"] = spec
+	}
+	spec["terminationGracePeriodSeconds"] = 1 << 40 // the pod's matter
+	spec["os"] = object{"name": s.os}
+	if strings.Contains(string(compact(s.document())), "Unmasked") {
+		spec["hostUsers"] = false
+	}
+	containers, _ := spec["containers"].([]any)
+	spec["containers"] = append([]any{app}, containers...)
+	return p
+}
+
+// parametrize replaces values by expressions, each with a parameter that pods set.
+func (s *sketch) parametrize(m *maker, n int) {
+	for range n {
+		next := s.copy()
+		var leaves []leaf
+		next.leaves(next.fragment, reflect.TypeFor[corev1.Pod](), reflect.TypeFor[corev1.Pod](), "", &leaves)
+		if next.each != nil {
+			next.leaves(next.each, reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.Container](), "", &leaves)
+		}
+		if len(leaves) == 0 {
+			return
+		}
+		l := leaves[m.IntN(len(leaves))]
+		name, kind := fmt.Sprint("p", len(next.params)), "string"
+		switch v := l.value.(type) {
+		case int, float64:
+			kind = "integer"
+		case bool:
+			kind = "boolean"
+		case string:
+			if strings.Contains(v, "${") {
+				continue
+			}
+		}
+		next.params = append(next.params, object{"name": name, "type": kind, "default": l.value, "maxLength": 1 << 18})
+		l.set("${params." + name + "}")
+		if _, problems := next.load(); len(problems) > 0 {
+			continue
+		}
+		if value := m.value(l.typ, l.parent, l.name, 0); m.in(2) {
+			if text := fmt.Sprint(value); kind == "string" || reflect.TypeOf(value) == reflect.TypeOf(l.value) {
+				next.values[next.name+".pillion.dev/"+name] = text
+			}
+		}
+		*s = *next
+	}
+}
+
+// leaf is a scalar of a fragment.
+type leaf struct {
+	value       any
+	typ, parent reflect.Type
+	name        string
+	set         func(any)
+}
+
+func (s *sketch) leaves(v any, t, parent reflect.Type, name string, all *[]leaf) {
+	switch v := v.(type) {
+	case object:
+		for _, k := range sortedKeys(v) {
+			next, of := t, t
+			if t.Kind() == reflect.Map {
+				next = t.Elem()
+			} else {
+				i := slices.IndexFunc(fieldsOf(t), func(f field) bool { return f.name == k })
+				if i < 0 {
+					continue
+				}
+				next = fieldsOf(t)[i].typ
+			}
+			if next = deref(next); isLeaf(v[k]) {
+				*all = append(*all, leaf{v[k], next, of, k, func(to any) { v[k] = to }})
+			} else if next.Kind() == reflect.Map || next.Kind() == reflect.Slice || next.Kind() == reflect.Struct {
+				s.leaves(v[k], next, of, k, all)
+			}
+		}
+	case []any:
+		for i := range v {
+			if isLeaf(v[i]) {
+				*all = append(*all, leaf{v[i], deref(t.Elem()), parent, name, func(to any) { v[i] = to }})
+			} else if t.Kind() == reflect.Slice {
+				s.leaves(v[i], deref(t.Elem()), parent, name, all)
+			}
+		}
+	}
+}
+
+func isLeaf(v any) bool {
+	switch v.(type) {
+	case string, int, float64, bool:
+		return true
+	}
+	return false
+}
+
+// scene starts a template with something that is coupled with what pods have.
+func (s *sketch) scene(m *maker) {
+	spec := s.fragment["spec"].(object)
+	var container object
+	for _, list := range []string{"containers", "initContainers"} {
+		if containers, ok := spec[list].([]any); ok {
+			container = containers[0].(object)
+		}
+	}
+	switch m.IntN(12) {
+	case 0:
+		container["resizePolicy"] = []any{object{"resourceName": "cpu", "restartPolicy": "RestartContainer"}}
+	case 1:
+		s.each = object{"lifecycle": object{"preStop": object{"sleep": object{"seconds": 10}}}}
+	case 2:
+		s.each = object{"securityContext": object{"privileged": true}}
+	case 3:
+		s.each = object{"securityContext": object{"capabilities": object{"add": []any{"CAP_SYS_ADMIN"}}}}
+	case 4:
+		volume := object{"name": pick(m, "data", "dev"), "persistentVolumeClaim": object{"claimName": "claim"}}
+		spec["volumes"] = []any{volume}
+		s.each = object{"volumeMounts": []any{object{"name": volume["name"], "mountPath": "/mnt"}}}
+	case 5:
+		s.params = append(s.params, object{"name": "user", "type": "integer", "default": 1000})
+		s.values[s.name+".pillion.dev/user"] = pick(m, "3000000000", "1000", "-1")
+		container["securityContext"] = object{"runAsUser": "${params.user}"}
+		s.os = "linux"
+	case 6:
+		container["securityContext"], s.os = object{"procMount": "Unmasked"}, "linux"
+	case 7:
+		s.each = object{"lifecycle": object{"stopSignal": "SIGTERM"}}
+	case 8:
+		spec["volumes"] = []any{object{"name": strings.Repeat("v", 63), "ephemeral": object{"volumeClaimTemplate": m.claim()}}}
+	}
+	if _, problems := s.load(); len(problems) > 0 {
+		container["restartPolicy"] = "Always" // if it is one that needs that
+	}
+	if _, problems := s.load(); len(problems) > 0 {
+		delete(container, "restartPolicy")
+		delete(container, "resizePolicy")
+	}
+}
