@@ -57,13 +57,24 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	}
 	// If an item that is just as a template has it is followed by others, it may be the
 	// pod's own: then it stays, and the templates leave it alone too.
+	var failed error
 	for _, ownStays := range []bool{false, true} {
 		attempt := *r
-		if err = i.subtract(&req, &attempt, pod, bare, added, ownStays); err == nil {
+		original := pod
+		if attempt.Served {
+			original = nil
+		}
+		doc, kept, err := attempt.subtract(bare, original, added, ownStays)
+		if err != nil {
+			return nil, err
+		}
+		attempt.Kept = kept
+		if err = i.verify(req, doc); err == nil {
 			return &attempt, nil
 		}
+		failed = err
 	}
-	return nil, err
+	return nil, failed
 }
 
 // addedBy renders what the templates added, each as if those before it had added
@@ -104,28 +115,24 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 }
 
 // subtract takes out what templates added, the last one first, for each added
-// behind those before it. What is left must become the same pod again.
-func (i *Injector) subtract(req *Request, r *Removal, pod *tree.Node, bare []byte, added []*candidate, ownStays bool) error {
+// behind those before it. It returns what is left, and what is kept as the pod's own.
+// Original is the pod with its keys in the order of its author, or nil.
+func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate, ownStays bool) (left []byte, kept []string, err error) {
 	doc, err := decode(bare)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	for _, c := range slices.Backward(added) {
 		if c.pod, err = parseAgain(doc); err != nil {
-			return err
+			return nil, nil, err
 		}
-		s := &subtraction{candidate: c, ownStays: ownStays}
-		if !r.Served {
-			s.original = pod
-		}
+		s := &subtraction{candidate: c, ownStays: ownStays, original: original}
 		s.all()
 		doc = r.remove(doc, s.paths)
-		r.Kept = append(r.Kept, s.kept...)
+		kept = append(kept, s.kept...)
 	}
-	if bare, err = json.Marshal(doc); err != nil {
-		return err
-	}
-	return i.verify(*req, bare)
+	left, err = json.Marshal(doc)
+	return left, kept, err
 }
 
 func parseAgain(doc any) (*tree.Node, error) {

@@ -21,7 +21,7 @@ func (e *editor) changeBlock(n *yaml.Node, entries []entry, boundary int) {
 		return
 	}
 	column := e.column(n)
-	e.cutEntries(n, entries, column)
+	e.cutEntries(entries, column)
 	size := len(n.Content) / max(countEntries(n), 1)
 	at := -1 // of the entry in the text that was last
 	for i := 0; i < len(n.Content); i += size {
@@ -50,7 +50,7 @@ func countEntries(n *yaml.Node) int {
 }
 
 // cutEntries takes out what is gone.
-func (e *editor) cutEntries(n *yaml.Node, entries []entry, column int) {
+func (e *editor) cutEntries(entries []entry, column int) {
 	for i := 0; i < len(entries); i++ {
 		x := &entries[i]
 		begin := e.starts[x.first-1] + column - 1

@@ -57,9 +57,11 @@ func breakLength(data []byte) int {
 }
 
 func (e *editor) cut(from, to int, text string) { e.cuts = append(e.cuts, cut{from, to, text, false}) }
+
 func (e *editor) cutLines(first, last int) {
 	e.cuts = append(e.cuts, cut{e.starts[first-1], e.starts[last], "", true})
 }
+
 func (e *editor) insertLines(before int, text string) {
 	e.cuts = append(e.cuts, cut{e.starts[before-1], e.starts[before-1], text, true})
 }
