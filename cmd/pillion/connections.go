@@ -129,25 +129,31 @@ func (l *listener) Accept() (net.Conn, error) {
 type connection struct {
 	net.Conn
 	of    *connections
-	http2 atomic.Bool
+	state atomic.Int32
 }
+
+// What a connection is: others may close it at any moment.
+const (
+	isOpen = iota
+	isHTTP2
+	isClosed
+)
 
 // Close implements [net.Conn].
 func (c *connection) Close() error {
-	if c.http2.Swap(false) {
+	if c.state.Swap(isClosed) == isHTTP2 {
 		c.of.http2.Add(-1)
 	}
 	return c.Conn.Close()
 }
 
-// mayHTTP2 says whether it is one of those, and if not, whether there is room for one more.
+// mayHTTP2 makes it one of those if there is room for one more.
 func (c *connection) mayHTTP2() bool {
-	if c.of.http2.Add(1) > maxHTTP2 {
-		c.of.http2.Add(-1)
-		return false
+	if c.of.http2.Add(1) <= maxHTTP2 && c.state.CompareAndSwap(isOpen, isHTTP2) {
+		return true
 	}
-	c.http2.Store(true)
-	return true
+	c.of.http2.Add(-1)
+	return false
 }
 
 // chooseProtocol lets HTTP/2 be spoken by a few connections.

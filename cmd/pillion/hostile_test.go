@@ -129,7 +129,7 @@ func streams() []attack {
 		})},
 		{"HTTP/2: 1,000 connections that say nothing", on(1000, false, func(*h2) {})},
 		{"HTTP/2: rapid reset", on(20, false, func(h *h2) {
-			for range 5000 {
+			for range 2000 {
 				_ = h.WriteRSTStream(h.head(0), http2.ErrCodeCancel)
 			}
 		})},
@@ -241,6 +241,9 @@ spec:
 // Whatever clients promise, send slowly, abort or reset, the process keeps to its container's memory, and who does
 // nothing of the kind is answered while they do.
 func TestServeHostile(t *testing.T) {
+	if raced() {
+		t.Skip("SKIPPED: the race detector takes many times the memory and the time; TestServeHostileOneCPU runs with it")
+	}
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", greedy(t), "--memory-limit", "256Mi")
 	t.Logf("%3d MiB at the start", s.peak(t))
 	all := slices.Concat(promises(), streams(), bodies())

@@ -240,6 +240,39 @@ func TestConnectionAge(t *testing.T) {
 	})
 }
 
+// However many connections ask for HTTP/2 and are closed at the same moment, no more than may have it, and in the end
+// all places are free.
+func TestHTTP2Places(t *testing.T) {
+	t.Parallel()
+	c := &connections{}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 5000 {
+				ours, theirs := net.Pipe()
+				defer theirs.Close()
+				conn := &connection{Conn: ours, of: c}
+				wg.Go(func() { _ = conn.Close() })
+				conn.mayHTTP2()
+				_ = conn.Close()
+			}
+		})
+	}
+	wg.Wait()
+	if n := c.http2.Load(); n != 0 {
+		t.Errorf("%d places are lost", n)
+	}
+	given := 0
+	for range 2 * maxHTTP2 {
+		if (&connection{of: c}).mayHTTP2() {
+			given++
+		}
+	}
+	if given != maxHTTP2 {
+		t.Errorf("%d places are given", given)
+	}
+}
+
 // One connection too many costs the one that has waited longest for its first answer its place, and none that had one.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
