@@ -4,8 +4,8 @@ package inject
 
 import (
 	"encoding/json"
+	"unsafe"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mattbaird/jsonpatch"
 
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -89,7 +89,7 @@ func (r *Result) appendPatch(b []byte, podPath string, check func(path []byte)) 
 		if podPath != "" {
 			path = append([]byte(podPath), path...)
 		}
-		b, _ = jsontext.AppendQuote(b, path)
+		b = tree.AppendQuoted(b, unsafe.String(unsafe.SliceData(path), len(path)))
 		b = append(b, `,"value":`...)
 		b = value.AppendTo(b)
 		b = append(b, '}')

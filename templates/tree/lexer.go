@@ -24,7 +24,14 @@ func (l *lexer) at(i int) byte {
 }
 
 func (l *lexer) blank(i int) int {
-	for i < len(l.text) && l.text[i] <= ' ' && (l.text[i] == ' ' || l.text[i] == '\n' || l.text[i] == '\t' || l.text[i] == '\r') {
+	if i < len(l.text) && l.text[i] > ' ' { // as nearly always, and this much is inlined
+		return i
+	}
+	return l.skipBlank(i)
+}
+
+func (l *lexer) skipBlank(i int) int {
+	for i < len(l.text) && (l.text[i] == ' ' || l.text[i] == '\n' || l.text[i] == '\t' || l.text[i] == '\r') {
 		i++
 	}
 	return i
@@ -77,7 +84,13 @@ func (l *lexer) quoted(i int) (end int, escaped bool) {
 		return -1, false
 	}
 	for i++; ; {
-		i = l.plain(i)
+		// Letters of one byte that are neither a quote nor an escape are looked at eight at a time.
+		for text := l.text; i+8 <= len(text); i += 8 {
+			if special := specialIn(text[i : i+8]); special != 0 {
+				i += bits.TrailingZeros64(special) / 8
+				break
+			}
+		}
 		switch c := l.at(i); {
 		case c == '"':
 			return i + 1, escaped
@@ -92,31 +105,40 @@ func (l *lexer) quoted(i int) (end int, escaped bool) {
 				return -1, false
 			}
 			i += size
-		default: // a control character, or the text's end
+		case c < ' ': // a control character, or the text's end
 			return -1, false
+		default: // the text's last letters
+			i++
 		}
 	}
 }
 
-// plain is the end of the letters from i that are neither a quote nor an escape,
-// no control character and of one byte, looked at eight at a time.
-func (l *lexer) plain(i int) int {
+// specialIn has the high bit of the first of eight bytes set that is a quote, a backslash, a control character or no
+// letter of one byte; those of later ones mean nothing.
+func specialIn(b string) uint64 {
 	const each = 0x01_01_01_01_01_01_01_01
 	const high = 0x80 * each
-	for text := l.text; i+8 <= len(text); i += 8 {
-		b := text[i : i+8]
-		x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
-		// To take away from a byte what is more than it sets its high bit. That
-		// borrows from the next one, so only the lowest that is set counts.
-		if special := (x | (x - ' '*each) | (x ^ '"'*each - each) | (x ^ '\\'*each - each)) & high; special != 0 {
-			return i + bits.TrailingZeros64(special)/8
+	x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+	// To take away from a byte what is more than it sets its high bit. That
+	// borrows from the next one, so only the lowest that is set counts.
+	return (x | (x - ' '*each) | (x ^ '"'*each - each) | (x ^ '\\'*each - each)) & high
+}
+
+// isPlain says whether a text needs no escape in JSON.
+func isPlain(s string) bool {
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		if specialIn(s[i:i+8]) != 0 {
+			return false
 		}
 	}
-	for i < len(l.text) && l.text[i] >= ' ' && l.text[i] < utf8.RuneSelf && l.text[i] != '"' && l.text[i] != '\\' {
-		i++
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
 	}
-	return i
+	return true
 }
 
 // escape is the end of what stands after a backslash.

@@ -183,7 +183,9 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 				return nil, -1
 			}
 			if levels >= 0 {
-				name = unquote(s.text[begin:i], escaped)
+				if name = s.text[begin+1 : i-1]; escaped {
+					name = unquote(s.text[begin:i], escaped)
+				}
 				below = s.levelsOf(name, levels)
 			}
 			if i = s.blank(i); s.at(i) != ':' {

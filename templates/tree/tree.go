@@ -58,9 +58,6 @@ func Text(s string) Node {
 	return Node{kind: String, text: string(quoted), escaped: bytes.IndexByte(quoted, '\\') >= 0}
 }
 
-// isPlain says whether a text needs no escape in JSON.
-func isPlain(s string) bool { return (&lexer{s}).plain(0) == len(s) }
-
 // Int makes a JSON number.
 func Int(i int64) Node { return Node{kind: Number, text: strconv.FormatInt(i, 10)} }
 
@@ -141,11 +138,17 @@ func (n *Node) At(names ...string) *Node {
 	return n
 }
 
+// member is what nearly everything comes down to, so it calls nothing.
 func (n *Node) member(name string) *Node {
-	members := n.Members()
-	for i := len(members) - 1; i >= 0; i-- {
-		if members[i].name == name {
-			return &members[i]
+	if n == nil || n.kind != Object {
+		return nil
+	}
+	if !n.open {
+		n.fill()
+	}
+	for i := len(n.kids) - 1; i >= 0; i-- {
+		if kid := &n.kids[i]; kid.name == name {
+			return kid
 		}
 	}
 	return nil
