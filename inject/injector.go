@@ -76,6 +76,7 @@ type loaded struct {
 	*templates.Template
 	prefix                 string // of its annotations' keys
 	injected, customize    string
+	settable               []string // what pods may set by the other ones
 	forNamespaces, forPods string
 	audit                  string     // for a pod that has it
 	revision               tree.Node  // of the record of the injection
@@ -96,6 +97,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	reads := map[string]bool{}
 	for _, t := range set.Templates {
 		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize), prefix: t.Annotation("")}
+		l.settable = append(t.ParamNames(), templates.AnnotationCustomize)
 		l.revision, l.audit = tree.Text(t.Revision), "injected: revision "+t.Revision
 		l.forNamespaces = fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector)
 		l.forPods = fmt.Sprintf("the template is for pods with %v", t.PodSelector)

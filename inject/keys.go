@@ -6,7 +6,7 @@ import "github.com/pillion-dev/pillion/templates/tree"
 
 // longList is how many items a list has that is gone through once for all that
 // are looked for in it, and not once for each.
-const longList = 16
+const longList = 32
 
 // keys are the items of a long list by their keys, of those that came with the
 // pod: what is added may be taken back.

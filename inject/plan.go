@@ -145,12 +145,12 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema, at pointer) {
 		if value.Kind() == tree.Null {
 			continue
 		}
-		f := s.at(name)
-		if there := pod.Get(name); p.excluded(pod, f, name, value) || there == nil && p.allExcluded(value, f.schema) {
+		f, there := s.at(name), pod.Get(name)
+		if p.excluded(pod, f, name, value) || there == nil && p.allExcluded(value, f.schema) {
 			p.keep(at.member(name), there, value)
 			continue
 		}
-		p.member(pod, f, name, value, at.member(name))
+		p.member(pod, there, f, value, at.member(name))
 	}
 }
 
@@ -166,12 +166,13 @@ func (p *planner) allExcluded(fragment *tree.Node, s *schema) bool {
 }
 
 func (p *planner) excluded(pod *tree.Node, f *field, name string, value *tree.Node) bool {
-	return excludes(pod, p.pod.At("spec", "securityContext"), f, name, value) ||
+	return excludes(pod, p.pod, f, name, value) ||
 		f.gated && (p.req.alone || p.wasInjected)
 }
 
-func (p *planner) member(pod *tree.Node, f *field, name string, value *tree.Node, at pointer) {
-	there := pod.Get(name)
+// member goes into what is there of the pod, or nil, by the name of the fragment's value.
+func (p *planner) member(pod, there *tree.Node, f *field, value *tree.Node, at pointer) {
+	name := value.Name()
 	switch {
 	case there == nil && f.absentIsZero && isZero(value):
 		return

@@ -323,7 +323,7 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 		return Finding{Code: CodeUnknownTemplate, unknown: template, Message: fmt.Sprintf("the %sannotation %s is for the unknown template %q%s",
 			whose, key, template, didYouMean(template, n.names))}, true
 	}
-	all := append(t.ParamNames(), templates.AnnotationCustomize)
+	all := t.settable
 	if slices.Contains(all, name) {
 		return Finding{}, false
 	}

@@ -122,7 +122,7 @@ func entered(t reflect.Type) bool {
 // would be fine by itself; such a field is left out. Inherited is the securityContext
 // of the pod. A container that says that it runs as somebody else counts no less as
 // root by that: another template may have said so.
-func excludes(pod, inherited *tree.Node, f *field, name string, value *tree.Node) bool {
+func excludes(pod, whole *tree.Node, f *field, name string, value *tree.Node) bool {
 	switch {
 	case f.parent == reflect.TypeFor[corev1.SecurityContext]() && name == "allowPrivilegeEscalation" && value.Kind() == tree.False:
 		if pod.Get("privileged").Kind() == tree.True {
@@ -135,7 +135,7 @@ func excludes(pod, inherited *tree.Node, f *field, name string, value *tree.Node
 			}
 		}
 	case f.parent == reflect.TypeFor[corev1.SecurityContext]() && name == "runAsNonRoot" && value.Kind() == tree.True:
-		own, all := pod.Get("runAsUser"), inherited.Get("runAsUser")
+		own, all := pod.Get("runAsUser"), whole.At("spec", "securityContext", "runAsUser")
 		return own != nil && isZero(own) || all != nil && isZero(all)
 	case f.parent == reflect.TypeFor[corev1.PodSpec]() && name == "shareProcessNamespace" && value.Kind() == tree.True:
 		return pod.Get("hostPID").Kind() == tree.True

@@ -134,9 +134,12 @@ func devicesOfUser(pod, _ *tree.Node) string {
 // otherSeccomp: an annotation, the older way, must not contradict the field.
 func otherSeccomp(pod, container *tree.Node) string {
 	profile := container.At("securityContext", "seccompProfile")
+	if profile == nil {
+		return ""
+	}
 	key := corev1.SeccompContainerAnnotationKeyPrefix + container.Get("name").Text()
 	annotation := pod.At("metadata", "annotations").Get(key)
-	if profile == nil || annotation == nil {
+	if annotation == nil {
 		return ""
 	}
 	text, ok := annotation.Text(), false

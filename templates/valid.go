@@ -237,17 +237,26 @@ func not(f func(*tree.Node) bool) func(*tree.Node) bool {
 // the item itself).
 func unique(list, field string) objectRule {
 	return objectRule{fewer: true, applies: hasTwo(list), reads: []string{strings.TrimSuffix(list+"."+field, ".")}, check: func(n *tree.Node) error {
-		seen := map[string]bool{}
 		items := n.Get(list).Items()
+		const few = 32 // are sooner compared than put into a map
+		keys, seen := make([]string, 0, few), map[string]bool(nil)
+		if len(items) > few {
+			keys, seen = nil, make(map[string]bool, len(items))
+		}
 		for i := range items {
 			key := items[i].Text()
 			if field != "" {
 				key = items[i].Get(field).Text()
 			}
-			if seen[key] && key != "" {
+			switch {
+			case key == "":
+			case seen[key] || slices.Contains(keys, key):
 				return fmt.Errorf("%s has %q twice", list, key)
+			case seen != nil:
+				seen[key] = true
+			default:
+				keys = append(keys, key)
 			}
-			seen[key] = true
 		}
 		return nil
 	}}
