@@ -100,3 +100,59 @@ func TestLeavesThatFail(t *testing.T) {
 		}
 	}
 }
+
+// TestPresets: what depends on parameters alone is the same whether it was rendered when the template was loaded or is
+// rendered for the pod, and a pod's parameters show.
+func TestPresets(t *testing.T) {
+	t.Parallel()
+	tmpl, problems := parseExpression(t, "${params.n} ${params.s}")
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	in := &templates.Input{Pod: &tree.Node{}}
+	for _, c := range []struct{ annotation, value, want string }{
+		{"", "", `3 x\"y`},
+		{"a.pillion.dev/n", "3", `3 x\"y`},
+		{"a.pillion.dev/n", "4", `4 x\"y`},
+		{"a.pillion.dev/s", "z", "3 z"},
+		{"a.pillion.dev/b", "false", `3 x\"y`},
+	} {
+		values, err := tmpl.Values(func(key string) (string, bool) { return c.value, key == c.annotation }, &in.Namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := tmpl.Render(in, values)
+		if want := `{"spec":{"containers":[{"name":"c","image":"i","args":["` + c.want + `"]}]}}`; err != nil || n.String() != want {
+			t.Errorf("%s=%s: %v, want %s (%v)", c.annotation, c.value, n.String(), want, err)
+		}
+	}
+}
+
+// TestReads: a template is looked at again if what was added is in one of these.
+func TestReads(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		"string(size(pod.spec.containers))":                                                      "spec.containers[]",
+		"string(pod.spec.containers.exists(c, c.name == 'a'))":                                   "spec.containers[]",
+		"pod.spec.containers.map(c, c.name)[0]":                                                  "spec.containers[]",
+		"string(pod.spec.containers.exists(c, c.image == 'a'))":                                  "spec.containers",
+		"string(pod.spec.containers.exists(c, has(c.env)))":                                      "spec.containers",
+		"pod.spec.containers.filter(c, c.name == 'a')[0].image":                                  "spec.containers",
+		"pod.spec.containers[0].name":                                                            "spec.containers",
+		"string(pod.spec.containers.exists(c, pod.spec.containers.exists(d, d.name == c.name)))": "spec.containers[]",
+		"pod.metadata.labels['a.b/c']":                                                           "metadata.labels[a.b/c]",
+		"pod.metadata.annotations[?'x'].orValue('')":                                             "metadata.annotations[x]",
+		"string('x' in pod.metadata.annotations)":                                                "metadata.annotations[x]",
+		"pod.metadata.labels[ns.name]":                                                           "metadata.labels",
+		"pod.metadata.labels.map(k, k)[0]":                                                       "metadata.labels",
+		"string(pod.spec.hostNetwork)":                                                           "spec.hostNetwork",
+		"string(has(pod.spec))":                                                                  "*",
+	} {
+		tmpl, problems := parseExpression(t, "${"+expression+"}")
+		if problems != nil {
+			t.Errorf("%s: %v", expression, problems)
+		} else if got := strings.Join(tmpl.Reads(), " "); got != want {
+			t.Errorf("%s reads %s, want %s", expression, got, want)
+		}
+	}
+}
