@@ -114,7 +114,7 @@ func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*temp
 		o.more = pick(`"updateStrategy":{"type":"OnDelete"},`, `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":3}},`)
 	}
 	metadata := pick(`{}`, `{}`, `{}`, `{}`, `{"annotations":{"pillion.dev/templates":""}}`, `{"annotations":{"pillion.dev/templates":"agent"}}`, `{"labels":{"pillion.dev/inject":"disabled"}}`,
-		`{"annotations":{"agent.pillion.dev/level":"loud"}}`, `{"annotations":{"agent.pillion.dev/levle":"debug"}}`, `{"annotations":{"agent.pillion.dev/level":"debug"}}`)
+		`{"annotations":{"agent.pillion.dev/level":"loud"}}`, `{"annotations":{"agent.pillion.dev/lewel":"debug"}}`, `{"annotations":{"agent.pillion.dev/level":"debug"}}`)
 	own := pick(``, ``, ``, ``, `"initContainers":[{"name":"agent","image":"mine:1"}],`)
 	o.template = []byte(`{"metadata":` + metadata + `,"spec":{` + own + `"containers":[{"name":"web","image":"web:1"}]}}`)
 	set := times[r.IntN(len(times))]

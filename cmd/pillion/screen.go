@@ -54,7 +54,7 @@ func complete(text []byte) int {
 
 // end writes what is left over.
 func (s *screen) end() {
-	io.WriteString(s.w, inject.Visible(string(s.rest)))
+	_, _ = io.WriteString(s.w, inject.Visible(string(s.rest))) // there is nobody left to tell
 	s.rest = nil
 }
 
