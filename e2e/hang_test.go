@@ -51,6 +51,17 @@ func TestHangFailOpen(t *testing.T) {
 	wantFailedOpen(t, pair.namespace, "alone")
 }
 
+// TestForgedFailOpen: a forged record does not make a verdict a failure, which fail-open would let pass, and
+// which would alert the operator.
+func TestForgedFailOpen(t *testing.T) {
+	t.Parallel()
+	pair := newReplicasOf(t, renderWith(t, "base", "fail-open"), []string{"old", "image"}, "--uninjected-pods=Warn")
+	pair.wantForgedDenied(testContext(t), t, "forged")
+	if open := creation(t, pair.namespace, "forged").FailedOpen(); len(open) > 0 {
+		t.Errorf("the webhooks that failed open are %v", open)
+	}
+}
+
 // newHangingReplicas are two replicas with a template in mode Warn, which API servers wait for one second for.
 func newHangingReplicas(t *testing.T, m *cluster.Manifests, flags ...string) *replicas {
 	t.Helper()

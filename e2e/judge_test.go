@@ -294,6 +294,35 @@ func TestRequired(t *testing.T) {
 	}
 }
 
+// TestOwnContainer: a pod that brings a container of the name of a required template's cannot have it run
+// something else, whether it says that it was injected or not.
+func TestOwnContainer(t *testing.T) {
+	t.Parallel()
+	ns := optedInNamespace(t, withLabel("e2e.example.com/must", "deny"))
+	revision := createPod(t, ns, newPod("injected")).Annotations["must-deny.pillion.dev/injected"]
+	for name, edit := range map[string]func(*corev1.Container){
+		"command":  func(c *corev1.Container) { c.Command = []string{"sleep", "infinity"} },
+		"args":     func(c *corev1.Container) { c.Args = []string{"--nothing"} },
+		"image":    swapImage,
+		"variable": func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/tmp/evil.so"}} },
+		"mount":    func(c *corev1.Container) { c.VolumeMounts = []corev1.VolumeMount{{Name: "own", MountPath: "/bin"}} },
+	} {
+		for _, record := range []string{"", revision, "0123456789ab"} {
+			own := corev1.Container{Name: "must-deny", Image: "registry.example/must:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}
+			edit(&own)
+			pod := newPod(slug(name+" "+record), func(p *corev1.Pod) {
+				p.Spec.InitContainers = append(p.Spec.InitContainers, own)
+				p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "own", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+				if record != "" {
+					p.Annotations["must-deny.pillion.dev/injected"] = record
+				}
+			})
+			_, err := env.Client.CoreV1().Pods(ns).Create(testContext(t), pod, metav1.CreateOptions{})
+			wantForbidden(t, err, "must-deny: ")
+		}
+	}
+}
+
 // TestLateOptIn: a pod that a later webhook opts in has not been through Pillion's mutating webhook, and
 // is denied in every mode.
 func TestLateOptIn(t *testing.T) {

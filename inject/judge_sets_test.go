@@ -73,8 +73,12 @@ func TestJudgeSets(t *testing.T) {
 		"forged: one that nobody knows":           {inject.NewJudge(now, kept, true), injectedBy(t, now, evil("ffffffffffff")), "doubted"},
 		"forged, and the mutating webhook is out": {inject.NewJudge(now, nil, true), injectedBy(t, none, evil(revision(now))), "denied"},
 	} {
-		if v := mustJudge(t, c.judge, c.pod); word(v) != c.want {
+		v := mustJudge(t, c.judge, c.pod)
+		if word(v) != c.want {
 			t.Errorf("%s: %s, want %s: %v", name, word(v), c.want, v.Judged)
+		}
+		if said := inject.Denial(v.Judged); v.Denied && strings.Contains(said, "changed") {
+			t.Errorf("%s: whether templates have changed is not known, but it says %s", name, said)
 		}
 	}
 	var many []*inject.Injector

@@ -317,6 +317,34 @@ func TestConnectionLog(t *testing.T) {
 	})
 }
 
+// What becomes of pods that were not injected changes while serve runs.
+func TestReconfigureUninjected(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pillion.yaml")
+	const always = "standalone: true\ntls-self-signed: true\ntemplates: [testdata/templates]\n"
+	write(t, file, always)
+	s := startServe(t, "--config", file)
+	for _, row := range []struct{ text, want string }{
+		{always, `"allowed":false`},
+		{always + "uninjected-pods: Warn\n", `"allowed":true`},
+		{always + "uninjected-pods: Deny\n", `"allowed":false`},
+	} {
+		write(t, file, row.text)
+		until(t, "the answer has "+row.want, func() (bool, string) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.webhook+"/validate", strings.NewReader(reviewBody()))
+			must(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			response, err := s.client.Do(r)
+			must(t, err)
+			defer response.Body.Close()
+			answer, err := io.ReadAll(response.Body)
+			must(t, err)
+			return strings.Contains(string(answer), row.want), string(answer)
+		})
+	}
+	write(t, file, always+"uninjected-pods: Never\n")
+	s.ready(t, http.StatusOK, "--uninjected-pods must be one of Deny, Warn, not")
+}
+
 // The bound of memory changes while serve runs.
 func TestReconfigureMemory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pillion.yaml")
