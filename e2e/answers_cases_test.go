@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,10 +35,13 @@ func refused(status int, reason metav1.StatusReason, text string) answerOutcome 
 	return answerOutcome{status: status, reason: reason, text: text}
 }
 
+// answer writes what a webhook answers to a review.
+type answer func(http.ResponseWriter, *admissionv1.AdmissionReview)
+
 // answerCase is an answer that a webhook may give, and what the API server makes of it.
 type answerCase struct {
 	name   string
-	answer func(http.ResponseWriter, *admissionv1.AdmissionReview)
+	answer answer
 	// at is the address to call where that is the case.
 	at                   string
 	mutating, validating answerOutcome
@@ -47,21 +51,34 @@ type answerCase struct {
 // policy Ignore forgives, and which make the request fail under both policies.
 func answerCases(t *testing.T) []answerCase {
 	t.Helper()
+	return slices.Concat(acceptedCases(), refusedCases(), brokenCases(), httpCases(), statusCases(), []answerCase{
+		unreachable("nothing listens", nowhere().URL, "connect: connection refused"),
+		unreachable("expired certificate", tlsServer(t, -time.Hour).URL, "x509: certificate has expired"),
+		unreachable("certificate for another host", strings.Replace(tlsServer(t, time.Hour).URL, "127.0.0.1", "localhost", 1), "x509: certificate is"),
+		unreachable("no TLS", strings.Replace(plainServer(t).URL, "http:", "https:", 1), "server gave HTTP response to HTTPS client"),
+	})
+}
+
+// both is a case that is the same for both kinds of webhooks.
+func both(name string, answer answer, want answerOutcome) answerCase {
+	return answerCase{name: name, answer: answer, mutating: want, validating: want}
+}
+
+// patches is a case of a patch, which a validating webhook must not answer with.
+func patches(name, patch string, mutating answerOutcome) answerCase {
+	return answerCase{name: name, answer: reply(withPatch(patch)), mutating: mutating, validating: failed("validating webhook may not return response.patch")}
+}
+
+// unreachable is a case in which the webhook is not even asked.
+func unreachable(name, at, text string) answerCase {
+	return answerCase{name: name, at: at, mutating: failed(text), validating: failed(text)}
+}
+
+// acceptedCases let the pod through, under both policies.
+func acceptedCases() []answerCase {
 	var allowed, patched answerOutcome
 	patched.patched = true
-	both := func(name string, answer func(http.ResponseWriter, *admissionv1.AdmissionReview), want answerOutcome) answerCase {
-		return answerCase{name: name, answer: answer, mutating: want, validating: want}
-	}
-	patches := func(name, patch string, mutating answerOutcome) answerCase {
-		return answerCase{name: name, answer: reply(withPatch(patch)), mutating: mutating, validating: failed("validating webhook may not return response.patch")}
-	}
-	unreachable := func(name, at, text string) answerCase {
-		return answerCase{name: name, at: at, mutating: failed(text), validating: failed(text)}
-	}
-	const internal = metav1.StatusReasonInternalError
-	invalidPod := refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, `spec.dnsPolicy: Unsupported value: "Sometimes"`)
-	return append(statusCases(), []answerCase{
-		// What is accepted.
+	return []answerCase{
 		both("allowed", reply(), allowed),
 		both("status 201", withStatus(http.StatusCreated, reply()), allowed),
 		both("status 206", withStatus(http.StatusPartialContent, reply()), allowed),
@@ -74,24 +91,32 @@ func answerCases(t *testing.T) []answerCase {
 		patches("patch", `[{"op":"add","path":"/metadata/labels/patched","value":"yes"}]`, patched),
 		patches("empty patch", `[]`, allowed),
 		patches("unknown field", `[{"op":"add","path":"/spec/noSuchField","value":1},{"op":"add","path":"/metadata/labels/patched","value":"yes"}]`, patched),
+	}
+}
 
-		// What is a denial under both policies.
+// refusedCases are errors under both policies: denials, and patches that cannot be used, because the call itself went well.
+func refusedCases() []answerCase {
+	const internal = metav1.StatusReasonInternalError
+	invalidPod := refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, `spec.dnsPolicy: Unsupported value: "Sometimes"`)
+	return []answerCase{
 		both("denied", reply(func(r *admissionv1.AdmissionReview) { r.Response.Allowed = false }),
 			refused(http.StatusBadRequest, "", `denied the request without explanation`)),
 		both("denied with a status", reply(func(r *admissionv1.AdmissionReview) {
 			r.Response.Allowed = false
 			r.Response.Result = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "not here"}
 		}), refused(http.StatusForbidden, metav1.StatusReasonForbidden, `denied the request: not here`)),
-
-		// What is an error under both policies, because the call itself went well.
 		patches("patch to a missing parent", `[{"op":"add","path":"/spec/noSuchList/-","value":1}]`, refused(500, internal, "noSuchList")),
 		patches("patch behind the end of a list", `[{"op":"add","path":"/spec/containers/9","value":{"name":"a"}}]`, refused(500, internal, "index")),
 		patches("patch with a test that fails", `[{"op":"test","path":"/metadata/name","value":"other"}]`, refused(500, internal, "testing value /metadata/name failed")),
 		patches("patch that removes what is not there", `[{"op":"remove","path":"/spec/noSuchField"}]`, refused(500, internal, "noSuchField")),
 		patches("patch with another type", `[{"op":"add","path":"/spec/hostNetwork","value":"yes"}]`, refused(500, internal, "hostNetwork")),
 		patches("patch that makes the pod invalid", `[{"op":"add","path":"/spec/dnsPolicy","value":"Sometimes"}]`, invalidPod),
+	}
+}
 
-		// What is a call that failed.
+// brokenCases are answers that break the contract, which is a call that failed.
+func brokenCases() []answerCase {
+	return []answerCase{
 		both("another uid", reply(func(r *admissionv1.AdmissionReview) { r.Response.UID = "another" }), failed(`expected response.uid=`)),
 		both("no uid", reply(func(r *admissionv1.AdmissionReview) { r.Response.UID = "" }), failed(`expected response.uid=`)),
 		both("no response", reply(func(r *admissionv1.AdmissionReview) { r.Response = nil }), failed("webhook response was absent")),
@@ -114,6 +139,12 @@ func answerCases(t *testing.T) []answerCase {
 			}),
 			mutating: failed(`unsupported patch type "MergePatch"`), validating: failed("validating webhook may not return response.patch"),
 		},
+	}
+}
+
+// httpCases are answers that are no review, which is a call that failed too.
+func httpCases() []answerCase {
+	return []answerCase{
 		both("empty body", body(""), failed("0-length response with status code: 200")),
 		both("garbage", body("garbage"), failed("couldn't get version/kind; json parse error")),
 		both("half an answer", body(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{`), failed("unexpected end of JSON input")),
@@ -124,11 +155,7 @@ func answerCases(t *testing.T) []answerCase {
 		both("status 400 in words", withHeader("Content-Type", "text/plain", withStatus(http.StatusBadRequest, body("a sentence"))), failed("the server rejected our request for an unknown reason")),
 		both("status 413 in words", withHeader("Content-Type", "text/plain", withStatus(http.StatusRequestEntityTooLarge, body("a sentence"))), failed("status code 413 but did not return more information")),
 		both("connection is cut", func(http.ResponseWriter, *admissionv1.AdmissionReview) { panic(http.ErrAbortHandler) }, failed(": EOF")),
-		unreachable("nothing listens", nowhere().URL, "connect: connection refused"),
-		unreachable("expired certificate", tlsServer(t, -time.Hour).URL, "x509: certificate has expired"),
-		unreachable("certificate for another host", strings.Replace(tlsServer(t, time.Hour).URL, "127.0.0.1", "localhost", 1), "x509: certificate is"),
-		unreachable("no TLS", strings.Replace(plainServer(t).URL, "http:", "https:", 1), "server gave HTTP response to HTTPS client"),
-	}...)
+	}
 }
 
 // statusCases are the statuses that Pillion refuses a request with. The API server repeats the sentence of each, because
@@ -144,7 +171,7 @@ func statusCases() []answerCase {
 }
 
 // reply is an answer that allows, with changes.
-func reply(changes ...func(*admissionv1.AdmissionReview)) func(http.ResponseWriter, *admissionv1.AdmissionReview) {
+func reply(changes ...func(*admissionv1.AdmissionReview)) answer {
 	return func(w http.ResponseWriter, review *admissionv1.AdmissionReview) {
 		answer := *review
 		answer.Request, answer.Response = nil, &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
@@ -161,18 +188,18 @@ func withPatch(patch string) func(*admissionv1.AdmissionReview) {
 	}
 }
 
-func body(text string) func(http.ResponseWriter, *admissionv1.AdmissionReview) {
+func body(text string) answer {
 	return func(w http.ResponseWriter, _ *admissionv1.AdmissionReview) { _, _ = io.WriteString(w, text) }
 }
 
-func withStatus(status int, answer func(http.ResponseWriter, *admissionv1.AdmissionReview)) func(http.ResponseWriter, *admissionv1.AdmissionReview) {
+func withStatus(status int, answer answer) answer {
 	return func(w http.ResponseWriter, review *admissionv1.AdmissionReview) {
 		w.WriteHeader(status)
 		answer(w, review)
 	}
 }
 
-func withHeader(key, value string, answer func(http.ResponseWriter, *admissionv1.AdmissionReview)) func(http.ResponseWriter, *admissionv1.AdmissionReview) {
+func withHeader(key, value string, answer answer) answer {
 	return func(w http.ResponseWriter, review *admissionv1.AdmissionReview) {
 		w.Header().Set(key, value)
 		answer(w, review)

@@ -13,11 +13,13 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
+// rehearsal is a template that knows dry runs.
+const rehearsal = "rehearsal"
+
 // TestDryRunInTemplate: a template's condition and expressions know `kubectl create --dry-run=server` from a real
 // creation, in the mutating webhook and in the validating one, which denies neither pod.
 func TestDryRunInTemplate(t *testing.T) {
 	t.Parallel()
-	const template = "rehearsal"
 	for _, c := range []struct {
 		name   string
 		dryRun bool
@@ -33,7 +35,7 @@ func TestDryRunInTemplate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			ns := optedInNamespace(t)
-			object, err := json.Marshal(newPod(c.name, requests(template), func(p *corev1.Pod) {
+			object, err := json.Marshal(newPod(c.name, requests(rehearsal), func(p *corev1.Pod) {
 				if c.label != "" {
 					p.Labels[c.label] = "yes"
 				}
@@ -53,24 +55,24 @@ func TestDryRunInTemplate(t *testing.T) {
 			if err := json.Unmarshal(out, pod); err != nil {
 				t.Fatal(err)
 			}
-			switch sidecar := findContainer(pod, template); {
+			switch sidecar := findContainer(pod, rehearsal); {
 			case sidecar == nil && c.args != nil:
-				t.Errorf("%s is not in %v", template, containerNames(pod.Spec.InitContainers))
+				t.Errorf("%s is not in %v", rehearsal, containerNames(pod.Spec.InitContainers))
 			case sidecar != nil && !slices.Equal(sidecar.Args, c.args):
-				t.Errorf("%s has the arguments %q, want %q", template, sidecar.Args, c.args)
+				t.Errorf("%s has the arguments %q, want %q", rehearsal, sidecar.Args, c.args)
 			}
 			event := creation(t, ns, c.name)
-			wantReason(t, event, template, c.code)
+			wantReason(t, event, rehearsal, c.code)
 			if verdict := event.Judgement()[finalVerdict]; !strings.HasPrefix(verdict, allowed) {
 				t.Errorf("the verdict is %q", verdict)
 			}
-			wantExplainedDryRun(t, ns, event, template, c.dryRun, c.code)
+			wantExplainedDryRun(t, event, c.dryRun, c.code)
 		})
 	}
 }
 
 // wantExplainedDryRun: explain, given the review, says the same.
-func wantExplainedDryRun(t *testing.T, ns string, event cluster.Event, template string, dryRun bool, code string) {
+func wantExplainedDryRun(t *testing.T, event cluster.Event, dryRun bool, code string) {
 	t.Helper()
 	object, err := json.Marshal(event.Request())
 	if err != nil {
@@ -79,7 +81,7 @@ func wantExplainedDryRun(t *testing.T, ns string, event cluster.Event, template 
 	review, err := json.Marshal(map[string]any{
 		"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
 		"request": map[string]any{
-			"uid": "1", "operation": "CREATE", "namespace": ns, "dryRun": dryRun,
+			"uid": "1", "operation": "CREATE", "namespace": event.ObjectRef.Namespace, "dryRun": dryRun,
 			"resource": map[string]string{"version": "v1", "resource": "pods"}, "object": json.RawMessage(object),
 		},
 	})
@@ -91,7 +93,7 @@ func wantExplainedDryRun(t *testing.T, ns string, event cluster.Event, template 
 		args = append(args, "--templates", path)
 	}
 	for _, said := range explain(t, review, args...).Reports[0].Templates {
-		if said.Template == template && said.Code != code {
+		if said.Template == rehearsal && said.Code != code {
 			t.Errorf("explained as %s, and was %s", said.Code, code)
 		}
 	}
