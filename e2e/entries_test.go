@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,7 +23,7 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// install is what is installed where nobody answers, and the failurePolicy of the entries then.
+// variant is what is installed where nobody answers, and the failurePolicy of the entries then.
 type variant struct {
 	name, target     string
 	components       []string
@@ -206,9 +207,7 @@ func (u unanswered) create(ctx context.Context, entry, namespace string, labels 
 		if strings.HasPrefix(entry, "pod.") {
 			p.Labels[injectLabel] = "enabled"
 		}
-		for key, value := range labels {
-			p.Labels[key] = value
-		}
+		maps.Copy(p.Labels, labels)
 	})
 	var err error
 	if strings.Contains(entry, ".advise.") {

@@ -328,7 +328,7 @@ func askForAll(t *testing.T, c *cluster.Cluster, want rights) {
 			slices.Sort(own)
 			for _, name := range slices.Compact(own) {
 				for _, namespace := range []string{"", "default", pillionNamespace} {
-					for _, verb := range strings.Fields("get list watch create update patch delete deletecollection bind escalate impersonate approve sign attest use") {
+					for verb := range strings.FieldsSeq("get list watch create update patch delete deletecollection bind escalate impersonate approve sign attest use") {
 						if name != "*" {
 							questions = append(questions, right{namespace, group, r.Name, name, verb})
 						}

@@ -95,3 +95,9 @@ func TestSeriesOfSuperseded(t *testing.T) {
 	settle()
 	want("after that", false)
 }
+
+// template is one that adds an annotation to every pod.
+func template(name string) string {
+	return "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: " + name + "}\n" +
+		"spec: {default: true, pod: {metadata: {annotations: {" + name + ": here}}}}\n"
+}

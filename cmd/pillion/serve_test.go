@@ -239,12 +239,6 @@ func write(t *testing.T, path, text string) {
 	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// template is one that adds an annotation to every pod.
-func template(name string) string {
-	return "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: " + name + "}\n" +
-		"spec: {default: true, pod: {metadata: {annotations: {" + name + ": here}}}}\n"
-}
-
 func TestServe(t *testing.T) {
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
 	s.ready(t, 200, "[+]templates ok: revision ")
