@@ -36,6 +36,8 @@ type objectRule struct {
 	check func(object *tree.Node) error
 	// fewer: fewer items of a list never break it, so that a ${when} does not matter.
 	fewer bool
+	// own: the API server takes what breaks it, and a template should not have it.
+	own bool
 	// applies says whether the object has what the rule is about; nil: always.
 	applies func(o *part) bool
 }
@@ -173,7 +175,7 @@ func (p *part) computes(path string, when bool) bool {
 // Broken says which rule an object of type t breaks that a fragment was added to.
 func Broken(t reflect.Type, object, fragment *tree.Node) error {
 	for _, rule := range objectRules()[t.Name()] {
-		if slices.ContainsFunc(rule.reads, func(path string) bool {
+		if !rule.own && slices.ContainsFunc(rule.reads, func(path string) bool {
 			name, _, _ := strings.Cut(path, ".")
 			return fragment.Get(name) != nil
 		}) {

@@ -100,13 +100,17 @@ func containerRules() map[string][]objectRule {
 		}
 		return nil
 	}}
+	envOnce := unique("env", "name")
+	envOnce.own = true
 	localhost := []objectRule{
 		needs("type", is("Localhost"), "localhostProfile", present, "the type Localhost needs localhostProfile"),
 		needs("localhostProfile", present, "type", is("Localhost"), "localhostProfile needs the type Localhost"),
 	}
 	return map[string][]objectRule{
 		"Container": {
-			unique("resizePolicy", "resourceName"), unique("volumeDevices", "name"), unique("volumeDevices", "devicePath"), unique("ports", "name"), {fewer: true, applies: hasTwo("ports"), reads: []string{"ports.containerPort", "ports.protocol"}, check: portsOnce}, unique("env", "name"),
+			unique("resizePolicy", "resourceName"), unique("volumeDevices", "name"), unique("volumeDevices", "devicePath"), unique("ports", "name"),
+			{own: true, fewer: true, applies: hasTwo("ports"), reads: []string{"ports.containerPort", "ports.protocol"}, check: portsOnce},
+			envOnce,
 			{fewer: true, applies: has("volumeDevices"), reads: []string{"volumeMounts.name", "volumeMounts.mountPath", "volumeDevices.name", "volumeDevices.devicePath"}, check: mountedOnce},
 			{fewer: true, reads: []string{"volumeMounts.mountPropagation", "securityContext.privileged"}, check: bidirectional},
 		},

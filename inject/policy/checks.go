@@ -33,6 +33,12 @@ func (b *builder) valueConditions(n *node, t reflect.Type) []string {
 			found = append(found, b.valueConditions(&n.children[i], t.Elem())...)
 		}
 	case n.object:
+		if t == reflect.TypeFor[corev1.Container]() {
+			b.coupled(n)
+		}
+		if claim := n.get("persistentVolumeClaim"); t == reflect.TypeFor[corev1.Volume]() && (claim != nil || n.get("ephemeral") != nil) && b.t.HasForEach() {
+			b.problem(n.path, "whether a container has this volume as a device cannot be checked here")
+		}
 		if n.ruled && t != reflect.TypeFor[corev1.ResourceRequirements]() { // whose sums the API server checks
 			b.problem(n.path, "values of expressions that depend on each other cannot be checked here before they are added")
 		}
@@ -49,6 +55,19 @@ func (b *builder) valueConditions(n *node, t reflect.Type) []string {
 		return []string{unless(n, all(found...))}
 	}
 	return found
+}
+
+// coupled finds what the rest of a pod may rule out, which the engine looks for.
+func (b *builder) coupled(container *node) {
+	found := container.get("resizePolicy")
+	for _, path := range [][]string{{"volumeDevices"}, {"lifecycle", "stopSignal"}, {"lifecycle", "preStop", "sleep"}, {"lifecycle", "postStart", "sleep"}, {"securityContext", "procMount"}} {
+		if n := container.at(path...); n != nil {
+			found = n
+		}
+	}
+	if found != nil {
+		b.problem(found.path, "whether the pod can have this depends on the rest of it, which cannot be checked here")
+	}
 }
 
 // conditionsOf are those of one value, by its type and place.
