@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"strconv"
+	"slices"
 	"unsafe"
 )
 
@@ -111,8 +111,7 @@ func (v *Verifier) find(path []byte) (*Node, error) {
 func (v *Verifier) insert(list *Node, index []byte) error {
 	before := v.grew(list)
 	if string(index) != "-" {
-		i, err := strconv.ParseUint(string(index), 10, 32)
-		if err != nil || strconv.FormatUint(i, 10) != string(index) || i > uint64(list.came)+uint64(before) {
+		if i, ok := number(index); !ok || i > int(list.came)+before {
 			return fmt.Errorf("a list of %d items has no place %q", int(list.came)+before, index)
 		}
 	}
@@ -138,10 +137,8 @@ func (v *Verifier) grew(list *Node) int {
 // twice reports whether an operation had the same path.
 func (v *Verifier) twice(path []byte) bool {
 	hash := maphash.Bytes(v.seed, path)
-	for _, other := range v.seen {
-		if other == hash {
-			return true
-		}
+	if slices.Contains(v.seen, hash) {
+		return true
 	}
 	if len(v.seen) < maxSeen {
 		v.seen = append(v.seen, hash)
@@ -158,21 +155,39 @@ func (v *Verifier) twice(path []byte) bool {
 // arrived is the member that came with the object by that name, escaped as in a path,
 // whatever has become of it since; nil if there is none.
 func (n *Node) arrived(name []byte) *Node {
-	if bytes.IndexByte(name, '~') >= 0 {
-		name = bytes.ReplaceAll(bytes.ReplaceAll(name, []byte("~1"), []byte("/")), []byte("~0"), []byte("~"))
-	}
 	for i := min(int(n.came), len(n.kids)) - 1; i >= 0; i-- {
-		if m := &n.kids[i]; m.name == string(name) {
+		if m := &n.kids[i]; isEscaped(name, m.name) {
 			if !m.in(n) {
-				return n.again(string(name))
+				return n.again(m.name)
 			}
 			return m
 		}
 	}
-	if len(n.kids) < int(n.came) {
-		return n.again(string(name))
-	}
 	return nil
+}
+
+// isEscaped reports whether the token stands for the name in a path.
+func isEscaped(token []byte, name string) bool {
+	for i := range len(name) {
+		escape := ""
+		switch name[i] {
+		case '~':
+			escape = "~0"
+		case '/':
+			escape = "~1"
+		default:
+			if len(token) == 0 || token[0] != name[i] {
+				return false
+			}
+			token = token[1:]
+			continue
+		}
+		if len(token) < len(escape) || string(token[:len(escape)]) != escape {
+			return false
+		}
+		token = token[len(escape):]
+	}
+	return len(token) == 0
 }
 
 // again reads the object's text once more, for a member that was overwritten.
@@ -186,8 +201,8 @@ func (n *Node) again(name string) *Node {
 
 // arrivedItem is the item that came with the list at that index, or nil.
 func (n *Node) arrivedItem(index []byte) *Node {
-	i, err := strconv.ParseUint(string(index), 10, 32)
-	if err != nil || i >= uint64(n.came) {
+	i, ok := number(index)
+	if !ok || i >= int(n.came) {
 		return nil
 	}
 	for k := range n.kids {
@@ -200,6 +215,20 @@ func (n *Node) arrivedItem(index []byte) *Node {
 		i--
 	}
 	return nil
+}
+
+// number is an index as it stands in a path: digits without a zero before them.
+func number(digits []byte) (i int, ok bool) {
+	if len(digits) == 0 || len(digits) > 9 || digits[0] == '0' && len(digits) > 1 {
+		return 0, false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		i = 10*i + int(c-'0')
+	}
+	return i, true
 }
 
 // in reports whether the value lies in the text that its parent came as.
