@@ -35,14 +35,14 @@ test: ## Run all tests, those on a real Kubernetes last, and a few on an older o
 	@echo "test: $(if $(RACE),with the race detector,without the race detector, which needs a C compiler)"
 	$(GO) vet ./...
 	cd e2e && $(GO) build -o ../bin/skips ./skips
-	$(GO) test -json $(RACE) -timeout 30m ./... | bin/skips
-	cd e2e/bench && $(GO) test -json ./... | ../../bin/skips
-	cd e2e/validity && $(GO) test -json ./... | ../../bin/skips
+	bin/skips $(GO) test -json $(RACE) -timeout 30m ./...
+	cd e2e/bench && ../../bin/skips $(GO) test -json ./...
+	cd e2e/validity && ../../bin/skips $(GO) test -json ./...
 	cd e2e && $(GO) run ./binaries >/dev/null
-	cd e2e/shipped && $(GO) test -json -count=1 -timeout 30m ./... | ../../bin/skips # -count=1: what is tested is not a package of this module
-	cd e2e && $(GO) test -json $(RACE) -count=1 -timeout 30m ./... | ../bin/skips
+	cd e2e/shipped && ../../bin/skips $(GO) test -json -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
+	cd e2e && ../bin/skips $(GO) test -json $(RACE) -count=1 -timeout 30m ./...
 ifndef KUBERNETES
-	cd e2e && KUBERNETES=$(OLDER) $(GO) test -json -count=1 -timeout 30m -run '^($(ON_OLDER))$$' . | ../bin/skips
+	cd e2e && KUBERNETES=$(OLDER) ../bin/skips $(GO) test -json -count=1 -timeout 30m -run '^($(ON_OLDER))$$' .
 endif
 
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back

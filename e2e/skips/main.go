@@ -1,28 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Skips shows what go test -json writes as go test shows it, and then the tests
-// that were skipped, by reason: go test says nothing about these.
+// Skips runs a go test -json command, shows its events as go test does, and then the
+// tests that were skipped, by reason: go test says nothing about these.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 )
 
 func main() {
-	failed, err := show(os.Stdin, os.Stdout)
+	failed, err := run(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "skips:", err)
 	}
 	if failed || err != nil {
 		os.Exit(1)
 	}
+}
+
+// run runs the command. It fails if the command does, whatever the events are: a
+// command that cannot start has none.
+func run(command []string) (failed bool, err error) {
+	if len(command) == 0 {
+		return true, errors.New("name the command: skips go test -json ./...")
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		return true, err
+	}
+	if err := cmd.Start(); err != nil {
+		return true, err
+	}
+	failed, err = show(events, os.Stdout)
+	return failed, errors.Join(err, cmd.Wait())
 }
 
 // event is one line of go test -json (go doc test2json).

@@ -42,3 +42,12 @@ func TestShow(t *testing.T) {
 		}
 	}
 }
+
+// TestRun: a command that fails without an event fails too.
+func TestRun(t *testing.T) {
+	for _, command := range [][]string{nil, {"/nothing/there"}, {"go", "test", "-json", "./nothing/there"}} {
+		if failed, err := run(command); !failed && err == nil {
+			t.Errorf("%q passes", command)
+		}
+	}
+}
