@@ -76,13 +76,11 @@ func (a *attacker) dial(proto string) net.Conn {
 const promise = "POST /mutate?timeout=30s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
 // http1 opens a connection and writes a request that promises so many bytes, and as much of it as is given.
-func (a *attacker) http1(length int, body string) net.Conn {
-	c := a.dial("http/1.1")
-	if c != nil {
+func (a *attacker) http1(length int, body string) {
+	if c := a.dial("http/1.1"); c != nil {
 		_, _ = fmt.Fprintf(c, promise, length)
 		_, _ = io.WriteString(c, body)
 	}
-	return c
 }
 
 // h2 is a connection of HTTP/2 whose frames are written by hand.

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -366,4 +367,14 @@ func TestReconfigureMemory(t *testing.T) {
 	}
 	write(t, file, always+"max-request-memory: 32Mi\n")
 	s.ready(t, http.StatusOK, "--max-request-memory must be at least 64Mi")
+}
+
+// On a large node memory is what it is on a small one. Not in parallel: it is about
+// the process.
+func TestLimitRuntime(t *testing.T) {
+	before := runtime.GOMAXPROCS(64)
+	defer runtime.GOMAXPROCS(before)
+	if new(serveOptions).limitRuntime(); runtime.GOMAXPROCS(0) != maxCPUs {
+		t.Errorf("%d CPUs are used", runtime.GOMAXPROCS(0))
+	}
 }

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -76,7 +75,7 @@ func launch(t *testing.T, under []string, args ...string) *served {
 	s := &served{ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}}
-	all := slices.Concat(under, []string{"pillion", "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--shutdown-delay", "0s"}, args)
+	all := slices.Concat(under, strings.Fields("pillion serve --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --shutdown-delay 0s"), args)
 	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), all[0], all[1:]...)
 	stderr, err := s.cmd.StderrPipe()
 	must(t, err)
@@ -381,15 +380,5 @@ func TestServeDrains(t *testing.T) {
 	}
 	if code := s.exit(t); code != 0 {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// On a large node memory is what it is on a small one. Not in parallel: it is about
-// the process.
-func TestLimitRuntime(t *testing.T) {
-	before := runtime.GOMAXPROCS(64)
-	defer runtime.GOMAXPROCS(before)
-	if new(serveOptions).limitRuntime(); runtime.GOMAXPROCS(0) != maxCPUs {
-		t.Errorf("%d CPUs are used", runtime.GOMAXPROCS(0))
 	}
 }
