@@ -69,8 +69,8 @@ func (c *directly) ident(e ast.Expr) nodeFunc {
 
 // local is the index of a loop's variable, or -1.
 func (c *directly) local(name string) int {
-	for i := len(c.locals) - 1; i >= 0; i-- {
-		if c.locals[i] == name {
+	for i, local := range slices.Backward(c.locals) {
+		if local == name {
 			return i
 		}
 	}
