@@ -189,9 +189,8 @@ func Broken(t reflect.Type, object, fragment *tree.Node) error {
 
 // needs is a rule for a field that may be there only if another has a value.
 func needs(name string, when func(*tree.Node) bool, other string, ok func(*tree.Node) bool, message string) objectRule {
-	applies := has(name)
-	if when(nil) {
-		applies = nil
+	applies := func(o *part) bool { // if one of them is never there, that may be all there is to know
+		return (when(nil) || has(name)(o)) && (!ok(nil) || has(other)(o))
 	}
 	return objectRule{applies: applies, reads: []string{name, other}, check: func(n *tree.Node) error {
 		if when(n.Get(name)) && !ok(n.Get(other)) {

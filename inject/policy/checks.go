@@ -115,6 +115,9 @@ func (b *builder) conditionsOf(n *node, t reflect.Type) []string {
 	case "VolumeMount.subPath":
 		known = true
 		add(`!VALUE.startsWith("/")`)
+	case "ConfigMapKeySelector.name", "SecretKeySelector.name", "ConfigMapEnvSource.name", "SecretEnvSource.name":
+		known = true
+		add(`VALUE.matches("^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$") && size(VALUE) <= 253`)
 	case "Container.image", "ContainerPort.containerPort", "ContainerPort.hostPort", "GRPCAction.port", "HostPathVolumeSource.path", "VolumeDevice.devicePath":
 		known = true // below
 	}
