@@ -153,7 +153,7 @@ func TestStatus(t *testing.T) {
 	makeDeployment(t, ns, 3)
 	createPod(t, ns, newPod("guarded", requests("guard")))
 	createPod(t, ns, newPod("out", func(p *corev1.Pod) { p.Labels[injectLabel] = "disabled" }))
-	if r := statusOf(t, 0, env.templates, ns, "--fail-on-outdated"); !strings.HasPrefix(r.Summary, "All is well: 5 pods in 1 namespace, 4 to be injected") {
+	if r := statusOf(t, 0, env.templates, ns, "--fail-on-outdated", "--system-namespace", notHere); !strings.HasPrefix(r.Summary, "All is well: 5 pods in 1 namespace, 4 to be injected") {
 		t.Errorf("the summary is %q", r.Summary)
 	}
 
@@ -270,7 +270,7 @@ func TestKubectlPlugin(t *testing.T) {
 	if out := kubectl("status", "--help"); !strings.Contains(out, "\n  kubectl pillion status [NAMESPACE...] [flags]\n") {
 		t.Errorf("the help says\n%s", out)
 	}
-	args := []string{"status", ns}
+	args := []string{"status", ns, "--system-namespace", notHere}
 	for _, path := range env.templates {
 		args = append(args, "--templates", path)
 	}
@@ -311,7 +311,7 @@ func TestStatusMissing(t *testing.T) {
 		}
 	}
 	eventually(t, "the restarted pods are current", func(ctx context.Context) error {
-		out, err := statusCommand(ctx, env.Kubeconfig, env.templates, ns).CombinedOutput()
+		out, err := statusCommand(ctx, env.Kubeconfig, env.templates, ns, "--system-namespace", notHere).CombinedOutput()
 		if err != nil || !strings.HasPrefix(string(out), "All is well: 2 pods") {
 			return fmt.Errorf("%v: %s", err, out) //nolint:errorlint // it may be nil
 		}

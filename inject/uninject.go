@@ -192,13 +192,11 @@ func (i *Injector) recorded(pod *tree.Node, names []string) []string {
 type subtraction struct {
 	*candidate
 	paths, kept []string
-	ownStays    bool // items of lists that are before others stay, in app containers
-	inApp       bool
+	ownStays    bool       // items of lists that are before others stay
 	original    *tree.Node // the pod with its keys in the order of its author, or nil
 }
 
 func (s *subtraction) all() {
-	s.inApp = true
 	elem := s.schema.at("spec").at("containers").elem
 	for i := range s.apps {
 		app := &s.apps[i]
@@ -207,7 +205,6 @@ func (s *subtraction) all() {
 			s.object(existing, &app.fragments[j], elem, "/spec/"+app.list+"/"+strconv.Itoa(app.index))
 		}
 	}
-	s.inApp = false
 	s.object(s.pod, &s.fragment, s.schema, "")
 }
 
@@ -248,7 +245,7 @@ func (s *subtraction) list(pod, fragment *tree.Node, in *schema, at string) {
 			}
 		}
 		if found {
-			s.take(at, before && s.ownStays && s.inApp)
+			s.take(at, before && s.ownStays)
 		}
 		before = before || !found
 	}

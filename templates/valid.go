@@ -5,7 +5,6 @@ package templates
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -68,7 +67,9 @@ var placeRules = sync.OnceValue(func() map[string][]valueRule { return merged(va
 func merged[V any](all ...map[string]V) map[string]V {
 	m := map[string]V{}
 	for i := range all {
-		maps.Copy(m, all[i])
+		for k, v := range all[i] {
+			m[k] = v
+		}
 	}
 	return m
 }

@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,6 +83,23 @@ func newCluster(t *testing.T, r *rand.Rand) *clusterState {
 			s.inUse = adviceSet(t, s.base)
 		}
 	}
+	if !often(8) { // which administrators did not mean
+		s.labels["pillion.dev/inject"] = pick("true", "enable", "disabled", "shadow")
+		if often(3) {
+			delete(s.labels, "pillion.dev/inject")
+		}
+	}
+	if !often(7) {
+		s.deaf = !often(2)
+		s.url = closedURL()
+		if !s.deaf {
+			s.url = openURL()
+		}
+	}
+	s.denies = !often(12)
+	if !often(3) || !s.optedIn(nil) {
+		s.args = []string{"shop"}
+	}
 	if !often(8) {
 		s.labels["pod-security.kubernetes.io/enforce"] = "restricted"
 	}
@@ -89,12 +109,20 @@ func newCluster(t *testing.T, r *rand.Rand) *clusterState {
 		s.quota.Status.Hard = corev1.ResourceList{"requests.cpu": cpu, "pods": resource.MustParse(pick("4", "20"))}
 		s.quota.Status.Used = corev1.ResourceList{"requests.cpu": resource.MustParse("0"), "pods": resource.MustParse("0")}
 	}
-	s.about = fmt.Sprintf("%d ready, mutating %t (fails %t), validating %t (fails %t), mode %s, labelled ConfigMap %s, strips %t, labels %v", s.ready, s.mutating, s.mutatingFails,
-		s.validating, s.validatingFails, mode, side, s.strips, s.labels)
+	s.about = fmt.Sprintf("%d ready, mutating %t (fails %t), validating %t (fails %t), mode %s, labelled ConfigMap %s, strips %t, denies %t, url %q, labels %v", s.ready, s.mutating, s.mutatingFails,
+		s.validating, s.validatingFails, mode, side, s.strips, s.denies, s.url, s.labels)
 	old := adviceSet(t, fill("agent", "1"), fill("side", "1"))
 	now := adviceSet(t, fill("agent", "2"), good)
 	for i := range 1 + r.IntN(3) {
 		s.owners = append(s.owners, s.newOwner(t, r, i, []*templates.Set{old, now, s.intended, s.intended, nil}))
+	}
+	for _, o := range s.owners {
+		if _, denied := s.clone().create(o.template, true); denied && (s.denies || !often(4)) {
+			o.lacks = 1 + r.IntN(2)
+			if !often(3) {
+				o.pods = nil
+			}
+		}
 	}
 	return s
 }
@@ -113,7 +141,7 @@ func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*temp
 	default:
 		o.more = pick(`"updateStrategy":{"type":"OnDelete"},`, `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":3}},`)
 	}
-	metadata := pick(`{}`, `{}`, `{}`, `{}`, `{"annotations":{"pillion.dev/templates":""}}`, `{"annotations":{"pillion.dev/templates":"agent"}}`, `{"labels":{"pillion.dev/inject":"disabled"}}`,
+	metadata := pick(`{}`, `{}`, `{}`, `{}`, `{"annotations":{"pillion.dev/templates":""}}`, `{"annotations":{"pillion.dev/templates":"agent"}}`, `{"labels":{"pillion.dev/inject":"disabled"}}`, `{"labels":{"pillion.dev/inject":"enabled"}}`,
 		`{"annotations":{"agent.pillion.dev/level":"loud"}}`, `{"annotations":{"agent.pillion.dev/lewel":"debug"}}`, `{"annotations":{"agent.pillion.dev/level":"debug"}}`)
 	own := pick(``, ``, ``, ``, `"initContainers":[{"name":"agent","image":"mine:1"}],`)
 	o.template = []byte(`{"metadata":` + metadata + `,"spec":{` + own + `"containers":[{"name":"web","image":"web:1"}]}}`)
@@ -193,9 +221,10 @@ func (s *clusterState) use(pod []byte) {
 
 // create is what the API server does with a new pod.
 func (s *clusterState) create(pod []byte, limited bool) (made []byte, denied bool) {
+	asked := s.optedIn(pod)
 	switch {
-	case !s.mutating:
-	case s.ready > 0:
+	case !s.mutating, !asked:
+	case s.answers():
 		pod = s.injected(s.inUse, pod)
 	case s.mutatingFails:
 		return nil, true
@@ -204,8 +233,10 @@ func (s *clusterState) create(pod []byte, limited bool) (made []byte, denied boo
 		pod = strip(pod)
 	}
 	switch {
-	case !s.validating:
-	case s.ready > 0:
+	case s.denies:
+		return nil, true
+	case !s.validating, !asked:
+	case s.answers():
 		v, err := inject.NewJudge(inject.New(s.inUse), nil, true).Judge(s.request(pod))
 		if err != nil {
 			panic(err)
@@ -227,6 +258,34 @@ func (s *clusterState) create(pod []byte, limited bool) (made []byte, denied boo
 		s.use(pod)
 	}
 	return pod, false
+}
+
+func (s *clusterState) answers() bool { return s.url == "" && s.ready > 0 || s.url != "" && !s.deaf }
+
+// openURL and closedURL are where somebody listens, and nobody.
+var (
+	openURL   = sync.OnceValue(func() string { return httptest.NewServer(http.NotFoundHandler()).URL })
+	closedURL = sync.OnceValue(func() string {
+		server := httptest.NewServer(http.NotFoundHandler())
+		server.Close()
+		return server.URL
+	})
+)
+
+// optedIn is what the webhooks' selectors say.
+func (s *clusterState) optedIn(pod []byte) bool {
+	label, labelled := s.labels["pillion.dev/inject"]
+	return label == "enabled" || !labelled && strings.Contains(string(pod), `"pillion.dev/inject":"enabled"`)
+}
+
+// failing reports whether an owner cannot make its pods, and status looks at it.
+func (s *clusterState) failing() bool {
+	return slices.ContainsFunc(s.owners, func(o *ownerState) bool { return o.lacks > 0 && s.mutating && s.optedIn(o.template) })
+}
+
+// command is what the text should offer.
+func (s *clusterState) command(a *pagedAPI) string {
+	return "  " + strings.Join(append([]string{"pillion status"}, s.args...), " ") + " --kubeconfig " + a.file + " -o name |\n    xargs -r -L1 kubectl --kubeconfig " + a.file + " rollout restart\n"
 }
 
 // restart is kubectl rollout restart: all new pods beside the old ones, where there is
@@ -321,6 +380,7 @@ func (s *clusterState) api(t *testing.T) *pagedAPI {
 	namespace := thing("v1", "Namespace", "", "shop", nil)
 	namespace["metadata"].(map[string]any)["labels"] = s.labels
 	a.list("/api/v1/namespaces", namespace)
+	a.objects["/api/v1/namespaces/shop"] = namespace
 	a.list(optedInPods)
 	config := thing("v1", "ConfigMap", "pillion-system", "pillion-templates", nil)
 	config["data"] = map[string]any{"agent.yaml": s.base}
@@ -344,7 +404,10 @@ func (s *clusterState) api(t *testing.T) *pagedAPI {
 	var pods []map[string]any
 	kinds := map[string][]map[string]any{}
 	for _, o := range s.owners {
-		kinds[o.kind] = append(kinds[o.kind], yamlObject(t, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"spec":{%s"template":%s}}`, o.name, o.more, o.template)))
+		kinds[o.kind] = append(kinds[o.kind], o.object(t))
+		if set := o.set(t); set != nil {
+			kinds["ReplicaSet"] = append(kinds["ReplicaSet"], set)
+		}
 		for i, text := range o.pods {
 			pod := yamlObject(t, string(text))
 			metadata := pod["metadata"].(map[string]any)
@@ -354,7 +417,7 @@ func (s *clusterState) api(t *testing.T) *pagedAPI {
 		}
 	}
 	a.list(shopPods, pods...)
-	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"} {
 		a.list("/apis/apps/v1/namespaces/shop/"+strings.ToLower(kind)+"s", kinds[kind]...)
 	}
 	if s.quota != nil {
@@ -363,10 +426,33 @@ func (s *clusterState) api(t *testing.T) *pagedAPI {
 	return a
 }
 
+// object is the workload with its status.
+func (o *ownerState) object(t *testing.T) map[string]any {
+	t.Helper()
+	n, of := len(o.pods), len(o.pods)+o.lacks
+	return yamlObject(t, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"spec":{%s"replicas":%d,"template":%s},
+		"status":{"replicas":%d,"readyReplicas":%d,"currentNumberScheduled":%d,"desiredNumberScheduled":%d}}`, o.name, o.more, of, o.template, n, n, n, of))
+}
+
+// set is the ReplicaSet of a Deployment that cannot make its pods.
+func (o *ownerState) set(t *testing.T) map[string]any {
+	t.Helper()
+	if o.kind != "Deployment" || o.lacks == 0 {
+		return nil
+	}
+	return yamlObject(t, fmt.Sprintf(`{"metadata":{"name":"%s-5f7","namespace":"shop","ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":%q,"uid":"u","controller":true}]},
+		"spec":{"template":%s},"status":{"conditions":[{"type":"ReplicaFailure","status":"True","reason":"FailedCreate","message":"admission webhook denied the request"}]}}`, o.name, o.name, o.template))
+}
+
 func (s *clusterState) listWebhooks(t *testing.T, a *pagedAPI) {
 	t.Helper()
 	var all []map[string]any
 	if own := a.objects[webhooksPath+"/pillion"].(map[string]any); s.mutating {
+		if s.url != "" {
+			for _, w := range own["webhooks"].([]any) {
+				w.(map[string]any)["clientConfig"] = map[string]any{"url": s.url}
+			}
+		}
 		all = append(all, own)
 	} else {
 		delete(a.objects, webhooksPath+"/pillion")

@@ -17,15 +17,21 @@ import (
 // worse and at least one better, and all is well only if new pods would be right.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
-	const states = 200
+	const states = 300
 	advised, helped, well := 0, 0, 0
 	for seed := range uint64(states) {
 		s := newCluster(t, rand.New(rand.NewPCG(seed, 13)))
 		api := s.api(t)
-		_, names, told := api.status(t, "-o", "name")
-		code, text, _ := api.status(t)
+		_, names, told := api.status(t, append(s.args, "-o", "name")...)
+		code, text, _ := api.status(t, s.args...)
 		if offers := strings.Contains(text, "To restart what makes them"); offers != (names != "") {
 			t.Errorf("seed %d: the text offers a restart: %t; the names are %q", seed, offers, names)
+		}
+		if names != "" && !strings.Contains(text, s.command(api)) {
+			t.Errorf("seed %d: the command is not for %q: %s", seed, s.args, text)
+		}
+		if (s.deaf || s.url == "" && s.ready == 0 || s.failing()) && code == exitOK {
+			t.Errorf("seed %d: exit code 0 though pods cannot be made: %s\n%s", seed, s, text)
 		}
 		after := s.clone()
 		for line := range strings.Lines(names) {
@@ -45,7 +51,9 @@ func TestAdvice(t *testing.T) {
 		}
 		if strings.HasPrefix(text, "All is well") {
 			well++
-			if pod, denied := s.clone().create([]byte(plainPod), false); denied || s.score(t, pod) < whole || code != exitOK {
+			pod, denied := s.clone().create([]byte(plainPod), false)
+			wrong := s.optedIn(nil) && (denied || s.score(t, pod) < whole)
+			if wrong || code != exitOK || s.failing() {
 				t.Errorf("seed %d: all is well (%d), and a new pod would be %s: %s\n%s", seed, code, pod, s, text)
 			}
 		}
@@ -57,7 +65,7 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 	t.Logf("%d restarts were advised, of %d that would have helped; all was well %d times of %d", advised, helped, well, states)
-	if advised < states/10 || well < states/40 {
+	if advised < states/15 || well < states/60 {
 		t.Errorf("this tests nothing: %d restarts advised of %d that would have helped, all well %d times", advised, helped, well)
 	}
 }
@@ -83,6 +91,10 @@ type clusterState struct {
 	mutating, validating           bool
 	mutatingFails, validatingFails bool              // their failurePolicy
 	strips                         bool              // another webhook takes the sidecar away
+	denies                         bool              // and another one denies all
+	url                            string            // by which the API server calls Pillion; "" if by its Service
+	deaf                           bool              // nobody listens there
+	args                           []string          // of status
 	labels                         map[string]string // of the namespace
 	quota                          *corev1.ResourceQuota
 	owners                         []*ownerState
@@ -94,4 +106,5 @@ type ownerState struct {
 	kind, name, more string // more is JSON of its spec
 	template         []byte
 	pods             [][]byte
+	lacks            int // pods that could not be made
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,6 +45,32 @@ func (o *clusterOptions) flags(cmd *cobra.Command, namespace *string) {
 	if namespace != nil {
 		f.StringVarP(namespace, "namespace", "n", "", "the `NAMESPACE` (default: the kubeconfig's, or default)")
 	}
+}
+
+// given are those of these flags that were given, as a shell takes them.
+func (o *clusterOptions) given(names ...string) (all []string) {
+	for _, name := range names {
+		if f := o.cmd.Flags().Lookup(name); f != nil && f.Changed {
+			all = append(all, "--"+name+" "+quote(f.Value.String()))
+		}
+	}
+	return all
+}
+
+// kubectl is the beginning of a command of kubectl's for the same cluster.
+func (o *clusterOptions) kubectl() string {
+	return strings.Join(append([]string{"kubectl"}, o.given("kubeconfig", "context")...), " ")
+}
+
+// quote is an argument as a shell takes it.
+func quote(argument string) string {
+	plain := func(r rune) bool {
+		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./:@%+=,", r)
+	}
+	if argument != "" && !strings.ContainsFunc(argument, func(r rune) bool { return !plain(r) }) {
+		return argument
+	}
+	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
 }
 
 // cluster is a cluster as its user sees it.

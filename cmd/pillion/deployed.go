@@ -108,6 +108,11 @@ func (d *deployed) configure(ctx context.Context, flags *pflag.FlagSet) error {
 	return s.fill(flags)
 }
 
+// noTemplatesError is that a ConfigMap that Pillion's pods mount is not there.
+type noTemplatesError string
+
+func (e noTemplatesError) Error() string { return string(e) }
+
 // mounted is the ConfigMap behind a path in the pod, and the rest of the path.
 func (d *deployed) mounted(ctx context.Context, path string) (m *corev1.ConfigMap, rest string, err error) {
 	for _, mount := range d.pod.Containers[0].VolumeMounts {
@@ -119,7 +124,7 @@ func (d *deployed) mounted(ctx context.Context, path string) (m *corev1.ConfigMa
 		name := d.pod.Volumes[k].ConfigMap.Name
 		m, err = get[corev1.ConfigMap](ctx, d.configMaps(d.system), name)
 		if apierrors.IsNotFound(err) {
-			err = fmt.Errorf("there is no ConfigMap %s in the namespace %s; say --templates PATH, or --system-namespace if Pillion runs elsewhere", name, d.system)
+			err = noTemplatesError(fmt.Sprintf("there is no ConfigMap %s in the namespace %s; say --templates PATH, or --system-namespace if Pillion runs elsewhere", name, d.system))
 		}
 		return m, strings.TrimSuffix(rest, "/"), err
 	}

@@ -48,12 +48,10 @@ func (i *installation) note(text string) {
 // installed reads the webhook configurations and who answers them, and the
 // templates unless paths name others.
 func (c *cluster) installed(ctx context.Context, paths []string) (*installation, error) {
-	l, err := newPodLister(c, &progress{})
-	if err != nil {
-		return nil, err
-	}
+	l := &podLister{c, &progress{}}
 	i := &installation{podLister: l}
 	var wrong unsure
+	var err error
 	if i.injector, err = c.newInjector(ctx, paths, i.note, &wrong); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -57,7 +58,7 @@ pods in pages, one after another, however many there are.
 
 -o json writes one object: summary, pods (counts), namespaces, templates, owners (with
 the reasons and mistakes, and an example of a pod for each), mutators, validators,
-problems, doubts and notes.
+problems, doubts, failing (who cannot make pods) and notes.
 
 -o name lists what to restart, a line each: the Deployments, StatefulSets and
 DaemonSets with pods that are outdated, missing or altered, if a new pod would be
@@ -65,10 +66,10 @@ right: status looks at what their pods are made of, at who answers for Pillion, 
 the templates in use, and at the namespace's limits. Where it cannot be certain it
 lists none and says why. Each line is a set of arguments for kubectl rollout restart.
 
-The exit code is 0 when nothing is missing or altered, Pillion answers, and all its
-templates can be used; 1 when not, or when status could not look; 2 when it was
-called wrongly. Outdated pods are whole, and every change of a template makes some,
-so they count with --fail-on-outdated only.
+The exit code is 0 when nothing is missing or altered, Pillion answers, all its
+templates can be used, and all pods can be made; 1 when not, or when status could not
+look; 2 when it was called wrongly. Outdated pods are whole, and every change of a
+template makes some, so they count with --fail-on-outdated only.
 What pods ask for that does not exist (templates, parameters) and namespaces whose
 label means nothing are told, and change no exit code.
 With -o name, and when --watch is interrupted, the exit code is 0.`,
@@ -121,10 +122,7 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	lister, err := newPodLister(c, newProgress(stderr))
-	if err != nil {
-		return err
-	}
+	lister := &podLister{c, newProgress(stderr)}
 	report, err := o.look(ctx, lister, stdout)
 	if err != nil && (!o.watch || ctx.Err() == nil) {
 		return err
@@ -140,12 +138,30 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		for _, why := range slices.Concat(report.Problems, report.Doubts) {
 			fmt.Fprintln(stderr, fold("pillion: nothing is to be restarted yet: "+why))
 		}
+		for i := range report.Failing {
+			fmt.Fprintln(stderr, fold("pillion: "+report.Failing[i].String()))
+		}
 		return nil
 	}
-	if bad+len(report.Problems) > 0 {
+	if bad+len(report.Problems)+len(report.Failing) > 0 {
 		return errTold
 	}
 	return nil
+}
+
+// commands are those that look where this one does.
+func (o *statusOptions) commands() survey.Commands {
+	status := []string{o.cluster.cmd.CommandPath()}
+	for _, name := range o.namespaces {
+		status = append(status, quote(name))
+	}
+	for _, path := range o.templates {
+		status = append(status, "--templates "+quote(path))
+	}
+	return survey.Commands{
+		Status:  strings.Join(append(status, o.cluster.given("kubeconfig", "context", "system-namespace")...), " "),
+		Kubectl: o.cluster.kubectl(),
+	}
 }
 
 // look writes one report. On a terminal that is watched it takes the last one's place.
@@ -154,6 +170,7 @@ func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.W
 	if err != nil {
 		return nil, err
 	}
+	report.Run(o.commands())
 	var page bytes.Buffer
 	if o.watch && o.output == "text" {
 		head := "\n" // after the last report

@@ -32,6 +32,7 @@ type pagedAPI struct {
 	onPage  func(path string, r *http.Request)    // before a page is answered
 	mu      sync.Mutex
 	asked   map[string]int // requests by path
+	file    string         // the last kubeconfig
 }
 
 func (a *pagedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +61,7 @@ func (a *pagedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(page(r, item, a.length[path]))
 	case ok:
 		_ = json.NewEncoder(w).Encode(object)
-	case strings.HasPrefix(path, "/api/v1/pods"), strings.HasSuffix(path, "s") && !strings.Contains(path, "mutatingadmission"):
+	case strings.HasPrefix(path, "/api/v1/pods"), strings.HasPrefix(path, allSets), strings.HasSuffix(path, "s") && !strings.Contains(path, "mutatingadmission") && !strings.Contains(path, "/configmaps/"):
 		_ = json.NewEncoder(w).Encode(page(r, nil, 0))
 	default:
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
@@ -100,6 +101,7 @@ spec:
 	shopSets        = "/apis/apps/v1/namespaces/shop/replicasets"
 	shopDeployments = "/apis/apps/v1/namespaces/shop/deployments"
 	readySlices     = "/apis/discovery.k8s.io/v1/namespaces/pillion-system/endpointslices?kubernetes.io/service-name=pillion"
+	allSets         = "/apis/apps/v1/replicasets"
 	optedInPods     = "/api/v1/pods?pillion.dev/inject=enabled"
 )
 
@@ -196,6 +198,7 @@ func (a *pagedAPI) kubeconfig(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {}}]}`, server.URL), 0o600))
+	a.file = file
 	return file
 }
 

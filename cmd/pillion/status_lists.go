@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,36 +58,6 @@ func (l *podLister) pages(ctx context.Context, client dynamic.ResourceInterface,
 		}
 		return list.GetContinue(), nil
 	}, restart)
-}
-
-// ownedKind is a kind of owners that have owners of their own.
-type ownedKind struct {
-	name string
-	schema.GroupVersionResource
-}
-
-// owners are the controllers of the objects with these names, as far as there are
-// some. Only metadata is read.
-func (l *podLister) owners(ctx context.Context, kind ownedKind, namespace string, names []string) (map[string]survey.Owner, error) {
-	owners := map[string]survey.Owner{}
-	client := l.metadata.Resource(kind.GroupVersionResource).Namespace(namespace)
-	err := paged(ctx, "", func(ctx context.Context, options metav1.ListOptions) (string, error) {
-		list, err := client.List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			object := &list.Items[i]
-			if _, seen := slices.BinarySearch(names, object.Name); !seen {
-				continue
-			}
-			if o := metav1.GetControllerOf(object); o != nil {
-				owners[object.Name] = survey.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
-			}
-		}
-		return list.Continue, nil
-	}, func() { clear(owners) })
-	return owners, err
 }
 
 // mutation reads what is installed that changes objects. What cannot be read is noted.

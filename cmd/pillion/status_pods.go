@@ -16,8 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -30,13 +28,7 @@ import (
 // podLister looks at a cluster's pods.
 type podLister struct {
 	*cluster
-	metadata metadata.Interface
 	progress *progress
-}
-
-func newPodLister(c *cluster, p *progress) (*podLister, error) {
-	client, err := metadata.NewForConfig(c.config)
-	return &podLister{c, client, p}, err
 }
 
 // look is one look at all pods.
@@ -61,7 +53,7 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 	var wrong unsure
 	injector, err := l.newInjector(ctx, templatePaths, k.note, &wrong)
 	if err != nil {
-		return nil, err
+		return nil, l.whatFollows(ctx, err)
 	}
 	k.injector, k.report = injector, survey.NewReport(injector.Set())
 	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
@@ -265,6 +257,9 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 	if err != nil {
 		return forbidden(err, "list", "pods", "", "name namespaces that you may read: pillion status NAMESPACE...")
 	}
+	if err := k.failElsewhere(ctx, namespaces, counts); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		if err := k.finish(ctx, name, counts[name]); err != nil {
 			return err
@@ -287,25 +282,8 @@ func (k *look) add(count *survey.Count, pod *unstructured.Unstructured) error {
 
 // finish finds out who owns the owners of a namespace's pods, and adds all to the report.
 func (k *look) finish(ctx context.Context, namespace string, count *survey.Count) error {
-	for _, kind := range []ownedKind{
-		{"ReplicaSet", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}},
-		{"Job", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}},
-	} {
-		names := count.Controllers(kind.name)
-		if len(names) == 0 {
-			continue
-		}
-		owners, err := k.owners(ctx, kind, namespace, names)
-		switch {
-		case apierrors.IsForbidden(err):
-			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so owners are guessed by the names of pods, or not known.", kind.Resource, namespace))
-		case err != nil:
-			return err
-		}
-		count.Replace(kind.name, owners)
-		if err != nil {
-			count.GuessDeployments()
-		}
+	if err := k.makers(ctx, namespace, count); err != nil {
+		return err
 	}
 	if err := k.consider(ctx, namespace, count); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"syscall"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -18,8 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/manifests"
 )
 
 // answering notes what is wrong with what is installed, or not known of it: nothing is
@@ -45,8 +48,15 @@ func (k *look) answering(ctx context.Context, own *admissionregistrationv1.Mutat
 			} else if ready == 0 {
 				k.report.Problems = append(k.report.Problems, nobodyAnswers(c.Service))
 			}
-		case c.URL != nil && !reachable(ctx, *c.URL):
-			doubt("Whether anybody answers for Pillion is not known: %s cannot be reached from here.", *c.URL)
+		case c.URL != nil:
+			switch listens, err := k.listens(ctx, *c.URL); {
+			case listens:
+				continue
+			case err == nil:
+				k.report.Problems = append(k.report.Problems, fmt.Sprintf("Nobody listens at %s, where the API server calls Pillion. %s", *c.URL, unanswered))
+			default:
+				doubt("Whether anybody answers for Pillion is not known: %s cannot be reached from here (%s), and perhaps from the API server. %s", *c.URL, err, unanswered)
+			}
 		default:
 			continue
 		}
@@ -54,31 +64,79 @@ func (k *look) answering(ctx context.Context, own *admissionregistrationv1.Mutat
 	}
 }
 
+// unanswered is what it means that nobody answers.
+const unanswered = "Where nobody answers, the API server refuses a pod that a webhook with failurePolicy Fail is for, and lets others through without sidecars."
+
 // nobodyAnswers is what it means that no endpoint of Pillion's Service is ready.
 func nobodyAnswers(service *admissionregistrationv1.ServiceReference) string {
-	return fmt.Sprintf("The Service %s in the namespace %s has no endpoint that is ready: see kubectl -n %s get pods. "+
-		"Where nobody answers, the API server refuses a pod that a webhook with failurePolicy Fail is for, and lets others through without sidecars.",
-		service.Name, service.Namespace, service.Namespace)
+	return fmt.Sprintf("The Service %s in the namespace %s has no endpoint that is ready: see the pods there. "+
+		"%s", service.Name, service.Namespace, unanswered)
 }
 
-// reachable reports whether somebody listens at a URL.
-func reachable(ctx context.Context, address string) bool {
+// whatFollows adds to the error that there are no templates what becomes of new pods while
+// Pillion's webhooks are there.
+func (l *podLister) whatFollows(ctx context.Context, err error) error {
+	var missing noTemplatesError
+	if !errors.As(err, &missing) {
+		return err
+	}
+	resource := admissionregistrationv1.SchemeGroupVersion.WithResource
+	mutating, merr := get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, l.Resource(resource("mutatingwebhookconfigurations")), manifests.Name)
+	validating, verr := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, l.Resource(resource("validatingwebhookconfigurations")), manifests.Name)
+	var names []string
+	becomes := "start without sidecars (failurePolicy Ignore)"
+	for _, e := range slices.Concat(explain.MutatingEntries(mutating), explain.ValidatingEntries(validating)) {
+		names = append(names, e.Name)
+		if e.Type != explain.Shadow && (e.FailurePolicy == nil || *e.FailurePolicy == admissionregistrationv1.Fail) {
+			becomes = "are denied (failurePolicy Fail)"
+		}
+	}
+	if len(names) == 0 || merr != nil && !apierrors.IsNotFound(merr) || verr != nil && !apierrors.IsNotFound(verr) {
+		return err
+	}
+	return fmt.Errorf("%w. Pillion's webhooks are still installed: no new replica of Pillion can start, and while none answers, new pods that opted in %s. "+
+		"Put the ConfigMap back, or delete the webhook configurations %s", err, becomes, manifests.Name)
+}
+
+// listens reports whether somebody listens at a URL; the error is why that is not known. A host that refuses
+// connections is known not to. What is this machine for the API server is this one here only if it runs here.
+func (k *look) listens(ctx context.Context, address string) (bool, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return false
+		return false, err
+	}
+	if server, err := url.Parse(k.config.Host); loopback(u.Hostname()) && (err != nil || !loopback(server.Hostname())) {
+		return false, errors.New("it is the API server's own machine")
 	}
 	dialer := net.Dialer{Timeout: 2 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
-	if err != nil {
-		return false
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return false, nil
+	case err != nil:
+		return false, err
 	}
 	conn.Close()
-	return true
+	return true, nil
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// ownedKind is a kind of owners.
+type ownedKind struct {
+	name string
+	schema.GroupVersionResource
 }
 
 // consider finds out which owners of a namespace's pods to restart.
 func (k *look) consider(ctx context.Context, namespace string, count *survey.Count) error {
 	if len(k.report.Problems)+len(k.report.Doubts) > 0 {
+		return nil
+	}
+	if why := count.Fails(); why != "" {
+		count.Hold("", why)
 		return nil
 	}
 	var limits *fit.Limits

@@ -66,6 +66,7 @@ type Count struct {
 	intact   map[string]bool // templates that a pod was injected with and still has
 	mistaken int             // pods that ask for what nobody knows
 	notes    []string        // about the namespace
+	failing  []Failing       // owners that cannot make their pods
 }
 
 // NewCount begins to count the pods of a namespace.
@@ -176,6 +177,9 @@ func (c *Count) Add(text []byte) error {
 	g.pods.add(worst, injected)
 	return nil
 }
+
+// optedIn reports whether the namespace's label says so.
+func (c *Count) optedIn() bool { return c.scope.Namespace.Labels[inject.LabelInject] == inject.Enabled }
 
 // called says whether the API server would ask Pillion about the pod today, and
 // else why not.

@@ -32,12 +32,22 @@ type Report struct {
 	// out about what becomes of new pods. With either nothing is to be restarted.
 	Problems []string `json:"problems,omitempty"`
 	Doubts   []string `json:"doubts,omitempty"`
+	// Failing are the owners that cannot make all their pods, and why.
+	Failing []Failing `json:"failing,omitempty"`
 	// Notes are sentences about what could not be looked at, and about namespaces.
 	Notes []string `json:"notes,omitempty"`
 
+	commands Commands            // what the text tells users to run
 	labels   []map[string]string // of the namespaces, in their order
 	mistaken int                 // pods that ask for what nobody knows
 }
+
+// Commands are this program's and kubectl, with the arguments and flags by which they
+// look at the same cluster and namespaces.
+type Commands struct{ Status, Kubectl string }
+
+// Run sets the commands that the text repeats.
+func (r *Report) Run(c Commands) { r.commands = c }
 
 // Namespace is the pods of one namespace.
 type Namespace struct {
@@ -68,7 +78,7 @@ type Status struct {
 
 // NewReport begins a report about a set of templates.
 func NewReport(set *templates.Set) *Report {
-	r := &Report{Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
+	r := &Report{commands: Commands{"pillion status", "kubectl"}, Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
 	for _, t := range set.Templates {
 		r.Templates = append(r.Templates, Template{Template: t.Name, Revision: t.Revision})
 	}
@@ -82,6 +92,7 @@ func (r *Report) Add(c *Count) {
 	r.labels = append(r.labels, c.scope.Namespace.Labels)
 	r.mistaken += c.mistaken
 	r.Notes = append(r.Notes, c.notes...)
+	r.Failing = append(r.Failing, c.failing...)
 	for _, name := range sorted(c.byName) {
 		i := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == name })
 		if i < 0 {
@@ -127,7 +138,10 @@ func (r *Report) Finish() {
 			}
 		}
 	}
-	r.Summary = r.summary() + r.mistakes() + "."
+	slices.SortFunc(r.Failing, func(a, b Failing) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner))
+	})
+	r.Summary = r.summary() + r.mistakes() + r.fails() + "."
 }
 
 func (r *Report) mistakes() string {
@@ -138,6 +152,16 @@ func (r *Report) mistakes() string {
 		return "; 1 asks for what does not exist"
 	}
 	return fmt.Sprintf("; %d ask for what does not exist", r.mistaken)
+}
+
+func (r *Report) fails() string {
+	switch len(r.Failing) {
+	case 0:
+		return ""
+	case 1:
+		return "; one owner cannot make its pods"
+	}
+	return fmt.Sprintf("; %d owners cannot make their pods", len(r.Failing))
 }
 
 func (r *Report) summary() string {
@@ -153,7 +177,7 @@ func (r *Report) summary() string {
 		return fmt.Sprintf("The one pod in %s is not to be injected", where)
 	case wanted == 0:
 		return fmt.Sprintf("None of the %d pods in %s is to be injected", p.Pods, where)
-	case p.Current == wanted && r.mistaken == 0 && len(r.Problems) == 0:
+	case p.Current == wanted && r.mistaken == 0 && len(r.Problems)+len(r.Doubts)+len(r.Failing) == 0:
 		return fmt.Sprintf("All is well: %s in %s, %d to be injected, and all of these are current", plural(p.Pods, "pod"), where, wanted)
 	}
 	var parts []string

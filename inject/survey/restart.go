@@ -80,14 +80,15 @@ func (c *Count) Consider(object []byte, room Room) error {
 		if err != nil {
 			return err
 		}
-		g.hold, err = c.foresee(w.Spec.Template, inject.Claims(node), func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, g.pods.Pods) })
+		g.hold, err = c.foresee(w.Spec.Template, inject.Claims(node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, g.pods.Pods) })
 		return err
 	}
 	return nil
 }
 
-// foresee says what is wrong with the pods that would be made of a template; "" if nothing is.
-func (c *Count) foresee(template []byte, claims []string, room func(pod []byte) string) (wrong string, err error) {
+// foresee says what is wrong with the pods that would be made of a template in the place
+// of others, of which some may be injected; "" if nothing is.
+func (c *Count) foresee(template []byte, claims []string, injected bool, room func(pod []byte) string) (wrong string, err error) {
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: template, Claims: claims, Detail: true}
 	notCalled := ""
 	req.OptedIn, notCalled = c.called(template)
@@ -98,6 +99,8 @@ func (c *Count) foresee(template []byte, claims []string, room func(pod []byte) 
 	for i, t := range c.injector.Set().Templates {
 		d := &r.Decisions[i]
 		switch {
+		case injected && (d.Code == inject.CodeNotOptedIn || d.Code == inject.CodeExcludedNamespace):
+			return "a new pod would have no sidecars: " + d.Sentence(), nil
 		case t.ReadsRequest() && (wanted(d.Code) || d.Code == inject.CodeConditionFalse):
 			return "the template " + d.Template + " goes by who makes a pod", nil
 		case explain.Failed(d.Code):
@@ -107,6 +110,9 @@ func (c *Count) foresee(template []byte, claims []string, room func(pod []byte) 
 		case wanted(d.Code) && len(c.scope.LastWord) > 0 && !c.intact[d.Template]:
 			return fmt.Sprintf("no pod here shows that %s stays as it was injected, and pods are changed after that: see %s", d.Template, strings.Join(c.scope.LastWord, ", ")), nil
 		}
+	}
+	if injected && notCalled != "" {
+		return "a new pod would have no sidecars, for the API server would not ask Pillion about it: " + notCalled, nil
 	}
 	if req.Object, err = inject.Apply(template, r.Ops()); err != nil {
 		return "", err

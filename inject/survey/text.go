@@ -35,6 +35,10 @@ func (r *Report) Text() string {
 	for _, problem := range r.Problems {
 		p.line(0, "Problem: "+problem)
 	}
+	for _, doubt := range r.Doubts {
+		p.line(0, "Not certain: "+doubt)
+	}
+	r.failing(p)
 	if len(r.Namespaces) > 0 {
 		r.namespaces(p)
 		r.templates(p)
@@ -168,7 +172,24 @@ func (r *Report) restarts(p *page) {
 	if n := len(r.Restarts()); n > 0 {
 		p.WriteString("\n")
 		p.line(0, fmt.Sprintf("New pods would be right. To restart what makes them (%d):", n))
-		p.line(2, "pillion status -o name | xargs -r -L1 kubectl rollout restart")
+		p.command(r.commands.Status+" -o name |", "xargs -r -L1 "+r.commands.Kubectl+" rollout restart")
+	}
+}
+
+// command writes a command in one line, or in one for each part of its pipe: a command
+// is not broken elsewhere, for users paste it.
+func (p *page) command(parts ...string) {
+	separator := " "
+	if utf8.RuneCountInString(strings.Join(parts, separator)) > width-2 {
+		separator = "\n    "
+	}
+	p.WriteString("  " + strings.Join(parts, separator) + "\n")
+}
+
+// failing says who cannot make pods.
+func (r *Report) failing(p *page) {
+	for i := range r.Failing {
+		p.line(0, "Failing: "+r.Failing[i].String())
 	}
 }
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/survey"
+)
+
+// makerKind is a kind of objects whose controllers make pods.
+type makerKind struct {
+	schema.GroupVersionKind
+	resource string
+	owned    bool // by others, as a rule
+}
+
+func makerKinds() []makerKind {
+	return []makerKind{
+		{appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", true},
+		{batchv1.SchemeGroupVersion.WithKind("Job"), "jobs", true},
+		{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets", false},
+		{appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets", false},
+	}
+}
+
+// makers reads what makes the pods of a namespace: who owns the owners of pods, and who
+// cannot make pods.
+func (k *look) makers(ctx context.Context, namespace string, count *survey.Count) error {
+	for _, kind := range makerKinds() {
+		names := count.Controllers(kind.Kind)
+		owners := map[string]survey.Owner{}
+		var failing []*survey.Failing
+		client := k.Resource(kind.GroupVersion().WithResource(kind.resource)).Namespace(namespace)
+		err := k.pages(ctx, client, "", func(object *unstructured.Unstructured) error {
+			if _, owns := slices.BinarySearch(names, object.GetName()); owns {
+				if o := metav1.GetControllerOf(object); o != nil {
+					owners[object.GetName()] = survey.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+				}
+			}
+			f, err := lacks(count, kind, object)
+			if f != nil {
+				failing = append(failing, f)
+			}
+			return err
+		}, func() { clear(owners); failing = nil })
+		switch {
+		case apierrors.IsForbidden(err) && kind.owned && len(names) > 0:
+			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so owners are guessed by the names of pods, or not known, and whether all pods can be made is not known.", kind.resource, namespace))
+		case apierrors.IsForbidden(err):
+			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so whether all their pods can be made is not known.", kind.resource, namespace))
+		case err != nil:
+			return err
+		}
+		for _, f := range failing {
+			count.Fail(f)
+		}
+		if count.Replace(kind.Kind, owners); err != nil && kind.owned {
+			count.GuessDeployments()
+		}
+	}
+	return nil
+}
+
+// lacks is what of its pods an object cannot make.
+func lacks(count *survey.Count, kind makerKind, object *unstructured.Unstructured) (*survey.Failing, error) {
+	object.SetManagedFields(nil)
+	object.SetGroupVersionKind(kind.GroupVersionKind) // which an item of a list need not say
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return count.Lacks(text)
+}
+
+// failElsewhere finds the namespaces with ReplicaSets whose pods opt in by themselves and
+// cannot be made: there may be no pod of them. A ReplicaSet has its pods' labels.
+func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*survey.Count) error {
+	kind := makerKinds()[0]
+	client := k.Resource(kind.GroupVersion().WithResource(kind.resource))
+	err := k.pages(ctx, client, inject.LabelInject+"="+inject.Enabled, func(object *unstructured.Unstructured) error {
+		ns := namespaces[object.GetNamespace()]
+		if ns == nil || counts[ns.GetName()] != nil {
+			return nil
+		}
+		count := k.count(ns)
+		f, err := lacks(count, kind, object)
+		if f != nil {
+			counts[ns.GetName()] = count
+		}
+		return err
+	}, func() {})
+	if apierrors.IsForbidden(err) {
+		k.note("You may not list replicasets in all namespaces, so whether all pods that opt in by themselves can be made is not known.")
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Failing is an owner that cannot make all the pods that it should.
+type Failing struct {
+	Namespace string `json:"namespace"`
+	Owner
+	Why string `json:"why"` // what its status says
+}
+
+// String is a sentence.
+func (f *Failing) String() string {
+	return fmt.Sprintf("%s in the namespace %s cannot make its pods: %s", f.title(), f.Namespace, f.Why)
+}
+
+// maker is what matters here of a ReplicaSet, StatefulSet, DaemonSet or Job.
+type maker struct {
+	APIVersion, Kind string
+	Metadata         struct {
+		Name              string
+		Generation        int64
+		DeletionTimestamp *metav1.Time
+		OwnerReferences   []metav1.OwnerReference
+	}
+	Spec struct {
+		Replicas            *int
+		Completions         *int
+		Suspend             bool
+		PodManagementPolicy string
+		Template            json.RawMessage
+	}
+	Status struct {
+		ObservedGeneration                             int64
+		Replicas, ReadyReplicas                        int
+		DesiredNumberScheduled, CurrentNumberScheduled int
+		StartTime                                      *metav1.Time
+		Active, Succeeded, Failed, Terminating         int
+		UncountedTerminatedPods                        struct{ Succeeded, Failed []string }
+		Conditions                                     []metav1.Condition
+	}
+}
+
+// Lacks reports whether an object makes pods that are to be looked at, and cannot make all
+// of them; nil if it can. An object that was changed a moment ago, or whose pods come
+// one after another, lacks none.
+func (c *Count) Lacks(object []byte) (*Failing, error) {
+	m := &maker{}
+	m.Spec.Template = json.RawMessage(`{}`)
+	if err := json.Unmarshal(object, m); err != nil {
+		return nil, err
+	}
+	why := m.lacks()
+	if why == "" || m.Metadata.DeletionTimestamp != nil || !c.asked(m.Spec.Template) {
+		return nil, nil
+	}
+	f := &Failing{c.scope.Namespace.Name, Owner{m.APIVersion, m.Kind, m.Metadata.Name}, why}
+	for _, o := range m.Metadata.OwnerReferences {
+		if o.Controller != nil && *o.Controller {
+			f.Owner = Owner{o.APIVersion, o.Kind, o.Name}
+		}
+	}
+	return f, nil
+}
+
+// asked reports whether a pod has anything to do with Pillion.
+func (c *Count) asked(pod []byte) bool {
+	if c.scope.Unknown {
+		return c.optedIn()
+	}
+	called, _ := c.called(pod)
+	return called
+}
+
+func (m *maker) lacks() string {
+	for _, condition := range m.Status.Conditions {
+		if condition.Type == "ReplicaFailure" && condition.Status == metav1.ConditionTrue && condition.Reason == "FailedCreate" {
+			return shorten(condition.Message)
+		}
+	}
+	s := &m.Status
+	has, want := 0, 0
+	switch {
+	case s.ObservedGeneration < m.Metadata.Generation:
+	case m.Kind == "StatefulSet" && (s.ReadyReplicas == s.Replicas || m.Spec.PodManagementPolicy == "Parallel"):
+		has, want = s.Replicas, 1
+		if m.Spec.Replicas != nil {
+			want = *m.Spec.Replicas
+		}
+	case m.Kind == "DaemonSet":
+		has, want = s.CurrentNumberScheduled, s.DesiredNumberScheduled
+	case m.Kind == "Job" && m.waits():
+		want = 1
+	}
+	if has >= want {
+		return ""
+	}
+	return fmt.Sprintf("it has %d of %d pods; its events say why", has, want)
+}
+
+// waits reports whether a Job should have pods, and never had one. After one failed it
+// has none for a while.
+func (m *maker) waits() bool {
+	s := &m.Status
+	ended := slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
+	pods := s.Active + s.Succeeded + s.Failed + s.Terminating + len(s.UncountedTerminatedPods.Succeeded) + len(s.UncountedTerminatedPods.Failed)
+	return !ended && !m.Spec.Suspend && s.StartTime != nil && pods == 0 && (m.Spec.Completions == nil || *m.Spec.Completions > 0)
+}
+
+// shorten bounds a message that anybody may have written.
+func shorten(message string) string {
+	const most = 1000
+	text := strings.Join(strings.Fields(message), " ")
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// Fail keeps what an owner cannot make. While pods cannot be made in a namespace none
+// is to be restarted: the same may happen to other new pods.
+func (c *Count) Fail(f *Failing) {
+	if !slices.ContainsFunc(c.failing, func(k Failing) bool { return k.Owner == f.Owner }) {
+		c.failing = append(c.failing, *f)
+	}
+}
+
+// Fails reports why nothing of the namespace is to be restarted: pods cannot be made; "" if they can.
+func (c *Count) Fails() string {
+	if len(c.failing) == 0 {
+		return ""
+	}
+	return "new pods of " + c.failing[0].title() + " cannot be made, so new ones here may not be either"
+}
