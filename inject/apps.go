@@ -159,6 +159,9 @@ func (c *candidate) sameProgram(existing *tree.Node) bool {
 		return false
 	}
 	for _, field := range []string{"image", "command", "args"} {
+		if slices.Contains(c.t.Computed, field) {
+			continue
+		}
 		there, ours := existing.Get(field), own.Get(field)
 		if (there == nil) != (ours == nil) || there != nil && !c.schema.at("spec").at("containers").elem.at(field).contains(there, ours) {
 			return false

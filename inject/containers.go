@@ -43,6 +43,10 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at pointer) {
 }
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at pointer) {
+	if other := p.bringer(existing); other != "" && len(p.altered()) > 0 {
+		p.conflict(at, existing, fragment, "another template brings another container named %s; rename it in one of the templates", fragment.Get("name").Text())
+		return
+	}
 	if s.elem.contains(existing, fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
 		return
 	}

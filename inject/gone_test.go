@@ -56,7 +56,7 @@ func TestGone(t *testing.T) {
 			} else {
 				go func() {
 					for cpu(t) < leave {
-						time.Sleep(time.Millisecond) // how long that is does not matter
+						<-time.After(time.Millisecond) // how long that is does not matter
 					}
 					close(done)
 				}()

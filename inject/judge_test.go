@@ -267,3 +267,40 @@ func replace(doc any, names []string, f func(any) any) any {
 	list[i] = change(list[i])
 	return list
 }
+
+// TestJudgeOwnWork: what the mutating webhook made is right, if templates share a
+// container's name, compute its program from the pod, or add to every container.
+func TestJudgeOwnWork(t *testing.T) {
+	t.Parallel()
+	for name, specs := range map[string][]string{
+		"computed args": {`required: true, forEachContainer: [{add: {env: [{name: A, value: "1"}]}}],
+			pod: {spec: {containers: [{name: side, image: s, args: ["${string(size(pod.spec.containers))}"]}]}}`},
+		"one name": {
+			`required: true, pod: {spec: {containers: [{name: side, image: s, args: [a]}]}}`,
+			`required: true, pod: {spec: {containers: [{name: side, image: s}]}}`,
+		},
+	} {
+		injector := withSpecs(t, specs...)
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
+		r, err := injector.Inject(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.Adds() {
+			t.Fatalf("%s: nothing is injected", name)
+		}
+		req.Object = applyPatch(t, req.Object, r.Patch())
+		verdict, err := inject.NewJudge(injector, nil, true).Judge(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range verdict.Judged {
+			// A template that was left out with a reason stays left out with it.
+			if f := &verdict.Judged[i]; !slices.ContainsFunc(r.Decisions, func(d inject.Decision) bool {
+				return d.Template == f.Template && d.Code != inject.CodeInjected
+			}) {
+				t.Errorf("%s: %s", name, f)
+			}
+		}
+	}
+}

@@ -35,7 +35,7 @@ func (s *schema) stored(n *tree.Node) tree.Node {
 	object := tree.Members()
 	for i := range n.Members() {
 		m := &n.Members()[i]
-		if f := s.at(m.Name()); !f.gated && !(f.absentIsZero && isZero(m) && m.Kind() != tree.Object) {
+		if f := s.at(m.Name()); !f.gated && (!f.absentIsZero || !isZero(m) || m.Kind() == tree.Object) {
 			object.Set(m.Name(), f.stored(m))
 		}
 	}

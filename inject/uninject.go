@@ -192,11 +192,13 @@ func (i *Injector) recorded(pod *tree.Node, names []string) []string {
 type subtraction struct {
 	*candidate
 	paths, kept []string
-	ownStays    bool       // items of lists that are before others stay
+	ownStays    bool // items of lists that are before others stay, in app containers
+	inApp       bool
 	original    *tree.Node // the pod with its keys in the order of its author, or nil
 }
 
 func (s *subtraction) all() {
+	s.inApp = true
 	elem := s.schema.at("spec").at("containers").elem
 	for i := range s.apps {
 		app := &s.apps[i]
@@ -205,6 +207,7 @@ func (s *subtraction) all() {
 			s.object(existing, &app.fragments[j], elem, "/spec/"+app.list+"/"+strconv.Itoa(app.index))
 		}
 	}
+	s.inApp = false
 	s.object(s.pod, &s.fragment, s.schema, "")
 }
 
@@ -245,7 +248,7 @@ func (s *subtraction) list(pod, fragment *tree.Node, in *schema, at string) {
 			}
 		}
 		if found {
-			s.take(at, before && s.ownStays)
+			s.take(at, before && s.ownStays && s.inApp)
 		}
 		before = before || !found
 	}

@@ -5,6 +5,7 @@ package templates
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -67,9 +68,7 @@ var placeRules = sync.OnceValue(func() map[string][]valueRule { return merged(va
 func merged[V any](all ...map[string]V) map[string]V {
 	m := map[string]V{}
 	for i := range all {
-		for k, v := range all[i] {
-			m[k] = v
-		}
+		maps.Copy(m, all[i])
 	}
 	return m
 }

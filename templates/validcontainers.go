@@ -114,24 +114,7 @@ func containerRules() map[string][]objectRule {
 			{fewer: true, applies: has("volumeDevices"), reads: []string{"volumeMounts.name", "volumeMounts.mountPath", "volumeDevices.name", "volumeDevices.devicePath"}, check: mountedOnce},
 			{fewer: true, reads: []string{"volumeMounts.mountPropagation", "securityContext.privileged"}, check: bidirectional},
 		},
-		"ObjectMeta": {{reads: []string{"annotations." + corev1.PodDeletionCost}, check: func(n *tree.Node) error {
-			cost := n.At("annotations", corev1.PodDeletionCost)
-			if _, err := strconv.ParseInt(cost.Text(), 10, 32); cost != nil && err != nil {
-				return fmt.Errorf("the annotation %s must be an integer of 32 bits", corev1.PodDeletionCost)
-			}
-			return nil
-		}}, {check: func(n *tree.Node) error {
-			const most = 256 << 10
-			size := 0
-			annotations := n.Get("annotations").Members()
-			for i := range annotations {
-				size += len(annotations[i].Name()) + len(annotations[i].Text())
-			}
-			if size > most {
-				return fmt.Errorf("has %d bytes of annotations, and a pod may have %d", size, most)
-			}
-			return nil
-		}}},
+		"ObjectMeta":               metadataRules(),
 		"PodSpec.imagePullSecrets": {hasName()},
 		"PodSpec.initContainers": {{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *tree.Node) error {
 			items := n.Get("resizePolicy").Items()
@@ -177,6 +160,27 @@ func containerRules() map[string][]objectRule {
 		"EnvVarSource.fieldRef":         {{reads: []string{"fieldPath"}, check: fieldPath("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "spec.host")}},
 		"EnvVarSource.resourceFieldRef": {{reads: []string{"resource", "divisor"}, check: resourceField}},
 	}
+}
+
+func metadataRules() []objectRule {
+	return []objectRule{{reads: []string{"annotations." + corev1.PodDeletionCost}, check: func(n *tree.Node) error {
+		cost := n.At("annotations", corev1.PodDeletionCost)
+		if _, err := strconv.ParseInt(cost.Text(), 10, 32); cost != nil && err != nil {
+			return fmt.Errorf("the annotation %s must be an integer of 32 bits", corev1.PodDeletionCost)
+		}
+		return nil
+	}}, {check: func(n *tree.Node) error {
+		const most = 256 << 10
+		size := 0
+		annotations := n.Get("annotations").Members()
+		for i := range annotations {
+			size += len(annotations[i].Name()) + len(annotations[i].Text())
+		}
+		if size > most {
+			return fmt.Errorf("has %d bytes of annotations, and a pod may have %d", size, most)
+		}
+		return nil
+	}}}
 }
 
 // mountedOnce: a volume is mounted in a container or a device of it, not both.

@@ -178,7 +178,7 @@ func hasPrefix(prefix string) func(*tree.Node) bool {
 
 func isInitiator(n *tree.Node) error {
 	if !regexp.MustCompile(`^(eui\.[[:alnum:]]{16}|naa\.[[:alnum:]]{32}|iqn\.\d{4}-\d{2}\.[[:alnum:]-.]+:[^,;*&$|\s]+)$`).MatchString(n.Text()) {
-		return fmt.Errorf("%q must be a name that begins with iqn., eui. or naa.", n.Text())
+		return fmt.Errorf("%q must begin with one of iqn., eui., naa. and be a name of that form", n.Text())
 	}
 	return nil
 }

@@ -120,8 +120,12 @@ func (a *attacker) http2(deaf bool) *h2 {
 func (h *h2) head(length int, more ...string) uint32 {
 	h.block.Reset()
 	for _, pair := range [][2]string{
-		{":method", "POST"}, {":scheme", "https"}, {":authority", "x"}, {":path", "/mutate?timeout=30s"},
-		{"content-type", "application/json"}, {"content-length", strconv.Itoa(length)},
+		{":method", "POST"},
+		{":scheme", "https"},
+		{":authority", "x"},
+		{":path", "/mutate?timeout=30s"},
+		{"content-type", "application/json"},
+		{"content-length", strconv.Itoa(length)},
 	} {
 		_ = h.coder.WriteField(hpack.HeaderField{Name: pair[0], Value: pair[1]})
 	}

@@ -110,7 +110,7 @@ type listener struct {
 // until others need its place. After an error of this kind net/http tries again soon.
 func (l *listener) Accept() (net.Conn, error) {
 	if most := l.to.most(); l.to.open.Load() >= most {
-		time.Sleep(time.Second / time.Duration(most))
+		<-time.After(time.Second / time.Duration(most))
 	}
 	conn, err := l.Listener.Accept()
 	if err == nil {

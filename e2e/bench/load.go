@@ -40,37 +40,37 @@ type call struct {
 }
 
 func (c *call) do(ctx context.Context) error {
-	_, err := c.send(ctx)
+	_, _, err := c.send(ctx)
 	return err
 }
 
-// send gives the answer's headers and body.
-func (c *call) send(ctx context.Context) (*http.Response, error) {
+// send gives the answer and its body, which is read and closed.
+func (c *call) send(ctx context.Context) (*http.Response, []byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"?timeout=5s", bytes.NewReader(c.body))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	response, err := c.client.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s %s", c.url, response.Status, answer)
 	}
-	response.Body = io.NopCloser(bytes.NewReader(answer))
-	return response, err
+	return response, answer, err
 }
 
 // answer is all that is sent back, but for the date.
 func (c *call) answer(ctx context.Context) (string, error) {
-	response, err := c.send(ctx)
+	response, body, err := c.send(ctx)
 	if err != nil {
 		return "", err
 	}
 	response.Header.Del("Date")
+	response.Body = io.NopCloser(bytes.NewReader(body))
 	text, err := httputil.DumpResponse(response, true)
 	return string(text), err
 }

@@ -6,6 +6,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,9 +32,9 @@ func main() {
 // command that cannot start has none.
 func run(command []string) (failed bool, err error) {
 	if len(command) == 0 {
-		return true, errors.New("name the command: skips go test -json ./...")
+		return true, errors.New("name the command, as in: skips go test -json PACKAGE")
 	}
-	cmd := exec.Command(command[0], command[1:]...)
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	events, err := cmd.StdoutPipe()
 	if err != nil {

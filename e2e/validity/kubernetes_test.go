@@ -78,7 +78,7 @@ func decoded(podJSON []byte) (*core.Pod, error) {
 	p.Namespace = namespace
 	if p.Spec.ServiceAccountName == "" { // as the ServiceAccount plugin does
 		p.Spec.ServiceAccountName = "default"
-		p.Spec.DeprecatedServiceAccount = "default"
+		p.Spec.DeprecatedServiceAccount = "default" //nolint:staticcheck // the API server sets it
 	}
 	return p, nil
 }

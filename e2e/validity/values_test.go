@@ -156,7 +156,7 @@ func (m *maker) object(t reflect.Type, depth int) any {
 		if union && !slices.Contains(beside, f.name) {
 			wanted = i == chosen || !m.dense && m.in(100)
 		}
-		if wanted && !(!m.dense && depth > 0 && m.in(40)) {
+		if wanted && (m.dense || depth == 0 || !m.in(40)) {
 			o[f.name] = m.value(f.typ, t, f.name, depth+1)
 		}
 	}

@@ -181,9 +181,12 @@ func (r *result) hints(t *templates.Template) []string {
 		panic("fit: " + err.Error())
 	}
 	for i := range verdict.Judged {
-		if f := &verdict.Judged[i]; f.Code == inject.CodeAltered {
+		switch f := &verdict.Judged[i]; {
+		case f.Code == inject.CodeAltered && f.Expected != "":
 			all = append(all, fmt.Sprintf("%s is protected and computed from what templates add, so no pod is right: it is %s, and then must be %s",
 				inject.Where(f.Path), f.Found, f.Expected))
+		case f.Mode == templates.Deny:
+			all = append(all, "no pod is right once it is injected: "+f.String())
 		}
 	}
 	return all

@@ -10,9 +10,10 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// mostCalls is how often the validating webhook is called for one pod. With two
-// replicas that have different templates, the wrong one answers every time for one
-// good pod in 16; the pod is then denied, and created again by its controller.
+// mostCalls is how often the validating webhook is called for one pod. If two
+// replicas have different templates, each injects half of the pods, and for one in 32
+// of them the other one answers all five calls: one good pod in 64 is denied, and
+// created again by its controller.
 const mostCalls = 5
 
 // paramCall counts the calls. Only the URL can: the calls reach different replicas.

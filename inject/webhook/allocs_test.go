@@ -25,7 +25,7 @@ func TestAllocations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(load(t, c.templates...))
 			e.Log = slog.New(slog.DiscardHandler)
-			again := again(t, e.Handler, webhook.PathMutate, sampleBody(samplePod(1, 12, "", map[string]string{c.annotation: "debug"})), true)
+			again := again(t, e.Handler, webhook.PathMutate, sampleBody(samplePod(map[string]string{c.annotation: "debug"})), true)
 			allocs := testing.AllocsPerRun(200, again)
 			t.Logf("%.0f allocations", allocs)
 			if !raceEnabled && allocs > c.most {

@@ -137,7 +137,7 @@ func BenchmarkMetrics(b *testing.B) {
 	for _, n := range []int{1, 20} {
 		b.Run(fmt.Sprintf("templates=%d", n), func(b *testing.B) {
 			e := newEdge(load(b, sampleTemplates(n, false)...))
-			observe := webhook.Observed(b, e.Handler, samplePod(1, 12, "", nil))
+			observe := webhook.Observed(b, e.Handler, samplePod(nil))
 			b.ReportAllocs()
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {

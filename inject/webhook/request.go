@@ -162,7 +162,7 @@ func soonest(a, b time.Time) time.Time {
 func unread(err error) *refusal {
 	limit := (*http.MaxBytesError)(nil)
 	switch {
-	case err == io.EOF, errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
 		return tooLate()
 	case errors.As(err, &limit):
 		return tooLarge()

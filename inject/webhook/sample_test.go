@@ -17,7 +17,7 @@ import (
 
 // samplePod is a pod as an API server sends it, with defaults, managedFields and
 // the token's volume; its size is that of a percentile of real ones.
-func samplePod(containers, env int, note string, annotations map[string]string) []byte {
+func samplePod(annotations map[string]string) []byte {
 	mount := corev1.VolumeMount{Name: "kube-api-access-x2x8z", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}
 	pod := &corev1.Pod{}
 	pod.GenerateName, pod.Namespace = "web-6d4cf56db6-", "shop"
@@ -26,24 +26,22 @@ func samplePod(containers, env int, note string, annotations map[string]string) 
 	pod.Spec.Volumes = []corev1.Volume{{Name: mount.Name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
 	}}}, {Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	for i := range containers {
-		c := corev1.Container{
-			Name: fmt.Sprint("app-", i), Image: "registry.example/team/app:1.4.2", Args: []string{"--verbose", "--listen=:8080"},
-			Ports:           []corev1.ContainerPort{{ContainerPort: int32(8080 + i), Protocol: "TCP"}},
-			ImagePullPolicy: "IfNotPresent", TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: "File",
-			VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, mount},
-		}
-		for j := range env {
-			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("SETTING_NUMBER_", j), Value: "the value of a setting " + strings.Repeat("x", j%17)})
-		}
-		pod.Spec.Containers = append(pod.Spec.Containers, c)
+	c := corev1.Container{
+		Name: "app-0", Image: "registry.example/team/app:1.4.2", Args: []string{"--verbose", "--listen=:8080"},
+		Ports:           []corev1.ContainerPort{{ContainerPort: 8080, Protocol: "TCP"}},
+		ImagePullPolicy: "IfNotPresent", TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: "File",
+		VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, mount},
 	}
+	for j := range 12 {
+		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("SETTING_NUMBER_", j), Value: "the value of a setting " + strings.Repeat("x", j%17)})
+	}
+	pod.Spec.Containers = []corev1.Container{c}
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	object, err := json.Marshal(pod)
 	if err != nil {
 		panic(err)
 	}
-	managed := `"managedFields":[{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:generateName":{}},"f:note":"` + note + `"}}],`
+	managed := `"managedFields":[{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:generateName":{}},"f:note":""}}],`
 	return bytes.Replace(object, []byte(`"metadata":{`), []byte(`"metadata":{`+managed), 1)
 }
 

@@ -140,7 +140,7 @@ func TestTraceIsNamed(t *testing.T) {
 
 // Traces that are off cost nothing; on, a request that is not kept costs little.
 func BenchmarkTrace(b *testing.B) {
-	body := sampleBody(samplePod(1, 12, "", nil))
+	body := sampleBody(samplePod(nil))
 	for name, e := range map[string]*edge{"off": newEdge(load(b, sidecar)), "not-kept": nil, "kept": nil} {
 		switch name {
 		case "not-kept":

@@ -19,7 +19,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			e := newEdge(load(b, texts...))
 			e.Log = discard()
-			pod := samplePod(1, 12, "", map[string]string{"a": "b"})
+			pod := samplePod(map[string]string{"a": "b"})
 			whole := again(b, e.Handler, webhook.PathMutate, sampleBody(pod), true)
 			result, err := e.Injector().Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
 			if err != nil {
