@@ -265,11 +265,7 @@ func (s *clusterState) answers() bool { return s.url == "" && s.ready > 0 || s.u
 // openURL and closedURL are where somebody listens, and nobody.
 var (
 	openURL   = sync.OnceValue(func() string { return httptest.NewServer(http.NotFoundHandler()).URL })
-	closedURL = sync.OnceValue(func() string {
-		server := httptest.NewServer(http.NotFoundHandler())
-		server.Close()
-		return server.URL
-	})
+	closedURL = func() string { return "https://127.0.0.1:1" } // a port that is given to nobody
 )
 
 // optedIn is what the webhooks' selectors say.
