@@ -76,8 +76,7 @@ func nobodyAnswers(service *admissionregistrationv1.ServiceReference) string {
 // whatFollows adds to the error that there are no templates what becomes of new pods while
 // Pillion's webhooks are there.
 func (l *podLister) whatFollows(ctx context.Context, err error) error {
-	var missing noTemplatesError
-	if !errors.As(err, &missing) {
+	if _, ok := errors.AsType[noTemplatesError](err); !ok {
 		return err
 	}
 	resource := admissionregistrationv1.SchemeGroupVersion.WithResource

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// api is the cluster as status sees it.
+func (s *clusterState) api(t *testing.T) *pagedAPI {
+	t.Helper()
+	a := explainAPI(t)
+	namespace := thing("v1", "Namespace", "", "shop", nil)
+	namespace["metadata"].(map[string]any)["labels"] = s.labels
+	a.list("/api/v1/namespaces", namespace)
+	a.objects["/api/v1/namespaces/shop"] = namespace
+	a.list(optedInPods)
+	config := thing("v1", "ConfigMap", "pillion-system", "pillion-templates", nil)
+	config["data"] = map[string]any{"agent.yaml": s.base}
+	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"] = config
+	spec := a.objects[pillionPath].(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	container := spec["containers"].([]any)[0].(map[string]any)
+	container["args"] = append(container["args"].([]any), "--template-configmaps=a=b")
+	if a.list("/api/v1/namespaces/pillion-system/configmaps?a=b"); s.labelled != "" {
+		more := thing("v1", "ConfigMap", "pillion-system", "more", nil)
+		more["data"] = map[string]any{"side.yaml": s.labelled}
+		a.list("/api/v1/namespaces/pillion-system/configmaps?a=b", more)
+	}
+	endpoints := []any{}
+	for i := range 3 {
+		endpoints = append(endpoints, map[string]any{"addresses": []any{fmt.Sprint("10.0.0.", i)}, "conditions": map[string]any{"ready": i < s.ready}})
+	}
+	slice := thing("discovery.k8s.io/v1", "EndpointSlice", "pillion-system", "a", nil)
+	slice["endpoints"] = endpoints
+	a.list(readySlices, slice)
+	s.listWebhooks(t, a)
+	var pods []map[string]any
+	kinds := map[string][]map[string]any{}
+	for _, o := range s.owners {
+		kinds[o.kind] = append(kinds[o.kind], o.object(t))
+		if set := o.set(t); set != nil {
+			kinds["ReplicaSet"] = append(kinds["ReplicaSet"], set)
+		}
+		for i, text := range o.pods {
+			pod := yamlObject(t, string(text))
+			metadata := pod["metadata"].(map[string]any)
+			metadata["name"], metadata["namespace"], metadata["creationTimestamp"] = fmt.Sprint(o.name, "-", i), "shop", "2026-03-01T09:00:00Z"
+			metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": o.kind, "name": o.name, "uid": "u", "controller": true}}
+			pods = append(pods, pod)
+		}
+	}
+	a.list(shopPods, pods...)
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"} {
+		a.list("/apis/apps/v1/namespaces/shop/"+strings.ToLower(kind)+"s", kinds[kind]...)
+	}
+	if s.quota != nil {
+		a.list("/api/v1/namespaces/shop/resourcequotas", yamlObject(t, asJSON(t, s.quota)))
+	}
+	return a
+}
+
+// object is the workload with its status.
+func (o *ownerState) object(t *testing.T) map[string]any {
+	t.Helper()
+	n, of := len(o.pods), len(o.pods)+o.lacks
+	return yamlObject(t, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"spec":{%s"replicas":%d,"template":%s},
+		"status":{"replicas":%d,"readyReplicas":%d,"currentNumberScheduled":%d,"desiredNumberScheduled":%d}}`, o.name, o.more, of, o.template, n, n, n, of))
+}
+
+// set is the ReplicaSet of a Deployment that cannot make its pods.
+func (o *ownerState) set(t *testing.T) map[string]any {
+	t.Helper()
+	if o.kind != "Deployment" || o.lacks == 0 {
+		return nil
+	}
+	return yamlObject(t, fmt.Sprintf(`{"metadata":{"name":"%s-5f7","namespace":"shop","ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":%q,"uid":"u","controller":true}]},
+		"spec":{"template":%s},"status":{"conditions":[{"type":"ReplicaFailure","status":"True","reason":"FailedCreate","message":"admission webhook denied the request"}]}}`, o.name, o.name, o.template))
+}
+
+func (s *clusterState) listWebhooks(t *testing.T, a *pagedAPI) {
+	t.Helper()
+	var all []map[string]any
+	if own := a.objects[webhooksPath+"/pillion"].(map[string]any); s.mutating {
+		if s.url != "" {
+			for _, w := range own["webhooks"].([]any) {
+				w.(map[string]any)["clientConfig"] = map[string]any{"url": s.url}
+			}
+		}
+		all = append(all, own)
+	} else {
+		delete(a.objects, webhooksPath+"/pillion")
+	}
+	if s.strips {
+		all = append(all, yamlObject(t, `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: strips-sidecars}, webhooks: [{name: w,
+reinvocationPolicy: IfNeeded, rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}]}`))
+	}
+	a.list(webhooksPath, all...)
+}
