@@ -40,8 +40,8 @@ type row struct {
 // work on it, on every path. Rows are drawn until each two lists of the Go type have
 // grown together.
 func TestGrowth(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds of CPU time")
+	if testing.Short() || raceEnabled {
+		t.Skip("takes seconds of CPU time, and many times as much under the race detector; make test runs it without")
 	}
 	lists, edges := podLists(), growthEdges(t)
 	together := map[[2]int]bool{}
