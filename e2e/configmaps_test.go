@@ -33,7 +33,7 @@ func TestTemplateConfigMaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &published{replicas: &replicas{}, component: filepath.Join(root, "manifests", "components", "template-configmaps"), selector: "e2e.example.com/templates=" + strings.ToLower(t.Name())}
+	p := &published{replicas: &replicas{manifests: env.manifests}, component: filepath.Join(root, "manifests", "components", "template-configmaps"), selector: "e2e.example.com/templates=" + strings.ToLower(t.Name())}
 	var endpoints []cluster.Endpoint
 	for i := range p.pillions {
 		p.pillions[i] = p.start(t)
