@@ -223,7 +223,7 @@ type unsure struct{ problems, doubts []string }
 
 func withoutTemplates(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w; say --templates PATH to go by templates that you have", err)
+		return fmt.Errorf("%w; use --templates PATH to go by templates that you have", err)
 	}
 	return err
 }

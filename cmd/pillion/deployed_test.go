@@ -40,7 +40,7 @@ func TestDeployed(t *testing.T) {
 			config: "templates: [none]\ntemplate-configmaps: a=b\ntemplate-namespace: nowhere\n", want: "agent else",
 		},
 		"wrong file":     {args: append(serve, "--config=/etc/pillion/config/pillion.yaml"), config: "lisen: :1", want: "the Deployment pillion-system/pillion: /etc/pillion/config/pillion.yaml:1: lisen: unknown key; did you mean listen?"},
-		"from elsewhere": {args: append(serve, "--templates=/data"), want: "the templates cannot be used:\nthe pods of Pillion have /data from elsewhere than a whole ConfigMap; say --templates PATH"},
+		"from elsewhere": {args: append(serve, "--templates=/data"), want: "the templates cannot be used:\nthe pods of Pillion have /data from elsewhere than a whole ConfigMap; use --templates PATH"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

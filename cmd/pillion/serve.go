@@ -116,7 +116,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.uninjected, "uninjected-pods", string(templates.Deny), "what to do about a pod that the mutating webhook should have injected and did not, because it was not called or did not answer: `MODE` Deny, or Warn to go by the template's validate.mode")
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "the `TIME` to go on serving after readiness is off")
 	o.requestMemory.Quantity = resource.MustParse("64Mi")
-	f.Var(&o.requestMemory, "max-request-memory", "how much `MEMORY` requests may take at a time, beyond the 48 KiB that each may; who brings more is told to ask again (429)")
+	f.Var(&o.requestMemory, "max-request-memory", "how much `MEMORY` requests may take at a time, beyond 48 KiB for each; a request that needs more gets 429, and the API server retries")
 	f.Var(&o.memoryLimit, "memory-limit", "how much `MEMORY` the container may take: near it the garbage is collected more often (0: GOMEMLIMIT, or none)")
 	f.BoolVar(&o.advise, "advise", false, "follow LimitRanges and ResourceQuotas too, so that /advise can tell which of them injected pods will break")
 	o.callers.flags(cmd)

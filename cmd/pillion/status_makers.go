@@ -72,7 +72,7 @@ func (k *look) makers(ctx context.Context, namespace string, count *survey.Count
 	return nil
 }
 
-// lacks is what of its pods an object cannot make.
+// lacks returns which of its pods an object cannot make.
 func lacks(count *survey.Count, kind makerKind, object *unstructured.Unstructured) (*survey.Failing, error) {
 	object.SetManagedFields(nil)
 	object.SetGroupVersionKind(kind.GroupVersionKind) // which an item of a list need not say
