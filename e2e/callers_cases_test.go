@@ -246,7 +246,8 @@ func TestBoundTokens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.want == "" && (answer.Status != http.StatusOK || !strings.Contains(answer.Body, `"allowed":true`)) {
+			// Whether the pod is allowed does not matter: /validate denies it, because it lacks its sidecar.
+			if c.want == "" && (answer.Status != http.StatusOK || !strings.Contains(answer.Body, `"allowed":`)) {
 				t.Errorf("the token is not taken: %d %s", answer.Status, answer.Body)
 			}
 			if c.want != "" && (answer.Status != http.StatusUnauthorized || !strings.Contains(answer.Body, unauthorized+c.want)) {
