@@ -10,6 +10,12 @@ RELEASE   = --push --platform=linux/amd64,linux/arm64 --sbom=true --provenance=m
 BENCH    ?= .
 COUNT    ?= 5
 README   ?= .
+# All modules, the root first; e2e/README.md says why each is one. kubernetes-* only names tools.
+MODULES  := $(dir $(wildcard go.mod e2e/go.mod e2e/*/go.mod))
+WITH_GO  := $(filter-out e2e/kubernetes-%,$(MODULES))
+# $(call in,FOLDERS,COMMAND) runs a command in each folder and stops at the first failure.
+in        = @set -e; for folder in $(1); do (set -x; cd $$folder && $(2)); done
+SKIPS     = $(CURDIR)/bin/skips $(GO) test -json
 # The race detector needs cgo, which Go turns off if it finds no C compiler.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
@@ -35,36 +41,25 @@ test: ## Run all tests, those on a real Kubernetes last, and a few on an older o
 	@echo "test: $(if $(RACE),with the race detector,without the race detector, which needs a C compiler)"
 	$(GO) vet ./...
 	cd e2e && $(GO) build -o ../bin/skips ./skips
-	bin/skips $(GO) test -json $(RACE) -timeout 30m ./...
-	$(if $(RACE),bin/skips $(GO) test -json -run '^(TestServeHostile|TestGrowth|TestAllocations)$$' ./cmd/pillion ./inject/webhook) # what they measure is not the race detector's
-	cd e2e/bench && ../../bin/skips $(GO) test -json ./...
-	cd e2e/validity && ../../bin/skips $(GO) test -json ./...
+	$(SKIPS) $(RACE) -timeout 30m ./...
+	$(if $(RACE),$(SKIPS) -run '^(TestServeHostile|TestGrowth|TestAllocations)$$' ./cmd/pillion ./inject/webhook) # what they measure is not the race detector's
+	$(call in,e2e/bench e2e/validity,$(SKIPS) ./...)
 	cd e2e && $(GO) run ./binaries >/dev/null
-	cd e2e/shipped && ../../bin/skips $(GO) test -json -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
-	cd e2e && ../bin/skips $(GO) test -json $(RACE) -count=1 -timeout 30m ./...
+	cd e2e/shipped && $(SKIPS) -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
+	cd e2e && $(SKIPS) $(RACE) -count=1 -timeout 30m ./...
 ifndef KUBERNETES
-	cd e2e && KUBERNETES=$(OLDER) ../bin/skips $(GO) test -json -count=1 -timeout 30m -run '^($(ON_OLDER))$$' .
+	cd e2e && KUBERNETES=$(OLDER) $(SKIPS) -count=1 -timeout 30m -run '^($(ON_OLDER))$$' .
 endif
 
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
 	cd e2e && $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)
 
 lint: ## Check style, imports and formatting, then known vulnerabilities
-	$(GOLANGCI_LINT) run
-	cd e2e && $(GOLANGCI_LINT) run
-	cd e2e/certmanager && $(GOLANGCI_LINT) run
-	cd e2e/shipped && $(GOLANGCI_LINT) run
-	cd e2e/validity && $(GOLANGCI_LINT) run
-	cd e2e/bench && $(GOLANGCI_LINT) run
+	$(call in,$(WITH_GO),$(GOLANGCI_LINT) run)
 	$(GOVULNCHECK) ./...
 
 fmt: ## Format with gofumpt and gci
-	$(GOLANGCI_LINT) fmt
-	cd e2e && $(GOLANGCI_LINT) fmt
-	cd e2e/certmanager && $(GOLANGCI_LINT) fmt
-	cd e2e/shipped && $(GOLANGCI_LINT) fmt
-	cd e2e/validity && $(GOLANGCI_LINT) fmt
-	cd e2e/bench && $(GOLANGCI_LINT) fmt
+	$(call in,$(WITH_GO),$(GOLANGCI_LINT) fmt)
 
 fuzz: ## Run every fuzz target for FUZZTIME (5m)
 	$(GO) vet ./...
@@ -86,13 +81,7 @@ bench: ## Measure what Pillion costs and write it into the READMEs (README= leav
 	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))
 
 tidy: ## Tidy all modules
-	$(GO) mod tidy
-	cd e2e && $(GO) mod tidy
-	cd e2e/kubernetes-1.36 && $(GO) mod tidy
-	cd e2e/certmanager && $(GO) mod tidy
-	cd e2e/shipped && $(GO) mod tidy
-	cd e2e/validity && $(GO) mod tidy
-	cd e2e/bench && $(GO) mod tidy
+	$(call in,$(MODULES),$(GO) mod tidy)
 
 image: ## Build the container image IMAGE; PUSH=1 pushes it, for all platforms and with an SBOM
 	docker buildx build -t $(IMAGE) $(if $(PUSH),$(RELEASE),--load) .
