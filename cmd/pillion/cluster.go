@@ -45,6 +45,13 @@ func (o *clusterOptions) flags(cmd *cobra.Command, namespace *string) {
 	if namespace != nil {
 		f.StringVarP(namespace, "namespace", "n", "", "the `NAMESPACE` (default: the kubeconfig's, or default)")
 	}
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"context": o.completeContexts, "system-namespace": o.completeNamespaces, "namespace": o.completeNamespaces,
+	} {
+		if f.Lookup(flag) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // of a flag that is there
+		}
+	}
 }
 
 // given are those of these flags that were given, as a shell takes them.
@@ -83,9 +90,7 @@ type cluster struct {
 }
 
 func (o *clusterOptions) connect() (*cluster, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.rules(), &clientcmd.ConfigOverrides{CurrentContext: o.context})
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) && o.kubeconfig == "" && nowhere(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
 		return nil, fmt.Errorf("no cluster is known: $KUBECONFIG names %s, which is not there", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))

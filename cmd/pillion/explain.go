@@ -81,6 +81,7 @@ as it is.`,
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "with --filename: an annotation of the namespaces, `KEY=VALUE`; may be repeated")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say which rules did not apply, too, and which webhooks are not called")
 	o.cluster.flags(cmd, &o.namespace)
+	cmd.ValidArgsFunction = o.cluster.completeObjects(&o.namespace)
 	outputFlag(cmd, &o.output, "text", "json", "yaml")
 	o.outputs = []string{"text", "json", "yaml"}
 	return cmd

@@ -89,8 +89,7 @@ With -o name, and when --watch is interrupted, the exit code is 0.`,
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			klog.LogToStderr(false) // what goes wrong is said here, in a sentence
-			klog.SetOutput(io.Discard)
+			quiet()
 			return o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
@@ -101,8 +100,15 @@ With -o name, and when --watch is interrupted, the exit code is 0.`,
 	f.BoolVarP(&o.watch, "watch", "w", false, "look again and again")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "the `TIME` between two looks of --watch")
 	o.cluster.flags(cmd, nil)
+	cmd.ValidArgsFunction = o.cluster.completeNamespaces
 	outputFlag(cmd, &o.output, "text", "json", "name")
 	return cmd
+}
+
+// quiet has client-go log nothing: what goes wrong is said here, in a sentence.
+func quiet() {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 }
 
 func (o *statusOptions) check(args []string) error {

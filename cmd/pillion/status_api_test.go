@@ -196,10 +196,15 @@ func (a *pagedAPI) kubeconfig(t *testing.T) string {
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
-clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {}}]}`, server.URL), 0o600))
+	must(t, os.WriteFile(file, []byte(kubeconfigText(server.URL)), 0o600))
 	a.file = file
 	return file
+}
+
+// kubeconfigText is a kubeconfig with one context, c.
+func kubeconfigText(server string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {}}]}`, server)
 }
 
 func (a *pagedAPI) report(t *testing.T, args ...string) (r survey.Report, code int) {

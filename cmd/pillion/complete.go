@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// What a shell completes from the cluster: names that begin with what was typed. Whatever
+// goes wrong there is nothing to complete, and nothing is written: it would appear in the
+// middle of the user's command line.
+
+// completionLimit is how long a shell waits for names.
+const completionLimit = 2 * time.Second
+
+// noFiles is the directive of all these completions: they are no names of files.
+const noFiles = cobra.ShellCompDirectiveNoFileComp
+
+// names asks for names until the limit. A credential plugin does not heed a context, so what it asks is
+// left behind.
+func (o *clusterOptions) names(cmd *cobra.Command, ask func(context.Context, *cluster) ([]string, error)) []string {
+	if configure(cmd.Flags()) != nil { // which cobra leaves out before it completes
+		return nil
+	}
+	quiet()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
+	defer cancel()
+	found := make(chan []string, 1)
+	go func() {
+		c, err := o.connect()
+		if err != nil {
+			found <- nil
+			return
+		}
+		c.warn = func(string) {}
+		names, err := ask(ctx, c)
+		if err != nil {
+			names = nil
+		}
+		found <- names
+	}()
+	select {
+	case names := <-found:
+		return names
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// beginning are the names that begin as typed, without those that are there already. Of a list with commas
+// the last one is completed.
+func beginning(typed string, names, there []string) []string {
+	done := typed[:strings.LastIndexByte(typed, ',')+1]
+	there = slices.Concat(there, strings.Split(done, ","))
+	var all []string
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if strings.HasPrefix(name, typed[len(done):]) && !slices.Contains(there, name) {
+			all = append(all, done+name)
+		}
+	}
+	return all
+}
+
+// completeNamespaces completes a flag, or arguments of which each is another one.
+func (o *clusterOptions) completeNamespaces(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
+	names := o.names(cmd, func(ctx context.Context, c *cluster) ([]string, error) { return c.namesOf(ctx, namespaces, "") })
+	return beginning(typed, names, args), noFiles
+}
+
+// completeContexts goes by the kubeconfig alone.
+func (o *clusterOptions) completeContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	config, err := o.rules().Load()
+	if err != nil {
+		return nil, noFiles
+	}
+	return beginning(typed, slices.Collect(maps.Keys(config.Contexts)), nil), noFiles
+}
+
+// completeTemplates completes the names of the templates in files, or of the cluster's.
+func (o *clusterOptions) completeTemplates(paths *[]string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(*paths) > 0 {
+			set, err := loadTemplates(*paths)
+			if err != nil {
+				return nil, noFiles
+			}
+			return beginning(typed, templateNames(set), nil), noFiles
+		}
+		names := o.names(cmd, func(ctx context.Context, c *cluster) ([]string, error) {
+			injector, err := c.newInjector(ctx, nil, func(string) {}, &unsure{})
+			if err != nil {
+				return nil, err
+			}
+			return templateNames(injector.Set()), nil
+		})
+		return beginning(typed, names, nil), noFiles
+	}
+}
+
+func templateNames(set *templates.Set) (names []string) {
+	for _, t := range set.Templates {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// completeObjects completes KIND/NAME, and the names after a KIND, of objects with pods in a namespace.
+func (o *clusterOptions) completeObjects(namespace *string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		kind, begun, isPair := strings.Cut(typed, "/")
+		there := args
+		if len(args) > 0 && !strings.Contains(args[0], "/") {
+			kind, begun, isPair, there = args[0], typed, false, args[1:]
+		} else if !isPair {
+			var kinds []string
+			for _, names := range podResources() {
+				kinds = append(kinds, names[0]+"/")
+			}
+			return beginning(typed, kinds, nil), noFiles | cobra.ShellCompDirectiveNoSpace
+		}
+		resource, err := podResource(kind)
+		if err != nil {
+			return nil, noFiles
+		}
+		names := o.names(cmd, func(ctx context.Context, c *cluster) ([]string, error) {
+			return c.namesOf(ctx, resource, c.namespaceOr(*namespace))
+		})
+		if !isPair {
+			return beginning(begun, names, there), noFiles
+		}
+		for i := range names {
+			names[i] = kind + "/" + names[i]
+		}
+		return beginning(typed, names, there), noFiles
+	}
+}
+
+// namesOf lists the metadata alone of all objects of a kind: pods are large. A moment old is good enough, and
+// cheap for the API server.
+func (c *cluster) namesOf(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
+	client, err := metadata.NewForConfig(c.config)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names, nil
+}
+
+// rules are where the kubeconfig is looked for.
+func (o *clusterOptions) rules() *clientcmd.ClientConfigLoadingRules {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	return rules
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// completed is what a shell gets to complete.
+func completed(t *testing.T, args ...string) []string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := run(append([]string{cobra.ShellCompRequestCmd}, args...), nil, &out, &errs); code != exitOK {
+		t.Errorf("%q: exit code %d: %s", args, code, &errs)
+	}
+	if strings.Contains(errs.String(), "pillion: ") {
+		t.Errorf("%q: it writes %q", args, &errs)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, ":") }) // cobra's directive
+	for i := range lines {
+		lines[i], _, _ = strings.Cut(lines[i], "\t")
+	}
+	return lines
+}
+
+// TestComplete: names of the cluster that begin as typed, each once.
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	a := explainAPI(t)
+	file := a.kubeconfig(t)
+	a.list(shopDeployments, thing("apps/v1", "Deployment", "shop", "web", nil), thing("apps/v1", "Deployment", "shop", "api", nil))
+	a.list(shopPods, thing("v1", "Pod", "shop", "web-1", nil), thing("v1", "Pod", "shop", "web-2", nil), thing("v1", "Pod", "shop", "api-1", nil))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"status", "t"}, "trial typo"},
+		{[]string{"status", "shop", ""}, "off quiet trial typo"},
+		{[]string{"status", "-n", "t"}, "trial typo"},
+		{[]string{"status", "-n", "shop,t"}, "shop,trial shop,typo"},
+		{[]string{"status", "--namespace=t"}, "trial typo"},
+		{[]string{"status", "--system-namespace", "q"}, "quiet"},
+		{[]string{"status", "--context", ""}, "c"},
+		{[]string{"explain", "--context="}, "c"},
+		{[]string{"explain", "-n", "t"}, "trial typo"},
+		{[]string{"explain", "de"}, "deployment/"},
+		{[]string{"explain", ""}, "cronjob/ daemonset/ deployment/ job/ pod/ podtemplate/ replicaset/ replicationcontroller/ statefulset/"},
+		{[]string{"explain", "-n", "shop", "deploy/"}, "deploy/api deploy/web"},
+		{[]string{"explain", "-n", "shop", "deploy/web", "deploy/"}, "deploy/api"},
+		{[]string{"explain", "-n", "shop", "po/web"}, "po/web-1 po/web-2"},
+		{[]string{"explain", "-n", "shop", "pod", "w"}, "web-1 web-2"},
+		{[]string{"explain", "-n", "shop", "pod", "web-1", "w"}, "web-2"},
+		{[]string{"explain", "-n", "shop", "secret/"}, ""},
+	} {
+		args := append([]string{c.args[0], "--kubeconfig", file}, c.args[1:]...)
+		if got := strings.Join(completed(t, args...), " "); got != c.want {
+			t.Errorf("%q: %q, want %q", c.args, got, c.want)
+		}
+	}
+	if got := completed(t, "completion", ""); !slices.Contains(got, "fish") {
+		t.Errorf("shells: %q", got)
+	}
+}
+
+// TestCompleteTemplates: those of files, else the cluster's.
+func TestCompleteTemplates(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	o := &clusterOptions{}
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	o.flags(cmd, nil)
+	o.kubeconfig = explainAPI(t).kubeconfig(t)
+	if got, _ := o.completeTemplates(&paths)(cmd, nil, "+a"); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+	if got, _ := o.completeTemplates(&paths)(cmd, nil, ""); !slices.Equal(got, []string{"agent"}) {
+		t.Errorf("of the cluster: %q", got)
+	}
+	paths = []string{"testdata/templates"}
+	if got, _ := o.completeTemplates(&paths)(cmd, nil, "log"); !slices.Equal(got, []string{"log-agent"}) {
+		t.Errorf("of files: %q", got)
+	}
+}
+
+// TestCompleteUnreachable: there is nothing to complete, at once or after a moment, and nothing is written.
+func TestCompleteUnreachable(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes connections, and nobody answers
+	must(t, err)
+	t.Cleanup(func() { silent.Close() })
+	forbidden := explainAPI(t)
+	forbidden.forbids["/api/v1/namespaces"] = 9
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	for name, text := range map[string]string{
+		"silent":        kubeconfigText("http://" + silent.Addr().String()),
+		"refused":       kubeconfigText(strings.Replace(closedURL(), "https:", "http:", 1)),
+		"no kubeconfig": "kind: Other",
+		"forbidden":     "",
+	} {
+		path := file + strings.ReplaceAll(name, " ", "-")
+		if text == "" {
+			path = forbidden.kubeconfig(t)
+		} else {
+			must(t, os.WriteFile(path, []byte(text), 0o600))
+		}
+		for _, args := range [][]string{{"status", "--kubeconfig", path, ""}, {"explain", "--kubeconfig", path, "pod/"}, {"explain", "--kubeconfig", path, "-n", ""}} {
+			if got := strings.Join(completed(t, args...), ""); got != "" && name != "forbidden" {
+				t.Errorf("%s: %q completes %q", name, args, got)
+			}
+		}
+	}
+}
