@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pillion-dev/pillion/inject/webhook"
+)
+
+// shedFile holds the answer to a call that is shed. TestShed in e2e answers a real API server with it.
+const shedFile = "testdata/shed.http"
+
+func TestShedAnswer(t *testing.T) {
+	e := newEdge(load(t, sidecar))
+	e.Limiter = webhook.NewLimiter(prometheus.NewRegistry(), 1, 0) // so there is no room for a large body
+	large := `{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 20<<10) + `"}},"spec":{"containers":[]}}`
+	w := e.answer(post(t, webhook.PathMutate+"?timeout=5s", reviewOf(t, "v1", "CREATE", "shop", []byte(large))))
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Connection") != "" {
+		t.Errorf("it is not shed, or costs the connection: %d %v", w.Code, w.Header())
+	}
+	var got bytes.Buffer
+	if err := w.Result().Write(&got); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(got.String(), "\r\n", "\n")
+	if update() {
+		if err := os.WriteFile(shedFile, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(shedFile); err != nil || text != string(want) {
+		t.Errorf("the answer is (%v)\n%s\nwant\n%s\nAfter reading both: go test ./inject/webhook -run TestShedAnswer -update", err, text, want)
+	}
+}
