@@ -36,6 +36,8 @@ const (
 const (
 	CodeUnknownTemplate  Code = "unknown_template"
 	CodeUnknownParameter Code = "unknown_parameter"
+	// CodeMisplaced is about a workload: see [Injector.Misplaced].
+	CodeMisplaced Code = "misplaced"
 )
 
 // The codes of findings about a final pod, beside those two and invalid_parameter.

@@ -236,6 +236,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		r, err := explain.New(injector, explain.Subject{
 			Object:  explain.Object{Kind: object.kind, Name: object.name(), Namespace: req.Namespace.Name},
 			Request: req, Misfits: o.misfits(req.Namespace), Notes: wrong,
+			Misplaced: injector.Misplaced(object.apiVersion, object.kind, object.node),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", object.title(), err)

@@ -163,14 +163,15 @@ func (i *installation) explainObject(ctx context.Context, object *unstructured.U
 	if err != nil {
 		return nil, err
 	}
-	claims, err := claimsOf(object)
+	node, err := nodeOf(object)
 	if err != nil {
 		return nil, err
 	}
 	s := explain.Subject{
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: ns.Name, Live: len(podAt) == 0},
-		Request:  inject.Request{Operation: "CREATE", Namespace: ns, Object: text, Claims: claims},
+		Request:  inject.Request{Operation: "CREATE", Namespace: ns, Object: text, Claims: inject.Claims(node)},
 		Answered: i.answered, Notes: slices.Clone(i.notes),
+		Misplaced: i.misplaced(ctx, object, node),
 		Misfits: func(pod, injected []byte) ([]string, string) {
 			limits, err := i.limits(ctx, ns.Name)
 			note := ""
@@ -194,11 +195,32 @@ func (i *installation) explainObject(ctx context.Context, object *unstructured.U
 	return explain.New(i.injector, s)
 }
 
-func claimsOf(object *unstructured.Unstructured) ([]string, error) {
+// misplaced is what the object has in its own metadata and means for its pods', and what
+// those have that own it: a ReplicaSet has no metadata that a user wrote.
+func (i *installation) misplaced(ctx context.Context, object *unstructured.Unstructured, node *tree.Node) []inject.Finding {
+	for range 2 { // a pod's ReplicaSet, and its Deployment
+		owner := metav1.GetControllerOf(object)
+		if owner == nil {
+			break
+		}
+		resource, err := podResource(owner.Kind)
+		if err == nil {
+			object, err = i.Resource(resource).Namespace(object.GetNamespace()).Get(ctx, owner.Name, metav1.GetOptions{})
+		}
+		if err == nil {
+			node, err = nodeOf(object)
+		}
+		if err != nil { // it may be gone, or not to be read
+			return nil
+		}
+	}
+	return i.injector.Misplaced(object.GetAPIVersion(), object.GetKind(), node)
+}
+
+func nodeOf(object *unstructured.Unstructured) (*tree.Node, error) {
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	node, err := new(tree.Parser).Parse(string(text), 0)
-	return inject.Claims(node), err
+	return new(tree.Parser).Parse(string(text), 0)
 }

@@ -154,6 +154,7 @@ func (j *injection) inject(o object) ([]yamledit.Change, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.misplaced(o)
 	j.tell(o, wrong, result)
 	var changes []yamledit.Change
 	for _, op := range result.Ops() {
@@ -225,6 +226,17 @@ func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 		for _, note := range d.Notes {
 			j.say(o, d.Template+": warning: "+note)
 		}
+	}
+}
+
+// misplaced reports what an object has in its own metadata and means for its pods'.
+func (j *injection) misplaced(o object) {
+	for _, f := range j.injector.Misplaced(o.apiVersion, o.kind, o.node) {
+		if j.options.strict {
+			j.wrong = append(j.wrong, f.Message)
+			continue
+		}
+		fmt.Fprintln(j.report, fold("warning: "+f.Message)) // which names the object
 	}
 }
 

@@ -37,6 +37,9 @@ type Report struct {
 	Gone map[string]string `json:"gone,omitempty"`
 	// Mistakes are what the pod's annotations ask for and nobody knows.
 	Mistakes []Finding `json:"mistakes,omitempty"`
+	// Misplaced are sentences about what the workload has in its own metadata, where
+	// Pillion does not read it.
+	Misplaced []string `json:"misplaced,omitempty"`
 	// Patch is what the mutating webhook adds, as RFC 6902.
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Final is what the validating webhook says then.
@@ -68,6 +71,8 @@ type Subject struct {
 	Webhooks []Webhook // nil where no cluster was looked at
 	Answered *bool     // nil where that is not known
 	Notes    []string
+	// Misplaced is what [inject.Injector.Misplaced] finds.
+	Misplaced []inject.Finding
 	// Misfits says what the namespace has against the injected pod alone, and in a
 	// note what could not be read for that; nil where nothing is known.
 	Misfits func(pod, injected []byte) (misfits []string, note string)
@@ -87,6 +92,9 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Answered: s.Answered, Mistakes: findings(result.Findings), Notes: s.Notes}
+	for i := range s.Misplaced {
+		r.Misplaced = append(r.Misplaced, s.Misplaced[i].Message)
+	}
 	evidence := EvidenceOf(s.Request.Object)
 	r.Gone = maps.Clone(evidence.InjectedBy)
 	if s.Webhooks != nil {

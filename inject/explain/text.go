@@ -33,6 +33,9 @@ func (r *Report) Text(colour, verbose bool) string {
 	p.line(bold, r.title())
 	p.line("", r.Summary)
 	p.findings(r)
+	for _, m := range r.Misplaced {
+		p.row("  ", 2, yellow, m)
+	}
 	for _, m := range r.Misfits {
 		p.row("  ", 2, red, m)
 	}

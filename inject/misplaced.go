@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// maxMisplaced bounds a sentence about misplaced keys, in runes, if it can: the API
+// server asks for warnings of at most 120, and the code comes before it.
+const maxMisplaced = 105
+
+// Misplaced finds the labels and annotations of Pillion's that a workload has in its
+// own metadata, where they mean nothing: those of its pods count. It is the most
+// common mistake, and nothing in a pod shows it. What the pod template has as well
+// is no mistake, nor is the record of an injection, which Pillion writes.
+func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Finding {
+	podAt, _ := PodIn(apiVersion, kind)
+	if len(podAt) == 0 {
+		return nil
+	}
+	reads := strings.Join(podAt, ".") + ".metadata"
+	title := kind + "/" + cut(nameOf(object), maxValue)
+	pod := object.At(podAt...).Get("metadata")
+	var all []Finding
+	for depth := range podAt {
+		if depth > 0 && !strings.HasSuffix(podAt[depth-1], "Template") { // a CronJob's jobTemplate has metadata too
+			continue
+		}
+		at := strings.Join(append(slices.Clone(podAt[:depth]), "metadata"), ".")
+		own, namespaces := i.misplacedIn(object.At(podAt[:depth]...).Get("metadata"), pod)
+		if len(own) > 0 {
+			all = append(all, misplaced(title, at, reads, own))
+		}
+		if len(namespaces) > 0 {
+			all = append(all, misplaced(title, at, "the namespace's annotations", namespaces))
+		}
+	}
+	return all
+}
+
+// MisplacedOptIn reports whether a workload has the label by which its pods would opt
+// in, and its pods do not have it.
+func MisplacedOptIn(apiVersion, kind string, object *tree.Node) bool {
+	podAt, _ := PodIn(apiVersion, kind)
+	for depth := range podAt {
+		if object.At(podAt[:depth]...).At("metadata", "labels", LabelInject).IsText(Enabled) {
+			return !object.At(podAt...).At("metadata", "labels", LabelInject).IsText(Enabled)
+		}
+	}
+	return false
+}
+
+func nameOf(object *tree.Node) string {
+	if name := object.At("metadata", "name").Text(); name != "" {
+		return name
+	}
+	return object.At("metadata", "generateName").Text()
+}
+
+// misplacedIn are the keys in some metadata that mean something in that of a pod, or
+// of a namespace alone, and that the pod does not have with the same value.
+func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []string) {
+	for _, place := range []string{"labels", "annotations"} {
+		members := metadata.Get(place).Members()
+		for k := range members {
+			key := members[k].Name()
+			template, name, ofTemplate := templates.SplitAnnotation(key)
+			switch there := pod.At(place, key); {
+			case members[k].Kind() == tree.Null, there.SameText(&members[k]), there != nil && there.String() == members[k].String():
+			case strings.HasPrefix(key, templates.Domain+"/"):
+				own = append(own, key)
+			case place == "labels" || !ofTemplate || name == templates.AnnotationInjected: // a template's label is its own
+			case i.setByNamespace(template, name):
+				namespaces = append(namespaces, key)
+			default:
+				own = append(own, key)
+			}
+		}
+	}
+	slices.Sort(own)
+	slices.Sort(namespaces)
+	return slices.Compact(own), slices.Compact(namespaces)
+}
+
+// setByNamespace reports whether a parameter is one that pods may not set.
+func (i *Injector) setByNamespace(template, param string) bool {
+	t := i.byName[template]
+	return t != nil && slices.ContainsFunc(t.Spec.Params, func(p templates.Param) bool {
+		return p.Name == param && p.OverridableBy != nil && !slices.Contains(p.OverridableBy, templates.ByPod)
+	})
+}
+
+// misplaced is the finding about some keys. It names as many as it has room for.
+func misplaced(title, at, reads string, keys []string) Finding {
+	const most = 16
+	message := ""
+	for n := min(len(keys), most); n > 0; n-- {
+		message = title + " has " + someOf(keys, n) + " in " + at + "; Pillion reads " + reads
+		if utf8.RuneCountInString(message) <= maxMisplaced {
+			break
+		}
+	}
+	return Finding{Code: CodeMisplaced, Message: message, Mode: templates.Warn}
+}
+
+// someOf names the first n of some names, and how many more there are.
+func someOf(names []string, n int) string {
+	var some []string
+	for _, name := range names[:n] {
+		some = append(some, cut(name, maxValue))
+	}
+	last := some[n-1]
+	switch more := len(names) - n; {
+	case more > 0:
+		return strings.Join(some, ", ") + fmt.Sprintf(" and %d more", more)
+	case n == 1:
+		return last
+	default:
+		return strings.Join(some[:n-1], ", ") + " and " + last
+	}
+}
