@@ -54,6 +54,7 @@ func TestAdvise(t *testing.T) {
 	t.Run("component", a.installs)
 	t.Run("kubectl", a.kubectl)
 	t.Run("mistakes", a.mistakes)
+	t.Run("misplaced", a.misplaced)
 	t.Run("elsewhere", a.elsewhere)
 	t.Run("pods opt in", a.podsOptIn)
 	t.Run("limits", func(t *testing.T) {
@@ -258,6 +259,34 @@ func (a *advisor) mistakes(t *testing.T) {
 		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) {
 			t.Errorf("%s: warnings %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// misplaced: who puts a label or an annotation on the workload itself is told, also in a
+// namespace that is not opted in, and when only that changes.
+func (a *advisor) misplaced(t *testing.T) {
+	ns, plain := advisedNamespace(t), plainNamespace(t, withLabel(adviseLabel, "true"))
+	const want = "misplaced: Deployment/web has %s in metadata; Pillion reads spec.template.metadata"
+	for _, step := range []struct{ ns, metadata, key string }{
+		{ns, "labels: {pillion.dev/inject: disabled}", "pillion.dev/inject"},
+		{ns, "labels: {pillion.dev/inject: disabled, app: web}", "pillion.dev/inject"},
+		{ns, "annotations: {logger.pillion.dev/level: debug}", "logger.pillion.dev/level"},
+		{ns, "labels: {app: web}", ""},
+		{plain, "labels: {pillion.dev/inject: enabled}", "pillion.dev/inject"},
+		{plain, "annotations: {logger.pillion.dev/level: debug}", ""},
+	} {
+		var all []string
+		if step.key != "" {
+			all = []string{fmt.Sprintf(want, step.key)}
+		}
+		text := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, " + step.metadata + "}\nspec: {replicas: 0, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web:1}]}}}\n"
+		if got := applied(t, step.ns, text); !slices.Equal(got, all) {
+			t.Errorf("%s: kubectl shows the warnings %q, want %q", step.metadata, got, all)
+		}
+	}
+	cron := "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: web}\nspec: {schedule: \"@yearly\", jobTemplate: {metadata: {labels: {pillion.dev/inject: disabled}}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web:1}]}}}}}\n"
+	if got := applied(t, ns, cron); len(got) != 1 || !strings.Contains(got[0], "in spec.jobTemplate.metadata; Pillion reads spec.jobTemplate.spec.template.metadata") {
+		t.Errorf("kubectl shows the warnings %q", got)
 	}
 }
 

@@ -91,17 +91,34 @@ func TestAdviseSelectors(t *testing.T) {
 		for _, ns := range optIns(labels.Set{corev1.LabelMetadataName: name}) {
 			for _, pod := range optIns(labels.Set{"app": "web"}) {
 				for _, workload := range []string{"template", "jobTemplate"} {
-					object := workloadOf(t, workload, pod, nil)
-					for i, e := range all {
-						got := e.matches(t, ns, nil) && holds(t, e, object)
-						if want := mutating[i].matches(t, ns, pod); got != want {
-							t.Errorf("%s matches %t: namespace %v, %s %v", e.Name, got, ns, workload, pod)
-						}
-					}
+					checkAdviseSelectors(t, all, mutating, ns, pod, nil, workload)
 				}
+			}
+			for _, own := range optIns(labels.Set{"app": "web"}) { // by mistake
+				checkAdviseSelectors(t, all, mutating, ns, nil, own, "template")
 			}
 		}
 	}
+}
+
+func checkAdviseSelectors(t *testing.T, all, mutating []entry, ns, pod, own labels.Set, workload string) {
+	t.Helper()
+	object := workloadOf(t, workload, pod, nil)
+	object.(map[string]any)["metadata"].(map[string]any)["labels"] = decodeLabels(own)
+	for i, e := range all {
+		got := e.matches(t, ns, nil) && holds(t, e, object)
+		if want := mutating[i].matches(t, ns, pod) || mutating[i].matches(t, ns, own); got != want {
+			t.Errorf("%s matches %t: namespace %v, %s %v, itself %v", e.Name, got, ns, workload, pod, own)
+		}
+	}
+}
+
+func decodeLabels(set labels.Set) map[string]any {
+	all := map[string]any{}
+	for key, value := range set {
+		all[key] = value
+	}
+	return all
 }
 
 // A controller's own workload is not looked at. Everything else is, but what has no

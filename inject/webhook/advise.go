@@ -35,21 +35,36 @@ type Limits interface {
 // Who creates the pods, and whether as a dry run, is not known yet, so expressions
 // see neither, as in the command line.
 func (h *Handler) advise(e *exchange, r *http.Request) {
-	pod := e.request.newTemplate()
+	path := e.request.podAt()
+	if path == nil {
+		return
+	}
+	injector, request := h.Injector(), e.request
+	var misplaced []inject.Finding
+	pod := request.newTemplate(path)
+	if pod != nil || request.newMetadata(path) {
+		misplaced = injector.Misplaced(request.apiVersion(), request.Kind.Kind, request.Object)
+	}
 	if pod == nil {
+		if len(misplaced) > 0 {
+			e.result = &inject.Result{Findings: misplaced}
+			e.advice = e.result.Warnings()
+		}
 		return
 	}
 	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
 	if err != nil {
 		return // without its annotations parameters would be wrong that are not
 	}
-	result, err := h.Injector().Inject(inject.Request{
-		Operation: string(admissionv1.Create), OptedIn: true, Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object),
-		Done: r.Context().Done(),
+	result, err := injector.Inject(inject.Request{
+		Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object),
+		OptedIn: !inject.MisplacedOptIn(request.apiVersion(), request.Kind.Kind, request.Object), // by which it may have been called
+		Done:    r.Context().Done(),
 	})
 	if err != nil || gone(r) != nil {
 		return
 	}
+	result.Findings = append(misplaced, result.Findings...)
 	e.result = result
 	e.advice = append(result.Warnings(), h.misfits(&namespace, pod, result)...)
 }
@@ -76,16 +91,35 @@ func (h *Handler) misfits(namespace *templates.Namespace, node *tree.Node, resul
 	return h.Fit.Misfits(namespace.Labels, limits, pod, injected)
 }
 
+func (r *request) apiVersion() string { return r.Kind.Group + "/" + r.Kind.Version }
+
+// podAt is where a workload that is created or changed has its pod template; else nil.
+// What a controller owns was told to who wrote its owner.
+func (r *request) podAt() []string {
+	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update || owned(r.Object) {
+		return nil
+	}
+	path, _ := inject.PodIn(r.apiVersion(), r.Kind.Kind)
+	return path
+}
+
+// newMetadata reports whether labels or annotations of a workload change, or those of the
+// Jobs that it makes.
+func (r *request) newMetadata(path []string) bool {
+	for depth := range path {
+		at, old := r.Object.At(path[:depth]...).Get("metadata"), r.OldObject.At(path[:depth]...).Get("metadata")
+		for _, place := range []string{"labels", "annotations"} {
+			if at.Get(place).String() != old.Get(place).String() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // newTemplate is the pod template of a workload that is created, or that gets
-// another one; else nil. What a controller owns was told to who wrote its owner.
-func (r *request) newTemplate() *tree.Node {
-	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
-		return nil
-	}
-	path, ok := inject.PodIn(r.Kind.Group+"/"+r.Kind.Version, r.Kind.Kind)
-	if !ok || path == nil || owned(r.Object) {
-		return nil
-	}
+// another one; else nil.
+func (r *request) newTemplate(path []string) *tree.Node {
 	template := r.Object.At(path...)
 	if r.Operation == admissionv1.Update && template.String() == r.OldObject.At(path...).String() {
 		return nil // the API server writes equal objects alike

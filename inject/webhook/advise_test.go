@@ -135,6 +135,51 @@ func TestAdviseKinds(t *testing.T) {
 	}
 }
 
+// TestAdviseMisplaced: keys in a workload's own metadata are told when they come, and when
+// the pods change. A workload that is asked about for nothing else gets no other advice.
+func TestAdviseMisplaced(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, sidecar))
+	e.Log, e.Namespaces = discard(), known{namespaceIn(t, []byte("name: shop"))}
+	deployment := func(metadata, template string) string {
+		return `{"metadata":{"name":"web",` + metadata + `},"spec":{"template":` + template + `}}`
+	}
+	const want = "misplaced: Deployment/web has pillion.dev/inject in metadata; Pillion reads spec.template.metadata"
+	optedOut, optedIn := `"labels":{"pillion.dev/inject":"disabled"}`, `"labels":{"pillion.dev/inject":"enabled"}`
+	unknown := strings.Replace(misspelled, `"metadata":{`, `"metadata":{`+optedIn+`,`, 1)
+	for name, row := range map[string]struct {
+		operation, object, old string
+		want                   []string // parts of the warnings
+	}{
+		"create":            {"CREATE", deployment(optedOut, fine), "null", []string{want}},
+		"with others":       {"CREATE", deployment(optedOut, unknown), "null", []string{want, "unknown template"}},
+		"opts in":           {"CREATE", deployment(optedIn, fine), "null", []string{want}},
+		"would opt in":      {"CREATE", deployment(optedIn, misspelled), "null", []string{want}},
+		"opted in":          {"CREATE", deployment(optedIn, unknown), "null", []string{"unknown template"}},
+		"label comes":       {"UPDATE", deployment(optedOut, fine), deployment(`"labels":{}`, fine), []string{want}},
+		"pods change":       {"UPDATE", deployment(optedOut, fine), deployment(optedOut, strings.Replace(fine, "nginx", "old", 1)), []string{want}},
+		"pods' labels":      {"UPDATE", deployment(optedOut, unknown), deployment(optedOut, fine), []string{want, "unknown template"}},
+		"something else":    {"UPDATE", deployment(optedOut, fine), deployment(optedOut+`,"generation":1`, fine), nil},
+		"label is taken":    {"UPDATE", deployment(`"labels":{}`, fine), deployment(optedOut, fine), nil},
+		"nothing is wrong":  {"UPDATE", deployment(`"labels":{"app":"web"}`, fine), deployment(`"labels":{}`, fine), nil},
+		"template is there": {"CREATE", deployment(optedOut, strings.Replace(fine, `"metadata":{`, `"metadata":{`+optedOut, 1)), "null", nil},
+	} {
+		body := advised("apps/v1", "Deployment", row.operation, row.object, row.old)
+		r, _ := checkContract(t, webhook.PathAdvise, body, e.answer(post(t, webhook.PathAdvise, body)))
+		ok := r.Allowed && len(r.Warnings) == len(row.want)
+		for i := range r.Warnings {
+			ok = ok && strings.Contains(r.Warnings[i], row.want[i]) && len(r.Warnings[i]) <= 120
+		}
+		if !ok {
+			t.Errorf("%s: allowed %v, warnings %q, want %q", name, r.Allowed, r.Warnings, row.want)
+		}
+	}
+	wantCount := `pillion_findings_total{code="misplaced",template="",webhook="advise"} 7`
+	if got := counted(t, e.registry); !strings.Contains(got, wantCount) {
+		t.Errorf("got\n%s\nwant\n%s", got, wantCount)
+	}
+}
+
 // A namespace that is not known yet is no reason to say something that is wrong.
 func TestAdviseNamespaceNotKnownYet(t *testing.T) {
 	t.Parallel()

@@ -174,6 +174,8 @@ func decisionCodes() []inject.Code {
 // findingCodes are those of [inject.Finding]: about a template, or about none.
 func findingCodes(webhook, template string) []inject.Code {
 	switch {
+	case template == "" && webhook == webhookAdvise:
+		return []inject.Code{inject.CodeUnknownTemplate, inject.CodeUnknownParameter, inject.CodeMisplaced}
 	case template == "":
 		return []inject.Code{inject.CodeUnknownTemplate, inject.CodeUnknownParameter}
 	case webhook == webhookValidate:
