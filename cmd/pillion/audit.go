@@ -66,7 +66,7 @@ complete is only said: the API server may be writing it.`,
 func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.Writer) error {
 	log, whole := audit.New(), true
 	for _, name := range files {
-		tell := func(text string) { fmt.Fprintln(stderr, fold("pillion: "+text)) }
+		tell := func(text string) { fmt.Fprintln(stderr, fold(stderr, "pillion: "+text)) }
 		if name == "-" {
 			whole = readAudit(log, "standard input", stdin, tell) && whole
 			continue
@@ -86,7 +86,7 @@ func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.
 	if output == "json" {
 		err = writeJSON(stdout, r)
 	} else {
-		_, err = io.WriteString(stdout, fold(r.Text()))
+		_, err = io.WriteString(stdout, fold(stdout, r.Text()))
 	}
 	if err == nil && (r.Bad() || !whole) {
 		err = errTold

@@ -18,7 +18,7 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 	out := bufio.NewWriter(w)
 	row := func(label string, cells ...string) {
 		for _, cell := range cells {
-			for _, line := range explain.Wrap(cell, textWidth-13) {
+			for _, line := range explain.Wrap(cell, widthOf(w)-13) {
 				fmt.Fprintf(out, "%-12s %s\n", label, line)
 				label = ""
 			}

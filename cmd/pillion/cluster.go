@@ -109,7 +109,7 @@ func (o *clusterOptions) connect() (*cluster, error) {
 	said := map[string]bool{}
 	warn := func(text string) {
 		if !said[text] {
-			fmt.Fprintln(o.cmd.ErrOrStderr(), fold("pillion: "+text))
+			fmt.Fprintln(o.cmd.ErrOrStderr(), fold(o.cmd.ErrOrStderr(), "pillion: "+text))
 		}
 		said[text] = true
 	}

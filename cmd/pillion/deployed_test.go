@@ -81,7 +81,7 @@ func TestDeployed(t *testing.T) {
 				t.Errorf("%q, excluded: %t; want %q", got, excluded, c.want)
 			}
 			for _, w := range c.warned {
-				if strings.Count(stderr, fold("pillion: "+w)) != 1 {
+				if strings.Count(stderr, fold(nil, "pillion: "+w)) != 1 {
 					t.Errorf("it does not say once %q: %s", w, stderr)
 				}
 			}

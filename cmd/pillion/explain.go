@@ -143,7 +143,7 @@ func (o *explainOptions) run(ctx context.Context, args []string, stdin io.Reader
 // write writes them: as JSON and YAML they are an object with a list, however many.
 func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 	if o.output == "text" {
-		colour := wantsColour(w)
+		colour, width := wantsColour(w), widthOf(w)
 		if colour {
 			w = own(w) // the report's text is visible but for its colours
 		}
@@ -151,7 +151,7 @@ func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			if _, err := io.WriteString(w, r.Text(colour, o.verbose)); err != nil {
+			if _, err := io.WriteString(w, r.Text(width, colour, o.verbose)); err != nil {
 				return err
 			}
 		}

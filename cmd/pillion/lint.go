@@ -122,7 +122,7 @@ func (o *lintOptions) run(ctx context.Context, stdin io.Reader, w io.Writer, pat
 	if o.output == "json" {
 		err = writeJSON(w, found)
 	} else {
-		_, err = io.WriteString(w, fold(found.text()))
+		_, err = io.WriteString(w, fold(w, found.text()))
 	}
 	if err == nil && found.bad() {
 		err = errTold

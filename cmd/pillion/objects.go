@@ -242,7 +242,7 @@ func (j *injection) misplaced(o object) {
 
 // say writes what is to know about an object.
 func (j *injection) say(o object, text string) {
-	fmt.Fprintln(j.report, fold(o.title()+": "+text))
+	fmt.Fprintln(j.report, fold(j.report, o.title()+": "+text))
 }
 
 // patch writes the line of an object with -o patch. The paths are the object's.

@@ -117,14 +117,14 @@ func (o *policyOptions) run(stdout, stderr io.Writer) error {
 	}
 	objects, err := express(set, options)
 	if problems := policy.Problems(nil); errors.As(err, &problems) {
-		fmt.Fprintln(stderr, fold(problems.Error()))
+		fmt.Fprintln(stderr, fold(stderr, problems.Error()))
 		return errTold
 	} else if err != nil {
 		return err
 	}
 	if o.as == "mutating" {
 		for _, note := range policy.Notes(set, options) {
-			fmt.Fprintln(stderr, fold(note))
+			fmt.Fprintln(stderr, fold(stderr, note))
 		}
 	}
 	out, err := policyOutput(o.output, objects)
@@ -142,7 +142,7 @@ func required(chosen []*templates.Template, stderr io.Writer) error {
 	for _, t := range chosen {
 		some = some || t.Spec.Required
 		if !t.Spec.Required {
-			fmt.Fprintln(stderr, fold("template "+t.Name+": skipped: it is not required, so a pod may do without it"))
+			fmt.Fprintln(stderr, fold(stderr, "template "+t.Name+": skipped: it is not required, so a pod may do without it"))
 		}
 	}
 	if !some {

@@ -63,7 +63,7 @@ func TestReadme(t *testing.T) {
 	must(t, os.Mkdir("templates", 0o700))
 	must(t, os.WriteFile("templates/log-agent.yaml", []byte("apiVersion: pillion.dev/"+template), 0o600))
 	_, err = loadTemplates([]string{"templates/"})
-	if err == nil || !strings.Contains(string(readme), fold(err.Error())) {
+	if err == nil || !strings.Contains(string(readme), fold(nil, err.Error())) {
 		t.Errorf("the README does not show\n%v", err)
 	}
 }

@@ -50,6 +50,7 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	defer told.end()
 	stdout, stderr = out, told
 	root.SetOut(stdout)
+	narrowHelp(root, widthOf(stdout))
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(context.Background())
 	switch failed := (*commandError)(nil); {
@@ -58,10 +59,10 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	case errors.Is(err, errTold):
 		return exitProblem
 	case errors.As(err, &failed):
-		fmt.Fprintln(stderr, fold("pillion: "+inPlainWords(noAnswer(err))))
+		fmt.Fprintln(stderr, fold(stderr, "pillion: "+inPlainWords(noAnswer(err))))
 		return exitProblem
 	}
-	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", fold("pillion: "+inPlainWords(wrongCommand(root, err))), cmd.CommandPath())
+	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", fold(stderr, "pillion: "+inPlainWords(wrongCommand(root, err))), cmd.CommandPath())
 	return exitUsage
 }
 
@@ -163,14 +164,13 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Name() != "serve" { // which has a log
 				for _, strange := range strangeVariables(cmd.Root(), os.Environ()) {
-					fmt.Fprintln(cmd.ErrOrStderr(), fold("pillion: "+strange))
+					fmt.Fprintln(cmd.ErrOrStderr(), fold(cmd.ErrOrStderr(), "pillion: "+strange))
 				}
 			}
 			return configure(cmd.Flags())
 		},
 	}
 	root.Version = strings.TrimPrefix(buildVersion().String(), "pillion ") // for --version, behind that name
-	root.SetUsageFunc(narrow(root.UsageFunc()))
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newAudit(), newVersion())
 	root.InitDefaultHelpCmd()
@@ -212,24 +212,4 @@ func oneOf(flag, value string, allowed ...string) error {
 		return nil
 	}
 	return fmt.Errorf("--%s must be one of %s, not %q", flag, strings.Join(allowed, ", "), value)
-}
-
-// narrow has a usage text keep to textWidth. A template of cobra's would too, and with it the linker
-// keeps every method there is: 12 MB.
-func narrow(usage func(*cobra.Command) error) func(*cobra.Command) error {
-	return func(cmd *cobra.Command) error {
-		out := cmd.OutOrStderr()
-		var text strings.Builder
-		cmd.SetOut(&text)
-		err := usage(cmd)
-		cmd.SetOut(out)
-		narrowed := text.String()
-		for _, flags := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
-			if wide := strings.TrimRight(flags.FlagUsages(), " \n"); wide != "" {
-				narrowed = strings.Replace(narrowed, wide, strings.TrimRight(flags.FlagUsagesWrapped(textWidth), " \n"), 1)
-			}
-		}
-		fmt.Fprint(out, narrowed)
-		return err
-	}
 }

@@ -20,7 +20,15 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Unsetenv("PILLION_CORPUS") // which is for the tests of other packages, and no flag
 	flag.Bool("update", false, "write what the scripts' commands give into their files")
-	testscript.Main(m, map[string]func(){"pillion": narrowMain, "kubectl-pillion": narrowMain, "kubectl_complete-pillion": main})
+	testscript.Main(tests{m}, map[string]func(){"pillion": narrowMain, "kubectl-pillion": narrowMain, "kubectl_complete-pillion": main})
+}
+
+// tests are this package's; the programs of the scripts are not.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	os.Unsetenv("COLUMNS") // which an interactive shell may have
+	return t.M.Run()
 }
 
 // A script is one case of the command line. Besides testscript's own commands

@@ -76,7 +76,7 @@ finish what is left. SIGHUP changes nothing.`,
 			strange := strangeVariables(cmd.Root(), os.Environ())
 			if o.printConfig {
 				for _, sentence := range strange {
-					fmt.Fprintln(cmd.ErrOrStderr(), fold("pillion: "+sentence))
+					fmt.Fprintln(cmd.ErrOrStderr(), fold(cmd.ErrOrStderr(), "pillion: "+sentence))
 				}
 				return printConfig(cmd.OutOrStdout(), cmd.Flags())
 			}

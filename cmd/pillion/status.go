@@ -142,10 +142,10 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	if o.output == "name" {
 		for _, why := range slices.Concat(report.Problems, report.Doubts) {
-			fmt.Fprintln(stderr, fold("pillion: nothing is to be restarted yet: "+why))
+			fmt.Fprintln(stderr, fold(stderr, "pillion: nothing is to be restarted yet: "+why))
 		}
 		for i := range report.Failing {
-			fmt.Fprintln(stderr, fold("pillion: "+report.Failing[i].String()))
+			fmt.Fprintln(stderr, fold(stderr, "pillion: "+report.Failing[i].String()))
 		}
 		return nil
 	}
@@ -198,7 +198,7 @@ func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.W
 		}
 		err = jsonEncoder(&page, indent).Encode(report)
 	default:
-		page.WriteString(report.Text())
+		page.WriteString(report.Text(widthOf(stdout)))
 	}
 	if err == nil {
 		_, err = stdout.Write(page.Bytes())
@@ -218,7 +218,7 @@ func (o *statusOptions) again(ctx context.Context, lister *podLister, stdout, st
 		case <-ticker.C:
 		}
 		if _, err := o.look(ctx, lister, stdout); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(stderr, fold("pillion: "+err.Error()))
+			fmt.Fprintln(stderr, fold(stderr, "pillion: "+err.Error()))
 		}
 	}
 }

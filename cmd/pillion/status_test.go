@@ -148,7 +148,7 @@ func TestStatusForbidden(t *testing.T) {
 			a := newPagedAPI(20)
 			a.forbids[c.path] = 1
 			code, stdout, stderr := a.status(t, c.args...)
-			if code != exitProblem || stderr != fold(c.stderr) || !strings.Contains(stdout, c.stdout) || c.stderr != "" && stdout != "" {
+			if code != exitProblem || stderr != fold(nil, c.stderr) || !strings.Contains(stdout, c.stdout) || c.stderr != "" && stdout != "" {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})
@@ -180,7 +180,7 @@ rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [p
 			a.list(policiesPath+"validatingwebhookconfigurations", a.objects[policiesPath+"validatingwebhookconfigurations/pillion"].(map[string]any), yamlObject(t, c.guard))
 			a.forbids[c.forbid] = 9
 			_, stdout, stderr := a.status(t, "shop")
-			said := strings.Contains(stdout, fold("Note: The webhook guard.example.com of guard and Pillion are asked about each other's pods"))
+			said := strings.Contains(stdout, fold(nil, "Note: The webhook guard.example.com of guard and Pillion are asked about each other's pods"))
 			if said != c.want || stderr != "" {
 				t.Errorf("warned: %t\n%s%s", said, stdout, stderr)
 			}

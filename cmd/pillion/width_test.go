@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,12 +19,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tooWide are the lines of more than textWidth runes, but for what is not broken:
+// tooWide are the lines of more than width runes, but for what is not broken:
 // a word alone, such as a path.
-func tooWide(text string) (wide []string) {
+func tooWide(text string, width int) (wide []string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if utf8.RuneCountInString(line) > textWidth && strings.Contains(strings.TrimSpace(line), " ") {
+		if utf8.RuneCountInString(line) > width && strings.Contains(strings.TrimSpace(line), " ") {
 			wide = append(wide, line)
 		}
 	}
@@ -44,8 +45,8 @@ func narrowMain() {
 	if strings.HasPrefix(told.String(), "{") {
 		told.Reset()
 	}
-	if wide := tooWide(out.String() + told.String()); len(wide) > 0 {
-		fmt.Fprintf(os.Stderr, "over %d columns: %q\n", textWidth, wide)
+	if width := widthOf(nil); len(tooWide(out.String()+told.String(), width)) > 0 {
+		fmt.Fprintf(os.Stderr, "over %d columns: %q\n", width, tooWide(out.String()+told.String(), width))
 		code = 99
 	}
 	os.Exit(code)
@@ -95,7 +96,7 @@ func TestWidth(t *testing.T) {
 		if text == "" {
 			t.Errorf("%s shows nothing", where)
 		}
-		for _, line := range tooWide(text) {
+		for _, line := range tooWide(text, textWidth) {
 			// What is typed, and what kubectl puts on one line.
 			if !strings.HasPrefix(line, "$ ") && !strings.HasPrefix(line, "Warning: ") {
 				t.Errorf("%s: over %d columns: %s", where, textWidth, line)
@@ -128,6 +129,41 @@ func contents(t *testing.T, file string) string {
 	return string(text)
 }
 
+// TestWidthOf: $COLUMNS says how wide text is, unless it says nothing.
+func TestWidthOf(t *testing.T) {
+	for columns, want := range map[string]int{"": textWidth, "80": 80, "1": minWidth, "250": 250, "0": textWidth, "-80": textWidth, "wide": textWidth, "99999999999999999999": textWidth} {
+		t.Setenv("COLUMNS", columns)
+		if got := widthOf(new(bytes.Buffer)); got != want {
+			t.Errorf("COLUMNS=%s: %d columns, want %d", columns, got, want)
+		}
+	}
+}
+
+// TestHelpWidth: at every width the help of every command has the same words, and only its examples are wider.
+func TestHelpWidth(t *testing.T) {
+	eachCommand(newRoot(), func(cmd *cobra.Command) {
+		help := func(columns int) string {
+			t.Setenv("COLUMNS", fmt.Sprint(columns))
+			var out bytes.Buffer
+			run(append(strings.Fields(cmd.CommandPath())[1:], "--help"), nil, &out, &out)
+			return out.String()
+		}
+		words := func(text string) []string { return strings.Fields(strings.ReplaceAll(text, "\n  # ", " ")) }
+		want := words(help(1000))
+		for columns := minWidth; columns < 130; columns++ {
+			text := help(columns)
+			if got := words(text); !slices.Equal(got, want) {
+				t.Errorf("%s: the words of %d columns are not those of 1000:\n%s", cmd.CommandPath(), columns, text)
+			}
+			head, examples, _ := strings.Cut(text, "Examples:\n")
+			_, flags, _ := strings.Cut(examples, "\nFlags:\n")
+			if wide := tooWide(head+flags, columns); len(wide) > 0 {
+				t.Errorf("%s: over %d columns: %q", cmd.CommandPath(), columns, wide)
+			}
+		}
+	})
+}
+
 func TestFold(t *testing.T) {
 	t.Parallel()
 	path := strings.Repeat("/folder", 20) + "/file.yaml:3:"
@@ -140,8 +176,28 @@ func TestFold(t *testing.T) {
 		path + " key: wrong":                 path + "\n    key: wrong",
 		"x:1: " + word + "\n" + "y:2: short": "x:1: " + word + "\ny:2: short",
 	} {
-		if got := fold(text); got != want {
+		if got := fold(nil, text); got != want {
 			t.Errorf("fold(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestFoldLine: at every width no line is wider unless it is a word, and without the breaks it is the same text.
+func TestFoldLine(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		var words []string
+		for range random.IntN(30) {
+			words = append(words, strings.Repeat("ä", random.IntN(12)*random.IntN(8)))
+		}
+		line, width := strings.Join(words, " "), minWidth+random.IntN(100)
+		folded := foldLine(line, 4, width)
+		if got := strings.ReplaceAll(folded, "\n    ", " "); got != line {
+			t.Errorf("%q became %q", line, got)
+		}
+		if wide := tooWide(folded, width); len(wide) > 0 {
+			t.Errorf("over %d columns: %q", width, wide)
 		}
 	}
 }

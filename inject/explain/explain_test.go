@@ -55,7 +55,7 @@ func TestCases(t *testing.T) {
 				t.Fatal(err)
 			}
 			changed := false
-			for _, want := range []txtar.File{{Name: "want.txt", Data: []byte(r.Text(false, false))}, {Name: "want.verbose.txt", Data: []byte(r.Text(false, true))}, {Name: "want.json", Data: append(text, '\n')}} {
+			for _, want := range []txtar.File{{Name: "want.txt", Data: []byte(r.Text(100, false, false))}, {Name: "want.verbose.txt", Data: []byte(r.Text(100, false, true))}, {Name: "want.json", Data: append(text, '\n')}} {
 				want.Data = regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAll(want.Data, []byte("REVISION"))
 				i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == want.Name })
 				if i < 0 {
@@ -150,20 +150,30 @@ func entriesIn(t *testing.T, text []byte) []explain.Entry {
 	return all
 }
 
-// checkText: every line fits, none ends in a space, and colour changes no word.
+// checkText: at every width every line fits but for a word alone, none ends in a space, and the words are the
+// same. Colour changes no word.
 func checkText(t *testing.T, r *explain.Report) {
 	t.Helper()
-	text := r.Text(false, true)
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if utf8.RuneCountInString(line) > 100 || strings.HasSuffix(line, " ") || strings.ContainsAny(line, "\t\x1b") {
-			t.Errorf("a line does not fit: %q", line)
+	text := r.Text(100, false, true)
+	for _, width := range []int{40, 57, 80, 100, 250} {
+		narrow := r.Text(width, false, true)
+		for line := range strings.Lines(narrow) {
+			line = strings.TrimSuffix(line, "\n")
+			if utf8.RuneCountInString(line) > width && !alone.MatchString(line) || strings.HasSuffix(line, " ") || strings.ContainsAny(line, "\t\x1b") {
+				t.Errorf("a line does not fit in %d columns: %q", width, line)
+			}
+		}
+		if !slices.Equal(strings.Fields(narrow), strings.Fields(text)) {
+			t.Errorf("in %d columns it says\n%s\nand in 100\n%s", width, narrow, text)
 		}
 	}
-	if got := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(r.Text(true, true), ""); got != text {
+	if got := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(r.Text(100, true, true), ""); got != text {
 		t.Errorf("with colour it says\n%s\nwithout\n%s", got, text)
 	}
 }
+
+// alone is a word alone, with the head of its paragraph or without it.
+var alone = regexp.MustCompile(`^( *| {0,2}[a-z]+( [a-z]+)* +)\S+$`)
 
 // TestCorpus: whatever the pod, the report is what the engine says, and fits.
 func TestCorpus(t *testing.T) {

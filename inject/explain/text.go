@@ -13,9 +13,6 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// width is what a line has room for.
-const width = 100
-
 // The colours of a terminal (ECMA-48, SGR).
 const (
 	green  = "\x1b[32m"
@@ -26,10 +23,10 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// Text is the report for people: first what becomes of the pod and what is wrong,
-// then why, template by template. Verbose, it has all that was looked at.
-func (r *Report) Text(colour, verbose bool) string {
-	p := &page{colour: colour, verbose: verbose}
+// Text is the report for people, in lines of that width: first what becomes of the pod and
+// what is wrong, then why, template by template. Verbose, it has all that was looked at.
+func (r *Report) Text(width int, colour, verbose bool) string {
+	p := &page{width: width, colour: colour, verbose: verbose}
 	p.line(bold, r.title())
 	p.line("", r.Summary)
 	p.findings(r)
@@ -67,6 +64,7 @@ func (r *Report) title() string {
 // page is text in lines of at most width runes.
 type page struct {
 	strings.Builder
+	width           int
 	colour, verbose bool
 }
 
@@ -75,7 +73,7 @@ func (p *page) line(style, text string) { p.row("", 0, style, text) }
 
 // row writes text behind a head, and further lines under the text.
 func (p *page) row(head string, column int, style, text string) {
-	for i, part := range Wrap(text, width-column) {
+	for i, part := range Wrap(text, p.width-column) {
 		if i > 0 {
 			head = strings.Repeat(" ", column)
 		}
@@ -86,43 +84,27 @@ func (p *page) row(head string, column int, style, text string) {
 	}
 }
 
-// Wrap cuts text into lines of at most room runes, without hidden characters
-// ([inject.Visible]): at spaces, and in a word that is longer than a line, if it can
-// be after a comma.
+// Wrap breaks text into lines of at most room runes, without hidden characters
+// ([inject.Visible]). It breaks between words only: a longer word has a line of its own, for
+// it may be something to copy.
 func Wrap(text string, room int) []string {
-	text = inject.Visible(strings.Join(strings.Fields(text), " "))
-	var lines []string
-	for utf8.RuneCountInString(text) > room {
-		runes := []rune(text)
-		at := breakAt(runes, room)
-		lines = append(lines, string(runes[:at]))
-		text = strings.TrimPrefix(string(runes[at:]), " ")
-	}
-	return append(lines, text)
-}
-
-// breakAt is how many of the runes come on a line that they do not fit.
-func breakAt(runes []rune, room int) int {
-	space := room
-	for space > 0 && runes[space] != ' ' {
-		space--
-	}
-	word := slices.Index(runes[space+1:], ' ')
-	if word < 0 {
-		word = len(runes) - space - 1
-	}
-	if space > 0 && word <= room {
-		return space
-	}
-	for at := room; at > space+1; at-- {
-		if runes[at-1] == ',' {
-			return at
+	words := strings.Fields(inject.Visible(text))
+	lines, column := []string{""}, 0
+	for _, word := range words {
+		n := utf8.RuneCountInString(word)
+		last := len(lines) - 1
+		switch {
+		case column == 0:
+			lines[last] = word
+		case column+1+n > room:
+			lines, column = append(lines, word), 0
+		default:
+			lines[last] += " " + word
+			column++
 		}
+		column += n
 	}
-	if space > 0 {
-		return space
-	}
-	return room
+	return lines
 }
 
 // findings are what is wrong with the pod, those that refuse it first.
@@ -252,10 +234,13 @@ func its(value []byte) string {
 	return "the pod's " + clip(value)
 }
 
+// maxShown is how much is shown of a value, in runes.
+const maxShown = 200
+
 // clip shows the beginning of a long value.
 func clip(value []byte) string {
-	if runes := []rune(string(value)); len(runes) > 2*width {
-		return string(runes[:2*width]) + "…"
+	if runes := []rune(string(value)); len(runes) > maxShown {
+		return string(runes[:maxShown]) + "…"
 	}
 	return string(value)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -157,11 +158,11 @@ func TestCases(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
 			must(t, err)
 			r, revision := run(t, archive)
-			checkText(t, r.Text())
+			checkText(t, r)
 			text, err := json.MarshalIndent(r, "", "  ")
 			must(t, err)
 			compare(t, file, archive, revision, []txtar.File{
-				{Name: "want.txt", Data: []byte(r.Text())},
+				{Name: "want.txt", Data: []byte(r.Text(100))},
 				{Name: "want.names", Data: []byte(strings.Join(append(r.Restarts(), ""), "\n"))},
 				{Name: "want.json", Data: append(text, '\n')},
 			})
@@ -219,13 +220,23 @@ func compare(t *testing.T, file string, archive *txtar.Archive, revision string,
 	}
 }
 
-// checkText: every line fits, and none ends in a space.
-func checkText(t *testing.T, text string) {
+// checkText: at every width every line fits but for commands and words alone, none ends in a space, and
+// where tables are tables at both, the words are the same.
+func checkText(t *testing.T, r *survey.Report) {
 	t.Helper()
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if utf8.RuneCountInString(line) > 100 || strings.HasSuffix(line, " ") || strings.ContainsAny(line, "\t\x1b") {
-			t.Errorf("a line does not fit: %q", line)
+	const table = 100 // where tables are tables
+	want := strings.Fields(r.Text(table))
+	for _, width := range []int{40, 41, 60, 79, 80, table, 133, 1000} {
+		text := r.Text(width)
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			command := regexp.MustCompile(`^ +(kubectl|pillion|xargs) `).MatchString(line)
+			if utf8.RuneCountInString(line) > width && strings.Contains(strings.TrimSpace(line), " ") && !command || strings.HasSuffix(line, " ") || strings.ContainsAny(line, "\t\x1b") {
+				t.Errorf("a line does not fit in %d columns: %q", width, line)
+			}
+		}
+		if got := strings.Fields(text); width >= 79 && !slices.Equal(got, want) {
+			t.Errorf("in %d columns it says\n%s\nand in %d\n%s", width, text, table, r.Text(table))
 		}
 	}
 }

@@ -11,26 +11,25 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-const (
-	// width is what a line has room for.
-	width = 100
-	// nameWidth is what a table's first column has room for; longer names get a line.
-	nameWidth = 40
-)
+// nameWidth is what a table's first column has room for; longer names get a line.
+const nameWidth = 40
 
 // page is text in lines of at most width runes.
-type page struct{ strings.Builder }
+type page struct {
+	strings.Builder
+	width int
+}
 
 // line writes text that begins at a column, over as many lines as it needs.
 func (p *page) line(column int, text string) {
-	for _, part := range explain.Wrap(text, width-column) {
+	for _, part := range explain.Wrap(text, p.width-column) {
 		p.WriteString(strings.TrimRight(strings.Repeat(" ", column)+part, " ") + "\n")
 	}
 }
 
-// Text is the report for people.
-func (r *Report) Text() string {
-	p := &page{}
+// Text is the report for people, in lines of that width.
+func (r *Report) Text(width int) string {
+	p := &page{width: width}
 	p.line(0, r.Summary)
 	for _, problem := range r.Problems {
 		p.line(0, "Problem: "+problem)
@@ -56,15 +55,25 @@ func (r *Report) Text() string {
 	return p.String()
 }
 
-// table writes a title and numbers under heads, with the names first.
+// table writes a title and numbers under heads, with the names first. If it is too wide, it
+// is a sentence for each name.
 func (p *page) table(heads []string, names []string, rows [][]int) {
+	room := p.width
+	for _, head := range heads[1:] {
+		room -= 2 + utf8.RuneCountInString(head)
+	}
+	p.WriteString("\n")
+	if room < utf8.RuneCountInString(heads[0]) {
+		p.sentences(heads, names, rows)
+		return
+	}
+	room = min(room, nameWidth)
 	column := utf8.RuneCountInString(heads[0])
 	for _, name := range names {
-		if n := utf8.RuneCountInString(name); n <= nameWidth {
+		if n := utf8.RuneCountInString(name); n <= room {
 			column = max(column, n)
 		}
 	}
-	p.WriteString("\n")
 	fmt.Fprintf(p, "%-*s", column, heads[0])
 	for _, head := range heads[1:] {
 		p.WriteString("  " + head)
@@ -72,7 +81,7 @@ func (p *page) table(heads []string, names []string, rows [][]int) {
 	p.WriteString("\n")
 	for i, row := range rows {
 		name := names[i]
-		if utf8.RuneCountInString(name) > nameWidth {
+		if utf8.RuneCountInString(name) > room {
 			p.line(0, name)
 			name = ""
 		}
@@ -81,6 +90,17 @@ func (p *page) table(heads []string, names []string, rows [][]int) {
 			fmt.Fprintf(p, "  %*d", len(heads[k+1]), n)
 		}
 		p.WriteString("\n")
+	}
+}
+
+// sentences are a table for a narrow terminal.
+func (p *page) sentences(heads, names []string, rows [][]int) {
+	for i, row := range rows {
+		cells := make([]string, len(row))
+		for k, n := range row {
+			cells[k] = fmt.Sprintf("%s %d", strings.ToLower(heads[k+1]), n)
+		}
+		p.line(0, fmt.Sprintf("%s %s: %s", strings.ToLower(heads[0]), names[i], strings.Join(cells, ", ")))
 	}
 }
 
@@ -180,7 +200,7 @@ func (r *Report) restarts(p *page) {
 // is not broken elsewhere, for users paste it.
 func (p *page) command(parts ...string) {
 	separator := " "
-	if utf8.RuneCountInString(strings.Join(parts, separator)) > width-2 {
+	if utf8.RuneCountInString(strings.Join(parts, separator)) > p.width-2 {
 		separator = "\n    "
 	}
 	p.WriteString("  " + strings.Join(parts, separator) + "\n")

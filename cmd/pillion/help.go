@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// narrowHelp has the help of a command and of those below it keep to a width. A template of
+// cobra's would too, and with it the linker keeps every method there is: 12 MB.
+func narrowHelp(root *cobra.Command, width int) {
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		out := cmd.OutOrStdout()
+		var text strings.Builder
+		cmd.SetOut(&text)
+		help(cmd, args)
+		cmd.SetOut(out)
+		fmt.Fprint(out, helpText(text.String(), width))
+	})
+}
+
+// helpText breaks what is too wide for the width: paragraphs and the rows of tables, for a command
+// in an example is one that users paste.
+func helpText(text string, width int) string {
+	var out strings.Builder
+	example := false
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); {
+		if line := lines[i]; line != "" && line[0] != ' ' {
+			example = line == "Examples:"
+		}
+		if example {
+			out.WriteString(exampleLine(lines[i], width) + "\n")
+			i++
+			continue
+		}
+		n := paragraph(lines[i:])
+		out.WriteString(narrowed(lines[i:i+n], width) + "\n")
+		i += n
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// row is the beginning of a table's row or of an item of a list: what the rest is indented by.
+var row = regexp.MustCompile(`^ +(\* |\S+( \S+)* {2,})`)
+
+// hang is where a line's text goes on in the next line.
+func hang(line string) int {
+	if head := row.FindString(line); head != "" {
+		return utf8.RuneCountInString(head)
+	}
+	return len(line) - len(strings.TrimLeft(line, " "))
+}
+
+// paragraph is how many of the lines go on with what the first one began.
+func paragraph(lines []string) int {
+	n, indent := 1, strings.Repeat(" ", hang(lines[0]))
+	for lines[0] != "" && n < len(lines) && len(lines[n]) > len(indent) && strings.HasPrefix(lines[n], indent) && lines[n][len(indent)] != ' ' && row.FindString(lines[n]) == "" {
+		n++
+	}
+	return n
+}
+
+// narrowed is a paragraph as it is, or anew if a line of it is too wide.
+func narrowed(lines []string, width int) string {
+	const least = 24 // of room for the second column
+	fits := true
+	for _, line := range lines {
+		fits = fits && utf8.RuneCountInString(line) <= width
+	}
+	if fits {
+		return strings.Join(lines, "\n")
+	}
+	indent := hang(lines[0])
+	whole := lines[0]
+	for _, line := range lines[1:] {
+		whole += " " + line[indent:]
+	}
+	if width-indent >= least {
+		return foldLine(whole, indent, width)
+	}
+	const under = 8
+	head, rest := strings.TrimRight(whole[:indent], " "), strings.Repeat(" ", under)+whole[indent:]
+	return strings.TrimLeft(head+"\n", "\n") + foldLine(rest, under, width)
+}
+
+// exampleLine breaks comments only.
+func exampleLine(line string, width int) string {
+	const comment = "  # "
+	text, ok := strings.CutPrefix(line, comment)
+	if !ok {
+		return line
+	}
+	return comment + strings.ReplaceAll(foldLine(text, 0, width-len(comment)), "\n", "\n"+comment)
+}
