@@ -236,7 +236,7 @@ func (j *injection) misplaced(o object) {
 			j.wrong = append(j.wrong, f.Message)
 			continue
 		}
-		fmt.Fprintln(j.report, fold("warning: "+f.Message)) // which names the object
+		fmt.Fprintln(j.report, fold(j.report, "warning: "+f.Message)) // which names the object
 	}
 }
 
