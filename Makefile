@@ -29,7 +29,7 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test soak lint fmt fuzz golden demo bench tidy image sbom
+.PHONY: help build test soak lint fmt fuzz golden arrows demo bench tidy image sbom
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m)
 
 golden: ## Rewrite the golden files; look at the diff before you commit it
 	$(GO) test $$(grep -rl '"update", false' --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update
+
+arrows: ## Draw the imports in ARCHITECTURE.md again
+	$(GO) test ./inject -run '^TestArrows$$' -update
 
 demo: ## Show an injection on a real control plane (KEEP=1 leaves it running)
 	cd e2e && $(GO) run ./demo

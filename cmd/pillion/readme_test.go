@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -88,38 +89,48 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-// TestLinks: what the READMEs link to is there, and so is its heading.
+// TestLinks: every page's links lead to a file, and to a heading of it.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`) // a colon is one of https://
-	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
 	n := 0
-	for _, pattern := range []string{"../../*.md", "../../*/*.md", "../../*/*/*.md"} {
-		for _, file := range glob(t, pattern) {
-			for _, m := range link.FindAllStringSubmatch(contents(t, file), -1) {
-				target := file
-				if m[1] != "" {
-					target = filepath.Join(filepath.Dir(file), m[1])
-				}
-				if _, err := os.Stat(target); err != nil {
-					t.Errorf("%s: %s: %v", file, m[0], err)
-					continue
-				}
-				n++
-				if m[2] == "" {
-					continue
-				}
-				slugs := map[string]bool{}
-				for _, h := range heading.FindAllStringSubmatch(contents(t, target), -1) {
-					slug := regexp.MustCompile(`[^a-z0-9_ -]`).ReplaceAllString(strings.ToLower(h[1]), "")
-					slugs[strings.ReplaceAll(slug, " ", "-")] = true
-				}
-				if !slugs[m[2]] {
-					t.Errorf("%s: %s: there is no such heading", file, m[0])
-				}
+	for _, file := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(contents(t, file), -1) {
+			target := file
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(file), m[1])
 			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s: %v", file, m[0], err)
+			} else if m[2] != "" && !headings(t, target)[m[2]] {
+				t.Errorf("%s: %s: there is no such heading", file, m[0])
+			}
+			n++
 		}
 	}
-	if n < 30 {
-		t.Errorf("there are %d links", n)
+	if n < 100 {
+		t.Errorf("only %d links are found", n)
 	}
+}
+
+// pages returns the Markdown files of the repository.
+func pages(t *testing.T) (files []string) {
+	t.Helper()
+	must(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			files = append(files, path)
+		}
+		return err
+	}))
+	return files
+}
+
+// headings returns the anchors that GitHub gives to a page's headings.
+func headings(t *testing.T, file string) map[string]bool {
+	t.Helper()
+	slugs := map[string]bool{}
+	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(contents(t, file), -1) {
+		slug := regexp.MustCompile(`[^a-z0-9_ -]`).ReplaceAllString(strings.ToLower(h[1]), "")
+		slugs[strings.ReplaceAll(slug, " ", "-")] = true
+	}
+	return slugs
 }

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestArrows compares the picture in ARCHITECTURE.md with the imports. make arrows draws it again.
+func TestArrows(t *testing.T) {
+	const path = "../ARCHITECTURE.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const opening, closing = "<!-- arrows: written by make arrows -->\n", "<!-- end of arrows -->\n"
+	before, rest, opened := strings.Cut(string(text), opening)
+	_, after, closed := strings.Cut(rest, closing)
+	if !opened || !closed {
+		t.Fatalf("%s has no %q before %q", path, opening, closing)
+	}
+	want := before + opening + picture(imports(t)) + closing + after
+	if flag.Lookup("update").Value.String() == "true" {
+		err = os.WriteFile(path, []byte(want), 0o600)
+	} else if string(text) != want {
+		err = errors.New("the picture differs from the imports; run make arrows")
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// imports returns the packages of the module, each with those that it imports.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		all[name] = nil
+		for _, path := range p.Imports {
+			if own, ok := strings.CutPrefix(path, module+"/"); ok {
+				all[name] = append(all[name], own)
+			}
+		}
+	}
+}
+
+// picture draws the imports for Mermaid. It omits an arrow if a longer way leads to the same package.
+func picture(imports map[string][]string) string {
+	var reaches func(from, to string) bool
+	reaches = func(from, to string) bool {
+		return from == to || slices.ContainsFunc(imports[from], func(next string) bool { return reaches(next, to) })
+	}
+	var b strings.Builder
+	b.WriteString("```mermaid\nflowchart TD\n")
+	for _, from := range slices.Sorted(maps.Keys(imports)) {
+		for _, to := range slices.Sorted(slices.Values(imports[from])) {
+			implied := func(other string) bool { return other != to && reaches(other, to) }
+			if !slices.ContainsFunc(imports[from], implied) {
+				fmt.Fprintf(&b, "  %s --> %s\n", from, to)
+			}
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
+}
