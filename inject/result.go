@@ -55,6 +55,8 @@ type Decision struct {
 	// Message is one sentence for the person who wrote the pod; "" where the
 	// code says all there is.
 	Message string `json:"message,omitempty"`
+	// Requested: the pod's annotation names the template, if the [Request] asked for details.
+	Requested bool `json:"requested,omitempty"`
 	// Passed are the rules before the one that decided, and why each did not apply,
 	// if the [Request] asked for details.
 	Passed []Step `json:"passed,omitempty"`

@@ -109,6 +109,9 @@ func (r *run) decide(decisions []Decision) {
 		*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 		*c = candidate{run: r, t: t, input: r.input, decision: d}
 		d.Code, d.Message = c.render()
+		if r.req.Detail {
+			_, d.Requested = r.requested.says(t.Name)
+		}
 		switch d.Code {
 		case "":
 			r.candidates = append(r.candidates, c)

@@ -27,6 +27,8 @@ type explainOptions struct {
 	injectOptions
 
 	cluster clusterOptions
+	only    []string // names of templates
+	all     bool
 	verbose bool
 	fits    *fit.Evaluator
 }
@@ -79,7 +81,9 @@ as it is.`,
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default with KIND/NAME: the cluster's)")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "with --filename: a label of the namespaces, `KEY=VALUE`; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "with --filename: an annotation of the namespaces, `KEY=VALUE`; may be repeated")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "say which rules did not apply, too, and which webhooks are not called")
+	f.StringArrayVar(&o.only, "template", nil, "the `NAME` of a template to explain alone; may be repeated")
+	f.BoolVar(&o.all, "all", false, "explain every template, also those that do not apply")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "like --all, with the rules that did not apply and the webhooks that are not called")
 	o.cluster.flags(cmd, &o.namespace)
 	cmd.ValidArgsFunction = o.cluster.completeObjects(&o.namespace)
 	outputFlag(cmd, &o.output, "text", "json", "yaml")
@@ -129,6 +133,11 @@ func (o *explainOptions) run(ctx context.Context, args []string, stdin io.Reader
 	if len(reports) == 0 {
 		return errors.New("there is no pod in what was read, and nothing that makes pods")
 	}
+	for _, r := range reports {
+		if err := r.Only(o.only); err != nil {
+			return usageError{err}
+		}
+	}
 	if err := o.write(stdout, reports); err != nil {
 		return err
 	}
@@ -151,7 +160,7 @@ func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			if _, err := io.WriteString(w, r.Text(width, colour, o.verbose)); err != nil {
+			if _, err := io.WriteString(w, r.Text(width, colour, o.detail())); err != nil {
 				return err
 			}
 		}
@@ -172,6 +181,16 @@ func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 	}
 	_, err = w.Write(append(text, '\n'))
 	return err
+}
+
+func (o *explainOptions) detail() explain.Detail {
+	switch {
+	case o.verbose:
+		return explain.Verbose
+	case o.all:
+		return explain.All
+	}
+	return explain.Brief
 }
 
 // wantsColour: a terminal, unless its user has said otherwise (https://no-color.org).

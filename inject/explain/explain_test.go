@@ -55,7 +55,7 @@ func TestCases(t *testing.T) {
 				t.Fatal(err)
 			}
 			changed := false
-			for _, want := range []txtar.File{{Name: "want.txt", Data: []byte(r.Text(100, false, false))}, {Name: "want.verbose.txt", Data: []byte(r.Text(100, false, true))}, {Name: "want.json", Data: append(text, '\n')}} {
+			for _, want := range []txtar.File{{Name: "want.txt", Data: []byte(r.Text(100, false, explain.Brief))}, {Name: "want.verbose.txt", Data: []byte(r.Text(100, false, explain.Verbose))}, {Name: "want.json", Data: append(text, '\n')}} {
 				want.Data = regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAll(want.Data, []byte("REVISION"))
 				i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == want.Name })
 				if i < 0 {
@@ -154,9 +154,9 @@ func entriesIn(t *testing.T, text []byte) []explain.Entry {
 // same. Colour changes no word.
 func checkText(t *testing.T, r *explain.Report) {
 	t.Helper()
-	text := r.Text(100, false, true)
+	text := r.Text(100, false, explain.Verbose)
 	for _, width := range []int{40, 57, 80, 100, 250} {
-		narrow := r.Text(width, false, true)
+		narrow := r.Text(width, false, explain.Verbose)
 		for line := range strings.Lines(narrow) {
 			line = strings.TrimSuffix(line, "\n")
 			if utf8.RuneCountInString(line) > width && !alone.MatchString(line) || strings.HasSuffix(line, " ") || strings.ContainsAny(line, "\t\x1b") {
@@ -167,7 +167,7 @@ func checkText(t *testing.T, r *explain.Report) {
 			t.Errorf("in %d columns it says\n%s\nand in 100\n%s", width, narrow, text)
 		}
 	}
-	if got := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(r.Text(100, true, true), ""); got != text {
+	if got := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(r.Text(100, true, explain.Verbose), ""); got != text {
 		t.Errorf("with colour it says\n%s\nwithout\n%s", got, text)
 	}
 }

@@ -48,6 +48,8 @@ type Report struct {
 	Misfits []string `json:"misfits,omitempty"`
 	// Notes are sentences about the cluster, or about how the manifest is written.
 	Notes []string `json:"notes,omitempty"`
+
+	only bool // of some of the templates
 }
 
 // Object is what was asked about.

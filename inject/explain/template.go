@@ -18,6 +18,8 @@ type Template struct {
 	Code inject.Code `json:"code,omitempty"`
 	// Message says why, in one sentence.
 	Message string `json:"message"`
+	// Requested: the pod's annotation names the template.
+	Requested bool `json:"requested,omitempty"`
 	// State is what a pod that exists has of the template.
 	State State `json:"state,omitempty"`
 	// InjectedBy is the revision that the pod says it was injected by.
@@ -68,7 +70,7 @@ type Finding struct {
 
 func (r *Report) template(d *inject.Decision, evidence *Evidence, t *templates.Template) Template {
 	of := Template{
-		Template: d.Template, Revision: d.Revision, Code: d.Code, InjectedBy: evidence.InjectedBy[d.Template],
+		Template: d.Template, Revision: d.Revision, Code: d.Code, Requested: d.Requested, InjectedBy: evidence.InjectedBy[d.Template],
 		Passed: d.Passed, Params: d.Params, Added: places(d.Added), Kept: places(d.Kept), Altered: places(d.Altered),
 		Notes: d.Notes, Mode: d.Mode,
 	}

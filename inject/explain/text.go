@@ -23,10 +23,22 @@ const (
 	reset  = "\x1b[0m"
 )
 
+// Detail is how much of a report its text has.
+type Detail int
+
+// The details. Brief has the templates that do not apply, and that the pod does not
+// request, on one line; All has all templates; Verbose the rules that did not apply,
+// too, and all webhooks.
+const (
+	Brief Detail = iota
+	All
+	Verbose
+)
+
 // Text is the report for people, in lines of that width: first what becomes of the pod and
-// what is wrong, then why, template by template. Verbose, it has all that was looked at.
-func (r *Report) Text(width int, colour, verbose bool) string {
-	p := &page{width: width, colour: colour, verbose: verbose}
+// what is wrong, then why, template by template.
+func (r *Report) Text(width int, colour bool, detail Detail) string {
+	p := &page{width: width, colour: colour, verbose: detail == Verbose}
 	p.line(bold, r.title())
 	p.line("", r.Summary)
 	p.findings(r)
@@ -41,9 +53,15 @@ func (r *Report) Text(width int, colour, verbose bool) string {
 		p.line(yellow, fmt.Sprintf("The pod says that %s was injected, by revision %s of it. There is no such template here; "+
 			"if other templates were used, name those.", name, r.Gone[name]))
 	}
+	var others []*Template
 	for i := range r.Templates {
-		p.template(r, &r.Templates[i])
+		if t := &r.Templates[i]; detail == Brief && r.other(t) {
+			others = append(others, t)
+		} else {
+			p.template(r, t)
+		}
 	}
+	p.others(others, len(others) < len(r.Templates))
 	for i, note := range r.Notes {
 		if i == 0 {
 			p.WriteString("\n")

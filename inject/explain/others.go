@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Only leaves the templates with these names in the report. The error says which
+// name no template has.
+func (r *Report) Only(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	var known []string
+	for i := range r.Templates {
+		known = append(known, r.Templates[i].Template)
+	}
+	for _, name := range names {
+		if slices.Contains(known, name) {
+			continue
+		}
+		if closest := templates.Closest(name, known); closest != "" {
+			return fmt.Errorf("there is no template %q; did you mean %q?", name, closest)
+		}
+		return fmt.Errorf("there is no template %q", name)
+	}
+	r.Templates = slices.DeleteFunc(r.Templates, func(t Template) bool { return !slices.Contains(names, t.Template) })
+	r.only = true
+	return nil
+}
+
+// other reports whether a template has nothing to do with the pod: it does not apply, and
+// the pod does not request it, or cannot have any template.
+func (r *Report) other(t *Template) bool {
+	switch {
+	case r.only || len(t.Added) > 0 || r.Object.Live && t.State != NotWanted:
+		return false
+	case forAll(t.Code):
+		return true
+	}
+	return !t.Requested && !Failed(t.Code) && t.Code != inject.CodeInjected && t.Code != inject.CodePresent && t.Code != inject.CodeNotInjected && t.Code != ""
+}
+
+// forAll says whether a code is about the pod, and not about one template.
+func forAll(c inject.Code) bool {
+	return slices.Contains([]inject.Code{inject.CodeMirrorPod, inject.CodeExcludedNamespace, inject.CodeNotOptedIn, inject.CodePodOptedOut}, c)
+}
+
+// others writes one line about templates that do not apply, with the reason if it is
+// the same for all of them.
+func (p *page) others(all []*Template, applied bool) {
+	if len(all) == 0 {
+		return
+	}
+	what := "template"
+	if applied {
+		what = "other template"
+	}
+	verb := "do"
+	if len(all) == 1 {
+		verb = "does"
+	}
+	why, more := reasons(all)
+	p.WriteString("\n")
+	p.line("", fmt.Sprintf("%s %s not apply (%s): %s%s", plural(len(all), what), verb, why, someNames(all), more))
+}
+
+// reasons are why templates do not apply, in as many words as there is room for.
+func reasons(all []*Template) (why, more string) {
+	var codes []inject.Code
+	n := map[inject.Code]int{}
+	same := true
+	for _, t := range all {
+		if n[t.Code]++; n[t.Code] == 1 {
+			codes = append(codes, t.Code)
+		}
+		same = same && t.Code == all[0].Code && t.Message == all[0].Message
+	}
+	if same {
+		return string(all[0].Code) + ": " + all[0].Message, ""
+	}
+	var parts []string
+	for _, c := range codes {
+		parts = append(parts, fmt.Sprintf("%d %s", n[c], c))
+	}
+	return strings.Join(parts, ", "), "; --all shows why"
+}
+
+// someNames are the names of templates, as many as fit into half a line.
+func someNames(all []*Template) string {
+	const room = 50
+	text := all[0].Template
+	for i, t := range all[1:] {
+		next := text + ", " + t.Template
+		if rest := len(all) - 1 - i; utf8.RuneCountInString(next) > room && rest > 1 {
+			return fmt.Sprintf("%s and %d more", text, rest)
+		}
+		text = next
+	}
+	return text
+}
