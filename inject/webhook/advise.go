@@ -11,66 +11,88 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-const (
-	webhookAdvise = "advise"
-	// fitSize and fitItems bound the pods whose fit is looked at, in bytes and in commas: in API types an item of
-	// two bytes takes up to 2 KB, and twice as much while a list grows.
-	fitSize, fitItems = 1 << 20, 10_000
-)
+// PathAdvise is the path of the webhook that warns the authors of workloads.
+const PathAdvise = "/advise"
 
-// Limits tells the LimitRanges and quotas of a namespace. It is asked in the way
-// of a request and must answer from memory; what it does not know it leaves out.
-type Limits interface {
-	Limits(namespace string) fit.Limits
-}
+const decidedSilent = "silent"
 
-// advise tells who writes a workload what will be wrong with its pods: they are
-// made by a controller, which drops the warnings that it gets. It never denies,
-// and of what it does not understand it says nothing.
+// fitSize and fitItems bound the pods whose fit is checked, in bytes and in commas: in API types an item of
+// two bytes takes up to 2 KB, and twice as much while a list grows.
+const fitSize, fitItems = 1 << 20, 10_000
+
+// advise warns the author of a workload about what will be wrong with its pods. A
+// controller creates the pods and drops the warnings that it gets. It never denies,
+// and of objects that it does not understand it reports nothing.
 //
-// Who creates the pods, and whether as a dry run, is not known yet, so expressions
+// Who creates the pods, and whether in a dry run, is not known yet, so expressions
 // see neither, as in the command line.
-func (h *Handler) advise(e *exchange, r *http.Request) {
-	path := e.request.podAt()
-	if path == nil {
-		return
-	}
-	injector, request := h.Injector(), e.request
-	var misplaced []inject.Finding
-	pod := request.newTemplate(path)
-	if pod != nil || request.newMetadata(path) {
-		misplaced = injector.Misplaced(request.apiVersion(), request.Kind.Kind, request.Object)
-	}
-	if pod == nil {
-		if len(misplaced) > 0 {
-			e.result = &inject.Result{Findings: misplaced}
-			e.advice = e.result.Warnings()
+var advise = &endpoint{
+	path:      PathAdvise,
+	name:      "advise",
+	caller:    callers.Advising,
+	levels:    podLevel,
+	large:     true, // API types take many times the memory of the body
+	decisions: answered(decidedWarned, decidedSilent),
+	findings:  []inject.Code{inject.CodeUnknownParameter},
+	general:   append([]inject.Code{inject.CodeMisplaced}, unknown...),
+	about:     func(r *request) bool { return r.podAt() != nil },
+	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
+		path := e.request.podAt()
+		injector, request := h.Injector(), e.request
+		var misplaced []inject.Finding
+		pod := request.newTemplate(path)
+		if pod != nil || request.newMetadata(path) {
+			misplaced = injector.Misplaced(request.apiVersion(), request.Kind.Kind, request.Object)
 		}
-		return
-	}
-	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
-	if err != nil {
-		return // without its annotations parameters would be wrong that are not
-	}
-	result, err := injector.Inject(inject.Request{
-		Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object),
-		OptedIn: !inject.MisplacedOptIn(request.apiVersion(), request.Kind.Kind, request.Object), // by which it may have been called
-		Done:    r.Context().Done(),
-	})
-	if err != nil || gone(r) != nil {
-		return
-	}
-	result.Findings = append(misplaced, result.Findings...)
-	e.result = result
-	e.advice = append(result.Warnings(), h.misfits(&namespace, pod, result)...)
+		if pod == nil {
+			if len(misplaced) == 0 {
+				return nil, gone(r)
+			}
+			result := &inject.Result{Findings: misplaced}
+			return advice{injected{result}, result.Warnings()}, gone(r)
+		}
+		namespace, err := h.Namespaces.Namespace(e.request.Namespace)
+		if err != nil { // parameters that depend on its annotations would appear invalid
+			return nil, gone(r)
+		}
+		result, err := injector.Inject(inject.Request{
+			Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object),
+			OptedIn: !inject.MisplacedOptIn(request.apiVersion(), request.Kind.Kind, request.Object), // which may be why Pillion was called
+			Done:    r.Context().Done(),
+		})
+		if err != nil || gone(r) != nil {
+			return nil, gone(r)
+		}
+		result.Findings = append(misplaced, result.Findings...)
+		return advice{injected{result}, append(result.Warnings(), h.misfits(&namespace, pod, result)...)}, gone(r)
+	},
 }
 
-// misfits says what the namespace has against the injected pod alone. Of a pod far larger than any that
-// runs it says nothing.
+// advice is the answer about the pods of a workload.
+type advice struct {
+	injected
+	sentences []string
+}
+
+func (a advice) decision() string {
+	if len(a.sentences) > 0 {
+		return decidedWarned
+	}
+	return decidedSilent
+}
+
+func (a advice) respond(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+	response.Warnings = warnings(a.sentences, "")
+	return notes
+}
+
+// misfits returns the objections of the namespace to the injected pod that it does not have to the original
+// pod. It returns none for pods that are far larger than real ones.
 func (h *Handler) misfits(namespace *templates.Namespace, node *tree.Node, result *inject.Result) []string {
 	if h.Fit == nil || !result.Adds() {
 		return nil
@@ -93,8 +115,8 @@ func (h *Handler) misfits(namespace *templates.Namespace, node *tree.Node, resul
 
 func (r *request) apiVersion() string { return r.Kind.Group + "/" + r.Kind.Version }
 
-// podAt is where a workload that is created or changed has its pod template; else nil.
-// What a controller owns was told to who wrote its owner.
+// podAt returns the path of the pod template if the request creates or updates a workload, else nil. It
+// returns nil for workloads that a controller owns: the author of their owner was warned already.
 func (r *request) podAt() []string {
 	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update || owned(r.Object) {
 		return nil
@@ -104,7 +126,7 @@ func (r *request) podAt() []string {
 }
 
 // newMetadata reports whether labels or annotations of a workload change, or those of the
-// Jobs that it makes.
+// Jobs that it creates.
 func (r *request) newMetadata(path []string) bool {
 	for depth := range path {
 		at, old := r.Object.At(path[:depth]...).Get("metadata"), r.OldObject.At(path[:depth]...).Get("metadata")
@@ -117,8 +139,7 @@ func (r *request) newMetadata(path []string) bool {
 	return false
 }
 
-// newTemplate is the pod template of a workload that is created, or that gets
-// another one; else nil.
+// newTemplate returns the workload's pod template, or nil if an update does not change it.
 func (r *request) newTemplate(path []string) *tree.Node {
 	template := r.Object.At(path...)
 	if r.Operation == admissionv1.Update && template.String() == r.OldObject.At(path...).String() {

@@ -121,7 +121,7 @@ func wantForetold(t *testing.T, e *edge, came, injected []byte, mutated *admissi
 			t.Errorf("%s: foretold is %q, and it came %q", template, got, text)
 		}
 	}
-	foretold, refused := slices.ContainsFunc(shadow.Warnings, func(w string) bool { return strings.HasSuffix(w, " the pod would be refused") }), !judged.Allowed
+	foretold, refused := slices.ContainsFunc(shadow.Warnings, func(w string) bool { return strings.HasSuffix(w, " the pod would be denied") }), !judged.Allowed
 	if foretold != refused {
 		t.Errorf("refused: %t; the warnings are %q", refused, shadow.Warnings)
 	}

@@ -20,7 +20,7 @@ func Observed(t testing.TB, h *Handler, pod []byte) func() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &exchange{webhook: "mutate", result: result}
+	e := &exchange{endpoint: mutate, answer: injected{result}}
 	return func() { h.Metrics.observe(e, 100*time.Microsecond) }
 }
 
@@ -32,7 +32,7 @@ func Answered(t testing.TB, h *Handler, pod []byte, tamper func(*inject.Result))
 		t.Fatal(err)
 	}
 	tamper(result)
-	e := &exchange{webhook: "mutate", result: result, request: &request{UID: "u", version: "admission.k8s.io/v1"}, scratch: &scratch{}, buffers: &buffers{}}
+	e := &exchange{endpoint: mutate, answer: injected{result}, request: &request{UID: "u", version: "admission.k8s.io/v1"}, scratch: &scratch{}, buffers: &buffers{}}
 	answer := string(encode(e))
 	h.Metrics.observe(e, time.Millisecond)
 	h.log(e, httptest.NewRequestWithContext(t.Context(), http.MethodPost, PathMutate, nil), time.Millisecond)

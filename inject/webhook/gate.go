@@ -8,12 +8,23 @@ import (
 	"time"
 )
 
-// gate lets a number of requests through at a time, the others in their order.
+// Why a request is shed.
+const (
+	shedQueue    = "queue"
+	shedDeadline = "deadline"
+	shedMemory   = "memory"
+)
+
+const callerGone = "gone"
+
+// gate admits a number of requests at a time; the others wait in order.
+//
+// A semaphore of golang.org/x/sync would take a lock for every request, and would not estimate the wait.
 type gate struct {
 	slots int64
-	free  atomic.Int64  // slots; below zero, how many wait that were not called yet
-	turn  chan struct{} // calls one of those that wait
-	mean  atomic.Int64  // nanoseconds from its turn to its end, of the last requests
+	free  atomic.Int64  // free slots; if negative, the number of requests that wait
+	turn  chan struct{} // admits one waiting request
+	mean  atomic.Int64  // nanoseconds of processing, averaged over recent requests
 }
 
 func (g *gate) open(slots int) {
@@ -24,10 +35,8 @@ func (g *gate) open(slots int) {
 func (g *gate) working() int64 { return g.slots - max(g.free.Load(), 0) }
 func (g *gate) waiting() int64 { return max(-g.free.Load(), 0) }
 
-const callerGone = "gone"
-
-// wait is for who found free below zero. It gives "" when it is its turn, or why
-// it never will be.
+// wait is called by a request that made free negative. It returns "" when it is the
+// request's turn, or the reason why the request gives up.
 func (g *gate) wait(ctx context.Context, most time.Duration) string {
 	if time.Duration(g.waiting()*g.mean.Load()/g.slots) > most && g.withdraw() {
 		return shedQueue
@@ -45,12 +54,12 @@ func (g *gate) wait(ctx context.Context, most time.Duration) string {
 	if g.withdraw() {
 		return why
 	}
-	<-g.turn // it was called at this very moment
+	<-g.turn // it was admitted at the same moment
 	return ""
 }
 
-// withdraw is for who waits no longer. It fails where all who wait have been
-// called: then so has this one.
+// withdraw ends the wait of one request. It returns false if all waiting requests were
+// admitted meanwhile, and so this one too.
 func (g *gate) withdraw() bool {
 	for {
 		free := g.free.Load()
@@ -63,8 +72,8 @@ func (g *gate) withdraw() bool {
 	}
 }
 
-// leave calls the next one. That two write the mean at the same moment, and one
-// of them in vain, does no harm.
+// leave admits the next request. If two requests write the mean at the same moment, one
+// duration is lost, which is harmless.
 func (g *gate) leave(took time.Duration) {
 	mean := g.mean.Load()
 	g.mean.Store(mean + (int64(took)-mean)/16)

@@ -8,51 +8,91 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
+
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
 )
 
-const webhookShadow = "shadow"
+// PathShadow is the path of the webhook that reports on pods of shadow namespaces and changes nothing.
+const PathShadow = "/shadow"
+
+const (
+	decidedWouldInject = "would_inject"
+	decidedWouldDeny   = "would_deny"
+)
 
 // maxShadow is as long as the API server asks warnings to be, in runes.
 const maxShadow = 120
 
-// shadow finds out what would become of a pod in a namespace that is not opted in
-// yet. The pod stays as it is: nothing is added, and nothing is refused; and where
-// what is asked cannot be known, nothing is said.
-func (h *Handler) shadow(e *exchange, r *http.Request) {
-	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
-	if err != nil {
-		return // without its annotations parameters would be wrong that are not
-	}
-	req := e.aboutPod(r, namespace)
-	result, err := h.Injector().Inject(req)
-	if err != nil {
-		return
-	}
-	req.Pod, req.Scratch = result.Injected(), nil // which the result is in
-	verdict, err := h.Judge().Judge(req)
-	if err != nil {
-		return
-	}
-	e.result, e.preview = result, verdict
+// shadow reports what would become of a pod in a namespace that has not opted in
+// yet. It allows the pod unchanged. If it lacks the data to know, it reports nothing.
+var shadow = &endpoint{
+	path:      PathShadow,
+	name:      "shadow",
+	caller:    callers.Validating, // both are in one configuration
+	levels:    podLevel,
+	once:      true,
+	decisions: answered(decidedWouldInject, decidedWouldDeny, decidedUnchanged),
+	findings:  []inject.Code{inject.CodeUnknownParameter},
+	general:   unknown,
+	about:     (*request).createsPod,
+	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
+		req, rejected := h.aboutPod(e, r)
+		if rejected != nil { // parameters that depend on its annotations would appear invalid
+			return nil, nil
+		}
+		result, err := h.Injector().Inject(req)
+		if err != nil {
+			return nil, gone(r)
+		}
+		req.Pod, req.Scratch = result.Injected(), nil // because the result is in it
+		verdict, err := h.Judge().Judge(req)
+		if err != nil {
+			return nil, gone(r)
+		}
+		return shadowed{injected{result}, verdict}, gone(r)
+	},
 }
 
-// shadowWarnings say first what would become of the pod, and then what is wrong
-// with what it asks for. Names are left out at the end of what is too long.
-func (e *exchange) shadowWarnings() []string {
+// shadowed is the answer about a pod that nothing is added to: the result, and
+// the verdict about the pod with what the result would add.
+type shadowed struct {
+	injected
+	verdict *inject.Verdict
+}
+
+func (s shadowed) decision() string {
+	switch {
+	case s.verdict.Denied:
+		return decidedWouldDeny
+	case s.Adds():
+		return decidedWouldInject
+	}
+	return decidedUnchanged
+}
+
+func (s shadowed) respond(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+	response.Warnings = warnings(s.warnings(), inAuditLog)
+	return s.audit(notes)
+}
+
+// warnings report first what would become of the pod, and then what is wrong
+// with its annotations. If there are too many names, the last ones are left out.
+func (s shadowed) warnings() []string {
 	var all, names []string
-	for i := range e.result.Decisions {
-		if d := &e.result.Decisions[i]; d.Code == inject.CodeInjected {
+	for i := range s.Decisions {
+		if d := &s.Decisions[i]; d.Code == inject.CodeInjected {
 			names = append(names, d.Template)
 		}
 	}
-	would := map[string]string{decidedWouldDeny: "be refused", decidedWouldInject: "get " + strings.Join(names, ", ")}[e.decision()]
+	would := map[string]string{decidedWouldDeny: "be denied", decidedWouldInject: "get " + strings.Join(names, ", ")}[s.decision()]
 	if would != "" {
 		all = append(all, clip(fmt.Sprintf("with the namespace label %s=%s the pod would %s", inject.LabelInject, inject.Enabled, would), maxShadow-len("shadow: ")))
 	}
-	all = append(all, e.result.Warnings()...)
-	for i := range e.preview.Judged {
-		all = append(all, e.preview.Judged[i].String()) // what is there already is told once
+	all = append(all, s.Warnings()...)
+	for i := range s.verdict.Judged {
+		all = append(all, s.verdict.Judged[i].String()) // repeated ones are dropped
 	}
 	for i := range all {
 		all[i] = "shadow: " + all[i]
@@ -60,13 +100,13 @@ func (e *exchange) shadowWarnings() []string {
 	return all
 }
 
-// shadowAudit has the result's audit annotations in words that are true here, and
-// the verdict. A validating webhook is asked once, so injected and present may
+// audit appends the result's audit annotations in words that are true here, and
+// the verdict. A validating webhook is called once, so injected and present may
 // read differently.
-func (e *exchange) shadowAudit(notes []inject.Note) []inject.Note {
-	notes = e.result.AppendAudit(notes)
-	for i := range e.result.Decisions {
-		d := &e.result.Decisions[i]
+func (s shadowed) audit(notes []inject.Note) []inject.Note {
+	notes = s.AppendAudit(notes)
+	for i := range s.Decisions {
+		d := &s.Decisions[i]
 		k := slices.IndexFunc(notes, func(n inject.Note) bool { return n.Key == d.Template })
 		switch d.Code {
 		case inject.CodeInjected:
@@ -75,11 +115,11 @@ func (e *exchange) shadowAudit(notes []inject.Note) []inject.Note {
 			notes[k].Text = string(d.Code) + ": " + d.Sentence()
 		}
 	}
-	verdict := e.preview.AppendAudit(nil)
+	verdict := s.verdict.AppendAudit(nil)
 	last := verdict[len(verdict)-1]
 	last.Text = "would be " + last.Text
-	if e.preview.Denied {
-		last.Text += ": " + inject.Denial(e.preview.Judged)
+	if s.verdict.Denied {
+		last.Text += ": " + inject.Denial(s.verdict.Judged)
 	}
 	return append(notes, last)
 }

@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// startSpan has the request be a part of its caller's trace, which an API server
-// with tracing names in the header traceparent.
+// startSpan makes the request part of its caller's trace. An API server with tracing
+// sends the trace in the header traceparent.
 func (h *Handler) startSpan(e *exchange, r *http.Request) {
 	if h.Tracer == nil {
 		return
@@ -25,26 +25,24 @@ func (h *Handler) startSpan(e *exchange, r *http.Request) {
 	}
 }
 
-// endSpan tells what became of the request, in names and numbers.
+// endSpan records the outcome of the request, in names and numbers.
 func (e *exchange) endSpan() {
 	if e.span == nil {
 		return
 	}
-	e.span.SetName(e.path())
+	e.span.SetName(e.endpoint.name)
 	attrs := []attribute.KeyValue{
-		attribute.String("pillion.webhook", e.path()),
+		attribute.String("pillion.webhook", e.endpoint.name),
 		attribute.String("pillion.decision", e.decision()),
 		attribute.Int("http.response.status_code", e.status()),
 	}
 	if e.request != nil {
 		attrs = append(attrs, attribute.String("pillion.uid", strings.Clone(clip(e.request.UID, maxName))),
-			attribute.String("k8s.namespace.name", strings.Clone(clip(e.request.Namespace, maxName)))) // the request's own memory is used again
+			attribute.String("k8s.namespace.name", strings.Clone(clip(e.request.Namespace, maxName)))) // the request's memory is reused
 	}
 	count := map[string]int{}
-	if e.result != nil && e.verdict == nil {
-		for i := range e.result.Decisions {
-			count["pillion.decisions."+string(e.result.Decisions[i].Code)]++
-		}
+	for _, d := range e.decisions() {
+		count["pillion.decisions."+string(d.Code)]++
 	}
 	for _, f := range e.findings() {
 		count["pillion.findings."+string(f.Code)]++
@@ -57,12 +55,4 @@ func (e *exchange) endSpan() {
 		e.span.SetStatus(codes.Error, "")
 	}
 	e.span.End()
-}
-
-// traceID is "" where the request is no part of a trace that is kept.
-func (e *exchange) traceID() string {
-	if e.span == nil {
-		return ""
-	}
-	return e.span.SpanContext().TraceID().String()
 }

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
+)
+
+// endpoint is one webhook. Each has a file of its own; [Handler.ask] does what they have in common.
+type endpoint struct {
+	path string
+	name string // in metrics and in the log
+	// caller is the webhook configuration that a caller's token must be bound to.
+	caller callers.Webhook
+	// levels is how many levels of a review the parser indexes.
+	levels int
+	// large: requests are processed one at a time, as requests with large bodies are.
+	large bool
+	// once: the API server is not asked to retry, because no pod may wait for this webhook.
+	once bool
+	// judges: the findings are about a final pod, and the decision follows from them.
+	judges bool
+	// counted: pillion_decisions_total counts the decisions.
+	counted bool
+	// decisions are what can become of a request that gets an answer, beside decidedIgnored.
+	decisions []outcome
+	// findings are the codes of findings about a template.
+	findings []inject.Code
+	// general are the codes of findings about no template.
+	general []inject.Code
+	// about reports whether the request concerns this webhook. If not, it is allowed unchanged.
+	about func(*request) bool
+	// answer processes a request. Its answer is nil if there is nothing to say.
+	answer func(*Handler, *exchange, *http.Request) (answer, *rejection)
+}
+
+// answer is what an endpoint found out about a request.
+type answer interface {
+	// decision is the word for it in metrics and in the log.
+	decision() string
+	// respond completes a response that allows the request unchanged, and appends to the audit annotations.
+	respond(*exchange, *admissionv1.AdmissionResponse, []inject.Note) []inject.Note
+	// pod names the pod that it is about.
+	pod() *inject.Identity
+	// decisions are those of the engine; none if it judged a final pod.
+	decisions() []inject.Decision
+	// findings are what is wrong with the pod.
+	findings() []inject.Finding
+}
+
+// outcome is what became of a request.
+type outcome struct {
+	decision string
+	status   int
+}
+
+// The words for what became of a request, in addition to those of the endpoints.
+const (
+	decidedUnchanged = "unchanged"
+	decidedWithheld  = "withheld" // of the patch
+	decidedIgnored   = "ignored"  // the request does not concern the webhook
+	decidedWarned    = "warned"
+	decidedRefused   = "refused" // with an HTTP error
+	decidedShed      = "shed"    // with 429: there are too many
+	decidedDoubted   = "doubted" // another replica is asked
+)
+
+// unknown are the codes of findings about no template that every webhook has.
+var unknown = []inject.Code{inject.CodeUnknownTemplate, inject.CodeUnknownParameter}
+
+// answered are outcomes with HTTP 200.
+func answered(decisions ...string) []outcome {
+	all := make([]outcome, len(decisions))
+	for i, decision := range decisions {
+		all[i] = outcome{decision, http.StatusOK}
+	}
+	return all
+}
+
+// nowhere is the endpoint of requests to any other path.
+var nowhere = &endpoint{name: "none"}
+
+// exchange is one request and everything that is known about it.
+type exchange struct {
+	start    time.Time
+	endpoint *endpoint
+	caller   callers.Way // "" if no caller check is configured
+	share    share
+	request  *request
+	answer   answer               // nil if the request does not concern the endpoint
+	withheld *inject.UnsoundError // why the patch is not in the answer; nil if it is
+	body     []byte               // of the HTTP response
+	written  bool                 // all of it
+	rejected *rejection
+	span     trace.Span // nil if the request is not traced
+	hangUp   bool       // the connection ends after the answer
+	buffers  *buffers   // nil before the body is read
+	scratch  *scratch   // memory of the request's tree; nil before the request's turn, and after it
+}
+
+func (e *exchange) uid() string {
+	if e.request == nil {
+		return ""
+	}
+	return e.request.UID
+}
+
+func (e *exchange) status() int {
+	if e.rejected != nil {
+		return e.rejected.status
+	}
+	return http.StatusOK
+}
+
+// decision is the word for what became of the request.
+func (e *exchange) decision() string {
+	switch {
+	case e.rejected != nil && e.rejected.status == http.StatusTooManyRequests:
+		return decidedShed
+	case e.doubts():
+		return decidedDoubted
+	case e.rejected != nil:
+		return decidedRefused
+	case e.answer == nil:
+		return decidedIgnored
+	case e.withheld != nil:
+		return decidedWithheld
+	}
+	return e.answer.decision()
+}
+
+// doubts reports whether the API server is redirected to another replica.
+func (e *exchange) doubts() bool { return e.rejected != nil && e.rejected.location != "" }
+
+func (e *exchange) decisions() []inject.Decision {
+	if e.answer == nil {
+		return nil
+	}
+	return e.answer.decisions()
+}
+
+func (e *exchange) findings() []inject.Finding {
+	if e.answer == nil {
+		return nil
+	}
+	return e.answer.findings()
+}
+
+// traceID is "" if the request is not traced.
+func (e *exchange) traceID() string {
+	if e.span == nil {
+		return ""
+	}
+	return e.span.SpanContext().TraceID().String()
+}

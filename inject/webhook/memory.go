@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// buffers are reused memory for the body, the patch and the answer. An exchange holds
+// them as long as its client takes to send and to read.
+type buffers struct{ body, patch, answer []byte }
+
+// scratch is reused memory for processing, most of it for the tree of a body. All strings
+// of a request are parts of the body: to keep one longer than the exchange, clone it.
+//
+// It is many times as large as the body. Requests that wait for their turn or for their
+// client have no scratch, so few exist.
+type scratch struct {
+	engine   inject.Scratch
+	verifier tree.Verifier
+	notes    []inject.Note
+}

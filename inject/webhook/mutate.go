@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"errors"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
+)
+
+// PathMutate is the path of the mutating webhook, which injects.
+const PathMutate = "/mutate"
+
+const decidedInjected = "injected"
+
+var mutate = &endpoint{
+	path:      PathMutate,
+	name:      "mutate",
+	caller:    callers.Mutating,
+	levels:    podLevel,
+	counted:   true,
+	decisions: answered(decidedInjected, decidedUnchanged, decidedWithheld),
+	findings:  []inject.Code{inject.CodeUnknownParameter},
+	general:   unknown,
+	about:     (*request).createsPod,
+	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
+		req, rejected := h.aboutPod(e, r)
+		if rejected != nil {
+			return nil, rejected
+		}
+		result, err := h.Injector().Inject(req)
+		if err != nil {
+			return nil, notAPod(err)
+		}
+		return injected{result}, nil
+	},
+}
+
+// injected is the answer about a new pod.
+type injected struct{ *inject.Result }
+
+func (i injected) decision() string {
+	if i.Adds() {
+		return decidedInjected
+	}
+	return decidedUnchanged
+}
+
+// respond adds the patch. An unsound patch is withheld: the pod continues
+// unchanged, and the validating webhook judges it.
+func (i injected) respond(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+	if i.Adds() {
+		patch, err := i.AppendVerified(e.buffers.patch[:0], &e.scratch.verifier)
+		e.buffers.patch = patch
+		if errors.As(err, &e.withheld) {
+			response.Warnings = warnings([]string{"nothing is injected because of a defect in Pillion, please report it: " + err.Error()}, "")
+			return append(notes, inject.Note{Key: "patch_withheld", Text: err.Error()})
+		}
+		patchType := admissionv1.PatchTypeJSONPatch
+		response.Patch, response.PatchType = patch, &patchType
+	}
+	response.Warnings = warnings(i.Warnings(), inAuditLog)
+	return i.AppendAudit(notes)
+}
+
+func (i injected) pod() *inject.Identity        { return &i.Pod }
+func (i injected) decisions() []inject.Decision { return i.Decisions }
+func (i injected) findings() []inject.Finding   { return i.Findings }

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// maxBody bounds a request's body, in bytes. The API server accepts objects of up to 3 MiB. A
+// review of an update has two of them (6 MiB), the managedFields that the API
+// server adds, and the envelope.
+const maxBody = 8 << 20
+
+// maxTimeout is the longest timeout that a webhook configuration may ask for.
+const maxTimeout = 30 * time.Second
+
+const contentJSON = "application/json"
+
+// head checks the request's method, headers and length, and sets the deadline.
+//
+// The caller stops waiting after ?timeout=, counted from the exchange's start, so a body that
+// was not read by then is answered with 503. After reading, a request may wait for its turn (see
+// [Limiter]); processing takes microseconds.
+func (e *exchange) head(w http.ResponseWriter, r *http.Request) *rejection {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return reject(http.StatusMethodNotAllowed, "the method must be POST, not %s", r.Method)
+	}
+	if text := r.Header.Get("Content-Type"); text != contentJSON { // as the API server writes it
+		if kind, _, err := mime.ParseMediaType(text); err != nil || kind != contentJSON {
+			return reject(http.StatusUnsupportedMediaType, "the content type must be application/json, not %q", text)
+		}
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" { // no API server sends one
+		return reject(http.StatusUnsupportedMediaType, "the body must not be compressed (%q)", coding)
+	}
+	if r.ContentLength > maxBody {
+		return tooLarge()
+	}
+	timeout, rejected := timeout(r)
+	e.share.deadline = e.start.Add(timeout)
+	return rejected
+}
+
+func tooLarge() *rejection {
+	return reject(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
+}
+
+// read reads the body. Memory grows with the bytes received. The Content-Length costs a caller
+// nothing, so it can only make the buffer smaller.
+func (h *Handler) read(e *exchange, w http.ResponseWriter, r *http.Request) *rejection {
+	conn := http.NewResponseController(w)
+	// If the ResponseWriter does not support it, the server's ReadTimeout applies.
+	_ = conn.SetReadDeadline(e.share.deadline)
+	from, promised := http.MaxBytesReader(w, r.Body, maxBody), int(r.ContentLength)+bytes.MinRead
+	body := &e.buffers.body
+	for {
+		n, err := from.Read((*body)[len(*body):cap(*body)])
+		*body = (*body)[:len(*body)+n]
+		switch {
+		case err == io.EOF && r.Context().Err() == nil:
+			return nil
+		case err != nil:
+			return unread(err)
+		case len(*body) < cap(*body):
+			continue
+		}
+		room := min(2*cap(*body), maxBody+bytes.MinRead)
+		if promised > cap(*body) {
+			room = min(room, promised)
+		}
+		if !e.share.take(room) {
+			return shed(shedMemory)
+		}
+		if h.Limiter.pressed() {
+			_ = conn.SetReadDeadline(soonest(e.share.deadline, time.Now().Add(hurry)))
+		}
+		*body = append(make([]byte, 0, room), *body...)
+	}
+}
+
+func soonest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// unread returns the rejection for a body that was not read. EOF means that the caller is gone.
+func unread(err error) *rejection {
+	limit := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
+		return tooLate()
+	case errors.As(err, &limit):
+		return tooLarge()
+	}
+	return reject(http.StatusBadRequest, "the body could not be read: %v", err)
+}
+
+// timeout returns how long the caller waits.
+func timeout(r *http.Request) (time.Duration, *rejection) {
+	text, alone := strings.CutPrefix(r.URL.RawQuery, "timeout=") // as the API server writes it
+	if !alone || strings.ContainsAny(text, "&%+") {
+		text = r.URL.Query().Get("timeout")
+	}
+	if text == "" {
+		return maxTimeout, nil
+	}
+	timeout, err := time.ParseDuration(text)
+	if err != nil || timeout <= 0 {
+		return 0, reject(http.StatusBadRequest, "the timeout must be a duration such as 5s, not %q", text)
+	}
+	return min(timeout, maxTimeout), nil
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var endpoints = []*endpoint{mutate, validate, shadow, advise}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics { return newMetrics(registry, endpoints) }
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e := &exchange{start: time.Now(), endpoint: nowhere, share: share{limiter: h.Limiter, ctx: r.Context()}}
+	defer e.share.forget()
+	h.startSpan(e, r)
+	h.handle(e, w, r)
+	took := time.Since(e.start)
+	h.Limiter.count(e.rejected)
+	h.Metrics.observe(e, took)
+	h.log(e, r, took)
+	e.endSpan()
+	h.settle(e) // a client that does not read holds only the answer
+	e.write(w, r)
+	h.release(e)
+}
+
+// handle produces the answer. It answers after a panic too: a dropped
+// connection would also drop other requests of the API server.
+func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(p) // is for net/http
+		}
+		h.panicked(e, r, p)
+		e.rejected = reject(http.StatusInternalServerError, "an internal error; see the log for request %q", e.uid())
+	}()
+	defer e.share.leave()
+	if e.rejected = h.ask(e, w, r); e.rejected != nil {
+		if e.endpoint.once {
+			e.rejected.retryAfter = ""
+		}
+		return
+	}
+	e.body = encode(e)
+	// The answer's size is known only now, and few answers are made at a time.
+	if held := cap(e.buffers.patch) + cap(e.buffers.answer); held > freeAnswer && !e.share.take(held) {
+		e.rejected, e.body, e.buffers.patch, e.buffers.answer = shed(shedMemory), nil, nil, nil
+	}
+}
+
+// ask reads and decodes the request, and has the endpoint answer it if it concerns the endpoint.
+func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) (rejected *rejection) {
+	if e.endpoint = at(r.URL.Path); e.endpoint == nowhere {
+		var paths []string
+		for _, other := range endpoints {
+			paths = append(paths, other.path)
+		}
+		return reject(http.StatusNotFound, "there is nothing here; the webhooks are at %s", strings.Join(paths, ", "))
+	}
+	if rejected = h.identify(e, w, r); rejected != nil {
+		return rejected
+	}
+	if rejected = e.head(w, r); rejected != nil {
+		return rejected
+	}
+	if rejected = h.Limiter.receive(r); rejected != nil {
+		return rejected
+	}
+	h.lendBuffers(e)
+	if rejected = h.read(e, w, r); rejected != nil {
+		return rejected
+	}
+	if rejected = e.share.enter(e.endpoint.large || len(e.buffers.body) > largeBody); rejected != nil {
+		return rejected
+	}
+	h.lend(e)
+	if e.request, rejected = decode(&e.scratch.engine.Parser, &e.share, e.buffers.body, e.endpoint.levels); rejected != nil {
+		return cmp.Or(e.share.denied, rejected)
+	}
+	if e.endpoint.about(e.request) {
+		e.answer, rejected = e.endpoint.answer(h, e, r)
+	}
+	return rejected
+}
+
+func at(path string) *endpoint {
+	if i := slices.IndexFunc(endpoints, func(e *endpoint) bool { return e.path == path }); i >= 0 {
+		return endpoints[i]
+	}
+	return nowhere
+}
+
+// identify authenticates the caller before it reads a byte of the body.
+//
+// A caller that fails gets an HTTP error rather than an answer that denies, so the API server
+// follows the webhook's failurePolicy.
+func (h *Handler) identify(e *exchange, w http.ResponseWriter, r *http.Request) *rejection {
+	if h.Callers == nil {
+		return nil
+	}
+	way, wrong := h.Callers.Check(r, e.endpoint.caller)
+	if wrong == nil {
+		e.caller = way
+		return nil
+	}
+	for _, challenge := range wrong.Challenges {
+		w.Header().Add("WWW-Authenticate", challenge)
+	}
+	// If the server kept the connection, it would read the rest of the body before it
+	// answers. And a caller can show a new certificate only on a new connection.
+	w.Header().Set("Connection", "close")
+	rejected := reject(http.StatusUnauthorized, "the caller is not authenticated (401): %s", wrong.Sentence)
+	rejected.caller = wrong.Reason
+	return rejected
+}
+
+func (e *exchange) write(w http.ResponseWriter, r *http.Request) {
+	header, body := w.Header(), e.body
+	header.Set("Content-Type", contentJSON)
+	switch {
+	case e.rejected != nil:
+		body = e.rejected.statusBody()
+		if e.rejected.retryAfter != "" {
+			header.Set("Retry-After", e.rejected.retryAfter)
+		}
+		if e.rejected.location != "" {
+			header.Set("Location", e.rejected.location)
+		}
+		if e.doubts() || e.rejected.retryAfter != "" && e.rejected.status == http.StatusServiceUnavailable { // another replica may be able to answer
+			header.Set("Connection", "close")
+		}
+	case e.hangUp:
+		header.Set("Connection", "close")
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body))) // no chunked encoding
+	w.WriteHeader(e.status())
+	_, err := w.Write(body)
+	if r.ProtoMajor > 1 && err == nil { // a stream must not wait for its client after its memory was given back
+		err = http.NewResponseController(w).Flush()
+	}
+	e.written = err == nil // a caller that is gone gets no answer
+}

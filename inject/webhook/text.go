@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// The API server truncates each warning of a response to 256 runes if all of them
+// together have more than 4096. 16 * 256 = 4096, so that never happens. It recommends
+// at most 120 for each. Sentences are not cut there, because they say at the end what to
+// do. They are not folded either: kubectl does so on a terminal.
+const (
+	maxWarning  = 256
+	maxWarnings = 16
+)
+
+// Audit annotations, errors and denials have bounds, because a sentence may quote an
+// annotation of the pod, which may have 256 KiB.
+const (
+	maxAudit    = 512
+	maxSentence = 1024
+	maxName     = 256 // in the log; names of an API server are shorter
+)
+
+// inAuditLog says where the remaining warnings are.
+const inAuditLog = "; the audit log has them"
+
+// warnings prepares sentences for the API server, which silently drops an empty warning
+// and one with a control character. If there are too many, the last one ends with where.
+func warnings(all []string, where string) []string {
+	var fit []string
+	seen := map[string]bool{"": true}
+	for _, text := range all {
+		if text = clip(text, maxWarning); !seen[text] {
+			seen[text] = true
+			fit = append(fit, text)
+		}
+	}
+	if more := len(fit) - (maxWarnings - 1); more > 1 {
+		fit = append(fit[:maxWarnings-1], fmt.Sprintf("and %d more warnings%s", more, where))
+	}
+	return fit
+}
+
+// clip returns text as one line of at most limit runes. It cuts between words if a word
+// ends in the last third.
+func clip(text string, limit int) string {
+	if len(text) <= limit && strings.IndexFunc(text, misleads) < 0 {
+		return strings.TrimSpace(text)
+	}
+	text = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if misleads(r) {
+			return ' '
+		}
+		return r
+	}, text))
+	runes := []rune(text)
+	if len(runes) <= limit {
+		return text
+	}
+	text = string(runes[:limit-1])
+	if i := strings.LastIndexByte(text, ' '); i > 2*len(text)/3 {
+		text = text[:i]
+	}
+	return strings.TrimRight(text, " ,;:") + "…"
+}
+
+// misleads reports whether a character must not appear in a line of text.
+func misleads(r rune) bool { return r == '\n' || r == '\t' || inject.Hidden(r) }

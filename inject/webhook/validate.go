@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook/callers"
+)
+
+// PathValidate is the path of the validating webhook, which judges final pods.
+const PathValidate = "/validate"
+
+var validate = &endpoint{
+	path:   PathValidate,
+	name:   "validate",
+	caller: callers.Validating,
+	levels: finalLevel,
+	judges: true,
+	decisions: append(answered("allowed", decidedWarned, "denied"),
+		outcome{decidedDoubted, http.StatusTemporaryRedirect}),
+	findings: []inject.Code{
+		inject.CodeMissing, inject.CodeAltered, inject.CodeNotInjected, inject.CodeInvalidParameter, inject.CodeUnknownParameter,
+	},
+	general: unknown,
+	about:   (*request).createsPod,
+	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
+		req, rejected := h.aboutPod(e, r)
+		if rejected != nil {
+			return nil, rejected
+		}
+		verdict, err := h.Judge().Judge(req)
+		if err != nil {
+			return nil, notAPod(err)
+		}
+		if verdict.Doubt {
+			rejected = callAgain(r, verdict)
+		}
+		return judged{verdict}, rejected
+	},
+}
+
+// judged is the answer about a final pod.
+type judged struct{ *inject.Verdict }
+
+func (j judged) decision() string { return j.Word() }
+
+// respond denies with all findings in one message, because controllers show nothing else.
+func (j judged) respond(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+	e.hangUp = j.CreateAgain() // the pod may be right for another replica
+	if j.Denied {
+		response.Allowed = false
+		response.Result = &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+			Message: clip(inject.Denial(j.Judged), maxSentence),
+		}
+	} else {
+		all := make([]string, len(j.Judged))
+		for i := range j.Judged {
+			all[i] = j.Judged[i].String()
+		}
+		response.Warnings = warnings(all, inAuditLog)
+	}
+	return j.AppendAudit(notes)
+}
+
+func (j judged) pod() *inject.Identity        { return &j.Pod }
+func (j judged) decisions() []inject.Decision { return nil }
+func (j judged) findings() []inject.Finding   { return j.Judged }
+
+// mostCalls is how often the validating webhook is called for one pod. If two
+// replicas have different templates, each injects half of the pods. For one in 32
+// of them, the other one answers all five calls: one valid pod in 64 is denied, and
+// its controller creates it again.
+const mostCalls = 5
+
+// paramCall counts the calls. Only the URL can do so: the calls reach different replicas.
+const paramCall = "call"
+
+// callAgain redirects the API server to this webhook, on a new connection, for which the
+// Service selects a replica anew. It returns nil if the webhook was called [mostCalls] times. The
+// API server follows a redirect with the same body (Go's http.Client does), within
+// the webhook's timeout. The last call is always answered with a verdict.
+func callAgain(r *http.Request, v *inject.Verdict) *rejection {
+	query := r.URL.Query()
+	call, err := strconv.Atoi(query.Get(paramCall))
+	if err != nil {
+		call = 1
+	}
+	if call < 1 || call >= mostCalls {
+		return nil
+	}
+	query.Set(paramCall, strconv.Itoa(call+1))
+	again := reject(http.StatusTemporaryRedirect, "%s (another replica may have other templates; follow the redirect)", inject.Denial(v.Judged))
+	again.location = (&url.URL{RawQuery: query.Encode()}).String()
+	return again
+}
