@@ -46,8 +46,9 @@ https://github.com/pillion-dev/pillion/blob/main/inject/README.md.
 
 With --filename it goes by the templates that --templates names: for manifests
 of all kinds that hold pods, and for AdmissionReviews as an API server sent them.
-A namespace counts as opted in, unless --namespace-label pillion.dev/inject=VALUE
-says otherwise.
+A Namespace in the manifests counts: its labels decide whether its pods are injected.
+Otherwise a namespace counts as opted in, unless --namespace-label says otherwise
+(pillion.dev/inject- is a namespace without the label).
 
 With KIND/NAME it asks the cluster of your kubeconfig, and goes by what the
 cluster uses: the namespace's labels, the installed webhook configurations and
@@ -79,8 +80,8 @@ as it is.`,
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "a `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default with KIND/NAME: the cluster's)")
-	f.StringArrayVar(&o.labels, "namespace-label", nil, "with --filename: a label of the namespaces, `KEY=VALUE`; may be repeated")
-	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "with --filename: an annotation of the namespaces, `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&o.labels, "namespace-label", nil, "a label of the namespaces, `KEY=VALUE`, or KEY- for none, in place of what is known; may be repeated")
+	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "an annotation of the namespaces, `KEY=VALUE`, or KEY- for none, in place of what is known; may be repeated")
 	f.StringArrayVar(&o.only, "template", nil, "the `NAME` of a template to explain alone; may be repeated")
 	f.BoolVar(&o.all, "all", false, "explain every template, also those that do not apply")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "like --all, with the rules that did not apply and the webhooks that are not called")
@@ -205,23 +206,19 @@ func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
 		return nil, fmt.Errorf("the templates cannot be used:\n%w", err)
 	}
 	injector := inject.New(set)
-	files, err := inputs(o.files)
+	files, err := o.read(stdin)
 	if err != nil {
 		return nil, err
 	}
 	var reports []*explain.Report
 	for _, file := range files {
-		data, err := readInput(file, stdin)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range yamledit.Split(data) {
+		for _, d := range yamledit.Split(file.data) {
 			if d.Empty() {
 				continue
 			}
 			found, err := o.document(injector, d)
 			if err != nil {
-				return nil, d.Locate(file, err)
+				return nil, d.Locate(file.name, err)
 			}
 			reports = append(reports, found...)
 		}
@@ -233,6 +230,9 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 	root, err := d.Parse()
 	if err != nil || len(root.Content) == 0 {
 		return nil, err
+	}
+	if isArray(root.Content[0]) {
+		return nil, errArray
 	}
 	isReview := isKind(root.Content[0], "AdmissionReview")
 	if !isReview && !mayHoldPods(root.Content[0]) {

@@ -32,6 +32,8 @@ type injectOptions struct {
 	quiet       bool
 	strict      bool
 	uninject    bool
+
+	declared map[string]templates.Namespace // in the manifests, or the cluster
 }
 
 func newInject() *cobra.Command {
@@ -48,9 +50,11 @@ The objects go to standard output, and one line for each of them and each
 template to standard error. Where anything is wrong nothing is written at all;
 with --strict also where a pod cannot have what it asks for.
 
-A namespace is known by its name, and by what --namespace-label and
---namespace-annotation say of it. It counts as opted in, unless they say of the label
-pillion.dev/inject something else than enabled.`,
+A namespace is known by a Namespace in the manifests, and by what --namespace-label and
+--namespace-annotation say of it, which win. Where a Namespace is in the manifests, its
+labels decide whether pods are injected. Otherwise it counts as opted in, unless
+--namespace-label says of pillion.dev/inject something else than enabled, or
+pillion.dev/inject- for a namespace without the label.`,
 		Example: `  # What would be added?
   pillion inject -f web.yaml --templates templates/ | diff web.yaml -
 
@@ -108,8 +112,8 @@ func (o *injectOptions) flags(cmd *cobra.Command, outputs ...string) {
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "a `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
 	f.StringVarP(&o.namespace, "namespace", "n", "default", "the `NAMESPACE` of objects that name none")
-	f.StringArrayVar(&o.labels, "namespace-label", nil, "a label of the namespaces, `KEY=VALUE`; may be repeated")
-	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "an annotation of the namespaces, `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&o.labels, "namespace-label", nil, "a label of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
+	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "an annotation of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was decided")
 	outputFlag(cmd, &o.output, outputs...)
 	o.outputs = outputs
@@ -128,27 +132,6 @@ func (o *injectOptions) check() error {
 	}
 	_, err := o.about("x")
 	return err
-}
-
-// about is what is known of a namespace. One of which nothing is said of the opt-in
-// counts as opted in, whatever else is said.
-func (o *injectOptions) about(name string) (templates.Namespace, error) {
-	labels, err := pairs("namespace-label", o.labels)
-	if err != nil {
-		return templates.Namespace{}, err
-	}
-	annotations, err := pairs("namespace-annotation", o.annotations)
-	if err != nil {
-		return templates.Namespace{}, err
-	}
-	known := labels != nil || annotations != nil
-	if _, said := labels[inject.LabelInject]; known && !said {
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[inject.LabelInject] = inject.Enabled
-	}
-	return templates.Namespace{Name: name, Labels: labels, Annotations: annotations, Known: known}, nil
 }
 
 func pairs(flag string, texts []string) (map[string]string, error) {
@@ -173,7 +156,7 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the templates cannot be used:\n%w", err)
 	}
-	files, err := inputs(o.files)
+	files, err := o.read(stdin)
 	if err != nil {
 		return err
 	}
@@ -182,11 +165,7 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		j.report = io.Discard
 	}
 	for _, file := range files {
-		data, err := readInput(file, stdin)
-		if err != nil {
-			return err
-		}
-		if err := j.file(file, data); err != nil {
+		if err := j.file(file.name, file.data); err != nil {
 			return err
 		}
 	}
@@ -264,9 +243,6 @@ func newInjection(o *injectOptions, injector *inject.Injector, report io.Writer)
 
 // file injects into all documents of a file.
 func (j *injection) file(name string, data []byte) error {
-	if name == "-" {
-		name = "standard input"
-	}
 	for i, d := range yamledit.Split(data) {
 		if d.Empty() {
 			j.keep(i, d)

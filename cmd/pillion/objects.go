@@ -78,6 +78,9 @@ func (j *injection) document(i int, d yamledit.Document) error {
 		j.keep(i, d)
 		return nil
 	}
+	if isArray(root.Content[0]) {
+		return errArray
+	}
 	if j.options.output != "json" && !mayHoldPods(root.Content[0]) {
 		j.keep(i, d) // whatever it is: it need not even be JSON
 		return nil
@@ -118,7 +121,7 @@ func (j *injection) request(o object) (req inject.Request, wrong []string, err e
 	}
 	namespace, err := j.options.about(name)
 	pod, wrong := quoted(o.node.At(o.podAt...))
-	return inject.Request{Operation: "CREATE", Namespace: namespace, Object: pod, Claims: inject.Claims(o.node)}, wrong, err
+	return inject.Request{Operation: "CREATE", OptedIn: j.options.uninject, Namespace: namespace, Object: pod, Claims: inject.Claims(o.node)}, wrong, err
 }
 
 // quoted is a pod's JSON in which the values of Pillion's labels and annotations are texts, as whoever wrote 5 or

@@ -24,6 +24,9 @@ type Report struct {
 	Object Object `json:"object"`
 	// Summary is one sentence.
 	Summary string `json:"summary"`
+	// OptedIn is, of a pod whose namespace has not opted in and that has not either, one
+	// sentence about what a pod would get if the namespace did.
+	OptedIn string `json:"optedIn,omitempty"`
 	// Called says whether the API server asks Pillion about this pod, and Answered
 	// whether anybody is there to answer; absent where that is not known.
 	Called   *bool `json:"called,omitempty"`
@@ -114,7 +117,35 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 		return nil, err
 	}
 	r.Summary = r.summary()
-	return r, nil
+	return r, r.ifOptedIn(injector, s, result)
+}
+
+// ifOptedIn adds what would become of the pod if its namespace opted in.
+func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.Result) error {
+	out := func(d inject.Decision) bool { return d.Code == inject.CodeNotOptedIn }
+	if !slices.ContainsFunc(result.Decisions, out) || s.Webhooks != nil && len(s.Webhooks) == 0 {
+		return nil
+	}
+	s.Object.Live, s.Webhooks, s.Answered, s.Request.OptedIn = false, nil, nil, true
+	would, err := New(injector, s)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range would.Templates {
+		if c := would.Templates[i].Code; c == inject.CodeInjected || c == inject.CodePresent {
+			names = append(names, would.Templates[i].Template)
+		}
+	}
+	gets := strings.ToLower(would.Summary[:1]) + would.Summary[1:]
+	if r.Object.Live {
+		gets = strings.Replace(gets, "the pod", "a new pod", 1)
+	}
+	r.OptedIn = fmt.Sprintf("With the label %s: %s on the namespace, %s", inject.LabelInject, inject.Enabled, gets)
+	if len(names) > 0 {
+		r.OptedIn = strings.TrimSuffix(r.OptedIn, ".") + ": " + strings.Join(names, ", ") + "."
+	}
+	return nil
 }
 
 // fit asks whether the pod fits into its namespace once it is injected.

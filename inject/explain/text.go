@@ -40,7 +40,7 @@ const (
 func (r *Report) Text(width int, colour bool, detail Detail) string {
 	p := &page{width: width, colour: colour, verbose: detail == Verbose}
 	p.line(bold, r.title())
-	p.line("", r.Summary)
+	p.line("", strings.TrimSpace(r.Summary+" "+r.OptedIn))
 	p.findings(r)
 	for _, m := range r.Misplaced {
 		p.row("  ", 2, yellow, m)

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// manifest is a file that was read.
+type manifest struct {
+	name string
+	data []byte
+}
+
+// read reads all manifests, and what they say of namespaces.
+func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
+	names, err := inputs(o.files)
+	if err != nil {
+		return nil, err
+	}
+	o.declared = map[string]templates.Namespace{}
+	var files []manifest
+	for _, name := range names {
+		data, err := readInput(name, stdin)
+		if err != nil {
+			return nil, err
+		}
+		if name == "-" {
+			name = "standard input"
+		}
+		files = append(files, manifest{name, data})
+		for _, d := range yamledit.Split(data) {
+			o.declare(d)
+		}
+	}
+	return files, nil
+}
+
+// ofNamespace is in every document that holds a Namespace.
+var ofNamespace = regexp.MustCompile(`kind["']?\s*:\s*["']?Namespace(List)?\b`)
+
+// declare keeps what a document says of namespaces. What is wrong with it is found when it
+// is processed.
+func (o *injectOptions) declare(d yamledit.Document) {
+	if !ofNamespace.Match(d.Body) {
+		return
+	}
+	root, err := d.Parse()
+	if err != nil || len(root.Content) == 0 {
+		return
+	}
+	if node, err := tree.FromYAML(root.Node); err == nil {
+		o.declareIn(&node, "", "")
+	}
+}
+
+// declareIn keeps what an object or the items of a list say of namespaces.
+func (o *injectOptions) declareIn(node *tree.Node, apiVersion, kind string) {
+	if text := node.At("apiVersion").Text(); text != "" {
+		apiVersion = text
+	}
+	if text := node.At("kind").Text(); text != "" {
+		kind = text
+	}
+	of, isList := strings.CutSuffix(kind, "List")
+	switch name := node.At("metadata", "name").Text(); {
+	case apiVersion != "v1":
+	case kind == "Namespace" && name != "":
+		o.declared[name] = templates.Namespace{
+			Name: name, Known: true,
+			Labels: texts(node.At("metadata", "labels")), Annotations: texts(node.At("metadata", "annotations")),
+		}
+	case isList && (of == "" || of == "Namespace"):
+		items := node.At("items").Items()
+		for i := range items {
+			o.declareIn(&items[i], apiVersion, of)
+		}
+	}
+}
+
+// texts are labels or annotations, those without quotes as their author meant them.
+func texts(node *tree.Node) map[string]string {
+	all := map[string]string{}
+	members := node.Members()
+	for i := range members {
+		text := members[i].Text()
+		if text == "" && members[i].Kind() != tree.String {
+			text = members[i].String()
+		}
+		all[members[i].Name()] = text
+	}
+	return all
+}
+
+// about is what is known of a namespace: by the manifests or the cluster, and by the flags,
+// which win. One of which nothing is known about the opt-in counts as opted in.
+func (o *injectOptions) about(name string) (templates.Namespace, error) {
+	ns := o.declared[name]
+	ns.Name = name
+	var err error
+	if ns.Labels, err = overlay("namespace-label", ns.Labels, o.labels); err == nil {
+		ns.Annotations, err = overlay("namespace-annotation", ns.Annotations, o.annotations)
+	}
+	if err != nil || ns.Known || len(o.labels)+len(o.annotations) == 0 {
+		return ns, err
+	}
+	ns.Known = true
+	if !slices.ContainsFunc(o.labels, func(l string) bool {
+		return strings.HasPrefix(l, inject.LabelInject+"=") || l == inject.LabelInject+"-"
+	}) {
+		if ns.Labels == nil {
+			ns.Labels = map[string]string{}
+		}
+		ns.Labels[inject.LabelInject] = inject.Enabled
+	}
+	return ns, nil
+}
+
+// overlay changes labels or annotations as kubectl label and annotate do.
+func overlay(flag string, to map[string]string, changes []string) (map[string]string, error) {
+	if len(changes) == 0 {
+		return to, nil
+	}
+	all := map[string]string{}
+	maps.Copy(all, to)
+	for _, text := range changes {
+		key, value, ok := strings.Cut(text, "=")
+		bare, without := strings.CutSuffix(text, "-")
+		switch {
+		case ok && key != "":
+			all[key] = value
+		case !ok && without && bare != "":
+			delete(all, bare)
+		default:
+			return nil, fmt.Errorf("--%s must be KEY=VALUE, or KEY- for none, not %q", flag, text)
+		}
+	}
+	return all, nil
+}
+
+// errArray is about a JSON array of objects. kubectl does not read one either.
+var errArray = errors.New("this is an array of objects, and no object: write them one after another (with jq, -c '.[]' in place of -s), or as items of a List")
+
+// isArray reports whether a document is an array that holds objects of Kubernetes.
+func isArray(root *yaml.Node) bool {
+	return root.Kind == yaml.SequenceNode && slices.ContainsFunc(root.Content, func(item *yaml.Node) bool {
+		return yamledit.Member(item, "kind") != nil && yamledit.Member(item, "apiVersion") != nil
+	})
+}
