@@ -83,6 +83,9 @@ type loaded struct {
 	recorded               *tree.Node // its fragment with the record of the injection, or nil where it is not always the same
 }
 
+// Excludes reports whether nothing is ever injected in a namespace.
+func (i *Injector) Excludes(namespace string) bool { return slices.Contains(i.excluded, namespace) }
+
 // New makes an Injector. System namespaces are excluded always, others on request.
 func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	i := &Injector{

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -167,21 +166,11 @@ func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 		}
 		return nil
 	}
-	text, err := json.MarshalIndent(map[string]any{"reports": reports}, "", "  ")
-	if err != nil {
-		return err
-	}
+	all := map[string]any{"reports": reports}
 	if o.output == "yaml" {
-		n, err := tree.Parse(text)
-		if err != nil {
-			return err
-		}
-		encoder := yaml.NewEncoder(w)
-		encoder.SetIndent(2)
-		return errors.Join(encoder.Encode(yamledit.FromTree(n)), encoder.Close())
+		return writeYAML(w, all)
 	}
-	_, err = w.Write(append(text, '\n'))
-	return err
+	return writeJSON(w, all)
 }
 
 func (o *explainOptions) detail() explain.Detail {

@@ -62,7 +62,7 @@ func TestStatusCommand(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(3)
 	text := a.wantText(t, exitProblem, []string{"-n", "shop", "quiet", "--context", "c", "--system-namespace", "pillion-system"}, "New pods would be right.")
-	want := fmt.Sprintf("pillion status quiet shop --kubeconfig %s --context c --system-namespace pillion-system -o name | xargs -r -L1 kubectl --kubeconfig %s --context c rollout restart", a.file, a.file)
+	want := fmt.Sprintf("pillion status shop quiet --kubeconfig %s --context c --system-namespace pillion-system -o name | xargs -r -L1 kubectl --kubeconfig %s --context c rollout restart", a.file, a.file)
 	if !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}

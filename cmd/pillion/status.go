@@ -11,11 +11,11 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"github.com/pillion-dev/pillion/inject/survey"
@@ -25,6 +25,8 @@ import (
 type statusOptions struct {
 	cluster        clusterOptions
 	namespaces     []string
+	all            bool
+	selector       string
 	templates      []string
 	output         string
 	failOnOutdated bool
@@ -38,7 +40,9 @@ func newStatus() *cobra.Command {
 		Use:   "status [NAMESPACE...]",
 		Short: "Say which pods have their sidecars, and which do not, and why",
 		Long: `Status looks at the pods of all namespaces that opted in, and at those that opted in
-by themselves; or at the namespaces that you name. For each template a pod is
+by themselves; not only at the kubeconfig's namespace, as kubectl would. It looks at the
+namespaces that you name, opted in or not, and with --all-namespaces at every one. For
+each template a pod is
 
   current   injected by the template as it is now, and all of it is there
   outdated  injected by another revision of the template than a new pod would be, or
@@ -56,7 +60,7 @@ those that judge them.
 It goes by the templates and the webhook configuration that the cluster uses. It reads
 pods in pages, one after another, however many there are.
 
--o json writes one object: summary, pods (counts), namespaces, templates, owners (with
+-o json and -o yaml write one object: summary, pods (counts), namespaces, templates, owners (with
 the reasons and mistakes, and an example of a pod for each), mutators, validators,
 problems, doubts, failing (who cannot make pods) and notes.
 
@@ -75,6 +79,8 @@ label means nothing are told, and change no exit code.
 With -o name, and when --watch is interrupted, the exit code is 0.`,
 		Example: `  pillion status
   pillion status shop
+  pillion status shop -l app=web
+  pillion status --all-namespaces
   pillion status --watch
 
   # Restart what is not as it should be.
@@ -95,13 +101,16 @@ With -o name, and when --watch is interrupted, the exit code is 0.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "a `NAMESPACE` to look at, as if it were an argument; may be repeated")
+	f.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, also those that did not opt in; --namespace does not count then")
+	f.StringVarP(&o.selector, "selector", "l", "", "look only at pods whose labels match this `SELECTOR`, such as app=web,tier!=test")
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default: the cluster's)")
 	f.BoolVar(&o.failOnOutdated, "fail-on-outdated", false, "exit with 1 where pods are outdated, too")
 	f.BoolVarP(&o.watch, "watch", "w", false, "look again and again")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "the `TIME` between two looks of --watch")
 	o.cluster.flags(cmd, nil)
 	cmd.ValidArgsFunction = o.cluster.completeNamespaces
-	outputFlag(cmd, &o.output, "text", "json", "name")
+	outputFlag(cmd, &o.output, statusOutputs()...)
+	cmd.AddCommand(newUnlabelled())
 	return cmd
 }
 
@@ -111,15 +120,26 @@ func quiet() {
 	klog.SetOutput(io.Discard)
 }
 
+func statusOutputs() []string { return []string{"text", "json", "yaml", "name"} }
+
 func (o *statusOptions) check(args []string) error {
+	if o.all {
+		o.namespaces = nil // also those of the environment
+	}
 	o.namespaces = append(o.namespaces, args...)
+	selector, err := labels.Parse(o.selector)
 	switch {
+	case err != nil:
+		return fmt.Errorf("--selector must be a label selector such as app=web, not %q: %w", o.selector, err)
+	case o.all && len(args) > 0:
+		return fmt.Errorf("--all-namespaces does not go with a namespace: leave out one of it and %s", args[0])
 	case o.watch && o.output == "name":
 		return errors.New("--watch does not go with -o name")
 	case o.interval < time.Second:
 		return fmt.Errorf("--interval must be a second or more, not %s", o.interval)
 	}
-	return oneOf("output", o.output, "text", "json", "name")
+	o.selector = selector.String() // without spaces
+	return oneOf("output", o.output, statusOutputs()...)
 }
 
 // run looks once, or until ctx ends.
@@ -157,22 +177,22 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 
 // commands are those that look where this one does.
 func (o *statusOptions) commands() survey.Commands {
-	status := []string{o.cluster.cmd.CommandPath()}
+	var arguments []string
 	for _, name := range o.namespaces {
-		status = append(status, quote(name))
+		arguments = append(arguments, quote(name))
 	}
-	for _, path := range o.templates {
-		status = append(status, "--templates "+quote(path))
+	if o.all {
+		arguments = append(arguments, "--all-namespaces")
 	}
-	return survey.Commands{
-		Status:  strings.Join(append(status, o.cluster.given("kubeconfig", "context", "system-namespace")...), " "),
-		Kubectl: o.cluster.kubectl(),
+	if o.selector != "" {
+		arguments = append(arguments, "--selector "+quote(o.selector))
 	}
+	return o.cluster.commands(arguments, o.templates)
 }
 
 // look writes one report. On a terminal that is watched it takes the last one's place.
 func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.Writer) (*survey.Report, error) {
-	report, err := lister.report(ctx, o.namespaces, o.templates)
+	report, err := lister.report(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +217,11 @@ func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.W
 			indent = ""
 		}
 		err = jsonEncoder(&page, indent).Encode(report)
+	case "yaml":
+		if o.watch {
+			page.WriteString("---\n")
+		}
+		err = writeYAML(&page, report)
 	default:
 		page.WriteString(report.Text(widthOf(stdout)))
 	}

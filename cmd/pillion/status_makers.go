@@ -6,12 +6,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -48,7 +52,7 @@ func (k *look) makers(ctx context.Context, namespace string, count *survey.Count
 					owners[object.GetName()] = survey.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
 				}
 			}
-			f, err := lacks(count, kind, object)
+			f, err := k.lacks(ctx, count, kind, object)
 			if f != nil {
 				failing = append(failing, f)
 			}
@@ -72,15 +76,56 @@ func (k *look) makers(ctx context.Context, namespace string, count *survey.Count
 	return nil
 }
 
-// lacks returns which of its pods an object cannot make.
-func lacks(count *survey.Count, kind makerKind, object *unstructured.Unstructured) (*survey.Failing, error) {
+// lacks returns which of its pods an object cannot make, if the user asks about these.
+func (k *look) lacks(ctx context.Context, count *survey.Count, kind makerKind, object *unstructured.Unstructured) (*survey.Failing, error) {
+	made, _, err := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
+	if err != nil || !k.selector.Matches(labels.Set(made)) {
+		return nil, err
+	}
 	object.SetManagedFields(nil)
 	object.SetGroupVersionKind(kind.GroupVersionKind) // which an item of a list need not say
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	return count.Lacks(text)
+	f, err := count.Lacks(text)
+	if f != nil && f.Unexplained() && k.events < maxEvents {
+		k.events++
+		if message := k.lastFailure(ctx, kind.Kind, object); message != "" {
+			f.Explain(message)
+		}
+	}
+	return f, err
+}
+
+// maxEvents bounds of how many owners the events are read.
+const maxEvents = 100
+
+// lastFailure is the message of the last event that tells that an object cannot make a pod; "" if there is none, or none
+// may be read.
+func (k *look) lastFailure(ctx context.Context, kind string, object *unstructured.Unstructured) (message string) {
+	options := metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + object.GetName() + ",reason=FailedCreate"}
+	list, err := k.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(object.GetNamespace()).List(ctx, options)
+	if err != nil {
+		return ""
+	}
+	var last time.Time
+	for i := range list.Items {
+		e := &corev1.Event{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, e) != nil {
+			continue
+		}
+		at := e.LastTimestamp.Time
+		if e.Series != nil {
+			at = e.Series.LastObservedTime.Time
+		} else if at.IsZero() {
+			at = e.EventTime.Time
+		}
+		if message == "" || at.After(last) {
+			last, message = at, e.Message
+		}
+	}
+	return message
 }
 
 // failElsewhere finds the namespaces with ReplicaSets whose pods opt in by themselves and
@@ -88,13 +133,13 @@ func lacks(count *survey.Count, kind makerKind, object *unstructured.Unstructure
 func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*survey.Count) error {
 	kind := makerKinds()[0]
 	client := k.Resource(kind.GroupVersion().WithResource(kind.resource))
-	err := k.pages(ctx, client, inject.LabelInject+"="+inject.Enabled, func(object *unstructured.Unstructured) error {
+	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(object *unstructured.Unstructured) error {
 		ns := namespaces[object.GetNamespace()]
 		if ns == nil || counts[ns.GetName()] != nil {
 			return nil
 		}
 		count := k.count(ns)
-		f, err := lacks(count, kind, object)
+		f, err := k.lacks(ctx, count, kind, object)
 		if f != nil {
 			counts[ns.GetName()] = count
 		}

@@ -14,8 +14,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -34,47 +34,33 @@ type podLister struct {
 // look is one look at all pods.
 type look struct {
 	*podLister
-	injector *inject.Injector
-	report   *survey.Report
-	mutation *survey.Mutation
-	fits     *fit.Evaluator
-	notes    map[string]bool
-	own      survey.Scope // what all namespaces have in common
-	found    int          // how many namespaces there are to look at
-	shadowed []string     // where nothing is injected, and what would be is told
-	wrong    []string     // whose label means nothing
+	injector   *inject.Injector
+	report     *survey.Report
+	mutation   *survey.Mutation
+	validation *survey.Validation
+	fits       *fit.Evaluator
+	notes      map[string]bool
+	selector   labels.Selector   // of pods
+	own        survey.Scope      // what all namespaces have in common
+	found      int               // how many namespaces there are to look at
+	shadowed   []string          // where nothing is injected, and what would be is told
+	wrong      []string          // whose label means nothing
+	awaited    map[string]string // why nothing in a namespace may wait for Pillion
+	events     int               // of how many owners they were read
 }
 
-// report looks at the namespaces with these names, or at all that opted in.
-func (l *podLister) report(ctx context.Context, namespaces, templatePaths []string) (*survey.Report, error) {
+// report looks at the namespaces that are named, at all, or at all that opted in.
+func (l *podLister) report(ctx context.Context, o *statusOptions) (*survey.Report, error) {
 	l.progress.start()
 	defer l.progress.end()
-	k := &look{podLister: l, notes: map[string]bool{}}
-	var wrong unsure
-	injector, err := l.newInjector(ctx, templatePaths, k.note, &wrong)
+	k, err := l.newLook(ctx, o)
 	if err != nil {
-		return nil, l.whatFollows(ctx, err)
-	}
-	k.injector, k.report = injector, survey.NewReport(injector.Set())
-	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
-	k.own.Incomplete = len(wrong.problems) > 0
-	if k.fits, err = fit.NewEvaluator(); err != nil {
 		return nil, err
 	}
-	mutation := l.mutation(ctx, k.note)
-	k.mutation = mutation
-	for _, t := range injector.Set().Templates {
-		if t.ReadsRequest() {
-			k.note(explain.ByRequest(t.Name))
-		}
-	}
-	if err := k.installed(ctx, mutation); err != nil {
-		return nil, err
-	}
-	if len(namespaces) > 0 {
-		err = k.named(ctx, namespaces)
+	if len(o.namespaces) > 0 {
+		err = k.named(ctx, o.namespaces)
 	} else {
-		err = k.optedIn(ctx)
+		err = k.optedIn(ctx, o.all)
 	}
 	if err != nil {
 		return nil, err
@@ -85,18 +71,39 @@ func (l *podLister) report(ctx context.Context, namespaces, templatePaths []stri
 	if len(k.wrong) > 0 {
 		k.note(fmt.Sprintf("Nothing is injected where the label %s means nothing; it must be %s or %s: %s.", inject.LabelInject, inject.Enabled, inject.Shadow, strings.Join(k.wrong, ", ")))
 	}
-	k.report.Mutators = append(k.report.Mutators, mutation.Mutators(k.report.Labels())...)
-	validation := l.validation(ctx, k.note)
-	k.report.Validators = validation.Validators(k.report.Labels())
-	for _, warning := range survey.Loops(mutation, validation, l.system, func(namespace string) (map[string]string, bool) {
-		ns, err := get[corev1.Namespace](ctx, l.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), namespace)
-		return ns.Labels, err == nil
-	}) {
-		k.note(warning)
+	k.report.Mutators = append(k.report.Mutators, k.mutation.Mutators(k.report.Labels())...)
+	k.report.Validators = k.validation.Validators(k.report.Labels())
+	for _, loop := range survey.Loops(k.mutation, k.validation, l.system, k.labels(ctx)) {
+		k.note(loop.String())
 	}
 	k.report.Notes = append(k.report.Notes, slices.Sorted(maps.Keys(k.notes))...)
 	k.report.Finish()
 	return k.report, nil
+}
+
+// newLook reads what all namespaces have in common.
+func (l *podLister) newLook(ctx context.Context, o *statusOptions) (*look, error) {
+	k := &look{podLister: l, notes: map[string]bool{}}
+	var wrong unsure
+	var err error
+	if k.selector, err = labels.Parse(o.selector); err != nil {
+		return nil, err
+	}
+	if k.injector, err = l.newInjector(ctx, o.templates, k.note, &wrong); err != nil {
+		return nil, l.whatFollows(ctx, err)
+	}
+	k.report = survey.NewReport(k.injector.Set())
+	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
+	k.own.Incomplete = len(wrong.problems) > 0
+	if k.fits, err = fit.NewEvaluator(); err != nil {
+		return nil, err
+	}
+	for _, t := range k.injector.Set().Templates {
+		if t.ReadsRequest() {
+			k.note(explain.ByRequest(t.Name))
+		}
+	}
+	return k, k.webhooks(ctx)
 }
 
 // installed finds Pillion's own webhooks among all, or asks for them alone.
@@ -140,33 +147,28 @@ func (k *look) labelled(ns *unstructured.Unstructured) {
 
 // named looks at namespaces that somebody named.
 func (k *look) named(ctx context.Context, names []string) error {
-	slices.Sort(names)
-	names = slices.Compact(names)
-	k.found = len(names)
-	for _, name := range names {
-		object, err := k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return fmt.Errorf("there is no namespace %s", name)
-		case err != nil:
-			return forbidden(err, "get", "namespaces", "", "name others")
+	return k.eachNamed(ctx, names, func(ns *unstructured.Unstructured) error {
+		count, err := k.namespace(ctx, ns)
+		if err == nil {
+			k.report.Name(count, k.known(ns))
 		}
-		k.labelled(object)
-		if err := k.namespace(ctx, object); err != nil {
-			return err
-		}
-	}
-	return nil
+		return err
+	})
 }
 
-// optedIn looks at all namespaces that opted in, and at the pods that opted in elsewhere.
-func (k *look) optedIn(ctx context.Context) error {
+// optedIn looks at all namespaces that opted in, and at the pods that opted in elsewhere; or at all.
+func (k *look) optedIn(ctx context.Context, all bool) error {
 	var chosen []*unstructured.Unstructured
 	elsewhere := map[string]*unstructured.Unstructured{}
 	err := k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
 		ns = needed(ns)
 		k.labelled(ns)
+		if o := survey.NewOutside(k.scope(ns), k.known(ns)); o != nil && !o.Intended {
+			k.report.Unlabelled++
+		}
 		switch {
+		case all:
+			chosen = append(chosen, ns)
 		case slices.Contains(inject.SystemNamespaces(), ns.GetName()):
 		case ns.GetLabels()[inject.LabelInject] == inject.Enabled || k.matches(ns, ""):
 			chosen = append(chosen, ns)
@@ -174,13 +176,16 @@ func (k *look) optedIn(ctx context.Context) error {
 			elsewhere[ns.GetName()] = ns
 		}
 		return nil
-	}, func() { chosen, k.shadowed, k.wrong = nil, nil, nil; clear(elsewhere) })
+	}, func() {
+		chosen, k.shadowed, k.wrong, k.report.Unlabelled = nil, nil, nil, 0
+		clear(elsewhere)
+	})
 	if err != nil {
 		return forbidden(err, "list", "namespaces", "", "name those that you may read: pillion status NAMESPACE...")
 	}
 	k.found = len(chosen)
 	for _, ns := range chosen {
-		if err := k.namespace(ctx, ns); err != nil {
+		if _, err := k.namespace(ctx, ns); err != nil {
 			return err
 		}
 	}
@@ -194,6 +199,7 @@ func needed(ns *unstructured.Unstructured) *unstructured.Unstructured {
 	out.SetLabels(ns.GetLabels())
 	out.SetAnnotations(ns.GetAnnotations())
 	out.SetManagedFields(ns.GetManagedFields())
+	out.SetDeletionTimestamp(ns.GetDeletionTimestamp())
 	return out
 }
 
@@ -211,28 +217,33 @@ func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 }
 
 func (k *look) count(ns *unstructured.Unstructured) *survey.Count {
-	scope := k.own
+	scope := k.scope(ns)
 	if scope.LastWord = k.mutation.LastWord(ns.GetLabels()); k.mutation.Webhooks == nil {
 		scope.LastWord = []string{"webhooks that you may not list"}
 	}
+	return survey.NewCount(k.injector, *scope)
+}
+
+func (k *look) scope(ns *unstructured.Unstructured) *survey.Scope {
+	scope := k.own
 	scope.Namespace = templates.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true}
 	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
 		scope.OptedIn = survey.OptedIn(ns.GetManagedFields())
 	}
-	return survey.NewCount(k.injector, scope)
+	return &scope
 }
 
 // namespace counts all pods of a namespace.
-func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) error {
+func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*survey.Count, error) {
 	count := k.count(ns)
 	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
-	err := k.pages(ctx, client, "", func(pod *unstructured.Unstructured) error {
+	err := k.pages(ctx, client, k.selector.String(), func(pod *unstructured.Unstructured) error {
 		return k.add(count, pod)
 	}, func() { count = k.count(ns) })
 	if err != nil {
-		return forbidden(err, "list", "pods", ns.GetName(), "name namespaces that you may read: pillion status NAMESPACE...")
+		return nil, forbidden(err, "list", "pods", ns.GetName(), "name namespaces that you may read: pillion status NAMESPACE...")
 	}
-	return k.finish(ctx, ns.GetName(), count)
+	return count, k.finish(ctx, ns.GetName(), count)
 }
 
 // byThemselves counts the pods that opted in where their namespace says nothing.
@@ -242,7 +253,7 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 	}
 	counts := map[string]*survey.Count{}
 	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
-	err := k.pages(ctx, client, inject.LabelInject+"="+inject.Enabled, func(pod *unstructured.Unstructured) error {
+	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(pod *unstructured.Unstructured) error {
 		ns := namespaces[pod.GetNamespace()]
 		if ns == nil {
 			return nil
@@ -266,6 +277,11 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 		}
 	}
 	return nil
+}
+
+// alsoSelected is a selector of those of the pods that the user asks about.
+func (k *look) alsoSelected(selector string) string {
+	return strings.TrimSuffix(selector+","+k.selector.String(), ",")
 }
 
 func (k *look) add(count *survey.Count, pod *unstructured.Unstructured) error {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pillion-dev/pillion/inject/survey"
 )
 
 // TestStatusLarge: 10,000 pods are read in pages and never held together.
@@ -69,14 +71,23 @@ func TestStatusSelection(t *testing.T) {
 		args []string
 		edit func(*pagedAPI)
 		want map[string]int
+
+		named bool
 	}{
-		{"all", nil, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 1}},
-		{"no webhook", nil, func(a *pagedAPI) { a.length[webhooksPath] = 0 }, map[string]int{"shop": 20}},
-		{"webhooks unknown", nil, func(a *pagedAPI) { a.forbids[webhooksPath], a.forbids[webhooksPath+"/pillion"] = 1, 1 }, map[string]int{"shop": 20, "quiet": 1}},
-		{"argument", []string{"shop", "shop"}, func(*pagedAPI) {}, map[string]int{"shop": 20}},
-		{"flag", []string{"-n", "shop,quiet"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0}},
-		{"shadowed", []string{"trial"}, func(*pagedAPI) {}, map[string]int{"trial": 3}},
-		{"mislabelled", []string{"typo"}, func(*pagedAPI) {}, map[string]int{"typo": 0}},
+		{"all", nil, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 1}, false},
+		{"no webhook", nil, func(a *pagedAPI) { a.length[webhooksPath] = 0 }, map[string]int{"shop": 20}, false},
+		{"webhooks unknown", nil, func(a *pagedAPI) { a.forbids[webhooksPath], a.forbids[webhooksPath+"/pillion"] = 1, 1 }, map[string]int{"shop": 20, "quiet": 1}, false},
+		{"argument", []string{"shop", "shop"}, func(*pagedAPI) {}, map[string]int{"shop": 20}, true},
+		{"flag", []string{"-n", "shop,quiet"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0}, true},
+		{"shadowed", []string{"trial"}, func(*pagedAPI) {}, map[string]int{"trial": 3}, true},
+		{"mislabelled", []string{"typo"}, func(*pagedAPI) {}, map[string]int{"typo": 0}, true},
+		{"all namespaces", []string{"-A"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0, "off": 0, "trial": 3, "typo": 0}, false},
+		{"all namespaces, whatever the environment says", []string{"--all-namespaces", "-n", "shop"}, func(*pagedAPI) {}, map[string]int{"shop": 20, "quiet": 0, "off": 0, "trial": 3, "typo": 0}, false},
+		{"selected", []string{"-l", "app = web"}, func(a *pagedAPI) {
+			a.list(shopPods+"?app=web", barePod("shop", 1), barePod("shop", 2))
+			a.list(optedInPods+",app=web", barePod("quiet", 0))
+			a.list(allSets + "?pillion.dev/inject=enabled,app=web")
+		}, map[string]int{"shop": 2, "quiet": 1}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -90,15 +101,26 @@ func TestStatusSelection(t *testing.T) {
 			if !maps.Equal(got, c.want) {
 				t.Errorf("pods by namespace: %v, want %v", got, c.want)
 			}
-			const shadowed = "Only shadowed (pillion.dev/inject: shadow), so nothing is injected: trial."
-			if said, asked := slices.Contains(r.Notes, shadowed), c.args == nil || c.args[0] == "trial"; said != asked {
-				t.Errorf("the notes are %q", r.Notes)
+			notes := []string{
+				"Only shadowed (pillion.dev/inject: shadow), so nothing is injected: trial.",
+				`Nothing is injected where the label pillion.dev/inject means nothing; it must be enabled or shadow: typo ("enable").`,
 			}
-			const wrong = `Nothing is injected where the label pillion.dev/inject means nothing; it must be enabled or shadow: typo ("enable").`
-			if said, asked := slices.Contains(r.Notes, wrong), c.args == nil || c.args[0] == "typo"; said != asked {
-				t.Errorf("the notes are %q", r.Notes)
+			for _, note := range notes { // of namespaces that are named there is more to say
+				if said := slices.Contains(r.Notes, note); said == c.named {
+					t.Errorf("the notes are %q", r.Notes)
+				}
 			}
-			if _, ok := got["trial"]; ok && (r.Pods.NotWanted != r.Pods.Pods || code != exitOK) {
+			outside := map[string]string{"shop": "", "quiet": survey.Unlabelled, "trial": survey.Shadowed, "typo": survey.UnknownLabel}
+			for name := range got {
+				if i := slices.IndexFunc(r.Outside, func(o survey.Outside) bool { return o.Namespace == name }); c.named && (i >= 0) != (outside[name] != "") ||
+					i >= 0 && (!c.named || r.Outside[i].Code != outside[name]) {
+					t.Errorf("outside: %+v", r.Outside)
+				}
+			}
+			if c.named != (r.Unlabelled == 0) {
+				t.Errorf("%d more namespaces could opt in", r.Unlabelled)
+			}
+			if len(got) == 1 && got["trial"] > 0 && (r.Pods.NotWanted != r.Pods.Pods || code != exitOK) {
 				t.Errorf("shadowed pods are counted as %+v, exit code %d", r.Pods, code)
 			}
 		})

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -12,6 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // version is what the build says about itself.
@@ -32,17 +38,20 @@ func newVersion() *cobra.Command {
 		Example: `  pillion version
   pillion version -o json`,
 		Args:    noArguments,
-		PreRunE: func(*cobra.Command, []string) error { return oneOf("output", output, "text", "json") },
+		PreRunE: func(*cobra.Command, []string) error { return oneOf("output", output, "text", "json", "yaml") },
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			v := buildVersion()
-			if output == "json" {
+			switch output {
+			case "json":
 				return writeJSON(cmd.OutOrStdout(), v)
+			case "yaml":
+				return writeYAML(cmd.OutOrStdout(), v)
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), v)
 			return err
 		}),
 	}
-	outputFlag(cmd, &output, "text", "json")
+	outputFlag(cmd, &output, "text", "json", "yaml")
 	return cmd
 }
 
@@ -104,6 +113,21 @@ func choices(cmd *cobra.Command, flag string, values ...string) {
 
 // writeJSON writes JSON for people and programs.
 func writeJSON(w io.Writer, v any) error { return jsonEncoder(w, "  ").Encode(v) }
+
+// writeYAML writes as YAML what [writeJSON] writes as JSON: its members in their order.
+func writeYAML(w io.Writer, v any) error {
+	var text bytes.Buffer
+	if err := writeJSON(&text, v); err != nil {
+		return err
+	}
+	n, err := tree.Parse(text.Bytes())
+	if err != nil {
+		return err
+	}
+	encoder := yaml.NewEncoder(w)
+	encoder.SetIndent(2)
+	return errors.Join(encoder.Encode(yamledit.FromTree(n)), encoder.Close())
+}
 
 // jsonEncoder writes a line for each value where indent is "". Nobody puts it into HTML.
 func jsonEncoder(w io.Writer, indent string) *json.Encoder {

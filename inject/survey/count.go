@@ -67,6 +67,7 @@ type Count struct {
 	mistaken int             // pods that ask for what nobody knows
 	notes    []string        // about the namespace
 	failing  []Failing       // owners that cannot make their pods
+	unwanted string          // the name of a pod that is to have no sidecar
 }
 
 // NewCount begins to count the pods of a namespace.
@@ -172,6 +173,9 @@ func (c *Count) Add(text []byte) error {
 		c.template(name).add(state, true)
 		g.add(name, state, true)
 		worst, injected = worse(worst, state), true
+	}
+	if worst == explain.NotWanted {
+		c.unwanted = p.Metadata.Name
 	}
 	c.pods.add(worst, injected)
 	g.pods.add(worst, injected)

@@ -5,6 +5,7 @@ package survey
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,8 +16,21 @@ import (
 type Failing struct {
 	Namespace string `json:"namespace"`
 	Owner
-	Why string `json:"why"` // what its status says
+	Why string `json:"why"` // what its status says, or an event about it
+
+	unexplained string // what its status says where that is not why
 }
+
+// Unexplained reports whether its status does not say why.
+func (f *Failing) Unexplained() bool { return f.unexplained != "" }
+
+// Explain takes the message of an event about it.
+func (f *Failing) Explain(message string) {
+	f.Why = f.unexplained + ": " + shorten(aboutCreation.ReplaceAllString(message, ""))
+}
+
+// aboutCreation is what controllers say before they say why.
+var aboutCreation = regexp.MustCompile(`^(\(combined from similar events\): )?(Error creating: |[Cc]reate Pod \S+ in StatefulSet \S+ failed error: )?`)
 
 // String is a sentence.
 func (f *Failing) String() string {
@@ -59,11 +73,11 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 	if err := json.Unmarshal(object, m); err != nil {
 		return nil, err
 	}
-	why := m.lacks()
+	why, unexplained := m.lacks()
 	if why == "" || m.Metadata.DeletionTimestamp != nil || !c.asked(m.Spec.Template) {
 		return nil, nil
 	}
-	f := &Failing{c.scope.Namespace.Name, Owner{m.APIVersion, m.Kind, m.Metadata.Name}, why}
+	f := &Failing{c.scope.Namespace.Name, Owner{m.APIVersion, m.Kind, m.Metadata.Name}, why, unexplained}
 	for _, o := range m.Metadata.OwnerReferences {
 		if o.Controller != nil && *o.Controller {
 			f.Owner = Owner{o.APIVersion, o.Kind, o.Name}
@@ -81,16 +95,17 @@ func (c *Count) asked(pod []byte) bool {
 	return called
 }
 
-func (m *maker) lacks() string {
+// lacks returns why, and what there is to say if that is not known.
+func (m *maker) lacks() (why, unexplained string) {
 	for _, condition := range m.Status.Conditions {
 		if condition.Type == "ReplicaFailure" && condition.Status == metav1.ConditionTrue && condition.Reason == "FailedCreate" {
-			return shorten(condition.Message)
+			return shorten(condition.Message), ""
 		}
 	}
 	s := &m.Status
 	has, want := 0, 0
 	switch {
-	case s.ObservedGeneration < m.Metadata.Generation:
+	case s.ObservedGeneration < m.Metadata.Generation && m.Kind != "Job": // whose status has none
 	case m.Kind == "StatefulSet" && (s.ReadyReplicas == s.Replicas || m.Spec.PodManagementPolicy == "Parallel"):
 		has, want = s.Replicas, 1
 		if m.Spec.Replicas != nil {
@@ -102,9 +117,10 @@ func (m *maker) lacks() string {
 		want = 1
 	}
 	if has >= want {
-		return ""
+		return "", ""
 	}
-	return fmt.Sprintf("it has %d of %d pods; its events say why", has, want)
+	unexplained = fmt.Sprintf("it has %d of %d pods", has, want)
+	return unexplained + "; its events say why", unexplained
 }
 
 // waits reports whether a Job should have pods, and never had one. After one failed it

@@ -34,20 +34,47 @@ type Report struct {
 	Doubts   []string `json:"doubts,omitempty"`
 	// Failing are the owners that cannot make all their pods, and why.
 	Failing []Failing `json:"failing,omitempty"`
+	// Outside are those of the namespaces that the user named that have not opted in, and why; Unlabelled is how
+	// many others could opt in, if the user named none.
+	Outside    []Outside `json:"outside,omitempty"`
+	Unlabelled int       `json:"unlabelled,omitempty"`
 	// Notes are sentences about what could not be looked at, and about namespaces.
 	Notes []string `json:"notes,omitempty"`
 
 	commands Commands            // what the text tells users to run
 	labels   []map[string]string // of the namespaces, in their order
 	mistaken int                 // pods that ask for what nobody knows
+	without  []without           // pods that are to have no sidecar, of namespaces that the user named
 }
 
-// Commands are this program's and kubectl, with the arguments and flags by which they
-// look at the same cluster and namespaces.
-type Commands struct{ Status, Kubectl string }
+// without is how many pods of a namespace are to have no sidecar, although it opted in.
+type without struct {
+	namespace string
+	pods      int
+	example   string // the name of one
+}
 
-// Run sets the commands that the text repeats.
-func (r *Report) Run(c Commands) { r.commands = c }
+// Commands are this program's and kubectl, with the arguments and flags by which they look at the same
+// cluster, templates and, for Status, namespaces.
+type Commands struct{ Status, Unlabelled, Explain, Kubectl string }
+
+// Run sets the commands that the report repeats.
+func (r *Report) Run(c Commands) {
+	r.commands = c
+	for i := range r.Outside {
+		r.Outside[i].run(c, r.Problems)
+	}
+}
+
+// Name adds to what [Report.Add] added of a namespace that the user named what is of interest for few namespaces
+// only.
+func (r *Report) Name(c *Count, known Known) {
+	if o := NewOutside(&c.scope, known); o != nil {
+		r.Outside = append(r.Outside, *o)
+	} else if c.pods.NotWanted > 0 {
+		r.without = append(r.without, without{c.scope.Namespace.Name, c.pods.NotWanted, c.unwanted})
+	}
+}
 
 // Namespace is the pods of one namespace.
 type Namespace struct {
@@ -78,7 +105,7 @@ type Status struct {
 
 // NewReport begins a report about a set of templates.
 func NewReport(set *templates.Set) *Report {
-	r := &Report{commands: Commands{"pillion status", "kubectl"}, Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
+	r := &Report{commands: Commands{"pillion status", "pillion status unlabelled", "pillion explain", "kubectl"}, Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
 	for _, t := range set.Templates {
 		r.Templates = append(r.Templates, Template{Template: t.Name, Revision: t.Revision})
 	}
@@ -138,6 +165,7 @@ func (r *Report) Finish() {
 			}
 		}
 	}
+	slices.SortFunc(r.Outside, func(a, b Outside) int { return strings.Compare(a.Namespace, b.Namespace) })
 	slices.SortFunc(r.Failing, func(a, b Failing) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner))
 	})

@@ -49,6 +49,7 @@ type workload struct {
 			RollingUpdate struct{ Partition int }
 		}
 	}
+	Status struct{ Replicas, CurrentNumberScheduled int }
 }
 
 // Consider finds out whether to restart an owner: whether it would make new pods in the
@@ -80,7 +81,8 @@ func (c *Count) Consider(object []byte, room Room) error {
 		if err != nil {
 			return err
 		}
-		g.hold, err = c.foresee(w.Spec.Template, inject.Claims(node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, g.pods.Pods) })
+		n := max(g.pods.Pods, w.Status.Replicas, w.Status.CurrentNumberScheduled) // of which some may not have been looked at
+		g.hold, err = c.foresee(w.Spec.Template, inject.Claims(node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, n) })
 		return err
 	}
 	return nil
@@ -126,7 +128,10 @@ func (c *Count) foresee(template []byte, claims []string, injected bool, room fu
 			return "a new pod would not be right: " + f.String(), nil
 		}
 	}
-	return room(req.Object), nil
+	if why := room(req.Object); why != "" {
+		return "new pods would be rejected: " + why, nil
+	}
+	return "", nil
 }
 
 // Hold keeps the owners of a kind ("": of all kinds) from being restarted: what they

@@ -38,12 +38,14 @@ func (r *Report) Text(width int) string {
 		p.line(0, "Not certain: "+doubt)
 	}
 	r.failing(p)
+	r.outside(p)
 	if len(r.Namespaces) > 0 {
 		r.namespaces(p)
 		r.templates(p)
 		r.words(p)
 		r.owners(p)
 	}
+	r.lacking(p)
 	r.mutators(p)
 	r.validators(p)
 	for i, note := range r.Notes {
@@ -211,6 +213,40 @@ func (r *Report) failing(p *page) {
 	for i := range r.Failing {
 		p.line(0, "Failing: "+r.Failing[i].String())
 	}
+}
+
+// outside says why namespaces have not opted in, and what helps.
+func (r *Report) outside(p *page) {
+	for i := range r.Outside {
+		if o := &r.Outside[i]; o.Command == "" {
+			p.line(0, "Not opted in: "+o.Namespace+": "+o.Why+".")
+		} else {
+			p.line(0, "Not opted in: "+o.Namespace+": "+o.Why+". To opt in:")
+			p.command(o.Command)
+		}
+	}
+	p.afterwards(r.Outside, "", r.commands)
+}
+
+// lacking leads to why pods have no sidecar where that is as it should be.
+func (r *Report) lacking(p *page) {
+	for _, w := range r.without {
+		p.WriteString("\n")
+		p.line(0, fmt.Sprintf("In the namespace %s %s to have no sidecar. Why, for one:", w.namespace, are(w.pods)))
+		p.command(r.commands.Explain + " pod/" + w.example + " -n " + w.namespace)
+	}
+	if r.Unlabelled > 0 {
+		p.WriteString("\n")
+		p.line(0, fmt.Sprintf("Not opted in: %s. Why, and what helps:", plural(r.Unlabelled, "more namespace")))
+		p.command(r.commands.Unlabelled)
+	}
+}
+
+func are(pods int) string {
+	if pods == 1 {
+		return "1 pod is"
+	}
+	return fmt.Sprintf("%d pods are", pods)
 }
 
 // mutators are listed in the order in which they run.

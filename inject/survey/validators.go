@@ -70,10 +70,18 @@ func failurePolicy(p *admissionregistrationv1.FailurePolicyType) string {
 	return string(*p)
 }
 
-// Loops warns of webhooks that are asked about Pillion's pods while Pillion is asked
-// about theirs, with failurePolicy Fail. System is where Pillion's pods are; labels
-// gives those of a namespace, and whether they are known.
-func Loops(m *Mutation, v *Validation, system string, labels func(namespace string) (map[string]string, bool)) (warnings []string) {
+// Loop is a webhook that is asked about Pillion's pods, while Pillion is asked about those of its namespace.
+type Loop struct{ Webhook, Namespace, system string }
+
+// String is a warning.
+func (l *Loop) String() string {
+	return fmt.Sprintf("The %s and Pillion are asked about each other's pods: where neither answers, neither starts. "+
+		"Exclude the namespace %s from Pillion, or %s from the other one.", l.Webhook, l.Namespace, l.system)
+}
+
+// Loops finds them, all with failurePolicy Fail. System is where Pillion's pods are; labels gives those of a
+// namespace, and whether they are known.
+func Loops(m *Mutation, v *Validation, system string, labels func(namespace string) (map[string]string, bool)) (loops []Loop) {
 	var entries []explain.Entry
 	for i := range m.Webhooks {
 		entries = append(entries, explain.MutatingEntries(&m.Webhooks[i])...)
@@ -93,9 +101,8 @@ func Loops(m *Mutation, v *Validation, system string, labels func(namespace stri
 		}
 		there, ok := labels(e.Service.Namespace)
 		if ok && slices.ContainsFunc(entries, func(own explain.Entry) bool { return own.Configuration == m.Own && refuses(&own, there) }) {
-			warnings = append(warnings, fmt.Sprintf("The %s and Pillion are asked about each other's pods: where neither answers, neither starts. "+
-				"Exclude the namespace %s from Pillion, or %s from the other one.", title(e.Configuration, e.Name), e.Service.Namespace, system))
+			loops = append(loops, Loop{title(e.Configuration, e.Name), e.Service.Namespace, system})
 		}
 	}
-	return warnings
+	return loops
 }

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// The codes say why Pillion leaves the pods of a namespace alone.
+const (
+	Unlabelled   = "unlabelled"    // there is no label
+	UnknownLabel = "unknown_label" // its value means nothing
+	Shadowed     = "shadow"        // Pillion only reports there
+	OptedOut     = "opted_out"     // the label is disabled
+	Excluded     = "excluded"      // by Pillion itself
+	NotCalled    = "not_called"    // the webhooks are not for it
+	Awaited      = "awaited"       // what runs there must start before Pillion
+	Terminating  = "terminating"   // it is being deleted
+)
+
+// Outside is a namespace that has not opted in, so Pillion processes only those of its pods that opt in by
+// themselves, if any. Its JSON is a format that people script on (README.md).
+type Outside struct {
+	Namespace string `json:"namespace"`
+	Code      string `json:"code"`
+	Why       string `json:"why"` // a sentence about "it"
+	// Intended: somebody decided so, or it has to be; else it could opt in.
+	Intended bool `json:"intended"`
+	// Command opts it in; "" if that would not help, or nobody should.
+	Command string `json:"command,omitempty"`
+
+	arguments string // of kubectl
+}
+
+// Known is what else decides about a namespace: sentences about it, "" if they do not apply.
+type Known struct {
+	Excluded string // why Pillion never processes its pods
+	Awaited  string // why nothing that runs there may wait for Pillion
+	Deleted  bool
+}
+
+// NewOutside finds out why a namespace is outside; nil if it opted in, and Pillion is called for its pods.
+func NewOutside(s *Scope, known Known) *Outside {
+	name, label := s.Namespace.Name, s.Namespace.Labels[inject.LabelInject]
+	o := &Outside{Namespace: name, Intended: true}
+	called, _ := s.called(label)
+	would, why := s.called(inject.Enabled)
+	_, labelled := s.Namespace.Labels[inject.LabelInject]
+	switch {
+	case known.Excluded != "":
+		o.Code, o.Why = Excluded, known.Excluded
+	case called:
+		return nil
+	case known.Deleted:
+		o.Code, o.Why = Terminating, "it is being deleted"
+	case label == inject.Disabled:
+		o.Code, o.Why = OptedOut, fmt.Sprintf("somebody opted it out by the label %s: %s, and its pods cannot opt in", inject.LabelInject, label)
+	case label == inject.Enabled:
+		o.Code, o.Intended = NotCalled, false
+		o.Why = fmt.Sprintf("it has the label %s: %s, and yet the API server does not call Pillion: %s", inject.LabelInject, label, why)
+	case !would:
+		o.Code, o.Why = NotCalled, "Pillion's webhook is not for it: "+why
+	case known.Awaited != "":
+		o.Code, o.Why = Awaited, known.Awaited
+	case label == inject.Shadow:
+		o.Code, o.Why = Shadowed, fmt.Sprintf("it has the label %s: %s, so Pillion only reports what it would inject", inject.LabelInject, label)
+		o.label("--overwrite ")
+	case labelled:
+		o.Code, o.Intended = UnknownLabel, false
+		o.Why = fmt.Sprintf("its label %s is %q%s", inject.LabelInject, label, inject.WrongNamespaceLabel(label))
+		o.label("--overwrite ")
+	default:
+		o.Code, o.Why, o.Intended = Unlabelled, "it has no label "+inject.LabelInject, false
+		o.label("")
+	}
+	return o
+}
+
+// label makes the command that opts the namespace in. Its name becomes a part of it.
+func (o *Outside) label(flags string) {
+	if len(validation.IsDNS1123Label(o.Namespace)) == 0 {
+		o.arguments = fmt.Sprintf("label %snamespace %s %s=%s", flags, o.Namespace, inject.LabelInject, inject.Enabled)
+	}
+}
+
+// called reports whether the API server would call Pillion for an ordinary pod if the namespace had this
+// label, and else why not. If the webhooks are not known, the label decides.
+func (s *Scope) called(label string) (called bool, why string) {
+	if s.Unknown || len(s.Entries) == 0 {
+		return label == inject.Enabled, "of its labels"
+	}
+	labels := maps.Clone(s.Namespace.Labels)
+	if label != "" {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[inject.LabelInject] = label
+	}
+	for i := range s.Entries {
+		w := s.Entries[i].Match(labels, []byte(`{"metadata":{},"spec":{}}`))
+		if w.Called {
+			return true, ""
+		}
+		if i == 0 {
+			why = w.Reason
+		}
+	}
+	return false, why
+}
+
+// Outsiders are the namespaces that have not opted in.
+type Outsiders struct {
+	Summary    string    `json:"summary"` // one sentence
+	Namespaces []Outside `json:"namespaces"`
+	// Problems are what is wrong with Pillion itself, and Doubts what could not be found out about that.
+	// While there are problems nothing is advised: pods that opt in may be denied.
+	Problems []string `json:"problems,omitempty"`
+	Doubts   []string `json:"doubts,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
+
+	commands Commands
+}
+
+// NewOutsiders sums up those of so many namespaces.
+func NewOutsiders(found []Outside, of int) *Outsiders {
+	slices.SortFunc(found, func(a, b Outside) int { return strings.Compare(a.Namespace, b.Namespace) })
+	r := &Outsiders{Namespaces: append([]Outside{}, found...)}
+	are := func(n int) string {
+		if n == 1 {
+			return "is"
+		}
+		return "are"
+	}
+	all := plural(of, "namespace")
+	switch could := len(r.Names()); {
+	case len(found) == 0:
+		r.Summary = fmt.Sprintf("%d of %s opted in.", of, all)
+	case could == 0:
+		r.Summary = fmt.Sprintf("%d of %s %s outside, on purpose.", len(found), all, are(len(found)))
+	case could == len(found):
+		r.Summary = fmt.Sprintf("%d of %s %s not processed and could be.", could, all, are(could))
+	default:
+		r.Summary = fmt.Sprintf("%d of %s %s not processed and could be; %d more %s outside on purpose.", could, all, are(could), len(found)-could, are(len(found)-could))
+	}
+	return r
+}
+
+// Run sets the commands that the report repeats, unless something is wrong with Pillion itself.
+func (r *Outsiders) Run(c Commands) {
+	r.commands = c
+	for i := range r.Namespaces {
+		r.Namespaces[i].run(c, r.Problems)
+	}
+}
+
+func (o *Outside) run(c Commands, problems []string) {
+	if o.arguments != "" && len(problems) == 0 {
+		o.Command = c.Kubectl + " " + o.arguments
+	}
+}
+
+// Names are the namespaces that could opt in.
+func (r *Outsiders) Names() (names []string) {
+	for i := range r.Namespaces {
+		if !r.Namespaces[i].Intended {
+			names = append(names, r.Namespaces[i].Namespace)
+		}
+	}
+	return names
+}
+
+// Text is the report for people, in lines of that width: what somebody might want to change comes first.
+func (r *Outsiders) Text(width int) string {
+	p := &page{width: width}
+	p.line(0, r.Summary)
+	for _, problem := range r.Problems {
+		p.line(0, "Problem: "+problem)
+	}
+	for _, doubt := range r.Doubts {
+		p.line(0, "Not certain: "+doubt)
+	}
+	for _, intended := range []bool{false, true} {
+		title := "\n"
+		if intended {
+			title = "\nOutside on purpose:\n"
+		}
+		for i := range r.Namespaces {
+			if o := &r.Namespaces[i]; o.Intended == intended {
+				p.WriteString(title)
+				title = ""
+				p.outside(o)
+			}
+		}
+	}
+	p.afterwards(r.Namespaces, "\n", r.commands)
+	for _, note := range r.Notes {
+		p.line(0, "Note: "+note)
+	}
+	return p.String()
+}
+
+// afterwards says what the commands do, if there is one.
+func (p *page) afterwards(all []Outside, space string, commands Commands) {
+	if slices.ContainsFunc(all, func(o Outside) bool { return o.Command != "" }) {
+		p.WriteString(space)
+		p.line(0, "Once a namespace has opted in, Pillion processes the pods that are created from then on. What to restart for those that exist is then in:")
+		p.command(commands.Status)
+	}
+}
+
+func (p *page) outside(o *Outside) {
+	p.line(0, o.Namespace+": "+o.Why)
+	if o.Command != "" {
+		p.command(o.Command)
+	}
+}
