@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -25,17 +24,20 @@ import (
 type explainOptions struct {
 	injectOptions
 
-	cluster clusterOptions
-	only    []string // names of templates
-	all     bool
-	verbose bool
-	fits    *fit.Evaluator
+	cluster    clusterOptions
+	asked      []asked
+	selector   string
+	everywhere bool
+	only       []string // names of templates
+	all        bool
+	verbose    bool
+	fits       *fit.Evaluator
 }
 
 func newExplain() *cobra.Command {
 	o := &explainOptions{}
 	cmd := &cobra.Command{
-		Use:   "explain (-f FILE | KIND/NAME...)",
+		Use:   "explain (-f FILE | KIND/NAME... | KIND [NAME...] | -n NAMESPACE)",
 		Short: "Say what becomes of a pod, and why",
 		Long: `Explain says for each template whether a pod gets it, which rule decided (and
 with --verbose which ones before it did not apply), with which parameters, what
@@ -49,11 +51,17 @@ A Namespace in the manifests counts: its labels decide whether its pods are inje
 Otherwise a namespace counts as opted in, unless --namespace-label says otherwise
 (pillion.dev/inject- is a namespace without the label).
 
-With KIND/NAME it asks the cluster of your kubeconfig, and goes by what the
+With KIND/NAME or KIND NAME it asks the cluster of your kubeconfig, and goes by what the
 cluster uses: the namespace's labels, the installed webhook configurations and
 templates, namespaces that are excluded, whether anybody answers, and what else
 changes pods. What you may not read is left out, and it says so. A pod that
-exists is compared with what it should be.
+exists is compared with what it should be. Without a name it explains all objects of
+the kind, and without a kind all workloads of the namespace and its pods that none
+of these makes: those about which there is the same to say are together. There,
+--namespace-label shows what another label of the namespace would change.
+
+Templates that do not apply, and that the pod does not name, are on one line: see
+--all and --template.
 
 Where the API server would take a pod as it is, and refuse it once injected, it
 says why: by the namespace's Pod Security labels, and in a cluster also by its
@@ -66,14 +74,18 @@ as it is.`,
 
   # Why has it no sidecar?
   pillion explain deploy/web -n shop
-  pillion explain pod/web-7d4b9c-x2x8z -n shop
+  pillion explain pod web-7d4b9c-x2x8z -n shop
+
+  # All workloads of a namespace, as they are and as if it had opted in.
+  pillion explain -n shop
+  pillion explain -n shop --namespace-label pillion.dev/inject=enabled
 
   # For a script: the fields are in inject/explain/README.md of the sources.
   pillion explain deploy/web -o json |
     jq -r '.reports[].templates[] | "\(.template) \(.code)"'`,
 		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
-		RunE: does(func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout())
+		RunE: does(func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		}),
 	}
 	f := cmd.Flags()
@@ -84,6 +96,8 @@ as it is.`,
 	f.StringArrayVar(&o.only, "template", nil, "the `NAME` of a template to explain alone; may be repeated")
 	f.BoolVar(&o.all, "all", false, "explain every template, also those that do not apply")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "like --all, with the rules that did not apply and the webhooks that are not called")
+	f.StringVarP(&o.selector, "selector", "l", "", "in a cluster: a selector (`LABELS`) of the objects, such as app=web")
+	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in a cluster: objects of all namespaces")
 	o.cluster.flags(cmd, &o.namespace)
 	cmd.ValidArgsFunction = o.cluster.completeObjects(&o.namespace)
 	outputFlag(cmd, &o.output, "text", "json", "yaml")
@@ -91,47 +105,25 @@ as it is.`,
 	return cmd
 }
 
-func (o *explainOptions) check(args []string) error {
-	switch {
-	case len(o.files) == 0 && len(args) == 0:
-		return errors.New("name manifests (--filename FILE) or objects of the cluster (deploy/NAME)")
-	case len(o.files) > 0 && len(args) > 0:
-		return errors.New("--filename does not go with KIND/NAME")
-	case len(args) > 0:
-		for _, arg := range args {
-			kind, name, _ := strings.Cut(arg, "/")
-			if kind == "" || name == "" {
-				return fmt.Errorf("%q must be KIND/NAME, such as deploy/web; a file is --filename %s", arg, arg)
-			}
-			if _, err := podResource(kind); err != nil {
-				return err
-			}
-		}
-		return oneOf("output", o.output, o.outputs...)
-	}
-	if o.namespace == "" {
-		o.namespace = "default"
-	}
-	return o.injectOptions.check()
-}
-
 // run writes one report for each object.
-func (o *explainOptions) run(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
+func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	var reports []*explain.Report
 	var err error
 	if o.fits, err = fit.NewEvaluator(); err != nil {
 		return err
 	}
-	if len(args) > 0 {
-		reports, err = o.fromCluster(ctx, args)
-	} else {
+	missing := "there is no pod in what was read, and nothing that makes pods"
+	if len(o.files) > 0 {
 		reports, err = o.fromFiles(stdin)
+	} else {
+		reports, err = o.fromCluster(ctx)
+		missing = "there is nothing of the kind" + o.within()
 	}
 	if err != nil {
 		return err
 	}
 	if len(reports) == 0 {
-		return errors.New("there is no pod in what was read, and nothing that makes pods")
+		return errors.New(missing)
 	}
 	for _, r := range reports {
 		if err := r.Only(o.only); err != nil {
@@ -292,27 +284,4 @@ func (o *explainOptions) misfits(namespace templates.Namespace) func(pod, inject
 	return func(pod, injected []byte) ([]string, string) {
 		return o.fits.Misfits(namespace.Labels, fit.Limits{}, pod, injected), ""
 	}
-}
-
-// fromCluster explains objects by what the cluster uses.
-func (o *explainOptions) fromCluster(ctx context.Context, args []string) ([]*explain.Report, error) {
-	c, err := o.cluster.connect()
-	if err != nil {
-		return nil, err
-	}
-	installed, err := c.installed(ctx, o.templates)
-	if err != nil {
-		return nil, err
-	}
-	installed.fits = o.fits
-	var reports []*explain.Report
-	for _, arg := range args {
-		kind, name, _ := strings.Cut(arg, "/")
-		r, err := installed.explain(ctx, kind, c.namespaceOr(o.namespace), name)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", arg, err)
-		}
-		reports = append(reports, r)
-	}
-	return reports, nil
 }

@@ -37,6 +37,9 @@ type installation struct {
 	mutation *survey.Mutation
 	notes    []string
 	fits     *fit.Evaluator
+	overlay  func(templates.Namespace) (templates.Namespace, error) // with the flags' labels
+	places   map[string]*place
+	owners   map[string]*unstructured.Unstructured
 }
 
 func (i *installation) note(text string) {
@@ -49,7 +52,7 @@ func (i *installation) note(text string) {
 // templates unless paths name others.
 func (c *cluster) installed(ctx context.Context, paths []string) (*installation, error) {
 	l := &podLister{c, &progress{}}
-	i := &installation{podLister: l}
+	i := &installation{podLister: l, places: map[string]*place{}, owners: map[string]*unstructured.Unstructured{}}
 	var wrong unsure
 	var err error
 	if i.injector, err = c.newInjector(ctx, paths, i.note, &wrong); err != nil {
@@ -122,35 +125,58 @@ func (i *installation) ownPolicies(ctx context.Context) {
 }
 
 // explain explains one object of the cluster.
-func (i *installation) explain(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
-	resource, err := podResource(kind)
-	if err != nil {
-		return nil, err
-	}
+func (i *installation) explain(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*explain.Report, error) {
 	object, err := i.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	ns, err := i.about(ctx, namespace)
+	return i.explainObject(ctx, object)
+}
+
+// place is what all objects of a namespace have in common.
+type place struct {
+	templates.Namespace
+
+	limits  fit.Limits
+	unknown string // why the limits are not all known
+	notes   []string
+}
+
+// place reads it once.
+func (i *installation) place(ctx context.Context, namespace string) (*place, error) {
+	if p := i.places[namespace]; p != nil {
+		return p, nil
+	}
+	p := &place{Namespace: templates.Namespace{Name: namespace}}
+	object, err := i.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		p.notes = append(p.notes, "You may not read the namespace "+namespace+", so its labels and annotations are not known: this is told as if it had opted in, and sets no parameter.")
+	case err != nil:
+		return nil, err
+	default:
+		p.Namespace = templates.Namespace{Name: namespace, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}
+	}
+	if p.Namespace, err = i.overlay(p.Namespace); err != nil {
+		return nil, err
+	}
+	if p.limits, err = i.limits(ctx, namespace); err != nil {
+		p.unknown = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is not known: %s.", namespace, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	for _, m := range i.mutation.Mutators([]map[string]string{p.Labels}) {
+		if m.Namespaces > 0 {
+			p.notes = append(p.notes, fmt.Sprintf("The %s may change the pod too, %s Pillion: %s.", m.Title(), m.Runs, m.Effect))
+		}
+	}
+	i.places[namespace] = p
+	return p, nil
+}
+
+func (i *installation) explainObject(ctx context.Context, object *unstructured.Unstructured) (*explain.Report, error) {
+	p, err := i.place(ctx, object.GetNamespace())
 	if err != nil {
 		return nil, err
 	}
-	return i.explainObject(ctx, object, ns)
-}
-
-func (i *installation) about(ctx context.Context, namespace string) (templates.Namespace, error) {
-	object, err := i.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace, metav1.GetOptions{})
-	if apierrors.IsForbidden(err) {
-		i.note("You may not read the namespace " + namespace + ", so its labels and annotations are not known: this is told as if it had opted in, and sets no parameter.")
-		return templates.Namespace{Name: namespace}, nil
-	}
-	if err != nil {
-		return templates.Namespace{}, err
-	}
-	return templates.Namespace{Name: namespace, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}, nil
-}
-
-func (i *installation) explainObject(ctx context.Context, object *unstructured.Unstructured, ns templates.Namespace) (*explain.Report, error) {
 	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
 	pod, found, err := unstructured.NestedMap(object.Object, podAt...)
 	if len(podAt) == 0 {
@@ -168,28 +194,18 @@ func (i *installation) explainObject(ctx context.Context, object *unstructured.U
 		return nil, err
 	}
 	s := explain.Subject{
-		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: ns.Name, Live: len(podAt) == 0},
-		Request:  inject.Request{Operation: "CREATE", Namespace: ns, Object: text, Claims: inject.Claims(node)},
-		Answered: i.answered, Notes: slices.Clone(i.notes),
+		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
+		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node)},
+		Answered: i.answered, Notes: slices.Concat(i.notes, p.notes),
 		Misplaced: i.misplaced(ctx, object, node),
 		Misfits: func(pod, injected []byte) ([]string, string) {
-			limits, err := i.limits(ctx, ns.Name)
-			note := ""
-			if err != nil {
-				note = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is not known: %s.", ns.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
-			}
-			return i.fits.Misfits(ns.Labels, limits, pod, injected), note
+			return i.fits.Misfits(p.Labels, p.limits, pod, injected), p.unknown
 		},
 	}
-	if !i.unknown && ns.Known {
+	if !i.unknown && p.Known {
 		s.Webhooks = []explain.Webhook{}
 		for k := range i.entries {
-			s.Webhooks = append(s.Webhooks, i.entries[k].Match(ns.Labels, text))
-		}
-	}
-	for _, m := range i.mutation.Mutators([]map[string]string{ns.Labels}) {
-		if m.Namespaces > 0 {
-			s.Notes = append(s.Notes, fmt.Sprintf("The %s may change the pod too, %s Pillion: %s.", m.Title(), m.Runs, m.Effect))
+			s.Webhooks = append(s.Webhooks, i.entries[k].Match(p.Labels, text))
 		}
 	}
 	return explain.New(i.injector, s)
@@ -203,18 +219,29 @@ func (i *installation) misplaced(ctx context.Context, object *unstructured.Unstr
 		if owner == nil {
 			break
 		}
-		resource, err := podResource(owner.Kind)
-		if err == nil {
-			object, err = i.Resource(resource).Namespace(object.GetNamespace()).Get(ctx, owner.Name, metav1.GetOptions{})
+		if object = i.owner(ctx, object.GetNamespace(), owner); object == nil {
+			return nil // it may be gone, or not to be read
 		}
-		if err == nil {
-			node, err = nodeOf(object)
-		}
-		if err != nil { // it may be gone, or not to be read
+		var err error
+		if node, err = nodeOf(object); err != nil {
 			return nil
 		}
 	}
 	return i.injector.Misplaced(object.GetAPIVersion(), object.GetKind(), node)
+}
+
+// owner reads an owner once, for many pods have the same; nil if that cannot be.
+func (i *installation) owner(ctx context.Context, namespace string, owner *metav1.OwnerReference) *unstructured.Unstructured {
+	key := namespace + "/" + owner.Kind + "/" + owner.Name
+	object, known := i.owners[key]
+	if resource, ok := ownerResource(owner); ok && !known {
+		var err error
+		if object, err = i.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{}); err != nil {
+			object = nil
+		}
+		i.owners[key] = object
+	}
+	return object
 }
 
 func nodeOf(object *unstructured.Unstructured) (*tree.Node, error) {

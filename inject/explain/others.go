@@ -95,11 +95,19 @@ func reasons(all []*Template) (why, more string) {
 
 // someNames are the names of templates, as many as fit into half a line.
 func someNames(all []*Template) string {
-	const room = 50
-	text := all[0].Template
-	for i, t := range all[1:] {
-		next := text + ", " + t.Template
-		if rest := len(all) - 1 - i; utf8.RuneCountInString(next) > room && rest > 1 {
+	var names []string
+	for _, t := range all {
+		names = append(names, t.Template)
+	}
+	return some(names, 50)
+}
+
+// some joins names, as many as there is room for.
+func some(names []string, room int) string {
+	text := names[0]
+	for i, name := range names[1:] {
+		next := text + ", " + name
+		if rest := len(names) - 1 - i; utf8.RuneCountInString(next) > room && rest > 1 {
 			return fmt.Sprintf("%s and %d more", text, rest)
 		}
 		text = next

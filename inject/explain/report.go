@@ -22,6 +22,8 @@ import (
 // that people script on (README.md): members are added, never renamed or removed.
 type Report struct {
 	Object Object `json:"object"`
+	// Same are other objects about which there is the same to say, but for places in the pod.
+	Same []Object `json:"same,omitempty"`
 	// Summary is one sentence.
 	Summary string `json:"summary"`
 	// OptedIn is, of a pod whose namespace has not opted in and that has not either, one

@@ -40,6 +40,9 @@ const (
 func (r *Report) Text(width int, colour bool, detail Detail) string {
 	p := &page{width: width, colour: colour, verbose: detail == Verbose}
 	p.line(bold, r.title())
+	if len(r.Same) > 0 {
+		p.line("", fmt.Sprintf("The same holds for %d more: %s", len(r.Same), r.also()))
+	}
 	p.line("", strings.TrimSpace(r.Summary+" "+r.OptedIn))
 	p.findings(r)
 	for _, m := range r.Misplaced {

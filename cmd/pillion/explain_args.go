@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// asked is an object of a cluster, or without a name all of a kind.
+type asked struct {
+	argument string
+	resource schema.GroupVersionResource
+	name     string
+}
+
+// arguments reads them as kubectl get does: KIND/NAME..., KIND NAME..., or KIND,KIND.
+func arguments(args []string) (all []asked, err error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	if strings.Contains(args[0], "/") {
+		for _, arg := range args {
+			kind, name, _ := strings.Cut(arg, "/")
+			if kind == "" || name == "" || strings.Contains(name, "/") {
+				return nil, fmt.Errorf("%q must be KIND/NAME, such as deploy/web; a file is --filename %s", arg, arg)
+			}
+			resource, err := podResource(kind)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, asked{arg, resource, name})
+		}
+		return all, nil
+	}
+	for kind := range strings.SplitSeq(args[0], ",") {
+		resource, err := podResource(kind)
+		if err != nil {
+			return nil, fmt.Errorf("%q must be KIND/NAME or KIND NAME, such as deploy/web; a file is --filename %s", args[0], args[0])
+		}
+		for _, name := range args[1:] {
+			if strings.Contains(name, "/") || name == "" {
+				return nil, fmt.Errorf("%q must be a name: KIND/NAME does not go with KIND NAME", name)
+			}
+			all = append(all, asked{kind + "/" + name, resource, name})
+		}
+		if len(args) == 1 {
+			all = append(all, asked{kind, resource, ""})
+		}
+	}
+	return all, nil
+}
+
+// check reads the arguments, and finds flags that make no sense with them.
+func (o *explainOptions) check(args []string) (err error) {
+	if o.asked, err = arguments(args); err != nil {
+		return err
+	}
+	some := o.everywhere || o.selector != ""
+	named := len(o.asked) > 0 && o.asked[0].name != ""
+	switch {
+	case len(o.files) > 0 && len(args) > 0:
+		return errors.New("--filename does not go with KIND/NAME")
+	case len(o.files) > 0 && some:
+		return errors.New("--filename does not go with --all-namespaces and --selector")
+	case len(o.files) > 0:
+		if o.namespace == "" {
+			o.namespace = "default"
+		}
+		return o.injectOptions.check()
+	case named && some:
+		return errors.New("a name does not go with --all-namespaces and --selector")
+	case o.everywhere && o.namespace != "":
+		return errors.New("--namespace does not go with --all-namespaces")
+	case len(args) == 0 && o.namespace == "" && !some:
+		return errors.New("name manifests (--filename FILE), objects of the cluster (deploy/NAME), or a whole namespace (--namespace NAMESPACE)")
+	}
+	if _, err := labels.Parse(o.selector); err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	if _, err := o.about("x"); err != nil {
+		return err
+	}
+	return oneOf("output", o.output, o.outputs...)
+}
+
+// within is where nothing was found.
+func (o *explainOptions) within() string {
+	if o.selector != "" {
+		return " with these labels" + where(o.namespace)
+	}
+	return where(o.namespace)
+}
+
+// fromCluster explains objects by what the cluster uses.
+func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, error) {
+	c, err := o.cluster.connect()
+	if err != nil {
+		return nil, err
+	}
+	i, err := c.installed(ctx, o.templates)
+	if err != nil {
+		return nil, err
+	}
+	i.fits, i.overlay = o.fits, func(ns templates.Namespace) (templates.Namespace, error) {
+		if o.declared = nil; ns.Known {
+			o.declared = map[string]templates.Namespace{ns.Name: ns}
+		}
+		return o.about(ns.Name)
+	}
+	namespace := c.namespaceOr(o.namespace)
+	if o.everywhere {
+		namespace = ""
+	}
+	if len(o.asked) == 0 || o.asked[0].name == "" {
+		return i.every(ctx, namespace, o.asked, o.selector)
+	}
+	var reports []*explain.Report
+	for _, a := range o.asked {
+		r, err := i.explain(ctx, a.resource, namespace, a.name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.argument, err)
+		}
+		reports = append(reports, r)
+	}
+	return reports, nil
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// makers are the resources that make pods, and pods.
+func makersAndPods() []asked {
+	var all []asked
+	for _, resource := range []schema.GroupVersionResource{
+		appsv1.SchemeGroupVersion.WithResource("deployments"), appsv1.SchemeGroupVersion.WithResource("statefulsets"),
+		appsv1.SchemeGroupVersion.WithResource("daemonsets"), batchv1.SchemeGroupVersion.WithResource("cronjobs"),
+		batchv1.SchemeGroupVersion.WithResource("jobs"), appsv1.SchemeGroupVersion.WithResource("replicasets"),
+		corev1.SchemeGroupVersion.WithResource("replicationcontrollers"), corev1.SchemeGroupVersion.WithResource("pods"),
+	} {
+		all = append(all, asked{resource.Resource, resource, ""})
+	}
+	return all
+}
+
+// every explains all objects of some kinds in a namespace, or in all (""), with one report for
+// those about which there is the same to say. Without a kind these are the objects that users
+// write: what makes pods, and pods that nothing makes; if a selector finds none of these, the
+// pods that it finds.
+func (i *installation) every(ctx context.Context, namespace string, kinds []asked, selector string) ([]*explain.Report, error) {
+	if namespace != "" {
+		if _, err := i.place(ctx, namespace); err != nil {
+			return nil, err
+		}
+	}
+	written := len(kinds) == 0
+	if written {
+		kinds = makersAndPods()
+	}
+	all := &explain.Situations{}
+	read := 0
+	for _, kind := range kinds {
+		switch err := i.each(ctx, kind.resource, namespace, selector, written, all); {
+		case apierrors.IsForbidden(err) && len(kinds) > 1:
+			i.note(fmt.Sprintf("You may not list %s%s, so they are left out.", kind.resource.Resource, where(namespace)))
+		case err != nil:
+			return nil, forbidden(err, "list", kind.resource.Resource, namespace, "name one: pillion explain KIND/NAME")
+		default:
+			read++
+		}
+	}
+	if read == 0 {
+		return nil, fmt.Errorf("you may not list anything that makes pods%s: name one, with pillion explain KIND/NAME", where(namespace))
+	}
+	if written && selector != "" && len(all.Reports) == 0 {
+		pods := corev1.SchemeGroupVersion.WithResource("pods")
+		if err := i.each(ctx, pods, namespace, selector, false, all); err != nil {
+			return nil, forbidden(err, "list", pods.Resource, namespace, "name one: pillion explain KIND/NAME")
+		}
+	}
+	return all.Reports, nil
+}
+
+func where(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in the namespace " + namespace
+}
+
+// each adds what is to say about all objects of a kind, or about those that users write.
+func (i *installation) each(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string, written bool, all *explain.Situations) error {
+	done := map[string]bool{} // where the list begins once more
+	return i.pages(ctx, i.Resource(resource).Namespace(namespace), selector, func(object *unstructured.Unstructured) error {
+		name := object.GetNamespace() + "/" + object.GetName()
+		if done[name] || written && (isMade(object) || hasEnded(object)) {
+			return nil
+		}
+		done[name] = true
+		r, err := i.explainObject(ctx, object)
+		if err != nil {
+			return fmt.Errorf("%s/%s in the namespace %s: %w", object.GetKind(), object.GetName(), object.GetNamespace(), err)
+		}
+		return all.Add(r)
+	}, func() {})
+}
+
+// isMade reports whether something else that is listed makes the object.
+func isMade(object *unstructured.Unstructured) bool {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return false
+	}
+	_, ok := ownerResource(owner)
+	return ok
+}
+
+// ownerResource is the resource of an owner with a pod template.
+func ownerResource(owner *metav1.OwnerReference) (schema.GroupVersionResource, bool) {
+	resource, err := podResource(owner.Kind)
+	group, groupErr := schema.ParseGroupVersion(owner.APIVersion)
+	return resource, err == nil && groupErr == nil && resource.Group == group.Group
+}
+
+func hasEnded(object *unstructured.Unstructured) bool {
+	phase, _, err := unstructured.NestedString(object.Object, "status", "phase")
+	return err == nil && object.GetKind() == "Pod" && slices.Contains([]string{string(corev1.PodSucceeded), string(corev1.PodFailed)}, phase)
+}

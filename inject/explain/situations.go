@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"encoding/json"
+	"regexp"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Situations are reports about many objects, one for all about which there is the same to
+// say. Hundreds of workloads of a namespace are in a few situations.
+type Situations struct {
+	Reports []*Report
+
+	byKey map[string]*Report
+}
+
+// Add adds a report, or its object to the one that says the same.
+func (s *Situations) Add(r *Report) error {
+	key, err := r.situation()
+	if err != nil {
+		return err
+	}
+	if same := s.byKey[key]; same != nil {
+		same.Same = append(same.Same, r.Object)
+		return nil
+	}
+	if s.byKey == nil {
+		s.byKey = map[string]*Report{}
+	}
+	s.byKey[key] = r
+	s.Reports = append(s.Reports, r)
+	return nil
+}
+
+// situation is what a report says, but for the names of the object and its namespace, and
+// for where in a pod it is said: pods have different containers.
+func (r *Report) situation() (string, error) {
+	type decision struct {
+		Template, InjectedBy, Message string
+		Code                          inject.Code
+		State                         State
+		Params                        []templates.Value
+		Kept, Altered                 []Place
+		Obstacles, Notes              []string
+	}
+	type finding struct {
+		Code              inject.Code
+		Template, Message string
+	}
+	all := struct {
+		Live                     bool
+		Called, Answered         *bool
+		Summary, Verdict         string
+		Gone                     map[string]string
+		Decisions                []decision
+		Findings                 []finding
+		Misplaced, Misfits, Note []string
+	}{r.Object.Live, r.Called, r.Answered, r.Summary, r.Final.Verdict, r.Gone, nil, nil, r.Misplaced, r.Misfits, r.Notes}
+	for i := range r.Templates {
+		t := &r.Templates[i]
+		d := decision{t.Template, t.InjectedBy, t.Message, t.Code, t.State, t.Params, t.Kept, t.Altered, nil, t.Notes}
+		for _, o := range t.Obstacles {
+			d.Obstacles = append(d.Obstacles, o.Message)
+		}
+		all.Decisions = append(all.Decisions, d)
+	}
+	for _, f := range append(append([]Finding{}, r.Final.Findings...), r.Mistakes...) {
+		all.Findings = append(all.Findings, finding{f.Code, f.Template, f.Message})
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return "", err
+	}
+	key := word(r.Object.Kind+"/"+r.Object.Name).ReplaceAllLiteral(text, []byte("OBJECT"))
+	return string(word(r.Object.Namespace).ReplaceAllLiteral(key, []byte("NAMESPACE"))), nil
+}
+
+// word matches text that is no part of a longer name.
+func word(text string) *regexp.Regexp {
+	return regexp.MustCompile(`\b` + regexp.QuoteMeta(text) + `\b`)
+}
+
+// also names the other objects of a situation, as many as there is room for.
+func (r *Report) also() string {
+	var names []string
+	for _, o := range r.Same {
+		name := o.Kind + "/" + o.Name
+		if o.Namespace != r.Object.Namespace {
+			name += " (" + o.Namespace + ")"
+		}
+		names = append(names, name)
+	}
+	return some(names, 160)
+}
