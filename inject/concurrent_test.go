@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"bytes"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestConcurrently: one Injector and one Judge answer many pods at the same moment as they do one after the other. It is
+// what the race detector has to see of the engine.
+func TestConcurrently(t *testing.T) {
+	t.Parallel()
+	_, requests := reviews(t)
+	requests = requests[:min(60, len(requests))]
+	for name, set := range map[string]*templates.Set{
+		"testdata": mustLoad(t, os.DirFS("testdata/templates"), "."),
+		"library":  requestedByDefault(librarySet(t)),
+	} {
+		injector := inject.New(set)
+		judge := inject.NewJudge(injector, nil, true)
+		answer := func(req inject.Request) []byte {
+			req.Namespace.Annotations = libraryParams()
+			r, err := injector.Inject(req)
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			patch := r.Patch()
+			v, err := judge.Judge(req)
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			return append(patch, v.Word()...)
+		}
+		want := make([][]byte, len(requests))
+		for i := range requests {
+			want[i] = answer(requests[i])
+		}
+		var wg sync.WaitGroup
+		for first := range 8 {
+			wg.Go(func() {
+				for i := range requests {
+					i = (i + first*7) % len(requests)
+					if got := answer(requests[i]); !bytes.Equal(got, want[i]) {
+						t.Errorf("%s: pod %d gets\n%s\nbeside others, and alone\n%s", name, i, got, want[i])
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
