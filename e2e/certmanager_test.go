@@ -130,6 +130,7 @@ func (i *installed) waitForInjection(t *testing.T) *corev1.Pod {
 // From `kubectl apply` to the first injected pod nobody lends a hand; then `pillion certs` says that all is well,
 // and what is wrong once something is.
 func TestCertManager(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	manager, err := c.StartCertManager(t.Context())
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 // TestDeployer: who has the shipped rights of a deployer installs and upgrades either overlay in an empty
 // cluster, and can do nothing else with them; who does not have them cannot.
 func TestDeployer(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	root, err := cluster.Root(t.Context())
 	if err != nil {

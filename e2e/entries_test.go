@@ -3,14 +3,11 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -64,6 +61,7 @@ type unanswered struct {
 // TestFailurePolicyOfEachEntry: what becomes of an object that one entry is for while Pillion does not answer, for every
 // entry of every webhook configuration, with the components that decide it.
 func TestFailurePolicyOfEachEntry(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
@@ -158,7 +156,7 @@ func (u unanswered) decides(ctx context.Context, entry, policy string) error {
 	}
 	refused := denied != nil && strings.Contains(denied.Error(), fmt.Sprintf("failed calling webhook %q", entry))
 	if refused != (policy == "Fail") || after > before != (policy == "Ignore") || denied != nil && !refused {
-		return fmt.Errorf("failurePolicy %s: the error is %w, passed %d times before and %d after", policy, denied, before, after)
+		return fmt.Errorf("failurePolicy %s: the error is %w, passed %v times before and %v after", policy, denied, before, after)
 	}
 	return nil
 }
@@ -221,18 +219,7 @@ func (u unanswered) create(ctx context.Context, entry, namespace string, labels 
 }
 
 // failedOpen is how often the API server went on because the entry did not answer.
-func (u unanswered) failedOpen(ctx context.Context, entry string) (n int, err error) {
-	text, err := u.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return 0, err
-	}
-	series := regexp.MustCompile(`(?m)^apiserver_admission_webhook_fail_open_count\{name="` + regexp.QuoteMeta(entry) + `",.*\} (\d+)$`)
-	for _, m := range series.FindAllSubmatch(bytes.TrimSpace(text), -1) {
-		count, err := strconv.Atoi(string(m[1]))
-		if err != nil {
-			return 0, err
-		}
-		n += count
-	}
-	return n, nil
+func (u unanswered) failedOpen(ctx context.Context, entry string) (float64, error) {
+	metrics, err := u.Metrics(ctx)
+	return metrics.Counter(failOpenMetric, map[string]string{"name": entry}), err
 }

@@ -57,8 +57,10 @@ func (u *user) doesAsWritten(t *testing.T, path, text string, before map[string]
 // TestDocumentedOperations: the READMEs' commands to install, to upgrade, to add a component and to take all out do
 // so, as they are written there, one after the other, and then once more.
 func TestDocumentedOperations(t *testing.T) {
+	t.Parallel()
 	for _, overlay := range []string{"cert-manager", "self-signed"} {
 		t.Run(overlay, func(t *testing.T) {
+			t.Parallel()
 			i := &installed{Cluster: newCluster(t), namespace: "shop"}
 			if overlay == "cert-manager" {
 				if _, err := i.StartCertManager(t.Context()); err != nil {

@@ -174,6 +174,7 @@ func allComponents(t *testing.T) (names []string) {
 // TestRights: testdata/rights has what the token of each overlay may do, alone and with each component. A real API
 // server says the same, and that it may do nothing else.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	_, err := c.RunKubectl(testContext(t), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: pillion-system}\n---\n"+
 		"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: pillion, namespace: pillion-system}\n"), "apply", "-f", "-")

@@ -27,6 +27,7 @@ import (
 
 // TestSelfSigned: the overlay as it ships, and nothing done by hand.
 func TestSelfSigned(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	start := time.Now()
 	i := install(t, c, "self-signed")

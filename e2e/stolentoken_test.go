@@ -75,6 +75,7 @@ func shippedConfigurations() []configuration {
 // TestStolenToken: with the token of the self-signed overlay, caBundle can be changed and nothing else of a webhook
 // configuration: every other change that the API server takes of an administrator is denied by the overlay's policy.
 func TestStolenToken(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	i := &installed{Cluster: c, components: []string{"advise"}}
 	i.apply(t, "self-signed")

@@ -134,6 +134,7 @@ func (u *user) rolledOut(t *testing.T) {
 
 // TestUserPath: from the mistake to the mended Deployment at the prompt alone. What is shown is held as a whole.
 func TestUserPath(t *testing.T) {
+	t.Parallel()
 	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")
 	i.nodes(t, i.namespace)
 	u := i.newUser(t)
@@ -195,6 +196,7 @@ func TestUserPath(t *testing.T) {
 
 // TestSelfSignedAdvise: with the component, its webhook is trusted as the others are, whatever happens.
 func TestSelfSignedAdvise(t *testing.T) {
+	t.Parallel()
 	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")
 	u := i.newUser(t)
 	eventually(t, "advice comes", u.warned)

@@ -97,6 +97,7 @@ func serveAdvice(t *testing.T, api http.Handler, args ...string) *served {
 }
 
 func TestServeAdvises(t *testing.T) {
+	t.Parallel()
 	api := &limitsAPI{kubeAPI: kubeAPI{release: make(chan struct{})}, quotas: make(chan watchEvent)}
 	close(api.release)
 	s := serveAdvice(t, api, "--advise")
@@ -124,6 +125,7 @@ func TestServeAdvises(t *testing.T) {
 // Without the flag, and without the right to read them, there is no word about
 // limits, and all else is as ever.
 func TestServeAdvisesWithoutLimits(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{"no flag": nil, "no right": {"--advise"}} {
 		api := &limitsAPI{kubeAPI: kubeAPI{release: make(chan struct{})}, mayNot: true}
 		close(api.release)

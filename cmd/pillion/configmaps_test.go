@@ -205,6 +205,7 @@ func TestReplicasAgree(t *testing.T) {
 // TestServeConfigMaps: while the API server does not tell of ConfigMaps, serve says why, is not ready and keeps
 // trying.
 func TestServeConfigMaps(t *testing.T) {
+	t.Parallel()
 	api := newPagedAPI(0)
 	const path = "/api/v1/namespaces/pillion-system/configmaps?" + manifests.TemplateSelector
 	api.forbids[path] = 3

@@ -320,6 +320,7 @@ func TestConnectionLog(t *testing.T) {
 
 // What becomes of pods that were not injected changes while serve runs.
 func TestReconfigureUninjected(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pillion.yaml")
 	const always = "standalone: true\ntls-self-signed: true\ntemplates: [testdata/templates]\n"
 	write(t, file, always)
@@ -348,6 +349,7 @@ func TestReconfigureUninjected(t *testing.T) {
 
 // The bound of memory changes while serve runs.
 func TestReconfigureMemory(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pillion.yaml")
 	const always = "standalone: true\ntls-self-signed: true\ntemplates: [testdata/templates]\n"
 	write(t, file, always)

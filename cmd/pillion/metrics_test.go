@@ -18,6 +18,7 @@ import (
 // TestServeMetrics: who asks for protobuf gets native histograms, who asks for
 // OpenMetrics gets that.
 func TestServeMetrics(t *testing.T) {
+	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
 	s.mutate(t)
 	scrape := func(accept string) map[string]*dto.MetricFamily {

@@ -69,6 +69,7 @@ func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestServeNamespaces(t *testing.T) {
+	t.Parallel()
 	api := &kubeAPI{release: make(chan struct{}), events: make(chan watchEvent)}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)

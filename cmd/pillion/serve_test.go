@@ -239,6 +239,7 @@ func write(t *testing.T, path, text string) {
 }
 
 func TestServe(t *testing.T) {
+	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
 	s.ready(t, 200, "[+]templates ok: revision ")
 	for path, want := range map[string]string{"/livez": "ok", "/readyz": "ok", "/metrics": "pillion_templates{"} {
@@ -269,6 +270,7 @@ func TestServe(t *testing.T) {
 
 // The API server speaks HTTP/1.1 to a Service, and HTTP/2 to localhost.
 func TestServeProtocols(t *testing.T) {
+	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
 	for _, http2 := range []bool{false, true} {
 		s.client.Transport = &http.Transport{
@@ -283,6 +285,7 @@ func TestServeProtocols(t *testing.T) {
 }
 
 func TestServeReload(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "templates")
 	mount := func(version string, texts ...string) {
 		for i, text := range texts {
@@ -345,6 +348,7 @@ func TestServeReload(t *testing.T) {
 // A request that is on its way when the process is asked to end is answered,
 // and so is one that comes before the cluster knows.
 func TestServeDrains(t *testing.T) {
+	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--shutdown-delay", "3s")
 	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://"))
 	must(t, err)

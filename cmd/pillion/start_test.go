@@ -61,4 +61,3 @@ func (s *served) end(t *testing.T) string {
 	t.Errorf("it ended with %v, and said %v", s.cmd.ProcessState, s.lines)
 	return "wrong"
 }
-

@@ -32,6 +32,7 @@ func pairFiles(t *testing.T, certFile, keyFile string) *x509.Certificate {
 }
 
 func TestServeCertificate(t *testing.T) {
+	t.Parallel()
 	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
 	first := pairFiles(t, certFile, keyFile)
 	s := startServe(t, "--standalone", "--tls-cert-file", certFile, "--tls-key-file", keyFile, "--templates", "testdata/templates")

@@ -28,6 +28,7 @@ func (s *served) attacker(t *testing.T) *attacker {
 // With too few file descriptors for all who connect, those who wait in vain go: pods are answered, probes are, and a new
 // certificate is read and presented.
 func TestServeFewFiles(t *testing.T) {
+	t.Parallel()
 	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
 	pairFiles(t, certFile, keyFile)
 	s := launch(t, []string{"sh", "-c", `ulimit -n 100; exec "$@"`, "sh"},
@@ -55,6 +56,7 @@ func TestServeFewFiles(t *testing.T) {
 // Files of a certificate that are written a bit at a time, in any order, and those that a full disk cut off, change
 // nothing until both are whole.
 func TestServeHalfWritten(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	served := pairFiles(t, certFile, keyFile)
@@ -91,6 +93,7 @@ func TestServeHalfWritten(t *testing.T) {
 
 // A log that cannot be written, because the disk is full or its reader is gone, keeps nobody waiting.
 func TestServeFullLog(t *testing.T) {
+	t.Parallel()
 	works := func(t *testing.T, s *served) {
 		t.Helper()
 		for range 50 { // lines of the log
@@ -121,6 +124,7 @@ func TestServeFullLog(t *testing.T) {
 // SIGHUP, of which there may be any number at any moment, loses no request and ends nothing; SIGTERM ends it with 0
 // whatever it is doing.
 func TestServeSignals(t *testing.T) {
+	t.Parallel()
 	for round := range 4 {
 		s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
 		var answered atomic.Int64
@@ -157,6 +161,7 @@ func TestServeSignals(t *testing.T) {
 // Requests that come in one go by one connection are answered in their order, each with its own answer, whatever is
 // wrong with one of them.
 func TestServePipelining(t *testing.T) {
+	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
 	a := s.attacker(t)
 	defer a.stop()
