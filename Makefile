@@ -18,6 +18,9 @@ in        = @set -e; for folder in $(1); do (set -x; cd $$folder && $(2)); done
 SKIPS     = $(CURDIR)/bin/skips $(GO) test -json
 # The race detector needs cgo, which Go turns off if it finds no C compiler.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+# It makes tests five times as slow, so it is for the packages with goroutines, without the tests that take long and have none.
+RACED     = ./certs/... ./cmd/... ./inject/webhook/... ./templates/...
+ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps
 
 # What make test also runs on the older Kubernetes: the tests whose subject depends on its version.
 OLDER    := 1.36
@@ -41,12 +44,13 @@ test: ## Run all tests, those on a real Kubernetes last, and a few on an older o
 	@echo "test: $(if $(RACE),with the race detector,without the race detector, which needs a C compiler)"
 	$(GO) vet ./...
 	cd e2e && $(GO) build -o ../bin/skips ./skips
-	$(SKIPS) $(RACE) -timeout 30m ./...
-	$(if $(RACE),$(SKIPS) -run '^(TestServeHostile|TestGrowth|TestAllocations)$$' ./cmd/pillion ./inject/webhook) # what they measure is not the race detector's
+	$(SKIPS) -timeout 30m ./...
+	$(if $(RACE),$(SKIPS) -race -timeout 30m -skip '^($(ALONE))$$' $(RACED))
+	$(if $(RACE),$(SKIPS) -race -run '^TestConcurrently$$' ./inject) # one engine, many pods
 	$(call in,e2e/bench e2e/validity,$(SKIPS) ./...)
 	cd e2e && $(GO) run ./binaries >/dev/null
 	cd e2e/shipped && $(SKIPS) -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
-	cd e2e && $(SKIPS) $(RACE) -count=1 -timeout 30m ./...
+	cd e2e && $(SKIPS) -count=1 -timeout 30m -parallel 4 ./... # most wait; the pillion that they run is no part of their process
 ifndef KUBERNETES
 	cd e2e && KUBERNETES=$(OLDER) $(SKIPS) -count=1 -timeout 30m -run '^($(ON_OLDER))$$' .
 endif
