@@ -33,7 +33,7 @@ func TestServeSignalsAtStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ends := map[string]int{}
-			for range 25 {
+			for range 10 {
 				s := launchServe(t, append(args, "--templates", "testdata/templates")...)
 				<-time.After(rand.N(2 * took))
 				_ = s.cmd.Process.Signal(syscall.SIGHUP)
