@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -254,19 +253,18 @@ func (h half) status(t *testing.T) int {
 // innocents send pods all the time.
 type innocents struct {
 	answered atomic.Int64
-	cancel   context.CancelFunc
+	over     atomic.Bool
 	wg       sync.WaitGroup
 }
 
 func (s *served) startLoad(t *testing.T) *innocents {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	l, began := &innocents{cancel: cancel}, time.Now()
+	l, began := &innocents{}, time.Now()
 	for range 4 {
 		l.wg.Go(func() {
 			client := s.http1()
 			defer client.CloseIdleConnections()
-			for ctx.Err() == nil {
+			for !l.over.Load() {
 				if o := s.send(t, client, reviewBody()); o.err != nil || o.status != http.StatusOK || o.close && time.Since(began) < connectionAge {
 					t.Errorf("lost: %+v", o)
 					return
@@ -280,6 +278,6 @@ func (s *served) startLoad(t *testing.T) *innocents {
 }
 
 func (l *innocents) stop() {
-	l.cancel()
+	l.over.Store(true)
 	l.wg.Wait()
 }
