@@ -61,7 +61,7 @@ func (a *pagedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(page(r, item, a.length[path]))
 	case ok:
 		_ = json.NewEncoder(w).Encode(object)
-	case strings.HasPrefix(path, "/api/v1/pods"), strings.HasPrefix(path, allSets), strings.HasSuffix(path, "s") && !strings.Contains(path, "mutatingadmission") && !strings.Contains(path, "/configmaps/"):
+	case strings.HasPrefix(path, "/api/v1/pods"), strings.HasPrefix(path, allSets), strings.HasSuffix(r.URL.Path, "s") && !strings.Contains(path, "mutatingadmission") && !strings.Contains(path, "/configmaps/"):
 		_ = json.NewEncoder(w).Encode(page(r, nil, 0))
 	default:
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -56,7 +57,7 @@ func (k *look) makers(ctx context.Context, namespace string, count *survey.Count
 			if f != nil {
 				failing = append(failing, f)
 			}
-			return err
+			return errors.Join(err, k.misplace(kind.GroupVersionKind, object))
 		}, func() { clear(owners); failing = nil })
 		switch {
 		case apierrors.IsForbidden(err) && kind.owned && len(names) > 0:

@@ -271,6 +271,9 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 	if err := k.failElsewhere(ctx, namespaces, counts); err != nil {
 		return err
 	}
+	if err := k.misplacedElsewhere(ctx, namespaces); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		if err := k.finish(ctx, name, counts[name]); err != nil {
 			return err
@@ -302,6 +305,9 @@ func (k *look) finish(ctx context.Context, namespace string, count *survey.Count
 		return err
 	}
 	if err := k.consider(ctx, namespace, count); err != nil {
+		return err
+	}
+	if err := k.misplaced(ctx, namespace); err != nil {
 		return err
 	}
 	k.report.Add(count)

@@ -34,6 +34,8 @@ type Report struct {
 	Doubts   []string `json:"doubts,omitempty"`
 	// Failing are the owners that cannot make all their pods, and why.
 	Failing []Failing `json:"failing,omitempty"`
+	// Misplaced are the workloads with labels or annotations where Pillion does not read them.
+	Misplaced []Misplaced `json:"misplaced,omitempty"`
 	// Outside are those of the namespaces that the user named that have not opted in, and why; Unlabelled is how
 	// many others could opt in, if the user named none.
 	Outside    []Outside `json:"outside,omitempty"`
@@ -169,7 +171,8 @@ func (r *Report) Finish() {
 	slices.SortFunc(r.Failing, func(a, b Failing) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner))
 	})
-	r.Summary = r.summary() + r.mistakes() + r.fails() + "."
+	r.sortMisplaced()
+	r.Summary = r.summary() + r.mistakes() + r.sayMisplaced() + r.fails() + "."
 }
 
 func (r *Report) mistakes() string {
@@ -205,7 +208,7 @@ func (r *Report) summary() string {
 		return fmt.Sprintf("The one pod in %s is not to be injected", where)
 	case wanted == 0:
 		return fmt.Sprintf("None of the %d pods in %s is to be injected", p.Pods, where)
-	case p.Current == wanted && r.mistaken == 0 && len(r.Problems)+len(r.Doubts)+len(r.Failing) == 0:
+	case p.Current == wanted && r.mistaken == 0 && len(r.Problems)+len(r.Doubts)+len(r.Failing)+len(r.Misplaced) == 0:
 		return fmt.Sprintf("All is well: %s in %s, %d to be injected, and all of these are current", plural(p.Pods, "pod"), where, wanted)
 	}
 	var parts []string

@@ -38,6 +38,7 @@ func (r *Report) Text(width int) string {
 		p.line(0, "Not certain: "+doubt)
 	}
 	r.failing(p)
+	r.misplaced(p)
 	r.outside(p)
 	if len(r.Namespaces) > 0 {
 		r.namespaces(p)

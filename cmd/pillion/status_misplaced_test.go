@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject/survey"
+)
+
+const shopStateful = "/apis/apps/v1/namespaces/shop/statefulsets"
+
+// labelled is an object with these labels and annotations in its metadata.
+func labelled(t *testing.T, apiVersion, kind, namespace, name, metadata string) map[string]any {
+	t.Helper()
+	spec := "template: {spec: {containers: [{name: a, image: b}]}}"
+	if kind == "CronJob" {
+		spec = "jobTemplate: {metadata: {annotations: {agent.pillion.dev/level: debug}}, spec: {" + spec + "}}"
+	}
+	return yamlObject(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s, %s}, spec: {%s}}", apiVersion, kind, name, namespace, metadata, spec))
+}
+
+// TestStatusMisplaced: workloads with keys where Pillion does not read them are told, those that would opt
+// in elsewhere too; with one that is read not there is a note.
+func TestStatusMisplaced(t *testing.T) {
+	t.Parallel()
+	a := newPagedAPI(10)
+	optIn := "labels: {pillion.dev/inject: enabled}"
+	made := labelled(t, "apps/v1", "ReplicaSet", "shop", "web-0-5f7", "annotations: {pillion.dev/templates: agent}")
+	made["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web-0", "uid": "u", "controller": true}}
+	a.list(shopDeployments, labelled(t, "apps/v1", "Deployment", "shop", "web-0", "annotations: {pillion.dev/templates: agent}"), labelled(t, "apps/v1", "Deployment", "shop", "api", "labels: {app: api}"))
+	a.list(shopSets, made)
+	a.list(shopStateful, labelled(t, "apps/v1", "StatefulSet", "shop", "db", "labels: {pillion.dev/inject: disabled}"))
+	a.list(shopCronJobs, labelled(t, "batch/v1", "CronJob", "shop", "nightly", "labels: {app: web}"))
+	for _, kind := range []string{"deployments", "statefulsets", "daemonsets"} {
+		a.list("/apis/apps/v1/" + kind + "?pillion.dev/inject=enabled")
+	}
+	a.list("/apis/batch/v1/cronjobs?pillion.dev/inject=enabled")
+	a.list("/apis/apps/v1/deployments?pillion.dev/inject=enabled", labelled(t, "apps/v1", "Deployment", "quiet", "web", optIn), labelled(t, "apps/v1", "Deployment", "off", "web", optIn), labelled(t, "apps/v1", "Deployment", "shop", "web", optIn))
+	want := []string{
+		"shop: CronJob/nightly has agent.pillion.dev/level in spec.jobTemplate.metadata; Pillion reads spec.jobTemplate.spec.template.metadata",
+		"shop: Deployment/web-0 has pillion.dev/templates in metadata; Pillion reads spec.template.metadata",
+		"shop: StatefulSet/db has pillion.dev/inject in metadata; Pillion reads spec.template.metadata",
+	}
+	elsewhere := append([]string{"quiet: Deployment/web has pillion.dev/inject in metadata; Pillion reads spec.template.metadata"}, want...)
+	wantMisplaced := func(want []string, args ...string) (report survey.Report) {
+		t.Helper()
+		_, stdout, stderr := a.status(t, append(args, "-o", "json")...)
+		must(t, json.Unmarshal([]byte(stdout), &report))
+		var got []string
+		for _, m := range report.Misplaced {
+			got = append(got, m.Namespace+": "+m.Why)
+		}
+		if !slices.Equal(got, want) || stderr != "" {
+			t.Errorf("%q: got %q, want %q; %s", args, got, want, stderr)
+		}
+		return report
+	}
+	if r := wantMisplaced(elsewhere); !strings.Contains(r.Summary, "; 4 workloads have labels or annotations where Pillion does not read them") {
+		t.Errorf("the summary is %q", r.Summary)
+	}
+	wantMisplaced(want, "shop")
+	wantMisplaced(nil, "shop", "-l", "app=other")
+	_, text, _ := a.status(t, "shop")
+	if !strings.Contains(text, "Misplaced in the namespace shop: Deployment/web-0 has pillion.dev/templates in metadata;") {
+		t.Error(text)
+	}
+	a.forbids[shopCronJobs], a.forbids["/apis/apps/v1/deployments?pillion.dev/inject=enabled"] = 1, 1
+	r := wantMisplaced(want[1:])
+	for _, note := range []string{"You may not list cronjobs in the namespace shop", "You may not list deployments in all namespaces"} {
+		if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.HasPrefix(n, note) }) {
+			t.Errorf("no note %q in %q", note, r.Notes)
+		}
+	}
+}
