@@ -100,6 +100,7 @@ type program struct {
 	given   paramSet // that it reads, if pure: then it reads nothing else
 	pure    bool
 	checked *ast.AST
+	env     *cel.Env
 	prog    cel.Program
 	out     *cel.Type
 }
@@ -119,7 +120,7 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	p := &program{source: source, direct: newDirect(native, c.params), ofPod: readsPod(native), checked: native, prog: prog, out: checked.OutputType()}
+	p := &program{source: source, direct: newDirect(native, c.params), ofPod: readsPod(native), checked: native, env: env, prog: prog, out: checked.OutputType()}
 	p.given, p.pure = paramsOf(native, c.params)
 	return p, nil
 }

@@ -7,121 +7,152 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // lintOptions are the flags of lint.
 type lintOptions struct {
 	output  string
 	values  []string
+	pods    injectOptions // files, and what is known of their namespaces
 	server  bool
 	cluster clusterOptions
 	ns      string
 }
 
+const lintHelp = `Lint checks template files, all template files in folders, or standard input (-).
+It loads them as serve and inject do. It prints one line for each problem:
+
+  file:line: path: message
+
+If there is no problem, lint tries each template on sample pods. If a template has
+a condition, lint makes sample pods that meet it, and prints what they have for it.
+With --pod, lint tries the templates on your own pods instead. It prints:
+
+  * the strictest Pod Security level that a pod with the template keeps, and what
+    keeps it from the next level
+  * the quality of service classes that the template changes
+  * what a pod requests in addition
+  * hints: probable mistakes, and pods that go without the template
+  * conflicts between templates
+  * for a template that could not be tried, the part of its condition that was not
+    met
+
+With --server, lint sends each of these pods to an API server as a dry run, which
+creates nothing. This needs the right to create pods.
+
+The exit code is 0 if there is no problem, 1 if there is one, and 2 if lint was
+called with wrong flags or arguments. With --server, a pod that the API server
+rejects or does not get is a problem too.
+
+-o json and -o yaml write one object:
+
+  problems     file, line, path, message
+  templates    for each template, or for each template and pod of --pod:
+
+    template            its name
+    pod                 with --pod: the object, Kind/name
+    sample              what the sample pod has for the condition
+    podSecurity         the level, if the template was tried
+    podSecurityWithout  the pod's level without the template, if not restricted
+    why                 why it is not a stricter level, or was not tried
+    unmet               the parts of the condition that were not met
+    qos                 the classes that change: from and to
+    requests            what a pod requests in addition
+    hints               sentences
+    needs               the parameters without a default
+    denied              whether a pod without these parameters is denied
+    conflicts           with other templates
+    accepted, rejected  with --server: whether it accepts the pod, or why not
+
+Fields that do not apply are left out.`
+
+var lintOutputs = []string{"text", "json", "yaml"}
+
 func newLint() *cobra.Command {
 	o := &lintOptions{}
 	cmd := &cobra.Command{
 		Use:   "lint PATH...",
-		Short: "Check templates",
-		Long: `Lint checks template files, all template files in folders, or what it reads from
-standard input (-), by loading them just as serve and inject do. It writes one
-line for each problem:
-
-  file:line: path: message
-
-(what is over 100 columns goes on in indented lines; for scripts there is -o json)
-and exits with 0 when there is none, 1 when there are some, and 2 when it was
-called wrongly.
-
-Where there is none it tries each template on sample pods and says which Pod
-Security level it keeps to by itself, and what keeps it from the next; whether
-it changes a pod's quality of service class; what a pod requests more; what is
-probably a mistake; and which templates are in each other's way. With --server
-an API server is asked too whether it takes a pod with the template in it (a dry
-run: nothing is created, but it takes the right to create pods); one that it could
-not be asked about is a problem too.
-
--o json writes one object: problems (file, line, path, message) and templates, each
-with template, podSecurity, why (not a stricter level, or not tried), qos (from and
-to), requests, hints, needs (parameters without a default), denied (whether a pod
-without those is refused), conflicts, and with --server taken or refused. What does
-not apply is left out.`,
+		Short: "Check templates, and try them on pods",
+		Long:  lintHelp,
 		Example: `  pillion lint templates/
   pillion lint log-agent.yaml proxy.yaml -o json
 
-  # A parameter without a default gets a sample, or what you say.
+  # Set a parameter that has no default.
   pillion lint templates/ --set fluent-bit.host=logs.example.com
 
-  # Does the API server take it?
+  # Try the templates on your own pods.
+  pillion lint templates/ --pod web.yaml
+  kustomize build . | pillion lint templates/ --pod -
+
+  # Does the API server accept the pods?
   pillion lint templates/ --server -n sandbox`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name the files or folders to check")
 			}
+			if slices.Contains(args, "-") && slices.Contains(o.pods.files, "-") {
+				return errors.New("standard input cannot be both the templates and --pod")
+			}
 			return nil
 		},
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: does(func(cmd *cobra.Command, paths []string) error {
-			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), paths)
+			return o.run(cmd, paths)
 		}),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.values, "set", nil, "a parameter of the sample pods, `TEMPLATE.PARAM=VALUE`; may be repeated")
-	f.BoolVar(&o.server, "server", false, "have an API server validate a sample pod for each template, in a dry run")
+	f.StringArrayVar(&o.values, "set", nil, "set a parameter of the pods, `TEMPLATE.PARAM=VALUE`; may be repeated")
+	f.StringArrayVar(&o.pods.files, "pod", nil, "try the templates on the pods in this `FILE` or folder, or - for standard input; may be repeated")
+	f.StringArrayVar(&o.pods.labels, "namespace-label", nil, "with --pod: a label of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
+	f.StringArrayVar(&o.pods.annotations, "namespace-annotation", nil, "with --pod: an annotation of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
+	f.BoolVar(&o.server, "server", false, "send a pod for each template to an API server, as a dry run")
 	o.cluster.flags(cmd, &o.ns)
-	outputFlag(cmd, &o.output, "text", "json")
+	outputFlag(cmd, &o.output, lintOutputs...)
 	return cmd
 }
 
 func (o *lintOptions) check() error {
-	if err := oneOf("output", o.output, "text", "json"); err != nil {
+	if err := oneOf("output", o.output, lintOutputs...); err != nil {
+		return err
+	}
+	if len(o.pods.files) == 0 && len(o.pods.labels)+len(o.pods.annotations) > 0 {
+		return errors.New("--namespace-label and --namespace-annotation are for the namespaces of --pod")
+	}
+	if _, err := o.pods.about("x"); err != nil {
 		return err
 	}
 	_, err := pairs("set", o.values)
 	return err
 }
 
-// linted is what lint has to say. Its JSON is a format that people script on.
-type linted struct {
-	Problems  templates.Problems `json:"problems"`
-	Templates []trial            `json:"templates"`
-
-	server bool // whether an API server was to be asked
-}
-
-// trial is what was tried, and what an API server said of it: neither, where it was not asked.
-type trial struct {
-	fit.Trial
-
-	Taken   bool   `json:"taken,omitempty"`
-	Refused string `json:"refused,omitempty"`
-}
-
-func (o *lintOptions) run(ctx context.Context, stdin io.Reader, w io.Writer, paths []string) error {
+func (o *lintOptions) run(cmd *cobra.Command, paths []string) error {
+	w, stdin := cmd.OutOrStdout(), cmd.InOrStdin()
 	set, err := lintedSet(stdin, paths)
-	found := linted{Problems: templates.Problems{}, Templates: []trial{}, server: o.server}
+	found := linted{Problems: templates.Problems{}, Templates: []trial{}, server: o.server, command: cmd.CommandPath(), paths: paths, pods: o.pods.files}
 	if err != nil && !errors.As(err, &found.Problems) {
 		return err
 	}
 	if err == nil {
-		if err := o.try(ctx, &found, set); err != nil {
+		if err := o.try(cmd.Context(), stdin, &found, set); err != nil {
 			return err
 		}
 	}
-	if o.output == "json" {
+	switch o.output {
+	case "json":
 		err = writeJSON(w, found)
-	} else {
+	case "yaml":
+		err = writeYAML(w, found)
+	default:
 		_, err = io.WriteString(w, fold(w, found.text()))
 	}
 	if err == nil && found.bad() {
@@ -145,7 +176,7 @@ func lintedSet(stdin io.Reader, paths []string) (*templates.Set, error) {
 	return set, err
 }
 
-func (o *lintOptions) try(ctx context.Context, found *linted, set *templates.Set) error {
+func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, set *templates.Set) error {
 	values, err := pairs("set", o.values)
 	if err != nil {
 		return err
@@ -157,7 +188,11 @@ func (o *lintOptions) try(ctx context.Context, found *linted, set *templates.Set
 	if err != nil {
 		return err
 	}
-	for _, t := range e.Try(set, values) {
+	pods, err := o.subjects(e, stdin)
+	if err != nil {
+		return err
+	}
+	for _, t := range e.Try(set, values, pods...) {
 		found.Templates = append(found.Templates, trial{Trial: t})
 	}
 	if !o.server {
@@ -169,74 +204,68 @@ func (o *lintOptions) try(ctx context.Context, found *linted, set *templates.Set
 	}
 	for i := range found.Templates {
 		if t := &found.Templates[i]; t.Pod != nil {
-			if t.Refused, err = c.dryRun(ctx, c.namespaceOr(o.ns), t.Pod); err != nil {
+			if t.Rejected, err = c.dryRun(ctx, c.namespaceOr(o.ns), t.Pod); err != nil {
 				return err
 			}
-			t.Taken = t.Refused == ""
+			t.Accepted = t.Rejected == ""
 		}
 	}
 	return nil
 }
 
-func (l *linted) bad() bool {
-	return len(l.Problems) > 0 || l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Taken })
+// subjects are the pods of --pod.
+func (o *lintOptions) subjects(e *fit.Evaluator, stdin io.Reader) ([]fit.Subject, error) {
+	if len(o.pods.files) == 0 {
+		return nil, nil
+	}
+	if o.pods.namespace = o.ns; o.ns == "" {
+		o.pods.namespace = "default"
+	}
+	files, err := o.pods.read(stdin)
+	if err != nil {
+		return nil, err
+	}
+	var all []fit.Subject
+	for _, file := range files {
+		for _, d := range yamledit.Split(file.data) {
+			of, err := o.subjectsIn(e, d)
+			if err != nil {
+				return nil, d.Locate(file.name, err)
+			}
+			all = append(all, of...)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("--pod: there is no pod in what was read, and nothing that makes pods")
+	}
+	return all, nil
 }
 
-// text is one line for each problem, else one for each thing to know.
-func (l *linted) text() string {
-	if len(l.Problems) > 0 {
-		return l.Problems.Error() + "\n"
+func (o *lintOptions) subjectsIn(e *fit.Evaluator, d yamledit.Document) ([]fit.Subject, error) {
+	if d.Empty() {
+		return nil, nil
 	}
-	var b strings.Builder
-	for i := range l.Templates {
-		t := &l.Templates[i]
-		say := func(format string, args ...any) {
-			b.WriteString(t.Template + ": " + fmt.Sprintf(format, args...) + "\n")
-		}
-		switch {
-		case t.PodSecurity == "":
-			say("well-formed, but could not be tried: %s", t.Why)
-		case t.Why == "":
-			say("fine; Pod Security: %s", t.PodSecurity)
-		default:
-			say("fine; Pod Security: %s, %s", t.PodSecurity, t.Why)
-		}
-		for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
-			if to := t.QoS[class]; to != "" {
-				say("a %s pod becomes %s", class, to)
-			}
-		}
-		if len(t.Requests) > 0 {
-			var more []string
-			for _, name := range slices.Sorted(maps.Keys(t.Requests)) {
-				q := t.Requests[name]
-				more = append(more, q.String()+" "+string(name))
-			}
-			say("a pod requests %s more", strings.Join(more, " and "))
-		}
-		for _, hint := range t.Hints {
-			say("hint: %s", hint)
-		}
-		if len(t.Needs) > 0 {
-			or := "does not get it"
-			if t.Denied {
-				or = "is refused"
-			}
-			say("a pod or its namespace has to set %s, or the pod %s (no default)", strings.Join(t.Needs, ", "), or)
-		}
-		if t.Conflicts != "" {
-			say("not beside the others: %s", t.Conflicts)
-		}
-		switch {
-		case t.Refused != "":
-			say("the API server refuses a pod with it: %s", t.Refused)
-		case t.Taken:
-			say("the API server takes a pod with it")
-		case l.server:
-			say("the API server was not asked")
-		}
+	root, err := d.Parse()
+	if err != nil || len(root.Content) == 0 || !mayHoldPods(root.Content[0]) {
+		return nil, err
 	}
-	return b.String()
+	node, err := tree.FromYAML(root.Node)
+	if err != nil {
+		return nil, err
+	}
+	var all []fit.Subject
+	for _, object := range objects(&node, "", "", nil) {
+		req, _, err := (&injection{options: &o.pods}).request(object)
+		if err != nil {
+			return nil, err
+		}
+		subject, err := e.Subject(object.title(), req.Object, req.Namespace)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", object.title(), err)
+		}
+		all = append(all, subject)
+	}
+	return all, nil
 }
 
 // loadTemplates loads files and folders. What is one and what is the other is

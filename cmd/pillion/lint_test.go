@@ -15,13 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestLintServer: lint says of each template whether the API server takes a pod with it, or was not asked.
+// TestLintServer: lint says of each template whether the API server accepts a pod with it, or was not asked.
 func TestLintServer(t *testing.T) {
 	t.Parallel()
 	const all = `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {pod: {spec: {containers: [{name: a, image: a}]}}}}
 ---
 {apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: b},
-  spec: {match: {condition: "pod.spec.containers.size() > 2"}, pod: {spec: {containers: [{name: b, image: b}]}}}}
+  spec: {match: {condition: "pod.spec.containers.size() % 2 == 0"}, pod: {spec: {containers: [{name: b, image: b}]}}}}
 `
 	const one = "\n---\n"
 	for name, c := range map[string]struct {
@@ -30,14 +30,14 @@ func TestLintServer(t *testing.T) {
 		code      int
 		want      []string
 	}{
-		"taken":     {all[:strings.Index(all, one)], nil, exitOK, []string{"a: the API server takes a pod with it"}},
-		"not asked": {all, nil, exitProblem, []string{"a: the API server takes a pod with it", "b: the API server was not asked"}},
+		"taken":     {all[:strings.Index(all, one)], nil, exitOK, []string{"a: the API server accepts a pod with it"}},
+		"not asked": {all, nil, exitProblem, []string{"a: the API server accepts a pod with it", "b: the API server got no pod with it"}},
 		"refused": {
 			all[:strings.Index(all, one)], apierrors.NewForbidden(corev1.Resource("pods"), "pillion-lint-", errors.New("too large")), exitProblem,
-			[]string{`a: the API server refuses a pod with it: pods "pillion-lint-" is forbidden: too large`},
+			[]string{`a: the API server rejects a pod with it: pods "pillion-lint-" is forbidden: too large`},
 		},
 		"no right": {
-			strings.ReplaceAll(all, " > 2", " > 0"), apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`User "u" cannot create`)), exitProblem,
+			strings.ReplaceAll(all, " % 2", " * 0"), apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`User "u" cannot create`)), exitProblem,
 			[]string{"pillion: --server needs the right to create pods in the namespace shop, even for a dry run: get it,"},
 		},
 	} {

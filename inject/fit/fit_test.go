@@ -99,6 +99,13 @@ spec:
 ---
 apiVersion: pillion.dev/v1alpha1
 kind: SidecarTemplate
+metadata: {name: odd}
+spec:
+  match: {condition: "pod.metadata.labels['a'] == 'b' && size(pod.spec.containers) % 2 == 0"}
+  pod: {spec: {containers: [{name: odd, image: p}]}}
+---
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
 metadata: {name: needs}
 spec:
   params: [{name: id, pattern: "[0-9]{9}", overridableBy: [Namespace]}, {name: team, enum: [red, blue]}]
@@ -124,8 +131,9 @@ spec:
 		"oauth2-proxy":            {"restricted|"},
 		"host":                    {"privileged|not baseline: privileged (container \"host\"", "labelDomains lets it set labels of example.com"},
 		"double":                  {"baseline|not restricted: allowPrivilegeEscalation != false", "the template host brings another container named host"},
-		"picky":                   {"|a plain pod would not get it (condition_false): its condition does not hold"},
-		"needs":                   {"|needs.id has no default, and no sample fits; say --set needs.id=VALUE"},
+		"picky":                   {"baseline|not restricted"},
+		"odd":                     {"|lint found no sample pod that meets this part of the condition: size(pod.spec.containers) % 2 == 0|"},
+		"needs":                   {"|needs.id has no default, and no sample fits; use --set needs.id=VALUE"},
 	} {
 		for _, part := range want {
 			if !strings.Contains(got[name], part) {
@@ -133,8 +141,39 @@ spec:
 			}
 		}
 	}
-	if trial := evaluator(t).Try(templates.NewSet(more[3:]), map[string]string{"needs.id": "123456789"})[0]; trial.PodSecurity != "baseline" {
+	if trial := evaluator(t).Try(templates.NewSet(more[4:]), map[string]string{"needs.id": "123456789"})[0]; trial.PodSecurity != "baseline" {
 		t.Errorf("with a value: %+v", trial)
+	}
+}
+
+// TestTryOnPods: with pods of the user's, each template is tried on each as it is, and nothing of it is lost.
+func TestTryOnPods(t *testing.T) {
+	t.Parallel()
+	found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {
+		match: {condition: "ns.labels[?'team'].orValue('') == 'blue' && pod.spec.containers.size() > 1"}, params: [{name: level}],
+		pod: {spec: {containers: [{name: x, image: x, args: ["${params.level}"], resources: {requests: {cpu: 10m}}}]}}}}`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	e := evaluator(t)
+	subject := func(on, team, pod string) fit.Subject {
+		s, err := e.Subject(on, []byte(pod), templates.Namespace{Name: "shop", Known: true, Labels: map[string]string{"team": team}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	const two = `{"metadata":{"annotations":{"x.pillion.dev/level":"high"}},"spec":{"hostPID":true,"containers":[{"name":"a","image":"a","resources":{"requests":{"cpu":"1"}}},{"name":"b","image":"b"}]}}`
+	trials := e.Try(templates.NewSet(found), nil, subject("Pod/a", "blue", two), subject("Pod/b", "red", two), subject("Pod/c", "blue", `{"spec":{"containers":[{"name":"a","image":"a"}]}}`))
+	if a := trials[0]; len(trials) != 3 || a.On != "Pod/a" || a.PodSecurity != "privileged" || a.Without != "privileged" || a.Requests.Cpu().String() != "10m" ||
+		!strings.Contains(string(a.Pod), `"args":["high"]`) || len(a.Sample) != 0 {
+		t.Errorf("%+v %s", a, a.Pod)
+	}
+	if b := trials[1]; b.PodSecurity != "" || fmt.Sprint(b.Unmet) != `[ns.labels[?"team"].orValue("") == "blue"]` {
+		t.Errorf("%+v", b)
+	}
+	if c := trials[2]; c.PodSecurity != "" || fmt.Sprint(c.Unmet) != "[pod.spec.containers.size() > 1]" {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// linted is what lint reports. Its JSON is a format that users script on.
+type linted struct {
+	Problems  templates.Problems `json:"problems"`
+	Templates []trial            `json:"templates"`
+
+	server  bool // whether pods were to be sent to an API server
+	command string
+	paths   []string // of templates
+	pods    []string // files
+}
+
+// trial is what was tried, and the API server's answer if it got the pod.
+type trial struct {
+	fit.Trial
+
+	Accepted bool   `json:"accepted,omitempty"`
+	Rejected string `json:"rejected,omitempty"`
+}
+
+func (l *linted) bad() bool {
+	return len(l.Problems) > 0 || l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Accepted })
+}
+
+// text is one line for each problem, else one for each thing to know.
+func (l *linted) text() string {
+	if len(l.Problems) > 0 {
+		return l.Problems.Error() + "\n"
+	}
+	var b strings.Builder
+	for i := range l.Templates {
+		t := &l.Templates[i]
+		of := t.Template
+		if t.On != "" {
+			of += " on " + t.On
+		}
+		for _, sentence := range l.sentences(t) {
+			b.WriteString(of + ": " + sentence + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (l *linted) sentences(t *trial) []string {
+	all := []string{l.level(t)}
+	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	if help := l.help(t); help != "" {
+		say("%s", help)
+	}
+	if len(t.Sample) > 0 {
+		say("tried on a sample pod with %s", strings.Join(t.Sample, ", "))
+	}
+	for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
+		if to := t.QoS[class]; to != "" {
+			say("a %s pod becomes %s", class, to)
+		}
+	}
+	if len(t.Requests) > 0 {
+		var more []string
+		for _, name := range slices.Sorted(maps.Keys(t.Requests)) {
+			q := t.Requests[name]
+			more = append(more, q.String()+" "+string(name))
+		}
+		say("a pod requests %s more", strings.Join(more, " and "))
+	}
+	for _, hint := range t.Hints {
+		say("hint: %s", hint)
+	}
+	if len(t.Needs) > 0 {
+		without := "the pod does not get the template"
+		if t.Denied {
+			without = "the pod is denied"
+		}
+		say("the pod or its namespace must set %s, for there is no default; otherwise %s", strings.Join(t.Needs, ", "), without)
+	}
+	if t.Conflicts != "" {
+		say("conflict with the other templates: %s", t.Conflicts)
+	}
+	switch {
+	case t.Rejected != "":
+		say("the API server rejects a pod with it: %s", t.Rejected)
+	case t.Accepted:
+		say("the API server accepts a pod with it")
+	case l.server:
+		say("the API server got no pod with it")
+	}
+	return all
+}
+
+// level is the first sentence.
+func (l *linted) level(t *trial) string {
+	because := ""
+	if t.Why != "" {
+		because = ", " + t.Why
+	}
+	switch {
+	case t.PodSecurity == "":
+		return "valid, but not tried: " + t.Why
+	case t.Without == t.PodSecurity:
+		return fmt.Sprintf("fine; Pod Security: %s, with and without it", t.PodSecurity)
+	case t.Without != "":
+		return fmt.Sprintf("fine; Pod Security: %s (without it: %s)%s", t.PodSecurity, t.Without, because)
+	}
+	return fmt.Sprintf("fine; Pod Security: %s%s", t.PodSecurity, because)
+}
+
+// help is the command that shows more about a template that was not tried.
+func (l *linted) help(t *trial) string {
+	if len(t.Unmet) == 0 {
+		return ""
+	}
+	each := func(before string, args []string) (all string) {
+		for _, arg := range args {
+			all += " " + before + quote(arg)
+		}
+		return all
+	}
+	if t.On == "" {
+		return "to try it on a pod that meets this: " + l.command + each("", l.paths) + " --pod FILE"
+	}
+	return "to see all rules: " + strings.TrimSuffix(l.command, "lint") + "explain" + each("-f ", l.pods) + each("--templates ", l.paths)
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/sample"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// samples are pods of every quality of service class, the plainest first.
+func samples() []Subject {
+	some := corev1.ResourceList{corev1.ResourceCPU: quantity("100m"), corev1.ResourceMemory: quantity("64Mi")}
+	var all []Subject
+	for _, resources := range []corev1.ResourceRequirements{{}, {Requests: some}, {Requests: some, Limits: some}} {
+		all = append(all, Subject{Situation: sample.Situation{Pod: encoded(plain(resources)), Namespace: templates.Namespace{Name: "sample"}}})
+	}
+	return all
+}
+
+// plain is a pod that keeps to every Pod Security level by its container alone,
+// so that it lends a template nothing.
+func plain(resources corev1.ResourceRequirements) *corev1.Pod {
+	return &corev1.Pod{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "app", Image: "registry.example/app:1", Resources: resources,
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(bool),
+				RunAsNonRoot:             new(true),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+		}}},
+	}
+}
+
+// encoded is a pod as JSON.
+func encoded(pod *corev1.Pod) []byte {
+	text, err := json.Marshal(pod)
+	if err != nil {
+		panic("fit: a pod is no JSON: " + err.Error())
+	}
+	return text
+}
+
+func decoded(text []byte) *corev1.Pod {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(text, pod); err != nil {
+		panic("fit: a pod does not decode: " + err.Error())
+	}
+	return pod
+}
+
+// result is a pod with templates in it.
+type result struct {
+	*inject.Result
+
+	injector *inject.Injector
+	final    inject.Request // with the pod, as JSON
+	pod      *corev1.Pod
+}
+
+// run injects templates into a pod.
+func run(s sample.Situation, all ...*templates.Template) *result {
+	return (&result{injector: inject.New(templates.NewSet(all))}).again(s)
+}
+
+// again injects the same templates into another pod.
+func (r *result) again(s sample.Situation) *result {
+	r = &result{injector: r.injector, final: inject.Request{
+		Operation: "CREATE", OptedIn: true, Username: s.Username, DryRun: s.DryRun, Namespace: s.Namespace, Object: s.Pod,
+	}}
+	var err error
+	if r.Result, err = r.injector.Inject(r.final); err != nil {
+		panic("fit: " + err.Error())
+	}
+	if r.final.Object, err = inject.Apply(s.Pod, r.Ops()); err != nil {
+		panic("fit: " + err.Error())
+	}
+	r.pod = decoded(r.final.Object)
+	return r
+}
+
+// asking is a pod that asks for templates and sets their parameters: the values that are given, and
+// samples for those that have no value. Missing are those that no sample fits.
+func asking(pod Subject, values map[string]string, all ...*templates.Template) (asks Subject, missing []string) {
+	p := decoded(pod.Pod)
+	p.Annotations = maps.Clone(p.Annotations)
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	annotations := maps.Clone(pod.Namespace.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	var names []string
+	for _, t := range all {
+		names = append(names, t.Name)
+		for i := range t.Spec.Params {
+			param := &t.Spec.Params[i]
+			key := t.Annotation(param.Name)
+			value, given := values[t.Name+"."+param.Name]
+			_, byPod := p.Annotations[key]
+			_, byNamespace := annotations[key]
+			if !given && (param.Default != nil || byPod || byNamespace) {
+				continue
+			}
+			if !given {
+				if value = sampleValue(t, param); value == "" {
+					missing = append(missing, t.Name+"."+param.Name)
+					continue
+				}
+			}
+			if param.OverridableBy == nil || slices.Contains(param.OverridableBy, templates.ByPod) {
+				p.Annotations[key] = value
+			} else {
+				annotations[key] = value
+			}
+		}
+	}
+	p.Annotations[inject.AnnotationTemplates] = strings.Join(names, ",")
+	pod.Pod, pod.Namespace.Annotations = encoded(p), annotations
+	return pod, missing
+}
+
+// sampleValue is the first of some values that a parameter takes, or "".
+func sampleValue(t *templates.Template, p *templates.Param) string {
+	var candidates []string
+	for _, choice := range p.Enum {
+		candidates = append(candidates, string(choice))
+	}
+	if p.Minimum != nil {
+		candidates = append(candidates, string(*p.Minimum))
+	}
+	candidates = append(candidates, "sample", "example.com", "https://example.com", "https://example.com:8443/path", "1", "true", "1s", "/sample")
+	i := slices.IndexFunc(candidates, func(value string) bool { return t.Takes(p.Name, value) == nil })
+	if i < 0 {
+		return ""
+	}
+	return candidates[i]
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	psa "k8s.io/pod-security-admission/api"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/sample"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Subject is a pod to try templates on.
+type Subject struct {
+	On string // such as Deployment/web; "" for a sample, which may be changed
+	sample.Situation
+}
+
+// Subject is a pod of the user's, if it can be read.
+func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace) (Subject, error) {
+	if e.absurd.Match(pod) {
+		return Subject{}, errors.New("the pod has a quantity that cannot be read")
+	}
+	return Subject{on, sample.Situation{Pod: pod, Namespace: namespace}}, json.Unmarshal(pod, &corev1.Pod{})
+}
+
+// Try tries each template of a set alone, and all of them together: on the pods, or on samples if there
+// are none. Values are for parameters without a default ("template.param"); others get a sample.
+func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Subject) []Trial {
+	var trials []Trial
+	var all []*templates.Template
+	for _, t := range set.Templates {
+		all = append(all, withoutSelectors(t))
+	}
+	for _, t := range all {
+		if len(pods) == 0 {
+			trials = append(trials, e.try(t, values, samples()...))
+		}
+		for _, pod := range pods {
+			trials = append(trials, e.try(t, values, pod))
+		}
+	}
+	if len(pods) == 0 {
+		pods = samples()[:1]
+	}
+	for _, pod := range pods {
+		for i, why := range together(all, values, pod) {
+			trials[slices.IndexFunc(trials, func(t Trial) bool { return t.Template == all[i].Name && t.On == pod.On })].Conflicts = why
+		}
+	}
+	return trials
+}
+
+// together are the conflicts of templates, by index, in a pod that as many of them as possible are for.
+func together(all []*templates.Template, values map[string]string, pod Subject) map[int]string {
+	s, _ := asking(pod, values, all...)
+	r := run(s.Situation, all...)
+	if pod.On == "" {
+		var chosen []int
+		for i, t := range all {
+			more, ok := sample.Meet(t, s.Situation, fixed(values), func(s sample.Situation) bool {
+				r := r.again(s)
+				return !slices.ContainsFunc(append(chosen, i), func(i int) bool { return r.Decisions[i].Code == inject.CodeConditionFalse })
+			})
+			if ok {
+				s.Situation, chosen = more, append(chosen, i)
+			}
+		}
+		r = r.again(s.Situation)
+	}
+	conflicts := map[int]string{}
+	for i := range r.Decisions {
+		if d := &r.Decisions[i]; d.Code == inject.CodeConflict {
+			conflicts[i] = d.Message
+		}
+	}
+	return conflicts
+}
+
+// fixed are the parameters that keep their values.
+func fixed(values map[string]string) []string {
+	var all []string
+	for name := range values {
+		all = append(all, name)
+	}
+	return all
+}
+
+// try tries a template on pods that differ in their resources: the first counts.
+func (e *Evaluator) try(t *templates.Template, values map[string]string, pods ...Subject) Trial {
+	trial := about(t)
+	trial.On = pods[0].On
+	for i, pod := range pods {
+		asked, missing := asking(pod, values, t)
+		if len(missing) > 0 {
+			trial.Why = fmt.Sprintf("%s has no default, and no sample fits; use --set %s=VALUE", missing[0], missing[0])
+			return trial
+		}
+		tried, ok := meeting(t, asked, fixed(values))
+		r := run(tried.Situation, t)
+		if !ok && i == 0 {
+			trial.notTried(t, tried, values, &r.Decisions[0])
+			return trial
+		}
+		if !ok {
+			continue
+		}
+		before := decoded(tried.Pod)
+		if class, after := QoS(before), QoS(r.pod); after != class {
+			if trial.QoS == nil {
+				trial.QoS = map[corev1.PodQOSClass]corev1.PodQOSClass{}
+			}
+			trial.QoS[class] = after
+		}
+		if i == 0 {
+			trial.Sample = sample.Changes(asked.Situation, tried.Situation)
+			e.judge(&trial, t, r, before)
+			trial.Hints = append(trial.Hints, without(t, tried)...)
+		}
+	}
+	return trial
+}
+
+// about is what a template says of itself.
+func about(t *templates.Template) Trial {
+	trial := Trial{Template: t.Name}
+	if len(t.Spec.LabelDomains) > 0 {
+		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains lets it set labels of %s. If the selector of a ReplicaSet, a Job or another owner has one of them, "+
+			"that owner does not find the pods that it makes, and makes more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
+	}
+	for i := range t.Spec.Params {
+		if p := &t.Spec.Params[i]; p.Default == nil {
+			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == templates.Deny
+		}
+	}
+	return trial
+}
+
+// meeting is a pod that gets the template: a sample as it has to be, or the user's as it is. If it is not ok,
+// it is the best that there is.
+func meeting(t *templates.Template, pod Subject, fixed []string) (Subject, bool) {
+	r := run(pod.Situation, t)
+	if pod.On != "" {
+		return pod, gets(&r.Decisions[0])
+	}
+	met := pod
+	var ok bool
+	met.Situation, ok = sample.Meet(t, pod.Situation, fixed, func(s sample.Situation) bool {
+		d := &r.again(s).Decisions[0]
+		if r.Decisions[0].Code == inject.CodeConditionFalse && d.Code != inject.CodeConditionFalse {
+			r.Decisions[0], pod.Situation = *d, s // the first one that meets the condition
+		}
+		return gets(d)
+	})
+	if ok {
+		return met, true
+	}
+	return pod, false
+}
+
+func gets(d *inject.Decision) bool {
+	return d.Code == inject.CodeInjected || d.Code == inject.CodePresent
+}
+
+// notTried says why.
+func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[string]string, d *inject.Decision) {
+	what := "a sample pod"
+	if pod.On != "" {
+		what = "it"
+	}
+	if d.Code == inject.CodeConditionFalse || strings.HasPrefix(d.Message, "spec.match.condition: ") {
+		if trial.Unmet = sample.False(t, pod.Situation); pod.On == "" {
+			trial.Unmet = sample.Unmet(t, pod.Situation, fixed(values))
+		}
+	}
+	switch {
+	case len(trial.Unmet) == 0:
+		trial.Why = fmt.Sprintf("%s would not get it (%s): %s", what, d.Code, d.Sentence())
+		if strings.Contains(d.Message, "no such key") {
+			trial.Why += "; for what not every pod has, write [?'key'].orValue('')"
+		}
+	case pod.On != "":
+		trial.Why = "it does not meet this part of the condition: " + strings.Join(trial.Unmet, ", nor this: ")
+	default:
+		trial.Why = "lint found no sample pod that meets this part of the condition: " + strings.Join(trial.Unmet, ", nor this: ")
+	}
+}
+
+// judge says what the template makes of the first pod.
+func (e *Evaluator) judge(trial *Trial, t *templates.Template, r *result, before *corev1.Pod) {
+	trial.PodSecurity, trial.Why = e.Level(r.pod)
+	if level, _ := e.Level(before); level != psa.LevelRestricted {
+		trial.Without = level
+	}
+	trial.Pod, _ = json.Marshal(r.pod)
+	trial.Requests = more(total(r.pod, requestsOf), total(before, requestsOf))
+	trial.Hints = append(trial.Hints, r.hints(t)...)
+}
+
+// more is what is in a and not in b.
+func more(a, b corev1.ResourceList) corev1.ResourceList {
+	for name, q := range a {
+		if q.Sub(b[name]); q.IsZero() {
+			delete(a, name)
+		} else {
+			a[name] = q
+		}
+	}
+	return a
+}
+
+// without are pods that are unusual in what templates depend on, and go without this one.
+func without(t *templates.Template, pod Subject) []string {
+	var all []string
+	for _, odd := range []struct {
+		what   string
+		change func(*corev1.PodSpec)
+	}{
+		{"terminationGracePeriodSeconds: 1", func(s *corev1.PodSpec) { s.TerminationGracePeriodSeconds = new(int64(1)) }},
+		{"restartPolicy: Never", func(s *corev1.PodSpec) { s.RestartPolicy = corev1.RestartPolicyNever }},
+		{"hostUsers: false", func(s *corev1.PodSpec) { s.HostUsers = new(false) }},
+		{"an init container of its own", func(s *corev1.PodSpec) {
+			own := *plain(corev1.ResourceRequirements{}).Spec.Containers[0].DeepCopy()
+			own.Name = "setup"
+			s.InitContainers = append(s.InitContainers, own)
+		}},
+	} {
+		changed := decoded(pod.Pod)
+		odd.change(&changed.Spec)
+		s := pod.Situation
+		s.Pod = encoded(changed)
+		if d := run(s, t).Decisions[0]; d.Code == inject.CodeConflict || d.Code == inject.CodeRenderFailed {
+			all = append(all, fmt.Sprintf("a pod with %s goes without it: %s", odd.what, d.Sentence()))
+		}
+	}
+	return all
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// placeOf is the place that an expression reads.
+func (s *search) placeOf(w *world, e ast.Expr, sc *scope) (path, bool) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		v := sc.find(e.AsIdent())
+		switch {
+		case v == nil:
+			return path{e.AsIdent()}, slices.Contains([]string{"pod", "ns", "request"}, e.AsIdent())
+		case v.expr != nil:
+			return s.placeOf(w, v.expr, v.in)
+		}
+		return v.place, v.place != nil && !v.key
+	case ast.SelectKind:
+		p, ok := s.placeOf(w, e.AsSelect().Operand(), sc)
+		return p.to(e.AsSelect().FieldName()), ok
+	case ast.CallKind:
+		call := e.AsCall()
+		switch name := call.FunctionName(); name {
+		case operators.Index, operators.OptIndex, operators.OptSelect:
+			p, ok := s.placeOf(w, call.Args()[0], sc)
+			switch key := s.eval(w, call.Args()[1], sc).(type) {
+			case types.String:
+				return p.to(string(key)), ok
+			case types.Int:
+				return p.to(int(key)), ok && key >= 0 && key < maxList
+			}
+		case "orValue", "value", "or":
+			return s.placeOf(w, call.Target(), sc)
+		}
+	}
+	return nil, false
+}
+
+// assign goes on with worlds in which an expression may have a value.
+func (s *search) assign(w *world, e ast.Expr, value ref.Val, sc *scope, next then) bool {
+	if s.steps--; s.steps < 0 {
+		return false
+	}
+	if got := s.eval(w, e, sc); got != nil && got.Equal(value) == types.True {
+		return next(w)
+	}
+	if optional, ok := value.(*types.Optional); ok {
+		if !optional.HasValue() {
+			return s.has(w, e, false, sc, next)
+		}
+		value = optional.GetValue()
+	}
+	if name, ok := param(e); ok {
+		return s.setParam(w, name, value, next)
+	}
+	if p, ok := s.placeOf(w, e, sc); ok {
+		native, ok := native(value)
+		return ok && next(w.set(p, native))
+	}
+	switch e.Kind() {
+	case ast.IdentKind:
+		return s.assignVariable(w, sc.find(e.AsIdent()), value, next)
+	case ast.CallKind:
+		return s.assignCall(w, e.AsCall(), value, sc, next)
+	}
+	return false
+}
+
+// assignVariable gives a macro's variable a value: the name of a member, or an item of a text.
+func (s *search) assignVariable(w *world, v *scope, value ref.Val, next then) bool {
+	text, isText := value.(types.String)
+	switch {
+	case v == nil:
+		return false
+	case v.expr != nil:
+		return s.assign(w, v.expr, value, v.in, next)
+	case v.key && isText:
+		at := v.place[:len(v.place)-1].to(string(text))
+		return next(w.set(v.place, nil).set(at, anyOf(at)))
+	case v.text != nil:
+		return s.assign(w, v.text, value, v.outer, next)
+	}
+	return false
+}
+
+func (s *search) assignCall(w *world, call ast.CallExpr, value ref.Val, sc *scope, next then) bool {
+	args := call.Args()
+	text, isText := value.(types.String)
+	switch name := call.FunctionName(); {
+	case name == operators.Conditional:
+		choose := func(condition bool, e ast.Expr) bool {
+			return s.meet(w, args[0], condition, sc, func(w *world) bool { return s.assign(w, e, value, sc, next) })
+		}
+		return choose(true, args[1]) || choose(false, args[2])
+	case name == "size":
+		n, ok := value.(types.Int)
+		return ok && s.resize(w, append(slices.Clone(args), call.Target())[0], int(n), sc, next)
+	case name == operators.Add && isText:
+		return s.sum(w, args, string(text), sc, next)
+	case name == operators.Index:
+		i, isInt := s.eval(w, args[1], sc).(types.Int)
+		return isInt && isText && s.setPart(w, args[0], int(i), string(text), sc, next)
+	case slices.Contains([]string{"int", "double", "uint", "bool"}, name):
+		return s.assign(w, args[0], types.String(fmt.Sprint(value.Value())), sc, next)
+	case name == "string" && isText:
+		for _, t := range []ref.Type{types.StringType, types.IntType, types.DoubleType, types.BoolType} {
+			if v := text.ConvertToType(t); !types.IsError(v) && s.assign(w, args[0], v, sc, next) {
+				return true
+			}
+		}
+	case name == "reverse" && isText:
+		runes := []rune(string(text))
+		slices.Reverse(runes)
+		return s.assign(w, call.Target(), types.String(string(runes)), sc, next)
+	case call.IsMemberFunction():
+		return s.assign(w, call.Target(), value, sc, next) // such as lowerAscii, trim, replace
+	}
+	return false
+}
+
+// sum makes a + b be a text, if one of the two is in it.
+func (s *search) sum(w *world, args []ast.Expr, text string, sc *scope, next then) bool {
+	if a, ok := s.eval(w, args[0], sc).(types.String); ok && strings.HasPrefix(text, string(a)) && s.assign(w, args[1], types.String(text[len(a):]), sc, next) {
+		return true
+	}
+	b, ok := s.eval(w, args[1], sc).(types.String)
+	return ok && strings.HasSuffix(text, string(b)) && s.assign(w, args[0], types.String(text[:len(text)-len(b)]), sc, next)
+}
+
+// setPart makes text.split(separator)[i] be a text.
+func (s *search) setPart(w *world, e ast.Expr, i int, value string, sc *scope, next then) bool {
+	target, separator, ok := s.split(w, e, sc)
+	if !ok || i < 0 || i >= maxList {
+		return false
+	}
+	now, _ := s.eval(w, target, sc).(types.String)
+	parts := strings.Split(string(now), separator)
+	for len(parts) <= i {
+		parts = append(parts, some)
+	}
+	parts[i] = value
+	return s.assign(w, target, types.String(strings.Join(parts, separator)), sc, next)
+}
+
+// split is the text and the separator of text.split(separator).
+func (s *search) split(w *world, e ast.Expr, sc *scope) (text ast.Expr, separator string, ok bool) {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "split" {
+		return nil, "", false
+	}
+	sep, ok := s.eval(w, e.AsCall().Args()[0], sc).(types.String)
+	return e.AsCall().Target(), string(sep), ok
+}
+
+// resize gives a list, an object or a text a size.
+func (s *search) resize(w *world, e ast.Expr, n int, sc *scope, next then) bool {
+	if s.steps--; s.steps < 0 || e == nil || n < 0 || n > maxList {
+		return false
+	}
+	if s.expression.AST().GetType(e.ID()).Kind() == types.StringKind {
+		return s.assign(w, e, types.String(strings.Repeat("a", n)), sc, next)
+	}
+	got, ok := s.eval(w, e, sc).(traits.Sizer)
+	if ok && int(got.Size().(types.Int)) == n {
+		return next(w)
+	}
+	if !ok || int(got.Size().(types.Int)) < n {
+		return s.grown(w, e, sc, func(w *world, item scope) bool {
+			if item.key { // every member has another name
+				of := item.place[:len(item.place)-1]
+				members, _ := w.get(of).(map[string]any)
+				at := of.to(fmt.Sprintf("%s-%d", some, len(members)))
+				w = w.set(item.place, nil).set(at, anyOf(at))
+			}
+			return s.resize(w, e, n, sc, next)
+		})
+	}
+	p, ok := s.placeOf(w, e, sc)
+	if list, isList := w.get(p).([]any); ok && isList {
+		return next(w.set(p, list[:n]))
+	}
+	return ok && n == 0 && next(w.set(p, nil))
+}
+
+// param is the parameter that an expression reads.
+func param(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.SelectKind || e.AsSelect().Operand().Kind() != ast.IdentKind {
+		return "", false
+	}
+	return e.AsSelect().FieldName(), e.AsSelect().Operand().AsIdent() == "params"
+}
+
+// setParam sets a parameter as users do, by an annotation of the pod or of the namespace.
+func (s *search) setParam(w *world, name string, value ref.Val, next then) bool {
+	text := fmt.Sprint(value.Value())
+	if slices.Contains(s.fixed, s.template.Name+"."+name) || s.template.Takes(name, text) != nil {
+		return false
+	}
+	for i := range s.template.Spec.Params {
+		p := &s.template.Spec.Params[i]
+		switch {
+		case p.Name != name:
+		case p.OverridableBy == nil || slices.Contains(p.OverridableBy, templates.ByPod):
+			return next(w.set(path{"pod", "metadata", "annotations", s.template.Annotation(name)}, text))
+		case slices.Contains(p.OverridableBy, templates.ByNamespace):
+			return next(w.set(path{"ns", "annotations", s.template.Annotation(name)}, text))
+		}
+	}
+	return false
+}
+
+func (s *search) isMap(e ast.Expr) bool {
+	t := s.expression.AST().GetType(e.ID())
+	return t.Kind() == types.MapKind || t.Kind() == types.OpaqueKind && len(t.Parameters()) == 1 && t.Parameters()[0].Kind() == types.MapKind
+}
+
+// native is a value as JSON has it.
+func native(value ref.Val) (any, bool) {
+	switch v := value.(type) {
+	case types.String, types.Bool, types.Int, types.Uint, types.Double:
+		return v.Value(), true
+	case traits.Lister:
+		list := []any{}
+		for _, item := range elements(v) {
+			n, ok := native(item)
+			if !ok {
+				return nil, false
+			}
+			list = append(list, n)
+		}
+		return list, true
+	case traits.Mapper:
+		m := map[string]any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			n, ok := native(v.Get(key))
+			if name, isText := key.(types.String); ok && isText {
+				m[string(name)] = n
+			}
+		}
+		return m, true
+	}
+	return nil, false
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/parser"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// False are the parts of the template's condition that do not hold as it is.
+func False(t *templates.Template, of Situation) []string {
+	w, err := newWorld(of)
+	if err != nil || t.ConditionExpression() == nil {
+		return nil
+	}
+	s := &solver{template: t}
+	var all []string
+	for _, part := range conjuncts(t.ConditionExpression().AST().Expr()) {
+		if g := (&goal{expression: t.ConditionExpression(), expr: part}); !s.holds(w, g) {
+			all = append(all, g.text(part))
+		}
+	}
+	return all
+}
+
+// text is a part of the goal's expression as it is written, or the whole if it cannot be told.
+func (g *goal) text(part ast.Expr) string {
+	text, err := parser.Unparse(part, g.expression.AST().SourceInfo(), parser.WrapOnColumn(1<<30))
+	if err != nil {
+		return g.expression.Source()
+	}
+	return text
+}
+
+// Changes are what one situation has and another one had not, such as spec.serviceAccountName: "x".
+func Changes(from, to Situation) []string {
+	a, err := newWorld(from)
+	b, err2 := newWorld(to)
+	if err != nil || err2 != nil {
+		return nil
+	}
+	all := changes(a.doc["pod"], b.doc["pod"], "")
+	all = append(all, changes(a.doc["ns"], b.doc["ns"], "namespace")...)
+	return append(all, changes(a.doc["request"], b.doc["request"], "request")...)
+}
+
+func changes(from, to any, at string) []string {
+	if reflect.DeepEqual(from, to) {
+		return nil
+	}
+	var all []string
+	switch value := to.(type) {
+	case map[string]any:
+		was, _ := from.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if name == "securityContext" && strings.HasSuffix(at, "]") && from == nil {
+				continue // which every sample container has
+			}
+			all = append(all, changes(was[name], value[name], member(at, name))...)
+		}
+		for _, name := range slices.Sorted(maps.Keys(was)) {
+			if _, ok := value[name]; !ok {
+				all = append(all, "no "+member(at, name))
+			}
+		}
+		if len(value) == 0 {
+			all = append(all, at+": {}")
+		}
+	case []any:
+		was, _ := from.([]any)
+		for i := range value {
+			var item any
+			if i < len(was) {
+				item = was[i]
+			}
+			all = append(all, changes(item, value[i], fmt.Sprintf("%s[%d]", at, i))...)
+		}
+	default:
+		text, err := json.Marshal(value)
+		if err == nil {
+			all = append(all, at+": "+string(text))
+		}
+	}
+	return all
+}
+
+func member(at, name string) string {
+	switch {
+	case strings.ContainsAny(name, "./") || strings.HasSuffix(at, "labels") || strings.HasSuffix(at, "annotations"):
+		return fmt.Sprintf("%s[%q]", at, name)
+	case at == "":
+		return name
+	}
+	return at + "." + name
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample
+
+import (
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// negated and mirrored are what !(a op b) and b op a come to.
+var (
+	negated = map[string]string{
+		operators.Equals: operators.NotEquals, operators.NotEquals: operators.Equals, operators.Less: operators.GreaterEquals,
+		operators.GreaterEquals: operators.Less, operators.Greater: operators.LessEquals, operators.LessEquals: operators.Greater,
+	}
+	mirrored = map[string]string{
+		operators.Less: operators.Greater, operators.Greater: operators.Less,
+		operators.LessEquals: operators.GreaterEquals, operators.GreaterEquals: operators.LessEquals,
+	}
+)
+
+// compare changes one side of a comparison by what the other one is.
+func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *scope, next then) bool {
+	if !want {
+		op = negated[op]
+	}
+	if op == operators.Equals && s.eval(w, args[0], sc) == nil && s.eval(w, args[1], sc) == nil {
+		return s.assign(w, args[0], types.String(some), sc, func(w *world) bool { return s.assign(w, args[1], types.String(some), sc, next) })
+	}
+	for i, side := range args {
+		value := s.eval(w, args[1-i], sc)
+		if b, ok := value.(types.Bool); ok && s.expression.AST().GetType(side.ID()).Kind() == types.BoolKind {
+			if s.meet(w, side, bool(b) == (op == operators.Equals), sc, next) {
+				return true
+			}
+			continue
+		}
+		if i == 1 && mirrored[op] != "" {
+			op = mirrored[op]
+		}
+		for _, v := range candidates(op, value) {
+			if s.assign(w, side, v, sc, next) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// candidates are values that compare so with a value.
+func candidates(op string, value ref.Val) []ref.Val {
+	up := map[string]int64{operators.Equals: 0, operators.NotEquals: 1, operators.Less: -1, operators.LessEquals: 0, operators.Greater: 1, operators.GreaterEquals: 0}[op]
+	switch v := value.(type) {
+	case nil:
+		return nil
+	case types.Int:
+		return []ref.Val{v + types.Int(up), v - types.Int(up)}
+	case types.Double:
+		return []ref.Val{v + types.Double(up), v - types.Double(up)}
+	case types.String:
+		switch op {
+		case operators.NotEquals:
+			return others(string(v))
+		case operators.Less:
+			return []ref.Val{types.String("")}
+		case operators.Greater:
+			return []ref.Val{v + "a"}
+		}
+	case *types.Optional:
+		if op == operators.NotEquals && v.HasValue() {
+			return append(candidates(op, v.GetValue()), types.OptionalNone)
+		} else if op == operators.NotEquals {
+			return []ref.Val{types.String(some), types.Int(1), types.True}
+		}
+	}
+	if op == operators.NotEquals {
+		return nil
+	}
+	return []ref.Val{value}
+}
+
+// others are texts that are not this one.
+func others(text string) []ref.Val {
+	all := []ref.Val{types.String(some)}
+	if text == some {
+		all = nil
+	}
+	if text != "" {
+		all = append(all, types.String(text+"-"+some), types.String(""))
+	}
+	return all
+}
+
+// in makes a value be one of a list's or object's, or none.
+func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) bool {
+	if !want {
+		return s.notIn(w, e, of, sc, next)
+	}
+	container := s.eval(w, of, sc)
+	for _, v := range keys(container) {
+		if s.assign(w, e, v, sc, next) {
+			return true
+		}
+	}
+	value := s.eval(w, e, sc)
+	if value == nil {
+		return false
+	}
+	if text, _, ok := s.split(w, of, sc); ok {
+		return s.assign(w, text, value, sc, next)
+	}
+	if key, ok := value.(types.String); ok && s.isMap(of) {
+		p, ok := s.placeOf(w, of, sc)
+		return ok && next(w.set(p.to(string(key)), anyOf(p.to(string(key)))))
+	}
+	l := loop{list: of}
+	return s.some(w, l, sc, func(w *world, item *scope) bool {
+		if item.place != nil {
+			v, ok := native(value)
+			return ok && next(w.set(item.place, v))
+		}
+		return s.assignVariable(w, item, value, next)
+	})
+}
+
+// notIn changes the value, or takes it away.
+func (s *search) notIn(w *world, e, of ast.Expr, sc *scope, next then) bool {
+	value := s.eval(w, e, sc)
+	if text, ok := value.(types.String); ok || value == nil {
+		for _, v := range others(string(text)) {
+			if s.assign(w, e, v, sc, next) {
+				return true
+			}
+		}
+	}
+	p, ok := s.placeOf(w, of, sc)
+	if key, isText := value.(types.String); ok && isText && s.isMap(of) {
+		return next(w.set(p.to(string(key)), nil))
+	}
+	list, isList := w.get(p).([]any)
+	if want, known := native(value); ok && isList && known {
+		return next(w.set(p, slices.DeleteFunc(slices.Clone(list), func(item any) bool { return item == want })))
+	}
+	return false
+}
+
+// keys are what a value can be in: a list's items or an object's names.
+func keys(container ref.Val) []ref.Val {
+	m, ok := container.(traits.Mapper)
+	if !ok {
+		return elements(container)
+	}
+	var all []ref.Val
+	for it := m.Iterator(); it.HasNext() == types.True; {
+		all = append(all, it.Next())
+	}
+	return all
+}
+
+// text makes a text begin with another one, and so on.
+func (s *search) text(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+	call := e.AsCall()
+	target, args := call.Target(), call.Args()
+	if !call.IsMemberFunction() { // matches(text, pattern)
+		target, args = args[0], args[1:]
+	}
+	part, ok := s.eval(w, args[0], sc).(types.String)
+	if !ok {
+		return false
+	}
+	now, _ := s.eval(w, target, sc).(types.String)
+	all := []string{some, "", "other"}
+	if want {
+		all = texts(call.FunctionName(), string(now), string(part))
+	}
+	for _, text := range all {
+		if s.assign(w, target, types.String(text), sc, next) {
+			return true
+		}
+	}
+	return false
+}
+
+// texts are candidates for what a text may become to begin with, end with, contain or match a part.
+func texts(name, now, part string) []string {
+	edge := func(text string) bool { // no name, label or image has it at an end
+		return text == "" || !unicode.IsLetter(rune(text[len(text)-1])) && !unicode.IsDigit(rune(text[len(text)-1]))
+	}
+	all := []string{part}
+	switch name {
+	case "startsWith":
+		if edge(part) {
+			all = []string{part + some, part}
+		}
+		return append(all, part+now)
+	case "endsWith":
+		if part == "" || edge(part[:1]) {
+			all = []string{some + part, part}
+		}
+		return append(all, now+part)
+	case "contains":
+		if edge(part) {
+			all = []string{some + part + some, part}
+		}
+		return append(all, now+part, part+now)
+	}
+	re, err := syntax.Parse(part, syntax.Perl)
+	if err != nil {
+		return nil
+	}
+	return []string{matching(re, 0), matching(re, 1), matching(re, 2)}
+}
+
+// matching is a text that a pattern matches, if it is not a strange one; more is how often
+// what may be left out or repeated is there, and which of the alternatives.
+func matching(re *syntax.Regexp, more int) string {
+	const long = 200
+	var b strings.Builder
+	times := func(n int) {
+		for range min(n, long) {
+			b.WriteString(matching(re.Sub[0], more))
+		}
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		b.WriteString(string(re.Rune))
+	case syntax.OpCharClass:
+		b.WriteRune(letter(re.Rune))
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		b.WriteByte('a')
+	case syntax.OpCapture:
+		times(1)
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			b.WriteString(matching(sub, more))
+		}
+	case syntax.OpAlternate:
+		return matching(re.Sub[min(more, len(re.Sub)-1)], more)
+	case syntax.OpPlus:
+		times(max(1, more))
+	case syntax.OpQuest:
+		times(min(1, more))
+	case syntax.OpStar:
+		times(more)
+	case syntax.OpRepeat:
+		times(re.Min)
+	}
+	return b.String()
+}
+
+// letter is a letter or a digit of a class of characters if it has one.
+func letter(class []rune) rune {
+	for _, want := range "a0A" {
+		for i := 0; i+1 < len(class); i += 2 {
+			if class[i] <= want && want <= class[i+1] {
+				return want
+			}
+		}
+	}
+	if len(class) == 0 {
+		return 'a'
+	}
+	return class[0]
+}

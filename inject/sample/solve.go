@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// solver searches worlds in which the expressions of a template have wanted values. A search
+// goes on with every world that it finds, until one is taken: then it returns true.
+type solver struct {
+	template *templates.Template
+	fixed    []string // parameters that keep their values
+	steps    int      // that are left
+	searches map[*templates.Expression]*search
+}
+
+// search is a solver for one expression.
+type search struct {
+	*solver
+
+	expression *templates.Expression
+	parts      map[int64]*templates.Evaluation
+}
+
+// then goes on with a world.
+type then = func(*world) bool
+
+func (s *solver) of(g *goal) *search {
+	if s.searches == nil {
+		s.searches = map[*templates.Expression]*search{}
+	}
+	if s.searches[g.expression] == nil {
+		s.searches[g.expression] = &search{s, g.expression, map[int64]*templates.Evaluation{}}
+	}
+	return s.searches[g.expression]
+}
+
+// scope is a variable of a macro around an expression, and those around that. It is a place, the name
+// of a member, an expression or an item of a text.
+type scope struct {
+	outer *scope
+	name  string
+
+	place path
+	key   bool // the last name of the place is the value
+	expr  ast.Expr
+	in    *scope // of expr
+	value ref.Val
+	text  ast.Expr // that was split, of which this is an item
+}
+
+// with is a variable inside another scope.
+func (sc scope) with(outer *scope, name string) *scope {
+	sc.outer, sc.name = outer, name
+	return &sc
+}
+
+func (sc *scope) find(name string) *scope {
+	for ; sc != nil; sc = sc.outer {
+		if sc.name == name {
+			return sc
+		}
+	}
+	return nil
+}
+
+// eval is the value of an expression in a world, or nil if that is an error.
+func (s *search) eval(w *world, e ast.Expr, sc *scope) ref.Val {
+	part := s.parts[e.ID()]
+	if part == nil {
+		var err error
+		if part, err = s.expression.Part(e); err != nil {
+			return nil
+		}
+		s.parts[e.ID()] = part
+	}
+	variables := map[string]ref.Val{}
+	for v := sc; v != nil; v = v.outer {
+		if _, ok := variables[v.name]; ok {
+			continue
+		}
+		value := s.variable(w, v)
+		if value == nil {
+			return nil
+		}
+		variables[v.name] = value
+	}
+	in := w.input()
+	annotations := w.at(path{"pod", "metadata", "annotations"})
+	values, _ := s.template.Values(func(key string) (string, bool) {
+		n := annotations.Get(key)
+		return n.Text(), n != nil
+	}, &in.Namespace)
+	value, err := part.Value(in, values, variables)
+	if err != nil || types.IsUnknownOrError(value) {
+		return nil
+	}
+	return value
+}
+
+func (s *search) variable(w *world, v *scope) ref.Val {
+	switch {
+	case v.expr != nil:
+		return s.eval(w, v.expr, v.in)
+	case v.value != nil:
+		return v.value
+	case v.key:
+		return types.String(v.place[len(v.place)-1].(string))
+	}
+	if n := w.at(v.place); n != nil {
+		return templates.View(n)
+	}
+	return nil
+}
+
+// is reports whether a condition is as wanted.
+func (s *search) is(w *world, e ast.Expr, want bool, sc *scope) bool {
+	return s.eval(w, e, sc) == types.Bool(want)
+}
+
+// meet goes on with worlds in which a condition may be as wanted, the given one first if it is.
+func (s *search) meet(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+	if s.steps--; s.steps < 0 {
+		return false
+	}
+	if s.is(w, e, want, sc) && next(w) {
+		return true
+	}
+	switch e.Kind() {
+	case ast.SelectKind:
+		if e.AsSelect().IsTestOnly() {
+			return s.has(w, e, want, sc, next)
+		}
+	case ast.ComprehensionKind:
+		return s.quantified(w, e, want, sc, next)
+	case ast.CallKind:
+		return s.call(w, e, want, sc, next)
+	}
+	return s.assign(w, e, types.Bool(want), sc, next)
+}
+
+func (s *search) call(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+	call := e.AsCall()
+	args := call.Args()
+	both := func(a, b bool) bool {
+		return s.meet(w, args[0], a, sc, func(w *world) bool { return s.meet(w, args[1], b, sc, next) })
+	}
+	switch name := call.FunctionName(); name {
+	case operators.LogicalNot:
+		return s.meet(w, args[0], !want, sc, next)
+	case operators.LogicalAnd, operators.LogicalOr:
+		if want == (name == operators.LogicalAnd) {
+			return both(want, want)
+		}
+		return s.meet(w, args[0], want, sc, next) || s.meet(w, args[1], want, sc, next)
+	case operators.Conditional:
+		choose := func(condition bool, value ast.Expr) bool {
+			return s.meet(w, args[0], condition, sc, func(w *world) bool { return s.meet(w, value, want, sc, next) })
+		}
+		return choose(true, args[1]) || choose(false, args[2])
+	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		return s.compare(w, name, args, want, sc, next)
+	case operators.In:
+		return s.in(w, args[0], args[1], want, sc, next)
+	case "sets.contains", "sets.intersects":
+		list, items := args[0], args[1]
+		if name == "sets.intersects" && list.Kind() == ast.ListKind {
+			list, items = items, list
+		}
+		if items.Kind() == ast.ListKind {
+			return s.sets(w, name == "sets.contains", list, items.AsList().Elements(), want, sc, next)
+		}
+	case "hasValue":
+		return s.has(w, call.Target(), want, sc, next)
+	case "startsWith", "endsWith", "contains", "matches":
+		return s.text(w, e, want, sc, next)
+	}
+	return s.assign(w, e, types.Bool(want), sc, next)
+}
+
+// has makes a place be there or not.
+func (s *search) has(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+	p, ok := s.placeOf(w, e, sc)
+	switch {
+	case !ok:
+		return false
+	case !want:
+		return next(w.set(p, nil))
+	}
+	value := anyOf(p)
+	return value != nil && next(w.set(p, value))
+}
+
+// sets makes a list contain the items, all of them or one.
+func (s *search) sets(w *world, all bool, list ast.Expr, items []ast.Expr, want bool, sc *scope, next then) bool {
+	if len(items) == 0 {
+		return all == want && next(w)
+	}
+	first := func(next then) bool { return s.in(w, items[0], list, want, sc, next) }
+	rest := func(w *world) bool { return s.sets(w, all, list, items[1:], want, sc, next) }
+	if all == want {
+		return first(rest)
+	}
+	return first(next) || rest(w)
+}
+
+// loop is a macro: exists, all, exists_one, filter or map.
+type loop struct {
+	macro       string
+	list        ast.Expr
+	name        string
+	where, body ast.Expr // body: what map gives, or what the quantifier is about
+}
+
+func loopOf(e ast.Expr) (loop, bool) {
+	if e.Kind() != ast.ComprehensionKind || e.AsComprehension().HasIterVar2() || e.AsComprehension().LoopStep().Kind() != ast.CallKind {
+		return loop{}, false
+	}
+	c := e.AsComprehension()
+	l, args := loop{list: c.IterRange(), name: c.IterVar()}, c.LoopStep().AsCall().Args()
+	step := c.LoopStep().AsCall().FunctionName()
+	if step == operators.Conditional && args[1].Kind() == ast.CallKind {
+		l.where, args = args[0], args[1].AsCall().Args()
+	} else if step == operators.Conditional {
+		return loop{}, false
+	}
+	if len(args) != 2 {
+		return loop{}, false
+	}
+	switch {
+	case step == operators.LogicalOr:
+		l.macro, l.body = "exists", args[1]
+	case step == operators.LogicalAnd:
+		l.macro, l.body = "all", args[1]
+	case args[1].Kind() == ast.ListKind && args[1].AsList().Size() == 1:
+		l.macro, l.body = "map", args[1].AsList().Elements()[0]
+	case l.where != nil:
+		l.macro, l.body = "exists", l.where // exists_one
+	}
+	return l, l.macro != ""
+}
+
+func (s *search) quantified(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+	l, ok := loopOf(e)
+	if !ok || l.macro == "map" {
+		return false
+	}
+	if want == (l.macro == "exists") {
+		return s.some(w, l, sc, func(w *world, item *scope) bool { return s.meet(w, l.body, want, item, next) })
+	}
+	items := s.items(w, l, sc)
+	if s.each(w, items, func(w *world, item *scope, next then) bool { return s.meet(w, l.body, want, item, next) }, next) {
+		return true
+	}
+	p, ok := s.placeOf(w, l.list, sc)
+	return ok && !slices.Equal(p, path{"pod", "spec", "containers"}) && next(w.set(p, nil))
+}
+
+// each goes on with what is done to every item.
+func (s *search) each(w *world, items []*scope, do func(*world, *scope, then) bool, next then) bool {
+	if len(items) == 0 {
+		return next(w)
+	}
+	return do(w, items[0], func(w *world) bool { return s.each(w, items[1:], do, next) })
+}

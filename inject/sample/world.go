@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// path is a place in a world: names and indices.
+type path []any
+
+func (p path) to(more ...any) path { return append(slices.Clone(p), more...) }
+
+// world is a situation as one JSON document, which is never changed: the variables pod, ns and
+// request of expressions are its members.
+type world struct {
+	doc  map[string]any
+	node *tree.Node // the document, once it was read
+}
+
+func newWorld(s Situation) (*world, error) {
+	var pod any
+	if err := json.Unmarshal(s.Pod, &pod); err != nil {
+		return nil, err
+	}
+	texts := func(m map[string]string) any {
+		all := map[string]any{}
+		for k, v := range m {
+			all[k] = v
+		}
+		return all
+	}
+	return &world{doc: map[string]any{
+		"pod":     pod,
+		"ns":      map[string]any{"name": s.Namespace.Name, "labels": texts(s.Namespace.Labels), "annotations": texts(s.Namespace.Annotations)},
+		"request": map[string]any{"operation": "CREATE", "username": s.Username, "dryRun": s.DryRun},
+	}}, nil
+}
+
+// situation is the world as it was made of; not ok if the pod is none.
+func (w *world) situation() (Situation, bool) {
+	pod, err := json.Marshal(w.doc["pod"])
+	if err != nil || !decodes(pod) || w.root().At("request", "operation").Text() != "CREATE" {
+		return Situation{}, false
+	}
+	in := w.input()
+	return Situation{Pod: pod, Namespace: in.Namespace, Username: in.Request.Username, DryRun: in.Request.DryRun}, true
+}
+
+// input is the world as expressions read it.
+func (w *world) input() *templates.Input {
+	root := w.root()
+	return &templates.Input{
+		Pod:       root.At("pod"),
+		Namespace: templates.Namespace{Name: root.At("ns", "name").Text(), Labels: w.texts("labels"), Annotations: w.texts("annotations"), Known: true},
+		Request: templates.RequestInfo{
+			Operation: root.At("request", "operation").Text(), Username: root.At("request", "username").Text(),
+			DryRun: root.At("request", "dryRun").Kind() == tree.True,
+		},
+	}
+}
+
+func (w *world) texts(name string) map[string]string {
+	all := map[string]string{}
+	members := w.root().At("ns", name).Members()
+	for i := range members {
+		all[members[i].Name()] = members[i].Text()
+	}
+	return all
+}
+
+func (w *world) root() *tree.Node {
+	if w.node == nil {
+		text, err := json.Marshal(w.doc)
+		if err == nil {
+			w.node, err = tree.Parse(text)
+		}
+		if err != nil {
+			panic("sample: " + err.Error()) // it is made of JSON
+		}
+	}
+	return w.node
+}
+
+// at is the node of a place, or nil.
+func (w *world) at(p path) *tree.Node {
+	n := w.root()
+	for _, step := range p {
+		switch step := step.(type) {
+		case string:
+			n = n.At(step)
+		case int:
+			items := n.Items()
+			if step >= len(items) {
+				return nil
+			}
+			n = &items[step]
+		}
+	}
+	return n
+}
+
+// get is the value of a place, or nil.
+func (w *world) get(p path) any {
+	var at any = w.doc
+	for _, step := range p {
+		switch step := step.(type) {
+		case string:
+			m, _ := at.(map[string]any)
+			at = m[step]
+		case int:
+			items, _ := at.([]any)
+			if step >= len(items) {
+				return nil
+			}
+			at = items[step]
+		}
+	}
+	return at
+}
+
+// set is the world with another value in a place; nil takes it away.
+func (w *world) set(p path, value any) *world {
+	doc := with(w.doc, p, nil, value).(map[string]any)
+	if len(p) > 4 && p[2] == "volumes" && p[4] != "name" && p[4] != "emptyDir" { // a volume has one source
+		doc = with(doc, p[:4].to("emptyDir"), nil, nil).(map[string]any)
+	}
+	return &world{doc: doc}
+}
+
+// maxList bounds what a list may become.
+const maxList = 50
+
+// with is a value with another one in a place of it; above is how its own place is reached.
+func with(of any, p, above path, value any) any {
+	if len(p) == 0 {
+		return value
+	}
+	switch step := p[0].(type) {
+	case string:
+		m, _ := of.(map[string]any)
+		m = maps.Clone(m)
+		if m == nil {
+			m = map[string]any{}
+		}
+		if changed := with(m[step], p[1:], above.to(step), value); changed != nil {
+			m[step] = changed
+		} else {
+			delete(m, step)
+		}
+		return m
+	case int:
+		items, _ := of.([]any)
+		items = slices.Clone(items)
+		for len(items) <= step && len(items) < maxList {
+			items = append(items, element(above, len(items)))
+		}
+		if step >= len(items) {
+			return items
+		}
+		if changed := with(items[step], p[1:], above.to(step), value); changed != nil {
+			items[step] = changed
+			return items
+		}
+		return slices.Delete(items, step, step+1)
+	}
+	return of
+}
+
+// grow is the world with another item in a list, and where that is.
+func (w *world) grow(list path) (*world, path) {
+	items, _ := w.get(list).([]any)
+	at := list.to(len(items))
+	return w.set(at, element(list, len(items))), at
+}

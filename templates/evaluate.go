@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Evaluation is a part of an expression that is evaluated by itself, with the
+// variables of the macros around it.
+type Evaluation struct{ prog cel.Program }
+
+// Part makes an evaluation of a part of the expression's [Expression.AST].
+func (e *Expression) Part(part ast.Expr) (*Evaluation, error) {
+	checked := ast.NewCheckedAST(ast.NewAST(part, e.p.checked.SourceInfo()), e.p.checked.TypeMap(), e.p.checked.ReferenceMap())
+	prog, err := e.p.env.PlanProgram(checked, cel.CostLimit(costLimit))
+	return &Evaluation{prog}, err
+}
+
+// Value evaluates it.
+func (e *Evaluation) Value(in *Input, values Values, variables map[string]ref.Val) (ref.Val, error) {
+	out, _, err := e.prog.Eval(scope{in.with(values, nil), variables})
+	return out, err
+}
+
+// scope is an input with the variables of macros.
+type scope struct {
+	*Input
+
+	variables map[string]ref.Val
+}
+
+// ResolveName implements cel.Activation.
+func (s scope) ResolveName(name string) (any, bool) {
+	if v, ok := s.variables[name]; ok {
+		return v, true
+	}
+	return s.Input.ResolveName(name)
+}
+
+// View shows JSON to CEL as the variables of expressions do.
+func View(n *tree.Node) ref.Val { return celValue(n) }
