@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -66,6 +68,17 @@ func TestStatusCommand(t *testing.T) {
 	if !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
+	a.list(shopPods+"?app in (web)", barePod("shop", 1))
+	out := thing("v1", "Pod", "shop", "out", map[string]any{"labels": map[string]any{"pillion.dev/inject": "disabled"}})
+	out["spec"] = barePod("shop", 0)["spec"]
+	a.list(shopPods+"?app in (api,web)", barePod("shop", 1), out)
+	templates := filepath.Join(t.TempDir(), "my templates")
+	must(t, os.Mkdir(templates, 0o700))
+	write(t, filepath.Join(templates, "agent.yaml"), agentTemplate)
+	a.wantText(t, exitProblem, []string{"shop", "-l", "app in (web, api)", "--templates", templates, "-o", "text"},
+		fmt.Sprintf("pillion status shop --selector 'app in (api,web)' --templates '%s' --kubeconfig", templates),
+		fmt.Sprintf("In the namespace shop 1 pod is to have no sidecar. Why, for one: pillion explain --templates '%s' --kubeconfig", templates), " pod/out -n shop")
+	a.wantText(t, exitProblem, []string{"-A"}, "pillion status --all-namespaces --kubeconfig")
 	for in, out := range map[string]string{"a/b.yaml": "a/b.yaml", "": "''", "it's $(x)": `'it'\''s $(x)'`} {
 		if got := quote(in); got != out {
 			t.Errorf("quote(%q) is %s, want %s", in, got, out)
@@ -118,6 +131,7 @@ func TestStatusFailing(t *testing.T) {
 		"changed just now": {"apps/v1/namespaces/shop/statefulsets", `{metadata: {name: db, generation: 2}, spec: {replicas: 3}, status: {observedGeneration: 1, replicas: 1, readyReplicas: 1}}`, ""},
 		"DaemonSet":        {"apps/v1/namespaces/shop/daemonsets", `{metadata: {name: net}, status: {currentNumberScheduled: 1, desiredNumberScheduled: 2}}`, "DaemonSet/net in the namespace shop cannot make its pods: it has 1 of 2 pods"},
 		"Job":              {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once}, status: {startTime: "2026-03-01T09:00:00Z"}}`, "Job/once in the namespace shop cannot make its pods: it has 0 of 1 pods"},
+		"Job of a cluster": {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once, generation: 1}, status: {startTime: "2026-03-01T09:00:00Z"}}`, "Job/once in the namespace shop cannot make its pods: it has 0 of 1 pods"},
 		"suspended Job":    {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once}, spec: {suspend: true}, status: {startTime: "2026-03-01T09:00:00Z"}}`, ""},
 		"failed Job":       {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once}, status: {startTime: "2026-03-01T09:00:00Z", failed: 1}}`, ""},
 		"new Job":          {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once}}`, ""},
@@ -155,6 +169,24 @@ func TestStatusFailing(t *testing.T) {
 		a.forbids[allSets+"?pillion.dev/inject=enabled"] = 1
 		a.wantText(t, exitOK, nil, "Note: You may not list replicasets in all namespaces")
 	})
+}
+
+// TestStatusEvents: the last event says why an owner cannot make its pods, if it may be read.
+func TestStatusEvents(t *testing.T) {
+	t.Parallel()
+	const path = "/api/v1/namespaces/shop/events"
+	a := newPagedAPI(0)
+	a.list("/apis/batch/v1/namespaces/shop/jobs", yamlObject(t, `{metadata: {name: once, namespace: shop, generation: 1}, status: {startTime: "2026-03-01T09:00:00Z"}}`))
+	a.list("/apis/apps/v1/namespaces/shop/statefulsets", yamlObject(t, `{metadata: {name: db, namespace: shop}, spec: {replicas: 3}, status: {replicas: 1, readyReplicas: 1}}`))
+	event := func(at, message string) map[string]any {
+		return yamlObject(t, fmt.Sprintf("{reason: FailedCreate, lastTimestamp: %q, message: %q}", at, message))
+	}
+	a.list(path, event("2026-03-01T10:00:00Z", "(combined from similar events): Error creating: second"), event("2026-03-01T09:00:00Z", "Error creating: first"))
+	a.wantText(t, exitProblem, []string{"shop"}, "Job/once in the namespace shop cannot make its pods: it has 0 of 1 pods: second")
+	a.list(path, event("2026-03-01T10:00:00Z", "create Pod db-1 in StatefulSet db failed error: third"), yamlObject(t, `{message: fourth, series: {lastObservedTime: "2026-03-01T11:00:00.000000Z", count: 2}}`))
+	a.wantText(t, exitProblem, []string{"shop"}, "StatefulSet/db in the namespace shop cannot make its pods: it has 1 of 3 pods: fourth")
+	a.forbids[path] = 2
+	a.wantText(t, exitProblem, []string{"shop"}, "it has 0 of 1 pods; its events say why", "it has 1 of 3 pods; its events say why")
 }
 
 // TestStatusNoTemplates: what follows from templates that are gone while the webhooks are there.
