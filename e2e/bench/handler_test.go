@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -47,7 +48,8 @@ func BenchmarkHandler(b *testing.B) {
 			} {
 				benchmarkSet(b, fmt.Sprintf("templates=%d/matching=%d/cel=%t", set.n, set.matching, set.cel), set, pod, out)
 			}
-			benchmarkSet(b, "templates=2/matching=2/cel=features", templateSet{features: true}, podJSON(size, setLevel), out)
+			benchmarkSet(b, "templates=2/matching=2/cel=features", templateSet{features: true}, podJSON(size, askFor), out)
+			benchmarkSet(b, "templates=2/matching=2/cel=heavy", templateSet{heavy: true}, podJSON(size, setLevel), out)
 			for name, h := range references() {
 				b.Run("templates=1/matching=1/cel=false/handler="+name+"/request=injected", func(b *testing.B) { send(b, h, webhook.PathMutate, pod, name != "read-only") })
 			}
@@ -128,12 +130,28 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// TestFeatures: the templates with more features give each pod both sidecars, what the pod sets, and all that goes
-// into its containers.
+// TestFeatures: the templates that ship with Pillion give each pod both sidecars, what the pod sets, and all that
+// goes into its containers.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
 	for _, size := range podSizes() {
-		pod := injected(t, handler(t, templateSet{features: true}), podJSON(size, setLevel))
+		pod := injected(t, handler(t, templateSet{features: true}), podJSON(size, askFor))
+		if n := len(pod.Spec.InitContainers); n != 2 || !slices.Contains(pod.Spec.InitContainers[0].Args, "--prop=host=logs.example") {
+			t.Errorf("%s: %d init containers, the first with %v", size.name, n, pod.Spec.InitContainers[0].Args)
+		}
+		for _, c := range pod.Spec.Containers {
+			if len(c.Env) != size.env+2 || len(c.VolumeMounts) != 2 {
+				t.Errorf("%s: %s has %d variables and %d mounts", size.name, c.Name, len(c.Env), len(c.VolumeMounts))
+			}
+		}
+	}
+}
+
+// TestHeavy: so do those with more CEL.
+func TestHeavy(t *testing.T) {
+	t.Parallel()
+	for _, size := range podSizes() {
+		pod := injected(t, handler(t, templateSet{heavy: true}), podJSON(size, setLevel))
 		if n := len(pod.Spec.InitContainers); n != 2 || pod.Spec.InitContainers[0].Args[0] != "--level=debug" {
 			t.Errorf("%s: %d init containers, the first with %v", size.name, n, pod.Spec.InitContainers[0].Args)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/library"
 	"github.com/prometheus/client_golang/prometheus"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
@@ -47,10 +48,20 @@ spec:
   - add: {volumeMounts: [{name: NAME-logs, mountPath: /var/log/NAME}]}
 `
 
-//go:embed features
-var features embed.FS // two templates with parameters, CEL in many places and forEachContainer
+// features are two templates that ship with Pillion, with parameters, CEL and forEachContainer.
+func features() []string { return []string{"fluent-bit.yaml", "opentelemetry-collector.yaml"} }
 
-// setLevel is the annotation by which the pod sets a parameter of them.
+// askFor are the annotations by which a pod asks for them: their names, and the parameters without a default.
+func askFor(pod *corev1.Pod) {
+	pod.Annotations["pillion.dev/templates"] = "fluent-bit,opentelemetry-collector"
+	pod.Annotations["fluent-bit.pillion.dev/host"] = "logs.example"
+	pod.Annotations["opentelemetry-collector.pillion.dev/endpoint"] = "https://collector.example:4318"
+}
+
+//go:embed heavy
+var heavy embed.FS // two templates with CEL in nearly every place that can have it
+
+// setLevel is the annotation by which the pod sets a parameter of those.
 func setLevel(pod *corev1.Pod) { pod.Annotations["log-agent.pillion.dev/level"] = "debug" }
 
 // templateSet is so many templates, of which the first ones match the pods.
@@ -58,12 +69,25 @@ type templateSet struct {
 	n, matching int
 	cel         bool // in leaves; otherwise the same texts as constants
 	features    bool // instead of all that: those two
+	heavy       bool // or those two
 }
 
 // write fills the folder, one file a template.
 func (s templateSet) write(dir string) error {
-	if s.features {
-		files, err := fs.Sub(features, "features")
+	switch {
+	case s.features:
+		for _, name := range features() {
+			text, err := library.FS.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				return err
+			}
+		}
+		return nil
+	case s.heavy:
+		files, err := fs.Sub(heavy, "heavy")
 		if err != nil {
 			return err
 		}

@@ -74,6 +74,7 @@ func handlerRows() [][2]string {
 		{"**Pillion, one sidecar**", injectedOne},
 		{"Pillion, one sidecar, 20 templates of which one matches", "20/matching=1/cel=true/handler=pillion/request=injected"},
 		{"Pillion, two templates with CEL, forEachContainer and parameters", featuresInjected},
+		{"Pillion, two templates with CEL in nearly every place", heavyInjected},
 		{"Pillion, 20 sidecars", "20/matching=20/cel=true/handler=pillion/request=injected"},
 		{"Pillion, the final pod judged", "1/matching=1/cel=true/handler=pillion/request=judged"},
 		{"decoded to Kubernetes' types, operations written by hand", typedDirect},
@@ -86,6 +87,7 @@ const (
 	bodyRead         = "1/matching=1/cel=false/handler=read-only/request=injected"
 	optedOut         = "1/matching=1/cel=true/handler=pillion/request=opted-out"
 	featuresInjected = "2/matching=2/cel=features/handler=pillion/request=injected"
+	heavyInjected    = "2/matching=2/cel=heavy/handler=pillion/request=injected"
 	injectedOne      = "1/matching=1/cel=true/handler=pillion/request=injected"
 	typedDirect      = "1/matching=1/cel=false/handler=typed-direct/request=injected"
 	typedDiff        = "1/matching=1/cel=false/handler=typed-diff/request=injected"
@@ -152,7 +154,9 @@ func comparisons() []comparison {
 		{"the same, opted out", "cpu/opted-out/pillion", "cpu/opted-out/constant", 1, ""},
 		{"the same, the final pod judged", "cpu/judged/pillion", "cpu/judged/constant", 1, ""},
 		{"the same, two templates with CEL, forEachContainer and parameters", "cpu/features-injected/pillion-features", "cpu/features-injected/constant", 1, "1.6"},
-		{"the same, the final pod judged", "cpu/features-judged/pillion-features", "cpu/features-judged/constant", 1, ""},
+		{"the same, the final pod judged", "cpu/features-judged/pillion-features", "cpu/features-judged/constant", 1, "1.6"},
+		{"the same, two templates with CEL in nearly every place", "cpu/heavy-injected/pillion-heavy", "cpu/heavy-injected/constant", 1, ""},
+		{"the same, the final pod judged", "cpu/heavy-judged/pillion-heavy", "cpu/heavy-judged/constant", 1, ""},
 		{"latency at 500 requests/s, median (µs)", "latency/pillion/50", "latency/constant/50", 1, "1.5"},
 		{"latency at 500 requests/s, p99 (µs)", "latency/pillion/99", "latency/constant/99", 1, ""},
 		{"latency at 500 requests/s, p99.9 (µs)", "latency/pillion/99.9", "latency/constant/99.9", 1, ""},
@@ -177,7 +181,7 @@ func (s samples) limits() (string, error) {
 // bodies are the lines about what the servers read and send.
 func (s samples) bodies() (string, error) {
 	var all []string
-	for _, w := range []string{"injected", "opted-out", "judged", "features-injected", "features-judged"} {
+	for _, w := range []string{"injected", "opted-out", "judged", "features-injected", "features-judged", "heavy-injected", "heavy-judged"} {
 		request, answer := "bytes/"+w+"/request", "bytes/"+w+"/answer"
 		if err := s.missing(request, answer); err != nil {
 			return "", err
@@ -185,8 +189,10 @@ func (s samples) bodies() (string, error) {
 		all = append(all, fmt.Sprintf("%s and %s", group(fmt.Sprint(median(s[request]))), group(fmt.Sprint(median(s[answer])))))
 	}
 	return "Over TLS, both servers read the same AdmissionReview, of a pod of median size, and send the same bytes: the other one has Pillion's\n" +
-		"answer ready. Bytes read and sent, by row: " + strings.Join(all, "; ") + ". The templates with CEL,\n" +
-		"forEachContainer and parameters are in [e2e/bench/features](e2e/bench/features); the pod sets one of the parameters.\n", nil
+		"answer ready. Bytes read and sent, by row: " + strings.Join(all, "; ") + ".\n" +
+		"The templates with CEL, forEachContainer and parameters are `fluent-bit` and `opentelemetry-collector` of\n" +
+		"[templates/library](templates/library), which the pod asks for; those with CEL in nearly every place are in\n" +
+		"[e2e/bench/heavy](e2e/bench/heavy).\n", nil
 }
 
 // added turns creates into what the webhooks of each way add to one without, in ms: the median of the paired

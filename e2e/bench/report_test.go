@@ -28,7 +28,7 @@ func whole() samples {
 			names = append(names, benchmark(size, "50/matching=2/cel=true/handler=pillion/request="+kind, cpuUnit))
 		}
 	}
-	for _, w := range []string{"injected", "opted-out", "judged", "features-injected", "features-judged"} {
+	for _, w := range []string{"injected", "opted-out", "judged", "features-injected", "features-judged", "heavy-injected", "heavy-judged"} {
 		names = append(names, "bytes/"+w+"/request", "bytes/"+w+"/answer")
 	}
 	for _, c := range comparisons() {

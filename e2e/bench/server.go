@@ -42,7 +42,7 @@ func (w *workload) constantPath() string { return "/" + w.name }
 func sets() map[string]templateSet {
 	return map[string]templateSet{
 		"pillion": {n: 1, matching: 1, cel: true}, "pillion-20": {n: 20, matching: 20, cel: true}, "pillion-50": {n: 50, matching: 2, cel: true},
-		"pillion-features": {features: true},
+		"pillion-features": {features: true}, "pillion-heavy": {heavy: true},
 	}
 }
 
@@ -83,13 +83,15 @@ func (b *bench) prepare(ctx context.Context) ([]workload, error) {
 // workloads are those of the typical pod, with Pillion's answers in files.
 func (b *bench) workloads(ctx context.Context) ([]workload, error) {
 	simple := []string{"pillion", "pillion-50"}
-	own, rich := podJSON(typicalSize()), podJSON(typicalSize(), setLevel)
+	own, rich, heavy := podJSON(typicalSize()), podJSON(typicalSize(), askFor), podJSON(typicalSize(), setLevel)
 	all := []workload{
 		{"injected", simple, webhook.PathMutate, own},
 		{"opted-out", simple, webhook.PathMutate, podJSON(typicalSize(), optOut)},
 		{"judged", simple, webhook.PathValidate, own},
 		{"features-injected", []string{"pillion-features"}, webhook.PathMutate, rich},
 		{"features-judged", []string{"pillion-features"}, webhook.PathValidate, rich},
+		{"heavy-injected", []string{"pillion-heavy"}, webhook.PathMutate, heavy},
+		{"heavy-judged", []string{"pillion-heavy"}, webhook.PathValidate, heavy},
 	}
 	for i := range all {
 		w := &all[i]
@@ -168,7 +170,7 @@ const constant = "constant"
 // servers measures over TLS.
 func (b *bench) servers(ctx context.Context, workloads []workload, rounds int) error {
 	running := map[string]*process{}
-	for _, name := range []string{constant, "pillion", "pillion-50", "pillion-features"} {
+	for _, name := range []string{constant, "pillion", "pillion-50", "pillion-features", "pillion-heavy"} {
 		p, err := b.start(ctx, name, workloads)
 		if err != nil {
 			return err

@@ -40,7 +40,7 @@ func features(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, name := range []string{"log-agent", "telemetry"} {
-		text, err := os.ReadFile("../../e2e/bench/features/" + name + ".yaml")
+		text, err := os.ReadFile("../../e2e/bench/heavy/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
