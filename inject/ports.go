@@ -5,7 +5,6 @@ package inject
 import (
 	"fmt"
 	"iter"
-	"path"
 	"slices"
 	"strconv"
 
@@ -49,9 +48,9 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at pointer) (addabl
 
 func mountPlace(item *tree.Node) string {
 	if device := item.Get("devicePath").Text(); device != "" {
-		return path.Clean(device)
+		return cleanPath(device)
 	}
-	return path.Clean(item.Get("mountPath").Text())
+	return cleanPath(item.Get("mountPath").Text())
 }
 
 func (p *planner) hasVolume(mount *tree.Node) bool {

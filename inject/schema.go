@@ -3,8 +3,11 @@
 package inject
 
 import (
+	"maps"
+	"math/bits"
 	"path"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,7 +36,9 @@ const (
 type schema struct {
 	shape    shape
 	fields   map[string]*field // of a struct, be it object or unit
+	slots    []*field          // the same, see [schema.at]
 	elem     *schema           // of a list or mapping
+	each     *field            // of a mapping
 	key      string            // of a keyedList
 	quantity bool
 	goType   reflect.Type
@@ -42,6 +47,7 @@ type schema struct {
 // field is a place with what its absence means.
 type field struct {
 	*schema
+	name string // "" where any is
 	// absentIsZero: encoded by the API server, a zero value is left out, so a
 	// template's zero value and nothing are the same.
 	absentIsZero bool
@@ -73,11 +79,13 @@ func (known schemas) of(t reflect.Type) *schema {
 	case t.Kind() == reflect.Struct:
 		s.fields = map[string]*field{}
 		known.addFields(s, t)
+		s.spread()
 		if entered(t) {
 			s.shape = object
 		}
 	case t.Kind() == reflect.Map:
 		s.shape, s.elem = mapping, known.of(t.Elem())
+		s.each = &field{schema: s.elem}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
 		s.elem = known.of(t.Elem())
 	}
@@ -94,7 +102,7 @@ func (known schemas) addFields(s *schema, t reflect.Type) {
 		if name == "-" || !f.IsExported() {
 			continue
 		}
-		place := &field{schema: known.of(f.Type), parent: t, gated: gated()[t.Name()+"."+name]}
+		place := &field{schema: known.of(f.Type), name: name, parent: t, gated: gated()[t.Name()+"."+name]}
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
 			place.schema = &schema{shape: keyedList, elem: place.elem, key: key, goType: f.Type}
 		} else if isSet(t, name) {
@@ -169,17 +177,46 @@ func isSet(parent reflect.Type, name string) bool {
 	return false
 }
 
+// spread fills the slots: each field lies in the first free one from where its name says.
+func (s *schema) spread() {
+	s.slots = make([]*field, 1<<bits.Len(uint(2*len(s.fields))))
+	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
+		i := slot(name)
+		for s.slots[i%len(s.slots)] != nil {
+			i++
+		}
+		s.slots[i%len(s.slots)] = s.fields[name]
+	}
+}
+
+func slot(name string) int {
+	if name == "" {
+		return 0
+	}
+	return len(name) + int(name[0])<<1 + int(name[len(name)-1])<<3 + int(name[len(name)/2])<<2
+}
+
 // at is the place below s with that name; unknown names are units, which can
-// only happen for a fragment of a newer API than this build's.
+// only happen for a fragment of a newer API than this build's. It is asked so often that a
+// map, which reads all of a name, is felt.
 func (s *schema) at(name string) *field {
 	if s.shape == mapping {
-		return &field{schema: s.elem}
+		return s.each
 	}
-	if f := s.fields[name]; f != nil {
-		return f
+	for i, all := slot(name), s.slots; len(all) > 0; i++ {
+		f := all[i&(len(all)-1)]
+		if f == nil {
+			break
+		}
+		if f.name == name {
+			return f
+		}
 	}
-	return &field{schema: &schema{}}
+	return unknown
 }
+
+// unknown is a place of which nothing is known.
+var unknown = &field{schema: &schema{}}
 
 // contains says whether the pod has all that the fragment has, and the same:
 // what is there besides (defaults, say) does not matter.
@@ -268,10 +305,23 @@ func (s *schema) textKey(item *tree.Node) (key string, ok bool) {
 	case n.Kind() != tree.String || s.key == "containerPort":
 		return "", false
 	case s.key == "mountPath":
-		return path.Clean(n.Text()), true // the same place in the container
+		return cleanPath(n.Text()), true // the same place in the container
 	default:
 		return n.Text(), true
 	}
+}
+
+// cleanPath is [path.Clean], which nearly every path passes unchanged.
+func cleanPath(p string) string {
+	for i := range len(p) {
+		if p[i] == '/' && (i+1 == len(p) || p[i+1] == '/' || p[i+1] == '.') || p[i] == '.' && i == 0 {
+			return path.Clean(p)
+		}
+	}
+	if p == "" {
+		return path.Clean(p)
+	}
+	return p
 }
 
 func (s *schema) sameKey(a, b *tree.Node) bool {

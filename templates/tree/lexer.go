@@ -80,14 +80,15 @@ func (l *lexer) digits(i int) int {
 // quoted is a string with its quotes, in UTF-8 and without half of a surrogate
 // pair, and whether there are escapes in it.
 func (l *lexer) quoted(i int) (end int, escaped bool) {
-	if l.at(i) != '"' {
+	text := l.text
+	if i >= len(text) || text[i] != '"' {
 		return -1, false
 	}
 	for i++; ; {
 		// Letters of one byte that are neither a quote nor an escape are looked at eight at a time.
-		for text := l.text; i+8 <= len(text); i += 8 {
+		for ; i+8 <= len(text); i += 8 {
 			if special := specialIn(text[i : i+8]); special != 0 {
-				i += bits.TrailingZeros64(special) / 8
+				i += bits.TrailingZeros64(special) >> 3
 				break
 			}
 		}
@@ -100,7 +101,7 @@ func (l *lexer) quoted(i int) (end int, escaped bool) {
 				return -1, false
 			}
 		case c >= utf8.RuneSelf:
-			r, size := utf8.DecodeRuneInString(l.text[i:])
+			r, size := utf8.DecodeRuneInString(text[i:])
 			if r == utf8.RuneError && size == 1 {
 				return -1, false
 			}

@@ -81,8 +81,7 @@ func (s *Parser) ParseIn(room Room, most int, text string, levels int) (*Node, e
 	s.text, s.depth, s.values, s.pending, s.slab, s.elsewhere = text, 0, 0, s.pending[:0], s.slab[:0], 0
 	s.texts = s.texts[:0]
 	s.least = min(len(text)/bytesPerNode, 256)
-	root := s.push("", 0)
-	end := s.value(s.blank(0), levels+podLevels, root)
+	end := s.value("", s.blank(0), levels+podLevels)
 	s.room = nil
 	switch {
 	case s.denied != nil:
@@ -90,7 +89,7 @@ func (s *Parser) ParseIn(room Room, most int, text string, levels int) (*Node, e
 	case end < 0 || s.blank(end) < len(text):
 		return nil, whyNotJSON(text)
 	}
-	return &s.pending[root], nil
+	return &s.pending[0], nil
 }
 
 // whyNotJSON has a library say what is wrong.
@@ -111,10 +110,12 @@ func (s *Parser) Kept() int {
 func (s *Parser) levelsOf(name string, levels int) int {
 	switch name {
 	case "env":
-		if s.Env {
-			return max(levels, 2)
+		switch {
+		case levels > 0: // of a pod that is compared as a whole
+			return levels + 1
+		case s.Env:
+			return 2
 		}
-		return 0
 	case "extra", "groups", "managedFields", "oldObject", "options", "requestKind", "requestResource", "status":
 		return 0
 	case "volumeMounts":
@@ -123,48 +124,46 @@ func (s *Parser) levelsOf(name string, levels int) int {
 	return levels
 }
 
-// value reads the value at i into a pending node, opened that many levels deep,
-// and says where it ends, or with -1 that it is none.
-func (s *Parser) value(i, levels, pending int) (end int) {
-	c, open, escaped := s.at(i), false, false
+// value reads the value at i, a member's of that name, into one more pending node, opened
+// that many levels deep, and says where it ends, or with -1 that it is none.
+func (s *Parser) value(name string, i, levels int) (end int) {
 	var kids []Node
-	switch {
-	case (c == '{' || c == '[') && levels > 0:
-		open = true
-		kids, end = s.children(i, levels-1)
-	case c == '"':
+	c, open, escaped := s.at(i), false, false
+	switch c {
+	case '"':
 		end, escaped = s.quoted(i)
+	case '{', '[':
+		if levels = s.levelsOf(name, levels); levels > 0 {
+			open = true
+			kids, end = s.children(i, levels-1)
+		} else {
+			end = s.skip(i)
+		}
 	default:
-		end = s.skip(i)
+		end = s.scalar(i)
 	}
 	if end >= 0 {
-		n := &s.pending[pending]
-		n.kind, n.text, n.kids, n.open, n.escaped, n.came = kindOf(c), s.text[i:end], kids, open, escaped, uint32(len(kids))
+		n := s.push(i)
+		n.name, n.text, n.kids = name, s.text[i:end], kids
+		n.kind, n.open, n.added, n.escaped, n.came = kindOf(c), open, false, escaped, uint32(len(kids))
 	}
 	return end
 }
 
-// skip checks the value at i and says where it ends, or with -1 that it is none.
-func (s *Parser) skip(i int) (end int) {
+// scalar checks the value at i, which is no string, and says where it ends, or with -1 that it is none.
+func (s *Parser) scalar(i int) (end int) {
 	switch s.at(i) {
-	case '{', '[':
-		_, end = s.children(i, -1)
-	case '"':
-		end, _ = s.quoted(i)
 	case 't':
-		end = s.word(i, "true")
+		return s.word(i, "true")
 	case 'f':
-		end = s.word(i, "false")
+		return s.word(i, "false")
 	case 'n':
-		end = s.word(i, "null")
-	default:
-		end = s.number(i)
+		return s.word(i, "null")
 	}
-	return end
+	return s.number(i)
 }
 
-// children reads the members or items of the object or list at i, opened that
-// many levels deep; with less than none it skips them.
+// children reads the members or items of the object or list at i, opened that many levels deep.
 func (s *Parser) children(i, levels int) (kids []Node, end int) {
 	if s.depth++; s.depth > maxDepth {
 		return nil, -1
@@ -175,33 +174,23 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 		if s.values++; s.values > s.allowed && !s.more() {
 			return nil, -1
 		}
-		var name string
-		below := levels
+		name := ""
 		if object {
 			begin, escaped := i, false
 			if i, escaped = s.quoted(i); i < 0 {
 				return nil, -1
 			}
-			if levels >= 0 {
-				if name = s.text[begin+1 : i-1]; escaped {
-					name = unquote(s.text[begin:i], escaped)
-				}
-				below = s.levelsOf(name, levels)
+			if name = s.text[begin+1 : i-1]; escaped {
+				name = unquote(s.text[begin:i], escaped)
 			}
-			if i = s.blank(i); s.at(i) != ':' {
+			if i = s.colon(i); i < 0 {
 				return nil, -1
 			}
-			i = s.blank(i + 1)
 		}
-		if levels < 0 {
-			end = s.skip(i)
-		} else {
-			end = s.value(i, below, s.push(name, i))
-		}
-		if end < 0 {
+		if i = s.value(name, i, levels); i < 0 {
 			return nil, -1
 		}
-		i = s.blank(end)
+		i = s.blank(i)
 		switch more = s.at(i) == ','; {
 		case more:
 			i = s.blank(i + 1)
@@ -210,10 +199,72 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 		}
 	}
 	s.depth--
-	if levels >= 0 {
-		kids = s.take(first)
+	return s.take(first), i + 1
+}
+
+// skip checks the object or list at i and says where it ends, or with -1 that it is
+// none. It makes no nodes and is a loop, as a third of a review is skipped.
+func (s *Parser) skip(i int) (end int) {
+	var few [32]byte
+	within := few[:0] // what closes each object and list that i is in
+	for {
+		switch c := s.at(i); c {
+		case '"':
+			i, _ = s.quoted(i)
+		case '{', '[':
+			if i = s.blank(i + 1); s.at(i) == c+2 && s.depth+len(within) < maxDepth {
+				i++
+				break
+			}
+			if within = append(within, c+2); s.depth+len(within) > maxDepth {
+				return -1
+			}
+			if i = s.entry(i, c+2); i < 0 {
+				return -1
+			}
+			continue
+		default:
+			i = s.scalar(i)
+		}
+		for { // a value ends at i
+			if i < 0 || len(within) == 0 {
+				return i
+			}
+			closing := within[len(within)-1]
+			i = s.blank(i)
+			if c := s.at(i); c == ',' {
+				if i = s.entry(s.blank(i+1), closing); i < 0 {
+					return -1
+				}
+				break
+			} else if c != closing {
+				return -1
+			}
+			i, within = i+1, within[:len(within)-1]
+		}
 	}
-	return kids, i + 1
+}
+
+// entry counts the member or item at i, and says where its value begins, or with -1 that it has no name.
+func (s *Parser) entry(i int, closing byte) (value int) {
+	if s.values++; s.values > s.allowed && !s.more() {
+		return -1
+	}
+	if closing != '}' {
+		return i
+	}
+	if i, _ = s.quoted(i); i < 0 {
+		return -1
+	}
+	return s.colon(i)
+}
+
+// colon says where a value begins whose name ends at i, or with -1 that there is none.
+func (s *Parser) colon(i int) int {
+	if i = s.blank(i); s.at(i) != ':' {
+		return -1
+	}
+	return s.blank(i + 1)
 }
 
 // more makes room for more values.
@@ -247,15 +298,16 @@ func (s *Parser) take(first int) (kids []Node) {
 	return kids
 }
 
-// push makes another pending node, for the value at i, and gives its index.
-func (s *Parser) push(name string, i int) int {
-	if n := len(s.pending); n == cap(s.pending) { // append would grow by and by one that is not very long
+// push makes another pending node, for the value at i.
+func (s *Parser) push(i int) *Node {
+	n := len(s.pending)
+	if n == cap(s.pending) { // append would grow by and by one that is not very long
 		more := max(8, n)
 		if n >= maxSlab { // and a very long one by and by: the rest is taken to be as what came
 			more = min(max(maxSlab, n*(len(s.text)-i)/i), s.most+1-n)
 		}
 		s.pending = slices.Grow(s.pending, more)
 	}
-	s.pending = append(s.pending, Node{name: name})
-	return len(s.pending) - 1
+	s.pending = s.pending[:n+1]
+	return &s.pending[n]
 }

@@ -179,11 +179,25 @@ func (n *Node) Text() string {
 }
 
 // IsText says whether the node is the string s.
-func (n *Node) IsText(s string) bool { return n != nil && n.kind == String && n.Text() == s }
+func (n *Node) IsText(s string) bool {
+	switch {
+	case n == nil || n.kind != String:
+		return false
+	case !n.escaped:
+		return n.text[1:len(n.text)-1] == s
+	}
+	return len(s) < len(n.text)-len(`""`) && n.Text() == s // an escape is longer than what it stands for
+}
 
-// SameText says whether both nodes are the same string.
+// SameText says whether both nodes are the same string. Nearly all that are the same are written the same.
 func (n *Node) SameText(other *Node) bool {
-	return n != nil && n.kind == String && other.IsText(n.Text())
+	switch {
+	case n == nil || other == nil || n.kind != String || other.kind != String:
+		return false
+	case n.text == other.text:
+		return true
+	}
+	return (n.escaped || other.escaped) && other.IsText(n.Text())
 }
 
 // Added says whether the node was added to the tree by [Log.Add] or [Log.Insert].
