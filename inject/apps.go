@@ -32,7 +32,7 @@ func (r *run) tooMany() string {
 		}
 		if own <= maxContainers+len(r.brings) {
 			for i := range items {
-				if r.brings[items[i].Get("name").Text()] {
+				if r.brings[items[i].Get("name").Text()] > 0 {
 					own--
 				}
 			}
@@ -130,7 +130,7 @@ func (p *planner) eachAppContainer() {
 // that it is said to be.
 func (r *run) brought(existing *tree.Node, required bool) bool {
 	name := existing.Get("name").Text()
-	if !r.brings[name] {
+	if r.brings[name] == 0 {
 		return false
 	}
 	for _, t := range r.flipped {

@@ -39,7 +39,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at pointer) {
 	p.checkContainer(at.name(0), nil, fragment, at.member("-"))
 	p.checkMerged(fragment, fragment, at.member("-"))
 	p.insert(pod, p.place(pod, fragment, at.name(0)), *fragment, at)
-	p.here[name] = true
+	p.here[p.brings[name]] = true
 }
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at pointer) {

@@ -60,10 +60,10 @@ type Injector struct {
 	set       *templates.Set
 	templates []*loaded
 	byName    map[string]*loaded
-	names     []string        // of the templates, sorted
-	brings    map[string]bool // the containers that any of them brings
-	reads     []read          // the parts of the pod that templates depend on
-	addsEnv   bool            // to the pod's own containers
+	names     []string       // of the templates, sorted
+	brings    map[string]int // the containers that any of them brings, numbered from 1
+	reads     []read         // the parts of the pod that templates depend on
+	addsEnv   bool           // to the pod's own containers
 	rules     []rule
 	couplings []coupling
 	excluded  []string
@@ -76,7 +76,8 @@ type loaded struct {
 	*templates.Template
 	prefix                 string // of its annotations' keys
 	injected, customize    string
-	settable               []string // what pods may set by the other ones
+	settable               []string   // what pods may set by the other ones
+	protect                [][]string // the names in each protected path
 	forNamespaces, forPods string
 	audit                  string     // for a pod that has it
 	revision               tree.Node  // of the record of the injection
@@ -91,7 +92,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	i := &Injector{
 		set:       set,
 		byName:    map[string]*loaded{},
-		brings:    map[string]bool{},
+		brings:    map[string]int{},
 		rules:     rules(),
 		couplings: couplings(),
 		excluded:  append(SystemNamespaces(), excludedNamespaces...),
@@ -104,12 +105,17 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		l.revision, l.audit = tree.Text(t.Revision), "injected: revision "+t.Revision
 		l.forNamespaces = fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector)
 		l.forPods = fmt.Sprintf("the template is for pods with %v", t.PodSelector)
+		for _, path := range t.Spec.Validate.Protect {
+			l.protect = append(l.protect, strings.Split(path, "."))
+		}
 		if fragment := t.PodFragment().Static(); fragment != nil {
 			l.recorded = new(l.record(nil, fragment))
 		}
 		i.templates, i.byName[t.Name] = append(i.templates, l), l
 		for _, name := range t.Containers {
-			i.brings[name] = true
+			if i.brings[name] == 0 {
+				i.brings[name] = len(i.brings) + 1
+			}
 		}
 		for _, each := range t.EachFragments() {
 			i.addsEnv = i.addsEnv || each.Add.Has("env")

@@ -48,16 +48,14 @@ func (r *run) find(s *schema, list, fragment *tree.Node) int {
 
 // has says whether the pod has a container of that name, which some template brings.
 func (r *run) has(name string) bool {
-	if r.here == nil {
-		r.here = map[string]bool{}
+	if len(r.here) == 0 {
+		r.here = append(r.here, make([]bool, len(r.brings)+1)...)
 		for _, list := range containerLists() {
 			items := r.pod.At("spec", list).Items()
 			for i := range items {
-				if name := items[i].Get("name").Text(); r.brings[name] {
-					r.here[name] = true
-				}
+				r.here[r.brings[items[i].Get("name").Text()]] = true // none of them is 0
 			}
 		}
 	}
-	return r.here[name]
+	return r.here[r.brings[name]]
 }

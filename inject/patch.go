@@ -4,6 +4,7 @@ package inject
 
 import (
 	"encoding/json"
+	"slices"
 	"unsafe"
 
 	"github.com/mattbaird/jsonpatch"
@@ -66,6 +67,9 @@ func (r *Result) AppendVerified(b []byte, with *tree.Verifier) ([]byte, error) {
 	return b, nil
 }
 
+// roomAround is for the paths of a patch, most of the time.
+const roomAround = 2 << 10
+
 // AppendPatch writes the patch to the end of b, and nothing where there is nothing
 // to add. Before all paths stands the pod's own, which is "" for a pod. The library
 // would write paths without JSON's escapes, and a pod's annotation keys are not
@@ -78,7 +82,7 @@ func (r *Result) appendPatch(b []byte, podPath string, check func(path []byte)) 
 	if !r.Adds() {
 		return b
 	}
-	b = append(b, '[')
+	b = append(slices.Grow(b, r.size+roomAround), '[')
 	first := len(b)
 	r.pod.Additions(func(path []byte, value *tree.Node) {
 		if len(b) > first {

@@ -65,7 +65,7 @@ func (c *candidate) plan() {
 		return
 	}
 	if p.log.Undo(); p.additions > 0 {
-		c.here = nil
+		c.here = c.here[:0]
 	}
 }
 

@@ -133,7 +133,7 @@ func (c *candidate) tokenDeclined() bool {
 		containers := c.pod.At("spec", list).Items()
 		for i := range containers {
 			name := containers[i].Get("name").Text()
-			if c.brings[name] {
+			if c.brings[name] > 0 {
 				continue // a template's, so it says nothing of what the user wants
 			}
 			if !mounts(&containers[i], tokenMountPath) {

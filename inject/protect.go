@@ -51,19 +51,23 @@ func (c *candidate) altered() []Place {
 			all = append(all, newPlace(d.at, d.pod, d.fragment))
 		}
 	}
-	for _, path := range c.t.Spec.Validate.Protect {
+	for _, path := range c.t.protect {
 		for _, list := range containerLists() {
 			own, existing := c.fragment.At("spec", list).Items(), c.pod.At("spec", list).Items()
+			if len(existing) == 0 {
+				continue
+			}
+			containers := c.schema.at("spec").at(list)
 			for i := range own {
-				found := c.schema.at("spec").at(list).find(existing, &own[i])
+				found := containers.find(existing, &own[i])
 				if found < 0 {
 					continue // missing, which says it all
 				}
-				container := comparison{candidate: c, at: c.beside.member("spec").member(list).item(existing, found), f: c.schema.at("spec").at(list).elem.asField()}
-				if path == templates.ProtectAll {
+				container := comparison{candidate: c, at: c.beside.member("spec").member(list).item(existing, found), f: containers.elem.asField()}
+				if path[0] == templates.ProtectAll {
 					container.everything(&existing[found], &own[i], add)
 				} else {
-					add(container.within(&existing[found], &own[i], strings.Split(path, ".")))
+					add(container.within(&existing[found], &own[i], path))
 				}
 			}
 		}

@@ -38,7 +38,7 @@ type lookups struct {
 	users   [2][]appContainer // see userContainers
 	tokens  [2]*tree.Node     // see tokenMount
 	keys    map[*tree.Node]*keys
-	here    map[string]bool  // see has
+	here    []bool           // see has
 	marks   map[*loaded]bool // see marked
 	ports   nodePorts        // see portsTaken
 	volumes map[string]bool  // see isTokenVolume
@@ -66,7 +66,7 @@ func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 	r := &req.Scratch.run
 	*r = run{
 		candidates: r.candidates[:0], scratch: req.Scratch,
-		at: slices.Grow(r.at[:0], 8), beside: slices.Grow(r.beside[:0], 8),
+		at: slices.Grow(r.at[:0], 8), beside: slices.Grow(r.beside[:0], 8), lookups: lookups{here: r.here[:0]},
 		Injector: i, req: req, pod: pod,
 		labels:      pod.At("metadata", "labels"),
 		annotations: pod.At("metadata", "annotations"),

@@ -266,8 +266,7 @@ func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Nam
 		podAnnotation = func(string) (string, bool) { return "", false }
 	}
 	values = make(Values, 0, len(t.Spec.Params))
-	for i := range t.Spec.Params {
-		p := t.params[t.Spec.Params[i].Name]
+	for _, p := range t.ordered {
 		v, err := t.value(p, podAnnotation, ns)
 		if err == nil {
 			values = append(values, v)
@@ -289,7 +288,7 @@ func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns
 		if !p.overridable(ByPod) {
 			return refuse("sets a parameter that a pod may not set")
 		}
-	} else if v.Text, ok = ns.Annotations[p.key]; ok {
+	} else if v.Text, ok = ns.annotation(p.key); ok {
 		v.Source = FromNamespace
 		if !p.overridable(ByNamespace) {
 			return refuse("sets a parameter that a namespace may not set")
@@ -305,6 +304,13 @@ func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns
 	}
 	v.cel = cel
 	return v, nil
+}
+
+func (ns *Namespace) annotation(key string) (text string, ok bool) {
+	if len(ns.Annotations) > 0 {
+		text, ok = ns.Annotations[key]
+	}
+	return text, ok
 }
 
 // ParamNames are the names of the declared parameters, sorted.

@@ -55,6 +55,7 @@ func (t *Template) presets() {
 	complete := true
 	for i := range values {
 		p := t.params[t.Spec.Params[i].Name]
+		t.ordered = append(t.ordered, p)
 		values[i] = p.preset
 		complete = complete && p.Default != nil
 	}

@@ -57,7 +57,8 @@ type Template struct {
 	pod       *part
 	forEach   []forEach
 	params    map[string]*param
-	preset    Values // the defaults, if every parameter has one
+	ordered   []*param // the same, as they are declared
+	preset    Values   // the defaults, if every parameter has one
 	reads     reads
 
 	readsRequest bool

@@ -50,7 +50,10 @@ func Spoil(h *Handler) {
 	}
 	for range 100 { // a pool may keep one back
 		if b, ok := h.buffers.Get().(*buffers); ok {
-			spoil(b.body, b.patch, b.answer)
+			spoil(b.body, b.answer)
+		}
+		if s, ok := h.scratch.Get().(*scratch); ok {
+			spoil(s.patch)
 		}
 	}
 }

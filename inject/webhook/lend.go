@@ -25,7 +25,7 @@ func (h *Handler) lend(e *exchange) {
 // settle takes the scratch back after metrics and log are written. The scratch still
 // refers to the body, so it is not kept after a large body.
 func (h *Handler) settle(e *exchange) {
-	if s := e.scratch; s != nil && cap(e.buffers.body) <= largeBody && s.engine.Kept() <= maxKept {
+	if s := e.scratch; s != nil && cap(e.buffers.body) <= largeBody && s.engine.Kept()+cap(s.patch) <= maxKept {
 		h.scratch.Put(s)
 	}
 	e.scratch, e.request, e.answer = nil, nil, nil
@@ -34,7 +34,10 @@ func (h *Handler) settle(e *exchange) {
 // release takes the buffers back after the answer is written. It drops buffers that are larger
 // than the uncounted sizes, and those that a failed connection may still be writing from.
 func (h *Handler) release(e *exchange) {
-	if b := e.buffers; e.written && b != nil && cap(b.body) <= freeBody && cap(b.patch)+cap(b.answer) <= freeAnswer {
+	if b := e.buffers; e.written && b != nil && cap(b.body) <= freeBody {
+		if cap(b.answer) > freeAnswer {
+			b.answer = nil
+		}
 		h.buffers.Put(b)
 	}
 	e.buffers = nil

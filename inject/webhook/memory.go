@@ -7,9 +7,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// buffers are reused memory for the body, the patch and the answer. An exchange holds
-// them as long as its client takes to send and to read.
-type buffers struct{ body, patch, answer []byte }
+// buffers are reused memory for the body and the answer. An exchange holds them as long
+// as its client takes to send and to read.
+type buffers struct{ body, answer []byte }
 
 // scratch is reused memory for processing, most of it for the tree of a body. All strings
 // of a request are parts of the body: to keep one longer than the exchange, clone it.
@@ -19,5 +19,6 @@ type buffers struct{ body, patch, answer []byte }
 type scratch struct {
 	engine   inject.Scratch
 	verifier tree.Verifier
+	patch    []byte
 	notes    []inject.Note
 }

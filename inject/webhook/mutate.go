@@ -54,8 +54,8 @@ func (i injected) decision() string {
 // unchanged, and the validating webhook judges it.
 func (i injected) respond(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
 	if i.Adds() {
-		patch, err := i.AppendVerified(e.buffers.patch[:0], &e.scratch.verifier)
-		e.buffers.patch = patch
+		patch, err := i.AppendVerified(e.scratch.patch, &e.scratch.verifier)
+		e.scratch.patch = patch
 		if errors.As(err, &e.withheld) {
 			response.Warnings = warnings([]string{"nothing is injected because of a defect in Pillion, please report it: " + err.Error()}, "")
 			return append(notes, inject.Note{Key: "patch_withheld", Text: err.Error()})

@@ -3,6 +3,8 @@
 package webhook
 
 import (
+	"encoding/base64"
+	"slices"
 	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -17,6 +19,7 @@ import (
 func encode(e *exchange) []byte {
 	response := &admissionv1.AdmissionResponse{UID: types.UID(e.request.UID), Allowed: true}
 	notes := e.scratch.notes[:0]
+	e.scratch.patch = e.scratch.patch[:0]
 	if e.answer != nil {
 		notes = e.answer.respond(e, response, notes)
 	}
@@ -24,6 +27,9 @@ func encode(e *exchange) []byte {
 	e.buffers.answer = appendReview(e.buffers.answer[:0], e.request.version, response, notes)
 	return e.buffers.answer
 }
+
+// roomAround is for what there is in most answers besides the patch.
+const roomAround = 1 << 10
 
 // appendReview writes an AdmissionReview with this response and these audit
 // annotations. It writes what a JSON library would, in a twentieth of the time. Of the status
@@ -41,6 +47,7 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, no
 		b = append(b, '}')
 	}
 	if r.Patch != nil {
+		b = slices.Grow(b, base64.StdEncoding.EncodedLen(len(r.Patch))+roomAround) // once, and not much more
 		b = appendBase64(append(b, `,"patch":"`...), r.Patch)
 		b = tree.AppendQuoted(append(b, `","patchType":`...), string(*r.PatchType))
 	}

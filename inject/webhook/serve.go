@@ -58,8 +58,8 @@ func (h *Handler) handle(e *exchange, w http.ResponseWriter, r *http.Request) {
 	}
 	e.body = encode(e)
 	// The answer's size is known only now, and few answers are made at a time.
-	if held := cap(e.buffers.patch) + cap(e.buffers.answer); held > freeAnswer && !e.share.take(held) {
-		e.rejected, e.body, e.buffers.patch, e.buffers.answer = shed(shedMemory), nil, nil, nil
+	if held := len(e.scratch.patch) + cap(e.buffers.answer); held > freeAnswer && !e.share.take(held) {
+		e.rejected, e.body, e.scratch.patch, e.buffers.answer = shed(shedMemory), nil, nil, nil
 	}
 }
 

@@ -159,9 +159,9 @@ func (n *Node) additions(path []byte, yield func([]byte, *Node)) {
 		case n.kind == Array && kid.added: // comes below
 		case kid.added:
 			yield(appendEscaped(append(path, '/'), kid.name), kid)
-		case n.kind == Object && kid.open:
+		case n.kind == Object && len(kid.kids) > 0:
 			kid.additions(appendEscaped(append(path, '/'), kid.name), yield)
-		case kid.open:
+		case len(kid.kids) > 0:
 			kid.additions(strconv.AppendInt(append(path, '/'), int64(came), 10), yield)
 			fallthrough
 		default:
@@ -201,7 +201,12 @@ func (n *Node) AddedSize() int {
 }
 
 func appendEscaped(dst []byte, name string) []byte {
-	for i := range len(name) {
+	plain := 0
+	for plain < len(name) && name[plain] != '~' && name[plain] != '/' {
+		plain++
+	}
+	dst = append(dst, name[:plain]...)
+	for i := plain; i < len(name); i++ {
 		switch b := name[i]; b {
 		case '~':
 			dst = append(dst, "~0"...)

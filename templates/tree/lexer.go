@@ -174,11 +174,8 @@ func (l *lexer) unit(i int) int {
 	return int(unit)
 }
 
-// unquote gives the text between the quotes, and copies only where there are escapes.
-func unquote(quoted string, escaped bool) string {
-	if !escaped {
-		return quoted[1 : len(quoted)-1]
-	}
+// unquote gives the text between the quotes of a checked string.
+func unquote(quoted string) string {
 	text, err := jsontext.AppendUnquote(nil, quoted)
 	if err != nil {
 		panic("tree: a checked string does not unquote: " + err.Error())

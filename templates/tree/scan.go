@@ -181,7 +181,7 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 				return nil, -1
 			}
 			if name = s.text[begin+1 : i-1]; escaped {
-				name = unquote(s.text[begin:i], escaped)
+				name = unquote(s.text[begin:i])
 			}
 			if i = s.colon(i); i < 0 {
 				return nil, -1

@@ -172,10 +172,13 @@ func (n *Node) children(of jsontext.Kind) []Node {
 
 // Text is a string's text, and "" for anything else.
 func (n *Node) Text() string {
-	if n == nil || n.kind != String {
+	switch {
+	case n == nil || n.kind != String:
 		return ""
+	case !n.escaped:
+		return n.text[1 : len(n.text)-1]
 	}
-	return unquote(n.text, n.escaped)
+	return unquote(n.text)
 }
 
 // IsText says whether the node is the string s.

@@ -155,8 +155,9 @@ func (v *Verifier) twice(path []byte) bool {
 // arrived is the member that came with the object by that name, escaped as in a path,
 // whatever has become of it since; nil if there is none.
 func (n *Node) arrived(name []byte) *Node {
+	plain := bytes.IndexByte(name, '~') < 0
 	for i := min(int(n.came), len(n.kids)) - 1; i >= 0; i-- {
-		if m := &n.kids[i]; isEscaped(name, m.name) {
+		if m := &n.kids[i]; string(name) == m.name && plain || !plain && isEscaped(name, m.name) {
 			if !m.in(n) {
 				return n.again(m.name)
 			}
