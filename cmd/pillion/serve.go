@@ -177,10 +177,12 @@ var errNoTemplatesFlag = errors.New("name the templates: --templates PATH")
 // slotsPerCPU: one would do, were it never stopped for others to go on.
 const slotsPerCPU = 2
 
-// gcPercent is used instead of Go's own 100, unless the environment says how: a tenth
-// less CPU for some 5 MiB, and above it little is gained. A limit of memory goes
-// before it.
-const gcPercent = 200
+// ballast is never written, so it takes no memory; the garbage collector counts it. Without it,
+// a heap of 3 MiB, as most have, is collected after 3 MiB of garbage, which is a tenth of all
+// CPU. A larger GOGC would do the same, and let a large heap grow by as much again.
+var ballast []byte
+
+const ballastSize = 10 << 20
 
 // maxCPUs is how many are used of a node that has more: memory, for one, grows with
 // them, and four answer tens of thousands of requests per second.
@@ -191,7 +193,7 @@ const maxCPUs = 4
 // own pages, nor keep to it exactly.
 func (o *serveOptions) limitRuntime() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		ballast = make([]byte, ballastSize)
 	}
 	if limit := o.memoryLimit.Value(); limit > 0 {
 		debug.SetMemoryLimit(limit / 3 * 2)
