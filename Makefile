@@ -81,8 +81,9 @@ golden: ## Rewrite the golden files; look at the diff before you commit it
 arrows: ## Draw the imports in ARCHITECTURE.md again
 	$(GO) test ./inject -run '^TestArrows$$' -update
 
-demo: ## Show an injection on a real control plane (KEEP=1 leaves it running)
-	cd e2e && $(GO) run ./demo
+demo: ## Show an injection on a real control plane (KEEP=1 leaves it running and follows the folder TEMPLATES)
+	@echo "demo: compiling what shows how far the rest is"
+	@cd e2e && $(GO) run ./binaries ./demo
 
 bench: ## Measure what Pillion costs and write it into the READMEs (README= leaves these; BENCH=regexp COUNT=5)
 	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))

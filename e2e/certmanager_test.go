@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 // installed is a cluster of its own with Pillion as an overlay installs it, and nothing done by hand: what the
@@ -36,7 +37,7 @@ const deployWithin = time.Minute
 // newCluster starts a control plane.
 func newCluster(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.NewSteps(os.Stderr))
+	c, err := cluster.StartPrograms(t.Context(), programs.NewSteps(os.Stderr), env.Programs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func renderWith(t *testing.T, target string, components ...string) *cluster.Mani
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m, err := env.RenderManifests(testContext(t), dir)
+	m, err := cluster.RenderManifests(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

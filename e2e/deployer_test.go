@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 // TestDeployer: who has the shipped rights of a deployer installs and upgrades either overlay in an empty
@@ -21,7 +22,7 @@ func TestDeployer(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifests := filepath.Join(root, "manifests")
-	binaries, err := cluster.CertManagerBinaries(t.Context(), cluster.NewSteps(os.Stderr))
+	binaries, err := programs.CertManager(t.Context(), programs.NewSteps(os.Stderr))
 	if err != nil {
 		t.Fatal(err)
 	}

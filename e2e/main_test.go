@@ -7,6 +7,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/programs"
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
 )
 
@@ -59,7 +61,15 @@ func TestMain(m *testing.M) {
 }
 
 func run(ctx context.Context, m *testing.M) (code int, err error) {
-	c, err := cluster.Start(ctx, cluster.NewSteps(os.Stderr))
+	steps := programs.NewSteps(os.Stderr)
+	found, err := programs.Kubernetes(ctx, steps)
+	if err != nil {
+		return skipOthers(m, err)
+	}
+	if err := found.NeedKubectl(ctx, steps); err != nil {
+		return 0, err
+	}
+	c, err := cluster.StartPrograms(ctx, steps, found)
 	if err != nil {
 		return 0, err
 	}
@@ -80,6 +90,40 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	}
 }
 
+// skipOthers runs, in place of all tests, the one that reports why they are skipped: the prebuilt programs are not of the
+// version that they are for.
+func skipOthers(m *testing.M, err error) (int, error) {
+	if !errors.As(err, &otherVersion) {
+		return 0, err
+	}
+	flag.Parse()
+	if err := flag.Set("test.run", "^TestKubernetesVersion$"); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// otherVersion is set before the first test.
+var otherVersion *programs.OtherVersionError
+
+func TestKubernetesVersion(t *testing.T) {
+	t.Parallel()
+	if otherVersion != nil {
+		t.Skipf("all tests on Kubernetes %s: KUBEBUILDER_ASSETS has %s", otherVersion.Want, otherVersion.Have)
+	}
+}
+
+// checksTypes is for needsControllerManager.
+const checksTypes = "checks the types of policies"
+
+// needsControllerManager skips a test that needs a controller which e2e/controllers lacks.
+func needsControllerManager(t *testing.T, why string) {
+	t.Helper()
+	if env.Programs.Subset {
+		t.Skipf("KUBEBUILDER_ASSETS has no kube-controller-manager, which %s", why)
+	}
+}
+
 // prepare puts Pillion and the recorder in place and waits until the API server calls them.
 func (e *environment) prepare(ctx context.Context) (err error) {
 	if e.webhooks, err = testwebhook.NewServer(e.Authority); err != nil {
@@ -93,7 +137,7 @@ func (e *environment) prepare(ctx context.Context) (err error) {
 	if e.binary, err = e.BuildPillion(ctx); err != nil {
 		return err
 	}
-	if e.manifests, err = e.RenderManifests(ctx, filepath.Join(root, "manifests", "base")); err != nil {
+	if e.manifests, err = cluster.RenderManifests(filepath.Join(root, "manifests", "base")); err != nil {
 		return err
 	}
 	if err := e.ApplyRest(ctx, e.manifests); err != nil {

@@ -22,11 +22,6 @@ func TestPolicyChecks(t *testing.T) {
 	installPolicies(t, validatingLabel, "--templates", "testdata/policy")
 	probes := checkedNamespace(t)
 	eventually(t, "the policies check", func(ctx context.Context) error {
-		for _, template := range []string{"sentry", "greeter"} {
-			if err := typeWarnings(ctx, "pillion-"+template); err != nil {
-				return err
-			}
-		}
 		_, err := env.Client.CoreV1().Pods(probes).Create(ctx, newPod("web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
 			return errors.New("a pod without the sidecar is allowed")
@@ -41,6 +36,12 @@ func TestPolicyChecks(t *testing.T) {
 			wantDenied(t, err, c.denied)
 		})
 	}
+	t.Run("no warnings of the type checker", func(t *testing.T) {
+		needsControllerManager(t, checksTypes)
+		for _, template := range []string{"sentry", "greeter"} {
+			eventually(t, template, func(ctx context.Context) error { return typeWarnings(ctx, "pillion-"+template) })
+		}
+	})
 	t.Run("Warn", warnedByPolicy)
 	t.Run("Deployment", deniedByPolicy)
 	t.Run("agrees with the webhook", policyAgrees)

@@ -326,6 +326,7 @@ func (s theft) withAllRights(t *testing.T, c *cluster.Cluster) {
 
 // wellTyped: the API server's own check of the policy's expressions has nothing to say.
 func wellTyped(t *testing.T, c *cluster.Cluster) {
+	needsControllerManager(t, checksTypes)
 	eventually(t, "the policy is checked", func(ctx context.Context) error {
 		policy, err := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, bundlePolicy, metav1.GetOptions{})
 		if err != nil {

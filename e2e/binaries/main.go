@@ -1,29 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command binaries builds what the tests run on, when it is missing: the control plane, which the demo runs on
-// too, and cert-manager. It prints the folders that they are in. `go test` shows nothing while it runs, this does.
+// Command binaries builds what the tests run on, if it is missing: the control plane, which the demo runs on
+// too, and cert-manager. `go test` shows nothing while it runs, this does. With the folder of a command of this module
+// (make demo: ./demo), it builds the control plane and that command, and then becomes it.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
-	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	steps := cluster.NewSteps(os.Stderr)
-	for _, build := range []func(context.Context, *cluster.Steps) (string, error){cluster.Binaries, cluster.CertManagerBinaries} {
-		dir, err := build(ctx, steps)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		fmt.Println(dir)
+	err := run(ctx, os.Args[1:])
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
 	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		return become(ctx, args[0])
+	}
+	steps := programs.NewSteps(os.Stderr)
+	found, err := programs.Kubernetes(ctx, steps)
+	if err != nil {
+		return err
+	}
+	if err := found.NeedKubectl(ctx, steps); err != nil {
+		return err
+	}
+	_, err = programs.CertManager(ctx, steps)
+	return err
+}
+
+// become builds a command and runs it in place of this one.
+func become(ctx context.Context, folder string) error {
+	steps := programs.NewSteps(os.Stdout)
+	found, err := programs.Kubernetes(ctx, steps)
+	if err != nil {
+		return err
+	}
+	root, err := programs.Root(ctx)
+	if err != nil {
+		return err
+	}
+	command := filepath.Join(root, "bin", filepath.Base(folder))
+	err = steps.Follow("go build "+folder, func(progress *programs.Progress) error {
+		return programs.Build(ctx, "", folder, command, progress)
+	})
+	if err != nil {
+		return err
+	}
+	variable, err := found.Environ()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(command, []string{command}, append(os.Environ(), variable))
 }

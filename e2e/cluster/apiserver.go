@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"path/filepath"
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
@@ -68,7 +67,7 @@ func (c *Cluster) runAPIServer(ctx context.Context, name, token string, flags ..
 			return nil, err
 		}
 		args := append(c.apiServerArgs(port, s.Audit.path), flags...)
-		if s.process, err = startProcess(ctx, c.dir, name, filepath.Join(filepath.Dir(c.Kubectl), "kube-apiserver"), args...); err != nil {
+		if s.process, err = startProcess(ctx, c.dir, name, c.Programs.APIServer, args...); err != nil {
 			return nil, err
 		}
 		c.keep(s.process)
@@ -91,7 +90,7 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 		return err
 	}
 	c.apiServer.kill()
-	c.apiServer, err = startProcess(ctx, c.dir, "kube-apiserver", filepath.Join(filepath.Dir(c.Kubectl), "kube-apiserver"),
+	c.apiServer, err = startProcess(ctx, c.dir, "kube-apiserver", c.Programs.APIServer,
 		c.apiServerArgs(host.Port(), c.Audit.path)...)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -142,3 +143,5 @@ func TestAuditLogGrows(t *testing.T) {
 		t.Errorf("verbs (-want +got):\n%s", diff)
 	}
 }
+
+func object(json string) *runtime.Unknown { return &runtime.Unknown{Raw: []byte(json)} }

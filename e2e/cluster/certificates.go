@@ -32,9 +32,6 @@ func (m Metrics) Gauge(name string, labels map[string]string) float64 {
 	return sum
 }
 
-// Logged returns the log's lines with that message.
-func (p *Pillion) Logged(msg string) []map[string]any { return p.logLines(msg) }
-
 // Readiness is what Pillion says of itself, a line for each check.
 func (p *Pillion) Readiness(ctx context.Context) (status int, text string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Admin+"/readyz?verbose", nil)

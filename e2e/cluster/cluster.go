@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 const readyWithin = time.Minute
@@ -30,37 +32,44 @@ type Cluster struct {
 	Client kubernetes.Interface
 	// Kubeconfig is the path of a file that says the same as Config.
 	Kubeconfig string
-	// Kubectl is the path of the kubectl that belongs to the API server.
+	// Kubectl is the path of a kubectl, or "" if there is none: a control plane of prebuilt programs may lack it.
 	Kubectl string
+	// Programs are those that run.
+	Programs *programs.Programs
 	// Audit is what the API server wrote about requests for pods.
 	Audit *AuditLog
 	// Authority signs every serving certificate of the run.
 	Authority *Authority
 
 	dir       string
-	steps     *Steps
+	steps     *programs.Steps
 	apiServer *process
 
 	mu      sync.Mutex
 	running []*process // in the order of their start
 }
 
-// Start runs a control plane of its own, on free ports and in a temporary folder, and returns when the
-// API server and the controllers are ready. ctx limits the start only.
-func Start(ctx context.Context, steps *Steps) (*Cluster, error) {
-	binaries, err := Binaries(ctx, steps)
+// Start is StartPrograms with those that there are.
+func Start(ctx context.Context, steps *programs.Steps) (*Cluster, error) {
+	found, err := programs.Kubernetes(ctx, steps)
 	if err != nil {
 		return nil, err
 	}
+	return StartPrograms(ctx, steps, found)
+}
+
+// StartPrograms runs a control plane of its own, on free ports and in a temporary folder, and returns when the
+// API server and the controllers are ready. ctx limits the start only.
+func StartPrograms(ctx context.Context, steps *programs.Steps, found *programs.Programs) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "pillion-e2e-")
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, steps: steps, Kubectl: filepath.Join(binaries, "kubectl")}
-	err = steps.Do("etcd, kube-apiserver, kube-controller-manager", func() error {
+	c := &Cluster{dir: dir, steps: steps, Programs: found, Kubectl: found.Kubectl}
+	err = steps.Do("etcd, kube-apiserver, "+filepath.Base(found.Controllers), func() error {
 		ctx, cancel := context.WithTimeout(ctx, readyWithin)
 		defer cancel()
-		return c.start(ctx, binaries)
+		return c.start(ctx)
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())
@@ -68,18 +77,18 @@ func Start(ctx context.Context, steps *Steps) (*Cluster, error) {
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, binaries string) error {
+func (c *Cluster) start(ctx context.Context) error {
 	var err error
 	if c.Authority, err = NewAuthority("pillion-e2e"); err != nil {
 		return err
 	}
-	if err := c.startEtcd(ctx, binaries); err != nil {
+	if err := c.startEtcd(ctx); err != nil {
 		return err
 	}
 	if err := c.startAPIServer(ctx); err != nil {
 		return err
 	}
-	return c.startControllers(ctx, binaries)
+	return c.startControllers(ctx)
 }
 
 // Stop ends everything that the Cluster started, last first, and removes its folder.
@@ -107,6 +116,9 @@ func (c *Cluster) Path(name string) string { return filepath.Join(c.dir, name) }
 
 // RunKubectl runs kubectl as the administrator and returns what it printed to stdout.
 func (c *Cluster) RunKubectl(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
+	if c.Kubectl == "" {
+		return nil, errors.New("there is no kubectl: install it (https://kubernetes.io/docs/tasks/tools/)")
+	}
 	cmd := exec.CommandContext(ctx, c.Kubectl, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
 	cmd.Stdin = bytes.NewReader(stdin)

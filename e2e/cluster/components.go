@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +21,9 @@ import (
 //go:embed audit-policy.yaml
 var auditPolicy []byte
 
-func (c *Cluster) startEtcd(ctx context.Context, binaries string) error {
+func (c *Cluster) startEtcd(ctx context.Context) error {
 	socket := c.Path("etcd.sock")
-	p, err := startProcess(ctx, c.dir, "etcd", filepath.Join(binaries, "etcd"),
+	p, err := startProcess(ctx, c.dir, "etcd", c.Programs.Etcd,
 		"--data-dir", c.Path("etcd"),
 		"--listen-client-urls", "unix://"+socket,
 		"--advertise-client-urls", "http://127.0.0.1:0", // nobody asks, but a socket is not accepted here
@@ -100,15 +99,18 @@ func (c *Cluster) apiServerArgs(port, auditLog string) []string {
 	}
 }
 
-func (c *Cluster) startControllers(ctx context.Context, binaries string) error {
-	p, err := startProcess(ctx, c.dir, "kube-controller-manager", filepath.Join(binaries, "kube-controller-manager"),
-		"--kubeconfig", c.Kubeconfig,
-		"--service-account-private-key-file", c.Path("sa.key"),
-		"--root-ca-file", c.Path("ca.crt"),
-		"--leader-elect=false",
-		"--secure-port", "0",
-		"--kube-api-qps", "500",
-		"--kube-api-burst", "1000")
+func (c *Cluster) startControllers(ctx context.Context) error {
+	args := []string{"--kubeconfig", c.Kubeconfig}
+	if !c.Programs.Subset {
+		args = append(args,
+			"--service-account-private-key-file", c.Path("sa.key"),
+			"--root-ca-file", c.Path("ca.crt"),
+			"--leader-elect=false",
+			"--secure-port", "0",
+			"--kube-api-qps", "500",
+			"--kube-api-burst", "1000")
+	}
+	p, err := startProcess(ctx, c.dir, "controllers", c.Programs.Controllers, args...)
 	if err != nil {
 		return err
 	}

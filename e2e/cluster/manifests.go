@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
@@ -24,9 +26,13 @@ type Manifests struct {
 	Rest []byte
 }
 
-// RenderManifests builds a kustomization with the cluster's kubectl.
-func (c *Cluster) RenderManifests(ctx context.Context, dir string) (*Manifests, error) {
-	rendered, err := c.RunKubectl(ctx, nil, "kustomize", dir)
+// RenderManifests builds a kustomization as kubectl does.
+func RenderManifests(dir string) (*Manifests, error) {
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := built.AsYaml()
 	if err != nil {
 		return nil, err
 	}
@@ -69,12 +75,8 @@ func (m *Manifests) check() error {
 	return nil
 }
 
-// ApplyRest applies everything but the webhook configurations; a field that the API server does not
-// know is an error.
-func (c *Cluster) ApplyRest(ctx context.Context, m *Manifests) error {
-	_, err := c.RunKubectl(ctx, m.Rest, "apply", "--server-side", "--validate=strict", "-f", "-")
-	return err
-}
+// ApplyRest applies everything but the webhook configurations.
+func (c *Cluster) ApplyRest(ctx context.Context, m *Manifests) error { return c.Apply(ctx, m.Rest) }
 
 // Endpoint is where webhooks are served outside the cluster.
 type Endpoint struct {

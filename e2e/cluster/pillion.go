@@ -12,10 +12,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 // The names are the shipped manifests'.
@@ -25,20 +27,17 @@ const (
 )
 
 // Root returns the checkout that this module lies in.
-func Root(ctx context.Context) (string, error) {
-	module, err := goList(ctx, "{{.Dir}}")
-	return filepath.Dir(module), err
-}
+func Root(ctx context.Context) (string, error) { return programs.Root(ctx) }
 
 // BuildPillion builds the checkout's pillion into the Cluster's folder and returns its path.
 func (c *Cluster) BuildPillion(ctx context.Context) (string, error) {
 	binary := c.Path("pillion")
-	return binary, c.steps.Do("go build ./cmd/pillion", func() error {
+	return binary, c.steps.Follow("go build ./cmd/pillion", func(progress *programs.Progress) error {
 		root, err := Root(ctx)
 		if err != nil {
 			return err
 		}
-		return goCommand(ctx, root, "build", "-o", binary, "./cmd/pillion")
+		return programs.Build(ctx, root, "./cmd/pillion", binary, progress)
 	})
 }
 
@@ -126,7 +125,7 @@ func (c *Cluster) pillionKubeconfig(ctx context.Context) (string, error) {
 
 // findAddresses looks for the line in which Pillion says what it listens on.
 func (p *Pillion) findAddresses() bool {
-	for _, line := range p.logLines("serving") {
+	for _, line := range p.Logged("serving") {
 		p.Endpoint.URL = "https://" + line["webhook"].(string)
 		p.Admin = "http://" + line["admin"].(string)
 		return true
@@ -150,7 +149,7 @@ func (p *Pillion) ready(ctx context.Context) bool {
 // Decided returns the log lines about requests in a namespace.
 func (p *Pillion) Decided(namespace string) []map[string]any {
 	var lines []map[string]any
-	for _, line := range p.logLines("request") {
+	for _, line := range p.Logged("request") {
 		if line["namespace"] == namespace {
 			lines = append(lines, line)
 		}
@@ -158,8 +157,8 @@ func (p *Pillion) Decided(namespace string) []map[string]any {
 	return lines
 }
 
-// logLines returns the log's lines with that message.
-func (p *Pillion) logLines(msg string) []map[string]any {
+// Logged returns the log's lines with one of these messages.
+func (p *Pillion) Logged(msgs ...string) []map[string]any {
 	text, err := os.ReadFile(p.process.log)
 	if err != nil {
 		return nil
@@ -168,7 +167,10 @@ func (p *Pillion) logLines(msg string) []map[string]any {
 	scanner := bufio.NewScanner(bytes.NewReader(text))
 	for scanner.Scan() {
 		var line map[string]any
-		if json.Unmarshal(scanner.Bytes(), &line) == nil && line["msg"] == msg {
+		if json.Unmarshal(scanner.Bytes(), &line) != nil {
+			continue
+		}
+		if msg, ok := line["msg"].(string); ok && slices.Contains(msgs, msg) {
 			lines = append(lines, line)
 		}
 	}

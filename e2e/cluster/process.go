@@ -4,13 +4,17 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 const (
@@ -42,7 +46,7 @@ func run(dir, name string, cmd *exec.Cmd) (*process, error) {
 	}
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = childAttributes()
+	cmd.SysProcAttr = programs.ChildAttributes()
 
 	p := &process{name: name, log: log, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
@@ -109,4 +113,16 @@ func (p *process) tail() string {
 		return err.Error()
 	}
 	return lastLines(string(text), tailLength)
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+func stderrOf(err error) string {
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return "\n" + strings.TrimSpace(string(exit.Stderr))
+	}
+	return ""
 }

@@ -36,7 +36,7 @@ func (b *bench) install(ctx context.Context) ([]way, error) {
 	if b.binary, err = b.BuildPillion(ctx); err != nil {
 		return nil, err
 	}
-	shipped, err := b.RenderManifests(ctx, filepath.Join(root, "manifests", "base"))
+	shipped, err := cluster.RenderManifests(filepath.Join(root, "manifests", "base"))
 	if err != nil {
 		return nil, err
 	}

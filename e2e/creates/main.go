@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 type options struct {
@@ -60,7 +61,7 @@ type way struct {
 }
 
 func (o *options) run(ctx context.Context) (_ map[string][]float64, err error) {
-	c, err := cluster.Start(ctx, cluster.NewSteps(os.Stderr))
+	c, err := cluster.Start(ctx, programs.NewSteps(os.Stderr))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // diff prints what has changed between two pods in JSON, as a diff of YAML.
-func (s *screen) diff(name string, before, after []byte) error {
+func (s *screen) diff(beforeName, afterName string, before, after []byte) error {
 	from, err := podYAML(before)
 	if err != nil {
 		return err
@@ -22,8 +22,8 @@ func (s *screen) diff(name string, before, after []byte) error {
 		return err
 	}
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: strings.SplitAfter(from, "\n"), FromFile: name + ", as it reached Pillion",
-		B: strings.SplitAfter(to, "\n"), ToFile: name + ", as it is stored",
+		A: strings.SplitAfter(from, "\n"), FromFile: beforeName,
+		B: strings.SplitAfter(to, "\n"), ToFile: afterName,
 		Context: 2,
 	})
 	if err != nil {

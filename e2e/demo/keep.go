@@ -2,24 +2,150 @@
 
 package main
 
-import "fmt"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/e2e/programs"
+)
+
+// lookEvery is how often the log of pillion serve is read.
+const lookEvery = 200 * time.Millisecond
 
 // showWhatToTry is for KEEP=1.
-func (d *demo) showWhatToTry() {
-	d.screen.heading("4. Your turn: everything stays up until you press Ctrl-C")
-	for _, command := range []string{
-		"export KUBECONFIG=" + d.Kubeconfig,
-		"alias k=" + d.Kubectl + " pillion=" + d.Path("pillion"),
-		"k get pods --namespace " + optedIn,
-		"k get pods --namespace " + optedIn + " --output yaml",
-		"k run mine --namespace " + optedIn + " --image registry.example/mine:1 --dry-run=server --output yaml",
-		"k run mine --namespace " + optedIn + " --image registry.example/mine:1 \\",
-		"    --annotations pillion.dev/templates=+auth-proxy",
-		"pillion explain pod/mine --namespace " + optedIn,
-		"pillion status",
-		"k run mine --namespace " + notOptedIn + " --image registry.example/mine:1 \\",
-		"    --labels pillion.dev/inject=enabled",
-	} {
-		fmt.Fprintln(d.screen.out, "  "+command) // never clipped: these are to be copied
+func (d *demo) showWhatToTry() error {
+	bin, err := d.makePath()
+	if err != nil {
+		return err
 	}
+	d.screen.heading("4. Your turn: everything stays up until you press Ctrl-C")
+	d.copyable("In another terminal:",
+		"export KUBECONFIG="+d.Kubeconfig+" PATH="+bin+":$PATH")
+	d.copyable("See what is there, and why:",
+		"kubectl get pods --namespace "+optedIn+" --output yaml",
+		"pillion status",
+		"pillion explain deployment/checkout --namespace "+optedIn)
+	d.copyable("Create a pod that asks for one more template, and one that opts in by itself:",
+		"kubectl run mine --namespace "+optedIn+" --image registry.example/mine:1 \\",
+		"    --annotations pillion.dev/templates=+auth-proxy",
+		"kubectl run mine --namespace "+notOptedIn+" --image registry.example/mine:1 \\",
+		"    --labels pillion.dev/inject=enabled")
+	d.copyable("Write a template of your own: change a file in this folder, or add one, and save it.", programs.Brief(d.templates))
+	d.copyable("Pillion follows the folder. This terminal shows what changes in new pods, or what is wrong with the file.\n"+
+		"Pods that exist stay as they are. If you delete them, their Deployment creates new ones:",
+		"kubectl delete pods --all --namespace "+optedIn,
+		"kubectl get pods --namespace "+optedIn+" --output yaml")
+	if d.Kubectl == "" {
+		fmt.Fprintln(d.screen.out, "kubectl is missing: install it (https://kubernetes.io/docs/tasks/tools/). The other commands work without it.")
+	}
+	return nil
 }
+
+// copyable prints commands as they are, never clipped.
+func (d *demo) copyable(about string, commands ...string) {
+	fmt.Fprintf(d.screen.out, "%s\n\n  %s\n\n", about, strings.Join(commands, "\n  "))
+}
+
+// makePath makes a folder for the PATH, with pillion and kubectl.
+func (d *demo) makePath() (string, error) {
+	bin := d.Path("bin")
+	err := errors.Join(os.Mkdir(bin, 0o755), os.Symlink(d.Path("pillion"), filepath.Join(bin, "pillion")))
+	if d.Kubectl != "" {
+		err = errors.Join(err, os.Symlink(d.Kubectl, filepath.Join(bin, "kubectl")))
+	}
+	return bin, err
+}
+
+// What pillion serve logs about its templates.
+const (
+	loaded    = "templates loaded"
+	rejected  = "the new templates cannot be used, the last good ones stay in use"
+	goodAgain = "the templates are good again"
+)
+
+// followTemplates shows what becomes of changed templates, until ctx ends.
+func (d *demo) followTemplates(ctx context.Context) error {
+	before, err := d.newPod(ctx)
+	if err != nil {
+		return err
+	}
+	seen := len(d.pillion.Logged(loaded, rejected, goodAgain))
+	_ = wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
+		events := d.pillion.Logged(loaded, rejected, goodAgain)
+		for _, event := range events[seen:] {
+			before = d.showEvent(ctx, event, before)
+		}
+		seen = len(events)
+		return false, nil
+	}) // ends with ctx
+	return nil
+}
+
+// showEvent shows what Pillion has made of changed templates, and returns what a new pod is then.
+func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byte) []byte {
+	now := time.Now().Format(time.TimeOnly)
+	switch event["msg"] {
+	case rejected:
+		d.screen.line(red, "%s  The new templates cannot be used; the last good ones stay in use:", now)
+		problems, _ := event["problems"].([]any)
+		for _, problem := range problems {
+			fmt.Fprintf(d.screen.out, "  %v\n", problem)
+		}
+		return before
+	case goodAgain:
+		d.screen.line(green, "%s  The templates are good again.", now)
+		return before
+	}
+	d.screen.line(green, "%s  Reloaded: the templates are %v.", now, event["templates"])
+	after, err := d.newPod(ctx)
+	if err == nil {
+		err = d.showTemplates(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		d.screen.line(red, "  %v", err)
+	case bytes.Equal(before, after):
+		fmt.Fprintln(d.screen.out, "  New pods of deployment/checkout are as before.")
+	default:
+		if err := d.screen.diff("a new pod of deployment/checkout, before", "and now", before, after); err != nil {
+			d.screen.line(red, "  %v", err)
+		}
+	}
+	return after
+}
+
+// newPod returns what the API server makes of a pod of the Deployment, without what it makes up each time.
+func (d *demo) newPod(ctx context.Context) ([]byte, error) {
+	var manifest appsv1.Deployment
+	if err := yaml.Unmarshal(deployment, &manifest); err != nil {
+		return nil, err
+	}
+	template := manifest.Spec.Template
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Name = "checkout"
+	pod, err := d.Client.CoreV1().Pods(optedIn).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return nil, err
+	}
+	pod.ObjectMeta = metav1.ObjectMeta{Name: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations}
+	text, err := json.Marshal(pod)
+	return tokenVolume.ReplaceAll(text, []byte("kube-api-access")), err
+}
+
+// tokenVolume is named at random.
+var tokenVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command demo shows Pillion at work on a real kube-apiserver: what it adds to a pod, why, and how long
-// that takes. With KEEP=1 in the environment everything stays up until it is interrupted.
+// that takes. With KEEP=1 in the environment everything stays up until it is interrupted, and follows the templates
+// in the folder TEMPLATES.
 package main
 
 import (
 	"context"
-	"embed"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/programs"
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
 )
 
@@ -29,9 +32,6 @@ const (
 	recorder = "p-recorder"
 )
 
-//go:embed templates
-var templates embed.FS
-
 //go:embed namespaces.yaml
 var namespaces []byte
 
@@ -42,15 +42,18 @@ var deployment []byte
 type demo struct {
 	*cluster.Cluster
 	screen    *screen
-	steps     *cluster.Steps
+	steps     *programs.Steps
+	root      string // of the checkout
+	templates string // the folder
 	manifests *cluster.Manifests
+	pillion   *cluster.Pillion
 	webhooks  *testwebhook.Server
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Getenv("KEEP") != "")
+	err := run(ctx, os.Getenv("KEEP") != "", os.Getenv("TEMPLATES"))
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
@@ -60,8 +63,14 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, keep bool) (err error) {
-	d := &demo{screen: newScreen(os.Stdout), steps: cluster.NewSteps(os.Stdout)}
+func run(ctx context.Context, keep bool, templates string) (err error) {
+	d := &demo{screen: newScreen(os.Stdout), steps: programs.NewSteps(os.Stdout)}
+	if d.root, err = cluster.Root(ctx); err != nil {
+		return err
+	}
+	if err := d.findTemplates(templates); err != nil {
+		return err
+	}
 	d.screen.heading("A real Kubernetes, and Pillion in front of its pods")
 	if d.Cluster, err = cluster.Start(ctx, d.steps); err != nil {
 		return err
@@ -73,16 +82,44 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	defer d.webhooks.Close()
-	for _, show := range []func(context.Context) error{d.showPod, d.showTimes} {
-		if err := show(ctx); err != nil {
-			return err
-		}
+	if err := d.show(ctx); err != nil {
+		return err
 	}
 	if keep {
-		d.showWhatToTry()
-		<-ctx.Done()
+		if err := d.showWhatToTry(); err != nil {
+			return err
+		}
+		return d.followTemplates(ctx)
 	}
-	fmt.Println()
+	fmt.Fprintln(d.screen.out, "\n`KEEP=1 make demo` leaves it running, for you to try it and to write templates of your own.")
+	fmt.Fprintln(d.screen.out)
+	return nil
+}
+
+func (d *demo) show(ctx context.Context) error {
+	injected, err := d.showPod(ctx)
+	if err != nil || !injected {
+		return err
+	}
+	return d.showTimes(ctx)
+}
+
+// findTemplates takes a folder that the checkout's root is the start of: make is run there.
+func (d *demo) findTemplates(folder string) error {
+	if folder == "" {
+		folder = filepath.Join("e2e", "demo", "templates")
+	}
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(d.root, folder)
+	}
+	info, err := os.Stat(folder)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is a file; name the folder that it is in", folder)
+	}
+	if err != nil {
+		return fmt.Errorf("TEMPLATES: %w", err)
+	}
+	d.templates = folder
 	return nil
 }
 
@@ -92,59 +129,35 @@ func (d *demo) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	root, err := cluster.Root(ctx)
-	if err != nil {
+	if d.manifests, err = cluster.RenderManifests(filepath.Join(d.root, "manifests", "base")); err != nil {
 		return err
 	}
-	if d.manifests, err = d.RenderManifests(ctx, filepath.Join(root, "manifests", "base")); err != nil {
-		return err
-	}
-	if err := d.steps.Do("kubectl apply -k manifests/base", func() error { return d.ApplyRest(ctx, d.manifests) }); err != nil {
-		return err
-	}
-	dir := d.Path("demo")
-	if err := os.CopyFS(dir, templates); err != nil {
+	if err := d.steps.Do("manifests/base applied", func() error { return d.ApplyRest(ctx, d.manifests) }); err != nil {
 		return err
 	}
 	if err := d.showTemplates(ctx); err != nil {
 		return err
 	}
-	pillion, err := d.StartPillion(ctx, binary, filepath.Join(dir, "templates"))
-	if err != nil {
-		return err
+	if d.pillion, err = d.StartPillion(ctx, binary, d.templates); err != nil {
+		return briefly(err)
 	}
 	if d.webhooks, err = testwebhook.NewServer(d.Authority); err != nil {
 		return err
 	}
-	return d.install(ctx, pillion.Endpoint)
+	return d.install(ctx, d.pillion.Endpoint)
 }
 
-// showTemplates puts the demo's templates where a cluster's are, for pillion explain and status.
-func (d *demo) showTemplates(ctx context.Context) error {
-	client := d.Client.CoreV1().ConfigMaps("pillion-system")
-	config, err := client.Get(ctx, "pillion-templates", metav1.GetOptions{})
-	if err != nil {
-		return err
+// briefly leaves of a log what Pillion ended with, such as what is wrong with the templates.
+func briefly(err error) error {
+	if _, why, ok := strings.Cut(err.Error(), "\npillion: "); ok {
+		return errors.New("pillion serve: " + why)
 	}
-	config.Data = map[string]string{}
-	files, err := templates.ReadDir("templates")
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		text, err := templates.ReadFile("templates/" + f.Name())
-		if err != nil {
-			return err
-		}
-		config.Data[f.Name()] = string(text)
-	}
-	_, err = client.Update(ctx, config, metav1.UpdateOptions{})
 	return err
 }
 
 // install makes the namespaces and tells the API server whom to call for their pods.
 func (d *demo) install(ctx context.Context, at cluster.Endpoint) error {
-	if _, err := d.RunKubectl(ctx, namespaces, "apply", "-f", "-"); err != nil {
+	if err := d.Apply(ctx, namespaces); err != nil {
 		return err
 	}
 	err := d.webhooks.Install(ctx, d.Client, testwebhook.Webhook{
@@ -163,4 +176,38 @@ func (d *demo) install(ctx context.Context, at cluster.Endpoint) error {
 		return err
 	}
 	return d.WaitForPillion(ctx, d.manifests, optedIn, recorder)
+}
+
+// showTemplates puts the templates where a cluster's are, for pillion explain and status.
+func (d *demo) showTemplates(ctx context.Context) error {
+	client := d.Client.CoreV1().ConfigMaps("pillion-system")
+	config, err := client.Get(ctx, "pillion-templates", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if config.Data, err = readTemplates(d.templates); err != nil {
+		return err
+	}
+	_, err = client.Update(ctx, config, metav1.UpdateOptions{})
+	return err
+}
+
+// readTemplates reads the files that Pillion takes of a folder, by name.
+func readTemplates(folder string) (map[string]string, error) {
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	data := map[string]string{}
+	for _, f := range files {
+		switch filepath.Ext(f.Name()) {
+		case ".yaml", ".yml", ".json":
+			text, err := os.ReadFile(filepath.Join(folder, f.Name()))
+			if err != nil {
+				return nil, err
+			}
+			data[f.Name()] = string(text)
+		}
+	}
+	return data, nil
 }

@@ -18,42 +18,52 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 const podWithin = 30 * time.Second
 
 // showPod creates a Deployment and shows what became of its pod.
-func (d *demo) showPod(ctx context.Context) error {
+func (d *demo) showPod(ctx context.Context) (injected bool, err error) {
 	var pod *corev1.Pod
 	var event cluster.Event
-	err := d.steps.Do("kubectl apply -f deployment.yaml, and its pod", func() (err error) {
+	err = d.steps.Do("e2e/demo/deployment.yaml applied, and its pod made", func() (err error) {
 		pod, event, err = d.deploy(ctx)
 		return err
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
+	injected = len(event.Patch(d.manifests.Mutating.Name, "round_0")) > 0
+	if !injected {
+		d.screen.heading("1. The pod is as its Deployment made it, for no template is for it")
+	} else if err := d.showChange(pod, event); err != nil {
+		return false, err
+	}
+	d.screen.heading("2. Why: every template, in the API server's audit log")
+	d.printReasons(event)
+	d.printCalls(event)
+	return injected, nil
+}
+
+// showChange shows what Pillion added to the pod.
+func (d *demo) showChange(pod *corev1.Pod, event cluster.Event) error {
 	before, after, err := d.beforeAndAfter(pod, event)
 	if err != nil {
 		return err
 	}
 	d.screen.heading("1. The pod, as its Deployment made it and as Kubernetes stored it")
-	d.screen.line(dim, "  Its namespace is labelled pillion.dev/inject=enabled. The templates are e2e/demo/templates/*.yaml.")
+	d.screen.line(dim, "  Its namespace is labelled pillion.dev/inject=enabled. The templates are in")
+	d.screen.line(dim, "  %s.", programs.Brief(d.templates))
 	d.screen.line(dim, "  Defaults that Kubernetes filled in are left out.\n")
-	if err := d.screen.diff("pod "+pod.Name, before, after); err != nil {
-		return err
-	}
-	d.screen.heading("2. Why: every template, in the API server's audit log")
-	d.printReasons(event)
-	d.printCalls(event)
-	return nil
+	return d.screen.diff("pod "+pod.Name+", as it reached Pillion", "pod "+pod.Name+", as it is stored", before, after)
 }
 
 // deploy returns the Deployment's pod and the request that made it.
 func (d *demo) deploy(ctx context.Context) (*corev1.Pod, cluster.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, podWithin)
 	defer cancel()
-	if _, err := d.RunKubectl(ctx, deployment, "apply", "-f", "-"); err != nil {
+	if err := d.Apply(ctx, deployment); err != nil {
 		return nil, cluster.Event{}, err
 	}
 	var pod *corev1.Pod

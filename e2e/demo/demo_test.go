@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// demoVariable makes the test's program the demo.
+const demoVariable = "PILLION_E2E_DEMO"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(demoVariable) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// running is a demo, as its user has it.
+type running struct {
+	cmd     *exec.Cmd
+	folder  string // of its templates
+	mu      sync.Mutex
+	shown   bytes.Buffer
+	read    int // of shown, by waitFor
+	changed chan struct{}
+}
+
+func (r *running) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+	return r.shown.Write(p)
+}
+
+// start starts a demo that follows a copy of its own templates, and returns when it is the user's turn.
+func start(t *testing.T) *running {
+	t.Helper()
+	r := &running{folder: t.TempDir(), changed: make(chan struct{}, 1)}
+	if err := os.CopyFS(r.folder, os.DirFS("templates")); err != nil {
+		t.Fatal(err)
+	}
+	r.cmd = exec.CommandContext(t.Context(), os.Args[0])
+	r.cmd.Env = append(os.Environ(), demoVariable+"=1", "KEEP=1", "TEMPLATES="+r.folder)
+	r.cmd.Stdout, r.cmd.Stderr = r, r
+	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(os.Interrupt) }
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.waitFor(t, `(?s)4\. Your turn: .*kubectl delete pods .*kubectl get pods .*?\n\n`)
+	return r
+}
+
+// waitFor returns what matches the pattern behind what has matched before.
+func (r *running) waitFor(t *testing.T, pattern string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for {
+		r.mu.Lock()
+		rest := r.shown.Bytes()[r.read:]
+		if at := regexp.MustCompile(pattern).FindIndex(rest); at != nil {
+			r.read += at[1]
+			r.mu.Unlock()
+			return string(rest[at[0]:at[1]])
+		}
+		r.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			t.Fatalf("nothing matches %s in\n%s", pattern, rest)
+		case <-r.changed:
+		}
+	}
+}
+
+// edit replaces a string in the file of the template log-agent, as an editor does that saves in place.
+func (r *running) edit(t *testing.T, from, to string) {
+	t.Helper()
+	path := filepath.Join(r.folder, "log-agent.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), from, to, 1)
+	if changed == string(text) {
+		t.Fatalf("there is no %q in\n%s", from, text)
+	}
+	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestYourTurn: what the demo prints for its user works, edits of the files that it names reach new pods, mistakes are
+// shown and change nothing, and Ctrl-C leaves nothing behind.
+func TestYourTurn(t *testing.T) {
+	r := start(t)
+	commands := r.commands(t)
+	if out, err := r.shell(t, commands...); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, strings.Join(commands, "\n"), out)
+	}
+
+	const image = "registry.example/log-agent:1.4.2"
+	r.edit(t, image, "registry.example/log-agent:1.5.0")
+	r.waitFor(t, `Reloaded: the templates are \[auth-proxy gpu-metrics log-agent\]`)
+	r.waitFor(t, `\+    image: registry.example/log-agent:1.5.0\n`)
+	r.wantImage(t, commands, "registry.example/log-agent:1.5.0")
+	r.edit(t, "image:", "imgae:")
+	r.waitFor(t, `The new templates cannot be used; the last good ones stay in use:\n  \S*log-agent.yaml:\d+: spec\.pod\.spec\.initContainers\[0\]\.imgae: unknown key; did you mean "image"\?`)
+	r.wantImage(t, commands, "registry.example/log-agent:1.5.0")
+	r.edit(t, "imgae:", "image:")
+	r.waitFor(t, `The templates are good again`)
+
+	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(commands[0])[1]
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+	r.waitFor(t, `✓ everything stopped and removed`)
+	if _, err := os.Stat(filepath.Dir(kubeconfig)); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", filepath.Dir(kubeconfig), err)
+	}
+	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Error("the API server still runs")
+	}
+}
+
+// commands returns what is printed to be typed.
+func (r *running) commands(t *testing.T) (all []string) {
+	t.Helper()
+	_, turn, _ := strings.Cut(r.shown.String(), "4. Your turn")
+	for line := range strings.Lines(turn) {
+		command, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "  ")
+		switch {
+		case !ok || command == r.folder:
+		case strings.HasPrefix(command, "  "):
+			all[len(all)-1] += "\n" + command
+		default:
+			all = append(all, command)
+		}
+	}
+	if len(all) < 5 || !strings.HasPrefix(all[0], "export KUBECONFIG=") {
+		t.Fatalf("the commands are %q", all)
+	}
+	return all
+}
+
+// shell runs commands one after the other, each of which has to succeed.
+func (r *running) shell(t *testing.T, commands ...string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "bash", "-ec", strings.Join(commands, "\n")).CombinedOutput()
+	return string(out), err
+}
+
+// wantImage creates a pod.
+func (r *running) wantImage(t *testing.T, commands []string, want string) {
+	t.Helper()
+	out, err := r.shell(t, commands[0], "kubectl create --dry-run=server --namespace "+optedIn+" --output yaml -f - <<'EOF'\n"+
+		"{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [{name: new, image: registry.example/new:1}]}}\nEOF")
+	if err != nil || !strings.Contains(out, "image: "+want) {
+		t.Errorf("a new pod lacks the image %s: %v\n%s", want, err, out)
+	}
+}
+
+// TestTemplatesFolder: the demo does not start with a folder that is not there.
+func TestTemplatesFolder(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	d := &demo{root: root}
+	if err := d.findTemplates("mine"); err == nil || !strings.Contains(err.Error(), "TEMPLATES: ") {
+		t.Errorf("a folder that is not there gives %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(root, "mine"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.findTemplates("mine"); err != nil || d.templates != filepath.Join(root, "mine") {
+		t.Errorf("%s, %v", d.templates, err)
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package programs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Root returns the checkout that this module lies in.
+func Root(ctx context.Context) (string, error) {
+	module, err := moduleDir(ctx)
+	return filepath.Dir(module), err
+}
+
+// moduleDir returns the folder of this module, e2e.
+func moduleDir(ctx context.Context) (string, error) {
+	return goList(ctx, "", nil, "-m", "-f", "{{.Dir}}")
+}
+
+// version returns the version of a module that the module in dir builds with.
+func version(ctx context.Context, dir, module string) (string, error) {
+	return goList(ctx, dir, nil, "-m", "-f", "{{.Version}}", module)
+}
+
+// goList runs go list in dir. What it downloads counts as progress.
+func goList(ctx context.Context, dir string, progress *Progress, args ...string) (string, error) {
+	var out bytes.Buffer
+	said := &goOutput{progress: progress}
+	cmd := goCommand(ctx, dir, append([]string{"list"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, said
+	if err := runHere(cmd); err != nil {
+		return "", fmt.Errorf("go list %s: %w\n%s", strings.Join(args, " "), err, said.tail())
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// Build compiles a package of the module in dir, and shows how far it is.
+func Build(ctx context.Context, dir, pkg, out string, progress *Progress, flags ...string) error {
+	all, err := goList(ctx, dir, progress, "-deps", pkg)
+	if err != nil {
+		return err
+	}
+	packages := strings.Split(all, "\n")
+	said := &goOutput{progress: progress, packages: len(packages), command: packages[len(packages)-1]}
+	cmd := goCommand(ctx, dir, append(append([]string{"build", "-v"}, flags...), "-o", out, pkg)...)
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := runHere(cmd); err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", pkg, err, said.tail())
+	}
+	return nil
+}
+
+func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = ChildAttributes()
+	return cmd
+}
+
+// runHere keeps the thread, as ChildAttributes asks for.
+func runHere(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("the go command is not in the PATH: install Go 1.26 or newer (https://go.dev/doc/install): %w", err)
+	}
+	return err
+}
+
+// goOutput is what a go command prints: the packages that it compiles and the modules that it downloads, which
+// are progress, and what is wrong.
+type goOutput struct {
+	progress *Progress
+	packages int    // that there are
+	command  string // the last one of them
+	compiled int
+	modules  int // downloaded
+	partial  []byte
+	other    []string
+}
+
+func (o *goOutput) Write(p []byte) (int, error) {
+	o.partial = append(o.partial, p...)
+	for {
+		line, rest, ok := bytes.Cut(o.partial, []byte("\n"))
+		if !ok {
+			return len(p), nil
+		}
+		o.line(string(line))
+		o.partial = rest
+	}
+}
+
+func (o *goOutput) line(line string) {
+	switch module, downloads := strings.CutPrefix(line, "go: downloading "); {
+	case downloads:
+		o.modules++
+		o.progress.Set("downloading module %d, %s", o.modules, module)
+	case o.packages > 0 && !strings.ContainsAny(line, " \t:"):
+		o.compiled++
+		if line == o.command {
+			o.progress.Set("linking")
+			return
+		}
+		o.progress.Set("package %d of at most %d", o.compiled, o.packages)
+	default:
+		o.other = append(o.other, line)
+	}
+}
+
+func (o *goOutput) tail() string {
+	const enough = 30
+	lines := append(o.other, string(o.partial))
+	return strings.TrimSpace(strings.Join(lines[max(0, len(lines)-enough):], "\n"))
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package programs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	kubernetesModule = "k8s.io/kubernetes"
+	// handedOver is the variable in which a program gets its Programs from the one that started it.
+	handedOver = "PILLION_E2E_PROGRAMS"
+)
+
+// Programs are the paths of what a control plane consists of.
+type Programs struct {
+	// Version is the API server's, such as v1.37.1.
+	Version string
+	// Assets is the folder that KUBEBUILDER_ASSETS names, or "" if the programs were built.
+	Assets string
+
+	Etcd, APIServer string
+	// Controllers is kube-controller-manager, or this module's program controllers if Subset is set.
+	Controllers string
+	Subset      bool
+	// Kubectl is "" if there is none.
+	Kubectl string
+}
+
+// Environ returns the environment variable from which Kubernetes, in another program, takes p.
+func (p *Programs) Environ() (string, error) {
+	text, err := json.Marshal(p)
+	return handedOver + "=" + string(text), err
+}
+
+// Kubernetes returns the programs in the folder that KUBEBUILDER_ASSETS names. Without it, they are those of the version
+// that go.mod names, or kubernetes-$KUBERNETES/go.mod. What is missing is built first, once per machine, into the user's
+// cache or $PILLION_CACHE.
+func Kubernetes(ctx context.Context, steps *Steps) (*Programs, error) {
+	if text := os.Getenv(handedOver); text != "" {
+		p := &Programs{}
+		return p, json.Unmarshal([]byte(text), p)
+	}
+	minor := os.Getenv("KUBERNETES")
+	if dir := os.Getenv(assetsVariable); dir != "" {
+		return prebuilt(ctx, steps, dir, minor)
+	}
+	module, version, err := kubernetesTools(ctx, minor)
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("building Kubernetes %s (once, about 8 minutes)", version)
+	dir, err := once(ctx, steps, "kubernetes-"+version, what, func(dir string, progress *Progress) error {
+		return buildKubernetes(ctx, module, version, dir, progress)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Programs{
+		Version:     version,
+		Etcd:        filepath.Join(dir, "etcd"),
+		APIServer:   filepath.Join(dir, "kube-apiserver"),
+		Controllers: filepath.Join(dir, "kube-controller-manager"),
+		Kubectl:     filepath.Join(dir, "kubectl"),
+	}, nil
+}
+
+// kubernetesTools returns the folder of the module whose tools are a Kubernetes of that minor version, such
+// as 1.36, and the whole version. Without one, it is this module.
+func kubernetesTools(ctx context.Context, minor string) (module, found string, err error) {
+	own, err := moduleDir(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	others, err := filepath.Glob(filepath.Join(own, "kubernetes-*"))
+	if err != nil {
+		return "", "", err
+	}
+	var known []string
+	for _, module := range append([]string{own}, others...) {
+		found, err := version(ctx, module, kubernetesModule)
+		if err != nil {
+			return "", "", err
+		}
+		if minor == "" || isMinor(found, minor) {
+			return module, found, nil
+		}
+		known = append(known, found)
+	}
+	return "", "", fmt.Errorf("KUBERNETES=%s: there is no such Kubernetes; use the minor version of one of %s", minor, strings.Join(known, ", "))
+}
+
+func isMinor(version, minor string) bool { return strings.HasPrefix(version, "v"+minor+".") }
+
+// buildKubernetes compiles the tools of the module's go.mod into dir.
+func buildKubernetes(ctx context.Context, module, version, dir string, progress *Progress) error {
+	out, err := goList(ctx, module, progress, "-f", "{{.ImportPath}}", "tool")
+	if err != nil {
+		return err
+	}
+	tools := strings.Fields(out)
+	for i, tool := range tools {
+		name := strings.NewReplacer("v3", "etcd").Replace(path.Base(tool)) // go.etcd.io/etcd/server/v3
+		step := &Progress{publish: func(far string) { progress.Set("step %d of %d, %s: %s", i+1, len(tools), name, far) }}
+		step.Set("starting")
+		if err := Build(ctx, module, tool, filepath.Join(dir, name), step, "-ldflags", ldflags(version)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ldflags gives the programs their version; without it the server says v0.0.0-master.
+func ldflags(version string) string {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	flags := []string{"-s", "-w"}
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags = append(flags,
+			"-X", pkg+".gitVersion="+version,
+			"-X", pkg+".gitMajor="+major,
+			"-X", pkg+".gitMinor="+minor)
+	}
+	return strings.Join(flags, " ")
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package programs
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// holdVariable names the lock that a test's own program holds until it is killed.
+const holdVariable = "PILLION_E2E_HOLD"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(holdVariable); path != "" {
+		held, err := acquire(context.Background(), path, nil)
+		if err != nil {
+			panic(err)
+		}
+		held.publish("step 2 of 5, kube-apiserver: package 7 of at most 9")
+		fmt.Println("held")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+// output is what steps print, as it comes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// waitFor returns when the pattern has been printed.
+func (o *output) waitFor(t *testing.T, pattern string) {
+	t.Helper()
+	found := regexp.MustCompile(pattern)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !found.MatchString(o.String()) {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("nothing matches %s in\n%s", pattern, o)
+		case <-tick.C:
+		}
+	}
+}
+
+// quickSteps report at once what others report after seconds.
+func quickSteps() (*Steps, *output) {
+	o := &output{}
+	s := NewSteps(o)
+	s.quietFor, s.every = time.Millisecond, 5*time.Millisecond
+	return s, o
+}
+
+// holdElsewhere holds the lock in another process.
+func holdElsewhere(t *testing.T, path string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), holdVariable+"="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// TestLockReportsOwner: who waits is told who builds and how far that is; when the owner is killed, the lock is free.
+func TestLockReportsOwner(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	owner := holdElsewhere(t, path)
+	steps, shown := quickSteps()
+	acquired := make(chan error, 1)
+	go func() {
+		held, err := acquire(t.Context(), path, steps)
+		if err == nil {
+			held.release()
+		}
+		acquired <- err
+	}()
+	shown.waitFor(t, fmt.Sprintf(`go test in \S*e2e/programs, process %d of \S+, since \d\d:\d\d:\d\d builds the same: waiting for it\n`, owner.Process.Pid))
+	shown.waitFor(t, `… waiting for another build: it is at step 2 of 5, kube-apiserver: package 7 of at most 9 +\d+s\n`)
+	if n := strings.Count(shown.String(), "builds the same"); n != 1 {
+		t.Errorf("the owner is reported %d times:\n%s", n, shown)
+	}
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = owner.Wait()
+	if err := <-acquired; err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(shown.String(), "go-build") || strings.Contains(shown.String(), path) {
+		t.Errorf("a path that says nothing is shown:\n%s", shown)
+	}
+}
+
+func TestLockExcludesOthers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	held, err := acquire(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := acquire(canceled, path, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("the second lock gave %v, want that it waits until it is canceled", err)
+	}
+	held.release()
+	again, err := acquire(t.Context(), path, nil)
+	if err != nil {
+		t.Fatalf("lock after unlock: %v", err)
+	}
+	again.release()
+}
+
+// TestProgress: what takes long shows how far it is, what does not shows its end alone.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	steps, shown := quickSteps()
+	err := steps.Follow("building", func(p *Progress) error {
+		p.Set("package %d of at most %d", 3, 4)
+		shown.waitFor(t, `  … building: package 3 of at most 4 +0s\n`)
+		return errors.New("no")
+	})
+	if err == nil || !regexp.MustCompile(`  ✗ building +0\.\ds\n$`).MatchString(shown.String()) {
+		t.Errorf("%v, and what is shown ends in\n%s", err, shown)
+	}
+	quiet := &output{}
+	if err := NewSteps(quiet).Do("quick", func() error { return nil }); err != nil || !regexp.MustCompile(`^  ✓ quick +0\.\ds\n$`).MatchString(quiet.String()) {
+		t.Errorf("%v, %q", err, quiet)
+	}
+}
+
+// TestBuildShowsPackages: of what the go command prints, packages and modules are progress, and the rest are errors.
+func TestBuildShowsPackages(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module example.com/x\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n", "bad/main.go": "package main\n\nfunc main() { nothing() }\n"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []string
+	progress := &Progress{publish: func(far string) { all = append(all, far) }}
+	if err := Build(t.Context(), dir, ".", filepath.Join(dir, "out"), progress); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 || all[len(all)-1] != "linking" {
+		t.Errorf("the progress was %q", all)
+	}
+	if err := Build(t.Context(), dir, "./bad", filepath.Join(dir, "out"), progress); err == nil || !strings.Contains(err.Error(), "undefined: nothing") {
+		t.Errorf("what cannot be compiled gives %v", err)
+	}
+	o := &goOutput{progress: progress, packages: 9, command: "example.com/x"}
+	for line, want := range map[string]string{
+		"go: downloading example.com/y v1.2.3\n": "downloading module 1, example.com/y v1.2.3",
+		"k8s.io/api/core/v1\n":                   "package 1 of at most 9",
+	} {
+		fmt.Fprint(o, line)
+		if got := progress.String(); got != want || o.tail() != "" {
+			t.Errorf("%q is progress %q and error %q", line, got, o.tail())
+		}
+	}
+}
+
+// A build that fails leaves nothing that looks like a finished one, and takes away what others left.
+func TestBuildIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir := filepath.Join(root, "kubernetes-v9.9.9")
+	if err := os.Mkdir(dir+".building-1", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := buildAside(dir, func(tmp string) error { return buildKubernetes(canceled, "..", "v9.9.9", tmp, nil) }); err == nil {
+		t.Error("a canceled build gave no error")
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) > 0 || complete(dir) {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestKubernetesTools(t *testing.T) {
+	t.Parallel()
+	for minor, want := range map[string]string{"": "e2e", "1.36": "kubernetes-1.36"} {
+		module, version, err := kubernetesTools(t.Context(), minor)
+		if err != nil || filepath.Base(module) != want || !strings.HasPrefix(version, "v"+minor) {
+			t.Errorf("KUBERNETES=%s is %s of %s (%v), want the module %s", minor, version, module, err, want)
+		}
+	}
+	if _, _, err := kubernetesTools(t.Context(), "1.3"); err == nil || !strings.Contains(err.Error(), "KUBERNETES=1.3:") {
+		t.Errorf("KUBERNETES=1.3 gave %v, want that there is none", err)
+	}
+}
+
+func TestLDFlags(t *testing.T) {
+	t.Parallel()
+	flags := ldflags("v1.37.1")
+	for _, want := range []string{"-X k8s.io/component-base/version.gitVersion=v1.37.1", "-X k8s.io/client-go/pkg/version.gitMinor=37"} {
+		if !strings.Contains(flags, want) {
+			t.Errorf("ldflags are %q, want %q in them", flags, want)
+		}
+	}
+}
+
+// assets makes a folder of programs that report these versions.
+func assets(t *testing.T, versions map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, version := range versions {
+		if err := writeProgram(filepath.Join(dir, name), []byte("#!/bin/sh\necho "+version+"\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// writeProgram lets no child start while the file is open, for that would keep the program from running.
+func writeProgram(path string, text []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, text, 0o755) //nolint:gosec // a program
+}
+
+func good() map[string]string {
+	return map[string]string{
+		"etcd": "etcd Version: 3.6.5", "kube-apiserver": "Kubernetes v1.37.1",
+		"kube-controller-manager": "Kubernetes v1.37.1", "kubectl": "Client Version: v1.37.1",
+	}
+}
+
+func TestPrebuilt(t *testing.T) {
+	t.Parallel()
+	dir := assets(t, good())
+	steps, shown := quickSteps()
+	p, err := prebuilt(t.Context(), steps, dir, "1.37")
+	if err != nil || p.Version != "v1.37.1" || p.Subset || p.Controllers != filepath.Join(dir, "kube-controller-manager") || p.Kubectl != filepath.Join(dir, "kubectl") {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if want := "  Kubernetes v1.37.1 and etcd 3.6.5 are prebuilt: KUBEBUILDER_ASSETS=" + dir + "\n"; shown.String() != want {
+		t.Errorf("shown is %q, want %q", shown, want)
+	}
+	var other *OtherVersionError
+	if _, err := prebuilt(t.Context(), nil, dir, "1.36"); !errors.As(err, &other) || other.Have != "v1.37.1" {
+		t.Errorf("KUBERNETES=1.36 gives %v", err)
+	}
+}
+
+// TestPrebuiltErrors: each error names the folder or the program, and what to do.
+func TestPrebuiltErrors(t *testing.T) {
+	t.Parallel()
+	foreign := make([]byte, 64)
+	copy(foreign, "\x7fELF\x02\x01\x01")
+	binary.LittleEndian.PutUint16(foreign[16:], 2)   // an executable
+	binary.LittleEndian.PutUint16(foreign[18:], 243) // RISC-V
+	binary.LittleEndian.PutUint32(foreign[20:], 1)
+	binary.LittleEndian.PutUint16(foreign[52:], 64)
+	for name, c := range map[string]struct {
+		change func(dir string) (string, error)
+		want   string
+	}{
+		"relative":       {func(string) (string, error) { return "bin/k8s", nil }, "write the whole path"},
+		"no folder":      {func(dir string) (string, error) { return dir + "x", nil }, "there is no such folder; `setup-envtest use -p path` prints"},
+		"file":           {func(dir string) (string, error) { return filepath.Join(dir, "etcd"), nil }, "name the folder that it is in"},
+		"no etcd":        {func(dir string) (string, error) { return dir, os.Remove(filepath.Join(dir, "etcd")) }, "there is no etcd in it; `setup-envtest"},
+		"no API server":  {func(dir string) (string, error) { return dir, os.Remove(filepath.Join(dir, "kube-apiserver")) }, "there is no kube-apiserver in it"},
+		"above":          {func(dir string) (string, error) { return filepath.Dir(dir), nil }, "did you mean /"},
+		"not executable": {func(dir string) (string, error) { return dir, os.Chmod(filepath.Join(dir, "etcd"), 0o600) }, "etcd is not executable; run chmod +x"},
+		"other platform": {func(dir string) (string, error) {
+			return dir, writeProgram(filepath.Join(dir, "etcd"), foreign)
+		}, "etcd is a program for linux/another architecture, and this machine is "},
+		"broken": {func(dir string) (string, error) {
+			return dir, writeProgram(filepath.Join(dir, "etcd"), []byte("#!/bin/sh\nexit 3\n"))
+		}, "etcd cannot run here: exit status 3"},
+		"other program": {func(dir string) (string, error) {
+			return dir, writeProgram(filepath.Join(dir, "etcd"), []byte("#!/bin/sh\necho hello\n"))
+		}, "does not report a version; is it another program?"},
+		"too old": {func(dir string) (string, error) {
+			return dir, writeProgram(filepath.Join(dir, "kube-apiserver"), []byte("#!/bin/sh\necho Kubernetes v1.29.9\n"))
+		}, "has Kubernetes v1.29.9; Pillion's manifests need 1.30 or newer"},
+		"controllers not executable": {func(dir string) (string, error) {
+			return dir, os.Chmod(filepath.Join(dir, "kube-controller-manager"), 0o600)
+		}, "kube-controller-manager is not executable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := c.change(assets(t, good()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := prebuilt(t.Context(), nil, dir, ""); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestWithoutKubectl: that there is no kubectl is reported, and is no error.
+func TestWithoutKubectl(t *testing.T) {
+	versions := good()
+	delete(versions, "kubectl")
+	dir := assets(t, versions)
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", t.TempDir())
+	steps, shown := quickSteps()
+	p := &Programs{Assets: dir}
+	if err := p.findKubectl(t.Context(), steps); err != nil || p.Kubectl != "" || !strings.Contains(shown.String(), "kubectl is missing") || !strings.Contains(shown.String(), "go tool kubectl") {
+		t.Errorf("%+v, %v, %s", p, err, shown)
+	}
+	bin := assets(t, map[string]string{"kubectl": "Client Version: v1.35.0"})
+	t.Setenv("PATH", bin+":"+path)
+	if err := p.findKubectl(t.Context(), steps); err != nil || p.Kubectl != filepath.Join(bin, "kubectl") || !strings.Contains(shown.String(), "using "+bin+"/kubectl, v1.35.0") {
+		t.Errorf("%+v, %v, %s", p, err, shown)
+	}
+}
+
+// TestHandedOver: a program that another one starts runs what that one found.
+func TestHandedOver(t *testing.T) {
+	variable, err := (&Programs{Version: "v1.37.1", Subset: true, Etcd: "/x/etcd"}).Environ()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, value, _ := strings.Cut(variable, "=")
+	t.Setenv(name, value)
+	if p, err := Kubernetes(t.Context(), nil); err != nil || p.Etcd != "/x/etcd" || !p.Subset {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
