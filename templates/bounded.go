@@ -36,7 +36,7 @@ func bounded(env *cel.Env) ([]cel.EnvOption, error) {
 			call := callOf(made[o.ID()])
 			overloads = append(overloads, cel.MemberOverload(o.ID(), o.ArgTypes(), o.ResultType(), cel.FunctionBinding(func(args ...ref.Val) ref.Val {
 				if size(args) > maxOutput {
-					return types.NewErr("%s() makes a text of more than %d bytes", name, maxOutput)
+					return types.NewErr("%s() makes a string of more than %d bytes", name, maxOutput)
 				}
 				return call(args...)
 			})))
@@ -58,7 +58,7 @@ const (
 func checkPattern(pattern ast.Expr) error {
 	text, ok := pattern.AsLiteral().(types.String) // null where it is no literal
 	if !ok {
-		return errors.New("matches() with a pattern that comes from elsewhere may take seconds; write the pattern as a text")
+		return errors.New("matches() may take seconds if the pattern is computed; write the pattern as a string literal")
 	}
 	if n := steps(string(text)); n > maxSteps {
 		return fmt.Errorf("the pattern of matches() takes %d steps, and at most %d are allowed; repeat less in it", n, maxSteps)

@@ -50,7 +50,7 @@ func celValue(n *tree.Node) ref.Val {
 
 func celText(text string) ref.Val {
 	if len(text) > maxText {
-		return types.NewErr("a text of %d bytes is too long to be read; at most %d", len(text), maxText)
+		return types.NewErr("a string of %d bytes is too long to be read; at most %d", len(text), maxText)
 	}
 	return types.String(text)
 }

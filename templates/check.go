@@ -61,7 +61,7 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, place, path string) *part {
 	case reflect.Slice:
 		return c.list(y, t, place, path)
 	}
-	c.problem(y, path, "cannot stand in a template")
+	c.problem(y, path, "is not allowed in a template")
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, place, path string) *part
 		}
 		ft, ok := fields[key.Value]
 		if !ok {
-			c.problem(key, sub, "unknown key%s", didYouMean(key.Value, names))
+			c.problem(key, sub, "unknown key%s", didYouMean(key.Value, c.keysOf(names)))
 			if meant := Closest(key.Value, names); meant != "" && child(y, meant) == nil {
 				c.meant[join(path, meant)] = true
 			}
@@ -111,9 +111,17 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, place, path string) *part
 	return o.folded()
 }
 
+// keysOf are the keys of an object with those fields.
+func (c *checker) keysOf(fields []string) []string {
+	if c.env == nil {
+		return fields
+	}
+	return append([]string{whenKey}, fields...)
+}
+
 func (c *checker) when(o *part, value *yaml.Node, path string) {
 	if c.env == nil || !strings.HasSuffix(path, "]") {
-		c.problem(value, path, "%q may stand only in an item of a list in a fragment", whenKey)
+		c.problem(value, path, "%s", whenHint)
 		return
 	}
 	p, err := c.compiler.compileBool(c.env, value.Value)
@@ -132,11 +140,11 @@ func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.N
 		sub := join(path, key.Value)
 		switch {
 		case key.ShortTag() == "!!merge":
-			c.problem(key, path, "YAML merge keys (<<) are not understood here; write the keys out")
+			c.problem(key, path, "YAML merge keys (<<) are not supported; write the keys out")
 		case key.Kind != yaml.ScalarNode:
-			c.problem(key, path, "a key must be a plain text")
+			c.problem(key, path, "a key must be a string")
 		case seen[key.Value]:
-			c.problem(key, sub, "the key stands there twice")
+			c.problem(key, sub, "the key appears twice")
 		default:
 			seen[key.Value] = true
 			visit(key, y.Content[i+1], sub)
@@ -184,7 +192,7 @@ func (c *checker) list(y *yaml.Node, t reflect.Type, place, path string) *part {
 
 func (c *checker) scalar(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if y.Kind != yaml.ScalarNode {
-		c.problem(y, path, "must be %s", describe(t))
+		c.problem(y, path, "must be %s%s", describe(t), c.notWhen(y))
 		return nil
 	}
 	if c.env != nil && strings.Contains(y.Value, "${") {
@@ -266,7 +274,7 @@ func describe(t reflect.Type) string {
 	case reflect.TypeFor[resource.Quantity]():
 		return "a quantity such as 100m or 64Mi"
 	case reflect.TypeFor[intstr.IntOrString]():
-		return "an integer or a text"
+		return "an integer or a string"
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -278,7 +286,7 @@ func describe(t reflect.Type) string {
 	case reflect.Slice:
 		return "a list"
 	}
-	return "a text"
+	return "a string"
 }
 
 func quoteHint(y *yaml.Node, t reflect.Type) string {

@@ -26,9 +26,9 @@ func (c *checker) params(y *yaml.Node, t *Template) bool {
 		node := list.Content[i]
 		switch {
 		case !regexp.MustCompile(paramName).MatchString(p.Name) || reserved(p.Name):
-			c.problem(at(node, "name"), path+".name", "must start with a-z, have only letters, digits and _, and be no reserved word")
+			c.problem(at(node, "name"), path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
 		case p.Name == AnnotationInjected || p.Name == AnnotationCustomize:
-			c.problem(at(node, "name"), path+".name", "%q is an annotation of Pillion's own; take another name", p.Name)
+			c.problem(at(node, "name"), path+".name", "%q is the name of one of Pillion's own annotations; use another name", p.Name)
 		case t.params[p.Name] != nil:
 			c.problem(at(node, "name"), path+".name", "the parameter is declared twice")
 		}
@@ -65,7 +65,7 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 		c.problem(at(node, "maxLength"), path+".maxLength", "must be at least 1")
 	}
 	if p.MaxLength != nil && *p.MaxLength > maxText {
-		c.problem(at(node, "maxLength"), path+".maxLength", "must be at most %d: an expression reads no longer text", maxText)
+		c.problem(at(node, "maxLength"), path+".maxLength", "must be at most %d: expressions cannot read longer strings", maxText)
 	}
 	if p.Minimum != nil {
 		if p.min, err = newBound(p.Type, string(*p.Minimum)); err != nil {

@@ -110,7 +110,8 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
-		return nil, fmt.Errorf("CEL: %s (in %q, column %d)%s", first.Message, source, first.Location.Column()+1, hint(first.Message))
+		text, hint := c.explained(env, source, first.Message)
+		return nil, fmt.Errorf("CEL: %s (in %q, column %d)%s", text, source, first.Location.Column()+1, hint)
 	}
 	native := checked.NativeRep()
 	if err := c.inspect(native); err != nil {
@@ -156,18 +157,6 @@ func (c *compiler) paramsRead(checked *ast.AST) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-func hint(message string) string {
-	if message == "reserved identifier: namespace" {
-		return ": the pod's namespace is called ns here"
-	}
-	for _, field := range []string{"name", "uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"} {
-		if message == fmt.Sprintf("undefined field '%s'", field) {
-			return ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
-		}
-	}
-	return ""
-}
-
 // inspect refuses what would not give the same bytes every time, and notes what
 // of the pod is read.
 func (c *compiler) inspect(checked *ast.AST) error {
@@ -187,12 +176,12 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		case ast.CallKind:
 			switch call := e.AsCall(); {
 			case call.FunctionName() == "dyn" && hasStruct(checked.GetType(call.Args()[0].ID())):
-				return errors.New("dyn() of an object hides from the check which of its fields are not set yet; read a field of it")
+				return errors.New("dyn() of an object hides which of its fields are not set yet; read a field of the object instead")
 			case (call.FunctionName() == "dyn" || call.FunctionName() == operators.Conditional && checked.GetType(e.ID()).Kind() == types.DynKind) &&
 				slices.ContainsFunc(call.Args(), func(arg ast.Expr) bool { return nesting(checked.GetType(arg.ID())) > 0 }):
-				return errors.New("what may be a list or something else hides from the check how deep it is; use the list itself")
+				return errors.New("a value that may be a list or something else hides how deep the list is; use the list itself")
 			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):
-				return fmt.Errorf("the time zones of %s() are not the same everywhere; without one it is UTC", call.FunctionName())
+				return fmt.Errorf("%s() with a time zone is not the same on every machine; leave out the time zone for UTC", call.FunctionName())
 			case call.FunctionName() == overloads.Matches:
 				if err := checkPattern(call.Args()[len(call.Args())-1]); err != nil {
 					return err
@@ -201,7 +190,7 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		}
 	}
 	if loops && maps {
-		return errors.New("going through a map literal has no fixed order; go through a list")
+		return errors.New("a macro over a map literal has no fixed order; use a list")
 	}
 	return nil
 }
@@ -310,7 +299,7 @@ func (c *compiler) split(env *cel.Env, text string) ([]piece, error) {
 		literal.WriteString(text[:i])
 		source, rest, ok := cutExpression(text[i+2:])
 		if !ok {
-			return nil, fmt.Errorf("the ${ has no }; write $${ for a literal ${")
+			return nil, fmt.Errorf("the ${ has no closing }; for a literal ${, write $${")
 		}
 		p, err := c.compile(env, strings.TrimSpace(source))
 		if err != nil {

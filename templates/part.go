@@ -75,7 +75,7 @@ func (p *part) folded() *part {
 // leaf compiles a scalar with expressions in the place of a t.
 func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if y.ShortTag() != "!!str" {
-		c.problem(y, path, "an expression must be a text")
+		c.problem(y, path, "an expression must be a string")
 		return nil
 	}
 	pieces, err := c.compiler.split(c.env, y.Value)
@@ -93,11 +93,11 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, place, path), path: path, place: place}
 	}
 	if !takes(t, cel.StringType) {
-		c.problem(y, path, "must be %s; text around an expression makes it a text", describe(t))
+		c.problem(y, path, "must be %s; text around an expression makes it a string", describe(t))
 	}
 	for _, p := range pieces {
 		if p.program != nil && !joins(p.program.out) {
-			c.problem(y, path, "${%s} gives %s, which cannot be a part of a text", p.program.source, celName(p.program.out))
+			c.problem(y, path, "${%s} gives %s, which cannot be part of a string", p.program.source, celName(p.program.out))
 		}
 	}
 	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, place, path), path: path, place: place}
@@ -261,5 +261,5 @@ func (p *program) evalText(in *Input) (string, error) {
 	if text, ok := out.ConvertToType(types.StringType).(types.String); ok {
 		return string(text), nil
 	}
-	return "", errors.New("the value of " + p.source + " is no text")
+	return "", errors.New("the value of " + p.source + " is not a string")
 }

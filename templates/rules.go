@@ -93,7 +93,7 @@ func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	c.mounts(y, path, volumeKinds(child(pod, "spec")))
 	c.containerOS(y, path)
 	if found := child(child(child(y, "securityContext"), "windowsOptions"), "hostProcess"); found != nil {
-		c.problem(found, path+".securityContext.windowsOptions.hostProcess", "a template may not set this for the containers of others")
+		c.problem(found, path+".securityContext.windowsOptions.hostProcess", "a template may not set this for the pod's own containers")
 	}
 }
 
@@ -116,7 +116,7 @@ func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string)
 			c.problem(key, join(path, key.Value), "%s", message)
 		}
 		if strings.HasSuffix(path, ".annotations") && slices.ContainsFunc(reservedAnnotations(), func(prefix string) bool { return strings.HasPrefix(key.Value, prefix) }) {
-			c.problem(key, join(path, key.Value), "the API server gives this annotation a meaning of its own; a template may set the field that took its place")
+			c.problem(key, join(path, key.Value), "the API server reads this annotation; set the field that replaced it")
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 		path := fmt.Sprintf("spec.labelDomains[%d]", i)
 		switch taken := slices.IndexFunc(reservedDomains(), func(d string) bool { return within(domain, d) }); {
 		case taken >= 0:
-			c.problem(list.Content[i], path, "labels of %s are not a template's to set", reservedDomains()[taken])
+			c.problem(list.Content[i], path, "a template may not set labels of %s", reservedDomains()[taken])
 		case !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(domain)) > 0:
 			c.problem(list.Content[i], path, "must be a domain such as example.com, without a slash")
 		}
@@ -186,13 +186,13 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) {
 		case name == nil:
 			c.problem(item, sub, "is missing")
 		case strings.Contains(name.Value, "${"):
-			c.problem(name, sub, "must be constant: the name says which of the pod's items is meant")
+			c.problem(name, sub, "must be a constant, because the name identifies an item of the pod")
 		case !regexp.MustCompile(dnsLabel).MatchString(name.Value):
 			c.problem(name, sub, "must be a DNS label: at most 63 of a-z, 0-9 and -")
 		case seen[name.Value]:
 			c.problem(name, sub, "the name %q is used twice", name.Value)
 		case strings.HasSuffix(path, ".volumes") && (strings.HasPrefix(name.Value, "kube-api-access-") || name.Value == "pillion-no-token"):
-			c.problem(name, sub, "the name %q is taken: volumes of the API token have it", name.Value)
+			c.problem(name, sub, "the name %q is reserved for the volumes of the API token", name.Value)
 		default:
 			seen[name.Value] = true
 		}
@@ -209,7 +209,7 @@ func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
 	policy := child(y, "restartPolicy")
 	switch {
 	case policy != nil && !init:
-		c.problem(policy, path+".restartPolicy", "may stand only on init containers, where Always makes a native sidecar")
+		c.problem(policy, path+".restartPolicy", "is allowed only for init containers, where Always makes a native sidecar")
 	case policy != nil && policy.Value != "Always":
 		c.problem(policy, path+".restartPolicy", "must be Always or left out")
 	case policy == nil && init:
@@ -298,7 +298,7 @@ func (c *checker) oneSource(volume *yaml.Node, path string) {
 		switch key := volume.Content[i]; {
 		case key.Value == "name" || key.Value == whenKey:
 		case source != "":
-			c.problem(key, join(path, key.Value), "a volume is of one kind, and this one has %s already", source)
+			c.problem(key, join(path, key.Value), "a volume has one source, and this one already has %s", source)
 		default:
 			source = key.Value
 		}

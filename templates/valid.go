@@ -95,7 +95,7 @@ func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
 	case len(there) == 0 && all != "":
 		c.problem(y, path, "must have one of %s", all)
 	case len(there) > 1 && len(s.one) > 0:
-		c.problem(y, path, "has %s, and may have one of them", strings.Join(there, " and "))
+		c.problem(y, path, "has %s; only one of them is allowed", strings.Join(there, " and "))
 	}
 }
 

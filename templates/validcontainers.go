@@ -284,7 +284,7 @@ func resourceRule(n *tree.Node, section string, value *tree.Node) error {
 			return fmt.Errorf("%q is not the name of a resource", name)
 		}
 	case name != "cpu" && name != "memory" && name != "ephemeral-storage":
-		return fmt.Errorf("%q is no resource of a container; it may be cpu, memory, ephemeral-storage, hugepages-SIZE or DOMAIN/NAME", name)
+		return fmt.Errorf("%q is not a resource of a container; it must be cpu, memory, ephemeral-storage, hugepages-SIZE or DOMAIN/NAME", name)
 	}
 	if extended && q.MilliValue()%1000 != 0 {
 		return fmt.Errorf("%s must be an integer, not %s", name, q.String())

@@ -137,7 +137,7 @@ func volumeRules() map[string][]objectRule {
 		}}},
 		"PersistentVolumeClaimSpec": {{reads: []string{"resources"}, check: func(n *tree.Node) error {
 			if q, err := quantityOf(n.At("resources", "requests", "storage")); err != nil || q.Sign() <= 0 {
-				return fmt.Errorf("resources.requests.storage must be there, and more than 0")
+				return fmt.Errorf("resources.requests.storage must be set, and greater than 0")
 			}
 			return nil
 		}}},

@@ -117,7 +117,7 @@ func isNotNegative(n *tree.Node) error {
 func isPort(n *tree.Node) error {
 	if n.Kind() == tree.String {
 		if errs := validation.IsValidPortName(n.Text()); len(errs) > 0 {
-			return fmt.Errorf("%q is no port: write a number without quotes, or a port's name", n.Text())
+			return fmt.Errorf("%q is not a port; write a number without quotes, or the name of a port", n.Text())
 		}
 		return nil
 	}
@@ -194,7 +194,7 @@ const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 func isNotTokenPath(applies bool) valueRule {
 	return func(n *tree.Node) error {
 		if applies && strings.TrimRight(n.Text(), "/") == tokenPath {
-			return errors.New("the place of the pod's API token is not a template's to take")
+			return errors.New("a template may not mount anything at the path of the pod's API token")
 		}
 		return nil
 	}

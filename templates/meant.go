@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"go.yaml.in/yaml/v3"
+)
+
+// unknown is how CEL reports a name that it does not know.
+var unknown = regexp.MustCompile(`^(undefined field|undeclared reference to) '([^']*)'( \(in container ''\))?$`)
+
+// explained is a message of CEL's in our words, with what its author probably meant.
+func (c *compiler) explained(env *cel.Env, source, message string) (text, hint string) {
+	if message == "reserved identifier: namespace" {
+		return message, ": the pod's namespace is called ns here"
+	}
+	found := unknown.FindStringSubmatch(message)
+	if found == nil {
+		return message, ""
+	}
+	kind, name := found[1], found[2]
+	text = fmt.Sprintf("%s '%s'", kind, name)
+	switch {
+	case kind != "undefined field" && name == "when":
+		return text, ": " + whenHint
+	case kind != "undefined field":
+		return text, didYouMean(name, declared(env))
+	case slices.Contains([]string{"name", "uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"}, name):
+		return text, ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
+	}
+	return text, didYouMean(name, c.fieldsBeside(env, source, name))
+}
+
+// declared are the names of an environment's variables, functions and macros.
+func declared(env *cel.Env) []string {
+	names := slices.Collect(maps.Keys(env.Functions()))
+	for _, v := range env.Variables() {
+		names = append(names, v.Name())
+	}
+	for _, m := range env.Macros() {
+		names = append(names, m.Function())
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return strings.ContainsAny(name, "_@!.") })
+}
+
+// fieldsBeside are the fields of the type that lacks a field of that name: the type checker asks for it.
+func (c *compiler) fieldsBeside(env *cel.Env, source, name string) []string {
+	r := &recorder{Provider: env.CELTypeProvider(), field: name}
+	again, err := env.Extend(cel.CustomTypeProvider(r))
+	if err != nil {
+		return nil
+	}
+	_, _ = again.Compile(source) // which failed before
+	names, _ := r.FindStructFieldNames(r.lacks)
+	return names
+}
+
+// recorder notes which type a type checker found to lack a field.
+type recorder struct {
+	types.Provider
+	field, lacks string
+}
+
+// FindStructFieldType implements types.Provider.
+func (r *recorder) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	t, ok := r.Provider.FindStructFieldType(name, field)
+	if !ok && field == r.field && r.lacks == "" {
+		r.lacks = name
+	}
+	return t, ok
+}
+
+// whenHint is what ${when} is for.
+const whenHint = `"${when}" is a key of items that are objects; for a list of strings, make the whole list one expression, such as ${params.debug ? ['--debug'] : []}`
+
+// notWhen is the hint for an object in a list of texts that was meant to be left out at times.
+func (c *checker) notWhen(y *yaml.Node) string {
+	if c.env != nil && child(y, whenKey) != nil {
+		return "; " + whenHint
+	}
+	return ""
+}
