@@ -52,6 +52,7 @@ test: ## Run all tests, those on a real Kubernetes last, and a few on an older o
 	cd e2e/shipped && $(SKIPS) -count=1 -timeout 30m ./... # -count=1: what is tested is not a package of this module
 	cd e2e && $(SKIPS) -count=1 -timeout 30m -parallel 4 ./... # most wait; the pillion that they run is no part of their process
 ifndef KUBERNETES
+	cd e2e && KUBERNETES=$(OLDER) $(GO) run ./binaries >/dev/null
 	cd e2e && KUBERNETES=$(OLDER) $(SKIPS) -count=1 -timeout 30m -run '^($(ON_OLDER))$$' .
 endif
 
