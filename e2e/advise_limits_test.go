@@ -74,6 +74,9 @@ func limitCases() []limitCase {
 // run: a Deployment is advised about exactly where the API server refuses its pods because of the injection.
 func (c *limitCase) run(t *testing.T) {
 	t.Parallel()
+	if c.hard != nil {
+		needsControllerManager(t, "counts what quotas limit")
+	}
 	annotations := map[string]string{}
 	if c.templates != "" {
 		annotations["pillion.dev/templates"] = c.templates
