@@ -100,6 +100,7 @@ as it is.`,
 	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in a cluster: objects of all namespaces")
 	o.cluster.flags(cmd, &o.namespace)
 	cmd.ValidArgsFunction = o.cluster.completeObjects(&o.namespace)
+	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.completeTemplates(&o.templates)) // a flag that is there
 	outputFlag(cmd, &o.output, "text", "json", "yaml")
 	o.outputs = []string{"text", "json", "yaml"}
 	return cmd

@@ -266,15 +266,15 @@ func FuzzAdvise(f *testing.F) {
 		misspelled, fine, `{}`, `[]`, `3`, `null`, `{"spec":{"containers":[{"name":"web","resources":{"limits":{"cpu":"1e3"},"requests":{"memory":-1}}}]}}`,
 		`{"spec":{"containers":[{"name":"web"}],"initContainers":[{"restartPolicy":"Always","resources":{"requests":{"cpu":"1"}}}],"resources":{"limits":{"cpu":"2"}}}}`,
 	} {
-		f.Add(template)
+		f.Add(template, `{"labels":{"pillion.dev/inject":"disabled"},"annotations":{"log-agent.pillion.dev/level":"x"}}`)
 	}
 	e := newEdge(load(f, sidecar))
 	e.Log, e.Fit = discard(), evaluator(f)
 	e.Namespaces = known{namespaceIn(f, []byte("name: shop\nlabels: {pod-security.kubernetes.io/enforce: restricted}\n"))}
 	e.Limits = limitsIn(f, []byte("kind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {limits.memory: 1Mi, requests.cpu: 1m, pods: 0}}\n---\n"+
 		"kind: LimitRange\nmetadata: {name: r}\nspec: {limits: [{type: Container, default: {cpu: 1m}, min: {cpu: 1}, max: {memory: 1}, maxLimitRequestRatio: {cpu: 1}}, {type: Pod, max: {cpu: 1}}]}\n"))
-	f.Fuzz(func(t *testing.T, template string) {
-		body := advised("apps/v1", "Deployment", "CREATE", `{"spec":{"template":`+template+`}}`, "null")
+	f.Fuzz(func(t *testing.T, template, metadata string) {
+		body := advised("apps/v1", "Deployment", "CREATE", `{"metadata":`+metadata+`,"spec":{"template":`+template+`}}`, "null")
 		switch w := e.answer(post(t, webhook.PathAdvise, body)); w.Code {
 		case http.StatusOK:
 			if r, _ := checkContract(t, webhook.PathAdvise, body, w); !r.Allowed {

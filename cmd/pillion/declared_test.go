@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestDeclaredNamespaces: of any stream with Namespaces and pods in any order, inject and explain say what the engine
+// says of each pod in a cluster that has these namespaces.
+func TestDeclaredNamespaces(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "t.yaml"), strings.Replace(agentTemplate, "  default: true\n", "  default: true\n  params: [{name: level, default: info}]\n", 1))
+	set, err := loadTemplates([]string{dir})
+	must(t, err)
+	injector := inject.New(set)
+	random := rand.New(rand.NewPCG(15, 5))
+	pick := func(all ...string) string { return all[random.IntN(len(all))] }
+	injected, not := 0, 0
+	for range 40 {
+		namespaces := map[string]templates.Namespace{}
+		var documents []string
+		for _, name := range []string{"a", "b", "c"} {
+			if random.IntN(4) == 0 {
+				continue // the stream does not have it, so it counts as opted in
+			}
+			ns := templates.Namespace{Name: name, Known: true, Labels: map[string]string{}, Annotations: map[string]string{}}
+			if value := pick("", "enabled", "disabled", "shadow", "true"); value != "" {
+				ns.Labels["pillion.dev/inject"] = value
+			}
+			if random.IntN(2) == 0 {
+				ns.Annotations["agent.pillion.dev/level"] = "debug"
+			}
+			namespaces[name] = ns
+			text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": ns.Labels, "annotations": ns.Annotations}})
+			must(t, err)
+			if random.IntN(3) == 0 {
+				text = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"List","items":[%s]}`, text)
+			}
+			documents = append(documents, string(text))
+		}
+		want := map[string]string{}
+		for i := range 4 {
+			name, in := fmt.Sprint("pod-", i), pick("a", "b", "c")
+			pod := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":%q,"labels":%s},"spec":{"containers":[{"name":"web","image":"web:1"}]}}`,
+				name, in, pick(`{}`, `{"pillion.dev/inject":"enabled"}`, `{"pillion.dev/inject":"disabled"}`))
+			ns := namespaces[in]
+			ns.Name = in
+			result, err := injector.Inject(inject.Request{Operation: "CREATE", Namespace: ns, Object: []byte(pod)})
+			must(t, err)
+			if want[name] = string(result.Patch()); result.Adds() {
+				injected++
+			} else {
+				not++
+			}
+			documents = append(documents, pod)
+		}
+		random.Shuffle(len(documents), func(i, k int) { documents[i], documents[k] = documents[k], documents[i] })
+		checkDeclared(t, dir, strings.Join(documents, "\n---\n"), want)
+	}
+	if injected < 40 || not < 40 {
+		t.Errorf("%d pods were injected, %d were not", injected, not)
+	}
+}
+
+func checkDeclared(t *testing.T, dir, stream string, want map[string]string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := run([]string{"inject", "-f", "-", "-t", dir, "-o", "patch", "-q"}, strings.NewReader(stream), &out, &errs); code != exitOK {
+		t.Fatalf("inject: %d %s", code, &errs)
+	}
+	patched := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		var of struct {
+			Name  string
+			Patch json.RawMessage
+		}
+		must(t, json.Unmarshal([]byte(line), &of))
+		patched[of.Name] = string(of.Patch)
+	}
+	out.Reset()
+	if code := run([]string{"explain", "-f", "-", "-t", dir, "-o", "json"}, strings.NewReader(stream), &out, &errs); code != exitOK {
+		t.Fatalf("explain: %d %s", code, &errs)
+	}
+	var explained struct{ Reports []explain.Report }
+	must(t, json.Unmarshal(out.Bytes(), &explained))
+	for i := range explained.Reports {
+		r := &explained.Reports[i]
+		var compact bytes.Buffer
+		if r.Patch != nil {
+			must(t, json.Compact(&compact, r.Patch))
+		}
+		if name := r.Object.Name; patched[name] != want[name] || compact.String() != want[name] {
+			t.Errorf("%s: inject adds %s, explain says %s, the engine %s\n%s", name, patched[name], &compact, want[name], stream)
+		}
+		if optedOut := len(r.Templates) > 0 && r.Templates[0].Code == inject.CodeNotOptedIn && !strings.HasPrefix(r.Summary, "Nothing is injected, for"); (r.OptedIn != "") != optedOut {
+			t.Errorf("%s: %q of %s", r.Object.Name, r.OptedIn, r.Templates[0].Code)
+		}
+	}
+	if len(explained.Reports) != len(want) {
+		t.Errorf("%d reports, want %d", len(explained.Reports), len(want))
+	}
+}
