@@ -197,12 +197,12 @@ func (i *installed) wantRenewal(t *testing.T, name string, after time.Duration) 
 	}
 }
 
-// changeCAByHand does what the manifests' README says: first the CA gets another key, then nobody trusts the
+// changeCAByHand does what the page about certificates says: first the CA gets another key, then nobody trusts the
 // one before it any longer.
 func (i *installed) changeCAByHand(t *testing.T) {
 	t.Helper()
 	before := i.served(t)[0].AuthorityKeyId
-	i.asInReadme(t, "delete secret pillion-ca")
+	i.asOnPage(t, "delete secret pillion-ca")
 	i.waitForServed(t)
 	if after := i.served(t)[0].AuthorityKeyId; slices.Equal(before, after) {
 		t.Error("the CA has the key that it had")
@@ -210,17 +210,17 @@ func (i *installed) changeCAByHand(t *testing.T) {
 	if trust := i.certs(t).Trust; len(trust[0].Certificates) != 2 {
 		t.Errorf("trusted is %+v, want both CAs", trust)
 	}
-	i.asInReadme(t, "ca=$(kubectl")
+	i.asOnPage(t, "ca=$(kubectl")
 	report := i.certs(t)
 	if len(report.Problems) > 0 || slices.ContainsFunc(report.Trust, func(t trusted) bool { return len(t.Certificates) != 1 }) {
 		t.Errorf("trusted is %+v, want the new CA alone; problems: %q", report.Trust, report.Problems)
 	}
 }
 
-// asInReadme runs the commands of the block with that text.
-func (i *installed) asInReadme(t *testing.T, text string) {
+// asOnPage runs the commands of the block with that text.
+func (i *installed) asOnPage(t *testing.T, text string) {
 	t.Helper()
-	block := readmeBlock(t, "manifests/README.md", text)
+	block := pageBlock(t, "manifests/docs/certificates.md", text)
 	cmd := exec.CommandContext(testContext(t), "bash", "-euc", strings.ReplaceAll("\n"+block, "\n$ ", "\n"))
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig, "PATH="+filepath.Dir(i.Kubectl)+":"+os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -228,18 +228,10 @@ func (i *installed) asInReadme(t *testing.T, text string) {
 	}
 }
 
-// readmeBlock is the transcript or the file with that text.
-func readmeBlock(t *testing.T, path, text string) string {
+// pageBlock returns the transcript or the file with that text.
+func pageBlock(t *testing.T, path, text string) string {
 	t.Helper()
-	root, err := cluster.Root(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for k, block := range strings.Split(string(readme), "\n```") {
+	for k, block := range strings.Split(page(t, path), "\n```") {
 		if _, block, _ = strings.Cut(block, "\n"); k%2 == 1 && strings.Contains(block, text) {
 			return block
 		}

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +17,8 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
+const installPage = "manifests/docs/install.md"
+
 // newOperator is a user in a clone of the repository, who has an image registry.
 func (i *installed) newOperator(t *testing.T) *user {
 	t.Helper()
@@ -27,35 +27,20 @@ func (i *installed) newOperator(t *testing.T) *user {
 		t.Fatal(err)
 	}
 	u := i.newUser(t)
-	for _, folder := range []string{"manifests", "templates"} {
-		err = errors.Join(err, os.Symlink(filepath.Join(root, folder), filepath.Join(u.dir, folder)))
-	}
-	for _, program := range []string{"make", "docker"} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(u.dir, program), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // a program
-	}
-	if err != nil {
+	if err := u.clone(root); err != nil {
 		t.Fatal(err)
 	}
 	return u
 }
 
-// doesAsWritten runs each command of the README's block with that text: all of them succeed. What is for the
-// beginning of a command runs before it.
+// doesAsWritten runs the commands of a page's block with that text. What is for the beginning of a command runs before it.
 func (u *user) doesAsWritten(t *testing.T, path, text string, before map[string]func()) {
 	t.Helper()
-	block := strings.TrimSuffix(readmeBlock(t, path, text), "\n")
-	for command := range strings.SplitSeq(strings.TrimPrefix(block, "$ "), "\n$ ") {
-		for words, f := range before {
-			if strings.HasPrefix(command, words) {
-				f()
-			}
-		}
-		u.types(t, command, 0)
-	}
+	u.follows(t, commandsIn(t, strings.TrimSuffix(pageBlock(t, path, text), "\n")), before)
 }
 
-// TestDocumentedOperations: the READMEs' commands to install, to upgrade, to add a component and to take all out do
-// so, as they are written there, one after the other, and then once more.
+// TestDocumentedOperations runs the commands of the page to install, to upgrade, to add a component and to remove all,
+// as they are written there, one after the other, and the last ones once more.
 func TestDocumentedOperations(t *testing.T) {
 	t.Parallel()
 	for _, overlay := range []string{"cert-manager", "self-signed"} {
@@ -74,14 +59,19 @@ func TestDocumentedOperations(t *testing.T) {
 			u.takesOut(t)
 			u.takesOut(t)
 			u.types(t, "kubectl apply --server-side -k my-pillion", 0)
+			u.doesAsWritten(t, installPage, "-f manifests/deployer.yaml", nil)
 		})
 	}
 }
 
 func (u *user) installs(t *testing.T, overlay string) {
 	t.Helper()
-	u.doesAsWritten(t, "README.md", "$ mkdir my-pillion\n", map[string]func(){
-		"kubectl apply": func() { // the README's kustomization says how to have the other overlay
+	if n := strings.Count(page(t, installPage), "```console"); n != 5 {
+		t.Fatalf("the page has %d blocks of commands, and this test runs 5", n)
+	}
+	u.doesAsWritten(t, installPage, "docker push", nil)
+	u.doesAsWritten(t, installPage, "$ mkdir my-pillion\n", map[string]func(){
+		"kubectl apply": func() { // the page says how to have the other overlay
 			u.types(t, "sed -i s,overlays/cert-manager,overlays/"+overlay+", my-pillion/kustomization.yaml", 0)
 		},
 		"kubectl -n pillion-system rollout": func() {
@@ -105,7 +95,7 @@ func (u *user) installs(t *testing.T, overlay string) {
 // upgrades to another image, and adds a component.
 func (u *user) upgrades(t *testing.T) {
 	t.Helper()
-	u.doesAsWritten(t, "README.md", "$ sed -i s/v0.1.0/v0.2.0/ my-pillion", nil)
+	u.doesAsWritten(t, installPage, "$ sed -i s/v0.1.0/v0.2.0/ my-pillion", nil)
 	u.wantImage(t, "registry.example.com/pillion:v0.2.0")
 	mutating, err := u.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(testContext(t), pillionConfiguration, metav1.GetOptions{})
 	if err != nil {
@@ -119,10 +109,10 @@ func (u *user) upgrades(t *testing.T) {
 	u.waitForInjection(t)
 }
 
-// addsAutoscaler does what the manifests' README says of a component that takes a field out.
+// addsAutoscaler adds a component that removes a field, as the page about load shows.
 func (u *user) addsAutoscaler(t *testing.T) {
 	t.Helper()
-	u.doesAsWritten(t, "manifests/README.md", "--field-manager=handover", nil)
+	u.doesAsWritten(t, "manifests/docs/load.md", "--field-manager=handover", nil)
 	u.types(t, "sed -i 's,components/fail-closed,&\\, ../manifests/components/hpa,' my-pillion/kustomization.yaml", 0)
 	u.types(t, "kubectl apply --server-side -k my-pillion", 0)
 	d, err := u.Client.AppsV1().Deployments(pillionNamespace).Get(testContext(t), pillionConfiguration, metav1.GetOptions{})
@@ -146,10 +136,10 @@ func (u *user) wantImage(t *testing.T, want string) {
 	}
 }
 
-// takesOut: when the README's commands are done, nothing of Pillion is left, and pods that opted in wait for nobody.
+// takesOut runs the page's commands to remove Pillion. Then nothing of it is left, and pods that opted in do not wait.
 func (u *user) takesOut(t *testing.T) {
 	t.Helper()
-	u.doesAsWritten(t, "README.md", "$ kubectl delete --ignore-not-found -k my-pillion", nil)
+	u.doesAsWritten(t, installPage, "$ kubectl delete --ignore-not-found -k my-pillion", nil)
 	if _, err := u.Client.CoreV1().Namespaces().Get(testContext(t), pillionNamespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace is there still: %v", err)
 	}

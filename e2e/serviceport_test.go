@@ -15,7 +15,7 @@ import (
 )
 
 // calledAtAnotherPort: API servers call the port that the webhook configurations name. While the Service has no
-// such port, nobody answers there; then it has, and no other: all as the manifests' README says.
+// such port, nobody answers there; then it has, and no other: all as the page about configuration says.
 func (i *installed) calledAtAnotherPort(t *testing.T) {
 	for _, kind := range []string{"mutating", "validating"} {
 		const patch = `[{"op": "replace", "path": "/webhooks/0/clientConfig/service/port", "value": 8443}]`
@@ -37,7 +37,7 @@ func (i *installed) calledAtAnotherPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = file.WriteString(readmeBlock(t, "manifests/README.md", "path: /spec/ports/0/port"))
+	_, err = file.WriteString(pageBlock(t, "manifests/docs/configure.md", "path: /spec/ports/0/port"))
 	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}

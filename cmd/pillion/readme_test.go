@@ -89,6 +89,35 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
+// TestInlineCommands: commands within sentences and tables exist, with their flags.
+func TestInlineCommands(t *testing.T) {
+	n := 0
+	for _, file := range pages(t) {
+		for _, m := range regexp.MustCompile("`pillion ([^`]+)`").FindAllStringSubmatch(contents(t, file), -1) {
+			words := strings.Fields(m[1])
+			cmd, _, err := newRoot().Find(words[:1])
+			if words[0] == "COMMAND" {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %s: there is no such command: %v", file, m[0], err)
+				continue
+			}
+			n++
+			cmd.InitDefaultHelpFlag()
+			for _, word := range words[1:] {
+				name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+				if dashes := len(word) - len(strings.TrimLeft(word, "-")); dashes == 2 && cmd.Flags().Lookup(name) == nil || dashes == 1 && name != "" && cmd.Flags().ShorthandLookup(name) == nil {
+					t.Errorf("%s: %s: there is no flag %s", file, m[0], word)
+				}
+			}
+		}
+	}
+	if n < 30 {
+		t.Errorf("only %d commands are found", n)
+	}
+}
+
 // TestLinks: every page's links lead to a file, and to a heading of it.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`) // a colon is one of https://

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+// command is one command of a page, with the output that the page shows.
+type command struct {
+	line  string
+	shown []string // nil: the page shows none
+}
+
+// runElsewhere has the pages whose commands other tests run, on clusters of their own: all, or those of blocks with a text.
+func runElsewhere() map[string][]string {
+	return map[string][]string{
+		"README.md":                      {"$"}, // TestReadme
+		"manifests/README.md":            {"$"},
+		"manifests/docs/install.md":      {"$"},                                 // TestDocumentedOperations
+		"manifests/docs/certificates.md": {"secret pillion-ca", "ca=$(kubectl"}, // TestCertManager
+	}
+}
+
+// TestPages runs every command of every page, one after the other, and compares what it prints with what the page shows.
+func TestPages(t *testing.T) {
+	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")
+	i.nodes(t, i.namespace)
+	i.waitForInjection(t)
+	u := i.newUser(t)
+	eventually(t, "advice comes", u.warned)
+	n := 0
+	for _, page := range pages(t) {
+		commands := commandsOf(t, page, runElsewhere()[page]...)
+		n += len(commands)
+		if len(commands) > 0 {
+			t.Run(page, func(t *testing.T) {
+				i.newOperator(t).follows(t, commands, nil)
+				i.reset(t)
+			})
+		}
+	}
+	if n < 30 {
+		t.Errorf("only %d commands are found", n)
+	}
+}
+
+// reset removes what a page's commands left in the cluster.
+func (i *installed) reset(t *testing.T) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"delete", "deployments,pods", "--all", "-n", i.namespace},
+		{"delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings", "-l", "app.kubernetes.io/managed-by=pillion-policy"},
+		{"label", "namespace", i.namespace, injectLabel + "=enabled", "--overwrite"},
+	} {
+		if _, err := i.RunKubectl(testContext(t), nil, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.apply(t, "self-signed")
+}
+
+// TestReadme follows the README on a new cluster, including the commands in its table of causes.
+func TestReadme(t *testing.T) {
+	i := &installed{Cluster: newCluster(t), namespace: "shop"}
+	u := i.newOperator(t)
+	u.follows(t, commandsOf(t, "README.md"), map[string]func(){
+		"kubectl -n pillion-system rollout": func() {
+			u.nodes(t, pillionNamespace)
+			u.nodes(t, i.namespace)
+			u.installed.run(t)
+		},
+		"kubectl apply -n shop": func() {
+			eventually(t, "the new template is in use", func(ctx context.Context) error {
+				pod := shopPod()
+				pod.GenerateName, pod.Annotations = "probe-", nil
+				pod, err := i.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				if err == nil && pod.Annotations["log-agent.pillion.dev/injected"] == "" {
+					err = errNotInjected
+				}
+				return err
+			})
+		},
+	})
+	inline := regexp.MustCompile("`((?:kubectl|pillion) [^`]+ [^`]+)`")
+	_, causes, _ := strings.Cut(page(t, "README.md"), "## My pod has no sidecar")
+	causes, _, _ = strings.Cut(causes, "\n## ")
+	commands := inline.FindAllStringSubmatch(causes, -1)
+	if len(commands) < 5 {
+		t.Errorf("the README has %d commands for its causes", len(commands))
+	}
+	for _, m := range commands {
+		u.follow(t, command{line: m[1]})
+	}
+}
+
+// follows runs commands. What is for the beginning of a command runs before it.
+func (u *user) follows(t *testing.T, commands []command, before map[string]func()) {
+	t.Helper()
+	for _, c := range commands {
+		for words, f := range before {
+			if strings.HasPrefix(c.line, words) {
+				f()
+			}
+		}
+		u.follow(t, c)
+	}
+}
+
+// follow runs a command. It may exit with 1 if it is one that reports findings so.
+func (u *user) follow(t *testing.T, c command) {
+	t.Helper()
+	out, code, err := u.run(testContext(t), "set -o pipefail\n"+c.line)
+	reports := regexp.MustCompile(`\bpillion (audit|certs|explain|inject|lint|status|uninject)\b`)
+	if err != nil || code != 0 && (code != 1 || !reports.MatchString(c.line)) {
+		t.Fatalf("%s: exit code %d, %v\n%s", c.line, code, err, out)
+	}
+	if err := c.compare(out); err != nil {
+		t.Errorf("%s: %v; it prints\n%s", c.line, err, out)
+	}
+}
+
+// compare fails unless the page shows the output. A line of three dots stands for any lines, and a revision for any other.
+func (c command) compare(out string) error {
+	revision := regexp.MustCompile(`\b[0-9a-f]{12}\b`)
+	lines := strings.Split(strings.TrimSuffix(revision.ReplaceAllString(out, "REVISION"), "\n"), "\n")
+	gap := c.shown == nil
+	for _, want := range c.shown {
+		want = revision.ReplaceAllString(want, "REVISION")
+		if want == "..." {
+			gap = true
+			continue
+		}
+		k := slices.Index(lines, want)
+		if k < 0 || k > 0 && !gap {
+			return fmt.Errorf("the page shows %q", want)
+		}
+		lines, gap = lines[k+1:], false
+	}
+	if len(lines) > 0 && !gap {
+		return fmt.Errorf("the page does not show %q", lines[0])
+	}
+	return nil
+}
+
+// commandsOf returns the commands of a page's transcripts, without those of blocks with one of the texts.
+func commandsOf(t *testing.T, path string, without ...string) (all []command) {
+	t.Helper()
+	for _, block := range strings.Split(page(t, path), "\n```console\n")[1:] {
+		block, _, _ = strings.Cut(block, "\n```")
+		if slices.ContainsFunc(without, func(text string) bool { return strings.Contains(block, text) }) {
+			continue
+		}
+		all = append(all, commandsIn(t, block)...)
+	}
+	return all
+}
+
+func commandsIn(t *testing.T, block string) (all []command) {
+	t.Helper()
+	for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
+		lines := strings.Split(part, "\n")
+		n := 1
+		for n < len(lines) && !complete(t, strings.Join(lines[:n], "\n")) {
+			n++
+		}
+		c := command{line: strings.Join(lines[:n], "\n")}
+		if n < len(lines) {
+			c.shown = lines[n:]
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// complete reports whether a shell would run the command: nothing that it opens is left open.
+func complete(t *testing.T, line string) bool {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "bash", "-nc", line).CombinedOutput()
+	return err == nil && len(out) == 0 && !strings.HasSuffix(line, `\`)
+}
+
+// pages returns the paths of the Markdown files, from the repository's root.
+func pages(t *testing.T) (paths []string) {
+	t.Helper()
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = fs.WalkDir(os.DirFS(root), ".", func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func page(t *testing.T, path string) string {
+	t.Helper()
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// clone makes the user's folder look like a clone of the repository. Programs that would build, push or test do not;
+// make has to know the target.
+func (u *user) clone(root string) error {
+	entries, err := os.ReadDir(root)
+	for _, entry := range entries {
+		if name := entry.Name(); name != "bin" && name != ".git" {
+			err = errors.Join(err, os.Symlink(filepath.Join(root, name), filepath.Join(u.dir, name)))
+		}
+	}
+	for program, script := range map[string]string{
+		"docker": "", "go": "", "git": "", "make": "exec /usr/bin/make --dry-run -C '" + root + "' \"$@\" >/dev/null",
+	} {
+		path := filepath.Join(u.dir, "programs", program)
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700)) //nolint:gosec // programs
+	}
+	return err
+}
