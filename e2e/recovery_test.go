@@ -53,7 +53,7 @@ func TestHalfInstalled(t *testing.T) {
 // halfInstalls does what the README has, up to the command that fails.
 func (u *user) halfInstalls(t *testing.T) {
 	t.Helper()
-	before, _, _ := strings.Cut(readmeBlock(t, "README.md", "$ mkdir my-pillion\n"), "$ kubectl apply")
+	before, _, _ := strings.Cut(pageBlock(t, "README.md", "$ mkdir my-pillion\n"), "$ kubectl apply")
 	_, before, _ = strings.Cut(before, "$ mkdir my-pillion\n")
 	if err := os.MkdirAll(filepath.Join(u.dir, "my-pillion"), 0o755); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func (u *user) halfInstalls(t *testing.T) {
 	u.types(t, "kubectl apply --server-side -k my-pillion", 1)
 	u.types(t, "kubectl get mutatingwebhookconfiguration/pillion validatingwebhookconfiguration/pillion deployment/pillion -n pillion-system -o name", 0)
 	// The README's own way to let pods start meanwhile.
-	remove, _, _ := strings.Cut(readmeBlock(t, "README.md", "$ kubectl delete --ignore-not-found -k my-pillion"), "\n")
+	remove, _, _ := strings.Cut(pageBlock(t, "README.md", "$ kubectl delete --ignore-not-found -k my-pillion"), "\n")
 	u.types(t, strings.TrimPrefix(remove, "$ "), 0)
 	_, err := u.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(testContext(t), pillionConfiguration, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -148,7 +148,7 @@ func TestComponentsRemoved(t *testing.T) {
 	u.types(t, "kubectl -n pillion-system scale deployment/pillion --replicas=5", 0) // as an autoscaler does
 
 	rows := removals(t)
-	edit, apply, _ := strings.Cut(strings.TrimPrefix(readmeBlock(t, "manifests/README.md", "--force-conflicts -k my-pillion"), "$ "), "\n$ ")
+	edit, apply, _ := strings.Cut(strings.TrimPrefix(pageBlock(t, "manifests/README.md", "--force-conflicts -k my-pillion"), "$ "), "\n$ ")
 	for _, component := range added {
 		if _, ok := rows[component]; !ok {
 			t.Errorf("the manifests' README does not have what to delete for %s", component)
