@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -118,5 +119,23 @@ func TestCompleteUnreachable(t *testing.T) {
 				t.Errorf("%s: %q completes %q", name, args, got)
 			}
 		}
+	}
+}
+
+// TestCompletePlugin: a credential plugin that does not come back is not waited for. Broken, this test does not end.
+func TestCompletePlugin(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	begun, end := filepath.Join(dir, "begun"), filepath.Join(dir, "end")
+	t.Cleanup(func() { must(t, os.WriteFile(end, nil, 0o600)) })
+	text := strings.Replace(kubeconfigText("https://127.0.0.1:1"), "user: {}", fmt.Sprintf(`user: {exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: sh,
+args: ["-c", "touch %s; until [ -e %s ] || [ ! -d %s ]; do sleep 0.1; done"]}}`, begun, end, dir), 1)
+	file := filepath.Join(dir, "kubeconfig")
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	if got := strings.Join(completed(t, "status", "--kubeconfig", file, ""), " "); got != "" {
+		t.Errorf("it completes %q", got)
+	}
+	if _, err := os.Stat(begun); err != nil {
+		t.Errorf("the plugin was not asked: %v", err)
 	}
 }
