@@ -90,15 +90,23 @@ func (o *clusterOptions) completeContexts(_ *cobra.Command, _ []string, typed st
 	return beginning(typed, slices.Collect(maps.Keys(config.Contexts)), nil), noFiles
 }
 
+// completeTemplateFiles completes the names of the templates in files.
+func completeTemplateFiles(paths *[]string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		each := slices.Compact(slices.Sorted(slices.Values(*paths))) // cobra parses the flags twice
+		set, err := loadTemplates(each)
+		if err != nil {
+			return nil, noFiles
+		}
+		return beginning(typed, templateNames(set), nil), noFiles
+	}
+}
+
 // completeTemplates completes the names of the templates in files, or of the cluster's.
 func (o *clusterOptions) completeTemplates(paths *[]string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(*paths) > 0 {
-			set, err := loadTemplates(*paths)
-			if err != nil {
-				return nil, noFiles
-			}
-			return beginning(typed, templateNames(set), nil), noFiles
+			return completeTemplateFiles(paths)(cmd, args, typed)
 		}
 		names := o.names(cmd, func(ctx context.Context, c *cluster) ([]string, error) {
 			injector, err := c.newInjector(ctx, nil, func(string) {}, &unsure{})

@@ -61,11 +61,16 @@ func TestComplete(t *testing.T) {
 		{[]string{"explain", "-n", "shop", "pod", "w"}, "web-1 web-2"},
 		{[]string{"explain", "-n", "shop", "pod", "web-1", "w"}, "web-2"},
 		{[]string{"explain", "-n", "shop", "secret/"}, ""},
+		{[]string{"explain", "--template", "ag"}, "agent"},
+		{[]string{"explain", "-t", "testdata/templates", "--template", "l"}, "log-agent"},
 	} {
 		args := append([]string{c.args[0], "--kubeconfig", file}, c.args[1:]...)
 		if got := strings.Join(completed(t, args...), " "); got != c.want {
 			t.Errorf("%q: %q, want %q", c.args, got, c.want)
 		}
+	}
+	if got := completed(t, "policy", "-t", "testdata/templates", "--template", ""); !slices.Equal(got, []string{"log-agent"}) {
+		t.Errorf("templates of files: %q", got)
 	}
 	if got := completed(t, "completion", ""); !slices.Contains(got, "fish") {
 		t.Errorf("shells: %q", got)

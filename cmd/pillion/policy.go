@@ -82,6 +82,7 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
 	f.StringSliceVar(&o.only, "template", nil, "the `NAME` of a template to write (default: all); may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("template", completeTemplateFiles(&o.templates)) // of a flag that is there
 	f.StringVar(&o.as, "as", "validating", "write policies that are")
 	choices(cmd, "as", "validating", "mutating")
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` that is left alone, besides the system's; may be repeated")
