@@ -67,6 +67,7 @@ func nameOf(object *tree.Node) string {
 // misplacedIn are the keys in some metadata that mean something in that of a pod, or
 // of a namespace alone, and that the pod does not have with the same value.
 func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []string) {
+	var first []string // what matters for all templates
 	for _, place := range []string{"labels", "annotations"} {
 		members := metadata.Get(place).Members()
 		for k := range members {
@@ -75,7 +76,7 @@ func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []stri
 			switch there := pod.At(place, key); {
 			case members[k].Kind() == tree.Null, there.SameText(&members[k]), there != nil && there.String() == members[k].String():
 			case strings.HasPrefix(key, templates.Domain+"/"):
-				own = append(own, key)
+				first = append(first, key)
 			case place == "labels" || !ofTemplate || name == templates.AnnotationInjected: // a template's label is its own
 			case i.setByNamespace(template, name):
 				namespaces = append(namespaces, key)
@@ -84,9 +85,10 @@ func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []stri
 			}
 		}
 	}
-	slices.Sort(own)
-	slices.Sort(namespaces)
-	return slices.Compact(own), slices.Compact(namespaces)
+	for _, keys := range [][]string{first, own, namespaces} {
+		slices.Sort(keys)
+	}
+	return slices.Concat(slices.Compact(first), slices.Compact(own)), slices.Compact(namespaces)
 }
 
 // setByNamespace reports whether a parameter is one that pods may not set.

@@ -75,7 +75,7 @@ func TestMisplaced(t *testing.T) {
 		"others' keys":    {"apps/v1", "Deployment", workload(`"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"pillion.dev/inject","notpillion.dev/inject":"x","pillion.dev":"x"}`, ""), nil},
 		"Pillion's own":   {"apps/v1", "Deployment", workload(`"annotations":{"agent.pillion.dev/injected":"0123456789ab"}`, ""), nil},
 		"template label":  {"apps/v1", "Deployment", workload(`"labels":{"agent.pillion.dev/logs":"x"}`, ""), nil},
-		"two":             {"apps/v1", "Deployment", workload(optedOut+`,"annotations":{"agent.pillion.dev/level":"x"}`, ""), []string{"Deployment/web has agent.pillion.dev/level and 1 more in metadata; Pillion reads spec.template.metadata"}},
+		"two":             {"apps/v1", "Deployment", workload(optedOut+`,"annotations":{"agent.pillion.dev/level":"x"}`, ""), []string{"Deployment/web has pillion.dev/inject and 1 more in metadata; Pillion reads spec.template.metadata"}},
 		"two short ones":  {"apps/v1", "Deployment", workload(optedOut+`,"annotations":{"pillion.dev/x":"x"}`, ""), []string{"Deployment/web has pillion.dev/inject and pillion.dev/x in metadata; Pillion reads spec.template.metadata"}},
 		"for namespaces":  {"apps/v1", "Deployment", workload(`"annotations":{"agent.pillion.dev/team":"x"}`, ""), []string{"Deployment/web has agent.pillion.dev/team in metadata; Pillion reads the namespace's annotations"}},
 		"unknown":         {"apps/v1", "Deployment", workload(`"annotations":{"agnet.pillion.dev/level":"x"}`, ""), []string{"Deployment/web has agnet.pillion.dev/level in metadata; Pillion reads spec.template.metadata"}},
