@@ -187,3 +187,26 @@ func TestClock(t *testing.T) {
 	h.pass(believed)
 	want("long enough to be believed", before.Add(30*time.Minute), before.Add(30*time.Minute))
 }
+
+// What many ask at the same moment tells the same jumps.
+func TestSharedClock(t *testing.T) {
+	h := &handClock{wallNow: noon()}
+	c := &Clock{clock: h.clock()}
+	c.Tick()
+	want := func(what string, by, apart time.Duration) {
+		t.Helper()
+		if wall, steady := c.Now(); !wall.Equal(noon().Add(by)) || wall.Sub(steady) != apart {
+			t.Errorf("%s: %v and %v", what, wall, steady)
+		}
+	}
+	want("at the start", 0, 0)
+	h.pass(time.Hour)
+	want("an hour later", time.Hour, 0)
+	h.jump(24 * time.Hour)
+	want("after a jump, before a look at it", 25*time.Hour, 24*time.Hour)
+	c.Tick()
+	want("after a jump", 25*time.Hour, 24*time.Hour)
+	h.pass(believed)
+	c.Tick()
+	want("when it is believed", 26*time.Hour, 0)
+}

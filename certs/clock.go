@@ -5,6 +5,7 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"sync/atomic"
 	"time"
 )
 
@@ -70,4 +71,39 @@ func (c *clock) now() moment {
 		c.astray, c.strayed = true, running
 	}
 	return moment{wall, steady}
+}
+
+// Clock is such a clock for many at the same moment: Now takes no lock. One goroutine calls Tick all the time.
+type Clock struct {
+	clock *clock
+	known atomic.Pointer[known]
+}
+
+// known is what the clock on the wall said when it was believed last, and when that was.
+type known struct {
+	base time.Time
+	at   time.Duration
+}
+
+// NewClock takes the machine's clock.
+func NewClock() *Clock {
+	c := &Clock{clock: newClock()}
+	c.Tick()
+	return c
+}
+
+// Tick takes note of the clock on the wall.
+func (c *Clock) Tick() {
+	c.clock.now()
+	c.known.Store(&known{c.clock.base, c.clock.at})
+}
+
+// Now is what time it is by the clock on the wall, and what it would be if nobody had set that. Mostly they are equal.
+func (c *Clock) Now() (wall, steady time.Time) {
+	last := c.known.Load()
+	wall, steady = c.clock.wall(), last.base.Add(c.clock.running()-last.at)
+	if wall.Sub(steady).Abs() <= jump {
+		steady = wall
+	}
+	return wall, steady
 }

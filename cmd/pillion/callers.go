@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
+	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/inject/webhook/callers"
 )
 
@@ -110,6 +111,7 @@ type source struct {
 // cluster say. A nil one lets everyone call.
 type callerCheck struct {
 	guard *callers.Guard
+	clock *certs.Clock
 	mode  string
 	certs bool
 	log   *slog.Logger
@@ -129,7 +131,7 @@ func (o *callerOptions) newCallers(ctx context.Context, cluster callerCluster, l
 		return nil, nil
 	}
 	c := &callerCheck{
-		mode: o.authentication, certs: o.caFile != "", log: log, missed: make(chan struct{}, 1),
+		mode: o.authentication, certs: o.caFile != "", log: log, clock: certs.NewClock(), missed: make(chan struct{}, 1),
 		problems: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_caller_credential_problems",
 			Help: "Files of caller credentials that cannot be used as they are now; the last good ones are.",
@@ -150,7 +152,7 @@ func (o *callerOptions) newCallers(ctx context.Context, cluster callerCluster, l
 		}
 		c.keys = &source{name: "the cluster's keys", read: read, use: useKeys}
 	}
-	c.guard = callers.NewGuard(o.authentication == "required", credentials, time.Now)
+	c.guard = callers.NewGuard(o.authentication == "required", credentials, c.clock.Now)
 	return c, c.reload(ctx, c.files...)
 }
 
@@ -299,6 +301,7 @@ func (c *callerCheck) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			c.clock.Tick()
 			_ = c.reload(ctx, c.files...) // has been told
 		}
 	}

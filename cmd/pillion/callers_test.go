@@ -28,6 +28,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/inject/webhook/callers"
 )
 
@@ -227,7 +228,8 @@ func TestFollowKeys(t *testing.T) {
 				return a.content, a.err
 			}},
 		}
-		c.guard = callers.NewGuard(true, &callers.Credentials{ServiceAccounts: &callers.ServiceAccounts{Missed: c.miss}}, time.Now)
+		c.clock = certs.NewClock()
+		c.guard = callers.NewGuard(true, &callers.Credentials{ServiceAccounts: &callers.ServiceAccounts{Missed: c.miss}}, c.clock.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		go c.follow(ctx)
 		want := func(after time.Duration, times int32) {

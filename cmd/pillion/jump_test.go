@@ -174,6 +174,22 @@ func TestServeClockJumps(t *testing.T) {
 	}
 }
 
+// An API server whose certificate is good does not become a stranger by a clock that jumps.
+func TestServeCallersClockJumps(t *testing.T) {
+	t.Parallel()
+	caFile := filepath.Join(t.TempDir(), "ca.crt")
+	good := signedBy(t, caFile)
+	j := startJumping(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates",
+		"--caller-authentication", "required", "--caller-ca-file", caFile, "--caller-name", "apiserver")
+	j.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{good}}}
+	for _, by := range []time.Duration{0, 2 * time.Hour, -time.Hour, 30 * year, -30 * year} {
+		j.jump(t, by)
+		if status, answer := j.call(t, ""); status != http.StatusOK {
+			t.Errorf("%v: it is answered with %d: %s", by, status, answer)
+		}
+	}
+}
+
 func agentTemplateOf(i int) string {
 	return fmt.Sprintf("apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: agent}\nspec:\n  required: true\n"+
 		"  pod: {spec: {containers: [{name: agent, image: \"agent:%d\"}]}}\n  validate: {protect: [image]}\n", i)

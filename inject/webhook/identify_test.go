@@ -27,7 +27,7 @@ func guard(t *testing.T, e *edge, required bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Callers = callers.NewGuard(required, &callers.Credentials{Tokens: tokens}, time.Now)
+	e.Callers = callers.NewGuard(required, &callers.Credentials{Tokens: tokens}, func() (wall, steady time.Time) { return time.Now(), time.Now() })
 }
 
 // unread fails when somebody reads it.

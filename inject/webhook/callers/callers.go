@@ -74,15 +74,16 @@ type Credentials struct {
 // Guard checks callers. It is safe for concurrent use.
 type Guard struct {
 	required bool
-	now      func() time.Time
+	now      func() (wall, steady time.Time)
 	current  atomic.Pointer[Credentials]
 }
 
 // NewGuard is one that refuses wrong credentials and, where one is required,
 // callers without any. Certificates and tokens expire, so this is the one place on
-// a request's way that needs the time; the engine behind it has no clock. Now is
-// [time.Now].
-func NewGuard(required bool, credentials *Credentials, now func() time.Time) *Guard {
+// a request's way that needs the time; the engine behind it has no clock. Now gives
+// the time by the clock on the wall, and what it would be if nobody had set that: a
+// clock that jumps makes no good caller a stranger.
+func NewGuard(required bool, credentials *Credentials, now func() (wall, steady time.Time)) *Guard {
 	g := &Guard{required: required, now: now}
 	g.Use(credentials)
 	return g
@@ -101,7 +102,18 @@ func (g *Guard) Credentials() *Credentials { return g.current.Load() }
 // A client certificate belongs to the connection, but it is checked anew at each
 // request, so that a CA that is taken away counts at once.
 func (g *Guard) Check(r *http.Request, webhook Webhook) (Way, *Refusal) {
-	credentials, now := g.current.Load(), g.now()
+	wall, steady := g.now()
+	way, refused := g.check(r, webhook, wall)
+	if refused != nil && !steady.Equal(wall) {
+		if by, wrong := g.check(r, webhook, steady); wrong == nil {
+			return by, nil
+		}
+	}
+	return way, refused
+}
+
+func (g *Guard) check(r *http.Request, webhook Webhook, now time.Time) (Way, *Refusal) {
+	credentials := g.current.Load()
 	var refused *Refusal
 	if credentials.Certificates != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		if refused = credentials.Certificates.check(r.TLS.PeerCertificates, now); refused == nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pillion-dev/pillion/inject/webhook/callers"
 )
@@ -59,6 +60,27 @@ func TestTokens(t *testing.T) {
 				t.Errorf("the sentence holds the credential: %s", refused.Sentence)
 			}
 		})
+	}
+}
+
+// TestClockJumps: what was good by the clock before it jumped is good, and so is what is by the clock after it.
+func TestClockJumps(t *testing.T) {
+	known := newAuthority(t, nil)
+	certificates := must[*callers.Certificates](t)(callers.ParseCertificates(known.pem, []string{"apiserver"}))
+	for _, c := range []struct {
+		wall, steady time.Duration // after today
+		want         string
+	}{
+		{0, 0, "certificate"},
+		{100 * 365 * 24 * time.Hour, 0, "certificate"},
+		{-100 * 365 * 24 * time.Hour, 0, "certificate"},
+		{0, 100 * 365 * 24 * time.Hour, "certificate"},
+		{100 * 365 * 24 * time.Hour, 100 * 365 * 24 * time.Hour, "expired_certificate"},
+		{100 * 365 * 24 * time.Hour, 99 * 365 * 24 * time.Hour, "expired_certificate"},
+	} {
+		guard := callers.NewGuard(true, &callers.Credentials{Certificates: certificates},
+			func() (wall, steady time.Time) { return today.Add(c.wall), today.Add(c.steady) })
+		wantWay(t, guard, request(t, []*x509.Certificate{known.client(t, "apiserver")}), c.want)
 	}
 }
 

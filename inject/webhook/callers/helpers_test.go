@@ -128,7 +128,7 @@ func request(t testing.TB, chain []*x509.Certificate, authorization ...string) *
 }
 
 func newGuard(required bool, credentials *callers.Credentials) *callers.Guard {
-	return callers.NewGuard(required, credentials, func() time.Time { return today })
+	return callers.NewGuard(required, credentials, func() (wall, steady time.Time) { return today, today })
 }
 
 // wantWay checks who may call: want is a way, or the reason of a refusal.
