@@ -127,6 +127,32 @@ func TestLockReportsOwner(t *testing.T) {
 	}
 }
 
+// TestLockFile: from the first moment to the last, the file has what its holder is at.
+func TestLockFile(t *testing.T) {
+	t.Parallel()
+	held, err := acquire(t.Context(), filepath.Join(t.TempDir(), "lock"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, far := range []string{"", "step 1 of 5, etcd: package 100 of at most 300", "step 2 of 5"} {
+		if far != "" {
+			held.publish(far)
+		}
+		if o, ok := held.read(); !ok || o.PID != os.Getpid() || o.User == "" || o.Progress != far {
+			t.Errorf("%q is read as %+v, %t", far, o, ok)
+		}
+	}
+	again, err := os.Open(held.file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	held.release()
+	if o, ok := (&lock{file: again}).read(); ok {
+		t.Errorf("after the release, the holder is %+v", o)
+	}
+}
+
 func TestLockExcludesOthers(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
