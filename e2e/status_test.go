@@ -369,7 +369,7 @@ func wantAsExplained(t *testing.T, ns string, templates []string, r statusReport
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"explain", "--kubeconfig", env.Kubeconfig, "-n", ns}
+	args := []string{"explain", "--all", "--kubeconfig", env.Kubeconfig, "-n", ns}
 	for _, path := range templates {
 		args = append(args, "--templates", path)
 	}
