@@ -121,6 +121,10 @@ func (v *Verifier) insert(list *Node, index []byte) error {
 			return nil
 		}
 	}
+	// The member that came as [] may be replaced or filled, not both.
+	if list.came == 0 && v.twice(v.path) {
+		return errors.New("the list was added or filled before")
+	}
 	v.grown = append(v.grown, grown{list, 1})
 	return nil
 }

@@ -27,7 +27,9 @@ func TestVerifier(t *testing.T) {
 		"/metadata/annotations/a":               `no "annotations"`,
 		"/spec/volumes":                         "",
 		"/spec/volumes/-":                       "",
-		"/spec/volumes/0 /spec/volumes/1 /spec/volumes/-": "",
+		"/spec/volumes/0 /spec/volumes/1 /spec/volumes/-":     "",
+		"/spec/volumes/- /spec/volumes":                       "added before",
+		"/spec/volumes /spec/volumes/-":                       "added or filled before",
 		"/spec/volumes/1":                                     "no place",
 		"/spec/containers":                                    "there already",
 		"/spec/containers/0":                                  "",
@@ -99,6 +101,11 @@ func TestVerifierOfFaults(t *testing.T) {
 			l.Append(tree.Text("1"))
 			l.Append(tree.Text("2"))
 			new(tree.Log).Insert(l, 3, tree.Text("3"))
+		},
+		"a filled list that is replaced": func(root *tree.Node) {
+			l := root.At("spec", "volumes")
+			new(tree.Log).Insert(l, 0, tree.Text("1"))
+			root.Get("spec").Set("volumes", added("volumes"))
 		},
 		"the same name again": func(root *tree.Node) {
 			for range 2 {
