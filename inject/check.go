@@ -124,16 +124,13 @@ func (d *Decision) changer(at string) string {
 	return "the template protects it, so see who changes it"
 }
 
-// notThere is the finding about a template of which nothing is in the pod. If another
-// template's record shows that the mutating webhook was called, it had other templates,
-// or another webhook removed this one or made it match later: the mode counts.
+// notThere is the finding about a template of which nothing is in the pod.
 func (d *Decision) notThere(strict bool) Finding {
 	f := Finding{Code: CodeNotInjected, Template: d.Template, Path: d.containerPath(), Expected: d.container(), Mode: d.Mode}
-	if d.called {
-		f.Message = "nothing of it is in the pod, although Pillion injected another template; create the pod again, and if that does not help, see which other webhook removes it"
-		return f
-	}
 	f.Message = "nothing of it is in the pod: the mutating webhook was not called or did not answer in time; create the pod again"
+	if d.recorded {
+		f.Message = "nothing of it is in the pod but the record of its injection: it is a copy, or another webhook removed the rest, and the mutating webhook was not called or did not answer in time; create the pod again"
+	}
 	if strict {
 		f.Mode = templates.Deny
 	}

@@ -48,6 +48,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at po
 		return
 	}
 	if s.elem.contains(existing, fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
+		p.checkProtected(existing, fragment, at)
 		return
 	}
 	if other := p.bringer(existing); other != "" {
@@ -68,7 +69,24 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at po
 		p.log.Own(existing) // what is shared with the template must never be added to
 	}
 	p.object(existing, fragment, s.elem, at)
+	p.checkProtected(existing, fragment, at)
 	p.checkMerged(existing, fragment, at)
+}
+
+// checkProtected finds what the template protects in a container of the pod's own, which
+// has been filled in, and the pod says otherwise: the validating webhook would deny it.
+func (p *planner) checkProtected(existing, fragment *tree.Node, at pointer) {
+	if p.wasInjected || existing.Added() {
+		return
+	}
+	name := fragment.Get("name").Text()
+	for _, d := range p.alteredIn(existing, fragment, at) {
+		do := "remove it"
+		if d.Template != "null" {
+			do = "make it " + Brief(d.Template)
+		}
+		p.conflictAt(d, "the pod's container %s has %s at %s, which the template protects; %s, or leave the container out", name, Brief(d.Pod), Where(d.Path), do)
+	}
 }
 
 // notInjected says what to do about a container that is not as the template says, in a

@@ -128,8 +128,22 @@ func (j *Judge) by(i *Injector, req Request) (*Verdict, error) {
 		return nil, err
 	}
 	v := &Verdict{Result: r, Set: i.set.Revision, Judged: r.check(!j.lenient)}
+	if recorded := i.recordedIn(req.Pod); slices.ContainsFunc(v.Judged, func(f Finding) bool { return isOneOf(recorded, f.Template) }) {
+		decisions, err := i.madeBy(req, recorded, r.Decisions)
+		if err != nil {
+			return nil, err
+		}
+		if decisions != nil {
+			v.Decisions, v.Judged = decisions, nil
+			v.Judged = v.check(!j.lenient)
+		}
+	}
 	v.Denied = denies(v.Judged)
 	return v, nil
+}
+
+func isOneOf(all []*loaded, name string) bool {
+	return slices.ContainsFunc(all, func(t *loaded) bool { return t.Name == name })
 }
 
 func denies(all []Finding) bool {
@@ -184,7 +198,7 @@ func (v *Verdict) CreateAgain() bool {
 
 // isAbsent reports whether the mutating webhook seems not to have been called.
 func (v *Verdict) isAbsent() bool {
-	return slices.ContainsFunc(v.Decisions, func(d Decision) bool { return d.Absent && !d.called })
+	return slices.ContainsFunc(v.Decisions, func(d Decision) bool { return d.Absent })
 }
 
 // lacks reports whether the pod is denied only because it has nothing of some templates.

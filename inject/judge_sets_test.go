@@ -133,8 +133,8 @@ func pieces(spec string) map[string]string {
 }
 
 // TestUninjected: a pod that has nothing of a template because the mutating webhook was not called is denied,
-// whatever the mode and whatever the template adds; or the mode counts, if the Judge is not strict. If a part
-// was removed later, or another template's record shows that the webhook was called, the mode counts too.
+// whatever the mode and whatever the template adds, and whatever records it has, its own or another template's;
+// or the mode counts, if the Judge is not strict. If a part was removed later, the mode counts too.
 func TestUninjected(t *testing.T) {
 	t.Parallel()
 	const plain = `{"metadata":{"name":"web","annotations":{"some":"thing"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`
@@ -167,8 +167,16 @@ func TestUninjected(t *testing.T) {
 					t.Errorf("%s, %s, without the record: %s: %v", name, mode, v.Word(), v.Judged)
 				}
 				v = mustJudge(t, inject.NewJudge(both(injector), nil, true), injectedBy(t, other, pod))
-				if v.Word() != byMode || v.Doubt || !strings.Contains(inject.Denial(v.Judged), "although") {
+				if v.Word() != "denied" || v.Doubt {
 					t.Errorf("%s, %s, another template is there: %s: %v", name, mode, v.Word(), v.Judged)
+				}
+				forged := fmt.Sprintf(`"annotations":{%q:"%s",%q:%q,`, name+".pillion.dev/injected", "REVISION", "other.pillion.dev/injected", other.Set().Templates[0].Revision)
+				for _, revision := range []string{injector.Set().Templates[0].Revision, "ffffffffffff"} {
+					req.Object = []byte(strings.Replace(plain, `"annotations":{`, strings.Replace(forged, "REVISION", revision, 1), 1))
+					v = mustJudge(t, inject.NewJudge(both(injector), nil, true), req)
+					if v.Word() != "denied" || !v.CreateAgain() || v.Doubt != (revision == "ffffffffffff") || !strings.Contains(inject.Denial(v.Judged), "but the record of its injection") {
+						t.Errorf("%s, %s, records alone: %s: %v", name, mode, v.Word(), v.Judged)
+					}
 				}
 			}
 		}

@@ -20,8 +20,7 @@ func (c *candidate) plan() {
 		return
 	}
 	// Both are about the pod as it came.
-	absent, altered := (c.req.alone || c.req.Detail) && c.absent(), c.altered()
-	called := absent && c.wasCalled()
+	noContainer, altered := (c.req.alone || c.req.Detail) && c.noContainer(), c.altered()
 	p := &planner{
 		candidate: c, log: &c.scratch.log, wasMarked: c.marked(c.t),
 		wasInjected: c.annotation(c.t.injected) != nil,
@@ -51,8 +50,7 @@ func (c *candidate) plan() {
 	c.decision.computed = c.t.Computed
 	if c.decision.Code == CodePresent && p.additions > 0 {
 		c.pass(CodePresent, "something of it is not in the pod")
-		c.decision.Code, c.decision.Absent = CodeInjected, absent && p.moreThanRecord()
-		c.decision.called = called
+		c.decision.Code, c.decision.Absent, c.decision.recorded = CodeInjected, p.absent(noContainer), p.wasInjected
 		if other {
 			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", c.t.injected, c.t.Revision))
 		}
@@ -77,6 +75,7 @@ type planner struct {
 	// wasInjected: fields that are not there may have been dropped by the API server,
 	// see gated.
 	wasInjected bool
+	found       bool // something that the fragment has is in the pod
 	additions   int
 	added       []Place // with Request.Detail, and of a final pod
 	kept        []Place
@@ -92,7 +91,13 @@ const maxConflicts = 4
 
 func (p *planner) conflict(at fmt.Stringer, pod, fragment *tree.Node, format string, args ...any) {
 	if len(p.conflicts) < maxConflicts { // a place takes a walk through its list
-		p.conflicts = append(p.conflicts, Obstacle{newPlace(at.String(), pod, fragment), fmt.Sprintf(format, args...)})
+		p.conflictAt(newPlace(at.String(), pod, fragment), format, args...)
+	}
+}
+
+func (p *planner) conflictAt(at Place, format string, args ...any) {
+	if len(p.conflicts) < maxConflicts {
+		p.conflicts = append(p.conflicts, Obstacle{at, fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -179,7 +184,9 @@ func (p *planner) member(pod, there *tree.Node, f *field, value *tree.Node, at p
 	case f.shape == unit && (there == nil || value.Kind() == tree.Array && isEmptyList(there)):
 		p.add(pod, name, *value, at)
 	case f.shape == unit:
-		if !f.contains(there, value) {
+		if f.contains(there, value) {
+			p.found = true
+		} else {
 			p.keep(at, there, value)
 		}
 	case there != nil && there.Kind() != value.Kind():
@@ -230,6 +237,7 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema, at pointer) {
 		case found >= 0:
 			p.known(&pod.Items()[found], value, s, at.item(pod.Items(), found))
 		case s.shape == set && s.elem.among(pod.Items(), value):
+			p.found = true
 		default:
 			p.insert(pod, len(pod.Items()), *value, at)
 		}
@@ -250,12 +258,15 @@ func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list pointer) {
 // it stands for something else, the rest of the fragment would not work.
 func (p *planner) known(pod, fragment *tree.Node, s *schema, at pointer) {
 	if s.elem.goType == volume() {
-		if !p.sameVolume(pod, fragment, s.elem, at) {
+		if p.sameVolume(pod, fragment, s.elem, at) {
+			p.found = true
+		} else {
 			p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", fragment.Get("name").Text())
 		}
 		return
 	}
 	if s.elem.contains(pod, fragment) {
+		p.found = true
 		return
 	}
 	switch s.elem.goType {

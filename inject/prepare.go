@@ -23,6 +23,10 @@ const tokenVolumePrefix = "kube-api-access-"
 // noTokenVolume is the empty volume of templates with serviceAccountToken: None.
 const noTokenVolume = "pillion-no-token"
 
+func noToken() tree.Node {
+	return tree.Members(tree.Field("name", tree.Text(noTokenVolume)), tree.Field("emptyDir", tree.Members()))
+}
+
 // containerLists are the lists of containers that a fragment may have.
 func containerLists() [2]string { return [2]string{"initContainers", "containers"} }
 
@@ -50,8 +54,7 @@ func (c *candidate) prepare() {
 		prepared = c.nodes().With(&prepared, list, tree.Items(containers...))
 	}
 	if used && token.Get("name").IsText(noTokenVolume) {
-		prepared = c.withItem(&prepared, "volumes", tree.Members(
-			tree.Field("name", tree.Text(noTokenVolume)), tree.Field("emptyDir", tree.Members())))
+		prepared = c.withItem(&prepared, "volumes", noToken())
 	}
 	c.fragment = c.nodes().With(&c.fragment, "spec", prepared)
 }

@@ -13,12 +13,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// absent reports whether nothing in the pod shows that the template was ever
-// injected: neither the record of the injection nor one of its containers, unless
-// that is the pod's own.
-func (c *candidate) absent() bool {
-	return c.annotation(c.t.injected) == nil &&
-		(c.annotation(c.t.customize).IsText("true") || !slices.ContainsFunc(c.t.Containers, c.has))
+// noContainer reports whether none of the template's containers is in the pod, unless it
+// is the pod's own.
+func (c *candidate) noContainer() bool {
+	return c.annotation(c.t.customize).IsText("true") || !slices.ContainsFunc(c.t.Containers, c.has)
+}
+
+// absent reports whether nothing in the pod shows that the template was ever injected.
+// The record of the injection alone does not: it may be forged, or copied from another
+// pod. Nor does the record of another template.
+func (p *planner) absent(noContainer bool) bool {
+	return noContainer && p.moreThanRecord() && !(p.wasInjected && p.found)
 }
 
 // moreThanRecord reports whether something besides the record of the injection is missing.
@@ -28,48 +33,42 @@ func (p *planner) moreThanRecord() bool {
 	return slices.ContainsFunc(p.added, func(at Place) bool { return at.Path != record && at.Template != alone })
 }
 
-// wasCalled reports whether the pod came with the record of an injection by a
-// template of this set: then the mutating webhook was called and answered.
-func (r *run) wasCalled() bool {
-	if r.called == nil {
-		annotations := r.annotations.Members()
-		r.called = new(slices.ContainsFunc(annotations, func(n tree.Node) bool {
-			template, name, ok := templates.SplitAnnotation(n.Name())
-			t := r.byName[template]
-			return ok && (r.req.alone || !n.Added()) && name == templates.AnnotationInjected && t != nil && n.IsText(t.Revision)
-		}))
-	}
-	return *r.called
-}
-
 // altered are the protected fields of the template's containers that differ
 // from the template, the first place of each.
 func (c *candidate) altered() []Place {
+	if len(c.t.protect) == 0 {
+		return nil
+	}
+	var all []Place
+	for _, list := range containerLists() {
+		own, existing := c.fragment.At("spec", list).Items(), c.pod.At("spec", list).Items()
+		if len(existing) == 0 {
+			continue
+		}
+		containers := c.schema.at("spec").at(list)
+		for i := range own {
+			if found := containers.find(existing, &own[i]); found >= 0 { // else it is missing, which says it all
+				all = append(all, c.alteredIn(&existing[found], &own[i], c.beside.member("spec").member(list).item(existing, found))...)
+			}
+		}
+	}
+	return all
+}
+
+// alteredIn is altered of one container.
+func (c *candidate) alteredIn(existing, own *tree.Node, at pointer) []Place {
 	var all []Place
 	add := func(d *difference) {
 		if d != nil && !slices.ContainsFunc(all, func(p Place) bool { return p.Path == d.at }) {
 			all = append(all, newPlace(d.at, d.pod, d.fragment))
 		}
 	}
+	container := comparison{candidate: c, at: at, f: c.schema.at("spec").at("containers").elem.asField()}
 	for _, path := range c.t.protect {
-		for _, list := range containerLists() {
-			own, existing := c.fragment.At("spec", list).Items(), c.pod.At("spec", list).Items()
-			if len(existing) == 0 {
-				continue
-			}
-			containers := c.schema.at("spec").at(list)
-			for i := range own {
-				found := containers.find(existing, &own[i])
-				if found < 0 {
-					continue // missing, which says it all
-				}
-				container := comparison{candidate: c, at: c.beside.member("spec").member(list).item(existing, found), f: containers.elem.asField()}
-				if path[0] == templates.ProtectAll {
-					container.everything(&existing[found], &own[i], add)
-				} else {
-					add(container.within(&existing[found], &own[i], path))
-				}
-			}
+		if path[0] == templates.ProtectAll {
+			container.everything(existing, own, add)
+		} else {
+			add(container.within(existing, own, path))
 		}
 	}
 	return all
@@ -90,6 +89,8 @@ type comparison struct {
 	f    *field
 	name string     // of the place in the object that it is a field of
 	in   *tree.Node // the pod's object that it is a field of
+	// stored: what the API server may drop of the pod does not count, as if it had.
+	stored bool
 }
 
 func (d comparison) differ(pod, fragment *tree.Node) *difference {
@@ -119,7 +120,7 @@ func (d comparison) everything(pod, fragment *tree.Node, add func(*difference)) 
 }
 
 func (d comparison) member(name string) comparison {
-	return comparison{candidate: d.candidate, at: d.at.member(name), f: d.f.at(name), name: name}
+	return comparison{candidate: d.candidate, at: d.at.member(name), f: d.f.at(name), name: name, stored: d.stored}
 }
 
 // find is the first place at or below d where the pod is not what the fragment
@@ -135,7 +136,7 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 	case pod == nil && fragment == nil:
 		return nil
 	case fragment == nil || fragment.Kind() == tree.Null:
-		if pod == nil || (d.f.absentIsZero || d.f.alwaysSent) && isZero(pod) || d.fills(pod) {
+		if pod == nil || (d.f.absentIsZero || d.f.alwaysSent) && isZero(pod) || d.fills(pod) || d.stored && d.f.droppable(pod) {
 			return nil
 		}
 		return d.differ(pod, fragment)
@@ -226,7 +227,7 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 }
 
 func (d comparison) item(elem *schema, items []tree.Node, i int) comparison {
-	return comparison{candidate: d.candidate, at: d.at.item(items, i), f: elem.asField()}
+	return comparison{candidate: d.candidate, at: d.at.item(items, i), f: elem.asField(), stored: d.stored}
 }
 
 // isTokenMount says whether an item of a list is what the ServiceAccount plugin
@@ -256,9 +257,19 @@ func (r *run) isTokenVolume(name string) bool {
 }
 
 // sameVolume says whether the pod's volume is the template's: nothing less, and
-// nothing more than Kubernetes' defaults.
+// nothing more than Kubernetes' defaults. The webhooks must agree about it, the first of
+// which sees the fields that the API server drops before it calls the second.
 func (c *candidate) sameVolume(pod, fragment *tree.Node, s *schema, at pointer) bool {
-	return comparison{candidate: c, at: at, f: s.asField()}.find(pod, fragment) == nil
+	return comparison{candidate: c, at: at, f: s.asField(), stored: true}.find(c.withSource(pod), c.withSource(fragment)) == nil
+}
+
+// withSource is a volume with the source that Kubernetes gives to one that has none.
+func (c *candidate) withSource(volume *tree.Node) *tree.Node {
+	members := volume.Members()
+	if slices.ContainsFunc(members, func(m tree.Node) bool { return m.Name() != "name" && m.Kind() != tree.Null }) {
+		return volume
+	}
+	return new(c.nodes().With(volume, "emptyDir", tree.Members()))
 }
 
 // fills says whether Kubernetes itself may have put something into a container

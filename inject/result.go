@@ -77,13 +77,13 @@ type Decision struct {
 	Notes []string `json:"notes,omitempty"`
 	// Mode is what the validating webhook does about this template's findings.
 	Mode templates.ValidateMode `json:"mode"`
-	// Absent: nothing in the pod shows that the template was ever injected. Not looked
-	// for in the mutating webhook.
+	// Absent: nothing in the pod but a record, which proves nothing, shows that the template
+	// was ever injected. Not looked for in the mutating webhook.
 	Absent bool `json:"absent,omitempty"`
 
 	computed []string // of a final pod: see [templates.Template.Computed]
-	called   bool     // of an absent template: the pod has the record of another one
 	audit    string   // of a template that is injected or present
+	recorded bool     // of a final pod: it says that the template was injected
 	other    string   // of a final pod: the revision that it says it was injected by, if it is not the template's (JSON)
 }
 

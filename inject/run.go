@@ -43,7 +43,6 @@ type lookups struct {
 	ports   nodePorts        // see portsTaken
 	volumes map[string]bool  // see isTokenVolume
 	claims  map[string]bool  // of Request.Claims
-	called  *bool            // see wasCalled
 }
 
 // forget is for when something was added to the pod.

@@ -37,7 +37,7 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	if err != nil {
 		return nil, notJSON(err)
 	}
-	r := &Removal{Pod: identify(pod), Served: pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil}
+	r := &Removal{Pod: identify(pod), Served: served(pod)}
 	if r.Templates, err = i.injectedBy(pod); err != nil || len(r.Templates) == 0 {
 		return r, err
 	}
@@ -75,6 +75,11 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 		failed = err
 	}
 	return nil, failed
+}
+
+// served reports whether the pod came from an API server.
+func served(pod *tree.Node) bool {
+	return pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil
 }
 
 // addedBy renders what the templates added, each as if those before it had added

@@ -120,14 +120,14 @@ func TestDoubtIsNoFinding(t *testing.T) {
 			t.Errorf("the last answer is %v %s", w.Header(), w.Body)
 		}
 	}
-	want := `pillion_findings_total{code="missing",template="log-agent",webhook="validate"} 1
+	want := `pillion_findings_total{code="not_injected",template="log-agent",webhook="validate"} 1
 pillion_webhook_requests_total{decision="denied",status="200",webhook="validate"} 1
 pillion_webhook_requests_total{decision="doubted",status="307",webhook="validate"} 4
 `
 	if got := counted(t, e.registry); got != want || calls != 5 {
 		t.Errorf("%d calls; got\n%s\nwant\n%s", calls, got, want)
 	}
-	if !strings.Contains(e.log.String(), `"decision":"doubted","template":"log-agent","reason":"missing"`) {
+	if !strings.Contains(e.log.String(), `"decision":"doubted","template":"log-agent","reason":"not_injected"`) {
 		t.Errorf("log %s", &e.log)
 	}
 }

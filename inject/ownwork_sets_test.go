@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// sets makes templates that look at what templates add, and pods for them.
+type sets struct{ *rand.Rand }
+
+func (g *sets) pick(choices ...string) string { return choices[g.IntN(len(choices))] }
+
+func (g *sets) in(n int) bool { return g.IntN(n) == 0 }
+
+// maybe is the text in one of n cases.
+func (g *sets) maybe(n int, text func() string) []string {
+	if g.in(n) {
+		return []string{text()}
+	}
+	return nil
+}
+
+func (g *sets) bool(each bool) string {
+	all := []string{
+		"size(pod.spec.containers) == 1", "size(pod.spec.containers) < 3", "size(pod.spec.volumes) > 0", "size(pod.spec.initContainers) == 0",
+		"pod.spec.containers.exists(c, c.name == 'c0')", "pod.spec.containers.exists(c, c.name == 'k1')", "pod.spec.containers.exists(c, c.name == 'k2')",
+		"pod.spec.containers.all(c, c.image != 's')", "pod.spec.containers.exists(c, c.env.exists(e, e.name == 'E0'))",
+		"pod.spec.containers.exists(c, c.ports.exists(p, p.containerPort == 80))", "pod.spec.containers.all(c, size(c.volumeMounts) < 2)",
+		"has(pod.spec.securityContext.fsGroup)", "pod.metadata.labels[?'app'].hasValue()", "pod.metadata.labels.exists(k, k.startsWith('t'))",
+		"'t0.pillion.dev/injected' in pod.metadata.annotations", "pod.metadata.annotations.exists(k, k.startsWith('x'))",
+		"pod.spec.volumes.exists(v, v.name == 'shared')", "params.b", "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))",
+	}
+	if each {
+		all = append(all, "container.name == 'app'", "size(container.env) == 0", "container.env.exists(e, e.name == 'E1')",
+			"has(container.securityContext)", "size(container.volumeMounts) < 2", "size(container.ports) == 0")
+	}
+	if s := g.pick(all...); !g.in(4) {
+		return s
+	} else {
+		return "!(" + s + ")"
+	}
+}
+
+func (g *sets) text(each bool) string {
+	all := []string{
+		"fix", "fix", "fix", "fix", "fix", "${string(size(pod.spec.containers))}", "${pod.metadata.labels[?'app'].orValue('none')}", "${pod.metadata.labels['app']}", "${params.p}",
+		"n-${ns.name}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}", "${" + g.bool(each) + " ? 'y' : 'n'}",
+	}
+	if each {
+		all = append(all, "${container.name}", "${container.image}", "${string(size(container.env))}")
+	}
+	return strconv.Quote(g.pick(all...))
+}
+
+// when is a condition of an item, in one of n cases.
+func (g *sets) when(n int, each bool) string {
+	return strings.Join(g.maybe(n, func() string { return `"${when}": ` + strconv.Quote(g.bool(each)) + ", " }), "")
+}
+
+func (g *sets) env(name string, each bool) string {
+	return "{" + g.when(4, each) + "name: " + name + ", value: " + g.text(each) + "}"
+}
+
+func (g *sets) container(name, volume string) string {
+	fields := []string{"name: " + name, "image: " + g.pick("s", "s", g.text(false))}
+	fields = append(fields, g.maybe(3, func() string { return "args: [" + g.text(false) + "]" })...)
+	fields = append(fields, g.maybe(3, func() string { return "env: [" + g.env("E0", false) + ", " + g.env("X", false) + "]" })...)
+	fields = append(fields, g.maybe(4, func() string { return "ports: [{containerPort: " + g.pick("80", "81") + "}]" })...)
+	fields = append(fields, g.maybe(4, func() string { return "securityContext: {runAsNonRoot: true}" })...)
+	fields = append(fields, g.maybe(6, func() string { return "lifecycle: {stopSignal: SIGTERM}" })...)
+	fields = append(fields, g.maybe(4, func() string { return "volumeMounts: [{name: " + volume + ", mountPath: " + g.pick("/v", "/w") + "}]" })...)
+	return "{" + g.when(6, false) + strings.Join(fields, ", ") + "}"
+}
+
+func (g *sets) volume(name string) string {
+	source := g.pick("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}",
+		`configMap: {name: "c${string(size(pod.spec.containers))}"}`, `emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}`)
+	return "{" + g.when(10, false) + "name: " + name + ", " + source + "}"
+}
+
+func (g *sets) each(volume string) string {
+	var add []string
+	add = append(add, g.maybe(2, func() string { return "env: [" + g.env(g.pick("E0", "E1", "E2"), true) + "]" })...)
+	add = append(add, g.maybe(3, func() string { return "volumeMounts: [{name: " + volume + ", mountPath: " + g.pick("/v", "/x") + "}]" })...)
+	add = append(add, g.maybe(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
+	add = append(add, g.maybe(4, func() string { return "resources: {requests: {cpu: " + g.pick("100m", `"0"`, "0.1", "100.5m") + "}}" })...)
+	add = append(add, "ports: [{containerPort: 9"+g.pick("0", "1")+"}]")
+	where := strings.Join(g.maybe(3, func() string { return "where: " + strconv.Quote(g.bool(true)) + ", " }), "")
+	return "forEachContainer: [{" + where + "initContainers: " + g.pick("true", "false") + ", add: {" + strings.Join(add, ", ") + "}}]"
+}
+
+func (g *sets) template(i int) string {
+	volume := g.pick(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
+	fields := []string{"default: true", "params: [{name: p, type: string, default: d}, {name: b, type: boolean, default: true}]"}
+	fields = append(fields, g.pick("required: true", "required: true", "validate: {mode: Deny, protect: [all]}", "validate: {mode: Deny, protect: [image]}",
+		"validate: {mode: Warn, protect: [image, securityContext]}", "order: -1"))
+	fields = append(fields, g.maybe(3, func() string { return "match: {condition: " + strconv.Quote(g.bool(false)) + "}" })...)
+	fields = append(fields, g.maybe(6, func() string { return "serviceAccountToken: None" })...)
+	fields = append(fields, g.maybe(2, func() string { return g.each(volume) })...)
+	spec := []string{"volumes: [" + g.volume(volume) + "]"}
+	sidecar := g.container(fmt.Sprint("k", i), volume)
+	if g.in(2) {
+		spec = append(spec, "containers: ["+sidecar+"]")
+	} else {
+		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+g.pick(", restartPolicy: Always", "")+"}]")
+	}
+	spec = append(spec, g.maybe(4, func() string { return "securityContext: {fsGroup: 5}" })...)
+	spec = append(spec, g.maybe(6, func() string { return "tolerations: [{key: " + g.text(false) + ", operator: Exists}]" })...)
+	meta := strings.Join(g.maybe(3, func() string {
+		return fmt.Sprintf("metadata: {labels: {t%d.pillion.dev/l: x}, annotations: {x.example/t%d: %s}}, ", i, i, g.text(false))
+	}), "")
+	return strings.Join(append(fields, "pod: {"+meta+"spec: {"+strings.Join(spec, ", ")+"}}"), ", ")
+}
+
+// pod may bring a container of a template's name.
+func (g *sets) pod(own bool) string {
+	var containers []string
+	for i := range 1 + g.IntN(3) {
+		fields := []string{fmt.Sprintf(`"name":"%s","image":"img"`, []string{"app", "c0", "c1"}[i])}
+		fields = append(fields, g.maybe(3, func() string {
+			return `"env":[{"name":"` + g.pick("E0", "E1") + `","value":"` + g.pick("x", "fix") + `"}]`
+		})...)
+		fields = append(fields, g.maybe(4, func() string { return `"ports":[{"containerPort":80}]` })...)
+		fields = append(fields, g.maybe(4, func() string { return `"securityContext":{"runAsUser":0}` })...)
+		fields = append(fields, g.maybe(5, func() string { return `"resources":{"limits":{"cpu":"50m"}}` })...)
+		containers = append(containers, "{"+strings.Join(fields, ",")+"}")
+	}
+	annotations := g.pick("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"t1.pillion.dev/p":"q"`)
+	containers = append(containers, g.maybe(8, func() string {
+		if !own {
+			return `{"name":"c2"}`
+		}
+		return `{"name":"k0"` + g.pick("", `,"image":"s"`, `,"image":"img"`) + g.pick("", "", `,"command":["sleep"]`, `,"env":[{"name":"E0","value":"fix"}]`) + "}"
+	})...)
+	var spec []string
+	spec = append(spec, g.maybe(2, func() string { return `"initContainers":[{"name":"i","image":"z"}]` })...)
+	spec = append(spec, g.pick(`"hostPID":false`, `"securityContext":{"runAsUser":0}`, `"restartPolicy":"Never"`, `"resources":{"limits":{"cpu":"1"}}`, `"securityContext":{"fsGroup":7}`))
+	spec = append(spec, g.maybe(4, func() string {
+		return `"volumes":[{"name":` + g.pick(`"shared","hostPath":{"path":"/x"}`, `"v0","configMap":{"name":"other"}`, `"w"`) + "}]"
+	})...)
+	if g.in(60) { // near a limit
+		spec = append(spec[:min(len(spec), 1)], `"volumes":[`+list(140+g.IntN(9), `{"name":"w%d","emptyDir":{}}`)+"]")
+	}
+	return `{"metadata":{"name":"web","labels":{` + g.pick("", `"app":"web"`) + `},"annotations":{` + annotations + `}},"spec":{"containers":[` +
+		strings.Join(containers, ",") + "]," + strings.Join(spec, ",") + "}}"
+}

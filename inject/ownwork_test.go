@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// checkOwnWork: what the mutating webhook made of a pod passes the validating webhook,
+// as it is and as an API server keeps it, and a second run adds nothing. A template that
+// was left out with a reason may be missed. It returns the decisions, the pod and the verdict.
+func checkOwnWork(t testing.TB, injector *inject.Injector, pod []byte) (map[string]inject.Code, []byte, *inject.Verdict) {
+	t.Helper()
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: pod}
+	r, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := map[string]inject.Code{}
+	for i := range r.Decisions {
+		codes[r.Decisions[i].Template] = r.Decisions[i].Code
+	}
+	after := applyPatch(t, pod, r.Patch())
+	kept, err := inject.AsStored(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var verdict *inject.Verdict
+	for _, req.Object = range [][]byte{kept, after} {
+		again, err := injector.Inject(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Adds() {
+			t.Errorf("a second run adds %s", again.Patch())
+		}
+		if verdict, err = inject.NewJudge(injector, nil, true).Judge(req); err != nil {
+			t.Fatal(err)
+		}
+		for i := range verdict.Judged {
+			f := &verdict.Judged[i]
+			switch codes[f.Template] {
+			case inject.CodeConflict, inject.CodeRenderFailed, inject.CodeInvalidParameter, "":
+			default:
+				t.Errorf("%s, and the judge says: %s", codes[f.Template], f)
+			}
+		}
+	}
+	return codes, after, verdict
+}
+
+// TestJudgeOwnWork: the ways in which templates may see, or stumble over, what templates
+// added. Each has to be injected, apart from those that want says otherwise of.
+func TestJudgeOwnWork(t *testing.T) {
+	t.Parallel()
+	each := func(add string) string { return "required: true, forEachContainer: [{add: {" + add + "}}], " }
+	const volume = "pod: {spec: {volumes: [{name: v, emptyDir: {}}]}}"
+	const side = "pod: {spec: {containers: [{name: side, image: s}]}}"
+	const one = `{"name":"app","image":"a"}`
+	for name, c := range map[string]struct {
+		specs            []string
+		containers, spec string // of the pod
+		want             string
+	}{
+		"computed args":             {specs: []string{each(`env: [{name: A, value: "1"}]`) + `pod: {spec: {containers: [{name: side, image: s, args: ["${string(size(pod.spec.containers))}"]}]}}`}},
+		"computed image, protected": {specs: []string{`validate: {mode: Deny, protect: [image]}, pod: {spec: {containers: [{name: side, image: "s:${string(size(pod.spec.containers))}"}]}}`}},
+		"one name": {specs: []string{
+			`required: true, pod: {spec: {containers: [{name: side, image: s, args: [a]}]}}`, "required: true, " + side,
+		}, want: "conflict"},
+		"a condition that it makes false": {specs: []string{
+			each("volumeMounts: [{name: v, mountPath: /v}]") + volume,
+			`required: true, match: {condition: "!pod.spec.containers.exists(c, c.name == 'k')"}, pod: {spec: {volumes: [{name: w, emptyDir: {}}], containers: [{name: k, image: s, volumeMounts: [{name: w, mountPath: /v}]}]}}`,
+		}},
+		"a computed volume": {specs: []string{
+			`required: true, pod: {spec: {volumes: [{name: v, emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}}], containers: [{name: side, image: s, volumeMounts: [{name: v, mountPath: /v}]}]}}`,
+		}},
+		"an expression that fails": {specs: []string{
+			`required: true, pod: {spec: {containers: [{name: side, image: s, env: [{"${when}": "size(pod.spec.containers) > 1", name: X, value: "${pod.metadata.labels['app']}"}]}]}}`,
+		}},
+		"a chain with a computed volume": {specs: []string{
+			`required: true, match: {condition: "pod.spec.containers.exists(c, c.name == 'side')"}, pod: {spec: {volumes: [{name: v, configMap: {name: "c${string(size(pod.spec.containers))}"}}], containers: [{name: k, image: s}]}}`,
+			"required: true, order: 2, " + side,
+		}},
+		"the cost limit": {specs: []string{
+			`required: true, match: {condition: "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))"}, pod: {spec: {volumes: [{name: zz, emptyDir: {}}], containers: [{name: side, image: s}]}}`,
+		}, spec: `"volumes":[` + list(147, `{"name":"v%d","emptyDir":{}}`) + `]`},
+		"1,000 variables": {specs: []string{
+			each(`env: [{name: A, value: "${string(size(container.env) < 2)}"}, {name: B, value: "${container.env.exists(e, e.name == 'x') ? 'y' : 'n'}"}]`) + side,
+		}, containers: `{"name":"app","image":"a","env":[` + list(1000, `{"name":"E%d","value":"x"}`) + `]}`},
+		"1,000 volumes": {specs: []string{
+			`required: true, match: {condition: "size(pod.spec.volumes) != 3"}, ` + volume,
+		}, spec: `"volumes":[` + list(1000, `{"name":"v%d","emptyDir":{}}`) + `]`},
+		"500 containers": {specs: []string{each("env: [{name: A, value: b}]") + side}, containers: list(500, `{"name":"c%d","image":"a"}`)},
+		"a volume without a source": {specs: []string{
+			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: side, image: s, volumeMounts: [{name: v, mountPath: /v}]}]}}",
+		}, spec: `"volumes":[{"name":"v"}]`},
+		"a field that a gate drops, in one of two volumes": {specs: []string{
+			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {mode: 511}}]}}",
+			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: side, image: s}]}}",
+		}},
+	} {
+		containers := c.containers
+		if containers == "" {
+			containers = one
+		}
+		spec := c.spec
+		if spec != "" {
+			spec = "," + spec
+		}
+		codes, _, _ := checkOwnWork(t, withSpecs(t, c.specs...), []byte(`{"metadata":{"name":"web"},"spec":{"containers":[`+containers+`]`+spec+`}}`))
+		var other []string
+		for _, template := range sorted(codes) {
+			if codes[template] != inject.CodeInjected {
+				other = append(other, string(codes[template]))
+			}
+		}
+		if strings.Join(other, " ") != c.want {
+			t.Errorf("%s: %v, want %q", name, codes, c.want)
+		}
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+}
+
+// TestProtectedCustomized: a container of the pod's own that says what the template
+// protects is a conflict, and the reason tells what to do; so both webhooks agree, and who
+// does that gets a pod that passes.
+func TestProtectedCustomized(t *testing.T) {
+	t.Parallel()
+	injector := withSpecs(t, "required: true, pod: {spec: {containers: [{name: side, image: s, securityContext: {privileged: true}}]}}")
+	for own, want := range map[string]string{
+		`"image":"s","securityContext":{"privileged":true}`:                                                 "",
+		`"image":"s","securityContext":{"privileged":true},"terminationMessagePath":"/dev/termination-log"`: "",
+		`"image":"s","securityContext":{"privileged":true},"command":["sleep"]`:                             `the pod's container side has ["sleep"] at spec.containers[1].command, which the template protects; remove it, or leave the container out`,
+		`"env":[{"name":"X","value":"1"}]`:                                                                  `spec.containers[1].env, which the template protects; remove it`,
+		`"image":"evil"`:                                                                                    `has "evil" at spec.containers[1].image, which the template protects; make it "s"`,
+		`"securityContext":{"runAsUser":1}`:                                                                 `spec.containers[1].securityContext.runAsUser, which the template protects; remove it`,
+	} {
+		for _, annotations := range []string{`{"t0.pillion.dev/customize":"true"}`, `{}`} {
+			if annotations == "{}" && !strings.Contains(own, `"image":"s"`) {
+				continue // the name is taken
+			}
+			pod := []byte(`{"metadata":{"name":"web","annotations":` + annotations + `},"spec":{"containers":[{"name":"app","image":"a"},{"name":"side",` + own + `}]}}`)
+			codes, _, verdict := checkOwnWork(t, injector, pod)
+			switch {
+			case want == "" && (codes["t0"] != inject.CodeInjected || verdict.Denied):
+				t.Errorf("%s: %s %v", own, codes["t0"], verdict.Judged)
+			case want != "" && (codes["t0"] != inject.CodeConflict || !verdict.Denied || !strings.Contains(verdict.Judged[0].Message, want)):
+				t.Errorf("%s: %s %v", own, codes["t0"], verdict.Judged)
+			}
+		}
+	}
+}
+
+// TestOwnWork is TestJudgeOwnWork for random sets of templates and pods, and what is
+// damaged is found. CASES says another number, FIRST where to begin.
+func TestOwnWork(t *testing.T) {
+	t.Parallel()
+	first, count, tried := uint64(0), uint64(400), tally{}
+	fmt.Sscan(os.Getenv("FIRST"), &first)
+	fmt.Sscan(os.Getenv("CASES"), &count)
+	for seed := first; seed < first+count; seed++ {
+		tryOwnWork(t, seed, 3, tried)
+	}
+	t.Logf("%v", tried)
+	if count >= 400 && (tried[inject.CodeInjected] < 400 || tried["damaged"] < 100 || tried[inject.CodeConflict] < 5 || tried[inject.CodeConditionFalse] < 20) {
+		t.Errorf("too little was tried: %v", tried)
+	}
+}
+
+// FuzzOwnWork is the same for any seed.
+func FuzzOwnWork(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed, seed+100)
+	}
+	f.Fuzz(func(t *testing.T, seed, stream uint64) { tryOwnWork(t, seed, stream, tally{}) })
+}
+
+var conditional = regexp.MustCompile(`"\$\{when\}": "[^"]*", name: k`)
+
+type tally map[inject.Code]int
+
+func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
+	t.Helper()
+	g := &sets{rand.New(rand.NewPCG(seed, stream))}
+	var docs []string
+	var set []*templates.Template
+	for i := range 1 + g.IntN(3) {
+		doc := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.template(i))
+		found, problems := templates.Parse("t", []byte(doc))
+		if len(problems) > 0 {
+			tried["not loaded"]++
+			continue
+		}
+		docs, set = append(docs, doc), append(set, found...)
+	}
+	pod := g.pod(!conditional.MatchString(strings.Join(docs, "")))
+	injector := inject.New(templates.NewSet(set))
+	codes, after, verdict := checkOwnWork(t, injector, []byte(pod))
+	for _, code := range codes {
+		tried[code]++
+	}
+	for i := range verdict.Decisions {
+		// A container that is there by a condition is not missed where that does not hold by now.
+		if d := &verdict.Decisions[i]; d.Mode == templates.Deny && d.Code == inject.CodePresent && codes[d.Template] == inject.CodeInjected && !conditional.MatchString(docs[i]) {
+			tried["damaged"] += checkDamage(t, injector, set[i], after)
+		}
+	}
+	if t.Failed() {
+		t.Fatalf("seed %d, stream %d\n%s\n%s\n%s", seed, stream, strings.Join(docs, "\n"), pod, after)
+	}
+}
+
+// checkDamage: another image, a command, or no container at all, is denied.
+func checkDamage(t *testing.T, injector *inject.Injector, template *templates.Template, pod []byte) (damaged int) {
+	t.Helper()
+	deny := func(what string, damage func(container map[string]any) bool) {
+		doc := decodeJSON(t, pod).(map[string]any)
+		spec := doc["spec"].(map[string]any)
+		found := false
+		for _, name := range []string{"initContainers", "containers"} {
+			list, _ := spec[name].([]any)
+			spec[name] = slices.DeleteFunc(list, func(c any) bool {
+				own := slices.Contains(template.Containers, fmt.Sprint(c.(map[string]any)["name"]))
+				found = found || own
+				return own && !damage(c.(map[string]any))
+			})
+		}
+		if !found {
+			return
+		}
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged++
+		v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: text})
+		wanted := slices.ContainsFunc(v.Decisions, func(d inject.Decision) bool {
+			return d.Template == template.Name && d.Code != inject.CodeConditionFalse // by what is left, it is not for this pod
+		})
+		if wanted && !v.Denied {
+			t.Errorf("%s of %s is let through: %v\n%s", what, template.Name, v.Judged, text)
+		}
+	}
+	deny("the absence", func(map[string]any) bool { return false })
+	if template.Protects("image") && !slices.Contains(template.Computed, "image") {
+		deny("another image", func(c map[string]any) bool { c["image"] = "evil"; return true })
+	}
+	if template.Protects("command") {
+		deny("a command", func(c map[string]any) bool { c["command"] = []string{"sleep"}; return true })
+	}
+	return damaged
+}
