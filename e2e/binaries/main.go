@@ -59,7 +59,7 @@ func become(ctx context.Context, folder string) error {
 	}
 	command := filepath.Join(root, "bin", filepath.Base(folder))
 	err = steps.Follow("go build "+folder, func(progress *programs.Progress) error {
-		return programs.Build(ctx, "", folder, command, progress)
+		return programs.Build(ctx, "", folder, progress, "-o", command)
 	})
 	if err != nil {
 		return err

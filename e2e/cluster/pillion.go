@@ -37,7 +37,7 @@ func (c *Cluster) BuildPillion(ctx context.Context) (string, error) {
 		if err != nil {
 			return err
 		}
-		return programs.Build(ctx, root, "./cmd/pillion", binary, progress)
+		return programs.Build(ctx, root, "./cmd/pillion", progress, "-o", binary)
 	})
 }
 

@@ -129,7 +129,7 @@ func (p *Programs) findControllers(ctx context.Context, steps *Steps) error {
 	}
 	what := fmt.Sprintf("building controllers of Kubernetes %s (once, about 2 minutes)", built)
 	folder, err := once(ctx, steps, "controllers-"+built+"-"+sum, what, func(dir string, progress *Progress) error {
-		return Build(ctx, own, "./controllers", filepath.Join(dir, "controllers"), progress, "-ldflags", ldflags(built))
+		return Build(ctx, own, "./controllers", progress, "-o", filepath.Join(dir, "controllers"), "-ldflags", ldflags(built))
 	})
 	p.Controllers = filepath.Join(folder, "controllers")
 	return err
@@ -149,7 +149,7 @@ func (p *Programs) NeedKubectl(ctx context.Context, steps *Steps) error {
 		return err
 	}
 	folder, err := once(ctx, steps, "kubectl-"+built, "building kubectl "+built+" (once, about 2 minutes)", func(dir string, progress *Progress) error {
-		return Build(ctx, own, kubernetesModule+"/cmd/kubectl", filepath.Join(dir, "kubectl"), progress, "-ldflags", ldflags(built))
+		return Build(ctx, own, kubernetesModule+"/cmd/kubectl", progress, "-o", filepath.Join(dir, "kubectl"), "-ldflags", ldflags(built))
 	})
 	p.Kubectl = filepath.Join(folder, "kubectl")
 	return err

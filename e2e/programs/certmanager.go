@@ -56,7 +56,7 @@ func sourceSum(dir, module string) (string, error) {
 }
 
 func buildCertManager(ctx context.Context, module, dir string, progress *Progress) error {
-	if err := Build(ctx, module, ".", filepath.Join(dir, "certmanager"), progress, "-ldflags", "-s -w"); err != nil {
+	if err := Build(ctx, module, ".", progress, "-o", filepath.Join(dir, "certmanager"), "-ldflags", "-s -w"); err != nil {
 		return err
 	}
 	source, err := goList(ctx, module, nil, "-m", "-f", "{{.Dir}}", certManagerModule)

@@ -41,15 +41,15 @@ func goList(ctx context.Context, dir string, progress *Progress, args ...string)
 	return strings.TrimSpace(out.String()), nil
 }
 
-// Build compiles a package of the module in dir, and shows how far it is.
-func Build(ctx context.Context, dir, pkg, out string, progress *Progress, flags ...string) error {
+// Build compiles a package of the module in dir, and shows how far it is. The flags are those of go build.
+func Build(ctx context.Context, dir, pkg string, progress *Progress, flags ...string) error {
 	all, err := goList(ctx, dir, progress, "-deps", pkg)
 	if err != nil {
 		return err
 	}
 	packages := strings.Split(all, "\n")
 	said := &goOutput{progress: progress, packages: len(packages), command: packages[len(packages)-1]}
-	cmd := goCommand(ctx, dir, append(append([]string{"build", "-v"}, flags...), "-o", out, pkg)...)
+	cmd := goCommand(ctx, dir, append(append([]string{"build", "-v"}, flags...), pkg)...)
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := runHere(cmd); err != nil {
 		return fmt.Errorf("go build %s: %w\n%s", pkg, err, said.tail())

@@ -109,7 +109,7 @@ func buildKubernetes(ctx context.Context, module, version, dir string, progress 
 		name := strings.NewReplacer("v3", "etcd").Replace(path.Base(tool)) // go.etcd.io/etcd/server/v3
 		step := &Progress{publish: func(far string) { progress.Set("step %d of %d, %s: %s", i+1, len(tools), name, far) }}
 		step.Set("starting")
-		if err := Build(ctx, module, tool, filepath.Join(dir, name), step, "-ldflags", ldflags(version)); err != nil {
+		if err := Build(ctx, module, tool, step, "-o", filepath.Join(dir, name), "-ldflags", ldflags(version)); err != nil {
 			return err
 		}
 	}

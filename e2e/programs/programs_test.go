@@ -202,13 +202,13 @@ func TestBuildShowsPackages(t *testing.T) {
 	}
 	var all []string
 	progress := &Progress{publish: func(far string) { all = append(all, far) }}
-	if err := Build(t.Context(), dir, ".", filepath.Join(dir, "out"), progress); err != nil {
+	if err := Build(t.Context(), dir, ".", progress, "-o", filepath.Join(dir, "out")); err != nil {
 		t.Fatal(err)
 	}
 	if len(all) == 0 || all[len(all)-1] != "linking" {
 		t.Errorf("the progress was %q", all)
 	}
-	if err := Build(t.Context(), dir, "./bad", filepath.Join(dir, "out"), progress); err == nil || !strings.Contains(err.Error(), "undefined: nothing") {
+	if err := Build(t.Context(), dir, "./bad", progress, "-o", filepath.Join(dir, "out")); err == nil || !strings.Contains(err.Error(), "undefined: nothing") {
 		t.Errorf("what cannot be compiled gives %v", err)
 	}
 	o := &goOutput{progress: progress, packages: 9, command: "example.com/x"}
