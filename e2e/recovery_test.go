@@ -21,6 +21,7 @@ import (
 // TestHalfInstalled: without cert-manager the install fails half way, as the README says, and each way out of it that
 // the manifests' README has works.
 func TestHalfInstalled(t *testing.T) {
+	t.Parallel()
 	const page = "manifests/README.md"
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
 	u := i.newOperator(t)
@@ -123,6 +124,7 @@ spec:
 // TestComponentsRemoved: when a component has been removed as the manifests' README says, the cluster is as it was
 // before the component was added.
 func TestComponentsRemoved(t *testing.T) {
+	t.Parallel()
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
 	u := i.newOperator(t)
 	for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
