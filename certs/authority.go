@@ -44,6 +44,7 @@ type Authority struct {
 
 	agreedOn *x509.Certificate // the CA that all API servers are seen to trust, [Advising] aside
 	agreed   time.Duration     // since when
+	made     *made             // for step alone
 }
 
 // authorityView is what the Authority sees of the cluster.

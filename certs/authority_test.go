@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -88,6 +89,24 @@ func TestAuthorityRace(t *testing.T) {
 	}
 	if secret.Type != corev1.SecretTypeTLS || len(secret.Data) != 5 {
 		t.Errorf("the Secret is of type %s with %d keys", secret.Type, len(secret.Data))
+	}
+}
+
+// Where the watch is late, the Secret is not made a second time, with another CA.
+func TestAuthorityLateWatch(t *testing.T) {
+	client := newFake(t)
+	a := newReplica(t, client, "a")
+	a.see(t, client)
+	a.mustStep(t)
+	now := func() string {
+		secret, err := a.Client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(a.Namespace).Get(t.Context(), a.Name, metav1.GetOptions{})
+		must(t, err)
+		return fmt.Sprint(secret.Object["data"])
+	}
+	first := now()
+	a.mustStep(t)
+	if now() != first || strings.Count(a.log.String(), "Secret made") != 1 {
+		t.Errorf("it is made again: %s", a.log)
 	}
 }
 

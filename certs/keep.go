@@ -47,8 +47,12 @@ func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 		return next, err
 	}
 	if v.secret == nil {
-		return time.Second, a.create(ctx, wanted)
+		if a.made == nil || m.ca != nil { // else the CA stays
+			a.made = &made{material: wanted}
+		}
+		return time.Second, a.create(ctx, a.made)
 	}
+	a.made = nil
 	if len(done) == 0 && !bytes.Equal(v.secret.Data[keyCABundle], wanted.caBundle()) {
 		done = append(done, "CA bundle put in order")
 	}
@@ -67,10 +71,17 @@ func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 	return next, errors.Join(err, tellErr)
 }
 
+// made is the Secret that was made, until the watch brings it: where that is late, a second one of the same manager would
+// take the place of the first.
+type made struct {
+	material
+	told bool
+}
+
 // create makes the Secret. A replica that was faster wins: all apply it under
 // managers of their own, so the second one is a conflict. (A right to create
 // objects of a certain name exists for applying them, not for posting them.)
-func (a *Authority) create(ctx context.Context, m material) error {
+func (a *Authority) create(ctx context.Context, m *made) error {
 	data, err := m.data()
 	if err != nil {
 		return err
@@ -91,6 +102,10 @@ func (a *Authority) create(ctx context.Context, m material) error {
 	case err != nil:
 		return fmt.Errorf("making the Secret %s/%s: %w", a.Namespace, a.Name, err)
 	}
+	if m.told {
+		return nil
+	}
+	m.told = true
 	a.Log.Info("Secret made", "secret", a.Namespace+"/"+a.Name, "ca", m.ca.cert.Subject.CommonName, "expires", m.leaf.Leaf.NotAfter)
 	return nil
 }

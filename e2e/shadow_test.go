@@ -61,7 +61,7 @@ func TestShadow(t *testing.T) {
 	wantNoLogger(t, createPod(t, ns, newPod("opts-in", optIn)))
 
 	r := statusOf(t, 0, env.templates, ns)
-	if n := r.Namespaces[0]; n.Pods != 2 || n.NotWanted != 2 || !strings.Contains(strings.Join(r.Notes, " "), "Only shadowed") {
+	if n := r.Namespaces[0]; n.Pods != 2 || n.NotWanted != 2 || len(r.Outside) != 1 || r.Outside[0].Code != "shadow" {
 		t.Errorf("the status is %+v", r)
 	}
 	wantShadowExplained(t, ns)

@@ -54,6 +54,7 @@ type statusReport struct {
 	Mutators   []struct{ Name, Runs, ReinvocationPolicy string }
 	Validators []validator
 	Notes      []string
+	Outside    []struct{ Namespace, Code string }
 }
 
 // statusCommand is `pillion status` by the templates of the tests, or by others.
