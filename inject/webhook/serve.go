@@ -129,9 +129,12 @@ func (h *Handler) identify(e *exchange, w http.ResponseWriter, r *http.Request) 
 	return rejected
 }
 
+// contentTypes is the header of every answer; nobody writes to it.
+var contentTypes = []string{contentJSON}
+
 func (e *exchange) write(w http.ResponseWriter, r *http.Request) {
 	header, body := w.Header(), e.body
-	header.Set("Content-Type", contentJSON)
+	header["Content-Type"] = contentTypes
 	switch {
 	case e.rejected != nil:
 		body = e.rejected.statusBody()

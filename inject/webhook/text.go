@@ -32,6 +32,9 @@ const inAuditLog = "; the audit log has them"
 // warnings prepares sentences for the API server, which silently drops an empty warning
 // and one with a control character. If there are too many, the last one ends with where.
 func warnings(all []string, where string) []string {
+	if len(all) == 0 {
+		return nil
+	}
 	var fit []string
 	seen := map[string]bool{"": true}
 	for _, text := range all {
@@ -46,10 +49,20 @@ func warnings(all []string, where string) []string {
 	return fit
 }
 
+// isPrintable reports whether text is ASCII without control characters, as most is.
+func isPrintable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 // clip returns text as one line of at most limit runes. It cuts between words if a word
 // ends in the last third.
 func clip(text string, limit int) string {
-	if len(text) <= limit && strings.IndexFunc(text, misleads) < 0 {
+	if len(text) <= limit && (isPrintable(text) || strings.IndexFunc(text, misleads) < 0) {
 		return strings.TrimSpace(text)
 	}
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {

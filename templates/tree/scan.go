@@ -176,14 +176,14 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 		}
 		name := ""
 		if object {
-			begin, escaped := i, false
-			if i, escaped = s.quoted(i); i < 0 {
+			end, escaped := s.quoted(i)
+			if end < 0 {
 				return nil, -1
 			}
-			if name = s.text[begin+1 : i-1]; escaped {
-				name = unquote(s.text[begin:i])
+			if name = s.text[i+1 : end-1]; escaped {
+				name = unquote(s.text[i:end])
 			}
-			if i = s.colon(i); i < 0 {
+			if i = s.colon(end); i < 0 {
 				return nil, -1
 			}
 		}
@@ -261,8 +261,10 @@ func (s *Parser) entry(i int, closing byte) (value int) {
 
 // colon says where a value begins whose name ends at i, or with -1 that there is none.
 func (s *Parser) colon(i int) int {
-	if i = s.blank(i); s.at(i) != ':' {
-		return -1
+	if s.at(i) != ':' {
+		if i = s.skipBlank(i); s.at(i) != ':' {
+			return -1
+		}
 	}
 	return s.blank(i + 1)
 }

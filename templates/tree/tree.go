@@ -146,8 +146,9 @@ func (n *Node) member(name string) *Node {
 	if !n.open {
 		n.fill()
 	}
-	for i := len(n.kids) - 1; i >= 0; i-- {
-		if kid := &n.kids[i]; kid.name == name {
+	kids := n.kids
+	for i := len(kids) - 1; i >= 0; i-- {
+		if kid := &kids[i]; len(kid.name) == len(name) && kid.name == name {
 			return kid
 		}
 	}
