@@ -3,11 +3,8 @@
 package inject
 
 import (
-	"maps"
-	"math/bits"
 	"path"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -177,25 +174,6 @@ func isSet(parent reflect.Type, name string) bool {
 	return false
 }
 
-// spread fills the slots: each field lies in the first free one from where its name says.
-func (s *schema) spread() {
-	s.slots = make([]*field, 1<<bits.Len(uint(2*len(s.fields))))
-	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
-		i := slot(name)
-		for s.slots[i%len(s.slots)] != nil {
-			i++
-		}
-		s.slots[i%len(s.slots)] = s.fields[name]
-	}
-}
-
-func slot(name string) int {
-	if name == "" {
-		return 0
-	}
-	return len(name) + int(name[0])<<1 + int(name[len(name)-1])<<3 + int(name[len(name)/2])<<2
-}
-
 // at is the place below s with that name; unknown names are units, which can
 // only happen for a fragment of a newer API than this build's. It is asked so often that a
 // map, which reads all of a name, is felt.
@@ -226,10 +204,9 @@ func (s *schema) contains(pod, fragment *tree.Node) bool {
 		if pod.Kind() != tree.Object {
 			return false
 		}
-		for i := range fragment.Members() {
-			m := &fragment.Members()[i]
-			f := s.at(m.Name())
-			if !f.holds(pod.Get(m.Name()), m) {
+		members := fragment.Members()
+		for i := range members {
+			if name := members[i].Name(); !s.at(name).holds(pod.Get(name), &members[i]) {
 				return false
 			}
 		}
@@ -292,6 +269,12 @@ func (s *schema) among(pod []tree.Node, fragment *tree.Node) bool {
 func (s *schema) find(pod []tree.Node, fragment *tree.Node) int {
 	key, text := s.textKey(fragment)
 	for i := range pod {
+		if text && s.key != "mountPath" { // which is compared as it is
+			if pod[i].Get(s.key).IsText(key) {
+				return i
+			}
+			continue
+		}
 		if other, ok := s.textKey(&pod[i]); text && ok && other == key || !text && s.sameKey(&pod[i], fragment) {
 			return i
 		}
