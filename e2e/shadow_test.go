@@ -124,7 +124,7 @@ func TestShadowForetells(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			foretold := slices.Contains(warnings, wouldGet+"be refused")
+			foretold := slices.Contains(warnings, wouldGet+"be denied")
 			if foretold != (refusal != nil) {
 				t.Errorf("refused: %v; foretold: %q", refusal, warnings)
 			}
