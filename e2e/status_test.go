@@ -20,7 +20,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -348,14 +347,7 @@ func TestStatusAll(t *testing.T) {
 func TestStatusForbidden(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)
-	token, err := env.Client.CoreV1().ServiceAccounts(ns).CreateToken(testContext(t), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := env.WriteKubeconfig("nobody-"+ns, token.Status.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := nobodyIn(t, ns)
 	code, stdout, stderr := runStatus(t, kubeconfig, env.templates)
 	want := "pillion: you may not list namespaces: ask for the verb list on the resource namespaces, or name\n    those that you may read: pillion status NAMESPACE...\n"
 	if code != 1 || stdout != "" || stderr != want {
