@@ -28,12 +28,12 @@ func (c *Chain) checkCertManager(r *ChainReport) string {
 	}
 	switch {
 	case !c.CertManager && len(c.Unread) == 0:
-		return "cert-manager is not installed in this cluster: install it, or install Pillion with overlays/self-signed"
+		return "cert-manager is not installed in this cluster; install it, or install Pillion with overlays/self-signed"
 	case c.Certificate == nil && len(c.Unread) == 0:
-		return fmt.Sprintf("there is no Certificate %s, from which the caBundle is to come: install it again", c.injectFrom())
+		return fmt.Sprintf("the Certificate %s does not exist, and cert-manager takes the caBundle from it; install Pillion again", c.injectFrom())
 	case c.Issuer == nil && c.Certificate != nil && len(c.Unread) == 0:
 		ref := c.Certificate.Spec.IssuerRef
-		return fmt.Sprintf("there is no %s %s, which the Certificate %s/%s names: install it again", issuerKind(ref), ref.Name, c.Certificate.Namespace, c.Certificate.Name)
+		return fmt.Sprintf("the %s %s does not exist, and the Certificate %s/%s needs it; install Pillion again", issuerKind(ref), ref.Name, c.Certificate.Namespace, c.Certificate.Name)
 	case issuer != "":
 		return issuer
 	}
@@ -70,7 +70,7 @@ func checkIssuer(i certmanagerv1.GenericIssuer) (*IssuerReport, string) {
 	if report.Ready {
 		return report, ""
 	}
-	return report, fmt.Sprintf("the %s %s is not ready%s: see `kubectl describe` of it", report.Kind, report.Name, because(report.Reason, report.Message))
+	return report, fmt.Sprintf("the %s %s is not ready%s; run `kubectl describe` on it", report.Kind, report.Name, because(report.Reason, report.Message))
 }
 
 func (c *Chain) checkCertificate() (*CertificateReport, string) {
@@ -94,10 +94,10 @@ func (c *Chain) checkCertificate() (*CertificateReport, string) {
 	name := report.Namespace + "/" + report.Name
 	switch {
 	case !report.Ready:
-		return report, fmt.Sprintf("the Certificate %s is not ready%s: see `kubectl -n %s describe certificaterequest`",
+		return report, fmt.Sprintf("the Certificate %s is not ready%s; run `kubectl -n %s describe certificaterequest`",
 			name, because(report.Reason, report.Message), report.Namespace)
 	case report.Renewal != nil && c.Now.Sub(*report.Renewal) > renewalLate:
-		return report, fmt.Sprintf("the Certificate %s was to be renewed at %s and was not: see that cert-manager's controller runs, and its log",
+		return report, fmt.Sprintf("the Certificate %s should have been renewed at %s and was not; check that cert-manager's controller runs, and read its log",
 			name, stamp(*report.Renewal))
 	}
 	return report, ""

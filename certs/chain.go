@@ -199,7 +199,7 @@ func (c *Chain) fromIssuerToSecret(r *ChainReport) (pair *tls.Certificate, probl
 	}
 	if c.Secret == nil {
 		if problem == "" && len(c.Unread) == 0 && !c.Outside {
-			problem = fmt.Sprintf("the Secret %s does not exist: %s", c.SecretName, c.whoMakesIt(r.Source))
+			problem = fmt.Sprintf("the Secret %s does not exist; %s", c.SecretName, c.whoMakesIt(r.Source))
 		}
 		return nil, problem
 	}
@@ -207,7 +207,7 @@ func (c *Chain) fromIssuerToSecret(r *ChainReport) (pair *tls.Certificate, probl
 	pair, err := ParsePair(c.Secret.Data[corev1.TLSCertKey], c.Secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		if problem == "" {
-			problem = fmt.Sprintf("the Secret %s cannot be used (%v): %s", c.SecretName, err, c.whoMakesIt(r.Source))
+			problem = fmt.Sprintf("the Secret %s cannot be used (%v); %s", c.SecretName, err, c.whoMakesIt(r.Source))
 		}
 		return nil, problem
 	}
@@ -221,9 +221,9 @@ func (c *Chain) fromIssuerToSecret(r *ChainReport) (pair *tls.Certificate, probl
 func (c *Chain) whoMakesIt(source string) string {
 	switch source {
 	case SourceCertManager:
-		return "cert-manager makes it; see `kubectl -n " + namespaceOf(c.SecretName) + " describe certificate,certificaterequest`"
+		return "cert-manager creates it; run `kubectl -n " + namespaceOf(c.SecretName) + " describe certificate,certificaterequest` to see why it did not"
 	case SourceSelfManaged:
-		return "Pillion makes it; see that one of its pods runs, and its log"
+		return "Pillion creates it; check that one of its pods runs, and read its log"
 	}
 	return "put a certificate for " + c.Host + " and its key there, or install with cert-manager"
 }
@@ -232,9 +232,9 @@ func (c *Chain) whoMakesIt(source string) string {
 func (c *Chain) checkTime(leaf *x509.Certificate, where, source string) string {
 	switch {
 	case c.Now.After(leaf.NotAfter):
-		return fmt.Sprintf("the certificate of %s expired at %s: %s", where, stamp(leaf.NotAfter), c.whoMakesIt(source))
+		return fmt.Sprintf("the certificate of %s expired at %s; %s", where, stamp(leaf.NotAfter), c.whoMakesIt(source))
 	case c.Now.Before(leaf.NotBefore):
-		return fmt.Sprintf("the certificate of %s is not valid before %s: compare the clocks", where, stamp(leaf.NotBefore))
+		return fmt.Sprintf("the certificate of %s is not valid before %s; compare the clocks", where, stamp(leaf.NotBefore))
 	}
 	return ""
 }

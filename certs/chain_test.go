@@ -151,7 +151,7 @@ func TestChain(t *testing.T) {
 	}{
 		"well":       {func(*chainCase) {}, nil},
 		"well, own":  {(*chainCase).own, nil},
-		"no secret":  {func(c *chainCase) { c.Secret, c.Served = nil, nil }, []string{"the Secret pillion-system/pillion-tls does not exist: cert-manager makes it"}},
+		"no secret":  {func(c *chainCase) { c.Secret, c.Served = nil, nil }, []string{"the Secret pillion-system/pillion-tls does not exist; cert-manager creates it"}},
 		"half":       {func(c *chainCase) { delete(c.Secret.Data, corev1.TLSPrivateKeyKey) }, []string{"the Secret pillion-system/pillion-tls cannot be used (the key is empty)"}},
 		"not fitted": {func(c *chainCase) { c.Secret.Data[corev1.TLSPrivateKeyKey] = c.ca.keyPEM(c.t) }, []string{"the Secret pillion-system/pillion-tls cannot be used (certificate and key are no pair"}},
 		"issuer not ready": {func(c *chainCase) {
@@ -163,12 +163,12 @@ func TestChain(t *testing.T) {
 			c.Certificate.Status.Conditions[0] = certmanagerv1.CertificateCondition{Type: certmanagerv1.CertificateConditionReady, Status: cmmeta.ConditionFalse, Reason: "DoesNotExist"}
 			c.Secret, c.Served = nil, nil
 		}, []string{"the Certificate pillion-system/pillion is not ready (DoesNotExist)"}},
-		"no certificate":  {func(c *chainCase) { c.Certificate, c.Issuer = nil, nil }, []string{"there is no Certificate pillion-system/pillion"}},
-		"no issuer":       {func(c *chainCase) { c.Issuer = nil }, []string{"there is no Issuer pillion-ca"}},
+		"no certificate":  {func(c *chainCase) { c.Certificate, c.Issuer = nil, nil }, []string{"the Certificate pillion-system/pillion does not exist"}},
+		"no issuer":       {func(c *chainCase) { c.Issuer = nil }, []string{"the Issuer pillion-ca does not exist"}},
 		"no cert-manager": {func(c *chainCase) { c.CertManager, c.Certificate, c.Issuer = false, nil, nil }, []string{"cert-manager is not installed"}},
 		"renewal late": {func(c *chainCase) {
 			c.Certificate.Status.RenewalTime = &metav1.Time{Time: chainNow.Add(-time.Hour)}
-		}, []string{"the Certificate pillion-system/pillion was to be renewed at 2026-11-21T11:00:00Z and was not"}},
+		}, []string{"the Certificate pillion-system/pillion should have been renewed at 2026-11-21T11:00:00Z and was not"}},
 		"expired": {func(c *chainCase) {
 			old := issue(t, &c.ca, chainNow.AddDate(0, 0, -91), chainHost)
 			c.hold(old)
@@ -179,14 +179,14 @@ func TestChain(t *testing.T) {
 			other := issue(t, &c.ca, chainNow.AddDate(0, 0, -1), "other.example.com")
 			c.hold(other)
 			c.present(other)
-		}, []string{"in MutatingWebhookConfiguration/pillion, the caBundle of namespace.mutating and pod.mutating does not verify", "in ValidatingWebhookConfiguration/pillion, the caBundle of"}},
-		"empty": {func(c *chainCase) { c.Configurations[0].Anchors[1].Bundle = nil }, []string{"in MutatingWebhookConfiguration/pillion, the caBundle of pod.mutating is empty"}},
+		}, []string{"MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutating and pod.mutating does not verify", "ValidatingWebhookConfiguration/pillion: the caBundle of"}},
+		"empty": {func(c *chainCase) { c.Configurations[0].Anchors[1].Bundle = nil }, []string{"MutatingWebhookConfiguration/pillion: the caBundle of pod.mutating is empty"}},
 		"garbage": {func(c *chainCase) { c.Configurations[1].Anchors[0].Bundle = []byte("hello") }, []string{
-			"in ValidatingWebhookConfiguration/pillion, the caBundle of namespace.validating holds no certificate",
+			"ValidatingWebhookConfiguration/pillion: the caBundle of namespace.validating holds no certificate",
 		}},
 		"another CA": {func(c *chainCase) { c.bundle(issue(t, nil, chainNow.AddDate(0, -1, 0)).certPEM()) }, []string{
-			"in MutatingWebhookConfiguration/pillion, the caBundle of namespace.mutating and pod.mutating does not verify the certificate of the Secret pillion-system/pillion-tls: cert-manager's cainjector",
-			"in ValidatingWebhookConfiguration/pillion",
+			"MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutating and pod.mutating does not verify the certificate of the Secret pillion-system/pillion-tls; cert-manager's cainjector",
+			"ValidatingWebhookConfiguration/pillion",
 		}},
 		"two CAs": {func(c *chainCase) {
 			c.bundle(append(issue(t, nil, chainNow.AddDate(0, -1, 0)).certPEM(), c.ca.certPEM()...))
@@ -194,17 +194,17 @@ func TestChain(t *testing.T) {
 		"no annotation": {func(c *chainCase) { c.Configurations[1].InjectFrom = "" }, []string{"ValidatingWebhookConfiguration/pillion lacks the annotation cert-manager.io/inject-ca-from"}},
 		"no configuration": {func(c *chainCase) {
 			c.Configurations[0] = WebhookConfiguration{Kind: "MutatingWebhookConfiguration", Name: "pillion"}
-		}, []string{"there is no MutatingWebhookConfiguration/pillion"}},
+		}, []string{"MutatingWebhookConfiguration/pillion does not exist"}},
 		"a configuration may not be read": {func(c *chainCase) {
 			c.Configurations[0] = WebhookConfiguration{Kind: "MutatingWebhookConfiguration", Name: "pillion", Unread: true}
 			c.Unread = []string{"you may not read it"}
-		}, []string{"it cannot be told what API servers trust: get the right to read MutatingWebhookConfiguration/pillion"}},
+		}, []string{"certs cannot see what API servers trust; ask for the right to read MutatingWebhookConfiguration/pillion"}},
 		"older, just now":     {func(c *chainCase) { c.hold(issue(t, &c.ca, chainNow.Add(-time.Minute), chainHost)) }, nil},
 		"older, for too long": {func(c *chainCase) { c.hold(issue(t, &c.ca, chainNow.Add(-time.Hour), chainHost)) }, []string{"10.1.1.1:8443 does not serve the certificate of the Secret"}},
 		"waiting for trust": {func(c *chainCase) { // what is served is fine; what is to be served is not trusted
 			other := issue(t, nil, chainNow.AddDate(0, 0, -1))
 			c.hold(issue(t, &other, chainNow.Add(-time.Hour), chainHost))
-		}, []string{"in MutatingWebhookConfiguration/pillion, the caBundle of", "in ValidatingWebhookConfiguration/pillion, the caBundle of"}},
+		}, []string{"MutatingWebhookConfiguration/pillion: the caBundle of", "ValidatingWebhookConfiguration/pillion: the caBundle of"}},
 		"served is not trusted": {func(c *chainCase) {
 			other := issue(t, nil, chainNow.AddDate(0, 0, -1))
 			c.present(issue(t, &other, chainNow.Add(-time.Hour), chainHost))
@@ -214,28 +214,28 @@ func TestChain(t *testing.T) {
 		}, []string{"the certificate of 10.1.1.1:8443 expired at"}},
 		"not reached": {func(c *chainCase) { c.Served = []Endpoint{{Address: "10.1.1.1:8443", Err: errors.New("no route")}} }, nil},
 		"nobody serves": {func(c *chainCase) { c.Served, c.Deserted = nil, "pillion-system/pillion" }, []string{
-			"the Service pillion-system/pillion has no endpoint that is ready, so nobody answers API servers",
+			"the Service pillion-system/pillion has no ready endpoint, so no pod of Pillion answers API servers",
 		}},
 		"nobody serves yet": {func(c *chainCase) {
 			c.own()
 			c.bundle(nil)
 			c.Secret, c.Served, c.SelfManaged, c.Deserted = nil, nil, true, "pillion-system/pillion"
-		}, []string{"the Secret pillion-system/pillion-tls does not exist: Pillion makes it", "the Service pillion-system/pillion has no"}},
+		}, []string{"the Secret pillion-system/pillion-tls does not exist; Pillion creates it", "the Service pillion-system/pillion has no"}},
 		"advising": {func(c *chainCase) {
 			c.own()
 			c.Configurations = append(c.Configurations, WebhookConfiguration{
 				Kind: "ValidatingWebhookConfiguration", Name: "pillion-advise", Found: true, Optional: true, InjectFrom: "pillion-system/pillion",
 				Anchors: []Anchor{{Webhook: "namespace.advising", Host: chainHost}},
 			})
-		}, []string{"in ValidatingWebhookConfiguration/pillion-advise, the caBundle of namespace.advising is empty, so API servers cannot verify Pillion: put the"}},
+		}, []string{"ValidatingWebhookConfiguration/pillion-advise: the caBundle of namespace.advising is empty, so API servers cannot verify Pillion; put the"}},
 		"nothing may be read": {func(c *chainCase) {
 			c.Secret, c.Served, c.Unread = nil, nil, []string{"you may not read the Secret"}
-		}, []string{"nothing shows what is served: name an endpoint"}},
+		}, []string{"certs cannot see which certificate is served; name an endpoint"}},
 		"may not be read":  {func(c *chainCase) { c.Secret, c.Unread = nil, []string{"you may not read the Secret"} }, nil},
-		"own, no secret":   {func(c *chainCase) { c.own(); c.Secret = nil }, []string{"the Secret pillion-system/pillion-tls does not exist: put a certificate for pillion.pillion-system.svc"}},
-		"own, empty":       {func(c *chainCase) { c.own(); c.bundle(nil) }, []string{"in MutatingWebhookConfiguration/pillion", "in ValidatingWebhookConfiguration/pillion"}},
+		"own, no secret":   {func(c *chainCase) { c.own(); c.Secret = nil }, []string{"the Secret pillion-system/pillion-tls does not exist; put a certificate for pillion.pillion-system.svc"}},
+		"own, empty":       {func(c *chainCase) { c.own(); c.bundle(nil) }, []string{"MutatingWebhookConfiguration/pillion", "ValidatingWebhookConfiguration/pillion"}},
 		"self-managed":     {func(c *chainCase) { c.own(); c.Secret.Data[keyCAKey] = c.ca.keyPEM(c.t) }, nil},
-		"self-managed, no": {func(c *chainCase) { c.own(); c.Secret.Data = map[string][]byte{keyCAKey: {1}} }, []string{"the Secret pillion-system/pillion-tls cannot be used (the certificate is empty): Pillion makes it"}},
+		"self-managed, no": {func(c *chainCase) { c.own(); c.Secret.Data = map[string][]byte{keyCAKey: {1}} }, []string{"the Secret pillion-system/pillion-tls cannot be used (the certificate is empty); Pillion creates it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -246,7 +246,7 @@ func TestChain(t *testing.T) {
 				t.Errorf("problems are\n%s\nwant the beginnings\n%s", strings.Join(report.Problems, "\n"), strings.Join(test.want, "\n"))
 			}
 			for _, problem := range report.Problems {
-				if !strings.Contains(problem, ": ") {
+				if !strings.Contains(problem, "; ") {
 					t.Errorf("%q does not say what to do", problem)
 				}
 			}

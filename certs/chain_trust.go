@@ -24,11 +24,11 @@ func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []st
 			continue
 		}
 		if !w.Found {
-			problems = append(problems, "there is no "+name+", so API servers do not call Pillion: install it again")
+			problems = append(problems, name+" does not exist, so API servers do not call Pillion; install Pillion again")
 			continue
 		}
 		if r.Source == SourceCertManager && w.InjectFrom == "" {
-			problems = append(problems, fmt.Sprintf("%s lacks the annotation %s, so nobody keeps its caBundle: install it again", name, injectAnnotation))
+			problems = append(problems, fmt.Sprintf("%s lacks the annotation %s, so cert-manager does not fill its caBundle; install Pillion again", name, injectAnnotation))
 		}
 		var empty, unusable, lost []string
 		for _, a := range w.Anchors {
@@ -50,7 +50,7 @@ func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []st
 		problems = append(problems, c.trustProblems(r, name, empty, unusable, lost)...)
 	}
 	if len(unread) > 0 {
-		problems = append(problems, "it cannot be told what API servers trust: get the right to read "+strings.Join(unread, " and "))
+		problems = append(problems, "certs cannot see what API servers trust; ask for the right to read "+strings.Join(unread, " and "))
 	}
 	return problems
 }
@@ -58,7 +58,7 @@ func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []st
 func (c *Chain) trustProblems(r *ChainReport, name string, empty, unusable, lost []string) (problems []string) {
 	add := func(webhooks []string, what string) {
 		if len(webhooks) > 0 {
-			problems = append(problems, fmt.Sprintf("in %s, the caBundle of %s %s: %s", name, strings.Join(webhooks, " and "), what, whoTrusts(r.Source)))
+			problems = append(problems, fmt.Sprintf("%s: the caBundle of %s %s; %s", name, strings.Join(webhooks, " and "), what, whoTrusts(r.Source)))
 		}
 	}
 	if r.Secret != nil || c.Secret != nil || len(r.Problems) == 0 { // else it is empty for want of a certificate
@@ -72,11 +72,11 @@ func (c *Chain) trustProblems(r *ChainReport, name string, empty, unusable, lost
 func whoTrusts(source string) string {
 	switch source {
 	case SourceCertManager:
-		return "cert-manager's cainjector fills it; see that it runs, and its log"
+		return "cert-manager's cainjector fills it; check that it runs, and read its log"
 	case SourceSelfManaged:
-		return "Pillion fills it; see that one of its pods runs, and its log"
+		return "Pillion fills it; check that one of its pods runs, and read its log"
 	}
-	return "put the certificate of the CA there"
+	return "put the certificate of the CA into it"
 }
 
 // verify says what an API server would say about the pair, its time aside.
@@ -110,13 +110,13 @@ func (c *Chain) checkServed(r *ChainReport, pair *tls.Certificate) (problems []s
 	case asked > 0:
 		return problems
 	case c.Deserted != "":
-		return []string{fmt.Sprintf("the Service %s has no endpoint that is ready, so nobody answers API servers: see `kubectl -n %s get pods`",
+		return []string{fmt.Sprintf("the Service %s has no ready endpoint, so no pod of Pillion answers API servers; run `kubectl -n %s get pods`",
 			c.Deserted, namespaceOf(c.Deserted))}
 	case pair != nil:
-		r.Notes = append(r.Notes, "no endpoint could be asked from here, so the Secret stands for what is served")
+		r.Notes = append(r.Notes, "certs could not connect to an endpoint from here, so it checks the certificate of the Secret instead")
 		r.Served = append(r.Served, ServedReport{From: "Secret/" + c.SecretName, Certificate: new(reportX509(pair.Leaf)), Verified: c.verified(pair)})
 	case len(r.Problems) == 0:
-		return []string{"nothing shows what is served: name an endpoint that can be reached from here with --endpoint, or get the right to read the Secret " + c.SecretName}
+		return []string{"certs cannot see which certificate is served; name an endpoint that you can reach with --endpoint, or ask for the right to read the Secret " + c.SecretName}
 	}
 	return nil
 }
@@ -132,16 +132,16 @@ func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, addr
 	for _, w := range c.Configurations {
 		for _, a := range w.Anchors {
 			if err := c.verify(presented, a); err != nil && len(a.Bundle) > 0 {
-				return fmt.Sprintf("%s presents a certificate that the caBundle of %s does not verify (%v): see its /readyz?verbose", address, a.Webhook, err)
+				return fmt.Sprintf("%s presents a certificate that the caBundle of %s does not verify (%v); read /readyz?verbose of that pod", address, a.Webhook, err)
 			}
 		}
 	}
 	switch {
 	case pair == nil:
 	case c.Now.Sub(pair.Leaf.NotBefore) < filesFollow, !c.verified(pair):
-		r.Notes = append(r.Notes, address+" serves an older certificate than the Secret's for now, and API servers trust it")
+		r.Notes = append(r.Notes, address+" still serves an older certificate than the Secret has, and API servers trust it")
 	default:
-		return fmt.Sprintf("%s does not serve the certificate of the Secret %s, which it has had time to take up: see its /readyz?verbose", address, c.SecretName)
+		return fmt.Sprintf("%s does not serve the certificate of the Secret %s, although it had time to load it; read /readyz?verbose of that pod", address, c.SecretName)
 	}
 	return ""
 }

@@ -167,8 +167,8 @@ func TestCertManager(t *testing.T) {
 	}
 	defer func() { _ = manager.ResumeInjector() }()
 	i.clearBundles(t)
-	i.wantProblem(t, "in MutatingWebhookConfiguration/pillion, the caBundle of namespace.mutate.pillion.dev and pod.mutate.pillion.dev is empty, "+
-		"so API servers cannot verify Pillion: cert-manager's cainjector fills it; see that it runs, and its log")
+	i.wantProblem(t, "MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutate.pillion.dev and pod.mutate.pillion.dev is empty, "+
+		"so API servers cannot verify Pillion; cert-manager's cainjector fills it; check that it runs, and read its log")
 	if err := manager.ResumeInjector(); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestCertManager(t *testing.T) {
 	if _, err := c.RunKubectl(t.Context(), nil, "-n", pillionNamespace, "delete", "issuer", "pillion-ca"); err != nil {
 		t.Fatal(err)
 	}
-	i.wantProblem(t, "there is no Issuer pillion-ca, which the Certificate pillion-system/pillion names: install it again")
+	i.wantProblem(t, "the Issuer pillion-ca does not exist, and the Certificate pillion-system/pillion needs it; install Pillion again")
 }
 
 // wantRenewal: cert-manager is going to renew the certificate when it has been valid for so long.

@@ -27,33 +27,38 @@ func newCerts() *cobra.Command {
 	o := &certsOptions{now: time.Now}
 	cmd := &cobra.Command{
 		Use:   "certs",
-		Short: "Show the chain from the issuer to what API servers trust",
-		Long: `Certs follows the chain of Pillion's serving certificate: cert-manager's issuer and
-Certificate where there are some, the Secret, what the caBundle of every webhook
-trusts, and what is presented to whoever connects. It asks the endpoints of the
-Service for what they present; where none can be reached from here, the Secret
-stands for it, and certs says so.
+		Short: "Check whether API servers can verify Pillion's certificate",
+		Long: `Certs checks whether API servers can verify Pillion's serving certificate. It
+prints every link of the chain:
 
-What is wrong is said in a sentence that also says what to do. The exit code is 0
-when nothing is, 1 when something is or you may not read what would tell, and 2 when
-certs was called wrongly.
+  * the issuer and the Certificate, if cert-manager makes the certificate
+  * the Secret with the certificate
+  * the caBundle of every webhook, which is what API servers trust
+  * the certificate that every endpoint of the Service serves
 
--o json writes one object:
+If you can connect to no endpoint, certs checks the certificate of the Secret
+instead, and prints a note. For each problem, certs prints what is wrong and what
+to do. If you are not allowed to read something, it prints a note.
 
-  source       cert-manager, self-managed (by Pillion) or own (yours)
+The exit code is 0 if there is no problem, 1 if there is one or if you are not
+allowed to read enough, and 2 if certs was called with wrong flags or arguments.
+
+-o json and -o yaml write one object:
+
+  source       who makes the certificate: cert-manager, self-managed (Pillion) or own
+               (you)
   host         the name that API servers verify
   issuer       kind, name, ready, reason, message
   certificate  namespace, name, ready, issuing, reason, message, expires, renewal
-  secret       name (namespace/name) and its certificate
-  trust        for every webhook: configuration (Kind/name), webhook, certificates
+  secret       name (namespace/name), certificate
+  trust        for each webhook: configuration (Kind/name), webhook, certificates
   served       from (host:port, or Secret/namespace/name), certificate, error, and
                verified: whether every caBundle verifies it now
-  notes        sentences about nothing wrong
-  problems     sentences about what is wrong, causes first
+  notes        sentences about what is not a problem
+  problems     sentences about problems, causes first
 
-A certificate is subject, issuer, names, begins, expires, and sha256, its
-fingerprint. Times are as in RFC 3339. What the cluster has not, or does not show
-you, is left out.`,
+Each certificate has subject, issuer, names, begins, expires and sha256, its
+fingerprint. Times are in RFC 3339. Fields that do not apply are left out.`,
 		Example: `  pillion certs
   pillion certs --endpoint 10.2.3.4:8443 -o json`,
 		Args:    noArguments,
@@ -63,9 +68,12 @@ you, is left out.`,
 			if err != nil {
 				return err
 			}
-			if o.output == "json" {
+			switch o.output {
+			case "json":
 				err = writeJSON(cmd.OutOrStdout(), report)
-			} else {
+			case "yaml":
+				err = writeYAML(cmd.OutOrStdout(), report)
+			default:
 				err = writeChain(cmd.OutOrStdout(), report, o.now())
 			}
 			if err == nil && len(report.Problems) > 0 {
@@ -76,9 +84,9 @@ you, is left out.`,
 	}
 	f := cmd.Flags()
 	o.flags(cmd, nil)
-	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "the `NAME` of the webhook configurations; that of the component advise is NAME-advise")
-	f.StringSliceVar(&o.endpoints, "endpoint", nil, "a `HOST:PORT` to ask instead of the Service's; may be repeated")
-	outputFlag(cmd, &o.output, "text", "json")
+	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "the `NAME` of the webhook configurations; the component advise uses NAME-advise")
+	f.StringSliceVar(&o.endpoints, "endpoint", nil, "connect to this `HOST:PORT` instead of the endpoints of the Service; may be repeated")
+	outputFlag(cmd, &o.output, "text", "json", "yaml")
 	return cmd
 }
 
@@ -88,7 +96,7 @@ func (o *certsOptions) check() error {
 			return fmt.Errorf("--endpoint must be HOST:PORT, not %q", endpoint)
 		}
 	}
-	return oneOf("output", o.output, "text", "json")
+	return oneOf("output", o.output, "text", "json", "yaml")
 }
 
 func (o *certsOptions) report(ctx context.Context) (*certs.ChainReport, error) {

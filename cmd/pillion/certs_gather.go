@@ -45,7 +45,7 @@ func (g *gathering) found(err error, what string) (bool, error) {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case apierrors.IsForbidden(err):
-		g.Unread = append(g.Unread, "you may not read "+what+", so it is left out")
+		g.Unread = append(g.Unread, what+" is not shown, because you are not allowed to read it")
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading %s: %w", what, err)
@@ -176,7 +176,7 @@ func (g *gathering) endpoints(ctx context.Context, service *admissionregistratio
 	client := g.cluster.Resource(discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).Namespace(service.Namespace)
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
 	if apierrors.IsForbidden(err) {
-		g.Unread = append(g.Unread, "you may not read the endpoints of the Service, so none of them is asked")
+		g.Unread = append(g.Unread, "certs connected to no endpoint, because you are not allowed to read the endpoints of the Service")
 		return nil, nil
 	}
 	all := &discoveryv1.EndpointSliceList{}

@@ -340,7 +340,7 @@ func TestCertsExitCode(t *testing.T) {
 	if code := run([]string{"certs", "--kubeconfig", c.kubeconfig(t), "--endpoint", c.endpoint, "-o", "json"}, nil, &out, &out); code != exitProblem {
 		t.Errorf("the Secret is missing, and the exit code is %d:\n%s", code, &out)
 	}
-	for _, args := range [][]string{{"certs", "x"}, {"certs", "-o", "yaml"}} {
+	for _, args := range [][]string{{"certs", "x"}, {"certs", "-o", "table"}} {
 		if code := run(args, nil, &out, &out); code != exitUsage {
 			t.Errorf("%q: exit code %d", args, code)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// writeChain writes the report for people: the links in their order, then what is wrong.
+// writeChain writes the report as text: the links in their order, then what is wrong.
 func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 	out := bufio.NewWriter(w)
 	row := func(label string, cells ...string) {
@@ -41,7 +41,7 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 		row("certificate", c.Namespace+"/"+c.Name+": "+state)
 	}
 	if s := r.Secret; s != nil {
-		state := "no usable pair"
+		state := "no usable certificate and key"
 		if s.Certificate != nil {
 			state = summary(s.Certificate, now)
 		}
@@ -53,9 +53,9 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 			lines = append(lines, summary(&c, now))
 		}
 		if len(t.Certificates) == 0 {
-			lines = append(lines, "nothing")
+			lines = append(lines, "empty")
 		}
-		row("trusted by", lines...)
+		row("caBundle", lines...)
 	}
 	for _, s := range r.Served {
 		row("served", verdict(s, now)...)
@@ -64,7 +64,7 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 		row("note", note)
 	}
 	for _, problem := range r.Problems {
-		row("wrong", problem)
+		row("problem", problem)
 	}
 	if len(r.Problems) == 0 {
 		fmt.Fprintln(out, "API servers can verify Pillion.")
@@ -103,15 +103,15 @@ func readiness(ready bool, reason string) string {
 	return state
 }
 
-// verdict is who was asked, and what was presented.
+// verdict is whether the presented certificate is accepted, and which it is.
 func verdict(s certs.ServedReport, now time.Time) []string {
 	switch {
 	case s.Certificate == nil:
-		return []string{s.From + ": not reached: " + s.Error}
+		return []string{s.From + ": no connection: " + s.Error}
 	case s.Verified:
-		return []string{s.From + ": verified", summary(s.Certificate, now)}
+		return []string{s.From + ": API servers accept this certificate", summary(s.Certificate, now)}
 	}
-	return []string{s.From + ": NOT verified", summary(s.Certificate, now)}
+	return []string{s.From + ": API servers do NOT accept this certificate", summary(s.Certificate, now)}
 }
 
 func summary(c *certs.X509Report, now time.Time) string {

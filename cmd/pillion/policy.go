@@ -29,41 +29,45 @@ func newPolicy() *cobra.Command {
 	o := &policyOptions{}
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Write templates as admission policies",
-		Long: `Policy writes templates as admission policies of Kubernetes, which the API server
-evaluates itself, with no server in the path:
+		Short: "Write templates as Kubernetes admission policies",
+		Long: `Policy writes templates as Kubernetes admission policies. The API server
+evaluates these policies itself, without a webhook.
 
-  --as validating  a ValidatingAdmissionPolicy (Kubernetes 1.30 or later) for each
-                   required template. It refuses, or warns about, as
-                   spec.validate.mode says, pods that lack one of the template's
-                   containers, have it in the wrong list or without its
-                   restartPolicy, or, where spec.validate.protect names image, with
-                   another image. It looks at nothing else. It holds while Pillion
-                   is down, too, and no pod can opt out of it. Of a pod that has
-                   nothing of a template in the mode Warn it warns; the webhook
-                   denies that pod, unless --uninjected-pods=Warn is set.
-  --as mutating    a MutatingAdmissionPolicy (Kubernetes 1.36 or later) for each
-                   template. It injects what the webhook injects, with no webhook.
+  --as validating  One ValidatingAdmissionPolicy for each required template
+                   (Kubernetes 1.30 or later). The policy denies pods, or warns
+                   about them, as spec.validate.mode says. It finds that a
+                   container of the template is missing, is in the wrong list or
+                   lacks its restartPolicy. If spec.validate.protect names image,
+                   it also finds another image. It checks nothing else. It also
+                   applies while Pillion is down, and no pod can opt out. In mode
+                   Warn, it only warns about a pod that has nothing of the
+                   template. The webhook denies that pod, unless
+                   --uninjected-pods=Warn is set.
+  --as mutating    One MutatingAdmissionPolicy for each template (Kubernetes 1.36
+                   or later). It adds what the webhook adds.
 
-Both are for the same pods as the webhooks: labels, annotations and parameters
-mean the same. What a policy cannot say is refused with the reasons, and then
-nothing is written.
+The policies apply to the same pods as the webhooks. Labels, annotations and
+parameters have the same meaning. If a template uses something that a policy
+cannot express, the command prints the reasons and writes nothing.
 
-Where a mutating policy is more careful than the webhook:
-  * A pod with the annotation <template>.pillion.dev/customize is left alone.
-  * A container of the template's name that is there already is never filled in;
-    without the annotation <template>.pillion.dev/injected the pod is left alone.
-  * The paths of mounts are compared as they are written, a slash at the end aside;
-    where a container to be mounted into has one with // or /../ the pod is left alone.
-  * A port of the node counts as taken by init containers, and at any address.
-  * Nobody is told why nothing was injected: pillion inject says it for a manifest.
-  * The API server runs policies in no certain order. Containers come out in the
-    order of the templates all the same; what several templates add to one list of
-    volumes, mounts or variables may not. What a template's expressions read may
-    have been added by another one already; a line on standard error says which.
+A mutating policy leaves out some pods that the webhook injects into:
+  * A pod with the annotation <template>.pillion.dev/customize is left unchanged.
+  * A pod that has a container of the template's name is left unchanged, unless it
+    has the annotation <template>.pillion.dev/injected. The policy never adds to
+    such a container.
+  * Mount paths are compared as strings, without a slash at the end. If a container
+    that gets a mount has a path with // or /../, the pod is left unchanged.
+  * A hostPort counts as used even if an init container uses it, or another address.
 
-The objects are the same for the same templates. After a template was removed or
-renamed, delete its policy: all have the label
+It also differs from the webhook in what users see:
+  * It does not report why nothing was injected. Use pillion inject on the manifest.
+  * The API server runs policies in any order. Containers are in the order of the
+    templates, but volumes, mounts and variables of several templates may not be.
+    An expression may see what another template added. Then the command prints a
+    note to standard error.
+
+The same templates always give the same objects. If you remove or rename a template,
+delete its policy. All policies have the label
 app.kubernetes.io/managed-by=pillion-policy.`,
 		Example: `  # Enforce the required templates, whatever happens to Pillion.
   pillion policy --templates templates/ | kubectl apply -f -
@@ -81,11 +85,11 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
-	f.StringSliceVar(&o.only, "template", nil, "the `NAME` of a template to write (default: all); may be repeated")
+	f.StringSliceVar(&o.only, "template", nil, "write only the template with this `NAME` (default: all templates); may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("template", completeTemplateFiles(&o.templates)) // of a flag that is there
-	f.StringVar(&o.as, "as", "validating", "write policies that are")
+	f.StringVar(&o.as, "as", "validating", "write policies of this kind:")
 	choices(cmd, "as", "validating", "mutating")
-	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "a `NAMESPACE` that is left alone, besides the system's; may be repeated")
+	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "exclude this `NAMESPACE`, in addition to the system namespaces; may be repeated")
 	outputFlag(cmd, &o.output, "yaml", "json")
 	return cmd
 }
@@ -136,18 +140,18 @@ func (o *policyOptions) run(stdout, stderr io.Writer) error {
 	return err
 }
 
-// required says which templates are left out because they are not required. It is
-// an error when none is left.
+// required reports the templates that are left out because they are not required. It is
+// an error if none is left.
 func required(chosen []*templates.Template, stderr io.Writer) error {
 	some := false
 	for _, t := range chosen {
 		some = some || t.Spec.Required
 		if !t.Spec.Required {
-			fmt.Fprintln(stderr, fold(stderr, "template "+t.Name+": skipped: it is not required, so a pod may do without it"))
+			fmt.Fprintln(stderr, fold(stderr, "template "+t.Name+": left out, because it is not required"))
 		}
 	}
 	if !some {
-		return errors.New("there is nothing to enforce: none of the templates has required: true (--as mutating does without that)")
+		return errors.New("there is nothing to enforce, because no template has required: true; --as mutating does not need it")
 	}
 	return nil
 }

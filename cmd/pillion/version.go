@@ -34,7 +34,7 @@ func newVersion() *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say which Pillion this is",
+		Short: "Print the version",
 		Example: `  pillion version
   pillion version -o json`,
 		Args:    noArguments,
@@ -101,7 +101,7 @@ func (v version) String() string {
 
 // outputFlag is -o with the values that the command knows; the first is the default.
 func outputFlag(cmd *cobra.Command, output *string, values ...string) {
-	cmd.Flags().StringVarP(output, "output", "o", values[0], "write the result as")
+	cmd.Flags().StringVarP(output, "output", "o", values[0], "the format of the result:")
 	choices(cmd, "output", values...)
 }
 
