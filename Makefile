@@ -28,6 +28,8 @@ ON_OLDER  = TestInjected|TestComponents|TestPolicyChecks|TestPolicyInjects|TestR
 
 # Run from the module cache; nothing need be installed.
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# The prose: .vale.ini. Its parsers need a C compiler.
+VALE          = $(GO) run github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
@@ -59,8 +61,9 @@ endif
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
 	cd e2e && $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)
 
-lint: ## Check style, imports and formatting, then known vulnerabilities
+lint: ## Check style, imports, formatting and prose, then known vulnerabilities
 	$(call in,$(WITH_GO),$(GOLANGCI_LINT) run)
+	$(if $(RACE),$(VALE) --output=line .,@echo "lint: without the prose, because its linter needs a C compiler")
 	$(GOVULNCHECK) ./...
 
 fmt: ## Format with gofumpt and gci
@@ -86,7 +89,7 @@ demo: ## Show an injection on a real control plane (KEEP=1 leaves it running and
 	@echo "demo: compiling what shows how far the rest is"
 	@cd e2e && $(GO) run ./binaries ./demo
 
-bench: ## Measure what Pillion costs and write it into the READMEs (README= leaves these; BENCH=regexp COUNT=5)
+bench: ## Measure what Pillion costs and write it into the docs (README= leaves these; BENCH=regexp COUNT=5)
 	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))
 
 tidy: ## Tidy all modules

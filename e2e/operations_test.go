@@ -17,7 +17,10 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-const installPage = "manifests/docs/install.md"
+const (
+	installPage   = "manifests/docs/install.md"
+	configurePage = "manifests/docs/configure.md"
+)
 
 // newOperator is a user in a clone of the repository, who has an image registry.
 func (i *installed) newOperator(t *testing.T) *user {
@@ -66,8 +69,8 @@ func TestDocumentedOperations(t *testing.T) {
 
 func (u *user) installs(t *testing.T, overlay string) {
 	t.Helper()
-	if n := strings.Count(page(t, installPage), "```console"); n != 5 {
-		t.Fatalf("the page has %d blocks of commands, and this test runs 5", n)
+	if n := strings.Count(page(t, installPage), "```console"); n != 7 {
+		t.Fatalf("the page has %d blocks of commands, and this test and TestHalfInstalled run 7", n)
 	}
 	u.doesAsWritten(t, installPage, "docker push", nil)
 	u.doesAsWritten(t, installPage, "$ mkdir my-pillion\n", map[string]func(){

@@ -29,8 +29,8 @@ type command struct {
 // runElsewhere has the pages whose commands other tests run, on clusters of their own: all, or those of blocks with a text.
 func runElsewhere() map[string][]string {
 	return map[string][]string{
-		"README.md":                      {"$"}, // TestReadme
-		"manifests/README.md":            {"$"},
+		"README.md":                      {"$"},                                 // TestReadme
+		"manifests/docs/configure.md":    {"components/hpa,d"},                  // TestComponentsRemoved
 		"manifests/docs/install.md":      {"$"},                                 // TestDocumentedOperations
 		"manifests/docs/certificates.md": {"secret pillion-ca", "ca=$(kubectl"}, // TestCertManager
 	}
@@ -38,6 +38,7 @@ func runElsewhere() map[string][]string {
 
 // TestPages runs every command of every page, one after the other, and compares what it prints with what the page shows.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")
 	i.nodes(t, i.namespace)
 	i.waitForInjection(t)
@@ -76,6 +77,7 @@ func (i *installed) reset(t *testing.T) {
 
 // TestReadme follows the README on a new cluster, including the commands in its table of causes.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
 	u := i.newOperator(t)
 	u.follows(t, commandsOf(t, "README.md"), map[string]func(){

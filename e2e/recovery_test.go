@@ -18,11 +18,9 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// TestHalfInstalled: without cert-manager the install fails half way, as the README says, and each way out of it that
-// the manifests' README has works.
+// TestHalfInstalled: without cert-manager the install fails half way, and each way out of it that the page has works.
 func TestHalfInstalled(t *testing.T) {
 	t.Parallel()
-	const page = "manifests/README.md"
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
 	u := i.newOperator(t)
 	u.halfInstalls(t)
@@ -33,7 +31,7 @@ func TestHalfInstalled(t *testing.T) {
 	u.types(t, "kubectl wait --for=delete namespace/pillion-system", 0)
 
 	u.halfInstalls(t)
-	u.doesAsWritten(t, page, "$ sed -i s,overlays/cert-manager,overlays/self-signed,", nil)
+	u.doesAsWritten(t, installPage, "$ sed -i s,overlays/cert-manager,overlays/self-signed,", nil)
 	if left := u.kinds(t, "app.kubernetes.io/name=pillion"); !slices.Contains(left, "ValidatingAdmissionPolicy") {
 		t.Errorf("the overlay self-signed is not there: %q", left)
 	}
@@ -42,7 +40,7 @@ func TestHalfInstalled(t *testing.T) {
 	if _, err := i.StartCertManager(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	u.doesAsWritten(t, page, "$ kubectl apply --server-side -k my-pillion\n$ pillion certs", map[string]func(){
+	u.doesAsWritten(t, installPage, "$ kubectl apply --server-side -k my-pillion\n$ pillion certs", map[string]func(){
 		"pillion certs": func() {
 			u.nodes(t, pillionNamespace)
 			u.installed.run(t)
@@ -51,10 +49,10 @@ func TestHalfInstalled(t *testing.T) {
 	})
 }
 
-// halfInstalls does what the README has, up to the command that fails.
+// halfInstalls does what the page has, up to the command that fails.
 func (u *user) halfInstalls(t *testing.T) {
 	t.Helper()
-	before, _, _ := strings.Cut(pageBlock(t, "README.md", "$ mkdir my-pillion\n"), "$ kubectl apply")
+	before, _, _ := strings.Cut(pageBlock(t, installPage, "$ mkdir my-pillion\n"), "$ kubectl apply")
 	_, before, _ = strings.Cut(before, "$ mkdir my-pillion\n")
 	if err := os.MkdirAll(filepath.Join(u.dir, "my-pillion"), 0o755); err != nil {
 		t.Fatal(err)
@@ -62,8 +60,8 @@ func (u *user) halfInstalls(t *testing.T) {
 	u.types(t, strings.TrimPrefix(before, "$ "), 0)
 	u.types(t, "kubectl apply --server-side -k my-pillion", 1)
 	u.types(t, "kubectl get mutatingwebhookconfiguration/pillion validatingwebhookconfiguration/pillion deployment/pillion -n pillion-system -o name", 0)
-	// The README's own way to let pods start meanwhile.
-	remove, _, _ := strings.Cut(pageBlock(t, "README.md", "$ kubectl delete --ignore-not-found -k my-pillion"), "\n")
+	// The page's own way to let pods start meanwhile.
+	remove, _, _ := strings.Cut(pageBlock(t, installPage, "$ kubectl delete --ignore-not-found -k my-pillion"), "\n")
 	u.types(t, strings.TrimPrefix(remove, "$ "), 0)
 	_, err := u.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(testContext(t), pillionConfiguration, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -121,7 +119,7 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// TestComponentsRemoved: when a component has been removed as the manifests' README says, the cluster is as it was
+// TestComponentsRemoved: when a component has been removed as the page says, the cluster is as it was
 // before the component was added.
 func TestComponentsRemoved(t *testing.T) {
 	t.Parallel()
@@ -150,10 +148,10 @@ func TestComponentsRemoved(t *testing.T) {
 	u.types(t, "kubectl -n pillion-system scale deployment/pillion --replicas=5", 0) // as an autoscaler does
 
 	rows := removals(t)
-	edit, apply, _ := strings.Cut(strings.TrimPrefix(pageBlock(t, "manifests/README.md", "--force-conflicts -k my-pillion"), "$ "), "\n$ ")
+	edit, apply, _ := strings.Cut(strings.TrimPrefix(pageBlock(t, configurePage, "--force-conflicts -k my-pillion"), "$ "), "\n$ ")
 	for _, component := range added {
 		if _, ok := rows[component]; !ok {
-			t.Errorf("the manifests' README does not have what to delete for %s", component)
+			t.Errorf("the page does not have what to delete for %s", component)
 		}
 		u.types(t, strings.ReplaceAll(edit, "components/hpa", "components/"+component), 0)
 	}
@@ -170,18 +168,10 @@ func TestComponentsRemoved(t *testing.T) {
 	}
 }
 
-// removals are the commands of the manifests' README, by component.
+// removals are the commands of the page, by component.
 func removals(t *testing.T) map[string]string {
 	t.Helper()
-	root, err := cluster.Root(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme, err := os.ReadFile(filepath.Join(root, "manifests", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(readme), "| component | command |\n|---|---|\n")
+	_, table, _ := strings.Cut(page(t, configurePage), "| component | command |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := map[string]string{}
 	for line := range strings.Lines(table) {

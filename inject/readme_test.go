@@ -6,8 +6,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,16 +58,24 @@ func TestReasonCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestReadmeTemplate: the README's template is one.
-func TestReadmeTemplate(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := strings.Cut(string(readme), "```yaml\napiVersion: pillion.dev/")
-	text, _, _ = strings.Cut(text, "```")
-	found, problems := templates.Parse("README.md", []byte("apiVersion: pillion.dev/"+text))
-	if len(found) != 1 || len(problems) > 0 {
-		t.Error(problems)
+// TestTemplatesOnPages: every template that a page shows can be loaded.
+func TestTemplatesOnPages(t *testing.T) {
+	n := 0
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		page, err := os.ReadFile(path)
+		for _, block := range strings.Split(string(page), "```yaml\napiVersion: pillion.dev/")[1:] {
+			text, _, _ := strings.Cut(block, "```")
+			n++
+			if found, problems := templates.Parse(path, []byte("apiVersion: pillion.dev/"+text)); len(found) != 1 || len(problems) > 0 {
+				t.Error(problems)
+			}
+		}
+		return err
+	})
+	if err != nil || n < 3 {
+		t.Errorf("%d templates are found, %v", n, err)
 	}
 }

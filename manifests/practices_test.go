@@ -11,14 +11,13 @@ import (
 	"testing"
 )
 
-// Every row of the README's table of good practices names tests and files that exist.
+// Every row of the page's table names tests and files that exist.
 func TestPractices(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("docs/good-practices.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(readme), "\n## Good practices\n")
-	_, table, _ := strings.Cut(section, "|---|---|---|\n")
+	_, table, _ := strings.Cut(string(page), "|---|---|---|\n")
 	tests := allTests(t)
 	evidence := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`|\\]\\(([^#)]+)\\)")
 	rows := strings.Split(strings.TrimSpace(table), "\n")
@@ -34,7 +33,7 @@ func TestPractices(t *testing.T) {
 			if m[1] != "" && !tests[m[1]] {
 				t.Errorf("there is no %s: %s", m[1], row)
 			}
-			if _, err := os.Stat(m[2]); m[2] != "" && err != nil {
+			if _, err := os.Stat(filepath.Join("docs", m[2])); m[2] != "" && err != nil {
 				t.Errorf("%v: %s", err, row)
 			}
 		}

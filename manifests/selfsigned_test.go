@@ -192,9 +192,9 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// The README's patch says who may connect and what Pillion may reach, and names and traces get through.
+// The page's patch says who may connect and what Pillion may reach, and names and traces get through.
 func TestNetworkPolicyPatched(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+	readme, err := os.ReadFile("docs/callers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestNetworkPolicyPatched(t *testing.T) {
 	block, _, _ = strings.Cut(block, "```")
 	var k struct{ Patches []struct{ Patch string } }
 	if err := yaml.Unmarshal([]byte(block), &k); err != nil || len(k.Patches) != 1 {
-		t.Fatalf("the README has %+v, %v", k, err)
+		t.Fatalf("the page has %+v, %v", k, err)
 	}
 	asJSON := func(text []byte) []byte {
 		t.Helper()

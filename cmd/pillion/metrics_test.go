@@ -63,12 +63,10 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
-// TestReadmeMetrics: the manifests' README lists the metrics that there are, and no other.
-func TestReadmeMetrics(t *testing.T) {
+// TestMetricsPage: the page lists every metric, and no other.
+func TestMetricsPage(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../manifests/README.md")
-	must(t, err)
-	_, section, _ := strings.Cut(string(readme), "## Metrics, logs, traces")
+	_, section, _ := strings.Cut(contents(t, "../../manifests/docs/metrics.md"), "\n## Metrics\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	names := func(pattern, text string) map[string]bool {
 		all := map[string]bool{}
@@ -94,7 +92,7 @@ func TestReadmeMetrics(t *testing.T) {
 	}
 	for name := range made {
 		if !said[name] {
-			t.Errorf("the README does not list %s", name)
+			t.Errorf("the page does not list %s", name)
 		}
 	}
 	for name := range said {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,79 +12,22 @@ import (
 	"testing"
 )
 
-// TestReadme runs the README's transcripts, and its mistakes.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	must(t, err)
-	_, rest, _ := strings.Cut(string(readme), "$ cat web.yaml\n")
-	manifest, rest, _ := strings.Cut(rest, "$ pillion inject")
-	_, rest, _ = strings.Cut(rest, "\n")
-	shown, _, _ := strings.Cut(rest, "...\n")
-
-	file := filepath.Join(t.TempDir(), "web.yaml")
-	must(t, os.WriteFile(file, []byte(manifest), 0o600))
-	var out, report bytes.Buffer
-	o := &injectOptions{files: []string{file}, templates: []string{"../../templates/library"}, namespace: "default", output: "yaml"}
-	must(t, o.run(nil, &out, &report))
-	for line := range strings.Lines(shown) {
-		if added, ok := strings.CutPrefix(line, "> "); ok && !strings.Contains(out.String(), added) {
-			t.Errorf("the output has no line %q", added)
-		}
-	}
-	if told := report.String(); !strings.HasPrefix(shown, told) {
-		t.Errorf("the report is\n%sand the README shows\n%s", told, shown)
-	}
-
-	explain := "explain -f " + file + " --templates ../../templates/library"
-	for command, typed := range map[string]string{
-		explain:                        "$ pillion explain -f ",
-		"lint ../../templates/library": "$ pillion lint templates/library",
-		explain + " --namespace shop --namespace-label pillion.dev/inject=shadow": "pillion.dev/inject=shadow\n$ pillion explain ",
-	} {
-		_, rest, _ := strings.Cut(string(readme), typed)
-		_, shown, _ := strings.Cut(rest, "\n")
-		shown, _, _ = strings.Cut(shown, "```")
-		out.Reset()
-		if code := run(strings.Fields(command), nil, &out, &out); code != exitOK {
-			t.Errorf("%s: exit code %d", command, code)
-		}
-		for line := range strings.Lines(shown) {
-			if line != "...\n" && !strings.HasPrefix(line, "$ ") && !strings.Contains(out.String(), line) {
-				t.Errorf("%s does not say %q:\n%s", command, line, &out)
-			}
-		}
-	}
-
-	_, template, _ := strings.Cut(string(readme), "```yaml\napiVersion: pillion.dev/")
-	template, _, _ = strings.Cut(template, "```")
-	template = strings.Replace(template, "runtimeClassName", "runtimeClassNam", 1)
-	template = strings.Replace(template, "        image:", "        imgae:", 1)
-	t.Chdir(t.TempDir())
-	must(t, os.Mkdir("templates", 0o700))
-	must(t, os.WriteFile("templates/log-agent.yaml", []byte("apiVersion: pillion.dev/"+template), 0o600))
-	_, err = loadTemplates([]string{"templates/"})
-	if err == nil || !strings.Contains(string(readme), fold(nil, err.Error())) {
-		t.Errorf("the README does not show\n%v", err)
-	}
-}
-
-// TestReadmeCommands: the README's table has each command, and each command it.
-func TestReadmeCommands(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	must(t, err)
+// TestCommandsPage: the page's table has every command, and no other.
+func TestCommandsPage(t *testing.T) {
+	page := contents(t, "../../manifests/docs/commands.md")
 	var want, got []string
 	for _, cmd := range newRoot().Commands() {
 		if cmd.Name() != "help" {
 			want = append(want, cmd.CommandPath())
 		}
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(pillion [a-z]+)` \\| \\S.* \\|.*\\|$").FindAllStringSubmatch(string(readme), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(pillion [a-z]+)` \\| \\S.* \\|.*\\|$").FindAllStringSubmatch(page, -1) {
 		got = append(got, m[1])
 	}
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		t.Errorf("the README has %q, want %q", got, want)
+		t.Errorf("the page has %q, want %q", got, want)
 	}
 }
 
@@ -138,6 +80,19 @@ func TestLinks(t *testing.T) {
 	}
 	if n < 100 {
 		t.Errorf("only %d links are found", n)
+	}
+}
+
+// TestPageLength: a page answers one question.
+func TestPageLength(t *testing.T) {
+	for _, file := range pages(t) {
+		limit := 300
+		if file == "../../README.md" {
+			limit = 150
+		}
+		if lines := strings.Count(contents(t, file), "\n"); lines > limit && filepath.Base(file) != "CHANGELOG.md" {
+			t.Errorf("%s has %d lines, more than %d", file, lines, limit)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func main() {
 	flag.IntVar(&o.count, "count", 5, "the `NUMBER` of rounds")
 	flag.StringVar(&o.only, "only", "handlers,servers,creates", "what `PARTS` to run")
 	flag.StringVar(&o.output, "o", "text", "text or json")
-	flag.StringVar(&o.readme, "readme", "", "the `FOLDER` of the README whose tables, and those beside this program, are to be written anew")
+	flag.StringVar(&o.readme, "readme", "", "the `FOLDER` of the repository, to write the tables of its pages anew")
 	flag.StringVar(&o.from, "from", "", "the `FILE` of an earlier run's JSON, to be reported instead of a run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// section is a part of a README that is written from a run, between two comments with its name.
+// section is a part of a page that is written from a run, between two comments with its name.
 type section struct {
-	file  string // from the folder of the project's README
+	file  string // from the root of the repository
 	name  string
 	write func(samples) (string, error)
 }
 
 func sections() []section {
-	const own = "e2e/bench/README.md"
-	return []section{{"README.md", "bench", ratios}, {own, "handlers", sizes}, {"README.md", "sizing", sizing}}
+	const costs, own = "manifests/docs/costs.md", "e2e/bench/README.md"
+	return []section{{costs, "bench", ratios}, {own, "handlers", sizes}, {costs, "sizing", sizing}}
 }
 
 // writeReadmes writes all sections anew, or none.
@@ -36,7 +36,7 @@ func (s samples) writeReadmes(root string) error {
 		}
 		content, err := section.write(s)
 		if err != nil {
-			return fmt.Errorf("the READMEs are left as they are: %w", err)
+			return fmt.Errorf("no page is changed: %w", err)
 		}
 		if texts[path], err = replaceSection(texts[path], section.name, content); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -69,14 +69,14 @@ func benchmark(size podSize, name, unit string) string {
 // handlerRows are the table's lines about handlers, and the benchmarks that they show.
 func handlerRows() [][2]string {
 	return [][2]string{
-		{"the body read, and nothing else", bodyRead},
+		{"only read the body", bodyRead},
 		{"Pillion, the pod opted out", optedOut},
 		{"**Pillion, one sidecar**", injectedOne},
 		{"Pillion, one sidecar, 20 templates of which one matches", "20/matching=1/cel=true/handler=pillion/request=injected"},
 		{"Pillion, two templates with CEL, forEachContainer and parameters", featuresInjected},
 		{"Pillion, two templates with CEL in nearly every place", heavyInjected},
 		{"Pillion, 20 sidecars", "20/matching=20/cel=true/handler=pillion/request=injected"},
-		{"Pillion, the final pod judged", "1/matching=1/cel=true/handler=pillion/request=judged"},
+		{"Pillion, the final pod checked", "1/matching=1/cel=true/handler=pillion/request=judged"},
 		{"decoded to Kubernetes' types, operations written by hand", typedDirect},
 		{"decoded to Kubernetes' types, a diff", typedDiff},
 		{"controller-runtime, `PatchResponseFromRaw`", "1/matching=1/cel=false/handler=controller-runtime/request=injected"},
@@ -147,23 +147,23 @@ type comparison struct {
 func comparisons() []comparison {
 	typical := func(name string) string { return benchmark(typicalSize(), name, cpuUnit) }
 	return []comparison{
-		{"handler, opted out, beside reading the body (µs of CPU)", typical(optedOut), typical(bodyRead), 1000, "3"},
-		{"handler, one sidecar, beside operations by hand (µs of CPU)", typical(injectedOne), typical(typedDirect), 1000, "0.125"},
-		{"handler, one sidecar, beside a diff (µs of CPU)", typical(injectedOne), typical(typedDiff), 1000, "0.04"},
-		{"server over TLS, one sidecar, beside the same answer without work (µs of CPU)", "cpu/injected/pillion", "cpu/injected/constant", 1, "1.4"},
+		{"handler, opted out, compared with reading the body (µs of CPU)", typical(optedOut), typical(bodyRead), 1000, "3"},
+		{"handler, one sidecar, compared with operations by hand (µs of CPU)", typical(injectedOne), typical(typedDirect), 1000, "0.125"},
+		{"handler, one sidecar, compared with a diff (µs of CPU)", typical(injectedOne), typical(typedDiff), 1000, "0.04"},
+		{"server over TLS, one sidecar, compared with the same answer without work (µs of CPU)", "cpu/injected/pillion", "cpu/injected/constant", 1, "1.4"},
 		{"the same, opted out", "cpu/opted-out/pillion", "cpu/opted-out/constant", 1, ""},
-		{"the same, the final pod judged", "cpu/judged/pillion", "cpu/judged/constant", 1, ""},
+		{"the same, the final pod checked", "cpu/judged/pillion", "cpu/judged/constant", 1, ""},
 		{"the same, two templates with CEL, forEachContainer and parameters", "cpu/features-injected/pillion-features", "cpu/features-injected/constant", 1, "1.6"},
-		{"the same, the final pod judged", "cpu/features-judged/pillion-features", "cpu/features-judged/constant", 1, "1.6"},
+		{"the same, the final pod checked", "cpu/features-judged/pillion-features", "cpu/features-judged/constant", 1, "1.6"},
 		{"the same, two templates with CEL in nearly every place", "cpu/heavy-injected/pillion-heavy", "cpu/heavy-injected/constant", 1, ""},
-		{"the same, the final pod judged", "cpu/heavy-judged/pillion-heavy", "cpu/heavy-judged/constant", 1, ""},
+		{"the same, the final pod checked", "cpu/heavy-judged/pillion-heavy", "cpu/heavy-judged/constant", 1, ""},
 		{"latency at 500 requests/s, median (µs)", "latency/pillion/50", "latency/constant/50", 1, "1.5"},
 		{"latency at 500 requests/s, p99 (µs)", "latency/pillion/99", "latency/constant/99", 1, ""},
 		{"latency at 500 requests/s, p99.9 (µs)", "latency/pillion/99.9", "latency/constant/99.9", 1, ""},
-		{"what two webhooks add to a pod's create, beside two that do nothing (ms)", "added/pillion", "added/noop", 1, "1.3"},
+		{"what two webhooks add to a pod's create, compared with two that do nothing (ms)", "added/pillion", "added/noop", 1, "1.3"},
 		{"the same, opted out", "added/pillion-opted-out", "added/noop", 1, ""},
-		{"the same, beside two that answer with the same patch unseen", "added/pillion", "added/constant-patch", 1, ""},
-		{"what the API server takes for that patch: these two, beside two that do nothing", "added/constant-patch", "added/noop", 1, ""},
+		{"the same, compared with two that answer with the same patch, without reading the pod", "added/pillion", "added/constant-patch", 1, ""},
+		{"the cost of that patch in the API server: these two, compared with two that do nothing", "added/constant-patch", "added/noop", 1, ""},
 	}
 }
 
@@ -174,8 +174,8 @@ func (s samples) limits() (string, error) {
 	}
 	return fmt.Sprintf("| memory under load, 20 templates (MiB) | %s | %s | | 64 MiB |\n", digits(median(s["memory/pillion-20"])), digits(median(s["memory/constant"]))) +
 		fmt.Sprintf("| ready after the start, 20 templates (ms) | %s | %s | | 150 ms |\n\n", digits(median(s["ready/pillion-20"])), digits(median(s["ready/constant"]))) +
-		fmt.Sprintf("A pod's create without webhooks takes %s ms here. For a patch the API server encodes the pod, applies the patch, decodes and defaults\n"+
-			"the result, and runs all mutating plugins again. In brackets: the least and the most of the rounds.", digits(median(s["create/none"]))), nil
+		fmt.Sprintf("To create a pod without webhooks takes %s ms here. For a patch, the API server encodes the pod, applies the patch, decodes and defaults\n"+
+			"the result, and runs all mutating plugins again. The brackets contain the lowest and the highest value of the rounds.", digits(median(s["create/none"]))), nil
 }
 
 // bodies are the lines about what the servers read and send.
@@ -188,11 +188,11 @@ func (s samples) bodies() (string, error) {
 		}
 		all = append(all, fmt.Sprintf("%s and %s", group(fmt.Sprint(median(s[request]))), group(fmt.Sprint(median(s[answer])))))
 	}
-	return "Over TLS, both servers read the same AdmissionReview, of a pod of median size, and send the same bytes: the other one has Pillion's\n" +
+	return "Over TLS, both servers read the same AdmissionReview of a pod of median size, and send the same bytes. The other server has Pillion's\n" +
 		"answer ready. Bytes read and sent, by row: " + strings.Join(all, "; ") + ".\n" +
 		"The templates with CEL, forEachContainer and parameters are `fluent-bit` and `opentelemetry-collector` of\n" +
-		"[templates/library](templates/library), which the pod asks for; those with CEL in nearly every place are in\n" +
-		"[e2e/bench/heavy](e2e/bench/heavy).\n", nil
+		"[the library](../../templates/library/README.md), which the pod requests. Those with CEL in nearly every place are in\n" +
+		"[e2e/bench/heavy](../../e2e/bench/heavy).\n", nil
 }
 
 // added turns creates into what the webhooks of each way add to one without, in ms: the median of the paired

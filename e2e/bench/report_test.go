@@ -75,8 +75,8 @@ func TestWriteReadmes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string][]string{
-		"README.md":           {"| latency at 500 requests/s, median (µs) | 2,000 | 2,000 | 1.00 (1.00 to 1.00) | 1.5 |\n", "before\n", "\nafter\n", "| 4 | "},
-		"e2e/bench/README.md": {"| **Pillion, one sidecar** | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2,000 |\n"},
+		"manifests/docs/costs.md": {"| latency at 500 requests/s, median (µs) | 2,000 | 2,000 | 1.00 (1.00 to 1.00) | 1.5 |\n", "before\n", "\nafter\n", "| 4 | "},
+		"e2e/bench/README.md":     {"| **Pillion, one sidecar** | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2,000 |\n"},
 	} {
 		text := first[filepath.Join(root, file)]
 		for _, part := range want {
@@ -90,7 +90,7 @@ func TestWriteReadmes(t *testing.T) {
 	}
 	without := map[string]string{filepath.Join(root, "e2e/bench/README.md"): "# Title\n"}
 	put(without)
-	if texts, err := write(whole()); err == nil || texts[filepath.Join(root, "README.md")] != first[filepath.Join(root, "README.md")] {
+	if texts, err := write(whole()); err == nil || texts[filepath.Join(root, "manifests/docs/costs.md")] != first[filepath.Join(root, "manifests/docs/costs.md")] {
 		t.Errorf("without sections it wrote %v\n%s", err, texts)
 	}
 }

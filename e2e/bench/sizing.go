@@ -36,15 +36,15 @@ func sizing(s samples) (string, error) {
 	replicaMemory := memory + perNamespace*sizedNamespaces/1024
 	var text strings.Builder
 	fmt.Fprintf(&text, `* **CPU.** The mean pod costs, over TLS, %s = %s µs to inject
-  and %s = %s µs to judge, so a
-  create costs %s µs of a core, and where another webhook changes the pod after Pillion and has it called again, %s µs.
-  %d creates/s keep **%s cores** busy (%s).
-* **Memory.** %s MiB under load with 50 templates, and %s KB for each namespace: with %s namespaces **%s MiB** each replica. Nothing is
-  kept of pods, so 100,000 of them cost nothing.
-* **Waiting.** Simulated with these costs: calls come at random, %d creates/s and, every 20 s, %s pods at once; each goes to any of the
-  replicas, which have one core each; one that would wait for more than 5 s is refused, and a controller tries again.
+  and %s = %s µs to check. So a create costs %s µs of a core. If another webhook changes the pod after Pillion, and the
+  API server calls Pillion again, it costs %s µs. %d creates/s use **%s cores** (%s).
+* **Memory.** %s MiB under load with 50 templates, and %s KB for each namespace. With %s namespaces, that is **%s MiB**
+  for each replica. Pillion stores nothing about pods, so 100,000 of them cost nothing.
+* **Waiting.** This is simulated with these costs. Requests arrive at random, at %d creates/s. Every 20 s, %s pods arrive
+  at the same time. Each goes to any of the replicas, which have one core each. A request that would wait for more than
+  5 s is rejected, and a controller retries.
 
-| replicas | busy | p50, p99, p99.9 of the waiting, without bursts | with them | refused |
+| replicas | busy | waiting without bursts: p50, p99, p99.9 | with bursts | rejected |
 |---:|---:|---:|---:|---:|
 `, strings.Join(mutates, " + "), digits(mutate), strings.Join(validates, " + "), digits(validate), digits(mutate+validate), digits(2*mutate+validate), createsPerSecond,
 		digits(createsPerSecond*(mutate+validate)/1e6), digits(createsPerSecond*(2*mutate+validate)/1e6),
@@ -64,7 +64,7 @@ func sizing(s samples) (string, error) {
 	if needed == 0 {
 		return "", fmt.Errorf("%d replicas are not enough", sizedReplicas)
 	}
-	fmt.Fprintf(&text, "\nSo **%d replicas** of one core and %s MiB, of which one may be away.\n", needed, digits(replicaMemory))
+	fmt.Fprintf(&text, "\nSo **%d replicas** of one core and %s MiB are enough, even if one of them is down.\n", needed, digits(replicaMemory))
 	return text.String(), nil
 }
 
