@@ -245,3 +245,38 @@ func (u *user) clone(root string) error {
 	}
 	return err
 }
+
+// TestKustomizations builds every kustomization that a page shows. A part of one gets the overlay of the page's text.
+func TestKustomizations(t *testing.T) {
+	t.Parallel()
+	u := (&installed{Cluster: env.Cluster}).newOperator(t)
+	part := regexp.MustCompile(`(?m)^(resources|components|configMapGenerator|secretGenerator|patches):`)
+	n := 0
+	for _, path := range pages(t) {
+		for _, block := range strings.Split(page(t, path), "\n```yaml\n")[1:] {
+			block, _, _ = strings.Cut(block, "\n```")
+			if !part.MatchString(block) {
+				continue
+			}
+			n++
+			files := map[string]string{"kustomization.yaml": block, "log-agent.yaml": page(t, "examples/templates/log-agent.yaml"), "tokens": "t"}
+			if !regexp.MustCompile(`(?m)^resources:`).MatchString(block) {
+				files["kustomization.yaml"] += "\nresources: [../manifests/overlays/self-signed]\n"
+			}
+			dir := filepath.Join(u.dir, fmt.Sprintf("kustomization-%d", n))
+			err := os.Mkdir(dir, 0o700)
+			for name, text := range files {
+				err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out, code, err := u.run(testContext(t), "kubectl kustomize "+dir); err != nil || code != 0 {
+				t.Errorf("%s: exit code %d, %v: %s\n%s", path, code, err, out, block)
+			}
+		}
+	}
+	if n < 8 {
+		t.Errorf("only %d kustomizations are found", n)
+	}
+}

@@ -40,6 +40,31 @@ func TestPractices(t *testing.T) {
 	}
 }
 
+// Every test, file and folder that a page names exists. A path with NAME or a pattern stands for others.
+func TestNamesOnPages(t *testing.T) {
+	tests := allTests(t)
+	span := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+|(?:cmd|inject|templates|certs|manifests|examples)/[\\w./-]+)`")
+	n := 0
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		page, err := os.ReadFile(path)
+		for _, m := range span.FindAllSubmatch(page, -1) {
+			name := string(m[1])
+			n++
+			_, missing := os.Stat(filepath.Join("..", name))
+			if !tests[name] && missing != nil && !strings.Contains(name, "NAME") {
+				t.Errorf("%s: there is no %s", path, name)
+			}
+		}
+		return err
+	})
+	if err != nil || n < 100 {
+		t.Errorf("%d names are found, %v", n, err)
+	}
+}
+
 // A test that make test runs on an older Kubernetes by its name is there.
 func TestOlderKubernetes(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
