@@ -93,7 +93,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 // skipOthers runs, in place of all tests, the one that reports why they are skipped: the prebuilt programs are not of the
 // version that they are for.
 func skipOthers(m *testing.M, err error) (int, error) {
-	if !errors.As(err, &otherVersion) {
+	if !errors.As(err, &errOtherVersion) {
 		return 0, err
 	}
 	flag.Parse()
@@ -103,13 +103,13 @@ func skipOthers(m *testing.M, err error) (int, error) {
 	return m.Run(), nil
 }
 
-// otherVersion is set before the first test.
-var otherVersion *programs.OtherVersionError
+// errOtherVersion is set before the first test.
+var errOtherVersion *programs.OtherVersionError
 
 func TestKubernetesVersion(t *testing.T) {
 	t.Parallel()
-	if otherVersion != nil {
-		t.Skipf("all tests on Kubernetes %s: KUBEBUILDER_ASSETS has %s", otherVersion.Want, otherVersion.Have)
+	if errOtherVersion != nil {
+		t.Skipf("all tests on Kubernetes %s: KUBEBUILDER_ASSETS has %s", errOtherVersion.Want, errOtherVersion.Have)
 	}
 }
 

@@ -68,8 +68,8 @@ func start(t *testing.T) *running {
 	return r
 }
 
-// waitFor returns what matches the pattern behind what has matched before.
-func (r *running) waitFor(t *testing.T, pattern string) string {
+// waitFor returns when the pattern matches behind what has matched before.
+func (r *running) waitFor(t *testing.T, pattern string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -79,7 +79,7 @@ func (r *running) waitFor(t *testing.T, pattern string) string {
 		if at := regexp.MustCompile(pattern).FindIndex(rest); at != nil {
 			r.read += at[1]
 			r.mu.Unlock()
-			return string(rest[at[0]:at[1]])
+			return
 		}
 		r.mu.Unlock()
 		select {
