@@ -55,7 +55,25 @@ func TestPages(t *testing.T) {
 			})
 		}
 	}
+	t.Run("inline", i.inline)
 	if n < 30 {
+		t.Errorf("only %d commands are found", n)
+	}
+}
+
+// inline runs commands within sentences and tables, with a workload for NAME and a namespace for NAMESPACE.
+func (i *installed) inline(t *testing.T) {
+	u := i.newUser(t)
+	u.follow(t, command{line: "kubectl apply -f web.yaml && kubectl run web -n shop --image=registry.example/web:1"})
+	values := strings.NewReplacer("NAMESPACE", i.namespace, "NAME", "web")
+	n := 0
+	for _, path := range []string{"inject/README.md", "manifests/docs/certificates.md"} {
+		for _, m := range regexp.MustCompile("`(kubectl (?:get|label|-n pillion-system) [^`]+)`").FindAllStringSubmatch(page(t, path), -1) {
+			u.follow(t, command{line: values.Replace(m[1])})
+			n++
+		}
+	}
+	if n < 14 {
 		t.Errorf("only %d commands are found", n)
 	}
 }
