@@ -163,8 +163,8 @@ func (p *Programs) findKubectl(ctx context.Context, steps *Steps) error {
 		_, err := versionOf(ctx, kubectl, "version", "--client")
 		return err
 	}
-	path, missing := exec.LookPath("kubectl")
-	if missing != nil {
+	path, _ := exec.LookPath("kubectl")
+	if path == "" {
 		steps.Say("kubectl is missing, there and in the PATH: https://kubernetes.io/docs/tasks/tools/ has it, or run")
 		steps.Say("`go tool kubectl` in the folder e2e, which builds it (about 2 minutes)")
 		return nil
