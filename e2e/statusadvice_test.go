@@ -111,7 +111,7 @@ func TestStatusCommands(t *testing.T) {
 				return err
 			})
 			shell(t, printed(t, shell(t, again), program+" status "+ns))
-			eventually(t, "all pods are right", func(context.Context) error {
+			eventually(t, "all pods are right", func(context.Context) error { //nolint:contextcheck // it has the context of the test
 				if out := shell(t, again); !strings.HasPrefix(out, "All is well: 2 pods") {
 					return fmt.Errorf("status says\n%s", out)
 				}
@@ -151,7 +151,7 @@ items:
 - {apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: bare}, spec: {selector: {matchLabels: {c: d}}, template: {metadata: {labels: {c: d}}, spec: {containers: [{name: x, image: "x:1"}]}}}}
 - {apiVersion: batch/v1, kind: Job, metadata: {name: once}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: x, image: "x:1"}]}}}}
 `, "TEMPLATE", `{metadata: {labels: {a: b}}, spec: {containers: [{name: x, image: "x:1"}]}}`), "create", "-n", ns, "-f", "-")
-	eventually(t, "status reports what fails, and why", func(context.Context) error {
+	eventually(t, "status reports what fails, and why", func(context.Context) error { //nolint:contextcheck // it has the context of the test
 		_, out, _ := runStatus(t, env.Kubeconfig, env.templates, ns, "--system-namespace", notHere)
 		out = strings.Join(strings.Fields(out), " ")
 		for _, owner := range []string{"Deployment/new", "StatefulSet/db", "ReplicaSet/bare", "Job/once"} {

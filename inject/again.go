@@ -153,7 +153,7 @@ func (m *made) sameAdded(left, added []*tree.Node, f *field, final *tree.Node) b
 		switch {
 		case k >= 0 && m.sameValue(left[k], value, in):
 			matched[k] = true
-		case k < 0 && !(object && (in.droppable(value) || in.absentIsZero && isZero(value))):
+		case k < 0 && (!object || !in.droppable(value) && (!in.absentIsZero || !isZero(value))):
 			same = false
 		}
 	}

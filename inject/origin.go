@@ -152,7 +152,7 @@ func valuesOf(fragments []*tree.Node, name string) []*tree.Node {
 
 // value is what stays of a value, and whether anything does.
 func (o *origin) value(n *tree.Node, f *field, fragments []*tree.Node) (rest tree.Node, ok bool) {
-	if o.keep[n] || len(fragments) == 0 && !(f.shape == keyedList && f.elem.goType == container()) {
+	if o.keep[n] || len(fragments) == 0 && (f.shape != keyedList || f.elem.goType != container()) {
 		return *n, true
 	}
 	switch {

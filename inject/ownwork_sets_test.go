@@ -38,11 +38,11 @@ func (g *sets) bool(each bool) string {
 		all = append(all, "container.name == 'app'", "size(container.env) == 0", "container.env.exists(e, e.name == 'E1')",
 			"has(container.securityContext)", "size(container.volumeMounts) < 2", "size(container.ports) == 0")
 	}
-	if s := g.pick(all...); !g.in(4) {
-		return s
-	} else {
+	s := g.pick(all...)
+	if g.in(4) {
 		return "!(" + s + ")"
 	}
+	return s
 }
 
 func (g *sets) text(each bool) string {

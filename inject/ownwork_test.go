@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -167,9 +168,7 @@ func TestProtectedCustomized(t *testing.T) {
 // damaged is found. CASES says another number, FIRST where to begin.
 func TestOwnWork(t *testing.T) {
 	t.Parallel()
-	first, count, tried := uint64(0), uint64(400), tally{}
-	fmt.Sscan(os.Getenv("FIRST"), &first)
-	fmt.Sscan(os.Getenv("CASES"), &count)
+	first, count, tried := number(t, "FIRST", 0), number(t, "CASES", 400), tally{}
 	for seed := first; seed < first+count; seed++ {
 		tryOwnWork(t, seed, 3, tried)
 	}
@@ -261,4 +260,18 @@ func checkDamage(t *testing.T, injector *inject.Injector, template *templates.Te
 		deny("a command", func(c map[string]any) bool { c["command"] = []string{"sleep"}; return true })
 	}
 	return damaged
+}
+
+// number is that of an environment variable.
+func number(t *testing.T, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	text, ok := os.LookupEnv(variable)
+	if !ok {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

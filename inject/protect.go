@@ -23,7 +23,7 @@ func (c *candidate) noContainer() bool {
 // The record of the injection alone does not: it may be forged, or copied from another
 // pod. Nor does the record of another template.
 func (p *planner) absent(noContainer bool) bool {
-	return noContainer && p.moreThanRecord() && !(p.wasInjected && p.found)
+	return noContainer && p.moreThanRecord() && (!p.wasInjected || !p.found)
 }
 
 // moreThanRecord reports whether something besides the record of the injection is missing.

@@ -101,7 +101,7 @@ func TestAdviseSelectors(t *testing.T) {
 	}
 }
 
-func checkAdviseSelectors(t *testing.T, all, mutating []entry, ns, pod, own labels.Set, workload string) {
+func checkAdviseSelectors(t *testing.T, all, mutating []entry, ns, pod, own labels.Set, workload string) { //nolint:revive // three sets of labels
 	t.Helper()
 	object := workloadOf(t, workload, pod, nil)
 	object.(map[string]any)["metadata"].(map[string]any)["labels"] = decodeLabels(own)

@@ -78,10 +78,11 @@ func narrowed(lines []string, width int) string {
 		return strings.Join(lines, "\n")
 	}
 	indent := hang(lines[0])
-	whole := lines[0]
+	words := lines[:1:1]
 	for _, line := range lines[1:] {
-		whole += " " + line[indent:]
+		words = append(words, line[indent:])
 	}
+	whole := strings.Join(words, " ")
 	if width-indent >= least {
 		return foldLine(whole, indent, width)
 	}

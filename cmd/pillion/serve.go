@@ -180,7 +180,7 @@ const slotsPerCPU = 2
 // ballast is never written, so it takes no memory; the garbage collector counts it. Without it,
 // a heap of 3 MiB, as most have, is collected after 3 MiB of garbage, which is a tenth of all
 // CPU. A larger GOGC would do the same, and let a large heap grow by as much again.
-var ballast []byte
+var ballast []byte //nolint:unused // what refers to it keeps it
 
 const ballastSize = 10 << 20
 

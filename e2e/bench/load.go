@@ -40,7 +40,7 @@ type call struct {
 }
 
 func (c *call) do(ctx context.Context) error {
-	_, _, err := c.send(ctx)
+	_, _, err := c.send(ctx) //nolint:bodyclose // send closes it
 	return err
 }
 
@@ -65,7 +65,7 @@ func (c *call) send(ctx context.Context) (*http.Response, []byte, error) {
 
 // answer is all that is sent back, but for the date.
 func (c *call) answer(ctx context.Context) (string, error) {
-	response, body, err := c.send(ctx)
+	response, body, err := c.send(ctx) //nolint:bodyclose // send closes it
 	if err != nil {
 		return "", err
 	}

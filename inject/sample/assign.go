@@ -141,7 +141,7 @@ func (s *search) sum(w *world, args []ast.Expr, text string, sc *scope, next the
 }
 
 // setPart makes text.split(separator)[i] be a text.
-func (s *search) setPart(w *world, e ast.Expr, i int, value string, sc *scope, next then) bool {
+func (s *search) setPart(w *world, e ast.Expr, i int, value string, sc *scope, next then) bool { //nolint:revive // a world, a scope and a continuation go through the whole search
 	target, separator, ok := s.split(w, e, sc)
 	if !ok || i < 0 || i >= maxList {
 		return false

@@ -28,7 +28,7 @@ var (
 )
 
 // compare changes one side of a comparison by what the other one is.
-func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *scope, next then) bool {
+func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // a world, a scope and a continuation go through the whole search
 	if !want {
 		op = negated[op]
 	}
@@ -100,7 +100,7 @@ func others(text string) []ref.Val {
 }
 
 // in makes a value be one of a list's or object's, or none.
-func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) bool {
+func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // a world, a scope and a continuation go through the whole search
 	if !want {
 		return s.notIn(w, e, of, sc, next)
 	}

@@ -200,7 +200,7 @@ func (s *search) has(w *world, e ast.Expr, want bool, sc *scope, next then) bool
 }
 
 // sets makes a list contain the items, all of them or one.
-func (s *search) sets(w *world, all bool, list ast.Expr, items []ast.Expr, want bool, sc *scope, next then) bool {
+func (s *search) sets(w *world, all bool, list ast.Expr, items []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // a world, a scope and a continuation go through the whole search
 	if len(items) == 0 {
 		return all == want && next(w)
 	}
