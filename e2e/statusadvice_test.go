@@ -111,8 +111,8 @@ func TestStatusCommands(t *testing.T) {
 				return err
 			})
 			shell(t, printed(t, shell(t, again), program+" status "+ns))
-			eventually(t, "all pods are right", func(context.Context) error { //nolint:contextcheck // it has the context of the test
-				if out := shell(t, again); !strings.HasPrefix(out, "All is well: 2 pods") {
+			eventually(t, "all pods are right", func(context.Context) error {
+				if out := shell(t, again); !strings.HasPrefix(out, "All is well: 2 pods") { //nolint:contextcheck // it has the context of the test
 					return fmt.Errorf("status says\n%s", out)
 				}
 				return nil
@@ -151,8 +151,8 @@ items:
 - {apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: bare}, spec: {selector: {matchLabels: {c: d}}, template: {metadata: {labels: {c: d}}, spec: {containers: [{name: x, image: "x:1"}]}}}}
 - {apiVersion: batch/v1, kind: Job, metadata: {name: once}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: x, image: "x:1"}]}}}}
 `, "TEMPLATE", `{metadata: {labels: {a: b}}, spec: {containers: [{name: x, image: "x:1"}]}}`), "create", "-n", ns, "-f", "-")
-	eventually(t, "status reports what fails, and why", func(context.Context) error { //nolint:contextcheck // it has the context of the test
-		_, out, _ := runStatus(t, env.Kubeconfig, env.templates, ns, "--system-namespace", notHere)
+	eventually(t, "status reports what fails, and why", func(context.Context) error {
+		_, out, _ := runStatus(t, env.Kubeconfig, env.templates, ns, "--system-namespace", notHere) //nolint:contextcheck // it has the context of the test
 		out = strings.Join(strings.Fields(out), " ")
 		for _, owner := range []string{"Deployment/new", "StatefulSet/db", "ReplicaSet/bare", "Job/once"} {
 			if !regexp.MustCompile(`Failing: ` + owner + ` in the namespace ` + ns + ` cannot make its pods: (it has 0 of 1 pods: )?pods "[^"]*" is forbidden: violates PodSecurity`).MatchString(out) {

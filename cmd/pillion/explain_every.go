@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/inject/explain"
 )
@@ -49,7 +50,7 @@ func (i *installation) every(ctx context.Context, namespace string, kinds []aske
 	all := &explain.Situations{}
 	read := 0
 	for _, kind := range kinds {
-		switch err := i.each(ctx, kind.resource, namespace, selector, written, all); {
+		switch err := i.each(ctx, i.Resource(kind.resource).Namespace(namespace), selector, written, all); {
 		case apierrors.IsForbidden(err) && len(kinds) > 1:
 			i.note(fmt.Sprintf("You may not list %s%s, so they are left out.", kind.resource.Resource, where(namespace)))
 		case err != nil:
@@ -63,7 +64,7 @@ func (i *installation) every(ctx context.Context, namespace string, kinds []aske
 	}
 	if written && selector != "" && len(all.Reports) == 0 {
 		pods := corev1.SchemeGroupVersion.WithResource("pods")
-		if err := i.each(ctx, pods, namespace, selector, false, all); err != nil {
+		if err := i.each(ctx, i.Resource(pods).Namespace(namespace), selector, false, all); err != nil {
 			return nil, forbidden(err, "list", pods.Resource, namespace, "name one: pillion explain KIND/NAME")
 		}
 	}
@@ -78,9 +79,9 @@ func where(namespace string) string {
 }
 
 // each adds what is to say about all objects of a kind, or about those that users write.
-func (i *installation) each(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string, written bool, all *explain.Situations) error {
+func (i *installation) each(ctx context.Context, objects dynamic.ResourceInterface, selector string, written bool, all *explain.Situations) error {
 	done := map[string]bool{} // where the list begins once more
-	return i.pages(ctx, i.Resource(resource).Namespace(namespace), selector, func(object *unstructured.Unstructured) error {
+	return i.pages(ctx, objects, selector, func(object *unstructured.Unstructured) error {
 		name := object.GetNamespace() + "/" + object.GetName()
 		if done[name] || written && (isMade(object) || hasEnded(object)) {
 			return nil

@@ -15,10 +15,11 @@ import (
 const shopStateful = "/apis/apps/v1/namespaces/shop/statefulsets"
 
 // labelled is an object with these labels and annotations in its metadata.
-func labelled(t *testing.T, apiVersion, kind, namespace, name, metadata string) map[string]any {
+func labelled(t *testing.T, kind, namespace, name, metadata string) map[string]any {
 	t.Helper()
-	spec := "template: {spec: {containers: [{name: a, image: b}]}}"
+	apiVersion, spec := "apps/v1", "template: {spec: {containers: [{name: a, image: b}]}}"
 	if kind == "CronJob" {
+		apiVersion = "batch/v1"
 		spec = "jobTemplate: {metadata: {annotations: {agent.pillion.dev/level: debug}}, spec: {" + spec + "}}"
 	}
 	return yamlObject(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s, %s}, spec: {%s}}", apiVersion, kind, name, namespace, metadata, spec))
@@ -30,17 +31,17 @@ func TestStatusMisplaced(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(10)
 	optIn := "labels: {pillion.dev/inject: enabled}"
-	made := labelled(t, "apps/v1", "ReplicaSet", "shop", "web-0-5f7", "annotations: {pillion.dev/templates: agent}")
+	made := labelled(t, "ReplicaSet", "shop", "web-0-5f7", "annotations: {pillion.dev/templates: agent}")
 	made["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web-0", "uid": "u", "controller": true}}
-	a.list(shopDeployments, labelled(t, "apps/v1", "Deployment", "shop", "web-0", "annotations: {pillion.dev/templates: agent}"), labelled(t, "apps/v1", "Deployment", "shop", "api", "labels: {app: api}"))
+	a.list(shopDeployments, labelled(t, "Deployment", "shop", "web-0", "annotations: {pillion.dev/templates: agent}"), labelled(t, "Deployment", "shop", "api", "labels: {app: api}"))
 	a.list(shopSets, made)
-	a.list(shopStateful, labelled(t, "apps/v1", "StatefulSet", "shop", "db", "labels: {pillion.dev/inject: disabled}"))
-	a.list(shopCronJobs, labelled(t, "batch/v1", "CronJob", "shop", "nightly", "labels: {app: web}"))
+	a.list(shopStateful, labelled(t, "StatefulSet", "shop", "db", "labels: {pillion.dev/inject: disabled}"))
+	a.list(shopCronJobs, labelled(t, "CronJob", "shop", "nightly", "labels: {app: web}"))
 	for _, kind := range []string{"deployments", "statefulsets", "daemonsets"} {
 		a.list("/apis/apps/v1/" + kind + "?pillion.dev/inject=enabled")
 	}
 	a.list("/apis/batch/v1/cronjobs?pillion.dev/inject=enabled")
-	a.list("/apis/apps/v1/deployments?pillion.dev/inject=enabled", labelled(t, "apps/v1", "Deployment", "quiet", "web", optIn), labelled(t, "apps/v1", "Deployment", "off", "web", optIn), labelled(t, "apps/v1", "Deployment", "shop", "web", optIn))
+	a.list("/apis/apps/v1/deployments?pillion.dev/inject=enabled", labelled(t, "Deployment", "quiet", "web", optIn), labelled(t, "Deployment", "off", "web", optIn), labelled(t, "Deployment", "shop", "web", optIn))
 	want := []string{
 		"shop: CronJob/nightly has agent.pillion.dev/level in spec.jobTemplate.metadata; Pillion reads spec.jobTemplate.spec.template.metadata",
 		"shop: Deployment/web-0 has pillion.dev/templates in metadata; Pillion reads spec.template.metadata",
