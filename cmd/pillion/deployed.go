@@ -33,7 +33,7 @@ type deployed struct {
 
 // ownPod is what the Deployment says of the pods that Pillion runs as.
 func (c *cluster) ownPod(ctx context.Context) (corev1.PodSpec, error) {
-	type deployment struct { // its package has so many others that it would be a fiftieth of the program
+	type deployment struct { // see apps
 		Spec struct {
 			Template corev1.PodTemplateSpec `json:"template"`
 		} `json:"spec"`

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,9 +21,9 @@ import (
 func makersAndPods() []asked {
 	var all []asked
 	for _, resource := range []schema.GroupVersionResource{
-		appsv1.SchemeGroupVersion.WithResource("deployments"), appsv1.SchemeGroupVersion.WithResource("statefulsets"),
-		appsv1.SchemeGroupVersion.WithResource("daemonsets"), batchv1.SchemeGroupVersion.WithResource("cronjobs"),
-		batchv1.SchemeGroupVersion.WithResource("jobs"), appsv1.SchemeGroupVersion.WithResource("replicasets"),
+		apps.WithResource("deployments"), apps.WithResource("statefulsets"),
+		apps.WithResource("daemonsets"), batch.WithResource("cronjobs"),
+		batch.WithResource("jobs"), apps.WithResource("replicasets"),
 		corev1.SchemeGroupVersion.WithResource("replicationcontrollers"), corev1.SchemeGroupVersion.WithResource("pods"),
 	} {
 		all = append(all, asked{resource.Resource, resource, ""})

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +21,12 @@ import (
 	"github.com/pillion-dev/pillion/inject/survey"
 )
 
+// apps and batch are the groups of workloads. Their packages in k8s.io/api would be a fiftieth of the program.
+var (
+	apps  = schema.GroupVersion{Group: "apps", Version: "v1"}
+	batch = schema.GroupVersion{Group: "batch", Version: "v1"}
+)
+
 // makerKind is a kind of objects whose controllers make pods.
 type makerKind struct {
 	schema.GroupVersionKind
@@ -32,10 +36,10 @@ type makerKind struct {
 
 func makerKinds() []makerKind {
 	return []makerKind{
-		{appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", true},
-		{batchv1.SchemeGroupVersion.WithKind("Job"), "jobs", true},
-		{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets", false},
-		{appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets", false},
+		{apps.WithKind("ReplicaSet"), "replicasets", true},
+		{batch.WithKind("Job"), "jobs", true},
+		{apps.WithKind("StatefulSet"), "statefulsets", false},
+		{apps.WithKind("DaemonSet"), "daemonsets", false},
 	}
 }
 

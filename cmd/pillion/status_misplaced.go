@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,8 +19,8 @@ import (
 // writtenKinds are the kinds that users write and whose pods others make.
 func writtenKinds() []makerKind {
 	return []makerKind{
-		{appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", false},
-		{batchv1.SchemeGroupVersion.WithKind("CronJob"), "cronjobs", false},
+		{apps.WithKind("Deployment"), "deployments", false},
+		{batch.WithKind("CronJob"), "cronjobs", false},
 	}
 }
 
