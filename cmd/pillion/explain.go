@@ -55,10 +55,11 @@ With KIND/NAME or KIND NAME it asks the cluster of your kubeconfig, and goes by 
 cluster uses: the namespace's labels, the installed webhook configurations and
 templates, namespaces that are excluded, whether anybody answers, and what else
 changes pods. What you may not read is left out, and it says so. A pod that
-exists is compared with what it should be. Without a name it explains all objects of
-the kind, and without a kind all workloads of the namespace and its pods that none
-of these makes: those about which there is the same to say are together. There,
---namespace-label shows what another label of the namespace would change.
+exists is compared with what it should be, and so are the running pods of a
+workload. Without a name it explains all objects of the kind, and without a kind
+all workloads of the namespace and its pods that none of these makes: workloads
+with the same result are one entry. There, --namespace-label shows what another
+label of the namespace would change.
 
 Templates that do not apply, and that the pod does not name, are on one line: see
 --all and --template.

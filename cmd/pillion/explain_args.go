@@ -110,6 +110,7 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 	if err != nil {
 		return nil, err
 	}
+	i.overlaid = len(o.labels)+len(o.annotations) > 0
 	i.fits, i.overlay = o.fits, func(ns templates.Namespace) (templates.Namespace, error) {
 		if o.declared = nil; ns.Known {
 			o.declared = map[string]templates.Namespace{ns.Name: ns}
@@ -117,9 +118,11 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 		return o.about(ns.Name)
 	}
 	namespace := c.namespaceOr(o.namespace)
+	within := quote(namespace)
 	if o.everywhere {
-		namespace = ""
+		namespace, within = "", "--all-namespaces"
 	}
+	i.commands = o.cluster.commands([]string{within}, o.templates)
 	if len(o.asked) == 0 || o.asked[0].name == "" {
 		return i.every(ctx, namespace, o.asked, o.selector)
 	}

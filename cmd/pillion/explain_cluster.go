@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,11 @@ type installation struct {
 	notes    []string
 	fits     *fit.Evaluator
 	overlay  func(templates.Namespace) (templates.Namespace, error) // with the flags' labels
+	overlaid bool                                                   // there are some
+	whole    bool                                                   // all objects of a namespace are explained
+	wrong    unsure
+	since    time.Time // when the webhooks came
+	commands survey.Commands
 	places   map[string]*place
 	owners   map[string]*unstructured.Unstructured
 }
@@ -53,12 +59,11 @@ func (i *installation) note(text string) {
 func (c *cluster) installed(ctx context.Context, paths []string) (*installation, error) {
 	l := &podLister{c, &progress{}}
 	i := &installation{podLister: l, places: map[string]*place{}, owners: map[string]*unstructured.Unstructured{}}
-	var wrong unsure
 	var err error
-	if i.injector, err = c.newInjector(ctx, paths, i.note, &wrong); err != nil {
+	if i.injector, err = c.newInjector(ctx, paths, i.note, &i.wrong); err != nil {
 		return nil, err
 	}
-	for _, problem := range wrong.problems {
+	for _, problem := range i.wrong.problems {
 		i.note(problem)
 	}
 	i.mutation = l.mutation(ctx, i.note)
@@ -70,7 +75,7 @@ func (i *installation) configurations(ctx context.Context) error {
 	v1 := admissionregistrationv1.SchemeGroupVersion
 	mutating, err := get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("mutatingwebhookconfigurations")), manifests.Name)
 	if err == nil || apierrors.IsNotFound(err) {
-		i.entries = explain.MutatingEntries(mutating)
+		i.entries, i.since = explain.MutatingEntries(mutating), mutating.CreationTimestamp.Time
 		i.answered = i.answers(ctx, mutating)
 		var validating *admissionregistrationv1.ValidatingWebhookConfiguration
 		validating, err = get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("validatingwebhookconfigurations")), manifests.Name)
@@ -140,6 +145,8 @@ type place struct {
 	limits  fit.Limits
 	unknown string // why the limits are not all known
 	notes   []string
+	optedIn time.Time                // when its label was set
+	counts  map[string]*survey.Count // of its pods, by selector
 }
 
 // place reads it once.
@@ -156,6 +163,9 @@ func (i *installation) place(ctx context.Context, namespace string) (*place, err
 		return nil, err
 	default:
 		p.Namespace = templates.Namespace{Name: namespace, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}
+	}
+	if object != nil {
+		p.sinceLabelled(object.GetManagedFields())
 	}
 	if p.Namespace, err = i.overlay(p.Namespace); err != nil {
 		return nil, err
@@ -208,7 +218,19 @@ func (i *installation) explainObject(ctx context.Context, object *unstructured.U
 			s.Webhooks = append(s.Webhooks, i.entries[k].Match(p.Labels, text))
 		}
 	}
-	return explain.New(i.injector, s)
+	if len(podAt) == 0 || i.overlaid || object.GetKind() == "PodTemplate" || object.GetKind() == "CronJob" { // of which no pod runs, or its Jobs do
+		return explain.New(i.injector, s)
+	}
+	running, err := i.running(ctx, p, object)
+	if err != nil {
+		return nil, err
+	}
+	s.Notes = slices.Concat(i.notes, p.notes) // with what cannot be read of the pods
+	r, err := explain.New(i.injector, s)
+	if err == nil {
+		r.Compare(running)
+	}
+	return r, err
 }
 
 // misplaced is what the object has in its own metadata and means for its pods', and what

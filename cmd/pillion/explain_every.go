@@ -41,6 +41,7 @@ func (i *installation) every(ctx context.Context, namespace string, kinds []aske
 			return nil, err
 		}
 	}
+	i.whole = true
 	written := len(kinds) == 0
 	if written {
 		kinds = makersAndPods()

@@ -32,6 +32,7 @@ func (r *Report) Only(names []string) error {
 		return fmt.Errorf("there is no template %q", name)
 	}
 	r.Templates = slices.DeleteFunc(r.Templates, func(t Template) bool { return !slices.Contains(names, t.Template) })
+	r.Running.only(names)
 	r.only = true
 	return nil
 }

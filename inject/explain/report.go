@@ -45,6 +45,8 @@ type Report struct {
 	// Misplaced are sentences about what the workload has in its own metadata, where
 	// Pillion does not read it.
 	Misplaced []string `json:"misplaced,omitempty"`
+	// Running is what the workload's running pods have; nil where that is not known.
+	Running *Running `json:"running,omitempty"`
 	// Patch is what the mutating webhook adds, as RFC 6902.
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Final is what the validating webhook says then.

@@ -26,6 +26,7 @@ func (s *Situations) Add(r *Report) error {
 	}
 	if same := s.byKey[key]; same != nil {
 		same.Same = append(same.Same, r.Object)
+		same.Running.merge(r.Running)
 		return nil
 	}
 	if s.byKey == nil {
@@ -59,7 +60,8 @@ func (r *Report) situation() (string, error) {
 		Decisions                []decision
 		Findings                 []finding
 		Misplaced, Misfits, Note []string
-	}{r.Object.Live, r.Called, r.Answered, r.Summary, r.Final.Verdict, r.Gone, nil, nil, r.Misplaced, r.Misfits, r.Notes}
+		Running                  []string
+	}{r.Object.Live, r.Called, r.Answered, r.Summary, r.Final.Verdict, r.Gone, nil, nil, r.Misplaced, r.Misfits, r.Notes, r.Running.situation()}
 	for i := range r.Templates {
 		t := &r.Templates[i]
 		d := decision{t.Template, t.InjectedBy, t.Message, t.Code, t.State, t.Params, t.Kept, t.Altered, nil, t.Notes}

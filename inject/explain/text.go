@@ -51,6 +51,7 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	for _, m := range r.Misfits {
 		p.row("  ", 2, red, m)
 	}
+	p.running(r.Running)
 	p.webhooks(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Gone)) {
 		p.line(yellow, fmt.Sprintf("The pod says that %s was injected, by revision %s of it. There is no such template here; "+

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// Running compares the running pods of a workload with the templates: a report about a workload is
+// about its next pod.
+type Running struct {
+	// Pods is how many pods run, of the object and of those for which the same holds.
+	Pods   int      `json:"pods"`
+	Behind []Behind `json:"behind,omitempty"`
+	// Restart are the commands that help, one for each workload. Hold is why none does.
+	Restart []string `json:"restart,omitempty"`
+	Hold    string   `json:"hold,omitempty"`
+
+	all []string // the lines of a command for many workloads
+}
+
+// Behind is why running pods are not as new ones would be, by a template.
+type Behind struct {
+	Template string `json:"template"`
+	State    State  `json:"state"`
+	Why      string `json:"why"` // one sentence
+	Pods     int    `json:"pods"`
+	Example  string `json:"example"` // the name of one of them
+}
+
+// ForAll sets the lines of a command that restarts many workloads.
+func (r *Running) ForAll(lines ...string) { r.all = lines }
+
+// Compare adds what runs. What a new pod would not have either is not missing in those that run.
+func (r *Report) Compare(running *Running) {
+	if r.Running = running; running == nil {
+		return
+	}
+	gets := func(t Template, name string) bool {
+		return t.Template == name && (t.Code == inject.CodeInjected || t.Code == inject.CodePresent)
+	}
+	running.keep(func(b Behind) bool {
+		return b.State != Missing || slices.ContainsFunc(r.Templates, func(t Template) bool { return gets(t, b.Template) })
+	})
+}
+
+// merge adds the pods of another workload that are in the same situation.
+func (r *Running) merge(o *Running) {
+	if r == nil || o == nil {
+		return
+	}
+	r.Pods += o.Pods
+	for i := range o.Behind {
+		r.Behind[i].Pods += o.Behind[i].Pods
+	}
+	r.Restart = append(r.Restart, o.Restart...)
+}
+
+// situation is what is the same of workloads with different numbers of pods.
+func (r *Running) situation() (same []string) {
+	if r == nil {
+		return nil
+	}
+	for _, b := range r.Behind {
+		same = append(same, b.Template+" "+string(b.State)+" "+b.Why)
+	}
+	if len(same) > 0 {
+		same = append(same, fmt.Sprint(len(r.Restart) > 0), r.Hold)
+	}
+	return same
+}
+
+// only leaves out what is about other templates.
+func (r *Running) only(names []string) {
+	if r == nil {
+		return
+	}
+	r.keep(func(b Behind) bool { return slices.Contains(names, b.Template) })
+}
+
+func (r *Running) keep(which func(Behind) bool) {
+	r.Behind = slices.DeleteFunc(r.Behind, func(b Behind) bool { return !which(b) })
+	if len(r.Behind) == 0 {
+		r.Restart, r.Hold = nil, ""
+	}
+}
+
+func (p *page) running(r *Running) {
+	if r == nil || len(r.Behind) == 0 {
+		return
+	}
+	for _, b := range r.Behind {
+		verb := "are " + string(b.State)
+		switch {
+		case b.State == Missing && b.Pods == 1:
+			verb = "does not have it"
+		case b.State == Missing:
+			verb = "do not have it"
+		case b.Pods == 1:
+			verb = "is " + string(b.State)
+		}
+		p.row("  ", 2, yellow, fmt.Sprintf("%s: %d of %d running pods %s, for example %s: %s", b.Template, b.Pods, r.Pods, verb, b.Example, b.Why))
+	}
+	switch {
+	case r.Hold != "":
+		p.row("  ", 2, yellow, "a restart does not help: "+r.Hold)
+	case len(r.Restart) > 1:
+		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.all, "\n      "))
+	case len(r.Restart) == 1:
+		p.WriteString("  A restart fixes it:\n    " + r.Restart[0] + "\n")
+	}
+}

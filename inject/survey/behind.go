@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// Behind compares the running pods of an owner with new ones; nil if it has none. [Count.Consider] finds out
+// before whether to restart it; unsure is why that is not known.
+func (c *Count) Behind(o Owner, kubectl, unsure string) *explain.Running {
+	g := c.owners[o]
+	if g == nil {
+		return nil
+	}
+	r := &explain.Running{Pods: g.pods.Pods}
+	slices.SortStableFunc(g.reasons, compareReasons)
+	for _, reason := range g.reasons {
+		r.Behind = append(r.Behind, explain.Behind{Template: reason.Template, State: reason.State, Why: reason.Why, Pods: reason.Pods, Example: reason.Example})
+	}
+	switch {
+	case len(r.Behind) == 0 || o.resource() == "":
+	case unsure != "":
+		r.Hold = unsure
+	case g.held() != "":
+		r.Hold = g.held()
+	default:
+		r.Restart = []string{kubectl + " rollout restart " + strings.ToLower(o.Kind) + "/" + o.Name + " -n " + c.scope.Namespace.Name}
+	}
+	return r
+}
