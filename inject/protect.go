@@ -91,6 +91,9 @@ type comparison struct {
 	in   *tree.Node // the pod's object that it is a field of
 	// stored: what the API server may drop of the pod does not count, as if it had.
 	stored bool
+	// again: of a whole pod and what injecting it again makes. Items keep their places, and
+	// resources count, for they may be the user's own.
+	again bool
 }
 
 func (d comparison) differ(pod, fragment *tree.Node) *difference {
@@ -120,7 +123,7 @@ func (d comparison) everything(pod, fragment *tree.Node, add func(*difference)) 
 }
 
 func (d comparison) member(name string) comparison {
-	return comparison{candidate: d.candidate, at: d.at.member(name), f: d.f.at(name), name: name, stored: d.stored}
+	return comparison{candidate: d.candidate, at: d.at.member(name), f: d.f.at(name), name: name, stored: d.stored, again: d.again}
 }
 
 // find is the first place at or below d where the pod is not what the fragment
@@ -191,7 +194,7 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 	if elem == nil {
 		elem = &schema{}
 	}
-	if d.f.shape != keyedList {
+	if d.f.shape != keyedList || d.again && len(theirs) == len(own) {
 		if len(theirs) != len(own) {
 			return d.differ(pod, fragment)
 		}
@@ -210,7 +213,7 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 			continue
 		case at < 0 || used[at]: // one more, which would win
 			return d.item(elem, theirs, i).differ(&theirs[i], nil)
-		case d.name == "env" && at < next:
+		case (d.name == "env" || d.again) && at < next:
 			return d.differ(pod, fragment) // a variable may refer to those before it
 		}
 		next, used[at] = at, true
@@ -227,7 +230,7 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 }
 
 func (d comparison) item(elem *schema, items []tree.Node, i int) comparison {
-	return comparison{candidate: d.candidate, at: d.at.item(items, i), f: elem.asField(), stored: d.stored}
+	return comparison{candidate: d.candidate, at: d.at.item(items, i), f: elem.asField(), stored: d.stored, again: d.again}
 }
 
 // isTokenMount says whether an item of a list is what the ServiceAccount plugin
@@ -277,11 +280,13 @@ func (c *candidate) withSource(volume *tree.Node) *tree.Node {
 // or a LimitRange's resources.
 func (d comparison) fills(pod *tree.Node) bool {
 	if d.f.parent == nil {
-		return d.f.quantity // of a resource
+		return d.f.quantity && !d.again // of a resource
 	}
 	switch place := d.f.parent.Name() + "." + d.name; place {
-	case "Container.resources", "ResourceRequirements.limits", "ResourceRequirements.requests":
-		return true
+	case "ResourceRequirements.requests":
+		return !d.again || d.in != nil && d.f.contains(orElse(d.in.Get("limits"), pod), pod) // its default
+	case "Container.resources", "ResourceRequirements.limits":
+		return !d.again
 	case "Container.imagePullPolicy", "ImageVolumeSource.pullPolicy":
 		return pod.IsText(string(corev1.PullAlways)) || pod.IsText(string(corev1.PullIfNotPresent))
 	case "Container.volumeMounts":

@@ -5,6 +5,7 @@ package inject
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -17,9 +18,11 @@ func AsStored(podJSON []byte) ([]byte, error) {
 	if err != nil {
 		return nil, notJSON(err)
 	}
-	kept := podSchema().stored(pod)
+	kept := storedSchema().stored(pod)
 	return kept.AppendTo(nil), nil
 }
+
+var storedSchema = sync.OnceValue(podSchema)
 
 func (s *schema) stored(n *tree.Node) tree.Node {
 	switch {

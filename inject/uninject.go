@@ -4,10 +4,8 @@ package inject
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -348,30 +346,4 @@ func without(doc any, names []string) (after any, empty bool) {
 		return at, len(at) == 0
 	}
 	return doc, false
-}
-
-// verify injects what is left once more.
-func (i *Injector) verify(req Request, bare []byte) error {
-	want, err := decode(req.Object)
-	if err != nil {
-		return err
-	}
-	req.Object, req.Scratch = bare, nil // which what was added lies in
-	r, err := i.Inject(req)
-	if err != nil {
-		return err
-	}
-	got, err := apply(bare, r.Ops())
-	if err != nil {
-		return err
-	}
-	if reflect.DeepEqual(got, want) {
-		return nil
-	}
-	for k := range r.Decisions {
-		if d := &r.Decisions[k]; len(d.failures()) > 0 {
-			return fmt.Errorf("without what was injected, %s cannot be injected again: %s", d.Template, d.Message)
-		}
-	}
-	return errors.New("without what was injected and injected again it is another pod: it has been changed since, so take the changes back or edit it by hand")
 }

@@ -83,7 +83,7 @@ func TestUninjectErrors(t *testing.T) {
 		"many other templates": {`{"metadata":{"annotations":{"d.pillion.dev/injected":"f","b.pillion.dev/injected":"f","a.pillion.dev/injected":"f",
 			"c.pillion.dev/injected":"f","e.pillion.dev/injected":"f","f.pillion.dev/injected":"f","g.pillion.dev/injected":"f"}}}`, "a was injected, and"},
 		"changed since": {`{"metadata":{"annotations":{"agent.pillion.dev/injected":"` + revision + `"}},"spec":{
-			"containers":[{"name":"web"}],"initContainers":[{"name":"agent","image":"evil:1"}]}}`, "it has been changed since"},
+			"containers":[{"name":"web"}],"initContainers":[{"name":"agent","image":"evil:1"}]}}`, "cannot restore the original: spec.initContainers[0].image differs from what inject writes"},
 	} {
 		_, err := agent.Uninject(inject.Request{Operation: "CREATE", Object: []byte(c.pod)})
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// verify injects what is left once more.
+func (i *Injector) verify(req Request, bare []byte) error {
+	want, err := decode(req.Object)
+	if err != nil {
+		return err
+	}
+	req.Object, req.Scratch = bare, nil // which what was added lies in
+	r, err := i.Inject(req)
+	if err != nil {
+		return err
+	}
+	got, err := apply(bare, r.Ops())
+	if err != nil {
+		return err
+	}
+	if reflect.DeepEqual(got, want) {
+		return nil
+	}
+	different := i.differs(&req, want, got)
+	if different == nil {
+		return nil
+	}
+	for k := range r.Decisions {
+		if d := &r.Decisions[k]; len(d.failures()) > 0 {
+			return fmt.Errorf("without what was injected, %s cannot be injected again: %s", d.Template, d.Message)
+		}
+	}
+	return different
+}
+
+// differs is about the first place where the pod differs from what injecting makes, or nil if
+// these are only what an API server writes into the pods that it gets.
+func (i *Injector) differs(req *Request, want, got any) error {
+	pod, err := parseAgain(want)
+	if err != nil {
+		return err
+	}
+	again, err := parseAgain(got)
+	if err != nil {
+		return err
+	}
+	req.Scratch = &Scratch{}
+	d := comparison{candidate: &candidate{run: i.newRun(req, pod)}, f: i.schema.asField(), again: true}
+	found := d.find(pod, again)
+	switch {
+	case found != nil:
+		return fmt.Errorf("cannot restore the original: %s differs from what inject writes; undo this change, or edit the pod by hand", Where(found.at))
+	case !served(pod):
+		return errors.New("cannot restore the original: the pod has been changed in a way that means nothing to Kubernetes; undo this change, or edit the pod by hand")
+	}
+	return nil
+}
