@@ -13,7 +13,15 @@ import (
 // condition may not hold any more, and an expression may give something else or fail.
 // So before Pillion finds fault with a template's work, it does the work again, with the
 // pod as it was before. Forging a record gains nothing: a pod that passes is one that
-// the mutating webhook makes.
+// the mutating webhook makes, by the templates that the pod has records of alone.
+
+const (
+	// maxAgain bounds how often injecting is tried again for one pod.
+	maxAgain = 4
+	// maxAgainSize is the size, in bytes, of the largest pod that is injected again. A tenant can have this
+	// work done for any pod, so it must cost little; and pods that run are smaller.
+	maxAgainSize = 64 << 10
+)
 
 // madeBy returns what was decided when the templates whose records the pod has were
 // injected, or nil if injecting does not make such a pod. What the pod was like before is a
@@ -32,6 +40,10 @@ func (i *Injector) madeBy(req Request, recorded []*loaded, now []Decision) ([]De
 		if k > 0 && o == guesses[k-1] && len(o.keep) == 0 {
 			continue // it would be the same
 		}
+		if *req.again == 0 {
+			return nil, nil
+		}
+		*req.again--
 		r, err := i.madeOf(o, req)
 		if r != nil || err != nil {
 			return r, err
@@ -48,9 +60,15 @@ func (i *Injector) madeOf(o *origin, req Request) ([]Decision, error) {
 	}
 	again := req
 	again.Object, again.Pod, again.Scratch, again.alone = before.AppendTo(nil), nil, nil, false
+	if len(again.Object) > maxAgainSize {
+		return nil, nil
+	}
 	r, err := i.Inject(again)
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(r.Decisions, func(d Decision) bool { return d.Code == CodeInjected && !isOneOf(o.recorded, d.Template) }) {
+		return nil, nil // without its record it is not this pod; and what it protects was not compared
 	}
 	req.Scratch = &Scratch{}
 	m := &made{run: i.newRun(&req, req.Pod), origin: o}

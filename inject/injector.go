@@ -163,6 +163,8 @@ type Request struct {
 	// alone, for a final pod: every template is compared with the pod as it came,
 	// not with what those before it would add.
 	alone bool
+	// again is how often the judge may still inject the pod again; see madeBy.
+	again *int
 }
 
 // ErrGone says that [Request.Done] was closed before the work was done.

@@ -66,7 +66,8 @@ type Verdict struct {
 // Judge judges a final pod. The error describes what is wrong with its JSON.
 func (j *Judge) Judge(req Request) (*Verdict, error) {
 	// What is missing of one template must not hide behind what another would add.
-	req.alone = true
+	req.alone, req.again = true, new(int)
+	*req.again = maxAgain
 	var err error
 	if req.Pod, err = req.parse(); err != nil {
 		return nil, err

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestForgedBeside: the true record of one template proves nothing about another one with the same container.
+func TestForgedBeside(t *testing.T) {
+	t.Parallel()
+	injector := withSpecs(t,
+		`required: true, validate: {mode: Deny, protect: [all]}, pod: {spec: {containers: [{name: k, image: s, args: [secure]}]}}`,
+		`order: 1, validate: {mode: Warn, protect: [image]}, pod: {spec: {volumes: [{name: v, configMap: {name: "c${string(size(pod.spec.containers))}"}}], containers: [{name: k, image: s}]}}`)
+	all := injector.Set().Templates
+	for _, record := range []string{"", `"t0.pillion.dev/injected":"zzz",`, `"t0.pillion.dev/injected":"` + all[0].Revision + `",`} {
+		for _, volume := range []string{"c1", "c2", "c3"} {
+			pod := fmt.Sprintf(`{"metadata":{"annotations":{%s"t1.pillion.dev/injected":%q}},"spec":{"containers":[{"name":"app","image":"a"},`+
+				`{"name":"k","image":"s","args":["secure"],"command":["sleep"]}],"volumes":[{"name":"v","configMap":{"name":%q}}]}}`, record, all[1].Revision, volume)
+			v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(pod)})
+			if !v.Denied {
+				t.Errorf("with the record %s and the volume %s, a command in a protected container passes: %v", record, volume, v.Judged)
+			}
+		}
+	}
+}
+
+// TestForgedCost: forged records of all templates cost a bounded number of injections, whatever sets are remembered.
+func TestForgedCost(t *testing.T) {
+	const specs, sets = 10, 8
+	request := func(injector *inject.Injector, volumes int, forged bool) inject.Request {
+		var records, items []string
+		for _, x := range injector.Set().Templates {
+			records = append(records, fmt.Sprintf(`"%s.pillion.dev/customize":"true"`, x.Name))
+			if forged {
+				records = append(records, fmt.Sprintf(`"%s.pillion.dev/injected":%q`, x.Name, x.Revision))
+			}
+		}
+		for i := range volumes {
+			items = append(items, fmt.Sprintf(`{"name":"v%d","emptyDir":{}}`, i))
+		}
+		pod := fmt.Sprintf(`{"metadata":{"annotations":{%s}},"spec":{"containers":[{"name":"app","image":"a"}],"volumes":[%s]}}`, strings.Join(records, ","), strings.Join(items, ","))
+		return inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(pod)}
+	}
+	var all []string
+	for i := range specs {
+		all = append(all, fmt.Sprintf(`required: true, match: {condition: "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))"}, validate: {mode: Deny, protect: [all]}, pod: {spec: {containers: [{name: k%d, image: s}]}}`, i))
+	}
+	injector := withSpecs(t, all...)
+	superseded := make([]*inject.Injector, sets-1)
+	for i := range superseded {
+		superseded[i] = withSpecs(t, all...)
+	}
+	judge := inject.NewJudge(injector, superseded, true)
+	for _, volumes := range []int{10, 100, 20_000} {
+		cost := func(forged bool) float64 {
+			req := request(injector, volumes, forged)
+			return testing.AllocsPerRun(1, func() { mustJudge(t, judge, req) })
+		}
+		honest, forged := cost(false), cost(true)
+		t.Logf("%d volumes: %.0f allocations, with forged records %.0f", volumes, honest, forged)
+		if forged > 2*honest+1_000 {
+			t.Errorf("%d volumes: forged records cost %.0f allocations, beside %.0f without", volumes, forged, honest)
+		}
+	}
+}
