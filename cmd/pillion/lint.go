@@ -50,6 +50,11 @@ With --pod, lint tries the templates on your own pods instead. It prints:
 With --server, lint sends each of these pods to an API server as a dry run, which
 creates nothing. This needs the right to create pods.
 
+Lint also tries each template on pods with other labels and annotations than the
+sample pod, or none. If it fails for them, that is a problem if the template is
+required or its validate.mode is Deny, because such pods are denied; otherwise
+lint prints a warning. If a template fails for a pod of --pod, that is a problem.
+
 The exit code is 0 if there is no problem, 1 if there is one, and 2 if lint was
 called with wrong flags or arguments. With --server, a pod that the API server
 rejects or does not get is a problem too.
@@ -66,6 +71,7 @@ rejects or does not get is a problem too.
     podSecurityWithout  the pod's level without the template, if not restricted
     why                 why it is not a stricter level, or was not tried
     unmet               the parts of the condition that were not met
+    fails               for which pods the template fails, and how
     qos                 the classes that change: from and to
     requests            what a pod requests in addition
     hints               sentences

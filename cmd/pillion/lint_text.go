@@ -34,7 +34,8 @@ type trial struct {
 }
 
 func (l *linted) bad() bool {
-	return len(l.Problems) > 0 || l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Accepted })
+	return len(l.Problems) > 0 || slices.ContainsFunc(l.Templates, func(t trial) bool { return t.Fails != "" && t.Insists }) ||
+		l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Accepted })
 }
 
 // text is one line for each problem, else one for each thing to know.
@@ -57,8 +58,23 @@ func (l *linted) text() string {
 }
 
 func (l *linted) sentences(t *trial) []string {
-	all := []string{l.level(t)}
+	var all []string
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	switch {
+	case t.Fails != "" && t.Insists && t.On == "":
+		say("problem: %s; such pods are denied", t.Fails)
+	case t.Fails != "" && t.Insists:
+		say("problem: %s", t.Fails)
+	case t.Fails != "":
+		say("warning: %s; such pods go without it", t.Fails)
+	}
+	if t.Fails == "" || t.PodSecurity != "" {
+		level := l.level(t)
+		if t.Fails != "" {
+			level = strings.TrimPrefix(level, "fine; ")
+		}
+		say("%s", level)
+	}
 	if help := l.help(t); help != "" {
 		say("%s", help)
 	}
@@ -126,6 +142,9 @@ func (l *linted) help(t *trial) string {
 	}
 	each := func(before string, args []string) (all string) {
 		for _, arg := range args {
+			if arg == "-" && before != "" {
+				arg = "FILE" // standard input has been read
+			}
 			all += " " + before + quote(arg)
 		}
 		return all

@@ -196,7 +196,7 @@ func TestHints(t *testing.T) {
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}, validate: {protect: [args]}}`:                             "",
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}}`:                                                          "",
 		`{forEachContainer: [{add: {lifecycle: {preStop: {sleep: {seconds: 10}}}}}]}`:                                                                           "a pod with terminationGracePeriodSeconds: 1 goes without it: the container app sleeps for 10 s",
-		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                  "no such key: app; for what not every pod has, write [?'key'].orValue('')",
+		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                  "no such key: app; for what not every pod has, write [?'app'].orValue('')",
 	} {
 		found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: "+spec+"}"))
 		if len(problems) > 0 {
@@ -209,6 +209,42 @@ func TestHints(t *testing.T) {
 		}
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", spec, got, want)
+		}
+	}
+}
+
+// TestFails: a condition that some pods make fail is found, although the sample meets it, unless a
+// selector keeps such pods away.
+func TestFails(t *testing.T) {
+	t.Parallel()
+	const lang = "pod.metadata.labels['lang'] == 'go'"
+	for _, c := range []struct{ match, want string }{
+		{`condition: "` + lang + `"`, "no such key: lang (not every pod has it; write [?'lang'].orValue(''))"},
+		{`condition: "pod.metadata.labels.lang == 'go'"`, "pods without the label lang"},
+		{`condition: "pod.spec.containers[0].name == 'a' && ` + lang + `"`, "pods without the label lang"},
+		{`condition: "pod.metadata.labels[?'a'].orValue('') == 'b' && ` + lang + `"`, "pods without the label lang"},
+		{`condition: "` + lang + ` || pod.spec.hostNetwork", hostNetwork: true`, "lang"},
+		{`condition: "pod.metadata.labels[?'a'].orValue('') != 'b' || ` + lang + `"`, ""},
+		{`condition: "pod.metadata.annotations['x'] == 'y'"`, "pods without the annotation x"},
+		{`condition: "ns.labels['team'] == 'blue'"`, "pods in namespaces without the label team"},
+		{`condition: "ns.annotations['team'] == 'blue'"`, "pods in namespaces without the annotation team"},
+		{`condition: "pod.metadata.labels[?'lang'].orValue('') == 'go'"`, ""},
+		{`condition: "'lang' in pod.metadata.labels && ` + lang + `"`, ""},
+		{`condition: "` + lang + `", podSelector: {matchExpressions: [{key: lang, operator: Exists}]}`, ""},
+		{`condition: "` + lang + `", podSelector: {matchLabels: {tier: web}}`, "pods without the label lang"},
+		{`condition: "ns.labels['team'] == 'blue'", namespaceSelector: {matchLabels: {team: blue}}`, ""},
+		{`hostNetwork: true`, ""},
+	} {
+		for _, validate := range []string{"mode: Deny, protect: [all]", "mode: Warn"} {
+			found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {default: true, match: {"+
+				c.match+"}, validate: {"+validate+"}, pod: {spec: {containers: [{name: a, image: a}]}}}}"))
+			if len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			trial := evaluator(t).Try(templates.NewSet(found), nil)[0]
+			if (trial.Fails == "") != (c.want == "") || !strings.Contains(trial.Fails, c.want) || trial.Insists != strings.Contains(validate, "Deny") {
+				t.Errorf("%s: %q, want %q; insists: %t; %s", c.match, trial.Fails, c.want, trial.Insists, trial.Why)
+			}
 		}
 	}
 }

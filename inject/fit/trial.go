@@ -31,6 +31,10 @@ type Trial struct {
 	Why string `json:"why,omitempty"`
 	// Unmet are the parts of the condition that kept it from being tried.
 	Unmet []string `json:"unmet,omitempty"`
+	// Fails is how the template fails for pods that it is meant for, which then go without it.
+	Fails string `json:"fails,omitempty"`
+	// Insists: such pods are denied, or it is a pod of the user's.
+	Insists bool `json:"-"`
 	// QoS are the quality of service classes that the template changes, from and to.
 	QoS map[corev1.PodQOSClass]corev1.PodQOSClass `json:"qos,omitempty"`
 	// Requests are what a pod requests more with the template in it.

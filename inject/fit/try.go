@@ -39,12 +39,12 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 	for _, t := range set.Templates {
 		all = append(all, withoutSelectors(t))
 	}
-	for _, t := range all {
+	for i, t := range all {
 		if len(pods) == 0 {
-			trials = append(trials, e.try(t, values, samples()...))
+			trials = append(trials, e.try(t, set.Templates[i], values, samples()...))
 		}
 		for _, pod := range pods {
-			trials = append(trials, e.try(t, values, pod))
+			trials = append(trials, e.try(t, set.Templates[i], values, pod))
 		}
 	}
 	if len(pods) == 0 {
@@ -93,10 +93,10 @@ func fixed(values map[string]string) []string {
 	return all
 }
 
-// try tries a template on pods that differ in their resources: the first counts.
-func (e *Evaluator) try(t *templates.Template, values map[string]string, pods ...Subject) Trial {
-	trial := about(t)
-	trial.On = pods[0].On
+// try tries a template on pods that differ in their resources: the first counts. Whole is the
+// template with its selectors.
+func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, pods ...Subject) Trial {
+	trial := about(t, pods[0])
 	for i, pod := range pods {
 		asked, missing := asking(pod, values, t)
 		if len(missing) > 0 {
@@ -105,6 +105,10 @@ func (e *Evaluator) try(t *templates.Template, values map[string]string, pods ..
 		}
 		tried, ok := meeting(t, asked, fixed(values))
 		r := run(tried.Situation, t)
+		if i == 0 && pod.On == "" {
+			trial.Fails = fails(t, whole, tried.Situation)
+			trial.Insists = t.Spec.Required || t.Spec.Validate.Mode == templates.Deny
+		}
 		if !ok && i == 0 {
 			trial.notTried(t, tried, values, &r.Decisions[0])
 			return trial
@@ -129,18 +133,25 @@ func (e *Evaluator) try(t *templates.Template, values map[string]string, pods ..
 }
 
 // about is what a template says of itself.
-func about(t *templates.Template) Trial {
-	trial := Trial{Template: t.Name}
+func about(t *templates.Template, pod Subject) Trial {
+	trial := Trial{Template: t.Name, On: pod.On}
 	if len(t.Spec.LabelDomains) > 0 {
 		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains lets it set labels of %s. If the selector of a ReplicaSet, a Job or another owner has one of them, "+
 			"that owner does not find the pods that it makes, and makes more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
 	}
 	for i := range t.Spec.Params {
-		if p := &t.Spec.Params[i]; p.Default == nil {
+		if p := &t.Spec.Params[i]; p.Default == nil && !pod.sets(t.Annotation(p.Name)) {
 			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == templates.Deny
 		}
 	}
 	return trial
+}
+
+// sets reports whether the pod or its namespace has an annotation.
+func (s Subject) sets(key string) bool {
+	_, byPod := decoded(s.Pod).Annotations[key]
+	_, byNamespace := s.Namespace.Annotations[key]
+	return byPod || byNamespace
 }
 
 // meeting is a pod that gets the template: a sample as it has to be, or the user's as it is. If it is not ok,
@@ -175,6 +186,11 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	if pod.On != "" {
 		what = "it"
 	}
+	if pod.On != "" && d.Code == inject.CodeRenderFailed {
+		trial.Fails, trial.Insists = fmt.Sprintf("it fails for this pod (%s): %s", d.Code, advised(d.Message)), true
+		trial.Why = d.Sentence()
+		return
+	}
 	if d.Code == inject.CodeConditionFalse || strings.HasPrefix(d.Message, "spec.match.condition: ") {
 		if trial.Unmet = sample.False(t, pod.Situation); pod.On == "" {
 			trial.Unmet = sample.Unmet(t, pod.Situation, fixed(values))
@@ -182,10 +198,7 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	}
 	switch {
 	case len(trial.Unmet) == 0:
-		trial.Why = fmt.Sprintf("%s would not get it (%s): %s", what, d.Code, d.Sentence())
-		if strings.Contains(d.Message, "no such key") {
-			trial.Why += "; for what not every pod has, write [?'key'].orValue('')"
-		}
+		trial.Why = fmt.Sprintf("%s would not get it (%s): %s", what, d.Code, advised(d.Sentence()))
 	case pod.On != "":
 		trial.Why = "it does not meet this part of the condition: " + strings.Join(trial.Unmet, ", nor this: ")
 	default:

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/sample"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// fails is how a template fails for pods that are like the sample, but have other labels or
+// annotations, or none; "" if it does not. A sample that meets the condition has what the
+// condition reads, and not every pod does. Whole is the template with its selectors.
+func fails(t, whole *templates.Template, from sample.Situation) string {
+	pod := decoded(from.Pod)
+	try := func() *inject.Decision {
+		s := from
+		s.Pod = encoded(pod)
+		return &run(s, t).Decisions[0]
+	}
+	if try().Code == inject.CodeRenderFailed {
+		return "" // which is said as why it was not tried
+	}
+	from.Namespace.Known = true
+	from.Namespace.Labels, from.Namespace.Annotations = maps.Clone(from.Namespace.Labels), maps.Clone(from.Namespace.Annotations)
+	places := []struct {
+		who      string
+		at       *map[string]string
+		selector labels.Selector
+	}{
+		{"pods without the label", &pod.Labels, whole.PodSelector},
+		{"pods without the annotation", &pod.Annotations, nil},
+		{"pods in namespaces without the label", &from.Namespace.Labels, whole.NamespaceSelector},
+		{"pods in namespaces without the annotation", &from.Namespace.Annotations, nil},
+	}
+	for _, place := range places {
+		for key, value := range needed(*place.at, place.selector) {
+			if *place.at == nil {
+				*place.at = map[string]string{}
+			}
+			(*place.at)[key] = value
+		}
+	}
+	for _, place := range places {
+		had := *place.at
+		for _, other := range others(had, place.selector) {
+			*place.at = other
+			if d := try(); d.Code == inject.CodeRenderFailed {
+				return fmt.Sprintf("it fails for %s %s (%s): %s", place.who, missing(d.Message), d.Code, advised(d.Message))
+			}
+		}
+		*place.at = had
+	}
+	return ""
+}
+
+// needed are the labels that a selector needs, and Pillion's own, which the sample needs.
+func needed(had map[string]string, selector labels.Selector) map[string]string {
+	all := map[string]string{}
+	for key, value := range had {
+		if _, _, ofTemplate := templates.SplitAnnotation(key); ofTemplate || strings.HasPrefix(key, templates.Domain+"/") {
+			all[key] = value
+		}
+	}
+	if selector == nil {
+		return all
+	}
+	requirements, _ := selector.Requirements()
+	for _, r := range requirements {
+		value, there := had[r.Key()]
+		switch values := r.Values().List(); {
+		case there && r.Matches(labels.Set(had)):
+			all[r.Key()] = value
+		case r.Matches(labels.Set{}):
+		case len(values) > 0:
+			all[r.Key()] = values[0]
+		default:
+			all[r.Key()] = "sample"
+		}
+	}
+	return all
+}
+
+// others are other labels that a selector takes: none but those that are needed, and all
+// but one.
+func others(had map[string]string, selector labels.Selector) []map[string]string {
+	need := needed(had, selector)
+	all := []map[string]string{need, maps.Clone(need)}
+	all[1]["other"] = "sample"
+	for _, key := range slices.Sorted(maps.Keys(had)) {
+		if _, ok := need[key]; !ok {
+			fewer := maps.Clone(had)
+			delete(fewer, key)
+			all = append(all, fewer)
+		}
+	}
+	return slices.DeleteFunc(all, func(m map[string]string) bool { return selector != nil && !selector.Matches(labels.Set(m)) })
+}
+
+const noSuchKey = "no such key: "
+
+// missing is the key that an expression did not find.
+func missing(message string) string {
+	_, key, ok := strings.Cut(message, noSuchKey)
+	if key, _, _ = strings.Cut(key, " ("); !ok {
+		return "that the sample has"
+	}
+	return key
+}
+
+// advised is an expression's error with what to write instead.
+func advised(message string) string {
+	if !strings.Contains(message, noSuchKey) || strings.Contains(message, "[?'") {
+		return message
+	}
+	return message + fmt.Sprintf("; for what not every pod has, write [?'%s'].orValue('')", missing(message))
+}
