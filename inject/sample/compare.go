@@ -222,11 +222,14 @@ func texts(name, now, part string) []string {
 // matching is a text that a pattern matches, if it is not a strange one; more is how often
 // what may be left out or repeated is there, and which of the alternatives.
 func matching(re *syntax.Regexp, more int) string {
-	const long = 200
+	const long = 1000 // nested repetitions would double it with each level
 	var b strings.Builder
 	times := func(n int) {
-		for range min(n, long) {
-			b.WriteString(matching(re.Sub[0], more))
+		if n == 0 {
+			return
+		}
+		for text := matching(re.Sub[0], more); n > 0 && b.Len()+len(text) <= long; n-- {
+			b.WriteString(text)
 		}
 	}
 	switch re.Op {

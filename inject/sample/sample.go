@@ -118,12 +118,13 @@ func (s *solver) goals() []*goal {
 	return nil
 }
 
-// maxSteps bounds the search for one goal.
-const maxSteps = 2_000
+// maxSteps bounds the search for one goal, and maxEvals the evaluations in it: nested variables are
+// evaluated again and again.
+const maxSteps, maxEvals = 2_000, 20_000
 
 // reach is the first world in which all goals can be and that took takes, or nil.
 func (s *solver) reach(w *world, goals []*goal, took func(*world) bool) (found *world) {
-	s.steps = maxSteps
+	s.steps, s.evals = maxSteps, maxEvals
 	s.all(w, goals, func(w *world) bool {
 		if s.steps -= 10; took(w) { // it costs more than a step
 			found = w

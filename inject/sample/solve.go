@@ -19,6 +19,7 @@ type solver struct {
 	template *templates.Template
 	fixed    []string // parameters that keep their values
 	steps    int      // that are left
+	evals    int      // that are left
 	searches map[*templates.Expression]*search
 }
 
@@ -74,6 +75,9 @@ func (sc *scope) find(name string) *scope {
 
 // eval is the value of an expression in a world, or nil if that is an error.
 func (s *search) eval(w *world, e ast.Expr, sc *scope) ref.Val {
+	if s.evals--; s.evals < 0 {
+		return nil
+	}
 	part := s.parts[e.ID()]
 	if part == nil {
 		var err error

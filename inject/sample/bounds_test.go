@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestBounded: what a condition nests may not double the work for each level.
+func TestBounded(t *testing.T) {
+	repeated := func(levels int) string {
+		return "pod.metadata.labels[?'app'].orValue('').matches('^" + strings.Repeat("(", levels) + "a" + strings.Repeat("b)+", levels) + "$')"
+	}
+	within := func(levels int) string {
+		text := fmt.Sprintf("x%d == 'no' && pod.metadata.labels['z'] == 'q'", levels-1)
+		for i := levels - 1; i >= 0; i-- {
+			list := "pod.spec.containers[0].name"
+			if i > 0 {
+				list = fmt.Sprint("x", i-1)
+			}
+			text = fmt.Sprintf("[%s].exists(x%d, %s)", list, i, text)
+		}
+		return text
+	}
+	for name, nested := range map[string]func(int) string{"repeated": repeated, "within": within} {
+		cost := func(levels int) float64 {
+			template := withCondition(t, nested(levels))
+			return testing.AllocsPerRun(1, func() { meet(t, template) })
+		}
+		some, double := cost(9), cost(18)
+		t.Logf("%s: %.0f allocations, with twice as many levels %.0f", name, some, double)
+		if double > 40*some { // without bounds it is 2⁹ times as much
+			t.Errorf("%s: %.0f allocations, with twice as many levels %.0f", name, some, double)
+		}
+	}
+}
