@@ -140,7 +140,7 @@ func TestStatusRejected(t *testing.T) {
 	kubectl("", "label", "namespace", ns, injectLabel+"=enabled", "pod-security.kubernetes.io/enforce=restricted")
 	code, out, stderr := runStatus(t, env.Kubeconfig, env.templates, ns, "--system-namespace", notHere)
 	out = strings.Join(strings.Fields(out), " ")
-	if code != 1 || !strings.Contains(out, "new pods would be rejected: the namespace enforces the Pod Security level restricted: ") || strings.Contains(out, "New pods would be right") {
+	if code != 1 || !strings.Contains(out, "new pods would be rejected: the namespace enforces the Pod Security level restricted: ") || strings.Contains(out, "A restart fixes") {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 	kubectl(strings.ReplaceAll(`apiVersion: v1

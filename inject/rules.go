@@ -80,6 +80,8 @@ func notOptedIn(r *run) (bool, string) {
 		return false, ""
 	case labelled:
 		return true, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label) + WrongNamespaceLabel(label)
+	case r.label(LabelInject) != nil && !r.label(LabelInject).IsText(Disabled):
+		return true, fmt.Sprintf("the namespace %s has no label %s, and %s", ns.Name, LabelInject, WrongPodLabel(r.label(LabelInject).String()))
 	}
 	return true, fmt.Sprintf("neither the namespace %s nor the pod has the label %s: %s", ns.Name, LabelInject, Enabled)
 }
@@ -91,6 +93,11 @@ func WrongNamespaceLabel(value string) string {
 		return ""
 	}
 	return fmt.Sprintf(", which means nothing; it must be %s or %s", Enabled, Shadow)
+}
+
+// WrongPodLabel says that the value of a pod's label, in JSON, means nothing.
+func WrongPodLabel(value string) string {
+	return fmt.Sprintf("the pod's label is %s, which means nothing; use %s", value, Enabled)
 }
 
 func whyOptedIn(c *candidate) string {

@@ -300,7 +300,7 @@ func (r *run) ownKeys(n *names) {
 			if strings.HasPrefix(key, templates.Domain+"/") && key != place.known {
 				n.add(Finding{
 					Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: quoted(&members[i]),
-					Message: fmt.Sprintf("the %s %s means nothing; there is only %s", place.what, key, place.known),
+					Message: fmt.Sprintf("the %s %s means nothing; did you mean %s?", place.what, key, place.known),
 				})
 			}
 		}

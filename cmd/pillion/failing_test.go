@@ -51,7 +51,7 @@ func TestStatusNotOptedIn(t *testing.T) {
 				delete(labels, "pillion.dev/inject")
 			}
 			a.objects["/api/v1/namespaces/shop"] = thing("v1", "Namespace", "", "shop", map[string]any{"labels": labels})
-			a.wantText(t, exitOK, []string{"shop"}, "do not restart it for that: "+why)
+			a.wantText(t, exitOK, []string{"shop"}, "a restart does not help: "+why)
 			if _, names, _ := a.status(t, "shop", "-o", "name"); names != "" {
 				t.Errorf("it names %q", names)
 			}
@@ -63,7 +63,7 @@ func TestStatusNotOptedIn(t *testing.T) {
 func TestStatusCommand(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(3)
-	text := a.wantText(t, exitProblem, []string{"-n", "shop", "quiet", "--context", "c", "--system-namespace", "pillion-system"}, "New pods would be right.")
+	text := a.wantText(t, exitProblem, []string{"-n", "shop", "quiet", "--context", "c", "--system-namespace", "pillion-system"}, "A restart fixes")
 	want := fmt.Sprintf("pillion status shop quiet --kubeconfig %s --context c --system-namespace pillion-system -o name | xargs -r -L1 kubectl --kubeconfig %s --context c rollout restart", a.file, a.file)
 	if !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
@@ -95,7 +95,7 @@ func TestStatusURL(t *testing.T) {
 	}{
 		"refused":   {closedURL(), "Problem: Nobody listens at " + closedURL(), exitProblem},
 		"not known": {"https://pillion.invalid", "Not certain: Whether anybody answers for Pillion is not known: https://pillion.invalid cannot be reached from here", exitOK},
-		"listens":   {openURL(), "New pods would be right.", exitOK},
+		"listens":   {openURL(), "A restart fixes", exitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

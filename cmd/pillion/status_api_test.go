@@ -102,7 +102,7 @@ spec:
 	shopDeployments = "/apis/apps/v1/namespaces/shop/deployments"
 	readySlices     = "/apis/discovery.k8s.io/v1/namespaces/pillion-system/endpointslices?kubernetes.io/service-name=pillion"
 	allSets         = "/apis/apps/v1/replicasets"
-	optedInPods     = "/api/v1/pods?pillion.dev/inject=enabled"
+	optedInPods     = "/api/v1/pods?pillion.dev/inject,pillion.dev/inject!=disabled"
 )
 
 func thing(apiVersion, kind, namespace, name string, more map[string]any) map[string]any {

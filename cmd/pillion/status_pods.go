@@ -246,14 +246,15 @@ func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*s
 	return count, k.finish(ctx, ns.GetName(), count)
 }
 
-// byThemselves counts the pods that opted in where their namespace says nothing.
+// byThemselves counts the pods that opted in where their namespace says nothing, or that tried to with a label
+// that means nothing.
 func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
 	if len(namespaces) == 0 {
 		return nil
 	}
 	counts := map[string]*survey.Count{}
 	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
-	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(pod *unstructured.Unstructured) error {
+	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+","+inject.LabelInject+"!="+inject.Disabled), func(pod *unstructured.Unstructured) error {
 		ns := namespaces[pod.GetNamespace()]
 		if ns == nil {
 			return nil

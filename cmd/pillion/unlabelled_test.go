@@ -81,7 +81,7 @@ func TestUnlabelled(t *testing.T) {
 		{"shop", exitOK, "1 of 1 namespace opted in.\n"},
 		{"off trial kube-system", exitOK, "3 of 3 namespaces are outside, on purpose.\n"},
 		{"-n quiet,shop -o name", exitOK, "namespace/quiet\n"},
-		{"in-vain", exitProblem, "1 of 1 namespace is not processed and could be"},
+		{"in-vain", exitProblem, "1 namespace has not opted in"},
 		{"nowhere", exitProblem, ""},
 	} {
 		if code, stdout, _ := a.status(t, append([]string{"unlabelled"}, strings.Fields(c.args)...)...); code != c.want || !strings.HasPrefix(stdout, c.out) {

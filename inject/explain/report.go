@@ -149,6 +149,9 @@ func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.
 	if len(names) > 0 {
 		r.OptedIn = strings.TrimSuffix(r.OptedIn, ".") + ": " + strings.Join(names, ", ") + "."
 	}
+	if len(r.Final.Findings)+len(r.Mistakes) == 0 {
+		r.Mistakes = would.Final.Findings
+	}
 	return nil
 }
 
@@ -250,11 +253,14 @@ func (r *Report) summary() string {
 
 // liveSummary counts what a pod that exists has of what it should have.
 func (r *Report) liveSummary() string {
-	n, by := 0, map[State]int{}
+	n, failed, by := 0, 0, map[State]int{}
 	for i := range r.Templates {
 		if t := &r.Templates[i]; t.State != NotWanted {
 			n++
 			by[t.State]++
+			if Failed(t.Code) && t.State == Missing {
+				failed++
+			}
 		}
 	}
 	var parts []string
@@ -269,7 +275,11 @@ func (r *Report) liveSummary() string {
 	case by[Current] == n:
 		return fmt.Sprintf("The pod has all that it should have: %s.", plural(n, "template"))
 	}
-	return fmt.Sprintf("The pod is not as a new one would be: %s.", strings.Join(parts, ", "))
+	also := ""
+	if failed > 0 {
+		also = fmt.Sprintf("; a new pod would lack %s too, so a restart does not help: fix this first", plural(failed, "template"))
+	}
+	return fmt.Sprintf("The pod is not as it should be: %s%s.", strings.Join(parts, ", "), also)
 }
 
 func plural(n int, what string) string {

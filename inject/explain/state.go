@@ -78,10 +78,15 @@ func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 		return Current
 	case e.bare(t), by == "" && d.Code != inject.CodePresent:
 		return Missing
-	case by != "" && by != d.Revision:
+	case by != "" && (by != d.Revision || !rendered(d.Code)):
 		return Outdated
 	}
 	return Altered
+}
+
+// rendered reports whether it is known what the pod should have. If not, nobody can say what was altered.
+func rendered(c inject.Code) bool {
+	return c != inject.CodeInvalidParameter && c != inject.CodeRenderFailed
 }
 
 // said is the state by what the pod says alone: whether it should have had a template

@@ -67,7 +67,6 @@ type Count struct {
 	mistaken int             // pods that ask for what nobody knows
 	notes    []string        // about the namespace
 	failing  []Failing       // owners that cannot make their pods
-	unwanted string          // the name of a pod that is to have no sidecar
 }
 
 // NewCount begins to count the pods of a namespace.
@@ -175,7 +174,7 @@ func (c *Count) Add(text []byte) error {
 		worst, injected = worse(worst, state), true
 	}
 	if worst == explain.NotWanted {
-		c.unwanted = p.Metadata.Name
+		g.unwanted = p.Metadata.Name
 	}
 	c.pods.add(worst, injected)
 	g.pods.add(worst, injected)

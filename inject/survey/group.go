@@ -131,6 +131,7 @@ type group struct {
 	wrong      bool   // made anew, one of them would not be right
 	changed    bool   // one was injected, and was changed since
 	hold       string // why to restart the owner would not help; "" if it would
+	unwanted   string // the name of a pod that is to have no sidecar
 	deployment string // what made the owner, by its name
 }
 
@@ -178,7 +179,7 @@ func (g *group) mistaken(m Mistake) {
 
 func (g *group) merge(o *group) {
 	g.pods.merge(&o.pods)
-	g.wrong, g.changed = g.wrong || o.wrong, g.changed || o.changed
+	g.wrong, g.changed, g.unwanted = g.wrong || o.wrong, g.changed || o.changed, cmp.Or(g.unwanted, o.unwanted)
 	for name, t := range o.byName {
 		entry(g.byName, name).merge(t)
 	}

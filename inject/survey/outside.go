@@ -139,15 +139,24 @@ func NewOutsiders(found []Outside, of int) *Outsiders {
 		return "are"
 	}
 	all := plural(of, "namespace")
+	out := func(n int) string {
+		switch {
+		case of == 1:
+			return "1 namespace has not opted in"
+		case n == 1:
+			return fmt.Sprintf("1 of %s has not opted in", all)
+		}
+		return fmt.Sprintf("%d of %s have not opted in", n, all)
+	}
 	switch could := len(r.Names()); {
 	case len(found) == 0:
 		r.Summary = fmt.Sprintf("%d of %s opted in.", of, all)
 	case could == 0:
 		r.Summary = fmt.Sprintf("%d of %s %s outside, on purpose.", len(found), all, are(len(found)))
 	case could == len(found):
-		r.Summary = fmt.Sprintf("%d of %s %s not processed and could be.", could, all, are(could))
+		r.Summary = out(could) + "."
 	default:
-		r.Summary = fmt.Sprintf("%d of %s %s not processed and could be; %d more %s outside on purpose.", could, all, are(could), len(found)-could, are(len(found)-could))
+		r.Summary = fmt.Sprintf("%s; %d more %s outside on purpose.", out(could), len(found)-could, are(len(found)-could))
 	}
 	return r
 }

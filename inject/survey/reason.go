@@ -4,6 +4,7 @@ package survey
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -54,6 +55,11 @@ func (v *view) mistakes() (all []Mistake, notes []string) {
 		default:
 			all = append(all, Mistake{Template: f.Template, Code: f.Code, Why: f.Message, Pods: 1, Example: v.pod.Metadata.Name, Denied: f.Mode == templates.Deny})
 		}
+	}
+	value, labelled := v.pod.Metadata.Labels[inject.LabelInject]
+	_, decided := v.scope.Namespace.Labels[inject.LabelInject]
+	if !decided && labelled && value != inject.Enabled && value != inject.Disabled { // the engine processes no such pod
+		all = append(all, Mistake{Code: inject.CodeUnknownParameter, Why: inject.WrongPodLabel(strconv.Quote(value)), Pods: 1, Example: v.pod.Metadata.Name})
 	}
 	return all, notes
 }

@@ -74,8 +74,24 @@ func (r *Report) Name(c *Count, known Known) {
 	if o := NewOutside(&c.scope, known); o != nil {
 		r.Outside = append(r.Outside, *o)
 	} else if c.pods.NotWanted > 0 {
-		r.without = append(r.without, without{c.scope.Namespace.Name, c.pods.NotWanted, c.unwanted})
+		r.without = append(r.without, without{c.scope.Namespace.Name, c.pods.NotWanted, r.unexplained(c)})
 	}
+}
+
+// unexplained is the name of a pod that is to have no sidecar, of an owner about which the report says nothing,
+// if there is one.
+func (r *Report) unexplained(c *Count) (example string) {
+	for _, o := range c.sorted() {
+		g := c.owners[o]
+		switch {
+		case g.unwanted == "":
+		case len(g.reasons)+len(g.mistakes) == 0 && !slices.ContainsFunc(r.Misplaced, func(m Misplaced) bool { return m.Namespace == c.scope.Namespace.Name && m.Owner == o }):
+			return g.unwanted
+		default:
+			example = cmp.Or(example, g.unwanted)
+		}
+	}
+	return example
 }
 
 // Namespace is the pods of one namespace.

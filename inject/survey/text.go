@@ -165,6 +165,7 @@ func (m *Mistake) text(of int) string {
 
 // owners says why the pods that are not current are not, and what they ask for in vain, by owner.
 func (r *Report) owners(p *page) {
+	told := map[string]bool{} // what is wrong with namespaces
 	for i := range r.Owners {
 		s := &r.Owners[i]
 		if len(s.Reasons)+len(s.Mistakes) == 0 {
@@ -173,16 +174,41 @@ func (r *Report) owners(p *page) {
 		p.WriteString("\n")
 		p.line(0, fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
 		for _, reason := range s.Reasons {
-			p.line(2, fmt.Sprintf("%s: %s in %d of %s, such as %s: %s", reason.Template, reason.State, reason.Pods, plural(s.Pods, "pod"), reason.Example, reason.Why))
+			p.line(2, fmt.Sprintf("%s: %s in %d of %s, such as %s: %s", reason.Template, reason.State, reason.Pods, plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
 		}
 		for i := range s.Mistakes {
 			p.line(2, s.Mistakes[i].text(s.Pods))
 		}
 		if s.Hold != "" && len(r.Problems)+len(r.Doubts) == 0 {
-			p.line(2, "do not restart it for that: "+s.Hold)
+			p.line(2, "a restart does not help: "+s.hold())
 		}
 	}
 	r.restarts(p)
+}
+
+// hold is why a restart does not help, unless a reason says so already.
+func (s *Status) hold() string {
+	for _, reason := range s.Reasons {
+		if _, why, ok := strings.Cut(s.Hold, "could not get "+reason.Template+": "); ok && strings.HasSuffix(reason.Why, why) {
+			return "fix this first"
+		}
+	}
+	return s.Hold
+}
+
+// once cuts off what is wrong with a namespace, where another owner's line has it.
+func once(told map[string]bool, namespace, why string) string {
+	const its = "the namespace's annotation"
+	i := strings.Index(why, its)
+	if i < 0 {
+		return why
+	}
+	key := namespace + " " + why[i:]
+	if told[key] {
+		return why[:i] + its + ", as above"
+	}
+	told[key] = true
+	return why
 }
 
 func (r *Report) restarts(p *page) {
@@ -194,7 +220,7 @@ func (r *Report) restarts(p *page) {
 	}
 	if n := len(r.Restarts()); n > 0 {
 		p.WriteString("\n")
-		p.line(0, fmt.Sprintf("New pods would be right. To restart what makes them (%d):", n))
+		p.line(0, fmt.Sprintf("A restart fixes %s:", plural(n, "workload")))
 		p.command(r.commands.Status+" -o name |", "xargs -r -L1 "+r.commands.Kubectl+" rollout restart")
 	}
 }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const levelTemplate = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: agent}
+spec:
+  default: true
+  params: [{name: level, default: info, enum: [info, debug]}]
+  pod: {spec: {initContainers: [{name: agent, image: "agent:1", args: ["${params.level}"], restartPolicy: Always}]}}
+`
+
+// TestPodLabelWithoutMeaning: explain and status tell of a pod whose label was to opt it in.
+func TestPodLabelWithoutMeaning(t *testing.T) {
+	t.Parallel()
+	a := newPagedAPI(0)
+	pod := barePod("quiet", 0)
+	pod["metadata"].(map[string]any)["labels"] = map[string]any{"pillion.dev/inject": "true"}
+	a.objects["/api/v1/namespaces/quiet/pods/web"] = pod
+	a.list("/api/v1/namespaces/quiet/pods", pod)
+	a.list(optedInPods, pod)
+	const want = `the pod's label is "true", which means nothing; use enabled`
+	text := a.explainText(t, exitOK, "pod/web", "-n", "quiet")
+	if !strings.Contains(text, want) || strings.Contains(text, "neither the namespace") || strings.Contains(text, "1 warning") && !strings.Contains(text, "unknown_parameter") {
+		t.Errorf("explain: no %q in\n%s", want, text)
+	}
+	a.wantText(t, exitOK, []string{"quiet"}, want)
+	a.wantText(t, exitOK, nil, want)
+}
+
+// TestInvalidParameter: explain does not promise that a new pod would have what it lacks too, as status does not.
+func TestInvalidParameter(t *testing.T) {
+	t.Parallel()
+	a := explainAPI(t)
+	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"].(map[string]any)["data"] = map[string]any{"agent.yaml": levelTemplate}
+	pod := barePod("shop", 0)
+	pod["metadata"].(map[string]any)["annotations"] = map[string]any{"agent.pillion.dev/level": "chatty"}
+	a.objects[shopPods+"/web"] = pod
+	a.lists[shopDeployments] = func(i int) map[string]any {
+		web := thing("apps/v1", "Deployment", "shop", fmt.Sprintf("web-%d", i), nil)
+		web["spec"] = map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"agent.pillion.dev/level": "chatty"}}, "spec": pod["spec"]}}
+		return web
+	}
+	a.list(shopPods, pod)
+	const want = "1 missing; a new pod would lack 1 template too, so a restart does not help: fix this first."
+	if text := a.explainText(t, exitOK, "pod/web", "-n", "shop"); !strings.Contains(text, want) {
+		t.Errorf("explain: no %q in\n%s", want, text)
+	}
+	a.wantText(t, exitProblem, []string{"shop"}, `the pod's annotation agent.pillion.dev/level is "chatty"`, "a restart does not help: fix this first")
+}
+
+// TestNamespaceMistake: a namespace's mistake alters no pod, and is printed once, however many owners it concerns.
+func TestNamespaceMistake(t *testing.T) {
+	t.Parallel()
+	a := newPagedAPI(25) // of three Deployments
+	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"].(map[string]any)["data"] = map[string]any{"agent.yaml": levelTemplate}
+	a.injectedPods()
+	_, before, _ := a.status(t, "shop") // says by which revision they would be injected
+	pod := a.lists[shopPods](0)
+	a.objects[shopPods+"/web"] = pod
+	reports, _ := a.explainJSON(t, exitOK, "pod/web", "-n", "shop")
+	revision := reports[0].Templates[0].Revision
+	older := a.lists[shopPods]
+	a.lists[shopPods] = func(i int) map[string]any {
+		pod := older(i)
+		pod["metadata"].(map[string]any)["annotations"] = map[string]any{"agent.pillion.dev/injected": revision}
+		return pod
+	}
+	a.objects["/api/v1/namespaces/shop"] = thing("v1", "Namespace", "", "shop", map[string]any{"labels": map[string]any{"pillion.dev/inject": "enabled"}})
+	a.objects["/api/v1/namespaces/shop"].(map[string]any)["metadata"].(map[string]any)["annotations"] = map[string]any{"agent.pillion.dev/level": "chatty"}
+	text := a.wantText(t, exitOK, []string{"shop"}, "25 to be injected: 25 outdated.", "it was injected, and a new pod could not get it: the namespace's annotation, as above")
+	if n := strings.Count(text, `"chatty"`); n != 1 || strings.Contains(text, "altered:") {
+		t.Errorf("the mistake is printed %d times:\n%s\nbefore:\n%s", n, text, before)
+	}
+}
