@@ -225,14 +225,14 @@ func (m *Metrics) observe(e *exchange, took time.Duration) {
 		m.withheld.Inc()
 		return // no decision takes effect
 	}
+	if e.rejected != nil {
+		return // the API server calls again or ignores the webhook; what the last call finds counts
+	}
 	if e.endpoint.counted {
 		decisions := e.decisions()
 		for i := range decisions {
 			m.ofDecision(&decisions[i]).Inc()
 		}
-	}
-	if e.doubts() {
-		return // the API server calls again; what the last call finds counts
 	}
 	all := e.findings()
 	for i := range all {

@@ -148,3 +148,15 @@ func BenchmarkMetrics(b *testing.B) {
 		})
 	}
 }
+
+// TestShedCounts: the decisions of an answer that is not sent are not counted.
+func TestShedCounts(t *testing.T) {
+	t.Parallel()
+	e := newEdge(load(t, strings.Replace(sidecar, `image: "registry.example/log-agent:1"`, `image: "registry.example/log-agent:1", args: ["`+strings.Repeat("x", 60_000)+`"]`, 1)))
+	e.Log = discard()
+	e.Limiter.SetMemory(10 << 10)
+	w := e.answer(post(t, webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(`{"metadata":{"name":"x"},"spec":{"containers":[{"name":"a","image":"b"}]}}`))))
+	if all := counted(t, e.registry); w.Code != http.StatusTooManyRequests || strings.Contains(all, "pillion_decisions_total") {
+		t.Errorf("status %d, counted:\n%s", w.Code, all)
+	}
+}
