@@ -80,3 +80,29 @@ func TestNamespaceMistake(t *testing.T) {
 		t.Errorf("the mistake is printed %d times:\n%s\nbefore:\n%s", n, text, before)
 	}
 }
+
+// TestStatusLeadsOn: the pod whose report status leads to is of a workload about which it says nothing else.
+func TestStatusLeadsOn(t *testing.T) {
+	t.Parallel()
+	a := newPagedAPI(0)
+	var pods, deployments []map[string]any
+	for i, name := range []string{"a", "m", "z"} {
+		pod := barePod("shop", i)
+		pod["metadata"].(map[string]any)["name"] = name
+		pod["metadata"].(map[string]any)["labels"].(map[string]any)["pillion.dev/inject"] = "disabled"
+		owner := pod["metadata"].(map[string]any)["ownerReferences"].([]any)[0].(map[string]any)
+		owner["kind"], owner["name"] = "StatefulSet", name
+		pods = append(pods, pod)
+		set := thing("apps/v1", "StatefulSet", "shop", name, nil)
+		set["spec"] = map[string]any{"replicas": 0, "template": map[string]any{"spec": pod["spec"]}}
+		if name != "m" {
+			set["metadata"].(map[string]any)["labels"] = map[string]any{"pillion.dev/inject": "enabled"} // misplaced
+		}
+		deployments = append(deployments, set)
+	}
+	a.list(shopPods, pods...)
+	a.list("/apis/apps/v1/namespaces/shop/statefulsets", deployments...)
+	if text := a.wantText(t, exitOK, []string{"shop"}, "Misplaced in the namespace shop", "3 pods are to have no sidecar"); !strings.Contains(text, " pod/m -n shop") {
+		t.Error(text)
+	}
+}

@@ -32,6 +32,7 @@ type explainOptions struct {
 	all        bool
 	verbose    bool
 	fits       *fit.Evaluator
+	failed     []error // about objects that were asked for and cannot be read
 }
 
 func newExplain() *cobra.Command {
@@ -98,7 +99,7 @@ as it is.`,
 	f.BoolVar(&o.all, "all", false, "explain every template, also those that do not apply")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "like --all, with the rules that did not apply and the webhooks that are not called")
 	f.StringVarP(&o.selector, "selector", "l", "", "in a cluster: a selector (`LABELS`) of the objects, such as app=web")
-	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in a cluster: objects of all namespaces")
+	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in a cluster: objects of all namespaces; --namespace does not count then")
 	o.cluster.flags(cmd, &o.namespace)
 	cmd.ValidArgsFunction = o.cluster.completeObjects(&o.namespace)
 	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.completeTemplates(&o.templates)) // a flag that is there
@@ -119,20 +120,24 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 		reports, err = o.fromFiles(stdin)
 	} else {
 		reports, err = o.fromCluster(ctx)
-		missing = "there is nothing of the kind" + o.within()
+		missing = o.nothing()
 	}
 	if err != nil {
 		return err
 	}
-	if len(reports) == 0 {
+	failed := errors.Join(o.failed...)
+	if len(reports) == 0 && failed == nil {
 		return errors.New(missing)
+	}
+	if len(reports) == 0 {
+		return failed
 	}
 	for _, r := range reports {
 		if err := r.Only(o.only); err != nil {
 			return usageError{err}
 		}
 	}
-	if err := o.write(stdout, reports); err != nil {
+	if err := errors.Join(o.write(stdout, reports), failed); err != nil {
 		return err
 	}
 	for _, r := range reports {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -78,8 +79,6 @@ func (o *explainOptions) check(args []string) (err error) {
 		return o.injectOptions.check()
 	case named && some:
 		return errors.New("a name does not go with --all-namespaces and --selector")
-	case o.everywhere && o.namespace != "":
-		return errors.New("--namespace does not go with --all-namespaces")
 	case len(args) == 0 && o.namespace == "" && !some:
 		return errors.New("name manifests (--filename FILE), objects of the cluster (deploy/NAME), or a whole namespace (--namespace NAMESPACE)")
 	}
@@ -92,12 +91,26 @@ func (o *explainOptions) check(args []string) (err error) {
 	return oneOf("output", o.output, o.outputs...)
 }
 
-// within is where nothing was found.
-func (o *explainOptions) within() string {
-	if o.selector != "" {
-		return " with these labels" + where(o.namespace)
+// nothing is the sentence about a cluster in which nothing was found.
+func (o *explainOptions) nothing() string {
+	what, in := "workload or pod", where(o.namespace)
+	if len(o.asked) > 0 {
+		what = strings.Join(o.kinds(), " or ")
 	}
-	return where(o.namespace)
+	if o.everywhere {
+		in = ""
+	}
+	if o.selector != "" {
+		return "no " + what + " matches " + o.selector + in
+	}
+	return "there is no " + what + in
+}
+
+func (o *explainOptions) kinds() (names []string) {
+	for _, a := range o.asked {
+		names = append(names, podResources()[a.resource][0])
+	}
+	return names
 }
 
 // fromCluster explains objects by what the cluster uses.
@@ -129,10 +142,14 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 	var reports []*explain.Report
 	for _, a := range o.asked {
 		r, err := i.explain(ctx, a.resource, namespace, a.name)
-		if err != nil {
+		switch {
+		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // the others may be there
+			o.failed = append(o.failed, fmt.Errorf("%s: %w", a.argument, err))
+		case err != nil:
 			return nil, fmt.Errorf("%s: %w", a.argument, err)
+		default:
+			reports = append(reports, r)
 		}
-		reports = append(reports, r)
 	}
 	return reports, nil
 }

@@ -120,8 +120,8 @@ func TestExplainArguments(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"deploy nobody -n shop":               "deploy/nobody: NotFound",
-		"sts -n shop":                         "there is nothing of the kind in the namespace shop",
-		"sts -l app=web -n shop":              "there is nothing of the kind with these labels",
+		"sts -n shop":                         "there is no statefulset in the namespace shop",
+		"sts -l app=web -n shop":              "no statefulset matches app=web in the namespace shop",
 		"-n nowhere":                          "NotFound",
 		"deploy web -n shop --template agnet": `there is no template "agnet"; did you mean "agent"?`,
 	} {
@@ -132,6 +132,19 @@ func TestExplainArguments(t *testing.T) {
 		if _, stderr := a.explainJSON(t, code, strings.Fields(args)...); !strings.Contains(stderr, want) {
 			t.Errorf("%s: got %q, want %q", args, stderr, want)
 		}
+	}
+}
+
+// TestExplainOthers: one that is missing hides no other, and -A is stronger than -n, as in status.
+func TestExplainOthers(t *testing.T) {
+	t.Parallel()
+	a := everyAPI(t)
+	reports, stderr := a.explainJSON(t, exitProblem, "deploy/nobody", "deploy/web", "-n", "shop")
+	if got := titles(reports); !slices.Equal(got, []string{"shop:Deployment/web"}) || !strings.Contains(stderr, "deploy/nobody: NotFound") {
+		t.Errorf("got %q, %s", got, stderr)
+	}
+	if reports, _ := a.explainJSON(t, exitOK, "deploy", "-A", "-n", "shop"); len(reports) != 2 {
+		t.Errorf("got %q", titles(reports))
 	}
 }
 

@@ -153,9 +153,24 @@ func (l *podLister) outsiders(ctx context.Context, names []string) (*survey.Outs
 	if err != nil {
 		return nil, err
 	}
+	k.usable(ctx, d)
 	r := survey.NewOutsiders(found, of)
 	r.Problems, r.Doubts, r.Notes = k.report.Problems, k.report.Doubts, slices.Sorted(maps.Keys(k.notes))
 	return r, nil
+}
+
+// usable finds out whether the cluster's templates can be used: if not, pods that opt in may be denied.
+func (k *look) usable(ctx context.Context, d *deployed) {
+	var wrong unsure
+	if _, err := d.set(ctx, &wrong); err != nil {
+		text := "The templates cannot be used: " + oneLine(err)
+		if apierrors.IsForbidden(err) || d.guessed {
+			wrong.doubts = append(wrong.doubts, text)
+		} else {
+			wrong.problems = append(wrong.problems, text)
+		}
+	}
+	k.report.Problems, k.report.Doubts = append(k.report.Problems, wrong.problems...), append(k.report.Doubts, wrong.doubts...)
 }
 
 // eachNamed reads namespaces that the user named, each once.
