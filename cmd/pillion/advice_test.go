@@ -24,7 +24,7 @@ func TestAdvice(t *testing.T) {
 		api := s.api(t)
 		_, names, told := api.status(t, append(s.args, "-o", "name")...)
 		code, text, _ := api.status(t, s.args...)
-		if offers := strings.Contains(text, "To restart what makes them"); offers != (names != "") {
+		if offers := strings.Contains(text, "A restart fixes"); offers != (names != "") {
 			t.Errorf("seed %d: the text offers a restart: %t; the names are %q", seed, offers, names)
 		}
 		if names != "" && !strings.Contains(text, s.command(api)) {
