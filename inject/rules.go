@@ -76,12 +76,12 @@ func notOptedIn(r *run) (bool, string) {
 	ns := &r.req.Namespace
 	label, labelled := ns.Labels[LabelInject]
 	switch {
-	case r.req.OptedIn || !ns.Known || label == Enabled || !labelled && r.label(LabelInject).IsText(Enabled):
+	case r.req.OptedIn || !ns.Known || label == Enabled || !labelled && r.optIn().IsText(Enabled):
 		return false, ""
 	case labelled:
 		return true, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label) + WrongNamespaceLabel(label)
-	case r.label(LabelInject) != nil && !r.label(LabelInject).IsText(Disabled):
-		return true, fmt.Sprintf("the namespace %s has no label %s, and %s", ns.Name, LabelInject, WrongPodLabel(r.label(LabelInject).String()))
+	case r.optIn() != nil && !r.optIn().IsText(Disabled):
+		return true, fmt.Sprintf("the namespace %s has no label %s, and %s", ns.Name, LabelInject, WrongPodLabel(r.optIn().String()))
 	}
 	return true, fmt.Sprintf("neither the namespace %s nor the pod has the label %s: %s", ns.Name, LabelInject, Enabled)
 }
@@ -114,7 +114,7 @@ func whyOptedIn(c *candidate) string {
 }
 
 func podOptedOut(c *candidate) (bool, string) {
-	if c.t.Spec.Required || !c.label(LabelInject).IsText(Disabled) {
+	if c.t.Spec.Required || !c.optIn().IsText(Disabled) {
 		return false, ""
 	}
 	return true, "the pod has the label " + LabelInject + ": " + Disabled

@@ -89,7 +89,7 @@ func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 // nodes is memory for what is made to be added.
 func (r *run) nodes() *tree.Arena { return r.input.Nodes }
 
-func (r *run) label(key string) *tree.Node      { return r.labels.Get(key) }
+func (r *run) optIn() *tree.Node                { return r.labels.Get(LabelInject) }
 func (r *run) annotation(key string) *tree.Node { return r.annotations.Get(key) }
 
 func (r *run) annotationText(key string) (string, bool) {
@@ -305,7 +305,7 @@ func (r *run) ownKeys(n *names) {
 			}
 		}
 	}
-	if label := r.label(LabelInject); label != nil && !label.IsText(Enabled) && !label.IsText(Disabled) {
+	if label := r.optIn(); label != nil && !label.IsText(Enabled) && !label.IsText(Disabled) {
 		n.add(Finding{
 			Code: CodeUnknownParameter, Path: "/metadata/labels/" + tree.Escape(LabelInject), Found: quoted(label),
 			Message: fmt.Sprintf("the label %s: %s means nothing; it must be %s or %s", LabelInject, label, Enabled, Disabled),

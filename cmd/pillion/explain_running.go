@@ -31,9 +31,9 @@ func (i *installation) running(ctx context.Context, p *place, object *unstructur
 			return nil, nil
 		}
 	}
-	count, err := i.counted(ctx, p, selector)
+	count := i.counted(ctx, p, selector)
 	if count == nil {
-		return nil, err
+		return nil, nil
 	}
 	owner := survey.Owner{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
 	if r := count.Behind(owner, "", ""); r == nil || len(r.Behind) == 0 {
@@ -83,7 +83,7 @@ func (i *installation) byPolicies() bool {
 
 // podsOf is the selector of a workload's pods; "" if it has none.
 func podsOf(object *unstructured.Unstructured) string {
-	spec, _, _ := unstructured.NestedMap(object.Object, "spec", "selector") //nolint:errcheck // then there is none
+	spec, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
 	if spec["matchLabels"] == nil && spec["matchExpressions"] == nil {
 		return ""
 	}
@@ -99,9 +99,9 @@ func podsOf(object *unstructured.Unstructured) string {
 }
 
 // counted counts the pods of a namespace once; nil if they cannot be read.
-func (i *installation) counted(ctx context.Context, p *place, selector string) (*survey.Count, error) {
+func (i *installation) counted(ctx context.Context, p *place, selector string) *survey.Count {
 	if count, known := p.counts[selector]; known {
-		return count, nil
+		return count
 	}
 	if p.counts == nil {
 		p.counts = map[string]*survey.Count{}
@@ -136,7 +136,7 @@ func (i *installation) counted(ctx context.Context, p *place, selector string) (
 		count.GuessDeployments()
 	}
 	p.counts[selector] = count
-	return count, nil
+	return count
 }
 
 // sinceLabelled is when the namespace got its label, if it opted in.
