@@ -14,8 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 // TestHalfInstalled: without cert-manager the install fails half way, and each way out of it that the page has works.
@@ -137,7 +135,7 @@ func TestComponentsRemoved(t *testing.T) {
 	before := u.objects(t, "app.kubernetes.io/name=pillion")
 
 	u.types(t, "echo components: >> my-pillion/kustomization.yaml", 0)
-	added := components(t)
+	added := allComponents(t)
 	for _, component := range added {
 		u.types(t, "echo '- ../manifests/components/"+component+"' >> my-pillion/kustomization.yaml", 0)
 	}
@@ -185,21 +183,4 @@ func removals(t *testing.T) map[string]string {
 		}
 	}
 	return rows
-}
-
-// components are the folders under manifests/components.
-func components(t *testing.T) (names []string) {
-	t.Helper()
-	root, err := cluster.Root(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	folders, err := filepath.Glob(filepath.Join(root, "manifests", "components", "*"))
-	if err != nil || len(folders) == 0 {
-		t.Fatal("no components", err)
-	}
-	for _, folder := range folders {
-		names = append(names, filepath.Base(folder))
-	}
-	return names
 }

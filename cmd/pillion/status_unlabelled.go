@@ -39,9 +39,9 @@ only the label shadow, or the label, and the API server does not call Pillion al
 same; and the command that opts it in.
 
 It prints no command for namespaces that have to stay outside (Kubernetes' own,
-Pillion's own, those that Pillion is told to exclude or its webhooks are not for, and
-those of webhooks that Pillion itself waits for), for those that somebody opted out
-(disabled), nor while something is wrong with Pillion itself.
+Pillion's own, those that --exclude-namespace or the webhooks' selectors exclude, and
+those of webhooks that Pillion itself waits for), for those that opted out (disabled),
+or while Pillion itself has a problem.
 
 -o json and -o yaml write one object: summary, namespaces (namespace, code, why,
 intended, command), problems, doubts and notes. -o name writes the namespaces that
@@ -230,7 +230,7 @@ func (k *look) known(ns *unstructured.Unstructured) survey.Known {
 	case slices.Contains(inject.SystemNamespaces(), name):
 		known.Excluded = "nothing is ever injected there, so that the cluster does not depend on Pillion"
 	case k.injector.Excludes(name):
-		known.Excluded = "Pillion is told to leave it out (--exclude-namespace)"
+		known.Excluded = "the flag --exclude-namespace of Pillion excludes it"
 	}
 	return known
 }

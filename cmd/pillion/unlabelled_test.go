@@ -90,7 +90,7 @@ func TestUnlabelled(t *testing.T) {
 	}
 }
 
-// TestUnlabelledHeld: while something is wrong with Pillion nobody is told to opt in, for it may cost pods.
+// TestUnlabelledHeld: no namespace is advised to opt in while Pillion has a problem, because that may cost pods.
 func TestUnlabelledHeld(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*pagedAPI){

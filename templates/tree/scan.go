@@ -303,9 +303,9 @@ func (s *Parser) take(first int) (kids []Node) {
 // push makes another pending node, for the value at i.
 func (s *Parser) push(i int) *Node {
 	n := len(s.pending)
-	if n == cap(s.pending) { // append would grow by and by one that is not very long
+	if n == cap(s.pending) { // append grows short slices in small steps
 		more := max(8, n)
-		if n >= maxSlab { // and a very long one by and by: the rest is taken to be as what came
+		if n >= maxSlab { // a very long slice grows in small steps too: assume that the rest has as many values per byte
 			more = min(max(maxSlab, n*(len(s.text)-i)/i), s.most+1-n)
 		}
 		s.pending = slices.Grow(s.pending, more)
