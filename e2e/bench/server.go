@@ -32,7 +32,15 @@ type workload struct {
 	name    string
 	servers []string // templates' names, as in sets; the answer is the first one's
 	path    string
-	pod     []byte
+	pods    map[string][]byte // by server: a judged pod is one that this server's templates were injected into
+}
+
+// podFor is what is sent to a server; one that is not among them gets what the first one gets.
+func (w *workload) podFor(server string) []byte {
+	if pod, ok := w.pods[server]; ok {
+		return pod
+	}
+	return w.pods[w.servers[0]]
 }
 
 func (w *workload) constantPath() string { return "/" + w.name }
@@ -84,7 +92,13 @@ func (b *bench) prepare(ctx context.Context) ([]workload, error) {
 func (b *bench) workloads(ctx context.Context) ([]workload, error) {
 	simple := []string{"pillion", "pillion-50"}
 	own, rich, heavy := podJSON(typicalSize()), podJSON(typicalSize(), askFor), podJSON(typicalSize(), setLevel)
-	all := []workload{
+	var all []workload
+	for _, w := range []struct {
+		name    string
+		servers []string
+		path    string
+		pod     []byte
+	}{
 		{"injected", simple, webhook.PathMutate, own},
 		{"opted-out", simple, webhook.PathMutate, podJSON(typicalSize(), optOut)},
 		{"judged", simple, webhook.PathValidate, own},
@@ -92,29 +106,41 @@ func (b *bench) workloads(ctx context.Context) ([]workload, error) {
 		{"features-judged", []string{"pillion-features"}, webhook.PathValidate, rich},
 		{"heavy-injected", []string{"pillion-heavy"}, webhook.PathMutate, heavy},
 		{"heavy-judged", []string{"pillion-heavy"}, webhook.PathValidate, heavy},
-	}
-	for i := range all {
-		w := &all[i]
-		h, err := newHandler(b.path(w.servers[0] + ".templates"))
-		if err != nil {
-			return nil, err
-		}
-		if w.path == webhook.PathValidate {
-			if w.pod, err = mutated(ctx, h, w.pod); err != nil {
+	} {
+		made := workload{w.name, w.servers, w.path, map[string][]byte{}}
+		for i, server := range w.servers {
+			pod, answer, err := b.exchange(ctx, server, w.path, w.pod)
+			if err != nil {
 				return nil, err
 			}
+			made.pods[server] = pod
+			if i > 0 {
+				continue
+			}
+			if err := os.WriteFile(b.answer(&made), answer, 0o600); err != nil {
+				return nil, err
+			}
+			b.add("bytes/"+w.name+"/request", float64(len(review(pod))))
+			b.add("bytes/"+w.name+"/answer", float64(len(answer)))
 		}
-		answer, err := ask(ctx, h, w.path, w.pod)
-		if err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(b.answer(w), answer, 0o600); err != nil {
-			return nil, err
-		}
-		b.add("bytes/"+w.name+"/request", float64(len(review(w.pod))))
-		b.add("bytes/"+w.name+"/answer", float64(len(answer)))
+		all = append(all, made)
 	}
 	return all, nil
+}
+
+// exchange returns the pod that a server is sent at a path, and its answer.
+func (b *bench) exchange(ctx context.Context, server, path string, pod []byte) (sent, answer []byte, err error) {
+	h, err := newHandler(b.path(server + ".templates"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if path == webhook.PathValidate {
+		if pod, err = mutated(ctx, h, pod); err != nil {
+			return nil, nil, err
+		}
+	}
+	answer, err = ask(ctx, h, path, pod)
+	return pod, answer, err
 }
 
 func (b *bench) answer(w *workload) string { return b.path(w.name + ".json") }
@@ -225,7 +251,7 @@ func (b *bench) call(name string, p *process, w workload) *call {
 	if name == constant {
 		path = w.constantPath()
 	}
-	return &call{b.client, p.url + path, review(w.pod)}
+	return &call{b.client, p.url + path, review(w.podFor(name))}
 }
 
 // closed adds the CPU time of a request in µs.
