@@ -47,7 +47,7 @@ func newProvider(base types.Provider, params []Param) *provider {
 	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}}
 	for i := range params {
 		name := params[i].Name
-		p.params[name] = getter(params[i].celType(), func(v Values) any { return v.get(name) })
+		p.params[name] = getter(params[i].Type.row().cel, func(v Values) any { return v.get(name) })
 	}
 	return p
 }

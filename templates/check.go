@@ -259,10 +259,7 @@ func choices(t reflect.Type) []string {
 	case reflect.TypeFor[Overrider]():
 		return []string{string(ByPod), string(ByNamespace)}
 	case reflect.TypeFor[ParamType]():
-		return []string{
-			string(StringParam), string(IntegerParam), string(NumberParam),
-			string(BooleanParam), string(QuantityParam), string(DurationParam),
-		}
+		return ParamTypes()
 	case reflect.TypeFor[corev1.OSName]():
 		return []string{string(corev1.Linux), string(corev1.Windows)}
 	}
@@ -272,7 +269,7 @@ func choices(t reflect.Type) []string {
 func describe(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[resource.Quantity]():
-		return "a quantity such as 100m or 64Mi"
+		return aQuantity
 	case reflect.TypeFor[intstr.IntOrString]():
 		return "an integer or a string"
 	}

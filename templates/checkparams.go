@@ -19,9 +19,7 @@ func (c *checker) params(y *yaml.Node, t *Template) bool {
 	list := child(child(y, "spec"), "params")
 	for i := range t.Spec.Params {
 		p := &t.Spec.Params[i]
-		if p.Type == "" {
-			p.Type = StringParam
-		}
+		p.Type = p.Type.row().name
 		path := fmt.Sprintf("spec.params[%d]", i)
 		node := list.Content[i]
 		switch {
@@ -48,13 +46,13 @@ func reserved(name string) bool {
 }
 
 func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
-	p := &param{Param: *declared}
+	p := &param{Param: *declared, row: declared.Type.row()}
 	var err error
 	if p.Pattern != "" {
 		if n := steps(p.Pattern); n > maxSteps {
 			c.problem(at(node, "pattern"), path+".pattern", "takes %d steps, and at most %d are allowed; repeat less in it", n, maxSteps)
-		} else if n*p.maxLength() > maxWork {
-			c.problem(at(node, "pattern"), path+".pattern", "takes %d steps for each of %d bytes, and at most %d are allowed; lower maxLength", n, p.maxLength(), maxWork)
+		} else if n*p.Length() > maxWork {
+			c.problem(at(node, "pattern"), path+".pattern", "takes %d steps for each of %d bytes, and at most %d are allowed; lower maxLength", n, p.Length(), maxWork)
 		} else if _, err = regexp.Compile(p.Pattern); err != nil {
 			c.problem(at(node, "pattern"), path+".pattern", "%v", err)
 		} else {
@@ -68,12 +66,12 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 		c.problem(at(node, "maxLength"), path+".maxLength", "must be at most %d: expressions cannot read longer strings", maxText)
 	}
 	if p.Minimum != nil {
-		if p.min, err = newBound(p.Type, string(*p.Minimum)); err != nil {
+		if p.min, err = p.row.bound(string(*p.Minimum)); err != nil {
 			c.problem(at(node, "minimum"), path+".minimum", "%v", err)
 		}
 	}
 	if p.Maximum != nil {
-		if p.max, err = newBound(p.Type, string(*p.Maximum)); err != nil {
+		if p.max, err = p.row.bound(string(*p.Maximum)); err != nil {
 			c.problem(at(node, "maximum"), path+".maximum", "%v", err)
 		}
 	}

@@ -128,7 +128,7 @@ func (r expressions) pod() string {
 
 // directParams are one parameter of each type.
 func directParams() []Param {
-	return []Param{{Name: "s"}, {Name: "i", Type: IntegerParam}, {Name: "n", Type: NumberParam}, {Name: "b", Type: BooleanParam}, {Name: "q", Type: QuantityParam}}
+	return []Param{{Name: "s"}, {Name: "i", Type: "integer"}, {Name: "n", Type: "number"}, {Name: "b", Type: "boolean"}, {Name: "q", Type: "quantity"}}
 }
 
 func directInput(t *testing.T, pod, container string) *Input {

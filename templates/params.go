@@ -7,13 +7,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Param is a value of a template that pods and namespaces may set by annotation.
@@ -30,22 +27,8 @@ type Param struct {
 	Description   string      `json:"description,omitempty"`
 }
 
-// Scalar is a text that may stand in YAML without quotes: 5, true and 64Mi alike.
+// Scalar is a string that YAML may have without quotes: 5, true and 64Mi alike.
 type Scalar string
-
-// ParamType is what a parameter's text must be. In expressions an integer is an
-// int, a number a double, a boolean a bool; the others are strings.
-type ParamType string
-
-// The types of parameters.
-const (
-	StringParam   ParamType = "string"
-	IntegerParam  ParamType = "integer"
-	NumberParam   ParamType = "number"
-	BooleanParam  ParamType = "boolean"
-	QuantityParam ParamType = "quantity" // as resource.Quantity
-	DurationParam ParamType = "duration" // as time.ParseDuration
-)
 
 // Overrider is who may set a parameter.
 type Overrider string
@@ -55,8 +38,6 @@ const (
 	ByPod       Overrider = "Pod"
 	ByNamespace Overrider = "Namespace"
 )
-
-const defaultMaxLength = 256
 
 // The places that a parameter's value comes from.
 const (
@@ -93,83 +74,22 @@ func (v Values) has(name string) bool {
 // param is a compiled Param.
 type param struct {
 	Param
+	row      *paramType
 	key      string // of its annotation
 	preset   Value  // the default
 	pattern  *regexp.Regexp
 	min, max *bound
 }
 
-func (p *Param) celType() *types.Type {
-	switch p.Type {
-	case IntegerParam:
-		return types.IntType
-	case NumberParam:
-		return types.DoubleType
-	case BooleanParam:
-		return types.BoolType
-	}
-	return types.StringType
-}
-
-func (p *Param) overridable(by Overrider) bool {
+// Overridable reports whether annotations of a Pod or a Namespace may set the parameter.
+func (p *Param) Overridable(by Overrider) bool {
 	return p.OverridableBy == nil || slices.Contains(p.OverridableBy, by)
-}
-
-// bound is a minimum or maximum in the parameter's own order: number, quantity
-// or duration; of a string the bound is on nothing.
-type bound struct {
-	text string
-	cmp  func(value string) int // of the value to the bound
-}
-
-func newBound(t ParamType, text string) (*bound, error) {
-	switch t {
-	case IntegerParam, NumberParam:
-		limit, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a number", text)
-		}
-		return &bound{text, func(v string) int { f, _ := strconv.ParseFloat(v, 64); return compare(f, limit) }}, nil
-	case QuantityParam:
-		limit, err := ParseQuantity(text)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a quantity", text)
-		}
-		return &bound{text, func(v string) int { q, _ := ParseQuantity(v); return q.Cmp(limit) }}, nil
-	case DurationParam:
-		limit, err := time.ParseDuration(text)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a duration", text)
-		}
-		return &bound{text, func(v string) int { d, _ := time.ParseDuration(v); return compare(d, limit) }}, nil
-	}
-	return nil, fmt.Errorf("a %s has no minimum and no maximum", t)
-}
-
-// ParseQuantity is [resource.ParseQuantity] for texts that people write: with an
-// exponent of many digits that one takes seconds to hours.
-func ParseQuantity(text string) (resource.Quantity, error) {
-	const long, digits = 64, 3
-	if i := strings.IndexAny(text, "eE"); len(text) > long || i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > digits {
-		return resource.Quantity{}, resource.ErrFormatWrong
-	}
-	return resource.ParseQuantity(text)
-}
-
-func compare[T time.Duration | float64](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // parse checks a text and gives its CEL value. The error says what is allowed,
 // and shows no more of a long value than helps.
 func (p *param) parse(text string) (ref.Val, error) {
-	if limit := p.maxLength(); len(text) > limit {
+	if limit := p.Length(); len(text) > limit {
 		return nil, fmt.Errorf("is %d bytes long; at most %d are allowed", len(text), limit)
 	}
 	value, err := p.typed(text)
@@ -197,42 +117,21 @@ func (p *param) choices() []string {
 	return all
 }
 
-func (p *param) maxLength() int {
+// Length is the largest length of a value in bytes.
+func (p *Param) Length() int {
+	const usual = 256
 	if p.MaxLength != nil {
 		return *p.MaxLength
 	}
-	return defaultMaxLength
+	return usual
 }
 
 func (p *param) typed(text string) (ref.Val, error) {
-	switch p.Type {
-	case IntegerParam:
-		i, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("is %q; it must be an integer", text)
-		}
-		return types.Int(i), nil
-	case NumberParam:
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil || f != f || f > 1e308 || f < -1e308 {
-			return nil, fmt.Errorf("is %q; it must be a number", text)
-		}
-		return types.Double(f), nil
-	case BooleanParam:
-		if text != "true" && text != "false" {
-			return nil, fmt.Errorf("is %q; it must be true or false", text)
-		}
-		return types.Bool(text == "true"), nil
-	case QuantityParam:
-		if _, err := ParseQuantity(text); err != nil {
-			return nil, fmt.Errorf("is %q; it must be a quantity such as 100m or 64Mi", text)
-		}
-	case DurationParam:
-		if _, err := time.ParseDuration(text); err != nil {
-			return nil, fmt.Errorf("is %q; it must be a duration such as 30s or 5m", text)
-		}
+	value, err := p.row.parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("is %q; it must be %s", text, p.row.words)
 	}
-	return types.String(text), nil
+	return value, nil
 }
 
 // InvalidValueError is a parameter's value that is not allowed, or none where there
@@ -285,12 +184,12 @@ func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns
 	var ok bool
 	if v.Text, ok = podAnnotation(p.key); ok {
 		v.Source = FromPod
-		if !p.overridable(ByPod) {
+		if !p.Overridable(ByPod) {
 			return refuse("sets a parameter that a pod may not set")
 		}
 	} else if v.Text, ok = ns.annotation(p.key); ok {
 		v.Source = FromNamespace
-		if !p.overridable(ByNamespace) {
+		if !p.Overridable(ByNamespace) {
 			return refuse("sets a parameter that a namespace may not set")
 		}
 	} else if p.Default != nil {

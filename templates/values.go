@@ -82,7 +82,7 @@ func each(rules []valueRule) valueRule {
 
 func isQuantity(n *tree.Node) error {
 	if q, err := quantityOf(n); err != nil || q.Sign() < 0 {
-		return fmt.Errorf("%s is not a quantity such as 100m or 64Mi", n)
+		return fmt.Errorf("%s is not "+aQuantity, n)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 					continue
 				}
 			}
-			if param.OverridableBy == nil || slices.Contains(param.OverridableBy, templates.ByPod) {
+			if param.Overridable(templates.ByPod) {
 				p.Annotations[key] = value
 			} else {
 				annotations[key] = value
@@ -139,7 +139,7 @@ func sampleValue(t *templates.Template, p *templates.Param) string {
 	if p.Minimum != nil {
 		candidates = append(candidates, string(*p.Minimum))
 	}
-	candidates = append(candidates, "sample", "example.com", "https://example.com", "https://example.com:8443/path", "1", "true", "1s", "/sample")
+	candidates = append(candidates, p.Type.Sample(), "example.com", "https://example.com", "https://example.com:8443/path", "1", "/sample")
 	i := slices.IndexFunc(candidates, func(value string) bool { return t.Takes(p.Name, value) == nil })
 	if i < 0 {
 		return ""

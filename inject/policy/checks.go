@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // tokenPath is where a container has the pod's API token.
@@ -84,7 +86,7 @@ func (b *builder) conditionsOf(n *node, t reflect.Type) []string {
 	isInt := n.typ.TypeName() == "int"
 	switch {
 	case t == reflect.TypeFor[resource.Quantity]():
-		add(strings.ReplaceAll(quantityCheck, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`)
+		add(strings.ReplaceAll(templates.ParamType("quantity").Policy().Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`)
 	case t == reflect.TypeFor[intstr.IntOrString]() && !isInt:
 		add(`VALUE.matches("^([a-z0-9]+-?)*[a-z0-9]+$") && VALUE.matches("[a-z]") && size(VALUE) <= 15`)
 	case t == reflect.TypeFor[intstr.IntOrString](), field == "containerPort", field == "hostPort":
@@ -158,7 +160,3 @@ func (b *builder) enumerated(n *node, t reflect.Type, add func(string)) {
 		b.problem(n.path, "the value of an expression cannot be checked here before it is added")
 	}
 }
-
-// quantityCheck is [templates.ParseQuantity] in CEL: what it takes too long to
-// read is none.
-const quantityCheck = `size(TEXT) <= 64 && !TEXT.matches("[eE][-+]*[0-9]{4,}") && isQuantity(TEXT)`

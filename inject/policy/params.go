@@ -4,7 +4,6 @@ package policy
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +21,7 @@ const namespaceAnnotations = `namespaceObject.metadata.?annotations.orValue({})`
 // and param_x of the parameter's type, which must be read only where it is valid.
 func (b *builder) parameter(p *templates.Param) {
 	key := quote(b.t.Annotation(p.Name))
-	byPod, byNamespace := overridable(p, templates.ByPod), overridable(p, templates.ByNamespace)
+	byPod, byNamespace := p.Overridable(templates.ByPod), p.Overridable(templates.ByNamespace)
 	text, checks := "optional.none()", []string{}
 	inPod, inNamespace := key+" in variables.annotations", key+" in "+namespaceAnnotations
 	switch {
@@ -54,54 +53,15 @@ func (b *builder) parameter(p *templates.Param) {
 	}
 	b.variable("text_"+p.Name, fmt.Sprintf("string(%s.orValue(%s))", text, value))
 	b.variable("valid_"+p.Name, all(append(checks, b.valueChecks(p)...)...))
-	b.variable(paramVariable(p.Name), typed(p))
+	b.variable(paramVariable(p.Name), strings.ReplaceAll(p.Type.Policy().Value, "TEXT", "variables.text_"+p.Name))
 }
 
-func overridable(p *templates.Param, by templates.Overrider) bool {
-	return p.OverridableBy == nil || slices.Contains(p.OverridableBy, by)
-}
-
-func typed(p *templates.Param) string {
-	text := "variables.text_" + p.Name
-	switch p.Type {
-	case templates.IntegerParam:
-		return "int(" + text + ")"
-	case templates.NumberParam:
-		return "double(" + text + ")"
-	case templates.BooleanParam:
-		return text + ` == "true"`
-	}
-	return text
-}
-
-// maxTextLength is that of a parameter which says nothing else.
-const maxTextLength = 256
-
-// valueChecks are what a parameter's text must hold to; each may count on those before it.
+// valueChecks are what a parameter's value must be; each may count on those before it.
 func (b *builder) valueChecks(p *templates.Param) []string {
-	text := "variables.text_" + p.Name
-	length := maxTextLength
-	if p.MaxLength != nil {
-		length = *p.MaxLength
-	}
-	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, length)}
-	convert := "%s"
-	switch p.Type {
-	case templates.IntegerParam:
-		// Nineteen digits may be too large an integer, which is an error.
-		checks = append(checks, fmt.Sprintf(`%s.matches("^[+-]?0*[0-9]{1,18}$")`, text))
-		convert = "double(%s)"
-	case templates.NumberParam:
-		checks = append(checks, fmt.Sprintf(`%s.matches("^[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]{1,2})?$")`, text))
-		convert = "double(%s)"
-	case templates.BooleanParam:
-		checks = append(checks, fmt.Sprintf(`%s in ["true", "false"]`, text))
-	case templates.QuantityParam:
-		checks = append(checks, strings.ReplaceAll(quantityCheck, "TEXT", text))
-		convert = "quantity(%s)"
-	case templates.DurationParam:
-		checks = append(checks, fmt.Sprintf(`%s.matches("^[+-]?(0|([0-9]{1,7}(\\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+)$")`, text))
-		convert = "duration(%s)"
+	text, reads := "variables.text_"+p.Name, p.Type.Policy()
+	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, p.Length())}
+	if reads.Check != "true" {
+		checks = append(checks, strings.ReplaceAll(reads.Check, "TEXT", text))
 	}
 	if len(p.Enum) > 0 {
 		var choices []string
@@ -117,14 +77,8 @@ func (b *builder) valueChecks(p *templates.Param) []string {
 		limit    *templates.Scalar
 		operator string
 	}{{p.Minimum, ">="}, {p.Maximum, "<="}} {
-		if bound.limit == nil {
-			continue
-		}
-		value, limit := fmt.Sprintf(convert, text), fmt.Sprintf(convert, quote(string(*bound.limit)))
-		if p.Type == templates.QuantityParam {
-			checks = append(checks, fmt.Sprintf("%s.compareTo(%s) %s 0", value, limit, bound.operator))
-		} else {
-			checks = append(checks, fmt.Sprintf("%s %s %s", value, bound.operator, limit))
+		if bound.limit != nil {
+			checks = append(checks, strings.NewReplacer("TEXT", text, "LIMIT", quote(string(*bound.limit)), "OP", bound.operator).Replace(reads.Compare))
 		}
 	}
 	return checks
@@ -141,15 +95,7 @@ func (b *builder) parameters() (valid []string) {
 
 // allowed says in words what a parameter's value may be.
 func allowed(p *templates.Param) string {
-	words := []string{"a text"}
-	switch p.Type {
-	case templates.IntegerParam:
-		words[0] = "an integer"
-	case templates.NumberParam, templates.QuantityParam, templates.DurationParam:
-		words[0] = "a " + string(p.Type)
-	case templates.BooleanParam:
-		words[0] = "true or false"
-	}
+	words := []string{p.Type.Words()}
 	if len(p.Enum) > 0 {
 		words = words[:0]
 		for _, e := range p.Enum {

@@ -137,8 +137,8 @@ func (b *builder) parameterValidations() []admissionregistrationv1.Validation {
 			may   bool
 			given string
 		}{
-			{"pod", overridable(p, templates.ByPod), quote(key) + " in variables.annotations"},
-			{"namespace", overridable(p, templates.ByNamespace), fmt.Sprintf("!(%s in variables.annotations) && %[1]s in %s", quote(key), namespaceAnnotations)},
+			{"pod", p.Overridable(templates.ByPod), quote(key) + " in variables.annotations"},
+			{"namespace", p.Overridable(templates.ByNamespace), fmt.Sprintf("!(%s in variables.annotations) && %[1]s in %s", quote(key), namespaceAnnotations)},
 		} {
 			if !by.may {
 				message := fmt.Sprintf("%s, but the %s's annotation %s sets a parameter that a %[2]s may not set. Remove it.", b.start(), by.whose, key)
@@ -160,9 +160,9 @@ func (b *builder) parameterValidations() []admissionregistrationv1.Validation {
 // whose annotation it is where not both may set the parameter.
 func whose(p *templates.Param) string {
 	switch {
-	case !overridable(p, templates.ByPod):
+	case !p.Overridable(templates.ByPod):
 		return "namespace's "
-	case !overridable(p, templates.ByNamespace):
+	case !p.Overridable(templates.ByNamespace):
 		return "pod's "
 	}
 	return ""

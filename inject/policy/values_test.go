@@ -15,26 +15,42 @@ import (
 )
 
 func someTexts() []string {
-	return []string{
+	var texts []string
+	for _, name := range templates.ParamTypes() {
+		texts = append(texts, templates.ParamType(name).Sample())
+	}
+	return append(texts,
+
 		"", " ", "a", "A", "a b", "a,b", "info", "loud", "true", "false", "True", "0", "1", "-1", "+1", "007", "1.0", "1.5", ".5", "5.", "1e3", "1E-2", "1e400", "0x10",
 		"Inf", "NaN", "1_000", "9223372036854775807", "9223372036854775808", "99999999999999999999", "100m", "64Mi", "1Gi", "-5", "1e1000", "m", "30s", "1h30m", "5", "-5m",
 		".5s", "1.5h", "1us", "1µs", "h", "80", "65535", "65536", "2147483648", "http", "-http", "a--b", "averylongportname", "/logs", "/logs/", "//", "/", "/a//b", "/a/../b",
-		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", tokenPath,
-	}
+		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", tokenPath)
 }
 
-// TestParameters: what the engine does not take, a policy does not take; the other
-// way round there are a few exceptions, which stand here.
+// declarations are parameters of each type, with each kind of limit.
+func declarations() []string {
+	declared := []string{
+		"type: string, maxLength: 4", "type: string, pattern: '[a-z]+'", "type: string, pattern: 'a|b'", "enum: [info, debug]",
+		"type: integer, minimum: 0, maximum: 65535", "type: integer, enum: [1, 80]", "type: number, minimum: -1, maximum: 1.5",
+		"type: quantity, minimum: 10m, maximum: 1Gi", "type: duration, minimum: 1s, maximum: 1h",
+		"overridableBy: [Namespace]", "overridableBy: [Pod]", "overridableBy: []", "default: a, overridableBy: [Namespace]", "default: a, overridableBy: [Pod]", "default: a, overridableBy: []",
+	}
+	for _, name := range templates.ParamTypes() {
+		declared = append(declared, "type: "+name)
+		if t := templates.ParamType(name); t.Policy().Compare != "" {
+			declared = append(declared, fmt.Sprintf("type: %s, minimum: %s, maximum: %[2]s", name, t.Sample()))
+		}
+	}
+	return declared
+}
+
+// TestParameters: a policy accepts no value that the engine rejects. It accepts all others,
+// with the exceptions in careful.
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	careful := []string{"1e400", "0x10", "1_000", "9223372036854775807", ".5s"}
 	env := environment(t)
-	for _, declared := range []string{
-		"type: string", "type: string, maxLength: 4", "type: string, pattern: '[a-z]+'", "type: string, pattern: 'a|b'", "enum: [info, debug]",
-		"type: integer", "type: integer, minimum: 0, maximum: 65535", "type: integer, enum: [1, 80]", "type: number", "type: number, minimum: -1, maximum: 1.5",
-		"type: boolean", "type: quantity", "type: quantity, minimum: 10m, maximum: 1Gi", "type: duration", "type: duration, minimum: 1s, maximum: 1h",
-		"overridableBy: [Namespace]", "overridableBy: [Pod]", "overridableBy: []", "default: a, overridableBy: [Namespace]", "default: a, overridableBy: [Pod]", "default: a, overridableBy: []",
-	} {
+	for _, declared := range declarations() {
 		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
 			params: [{name: p, %s}], pod: {metadata: {annotations: {x: "=${params.p}"}}}}}`, declared))
 		for _, text := range someTexts() {

@@ -212,9 +212,9 @@ func (s *search) setParam(w *world, name string, value ref.Val, next then) bool 
 		p := &s.template.Spec.Params[i]
 		switch {
 		case p.Name != name:
-		case p.OverridableBy == nil || slices.Contains(p.OverridableBy, templates.ByPod):
+		case p.Overridable(templates.ByPod):
 			return next(w.set(path{"pod", "metadata", "annotations", s.template.Annotation(name)}, text))
-		case slices.Contains(p.OverridableBy, templates.ByNamespace):
+		case p.Overridable(templates.ByNamespace):
 			return next(w.set(path{"ns", "annotations", s.template.Annotation(name)}, text))
 		}
 	}

@@ -91,7 +91,7 @@ func TestTemplates(t *testing.T) {
 				if p.Description == "" || p.Type == "" {
 					t.Errorf("parameter %s has no description or type", p.Name)
 				}
-				if p.Type == templates.StringParam && p.Pattern == "" && p.Enum == nil {
+				if p.Type == "string" && p.Pattern == "" && p.Enum == nil {
 					t.Errorf("parameter %s takes any text", p.Name)
 				}
 			}

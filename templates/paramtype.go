@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// ParamType is the name of a type in [paramTypes]. The zero value is a string.
+type ParamType string
+
+// paramType is everything that Pillion knows about a type of parameters. All
+// values are written as strings, in annotations.
+type paramType struct {
+	name   ParamType
+	words  string // after "must be"
+	sample string // a valid value
+	cel    *types.Type
+	parse  func(text string) (ref.Val, error) // to a value of the type cel
+	order  order                              // nil: it has no minimum and no maximum
+	policy PolicyParam
+}
+
+// PolicyParam is how an admission policy reads a parameter: expressions of CEL in
+// which TEXT is the string. A policy may reject a value that parse accepts, but
+// never the other way round.
+type PolicyParam struct {
+	Check   string // reports whether the string is valid
+	Value   string // the value, if it is valid
+	Compare string // it with a LIMIT; OP is >= or <=
+}
+
+// paramTypes are the types of parameters. The rows have no keys, so that a row
+// that lacks something does not compile.
+func paramTypes() []paramType {
+	return []paramType{
+		{
+			"string", "a string", "sample", types.StringType,
+			func(text string) (ref.Val, error) { return types.String(text), nil },
+			nil,
+			PolicyParam{"true", "TEXT", ""},
+		},
+		{
+			"integer", "an integer", "1", types.IntType,
+			func(text string) (ref.Val, error) {
+				i, err := strconv.ParseInt(text, 10, 64)
+				return types.Int(i), err
+			},
+			by(parseNumber, cmp.Compare),
+			// 19 digits may be too large an integer, which is an error.
+			PolicyParam{`TEXT.matches("^[+-]?0*[0-9]{1,18}$")`, "int(TEXT)", "double(TEXT) OP double(LIMIT)"},
+		},
+		{
+			"number", "a number", "1", types.DoubleType,
+			func(text string) (ref.Val, error) {
+				f, err := parseNumber(text)
+				return types.Double(f), err
+			},
+			by(parseNumber, cmp.Compare),
+			PolicyParam{
+				`TEXT.matches("^[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]{1,2})?$")`, "double(TEXT)", "double(TEXT) OP double(LIMIT)",
+			},
+		},
+		{
+			"boolean", "true or false", "true", types.BoolType,
+			func(text string) (ref.Val, error) {
+				if text != "true" && text != "false" {
+					return nil, strconv.ErrSyntax
+				}
+				return types.Bool(text == "true"), nil
+			},
+			nil,
+			PolicyParam{`TEXT in ["true", "false"]`, `TEXT == "true"`, ""},
+		},
+		{
+			"quantity", aQuantity, "1", types.StringType,
+			asText(ParseQuantity),
+			by(ParseQuantity, func(a, b resource.Quantity) int { return a.Cmp(b) }),
+			PolicyParam{
+				// As in ParseQuantity, what takes too long to read is none.
+				`size(TEXT) <= 64 && !TEXT.matches("[eE][-+]*[0-9]{4,}") && isQuantity(TEXT)`, "TEXT", "quantity(TEXT).compareTo(quantity(LIMIT)) OP 0",
+			},
+		},
+		{
+			"duration", "a duration such as 30s or 5m", "1s", types.StringType,
+			asText(time.ParseDuration),
+			by(time.ParseDuration, cmp.Compare),
+			PolicyParam{`TEXT.matches("^[+-]?(0|([0-9]{1,7}(\\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+)$")`, "TEXT", "duration(TEXT) OP duration(LIMIT)"},
+		},
+	}
+}
+
+// row is what is known about a type. An unknown type, which is a problem of the
+// template already, is read as a string.
+func (t ParamType) row() *paramType {
+	all := paramTypes()
+	i := slices.IndexFunc(all, func(row paramType) bool { return row.name == t })
+	return &all[max(i, 0)]
+}
+
+// ParamTypes are the names of all types.
+func ParamTypes() (names []string) {
+	for _, row := range paramTypes() {
+		names = append(names, string(row.name))
+	}
+	return names
+}
+
+// Words are what a value of the type must be, such as "an integer".
+func (t ParamType) Words() string { return t.row().words }
+
+// Sample is a valid value.
+func (t ParamType) Sample() string { return t.row().sample }
+
+// Policy is how an admission policy reads a value.
+func (t ParamType) Policy() PolicyParam { return t.row().policy }
+
+// order reads a limit, and compares values with it.
+type order func(limit string) (compare func(value string) int, err error)
+
+func by[T any](parse func(string) (T, error), compare func(a, b T) int) order {
+	return func(limit string) (func(string) int, error) {
+		l, err := parse(limit)
+		return func(text string) int { value, _ := parse(text); return compare(value, l) }, err
+	}
+}
+
+// asText checks a value and leaves it a string.
+func asText[T any](parse func(string) (T, error)) func(string) (ref.Val, error) {
+	return func(text string) (ref.Val, error) {
+		_, err := parse(text)
+		return types.String(text), err
+	}
+}
+
+// bound is a minimum or maximum in the type's own order.
+type bound struct {
+	text string
+	cmp  func(value string) int // of the value to the bound
+}
+
+func (t *paramType) bound(text string) (*bound, error) {
+	if t.order == nil {
+		return nil, fmt.Errorf("a %s has no minimum and no maximum", t.name)
+	}
+	compare, err := t.order(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not %s", text, t.words)
+	}
+	return &bound{text, compare}, nil
+}
+
+const aQuantity = "a quantity such as 100m or 64Mi"
+
+func parseNumber(text string) (float64, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	if err == nil && (math.IsNaN(f) || math.Abs(f) > 1e308) {
+		err = strconv.ErrRange
+	}
+	return f, err
+}
+
+// ParseQuantity is [resource.ParseQuantity] for untrusted strings: if the exponent
+// has many digits, that function takes seconds to hours.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	const long, digits = 64, 3
+	if i := strings.IndexAny(text, "eE"); len(text) > long || i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > digits {
+		return resource.Quantity{}, resource.ErrFormatWrong
+	}
+	return resource.ParseQuantity(text)
+}

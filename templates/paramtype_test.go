@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestParamTypes: each row is complete and agrees with itself.
+func TestParamTypes(t *testing.T) {
+	t.Parallel()
+	for _, row := range paramTypes() {
+		value, err := row.parse(row.sample)
+		if err != nil || value.Type().TypeName() != row.cel.TypeName() {
+			t.Errorf("%s: the sample %s is %v (%v), want a value of type %s", row.name, row.sample, value, err, row.cel)
+		}
+		if row.words == "" || row.policy.Check == "" || row.policy.Value == "" {
+			t.Errorf("%s: the words or a policy's expression are missing", row.name)
+		}
+		if ordered, inPolicy := row.order != nil, row.policy.Compare != ""; ordered != inPolicy {
+			t.Errorf("%s: has an order: %v, but in a policy: %v", row.name, ordered, inPolicy)
+		}
+		if row.order == nil {
+			continue
+		}
+		if b, err := row.bound(row.sample); err != nil || b.cmp(row.sample) != 0 {
+			t.Errorf("%s: %s does not equal itself (%v)", row.name, row.sample, err)
+		}
+		if _, err := row.bound("no value of any type"); err == nil {
+			t.Errorf("%s: any string can be its minimum", row.name)
+		}
+	}
+}
+
+// TestParamTypesInReference: the reference lists each type, in this order.
+func TestParamTypesInReference(t *testing.T) {
+	t.Parallel()
+	const reference = "../manifests/docs/template-reference.md"
+	page, err := os.ReadFile(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "    type: string ")
+	line, _, _ := strings.Cut(rest, "\n")
+	listed := strings.Split(strings.TrimLeft(line, " #"), ", ")
+	for _, name := range ParamTypes() {
+		if !slices.Contains(listed, name) {
+			t.Errorf("%s does not list the parameter type %s in the line that begins with \"type: string\"", reference, name)
+		}
+	}
+}
