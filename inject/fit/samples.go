@@ -146,3 +146,9 @@ func sampleValue(t *templates.Template, p *templates.Param) string {
 	}
 	return candidates[i]
 }
+
+// Subject is a pod to try templates on.
+type Subject struct {
+	On string // such as Deployment/web; "" for a sample, which may be changed
+	sample.Situation
+}

@@ -17,12 +17,6 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Subject is a pod to try templates on.
-type Subject struct {
-	On string // such as Deployment/web; "" for a sample, which may be changed
-	sample.Situation
-}
-
 // Subject is a pod of the user's, if it can be read.
 func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace) (Subject, error) {
 	if e.absurd.Match(pod) {

@@ -11,50 +11,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/templates"
 )
-
-// Scope is what the pods of a namespace have in common.
-type Scope struct {
-	Namespace templates.Namespace
-	// OptedIn is when the namespace got its label; zero where that is not known.
-	OptedIn time.Time
-	// Entries are the installed mutating webhooks, and Installed when they came.
-	// Unknown: what is installed could not be seen.
-	Entries   []explain.Entry
-	Installed time.Time
-	Unknown   bool
-	// Incomplete: some templates are not known, because a ConfigMap that holds some is broken.
-	Incomplete bool
-	// LastWord is what may change pods here after Pillion ([Mutation.LastWord]).
-	LastWord []string
-}
-
-// OptedIn is when the namespace's label was set, by its managed fields. Whoever
-// set the label may have changed other labels since, so it may be earlier.
-func OptedIn(fields []metav1.ManagedFieldsEntry) time.Time {
-	for _, entry := range fields {
-		var owned struct {
-			Metadata struct {
-				Labels map[string]json.RawMessage `json:"f:labels"`
-			} `json:"f:metadata"`
-		}
-		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
-			continue
-		}
-		if _, ok := owned.Metadata.Labels["f:"+inject.LabelInject]; ok {
-			return entry.Time.Time
-		}
-	}
-	return time.Time{}
-}
 
 // Count is the pods of one namespace so far.
 type Count struct {
@@ -76,38 +36,6 @@ func NewCount(injector *inject.Injector, scope Scope) *Count {
 
 // Pods is how many pods were counted.
 func (c *Count) Pods() int { return c.pods.Pods }
-
-// pod is what of a pod matters here beside what the engine reads.
-type pod struct {
-	Metadata struct {
-		Name              string
-		GenerateName      string
-		CreationTimestamp metav1.Time
-		DeletionTimestamp *metav1.Time
-		Labels            map[string]string
-		Annotations       map[string]string
-		OwnerReferences   []metav1.OwnerReference
-	}
-	Status struct{ Phase corev1.PodPhase }
-}
-
-// counts says whether the pod runs and is an API server's: one that ends will not
-// be restarted for its sidecar, and a mirror pod is never injected.
-func (p *pod) counts() bool {
-	_, mirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
-	return !mirror && p.Metadata.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
-}
-
-// owner is the pod's controller; pods without one are together under a Pod
-// without a name.
-func (p *pod) owner() Owner {
-	for _, o := range p.Metadata.OwnerReferences {
-		if o.Controller != nil && *o.Controller {
-			return Owner{o.APIVersion, o.Kind, o.Name}
-		}
-	}
-	return Owner{"v1", "Pod", ""}
-}
 
 // Add counts a pod. The error says what is wrong with its JSON.
 func (c *Count) Add(text []byte) error {
@@ -201,16 +129,6 @@ func (c *Count) called(text []byte) (called bool, why string) {
 }
 
 func (c *Count) template(name string) *Tally { return entry(c.byName, name) }
-
-// entry is the tally of a name, which is made where there is none.
-func entry(all map[string]*Tally, name string) *Tally {
-	t := all[name]
-	if t == nil {
-		t = &Tally{}
-		all[name] = t
-	}
-	return t
-}
 
 func (c *Count) group(p *pod) *group {
 	o := p.owner()

@@ -12,15 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Failing is an owner that cannot make all the pods that it should.
-type Failing struct {
-	Namespace string `json:"namespace"`
-	Owner
-	Why string `json:"why"` // what its status says, or an event about it
-
-	unexplained string // what its status says where that is not why
-}
-
 // Unexplained reports whether its status does not say why.
 func (f *Failing) Unexplained() bool { return f.unexplained != "" }
 
@@ -31,11 +22,6 @@ func (f *Failing) Explain(message string) {
 
 // aboutCreation is what controllers say before they say why.
 var aboutCreation = regexp.MustCompile(`^(\(combined from similar events\): )?(Error creating: |[Cc]reate Pod \S+ in StatefulSet \S+ failed error: )?`)
-
-// String is a sentence.
-func (f *Failing) String() string {
-	return fmt.Sprintf("%s in the namespace %s cannot make its pods: %s", f.title(), f.Namespace, f.Why)
-}
 
 // maker is what matters here of a ReplicaSet, StatefulSet, DaemonSet or Job.
 type maker struct {

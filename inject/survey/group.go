@@ -4,6 +4,7 @@ package survey
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -200,4 +201,28 @@ func (g *group) held() string {
 		return "not all new pods would be right"
 	}
 	return g.hold
+}
+
+// entry is the tally of a name, which is made where there is none.
+func entry(all map[string]*Tally, name string) *Tally {
+	t := all[name]
+	if t == nil {
+		t = &Tally{}
+		all[name] = t
+	}
+	return t
+}
+
+// Failing is an owner that cannot make all the pods that it should.
+type Failing struct {
+	Namespace string `json:"namespace"`
+	Owner
+	Why string `json:"why"` // what its status says, or an event about it
+
+	unexplained string // what its status says where that is not why
+}
+
+// String is a sentence.
+func (f *Failing) String() string {
+	return fmt.Sprintf("%s in the namespace %s cannot make its pods: %s", f.title(), f.Namespace, f.Why)
 }

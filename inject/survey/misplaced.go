@@ -23,54 +23,43 @@ type Misplaced struct {
 	Why string `json:"why"` // one sentence
 }
 
-// Misplace finds out whether a workload is one. What something else makes is not: its
-// metadata is nobody's mistake.
-func (r *Report) Misplace(injector *inject.Injector, object []byte) error {
+// misplaced returns what is misplaced in a workload. It ignores a workload that a
+// controller made: no user wrote its metadata.
+func misplaced(injector *inject.Injector, object []byte) ([]Misplaced, error) {
 	var o struct {
 		APIVersion, Kind string
 		Metadata         metav1.ObjectMeta
 	}
 	if err := json.Unmarshal(object, &o); err != nil {
-		return err
+		return nil, err
 	}
 	if metav1.GetControllerOfNoCopy(&o.Metadata) != nil {
-		return nil
+		return nil, nil
 	}
 	node, err := new(tree.Parser).Parse(string(object), 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var all []Misplaced
 	for _, f := range injector.Misplaced(o.APIVersion, o.Kind, node) {
-		r.Misplaced = append(r.Misplaced, Misplaced{o.Metadata.Namespace, Owner{o.APIVersion, o.Kind, o.Metadata.Name}, f.Message})
+		all = append(all, Misplaced{o.Metadata.Namespace, Owner{o.APIVersion, o.Kind, o.Metadata.Name}, f.Message})
 	}
-	return nil
+	return all, nil
 }
 
-// sortMisplaced orders them, and leaves out what came twice because a list began once more.
-func (r *Report) sortMisplaced() {
-	slices.SortFunc(r.Misplaced, func(a, b Misplaced) int {
+// sortMisplaced sorts them and drops duplicates, which occur if listing the
+// workloads had to start again.
+func sortMisplaced(all []Misplaced) []Misplaced {
+	slices.SortFunc(all, func(a, b Misplaced) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner), strings.Compare(a.Why, b.Why))
 	})
-	r.Misplaced = slices.Compact(r.Misplaced)
+	return slices.Compact(all)
 }
 
-// misplacedShown is how many of them the text has.
-const misplacedShown = 20
-
-// misplaced says which workloads have keys in the wrong place.
-func (r *Report) misplaced(p *page) {
-	for i, m := range r.Misplaced {
-		if i == misplacedShown {
-			p.line(0, fmt.Sprintf("Misplaced: %d more; -o json has them", len(r.Misplaced)-i))
-			return
-		}
-		p.line(0, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
-	}
-}
-
-func (r *Report) sayMisplaced() string {
+// misplacedIn is what the summary says about them.
+func misplacedIn(all []Misplaced) string {
 	owners := map[string]bool{}
-	for _, m := range r.Misplaced {
+	for _, m := range all {
 		owners[m.Namespace+" "+m.title()] = true
 	}
 	switch len(owners) {

@@ -4,7 +4,6 @@ package survey
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -88,31 +87,6 @@ func (o *Outside) label(flags string) {
 	if len(validation.IsDNS1123Label(o.Namespace)) == 0 {
 		o.arguments = fmt.Sprintf("label %snamespace %s %s=%s", flags, o.Namespace, inject.LabelInject, inject.Enabled)
 	}
-}
-
-// called reports whether the API server would call Pillion for an ordinary pod if the namespace had this
-// label, and else why not. If the webhooks are not known, the label decides.
-func (s *Scope) called(label string) (called bool, why string) {
-	if s.Unknown || len(s.Entries) == 0 {
-		return label == inject.Enabled, "of its labels"
-	}
-	labels := maps.Clone(s.Namespace.Labels)
-	if label != "" {
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[inject.LabelInject] = label
-	}
-	for i := range s.Entries {
-		w := s.Entries[i].Match(labels, []byte(`{"metadata":{},"spec":{}}`))
-		if w.Called {
-			return true, ""
-		}
-		if i == 0 {
-			why = w.Reason
-		}
-	}
-	return false, why
 }
 
 // Outsiders are the namespaces that have not opted in.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -55,10 +56,6 @@ type without struct {
 	pods      int
 	example   string // the name of one
 }
-
-// Commands are this program's and kubectl, with the arguments and flags by which they look at the same
-// cluster, templates and, for Status, namespaces.
-type Commands struct{ Status, Unlabelled, Explain, Kubectl string }
 
 // Run sets the commands that the report repeats.
 func (r *Report) Run(c Commands) {
@@ -167,6 +164,13 @@ func compareReasons(a, b Reason) int {
 		strings.Compare(a.Why, b.Why))
 }
 
+// Misplace adds what is misplaced in a workload, given as JSON.
+func (r *Report) Misplace(injector *inject.Injector, object []byte) error {
+	all, err := misplaced(injector, object)
+	r.Misplaced = append(r.Misplaced, all...)
+	return err
+}
+
 // Labels are those of the namespaces that were looked at.
 func (r *Report) Labels() []map[string]string { return r.labels }
 
@@ -187,8 +191,8 @@ func (r *Report) Finish() {
 	slices.SortFunc(r.Failing, func(a, b Failing) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner))
 	})
-	r.sortMisplaced()
-	r.Summary = r.summary() + r.mistakes() + r.sayMisplaced() + r.fails() + "."
+	r.Misplaced = sortMisplaced(r.Misplaced)
+	r.Summary = r.summary() + r.mistakes() + misplacedIn(r.Misplaced) + r.fails() + "."
 }
 
 func (r *Report) mistakes() string {
@@ -234,13 +238,6 @@ func (r *Report) summary() string {
 		}
 	}
 	return fmt.Sprintf("%s in %s, %d to be injected: %s", plural(p.Pods, "pod"), where, wanted, strings.Join(parts, ", "))
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Restarts are the owners to restart, each as arguments of kubectl rollout restart.

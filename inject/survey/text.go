@@ -6,26 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/inject/explain"
 )
-
-// nameWidth is what a table's first column has room for; longer names get a line.
-const nameWidth = 40
-
-// page is text in lines of at most width runes.
-type page struct {
-	strings.Builder
-	width int
-}
-
-// line writes text that begins at a column, over as many lines as it needs.
-func (p *page) line(column int, text string) {
-	for _, part := range explain.Wrap(text, p.width-column) {
-		p.WriteString(strings.TrimRight(strings.Repeat(" ", column)+part, " ") + "\n")
-	}
-}
 
 // Text is the report for people, in lines of that width.
 func (r *Report) Text(width int) string {
@@ -56,55 +39,6 @@ func (r *Report) Text(width int) string {
 		p.line(0, "Note: "+note)
 	}
 	return p.String()
-}
-
-// table writes a title and numbers under heads, with the names first. If it is too wide, it
-// is a sentence for each name.
-func (p *page) table(heads []string, names []string, rows [][]int) {
-	room := p.width
-	for _, head := range heads[1:] {
-		room -= 2 + utf8.RuneCountInString(head)
-	}
-	p.WriteString("\n")
-	if room < utf8.RuneCountInString(heads[0]) {
-		p.sentences(heads, names, rows)
-		return
-	}
-	room = min(room, nameWidth)
-	column := utf8.RuneCountInString(heads[0])
-	for _, name := range names {
-		if n := utf8.RuneCountInString(name); n <= room {
-			column = max(column, n)
-		}
-	}
-	fmt.Fprintf(p, "%-*s", column, heads[0])
-	for _, head := range heads[1:] {
-		p.WriteString("  " + head)
-	}
-	p.WriteString("\n")
-	for i, row := range rows {
-		name := names[i]
-		if utf8.RuneCountInString(name) > room {
-			p.line(0, name)
-			name = ""
-		}
-		fmt.Fprintf(p, "%-*s", column, name)
-		for k, n := range row {
-			fmt.Fprintf(p, "  %*d", len(heads[k+1]), n)
-		}
-		p.WriteString("\n")
-	}
-}
-
-// sentences are a table for a narrow terminal.
-func (p *page) sentences(heads, names []string, rows [][]int) {
-	for i, row := range rows {
-		cells := make([]string, len(row))
-		for k, n := range row {
-			cells[k] = fmt.Sprintf("%s %d", strings.ToLower(heads[k+1]), n)
-		}
-		p.line(0, fmt.Sprintf("%s %s: %s", strings.ToLower(heads[0]), names[i], strings.Join(cells, ", ")))
-	}
 }
 
 func (r *Report) namespaces(p *page) {
@@ -225,16 +159,6 @@ func (r *Report) restarts(p *page) {
 	}
 }
 
-// command writes a command in one line, or in one for each part of its pipe: a command
-// is not broken elsewhere, for users paste it.
-func (p *page) command(parts ...string) {
-	separator := " "
-	if utf8.RuneCountInString(strings.Join(parts, separator)) > p.width-2 {
-		separator = "\n    "
-	}
-	p.WriteString("  " + strings.Join(parts, separator) + "\n")
-}
-
 // failing says who cannot make pods.
 func (r *Report) failing(p *page) {
 	for i := range r.Failing {
@@ -269,13 +193,6 @@ func (r *Report) lacking(p *page) {
 	}
 }
 
-func are(pods int) string {
-	if pods == 1 {
-		return "1 pod is"
-	}
-	return fmt.Sprintf("%d pods are", pods)
-}
-
 // mutators are listed in the order in which they run.
 func (r *Report) mutators(p *page) {
 	if len(r.Mutators) == 0 {
@@ -298,5 +215,19 @@ func (r *Report) validators(p *page) {
 	for i := range r.Validators {
 		v := &r.Validators[i]
 		p.line(2, fmt.Sprintf("%s, failurePolicy %s, in %d of %s", title(v.Name, v.Webhook), v.FailurePolicy, v.Namespaces, plural(len(r.Namespaces), "namespace")))
+	}
+}
+
+// misplacedShown is how many of them the text has.
+const misplacedShown = 20
+
+// misplaced says which workloads have keys in the wrong place.
+func (r *Report) misplaced(p *page) {
+	for i, m := range r.Misplaced {
+		if i == misplacedShown {
+			p.line(0, fmt.Sprintf("Misplaced: %d more; -o json has them", len(r.Misplaced)-i))
+			return
+		}
+		p.line(0, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
 	}
 }

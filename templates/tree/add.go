@@ -119,28 +119,6 @@ func (l *Log) Undo() {
 	l.Keep()
 }
 
-// Set puts a member at the end of an object that is being put together; it
-// counts as no addition.
-func (n *Node) Set(name string, value Node) { n.kids = append(n.kids, Field(name, value)) }
-
-// Append puts an item at the end of an array that is being put together; it
-// counts as no addition.
-func (n *Node) Append(value Node) { n.kids = append(n.kids, value) }
-
-// Clone is a deep copy that may be added to.
-func (n *Node) Clone() Node {
-	c := *n
-	n.fill()
-	if n.open {
-		c.text, c.open = "", true
-	}
-	c.kids = slices.Clone(n.kids)
-	for i := range c.kids {
-		c.kids[i] = n.kids[i].Clone()
-	}
-	return c
-}
-
 // Additions calls yield for each operation `add` (RFC 6902) that makes the tree
 // as it came into the tree as it is, in an order in which they apply: what goes
 // into existing items comes before the insertions that shift them. No path

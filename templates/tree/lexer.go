@@ -182,11 +182,3 @@ func unquote(quoted string) string {
 	}
 	return string(text)
 }
-
-// kindOf is the kind of the value that begins with c.
-func kindOf(c byte) jsontext.Kind {
-	if c == '-' || c-'0' <= 9 {
-		return Number
-	}
-	return jsontext.Kind(c)
-}

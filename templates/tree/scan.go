@@ -313,3 +313,34 @@ func (s *Parser) push(i int) *Node {
 	s.pending = s.pending[:n+1]
 	return &s.pending[n]
 }
+
+// Parse reads one JSON text (RFC 8259, valid UTF-8). The tree has a copy of the
+// text, so that may be changed afterwards. Where an object has a name twice the
+// last one counts, as it does for the API server and for its JSON Patch library.
+func Parse(text []byte) (*Node, error) { return new(Parser).Parse(string(text), 0) }
+
+// kindOf is the kind of the value that begins with c.
+func kindOf(c byte) jsontext.Kind {
+	if c == '-' || c-'0' <= 9 {
+		return Number
+	}
+	return jsontext.Kind(c)
+}
+
+// fill opens the node; of a list the items too, for who looks at it looks for one of them.
+func (n *Node) fill() {
+	if n.open || n.kind != Object && n.kind != Array {
+		return
+	}
+	s := Parser{Arena: Arena{least: min(len(n.text)/bytesPerNode, 256)}, lexer: lexer{n.text}, most: maxValues}
+	n.kids, _ = s.children(0, 1)
+	n.open, n.came = true, uint32(len(n.kids))
+}
+
+// openAll opens the whole tree, after which reading it changes nothing.
+func (n *Node) openAll() {
+	n.fill()
+	for i := range n.kids {
+		n.kids[i].openAll()
+	}
+}

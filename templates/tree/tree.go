@@ -11,6 +11,7 @@ package tree
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,11 +44,6 @@ type Node struct {
 
 // Name is a member's name, unescaped.
 func (n *Node) Name() string { return n.name }
-
-// Parse reads one JSON text (RFC 8259, valid UTF-8). The tree has a copy of the
-// text, so that may be changed afterwards. Where an object has a name twice the
-// last one counts, as it does for the API server and for its JSON Patch library.
-func Parse(text []byte) (*Node, error) { return new(Parser).Parse(string(text), 0) }
 
 // Text makes a JSON string.
 func Text(s string) Node {
@@ -93,24 +89,6 @@ func (n *Node) Kind() jsontext.Kind {
 		return 0
 	}
 	return n.kind
-}
-
-// fill opens the node; of a list the items too, for who looks at it looks for one of them.
-func (n *Node) fill() {
-	if n.open || n.kind != Object && n.kind != Array {
-		return
-	}
-	s := Parser{Arena: Arena{least: min(len(n.text)/bytesPerNode, 256)}, lexer: lexer{n.text}, most: maxValues}
-	n.kids, _ = s.children(0, 1)
-	n.open, n.came = true, uint32(len(n.kids))
-}
-
-// openAll opens the whole tree, after which reading it changes nothing.
-func (n *Node) openAll() {
-	n.fill()
-	for i := range n.kids {
-		n.kids[i].openAll()
-	}
 }
 
 // Seal opens the whole tree and writes its JSON once, for a value that is used
@@ -264,4 +242,54 @@ func (n *Node) String() string {
 		return n.text
 	}
 	return string(n.AppendTo(nil))
+}
+
+// Arena is memory for the nodes of one tree and of all that is made to be added
+// to it, given back as a whole when its [Parser] parses the next text. Nil has
+// the runtime give memory.
+type Arena struct {
+	slab      []Node
+	least     int // nodes to make room for at once
+	elsewhere int // nodes that there is room for in what was the slab before
+	texts     []byte
+}
+
+// maxSlab is the most nodes to make room for before they are needed, 256 KiB: what
+// comes after a long list needs no room like that.
+const maxSlab = 4096
+
+// Nodes is a list of no nodes that has room for so many.
+func (a *Arena) Nodes(room int) []Node {
+	if a == nil {
+		return make([]Node, 0, room)
+	}
+	first := len(a.slab)
+	if room > cap(a.slab)-first { // the old slab belongs to its nodes now
+		a.elsewhere += cap(a.slab)
+		a.slab, first = make([]Node, 0, max(room, min(2*cap(a.slab), maxSlab), a.least)), 0
+	}
+	a.slab = a.slab[:first+room]
+	return a.slab[first : first : first+room]
+}
+
+// Set puts a member at the end of an object that is being put together; it
+// counts as no addition.
+func (n *Node) Set(name string, value Node) { n.kids = append(n.kids, Field(name, value)) }
+
+// Append puts an item at the end of an array that is being put together; it
+// counts as no addition.
+func (n *Node) Append(value Node) { n.kids = append(n.kids, value) }
+
+// Clone is a deep copy that may be added to.
+func (n *Node) Clone() Node {
+	c := *n
+	n.fill()
+	if n.open {
+		c.text, c.open = "", true
+	}
+	c.kids = slices.Clone(n.kids)
+	for i := range c.kids {
+		c.kids[i] = n.kids[i].Clone()
+	}
+	return c
 }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// page is text in lines of at most width runes.
+type page struct {
+	strings.Builder
+	width int
+}
+
+// line writes text that begins at a column, over as many lines as it needs.
+func (p *page) line(column int, text string) {
+	for _, part := range explain.Wrap(text, p.width-column) {
+		p.WriteString(strings.TrimRight(strings.Repeat(" ", column)+part, " ") + "\n")
+	}
+}
+
+// table writes a title and numbers under heads, with the names first. If it is too wide, it
+// is a sentence for each name.
+func (p *page) table(heads []string, names []string, rows [][]int) {
+	room := p.width
+	for _, head := range heads[1:] {
+		room -= 2 + utf8.RuneCountInString(head)
+	}
+	p.WriteString("\n")
+	if room < utf8.RuneCountInString(heads[0]) {
+		p.sentences(heads, names, rows)
+		return
+	}
+	room = min(room, nameWidth)
+	column := utf8.RuneCountInString(heads[0])
+	for _, name := range names {
+		if n := utf8.RuneCountInString(name); n <= room {
+			column = max(column, n)
+		}
+	}
+	fmt.Fprintf(p, "%-*s", column, heads[0])
+	for _, head := range heads[1:] {
+		p.WriteString("  " + head)
+	}
+	p.WriteString("\n")
+	for i, row := range rows {
+		name := names[i]
+		if utf8.RuneCountInString(name) > room {
+			p.line(0, name)
+			name = ""
+		}
+		fmt.Fprintf(p, "%-*s", column, name)
+		for k, n := range row {
+			fmt.Fprintf(p, "  %*d", len(heads[k+1]), n)
+		}
+		p.WriteString("\n")
+	}
+}
+
+// sentences are a table for a narrow terminal.
+func (p *page) sentences(heads, names []string, rows [][]int) {
+	for i, row := range rows {
+		cells := make([]string, len(row))
+		for k, n := range row {
+			cells[k] = fmt.Sprintf("%s %d", strings.ToLower(heads[k+1]), n)
+		}
+		p.line(0, fmt.Sprintf("%s %s: %s", strings.ToLower(heads[0]), names[i], strings.Join(cells, ", ")))
+	}
+}
+
+// command writes a command in one line, or in one for each part of its pipe: a command
+// is not broken elsewhere, for users paste it.
+func (p *page) command(parts ...string) {
+	separator := " "
+	if utf8.RuneCountInString(strings.Join(parts, separator)) > p.width-2 {
+		separator = "\n    "
+	}
+	p.WriteString("  " + strings.Join(parts, separator) + "\n")
+}
+
+// nameWidth is what a table's first column has room for; longer names get a line.
+const nameWidth = 40
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func are(pods int) string {
+	if pods == 1 {
+		return "1 pod is"
+	}
+	return fmt.Sprintf("%d pods are", pods)
+}
+
+// Commands are this program's and kubectl, with the arguments and flags by which they look at the same
+// cluster, templates and, for Status, namespaces.
+type Commands struct{ Status, Unlabelled, Explain, Kubectl string }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"encoding/json"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Scope is what the pods of a namespace have in common.
+type Scope struct {
+	Namespace templates.Namespace
+	// OptedIn is when the namespace got its label; zero where that is not known.
+	OptedIn time.Time
+	// Entries are the installed mutating webhooks, and Installed when they came.
+	// Unknown: what is installed could not be seen.
+	Entries   []explain.Entry
+	Installed time.Time
+	Unknown   bool
+	// Incomplete: some templates are not known, because a ConfigMap that holds some is broken.
+	Incomplete bool
+	// LastWord is what may change pods here after Pillion ([Mutation.LastWord]).
+	LastWord []string
+}
+
+// pod is what of a pod matters here beside what the engine reads.
+type pod struct {
+	Metadata struct {
+		Name              string
+		GenerateName      string
+		CreationTimestamp metav1.Time
+		DeletionTimestamp *metav1.Time
+		Labels            map[string]string
+		Annotations       map[string]string
+		OwnerReferences   []metav1.OwnerReference
+	}
+	Status struct{ Phase corev1.PodPhase }
+}
+
+// counts says whether the pod runs and is an API server's: one that ends will not
+// be restarted for its sidecar, and a mirror pod is never injected.
+func (p *pod) counts() bool {
+	_, mirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
+	return !mirror && p.Metadata.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// owner is the pod's controller; pods without one are together under a Pod
+// without a name.
+func (p *pod) owner() Owner {
+	for _, o := range p.Metadata.OwnerReferences {
+		if o.Controller != nil && *o.Controller {
+			return Owner{o.APIVersion, o.Kind, o.Name}
+		}
+	}
+	return Owner{"v1", "Pod", ""}
+}
+
+// called reports whether the API server would call Pillion for an ordinary pod if the namespace had this
+// label, and else why not. If the webhooks are not known, the label decides.
+func (s *Scope) called(label string) (called bool, why string) {
+	if s.Unknown || len(s.Entries) == 0 {
+		return label == inject.Enabled, "of its labels"
+	}
+	labels := maps.Clone(s.Namespace.Labels)
+	if label != "" {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[inject.LabelInject] = label
+	}
+	for i := range s.Entries {
+		w := s.Entries[i].Match(labels, []byte(`{"metadata":{},"spec":{}}`))
+		if w.Called {
+			return true, ""
+		}
+		if i == 0 {
+			why = w.Reason
+		}
+	}
+	return false, why
+}
+
+// OptedIn is when the namespace's label was set, by its managed fields. Whoever
+// set the label may have changed other labels since, so it may be earlier.
+func OptedIn(fields []metav1.ManagedFieldsEntry) time.Time {
+	for _, entry := range fields {
+		var owned struct {
+			Metadata struct {
+				Labels map[string]json.RawMessage `json:"f:labels"`
+			} `json:"f:metadata"`
+		}
+		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+			continue
+		}
+		if _, ok := owned.Metadata.Labels["f:"+inject.LabelInject]; ok {
+			return entry.Time.Time
+		}
+	}
+	return time.Time{}
+}
