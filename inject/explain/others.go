@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
@@ -101,17 +100,4 @@ func someNames(all []*Template) string {
 		names = append(names, t.Template)
 	}
 	return some(names, 50)
-}
-
-// some joins names, as many as there is room for.
-func some(names []string, room int) string {
-	text := names[0]
-	for i, name := range names[1:] {
-		next := text + ", " + name
-		if rest := len(names) - 1 - i; utf8.RuneCountInString(next) > room && rest > 1 {
-			return fmt.Sprintf("%s and %d more", text, rest)
-		}
-		text = next
-	}
-	return text
 }

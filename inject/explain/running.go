@@ -5,9 +5,6 @@ package explain
 import (
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/pillion-dev/pillion/inject"
 )
 
 // Running compares the running pods of a workload with the templates: a report about a workload is
@@ -34,19 +31,6 @@ type Behind struct {
 
 // ForAll sets the lines of a command that restarts many workloads.
 func (r *Running) ForAll(lines ...string) { r.all = lines }
-
-// Compare adds what runs. What a new pod would not have either is not missing in those that run.
-func (r *Report) Compare(running *Running) {
-	if r.Running = running; running == nil {
-		return
-	}
-	gets := func(t Template, name string) bool {
-		return t.Template == name && (t.Code == inject.CodeInjected || t.Code == inject.CodePresent)
-	}
-	running.keep(func(b Behind) bool {
-		return b.State != Missing || slices.ContainsFunc(r.Templates, func(t Template) bool { return gets(t, b.Template) })
-	})
-}
 
 // merge adds the pods of another workload that are in the same situation.
 func (r *Running) merge(o *Running) {
@@ -86,31 +70,5 @@ func (r *Running) keep(which func(Behind) bool) {
 	r.Behind = slices.DeleteFunc(r.Behind, func(b Behind) bool { return !which(b) })
 	if len(r.Behind) == 0 {
 		r.Restart, r.Hold = nil, ""
-	}
-}
-
-func (p *page) running(r *Running) {
-	if r == nil || len(r.Behind) == 0 {
-		return
-	}
-	for _, b := range r.Behind {
-		verb := "are " + string(b.State)
-		switch {
-		case b.State == Missing && b.Pods == 1:
-			verb = "does not have it"
-		case b.State == Missing:
-			verb = "do not have it"
-		case b.Pods == 1:
-			verb = "is " + string(b.State)
-		}
-		p.row("  ", 2, yellow, fmt.Sprintf("%s: %d of %d running pods %s, for example %s: %s", b.Template, b.Pods, r.Pods, verb, b.Example, b.Why))
-	}
-	switch {
-	case r.Hold != "":
-		p.row("  ", 2, yellow, "a restart does not help: "+r.Hold)
-	case len(r.Restart) > 1:
-		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.all, "\n      "))
-	case len(r.Restart) == 1:
-		p.WriteString("  A restart fixes it:\n    " + r.Restart[0] + "\n")
 	}
 }

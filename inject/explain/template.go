@@ -68,7 +68,9 @@ type Finding struct {
 	Mode     templates.ValidateMode `json:"mode,omitempty"`     // Deny where it is reason enough to refuse the pod
 }
 
-func (r *Report) template(d *inject.Decision, evidence *Evidence, t *templates.Template) Template {
+// explained is what was decided about a template for a pod that is created or,
+// if it is live, exists. If Pillion does not process the pod, unreached says why.
+func explained(d *inject.Decision, evidence *Evidence, t *templates.Template, live bool, unreached string) Template {
 	of := Template{
 		Template: d.Template, Revision: d.Revision, Code: d.Code, Requested: d.Requested, InjectedBy: evidence.InjectedBy[d.Template],
 		Passed: d.Passed, Params: d.Params, Added: places(d.Added), Kept: places(d.Kept), Altered: places(d.Altered),
@@ -77,23 +79,18 @@ func (r *Report) template(d *inject.Decision, evidence *Evidence, t *templates.T
 	for _, o := range d.Obstacles {
 		of.Obstacles = append(of.Obstacles, Obstacle{places([]inject.Place{o.Place})[0], o.Message})
 	}
-	if r.Object.Live {
+	if live {
 		of.State = evidence.State(t, d)
 		of.Notes = nil // which are about an injection
-		if t.ReadsRequest() {
-			r.Notes = append(r.Notes, ByRequest(t.Name))
-		}
 	}
 	of.Message = of.why(d)
 	switch {
-	case r.Object.Live && t.ReadsRequest():
+	case live && t.ReadsRequest():
 		of.Code, of.Message = "", "the pod's annotation says so, and more is not known"
-	case r.Object.Live && (d.Code == inject.CodeInjected || d.Code == inject.CodePresent):
+	case live && (d.Code == inject.CodeInjected || d.Code == inject.CodePresent):
 		of.Code = "" // which is about a pod that is to be made
-	case d.Code == inject.CodeInjected && no(r.Called):
-		of.Code, of.Message = inject.CodeNotInjected, of.Message+", but the API server does not ask Pillion about the pod"
-	case d.Code == inject.CodeInjected && no(r.Answered):
-		of.Code, of.Message = inject.CodeNotInjected, of.Message+", but nobody answers for Pillion"
+	case d.Code == inject.CodeInjected && unreached != "":
+		of.Code, of.Message = inject.CodeNotInjected, of.Message+", but "+unreached
 	}
 	return of
 }

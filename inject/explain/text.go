@@ -7,20 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
-)
-
-// The colours of a terminal (ECMA-48, SGR).
-const (
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	red    = "\x1b[31m"
-	bold   = "\x1b[1m"
-	dim    = "\x1b[2m"
-	reset  = "\x1b[0m"
 )
 
 // Detail is how much of a report its text has.
@@ -83,52 +72,6 @@ func (r *Report) title() string {
 	return title
 }
 
-// page is text in lines of at most width runes.
-type page struct {
-	strings.Builder
-	width           int
-	colour, verbose bool
-}
-
-// line writes text over as many lines as it needs.
-func (p *page) line(style, text string) { p.row("", 0, style, text) }
-
-// row writes text behind a head, and further lines under the text.
-func (p *page) row(head string, column int, style, text string) {
-	for i, part := range Wrap(text, p.width-column) {
-		if i > 0 {
-			head = strings.Repeat(" ", column)
-		}
-		if p.colour && style != "" {
-			part = style + part + reset
-		}
-		p.WriteString(strings.TrimRight(head+part, " ") + "\n")
-	}
-}
-
-// Wrap breaks text into lines of at most room runes, without hidden characters
-// ([inject.Visible]). It breaks between words only: a longer word has a line of its own, for
-// it may be something to copy.
-func Wrap(text string, room int) []string {
-	words := strings.Fields(inject.Visible(text))
-	lines, column := []string{""}, 0
-	for _, word := range words {
-		n := utf8.RuneCountInString(word)
-		last := len(lines) - 1
-		switch {
-		case column == 0:
-			lines[last] = word
-		case column+1+n > room:
-			lines, column = append(lines, word), 0
-		default:
-			lines[last] += " " + word
-			column++
-		}
-		column += n
-	}
-	return lines
-}
-
 // findings are what is wrong with the pod, those that refuse it first.
 func (p *page) findings(r *Report) {
 	all := r.Final.Findings
@@ -167,9 +110,6 @@ func (p *page) webhooks(r *Report) {
 		p.row(fmt.Sprintf("  %-11s", w.Type), 13, style, w.Name+" "+word+w.Reason)
 	}
 }
-
-// column is where the second column of a template's part begins.
-const column = 16
 
 func (p *page) template(r *Report, t *Template) {
 	outcome := r.Outcome(t)
@@ -221,10 +161,6 @@ func origin(source string) string {
 	return "the " + source + "'s annotation"
 }
 
-func (p *page) pair(name, style, text string) {
-	p.row(fmt.Sprintf("  %-*s", column-2, name), column, style, text)
-}
-
 func (p *page) places(r *Report, t *Template) {
 	name := "adds"
 	switch {
@@ -256,20 +192,35 @@ func its(value []byte) string {
 	return "the pod's " + clip(value)
 }
 
-// maxShown is how much is shown of a value, in runes.
-const maxShown = 200
-
-// clip shows the beginning of a long value.
-func clip(value []byte) string {
-	if runes := []rune(string(value)); len(runes) > maxShown {
-		return string(runes[:maxShown]) + "…"
-	}
-	return string(value)
-}
-
 func at(pointer, sentence string) string {
 	if pointer == "" || inject.Named(pointer, sentence) {
 		return ""
 	}
 	return " at " + inject.Where(pointer)
+}
+
+func (p *page) running(r *Running) {
+	if r == nil || len(r.Behind) == 0 {
+		return
+	}
+	for _, b := range r.Behind {
+		verb := "are " + string(b.State)
+		switch {
+		case b.State == Missing && b.Pods == 1:
+			verb = "does not have it"
+		case b.State == Missing:
+			verb = "do not have it"
+		case b.Pods == 1:
+			verb = "is " + string(b.State)
+		}
+		p.row("  ", 2, yellow, fmt.Sprintf("%s: %d of %d running pods %s, for example %s: %s", b.Template, b.Pods, r.Pods, verb, b.Example, b.Why))
+	}
+	switch {
+	case r.Hold != "":
+		p.row("  ", 2, yellow, "a restart does not help: "+r.Hold)
+	case len(r.Restart) > 1:
+		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.all, "\n      "))
+	case len(r.Restart) == 1:
+		p.WriteString("  A restart fixes it:\n    " + r.Restart[0] + "\n")
+	}
 }

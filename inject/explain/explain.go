@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// New explains what becomes of a pod. The error says what is wrong with its JSON.
+func New(injector *inject.Injector, s Subject) (*Report, error) {
+	if s.shadowed() {
+		return shadowed(injector, s)
+	}
+	s.Request.Detail = true
+	if s.Webhooks != nil {
+		s.Request.OptedIn = called(s.Webhooks, Mutating)
+	}
+	result, err := injector.Inject(s.Request)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Answered: s.Answered, Mistakes: findings(result.Findings), Notes: s.Notes}
+	for i := range s.Misplaced {
+		r.Misplaced = append(r.Misplaced, s.Misplaced[i].Message)
+	}
+	evidence := EvidenceOf(s.Request.Object)
+	r.Gone = maps.Clone(evidence.InjectedBy)
+	if s.Webhooks != nil {
+		r.Called = new(called(s.Webhooks, Mutating))
+	}
+	for i, t := range injector.Set().Templates {
+		d := &result.Decisions[i]
+		delete(r.Gone, d.Template)
+		r.Templates = append(r.Templates, explained(d, &evidence, t, s.Object.Live, r.unreached()))
+		if s.Object.Live && t.ReadsRequest() {
+			r.Notes = append(r.Notes, ByRequest(t.Name))
+		}
+	}
+	if r.Final, err = r.final(injector, s.Request, result); err != nil {
+		return nil, err
+	}
+	if err := r.fit(&s, result); err != nil {
+		return nil, err
+	}
+	r.Summary = r.summary()
+	return r, r.ifOptedIn(injector, s, result)
+}
+
+// ifOptedIn adds what would become of the pod if its namespace opted in.
+func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.Result) error {
+	out := func(d inject.Decision) bool { return d.Code == inject.CodeNotOptedIn }
+	if !slices.ContainsFunc(result.Decisions, out) || s.Webhooks != nil && len(s.Webhooks) == 0 {
+		return nil
+	}
+	s.Object.Live, s.Webhooks, s.Answered, s.Request.OptedIn = false, nil, nil, true
+	would, err := New(injector, s)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range would.Templates {
+		if c := would.Templates[i].Code; c == inject.CodeInjected || c == inject.CodePresent {
+			names = append(names, would.Templates[i].Template)
+		}
+	}
+	gets := strings.ToLower(would.Summary[:1]) + would.Summary[1:]
+	if r.Object.Live {
+		gets = strings.Replace(gets, "the pod", "a new pod", 1)
+	}
+	r.OptedIn = fmt.Sprintf("With the label %s: %s on the namespace, %s", inject.LabelInject, inject.Enabled, gets)
+	if len(names) > 0 {
+		r.OptedIn = strings.TrimSuffix(r.OptedIn, ".") + ": " + strings.Join(names, ", ") + "."
+	}
+	if len(r.Final.Findings)+len(r.Mistakes) == 0 {
+		r.Mistakes = would.Final.Findings
+	}
+	return nil
+}
+
+// fit asks whether the pod fits into its namespace once it is injected.
+func (r *Report) fit(s *Subject, result *inject.Result) error {
+	if s.Misfits == nil || r.Patch == nil {
+		return nil
+	}
+	injected, err := inject.Apply(s.Request.Object, result.Ops())
+	if err != nil {
+		return err
+	}
+	var note string
+	if r.Misfits, note = s.Misfits(s.Request.Object, injected); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	return nil
+}
+
+// final is what becomes of the pod once all admission is done.
+func (r *Report) final(injector *inject.Injector, req inject.Request, result *inject.Result) (f Final, err error) {
+	if no(r.Answered) && !r.Object.Live {
+		return Final{Verdict: r.unanswered()}, nil
+	}
+	if !no(r.Called) && !r.Object.Live {
+		r.Patch = result.Patch()
+		if req.Object, err = inject.Apply(req.Object, result.Ops()); err != nil {
+			return f, err
+		}
+	}
+	if r.Webhooks != nil && !called(r.Webhooks, Validating) {
+		return Final{Verdict: "allowed"}, nil
+	}
+	judge := inject.NewJudge(injector, nil, true)
+	if r.Object.Live { // may be older than the template, and would be injected
+		judge = judge.Lenient()
+	}
+	verdict, err := judge.Judge(req)
+	if err != nil {
+		return f, err
+	}
+	f = Final{"allowed", findings(slices.DeleteFunc(verdict.Judged, func(f inject.Finding) bool {
+		return r.Object.Live && slices.ContainsFunc(injector.Set().Templates, func(t *templates.Template) bool { return t.Name == f.Template && t.ReadsRequest() })
+	}))}
+	switch { // whether another replica knows better is not known here
+	case len(f.Findings) == 0:
+	case f.Findings[0].Mode == templates.Deny: // which come first
+		f.Verdict = "denied"
+	default:
+		f.Verdict = "warned"
+	}
+	return f, nil
+}
+
+// unanswered is what the API server does where nobody answers it.
+func (r *Report) unanswered() string {
+	for i := range r.Webhooks {
+		if w := &r.Webhooks[i]; w.Called && w.FailurePolicy == string(admissionregistrationv1.Fail) {
+			return "denied"
+		}
+	}
+	return "allowed"
+}
+
+// shadowed says whether the pod is to be made in a namespace where nothing is
+// injected, and what would be is told.
+func (s *Subject) shadowed() bool {
+	return !s.Object.Live && !s.Request.OptedIn && s.Request.Namespace.Labels[inject.LabelInject] == inject.Shadow && !called(s.Webhooks, Mutating)
+}
+
+// shadowed explains what would become of the pod, and that it does not.
+func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
+	would := s
+	would.Webhooks, would.Answered, would.Request.OptedIn = nil, nil, true
+	r, err := New(injector, would)
+	if err != nil {
+		return nil, err
+	}
+	if r.Webhooks, r.Answered = s.Webhooks, s.Answered; s.Webhooks != nil {
+		r.Called = new(false)
+	}
+	why := fmt.Sprintf("the namespace %s has the label %s: %s", s.Request.Namespace.Name, inject.LabelInject, inject.Shadow)
+	for i := range r.Templates {
+		t := &r.Templates[i]
+		if t.Code == inject.CodeInjected {
+			t.Code, t.Message = inject.CodeNotOptedIn, fmt.Sprintf("%s, but %s; with %s it would be injected", t.Message, why, inject.Enabled)
+		}
+		t.Passed = slices.DeleteFunc(t.Passed, func(p inject.Step) bool { return p.Code == inject.CodeNotOptedIn })
+	}
+	r.Patch, r.Final = nil, Final{Verdict: "allowed", Findings: r.Final.Findings}
+	r.Summary = fmt.Sprintf("Nothing is injected, for %s. With %s %s", why, inject.Enabled, strings.ToLower(r.Summary[:1])+r.Summary[1:])
+	return r, nil
+}
+
+// Subject is what a report is made of.
+type Subject struct {
+	Object   Object
+	Request  inject.Request
+	Webhooks []Webhook // nil where no cluster was looked at
+	Answered *bool     // nil where that is not known
+	Notes    []string
+	// Misplaced is what [inject.Injector.Misplaced] finds.
+	Misplaced []inject.Finding
+	// Misfits says what the namespace has against the injected pod alone, and in a
+	// note what could not be read for that; nil where nothing is known.
+	Misfits func(pod, injected []byte) (misfits []string, note string)
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// The colours of a terminal (ECMA-48, SGR).
+const (
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	red    = "\x1b[31m"
+	bold   = "\x1b[1m"
+	dim    = "\x1b[2m"
+	reset  = "\x1b[0m"
+)
+
+// page is text in lines of at most width runes.
+type page struct {
+	strings.Builder
+	width           int
+	colour, verbose bool
+}
+
+// line writes text over as many lines as it needs.
+func (p *page) line(style, text string) { p.row("", 0, style, text) }
+
+// row writes text behind a head, and further lines under the text.
+func (p *page) row(head string, column int, style, text string) {
+	for i, part := range Wrap(text, p.width-column) {
+		if i > 0 {
+			head = strings.Repeat(" ", column)
+		}
+		if p.colour && style != "" {
+			part = style + part + reset
+		}
+		p.WriteString(strings.TrimRight(head+part, " ") + "\n")
+	}
+}
+
+func (p *page) pair(name, style, text string) {
+	p.row(fmt.Sprintf("  %-*s", column-2, name), column, style, text)
+}
+
+// column is where the second column of a template's part begins.
+const column = 16
+
+// Wrap breaks text into lines of at most room runes, without hidden characters
+// ([inject.Visible]). It breaks between words only: a longer word has a line of its own, for
+// it may be something to copy.
+func Wrap(text string, room int) []string {
+	words := strings.Fields(inject.Visible(text))
+	lines, column := []string{""}, 0
+	for _, word := range words {
+		n := utf8.RuneCountInString(word)
+		last := len(lines) - 1
+		switch {
+		case column == 0:
+			lines[last] = word
+		case column+1+n > room:
+			lines, column = append(lines, word), 0
+		default:
+			lines[last] += " " + word
+			column++
+		}
+		column += n
+	}
+	return lines
+}
+
+// some joins names, as many as there is room for.
+func some(names []string, room int) string {
+	text := names[0]
+	for i, name := range names[1:] {
+		next := text + ", " + name
+		if rest := len(names) - 1 - i; utf8.RuneCountInString(next) > room && rest > 1 {
+			return fmt.Sprintf("%s and %d more", text, rest)
+		}
+		text = next
+	}
+	return text
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// maxShown is how much is shown of a value, in runes.
+const maxShown = 200
+
+// clip shows the beginning of a long value.
+func clip(value []byte) string {
+	if runes := []rune(string(value)); len(runes) > maxShown {
+		return string(runes[:maxShown]) + "…"
+	}
+	return string(value)
+}
