@@ -10,9 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/parser"
-
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -30,15 +27,6 @@ func False(t *templates.Template, of Situation) []string {
 		}
 	}
 	return all
-}
-
-// text is a part of the goal's expression as it is written, or the whole if it cannot be told.
-func (g *goal) text(part ast.Expr) string {
-	text, err := parser.Unparse(part, g.expression.AST().SourceInfo(), parser.WrapOnColumn(1<<30))
-	if err != nil {
-		return g.expression.Source()
-	}
-	return text
 }
 
 // Changes are what one situation has and another one had not, such as spec.serviceAccountName: "x".

@@ -34,14 +34,14 @@ type search struct {
 // then goes on with a world.
 type then = func(*world) bool
 
-func (s *solver) of(g *goal) *search {
+func (s *solver) of(e *templates.Expression) *search {
 	if s.searches == nil {
 		s.searches = map[*templates.Expression]*search{}
 	}
-	if s.searches[g.expression] == nil {
-		s.searches[g.expression] = &search{s, g.expression, map[int64]*templates.Evaluation{}}
+	if s.searches[e] == nil {
+		s.searches[e] = &search{s, e, map[int64]*templates.Evaluation{}}
 	}
-	return s.searches[g.expression]
+	return s.searches[e]
 }
 
 // scope is a variable of a macro around an expression, and those around that. It is a place, the name

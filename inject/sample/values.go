@@ -5,6 +5,7 @@ package sample
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,3 +124,11 @@ func typeAt(t reflect.Type, p path) reflect.Type {
 	}
 	return nil
 }
+
+// path is a place in a world: names and indices.
+type path []any
+
+func (p path) to(more ...any) path { return append(slices.Clone(p), more...) }
+
+// maxList bounds what a list may become.
+const maxList = 50

@@ -11,11 +11,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// path is a place in a world: names and indices.
-type path []any
-
-func (p path) to(more ...any) path { return append(slices.Clone(p), more...) }
-
 // world is a situation as one JSON document, which is never changed: the variables pod, ns and
 // request of expressions are its members.
 type world struct {
@@ -132,9 +127,6 @@ func (w *world) set(p path, value any) *world {
 	}
 	return &world{doc: doc}
 }
-
-// maxList bounds what a list may become.
-const maxList = 50
 
 // with is a value with another one in a place of it; above is how its own place is reached.
 func with(of any, p, above path, value any) any {

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/parser"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// goal is an expression that has to be true: of the pod, or of some container of it.
+type goal struct {
+	expression                *templates.Expression
+	expr                      ast.Expr
+	container, initContainers bool
+}
+
+// text is a part of the goal's expression as it is written, or the whole if it cannot be told.
+func (g *goal) text(part ast.Expr) string {
+	text, err := parser.Unparse(part, g.expression.AST().SourceInfo(), parser.WrapOnColumn(1<<30))
+	if err != nil {
+		return g.expression.Source()
+	}
+	return text
+}
+
+// conjuncts are the parts of an expression that must all hold.
+func conjuncts(e ast.Expr) []ast.Expr {
+	if call := e.AsCall(); e.Kind() == ast.CallKind && call.FunctionName() == operators.LogicalAnd {
+		var all []ast.Expr
+		for _, arg := range call.Args() {
+			all = append(all, conjuncts(arg)...)
+		}
+		return all
+	}
+	return []ast.Expr{e}
+}
+
+func (s *solver) goals() []*goal {
+	if e := s.template.ConditionExpression(); e != nil {
+		return []*goal{{expression: e, expr: e.AST().Expr()}}
+	}
+	return nil
+}
+
+// maxSteps bounds the search for one goal, and maxEvals the evaluations in it: nested variables are
+// evaluated again and again.
+const maxSteps, maxEvals = 2_000, 20_000
+
+// reach is the first world in which all goals can be and that took takes, or nil.
+func (s *solver) reach(w *world, goals []*goal, took func(*world) bool) (found *world) {
+	s.steps, s.evals = maxSteps, maxEvals
+	s.all(w, goals, func(w *world) bool {
+		if s.steps -= 10; took(w) { // it costs more than a step
+			found = w
+		}
+		return found != nil
+	})
+	return found
+}
+
+func (s *solver) all(w *world, goals []*goal, then func(*world) bool) bool {
+	if len(goals) == 0 {
+		return then(w)
+	}
+	g, rest := goals[0], func(w *world) bool { return s.all(w, goals[1:], then) }
+	if !g.container {
+		return s.of(g.expression).meet(w, g.expr, true, nil, rest)
+	}
+	for _, sc := range containers(w, g) {
+		if s.of(g.expression).meet(w, g.expr, true, sc, rest) {
+			return true
+		}
+	}
+	const list = "containers"
+	grown, at := w.grow(path{"pod", "spec", list})
+	return s.of(g.expression).meet(grown, g.expr, true, &scope{name: "container", place: at}, rest)
+}
+
+// holds reports whether a goal is reached, of some container if it is about containers.
+func (s *solver) holds(w *world, g *goal) bool {
+	if !g.container {
+		return s.of(g.expression).is(w, g.expr, true, nil)
+	}
+	return slices.ContainsFunc(containers(w, g), func(sc *scope) bool { return s.of(g.expression).is(w, g.expr, true, sc) })
+}
+
+func containers(w *world, g *goal) []*scope {
+	var all []*scope
+	for _, list := range []string{"containers", "initContainers"} {
+		if list == "initContainers" && !g.initContainers {
+			continue
+		}
+		items, _ := w.get(path{"pod", "spec", list}).([]any)
+		for i := range items {
+			all = append(all, &scope{name: "container", place: path{"pod", "spec", list, i}})
+		}
+	}
+	return all
+}
