@@ -29,15 +29,13 @@ var largestCycle = map[string]int{
 	"cmd/pillion":            41,
 	"cmd/pillion/yamledit":   4,
 	"inject":                 14,
-	"inject/explain":         7,
-	"inject/fit":             4,
+	"inject/fit":             2,
 	"inject/policy":          11,
-	"inject/sample":          8,
-	"inject/survey":          4,
+	"inject/sample":          4,
 	"inject/webhook":         3,
 	"inject/webhook/callers": 4,
 	"templates":              25,
-	"templates/tree":         5,
+	"templates/tree":         2,
 }
 
 // TestHouse keeps the boundaries between the files of a package: no cycle of
@@ -58,7 +56,7 @@ func TestHouse(t *testing.T) {
 		case largest > limit:
 			t.Errorf("%s: %d files use each other, and at most %d may: %s\nMove a declaration, or pass what is needed.", name, largest, limit, strings.Join(cycles[0], ", "))
 		case largest < limit:
-			t.Errorf("%s: the largest cycle has %d files; write this into largestCycle instead of %d", name, largest, limit)
+			t.Errorf("%s: the largest cycle has %d files; write this into largestCycle instead of %d, or remove the row if it is 1", name, largest, limit)
 		}
 	}
 }
