@@ -34,7 +34,7 @@ var largestCycle = map[string]int{
 	"inject/sample":          4,
 	"inject/webhook":         3,
 	"inject/webhook/callers": 4,
-	"templates":              25,
+	"templates":              3,
 	"templates/tree":         2,
 }
 

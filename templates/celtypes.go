@@ -249,3 +249,16 @@ func jsonFields(t reflect.Type) []jsonField {
 	}
 	return all
 }
+
+func celName(t *cel.Type) string {
+	switch t.Kind() {
+	case types.DynKind:
+		return "a value of unknown type (wrap it, as in string(...))"
+	case types.OpaqueKind:
+		return "an optional value (end it with .orValue(...))"
+	}
+	if strings.ContainsRune("aeiou", rune(t.String()[0])) {
+		return "an " + t.String()
+	}
+	return "a " + t.String()
+}

@@ -8,34 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"go.yaml.in/yaml/v3"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
-
-// checker walks a YAML document along a Go type and finds unknown keys, wrong
-// types and doubled keys, each with its line. Where expressions are allowed
-// (env is set) it compiles them; what it returns renders to the value.
-type checker struct {
-	file     string
-	problems Problems
-	compiler *compiler
-	env      *cel.Env        // nil: no expressions here
-	os       corev1.OSName   // that the template is for; "" is Linux
-	meant    map[string]bool // paths of keys that are missing because they are misspelled
-}
-
-func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {
-	if c.meant[path] {
-		return // the misspelled key is problem enough
-	}
-	c.problems = append(c.problems, Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})
-}
 
 // walk checks y against t. The part is nil where there was a problem.
 // Place is where it is in the API, such as Container.image.
@@ -72,10 +51,6 @@ func isScalar(t reflect.Type) bool {
 	}
 	return t.Kind() != reflect.Struct && t.Kind() != reflect.Map && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]()
 }
-
-// whenKey in an object that is a list item leaves the item out where the
-// expression is false.
-const whenKey = "${when}"
 
 func (c *checker) object(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if y.Kind != yaml.MappingNode {
@@ -150,16 +125,6 @@ func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.N
 			visit(key, y.Content[i+1], sub)
 		}
 	}
-}
-
-func join(path, key string) string {
-	switch {
-	case path == "":
-		return key
-	case strings.ContainsAny(key, "./[]"):
-		return fmt.Sprintf("%s[%q]", path, key)
-	}
-	return path + "." + key
 }
 
 func (c *checker) mapping(y *yaml.Node, t reflect.Type, place, path string) *part {
@@ -247,48 +212,17 @@ func fits(y *yaml.Node, t reflect.Type) bool {
 	return t == reflect.TypeFor[[]byte]() && text
 }
 
-// choices are the texts that a type allows; nil where any will do.
-func choices(t reflect.Type) []string {
-	switch t {
-	case reflect.TypeFor[Place]():
-		return []string{string(First), string(Last)}
-	case reflect.TypeFor[TokenMode]():
-		return []string{string(Inherit), string(None)}
-	case reflect.TypeFor[ValidateMode]():
-		return []string{string(Deny), string(Warn)}
-	case reflect.TypeFor[Overrider]():
-		return []string{string(ByPod), string(ByNamespace)}
-	case reflect.TypeFor[ParamType]():
-		return ParamTypes()
-	case reflect.TypeFor[corev1.OSName]():
-		return []string{string(corev1.Linux), string(corev1.Windows)}
-	}
-	return enumerations()[t]
-}
-
-func describe(t reflect.Type) string {
-	switch t {
-	case reflect.TypeFor[resource.Quantity]():
-		return aQuantity
-	case reflect.TypeFor[intstr.IntOrString]():
-		return "an integer or a string"
-	}
-	switch t.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return "an integer"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Slice:
-		return "a list"
-	}
-	return "a string"
-}
-
 func quoteHint(y *yaml.Node, t reflect.Type) string {
 	if t.Kind() == reflect.String && y.Kind == yaml.ScalarNode {
 		return fmt.Sprintf("; put it in quotes: %q", y.Value)
+	}
+	return ""
+}
+
+// notWhen is the hint for an object in a list of texts that was meant to be left out at times.
+func (c *checker) notWhen(y *yaml.Node) string {
+	if c.env != nil && child(y, whenKey) != nil {
+		return "; " + whenHint
 	}
 	return ""
 }

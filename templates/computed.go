@@ -4,8 +4,6 @@ package templates
 
 import (
 	"slices"
-
-	"github.com/google/cel-go/common/ast"
 )
 
 // computedFields are the fields of the containers of a pod's part that depend on the pod.
@@ -44,11 +42,4 @@ func (p *part) ofPod() bool {
 	return p.when != nil && p.when.ofPod ||
 		slices.ContainsFunc(p.pieces, func(piece piece) bool { return piece.program != nil && piece.program.ofPod }) ||
 		slices.ContainsFunc(p.parts, (*part).ofPod)
-}
-
-// readsPod reports whether an expression reads the pod.
-func readsPod(checked *ast.AST) bool {
-	return len(ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
-		return e.Kind() == ast.IdentKind && e.AsIdent() == "pod"
-	})) > 0
 }

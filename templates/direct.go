@@ -40,14 +40,6 @@ type direct struct {
 	int  intFunc
 }
 
-// maxDirectSteps is how much the functions of one template do for one pod; then CEL, which counts better, takes over. Nor do
-// they read longer texts than maxDirect bytes, or know deeper loops than maxLocals.
-const (
-	maxDirectSteps = 5_000
-	maxDirect      = 1 << 10
-	maxLocals      = 2
-)
-
 // step counts what is done again and again.
 func (in *Input) step(n int) bool {
 	in.steps += n

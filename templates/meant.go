@@ -11,14 +11,13 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"go.yaml.in/yaml/v3"
 )
 
 // unknown is how CEL reports a name that it does not know.
 var unknown = regexp.MustCompile(`^(undefined field|undeclared reference to) '([^']*)'( \(in container ''\))?$`)
 
 // explained is a message of CEL's in our words, with what its author probably meant.
-func (c *compiler) explained(env *cel.Env, source, message string) (text, hint string) {
+func explained(env *cel.Env, source, message string) (text, hint string) {
 	if message == "reserved identifier: namespace" {
 		return message, ": the pod's namespace is called ns here"
 	}
@@ -36,7 +35,7 @@ func (c *compiler) explained(env *cel.Env, source, message string) (text, hint s
 	case slices.Contains([]string{"name", "uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"}, name):
 		return text, ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
 	}
-	return text, didYouMean(name, c.fieldsBeside(env, source, name))
+	return text, didYouMean(name, fieldsBeside(env, source, name))
 }
 
 // declared are the names of an environment's variables, functions and macros.
@@ -52,7 +51,7 @@ func declared(env *cel.Env) []string {
 }
 
 // fieldsBeside are the fields of the type that lacks a field of that name: the type checker asks for it.
-func (c *compiler) fieldsBeside(env *cel.Env, source, name string) []string {
+func fieldsBeside(env *cel.Env, source, name string) []string {
 	r := &recorder{Provider: env.CELTypeProvider(), field: name}
 	again, err := env.Extend(cel.CustomTypeProvider(r))
 	if err != nil {
@@ -80,11 +79,3 @@ func (r *recorder) FindStructFieldType(name, field string) (*types.FieldType, bo
 
 // whenHint is what ${when} is for.
 const whenHint = `"${when}" is a key of items that are objects; for a list of strings, make the whole list one expression, such as ${params.debug ? ['--debug'] : []}`
-
-// notWhen is the hint for an object in a list of texts that was meant to be left out at times.
-func (c *checker) notWhen(y *yaml.Node) string {
-	if c.env != nil && child(y, whenKey) != nil {
-		return "; " + whenHint
-	}
-	return ""
-}

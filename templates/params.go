@@ -4,7 +4,6 @@ package templates
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -132,91 +131,4 @@ func (p *param) typed(text string) (ref.Val, error) {
 		return nil, fmt.Errorf("is %q; it must be %s", text, p.row.words)
 	}
 	return value, nil
-}
-
-// InvalidValueError is a parameter's value that is not allowed, or none where there
-// has to be one.
-type InvalidValueError struct {
-	Param  string
-	Key    string // of the annotation
-	Source string // pod or namespace, "" where nobody gives a value
-	Text   string
-	reason string
-}
-
-// Error is one sentence.
-func (e *InvalidValueError) Error() string {
-	if e.Source == "" {
-		return fmt.Sprintf("parameter %s has no value; set the annotation %s", e.Param, e.Key)
-	}
-	return fmt.Sprintf("the %s's annotation %s %s", e.Source, e.Key, e.reason)
-}
-
-// Values gives each parameter the value of the pod's annotation, else of the
-// namespace's, else its default; podAnnotation is nil if the pod has none of the template's. Parameters without a
-// valid value are left out; the error is an [*InvalidValueError] about the first of them. The values are to be read only.
-func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Namespace) (values Values, first error) {
-	switch {
-	case len(t.Spec.Params) == 0:
-		return nil, nil
-	case podAnnotation == nil && len(ns.Annotations) == 0 && t.preset != nil:
-		return t.preset, nil
-	case podAnnotation == nil:
-		podAnnotation = func(string) (string, bool) { return "", false }
-	}
-	values = make(Values, 0, len(t.Spec.Params))
-	for _, p := range t.ordered {
-		v, err := t.value(p, podAnnotation, ns)
-		if err == nil {
-			values = append(values, v)
-		} else if first == nil {
-			first = err
-		}
-	}
-	return values, first
-}
-
-func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns *Namespace) (v Value, err error) {
-	v = Value{Name: p.Name}
-	refuse := func(reason string) (Value, error) {
-		return v, &InvalidValueError{Param: p.Name, Key: p.key, Source: v.Source, Text: v.Text, reason: reason}
-	}
-	var ok bool
-	if v.Text, ok = podAnnotation(p.key); ok {
-		v.Source = FromPod
-		if !p.Overridable(ByPod) {
-			return refuse("sets a parameter that a pod may not set")
-		}
-	} else if v.Text, ok = ns.annotation(p.key); ok {
-		v.Source = FromNamespace
-		if !p.Overridable(ByNamespace) {
-			return refuse("sets a parameter that a namespace may not set")
-		}
-	} else if p.Default != nil {
-		return p.preset, nil
-	} else {
-		return refuse("")
-	}
-	cel, err := p.parse(v.Text)
-	if err != nil {
-		return refuse(err.Error())
-	}
-	v.cel = cel
-	return v, nil
-}
-
-func (ns *Namespace) annotation(key string) (text string, ok bool) {
-	if len(ns.Annotations) > 0 {
-		text, ok = ns.Annotations[key]
-	}
-	return text, ok
-}
-
-// ParamNames are the names of the declared parameters, sorted.
-func (t *Template) ParamNames() []string { return slices.Sorted(maps.Keys(t.params)) }
-
-// Takes says why a parameter that the template has may not have that value ("is ..."); nil: it may.
-func (t *Template) Takes(name, value string) error {
-	_, err := t.params[name].parse(value)
-	return err
 }

@@ -103,28 +103,6 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	return t, nil
 }
 
-// dnsLabel is RFC 1123's, as Kubernetes takes it for names.
-const dnsLabel = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
-
-// maxNodes bounds what the aliases of a document can unfold to.
-const maxNodes = 100_000
-
-// unfold puts what an alias stands for in its place.
-func unfold(y *yaml.Node, left *int) bool {
-	if *left--; *left < 0 {
-		return false
-	}
-	for i, item := range y.Content {
-		if item.Kind == yaml.AliasNode {
-			y.Content[i] = item.Alias
-		}
-		if !unfold(y.Content[i], left) {
-			return false
-		}
-	}
-	return true
-}
-
 // identity says whether the document is a SidecarTemplate at all.
 func (c *checker) identity(y *yaml.Node) bool {
 	for _, want := range [][2]string{{"apiVersion", APIVersion}, {"kind", Kind}} {
@@ -286,30 +264,4 @@ func revision(n *tree.Node) string {
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:])[:12]
-}
-
-// at is the value at that path, or the last value on the way that is there, so
-// that a problem always has a line.
-func at(y *yaml.Node, path ...string) *yaml.Node {
-	for _, key := range path {
-		next := child(y, key)
-		if next == nil {
-			return y
-		}
-		y = next
-	}
-	return y
-}
-
-// child is a mapping's value, or nil.
-func child(y *yaml.Node, key string) *yaml.Node {
-	if y == nil || y.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		if y.Content[i].Value == key {
-			return y.Content[i+1]
-		}
-	}
-	return nil
 }

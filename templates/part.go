@@ -5,14 +5,10 @@ package templates
 import (
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -70,80 +66,6 @@ func (p *part) folded() *part {
 	}
 	n.Seal()
 	return &part{static: n, when: p.when, path: p.path}
-}
-
-// leaf compiles a scalar with expressions in the place of a t.
-func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
-	if y.ShortTag() != "!!str" {
-		c.problem(y, path, "an expression must be a string")
-		return nil
-	}
-	pieces, err := c.compiler.split(c.env, y.Value)
-	if err != nil {
-		c.problem(y, path, "%v", err)
-		return nil
-	}
-	if len(pieces) == 1 && pieces[0].program == nil {
-		return &part{static: tree.Text(pieces[0].literal)} // only $${
-	}
-	if len(pieces) == 1 {
-		if out := pieces[0].program.out; !takes(t, out) {
-			c.problem(y, path, "must be %s, but ${%s} gives %s", describe(t), pieces[0].program.source, celName(out))
-		}
-		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, place, path), path: path, place: place}
-	}
-	if !takes(t, cel.StringType) {
-		c.problem(y, path, "must be %s; text around an expression makes it a string", describe(t))
-	}
-	for _, p := range pieces {
-		if p.program != nil && !joins(p.program.out) {
-			c.problem(y, path, "${%s} gives %s, which cannot be part of a string", p.program.source, celName(p.program.out))
-		}
-	}
-	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, place, path), path: path, place: place}
-}
-
-// takes says whether a Go field of type t takes the JSON of a CEL value of type out.
-func takes(t reflect.Type, out *cel.Type) bool {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch t {
-	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString]():
-		return out.IsExactType(cel.StringType) || out.IsExactType(cel.IntType)
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return out.IsExactType(cel.StringType)
-	case reflect.Bool:
-		return out.IsExactType(cel.BoolType)
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return out.IsExactType(cel.IntType)
-	case reflect.Slice:
-		return out.Kind() == types.ListKind && takes(t.Elem(), out.Parameters()[0])
-	}
-	return false // no map: its keys would be structure
-}
-
-func joins(out *cel.Type) bool {
-	switch out.Kind() {
-	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind:
-		return true
-	}
-	return false
-}
-
-func celName(t *cel.Type) string {
-	switch t.Kind() {
-	case types.DynKind:
-		return "a value of unknown type (wrap it, as in string(...))"
-	case types.OpaqueKind:
-		return "an optional value (end it with .orValue(...))"
-	}
-	if strings.ContainsRune("aeiou", rune(t.String()[0])) {
-		return "an " + t.String()
-	}
-	return "a " + t.String()
 }
 
 // errTooLong is said before a text that no API server takes is built further.
@@ -262,4 +184,55 @@ func (p *program) evalText(in *Input) (string, error) {
 		return string(text), nil
 	}
 	return "", errors.New("the value of " + p.source + " is not a string")
+}
+
+// whenKey in an object that is a list item leaves the item out where the
+// expression is false.
+const whenKey = "${when}"
+
+// known is the part without what is computed.
+func (p *part) known() tree.Node {
+	switch p.kind {
+	case staticPart:
+		return p.static
+	case objectPart:
+		n := tree.Members()
+		for i, child := range p.parts {
+			if child.kind != leafPart {
+				n.Set(p.names[i], child.known())
+			}
+		}
+		return n
+	case listPart:
+		n := tree.Items()
+		for _, child := range p.parts {
+			if child.kind != leafPart {
+				n.Append(child.known())
+			}
+		}
+		return n
+	}
+	return tree.Node{}
+}
+
+// computes says whether what is at a path depends on the pod; with when, whether an
+// item of a list is there too.
+func (p *part) computes(path string, when bool) bool {
+	switch p.kind {
+	case staticPart:
+		return false
+	case leafPart:
+		return true
+	case listPart:
+		return slices.ContainsFunc(p.parts, func(item *part) bool { return when && item.when != nil || item.computes(path, when) })
+	}
+	if path == "" {
+		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.computes("", when) })
+	}
+	for i, child := range p.parts {
+		if rest, ok := strings.CutPrefix(path, p.names[i]); ok && (rest == "" || rest[0] == '.') && child.computes(strings.TrimPrefix(rest, "."), when) {
+			return true
+		}
+	}
+	return false
 }

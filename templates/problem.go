@@ -105,3 +105,19 @@ func didYouMean(name string, candidates []string) string {
 	}
 	return ""
 }
+
+// brief leaves out the regular expression that Kubernetes' messages end with.
+func brief(message string) string {
+	message, _, _ = strings.Cut(message, " (e.g.")
+	return message
+}
+
+func join(path, key string) string {
+	switch {
+	case path == "":
+		return key
+	case strings.ContainsAny(key, "./[]"):
+		return fmt.Sprintf("%s[%q]", path, key)
+	}
+	return path + "." + key
+}

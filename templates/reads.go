@@ -3,7 +3,6 @@
 package templates
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
@@ -85,12 +84,9 @@ func requestOf(ident ast.NavigableExpr) bool {
 	return !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().FieldName() != "operation"
 }
 
-// ReadsRequest says whether what the template gives depends on who makes a pod, or
-// on a dry run: then it cannot be told again of a pod that exists.
-func (t *Template) ReadsRequest() bool { return t.readsRequest }
-
-// Reads are the parts of the pod, by their first two fields as in "spec.volumes",
-// that what the template gives depends on, sorted; "*" is all of it. Of
-// "spec.containers[]" only which containers there are counts, and of "metadata.labels[app]"
-// that label.
-func (t *Template) Reads() []string { return slices.Sorted(maps.Keys(t.reads)) }
+// readsPod reports whether an expression reads the pod.
+func readsPod(checked *ast.AST) bool {
+	return len(ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
+		return e.Kind() == ast.IdentKind && e.AsIdent() == "pod"
+	})) > 0
+}

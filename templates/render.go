@@ -9,43 +9,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Input is what a template may look at besides its parameters. It belongs to one
-// template's look at one pod.
-type Input struct {
-	Pod       *tree.Node
-	Namespace Namespace
-	Request   RequestInfo
-	// Done is closed when nobody waits for the result any more; nil is never. No
-	// expression is begun then; one takes 20 ms at most, see costLimit.
-	Done <-chan struct{}
-	// Nodes is memory for what is rendered, or nil.
-	Nodes *tree.Arena
-
-	spent     uint64 // what the expressions have cost so far
-	steps     int    // of those that did without CEL
-	locals    [maxLocals]*tree.Node
-	values    Values
-	given     paramSet   // those of values that are no default
-	container *tree.Node // in forEachContainer
-	namespace *namespaceView
-}
-
-// Namespace is the pod's namespace.
-type Namespace struct {
-	Name        string
-	Labels      map[string]string
-	Annotations map[string]string
-	// Known is false where nothing but the name is known.
-	Known bool
-}
-
-// RequestInfo is what a template may know of the admission request.
-type RequestInfo struct {
-	Operation string // CREATE
-	Username  string
-	DryRun    bool
-}
-
 // Condition says whether the template's condition holds; without one it does. It
 // is an error if the condition reads a parameter that has no value, even if it
 // would not have come to that: a policy cannot tell ([Expression.Params]).

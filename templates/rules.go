@@ -170,12 +170,6 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 	})
 }
 
-// brief leaves out the regular expression that Kubernetes' messages end with.
-func brief(message string) string {
-	message, _, _ = strings.Cut(message, " (e.g.")
-	return message
-}
-
 // names checks the names of a list of containers or volumes:
 // constant, because a name that differs from run to run would be added twice.
 func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) {
@@ -305,10 +299,5 @@ func (c *checker) oneSource(volume *yaml.Node, path string) {
 	}
 }
 
-// items are the items of a sequence.
-func items(y *yaml.Node) []*yaml.Node {
-	if y == nil || y.Kind != yaml.SequenceNode {
-		return nil
-	}
-	return y.Content
-}
+// dnsLabel is RFC 1123's, as Kubernetes takes it for names.
+const dnsLabel = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`

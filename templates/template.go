@@ -13,6 +13,7 @@
 package templates
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -202,3 +203,13 @@ func SplitAnnotation(key string) (template, name string, ok bool) {
 	template, ok = strings.CutSuffix(prefix, "."+Domain)
 	return template, name, ok && template != ""
 }
+
+// Reads are the parts of the pod, by their first two fields as in "spec.volumes",
+// that what the template gives depends on, sorted; "*" is all of it. Of
+// "spec.containers[]" only which containers there are counts, and of "metadata.labels[app]"
+// that label.
+func (t *Template) Reads() []string { return slices.Sorted(maps.Keys(t.reads)) }
+
+// ReadsRequest says whether what the template gives depends on who makes a pod, or
+// on a dry run: then it cannot be told again of a pod that exists.
+func (t *Template) ReadsRequest() bool { return t.readsRequest }

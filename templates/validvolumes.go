@@ -200,13 +200,6 @@ func isSigner(n *tree.Node) error {
 	return nil
 }
 
-func isRelative(n *tree.Node) error {
-	if path.IsAbs(n.Text()) {
-		return fmt.Errorf("%q must be a relative path", n.Text())
-	}
-	return nil
-}
-
 func isAbsolute(n *tree.Node) error {
 	if !path.IsAbs(n.Text()) {
 		return fmt.Errorf("%q must be an absolute path", n.Text())

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"reflect"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	quantity "k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -21,43 +20,6 @@ import (
 // valueRule checks a scalar, written or rendered. The error says what is wrong
 // with it.
 type valueRule func(*tree.Node) error
-
-// rulesFor are the rules of a value: its Go type's, which a pod must keep to or the
-// API server cannot decode it (and refuses it, whatever the webhook's failurePolicy
-// says), and those of its place, such as Container.image.
-func rulesFor(t reflect.Type, place, path string) []valueRule {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	var rules []valueRule
-	typ, name, _ := strings.Cut(place, ".")
-	switch {
-	case t == reflect.TypeFor[quantity.Quantity]():
-		rules = append(rules, isQuantity)
-	case t == reflect.TypeFor[intstr.IntOrString]():
-		rules = append(rules, fitsInt(32), isPort)
-	case t.Kind() == reflect.Int32:
-		rules = append(rules, fitsInt(32), isNotNegative)
-	case (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && name != "tolerationSeconds":
-		rules = append(rules, fitsInt(64), isNotNegative)
-	case t.Kind() == reflect.Slice:
-		return append(rules, each(rulesFor(t.Elem(), place, path)))
-	case choices(t) != nil:
-		rules = append(rules, isOneOf(choices(t)))
-	}
-	switch name {
-	case "image", "name":
-		if typ != "LocalObjectReference" && place != "ContainerPort.name" { // an empty reference is none
-			rules = append(rules, isNotEmpty)
-		}
-	case "mountPath":
-		rules = append(rules, isNotEmpty, isNotTokenPath(strings.HasPrefix(path, "spec.forEachContainer")))
-	}
-	if s := shapes()[typ]; slices.Contains(s.required, name) || slices.Contains(s.one, name) {
-		rules = append(rules, isNotEmpty)
-	}
-	return append(rules, placeRules()[place]...)
-}
 
 func checkValue(rules []valueRule, n *tree.Node) error {
 	for _, rule := range rules {
@@ -231,6 +193,13 @@ func isLabelValue(n *tree.Node) error {
 func isNotEmpty(n *tree.Node) error {
 	if n.Kind() == tree.String && n.IsText("") {
 		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func isRelative(n *tree.Node) error {
+	if path.IsAbs(n.Text()) {
+		return fmt.Errorf("%q must be a relative path", n.Text())
 	}
 	return nil
 }

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/ext"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// compiler compiles the expressions of one template.
+type compiler struct {
+	env    *cel.Env // params, pod, ns, request
+	each   *cel.Env // and container
+	params []Param
+	reads  reads
+
+	readsRequest bool
+}
+
+// language is what all templates' expressions have in common.
+var language = sync.OnceValues(func() (*cel.Env, error) {
+	env, err := cel.NewEnv(
+		cel.OptionalTypes(),
+		cel.HomogeneousAggregateLiterals(),
+		cel.CrossTypeNumericComparisons(true),
+		ext.Strings(), // from version 5 on its functions have costs
+		ext.Sets(),
+		cel.EnableMacroCallTracking(), // for who writes expressions anew, see Expression
+	)
+	if err != nil {
+		return nil, err
+	}
+	options, err := bounded(env)
+	if err != nil {
+		return nil, err
+	}
+	return env.Extend(options...)
+})
+
+func newCompiler(params []Param) (*compiler, error) {
+	base, err := language()
+	if err != nil {
+		return nil, err
+	}
+	env, err := base.Extend(
+		cel.CustomTypeProvider(newProvider(base.CELTypeProvider(), params)),
+		cel.Variable("params", cel.ObjectType(paramsType)),
+		cel.Variable("pod", cel.ObjectType(reflect.TypeFor[corev1.Pod]().Name())),
+		cel.Variable("ns", cel.ObjectType(namespaceType)), // `namespace` is a reserved word of CEL
+		cel.Variable("request", cel.ObjectType(requestType)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	each, err := env.Extend(cel.Variable("container", cel.ObjectType(reflect.TypeFor[corev1.Container]().Name())))
+	if err != nil {
+		return nil, err
+	}
+	return &compiler{env: env, each: each, params: params, reads: reads{}}, nil
+}
+
+// compile checks and compiles one expression. The error is one sentence.
+func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
+	checked, issues := env.Compile(source)
+	if issues.Err() != nil {
+		first := issues.Errors()[0]
+		text, hint := explained(env, source, first.Message)
+		return nil, fmt.Errorf("CEL: %s (in %q, column %d)%s", text, source, first.Location.Column()+1, hint)
+	}
+	native := checked.NativeRep()
+	if err := c.inspect(native); err != nil {
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
+	}
+	prog, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit))
+	if err != nil {
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
+	}
+	p := &program{source: source, direct: newDirect(native, c.params), ofPod: readsPod(native), checked: native, env: env, prog: prog, out: checked.OutputType()}
+	p.given, p.pure = paramsOf(native, c.params)
+	return p, nil
+}
+
+// compileBool compiles a condition.
+func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
+	p, err := c.compile(env, source)
+	if err != nil {
+		return nil, err
+	}
+	if !p.out.IsExactType(cel.BoolType) {
+		return nil, fmt.Errorf("CEL: %q gives %s, but true or false is needed here", source, celName(p.out))
+	}
+	p.params = c.paramsRead(p.checked)
+	return p, nil
+}
+
+// paramsRead returns the names of the parameters that an expression reads.
+func (c *compiler) paramsRead(checked *ast.AST) []string {
+	names := map[string]bool{}
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
+		if e.AsIdent() != "params" {
+			continue
+		}
+		if parent, ok := e.Parent(); ok && parent.Kind() == ast.SelectKind {
+			names[parent.AsSelect().FieldName()] = true
+			continue
+		}
+		for i := range c.params { // it may be any of them
+			names[c.params[i].Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// inspect refuses what would not give the same bytes every time, and notes what
+// of the pod is read.
+func (c *compiler) inspect(checked *ast.AST) error {
+	var loops, maps bool
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
+		if nesting(checked.GetType(e.ID())) > maxNesting {
+			return fmt.Errorf("lists are nested more than %d deep", maxNesting)
+		}
+		switch e.Kind() {
+		case ast.ComprehensionKind:
+			loops = true
+		case ast.MapKind:
+			maps = true
+		case ast.IdentKind:
+			c.reads.note(e)
+			c.readsRequest = c.readsRequest || requestOf(e)
+		case ast.CallKind:
+			switch call := e.AsCall(); {
+			case call.FunctionName() == "dyn" && hasStruct(checked.GetType(call.Args()[0].ID())):
+				return errors.New("dyn() of an object hides which of its fields are not set yet; read a field of the object instead")
+			case (call.FunctionName() == "dyn" || call.FunctionName() == operators.Conditional && checked.GetType(e.ID()).Kind() == types.DynKind) &&
+				slices.ContainsFunc(call.Args(), func(arg ast.Expr) bool { return nesting(checked.GetType(arg.ID())) > 0 }):
+				return errors.New("a value that may be a list or something else hides how deep the list is; use the list itself")
+			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):
+				return fmt.Errorf("%s() with a time zone is not the same on every machine; leave out the time zone for UTC", call.FunctionName())
+			case call.FunctionName() == overloads.Matches:
+				if err := checkPattern(call.Args()[len(call.Args())-1]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if loops && maps {
+		return errors.New("a macro over a map literal has no fixed order; use a list")
+	}
+	return nil
+}
+
+// nesting is how many lists and maps the type has in one another. To compare what is deep costs nothing by CEL's
+// account, and twice as much with each level where a list is made of one thing twice.
+func nesting(t *types.Type) (levels int) {
+	for _, of := range t.Parameters() {
+		levels = max(levels, nesting(of))
+	}
+	if t.Kind() == types.ListKind || t.Kind() == types.MapKind {
+		levels++
+	}
+	return levels
+}
+
+// hasStruct says whether a value of the type is an object with fields, or has one in it.
+func hasStruct(t *types.Type) bool {
+	return t.Kind() == types.StructKind || slices.ContainsFunc(t.Parameters(), hasStruct)
+}
+
+// split takes a text with ${...} apart; $${ is a literal ${. Literal pieces and
+// expressions alternate as they come.
+func (c *compiler) split(env *cel.Env, text string) ([]piece, error) {
+	var pieces []piece
+	var literal strings.Builder
+	for {
+		i := strings.Index(text, "${")
+		if i < 0 {
+			break
+		}
+		if i > 0 && text[i-1] == '$' {
+			literal.WriteString(text[:i-1] + "${")
+			text = text[i+2:]
+			continue
+		}
+		literal.WriteString(text[:i])
+		source, rest, ok := cutExpression(text[i+2:])
+		if !ok {
+			return nil, fmt.Errorf("the ${ has no closing }; for a literal ${, write $${")
+		}
+		p, err := c.compile(env, strings.TrimSpace(source))
+		if err != nil {
+			return nil, err
+		}
+		if literal.Len() > 0 {
+			pieces = append(pieces, piece{literal: literal.String()})
+			literal.Reset()
+		}
+		pieces, text = append(pieces, piece{program: p}), rest
+	}
+	literal.WriteString(text)
+	if literal.Len() > 0 || len(pieces) == 0 {
+		pieces = append(pieces, piece{literal: literal.String()})
+	}
+	return pieces, nil
+}
+
+// cutExpression finds the } that closes an expression: not one in a CEL string
+// or in a map literal.
+func cutExpression(text string) (source, rest string, ok bool) {
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; {
+		case quote != 0 && b == '\\':
+			i++
+		case quote != 0:
+			if b == quote {
+				quote = 0
+			}
+		case b == '\'' || b == '"':
+			quote = b
+		case b == '{':
+			depth++
+		case b == '}' && depth == 0:
+			return text[:i], text[i+1:], true
+		case b == '}':
+			depth--
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"reflect"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// leaf compiles a scalar with expressions in the place of a t.
+func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
+	if y.ShortTag() != "!!str" {
+		c.problem(y, path, "an expression must be a string")
+		return nil
+	}
+	pieces, err := c.compiler.split(c.env, y.Value)
+	if err != nil {
+		c.problem(y, path, "%v", err)
+		return nil
+	}
+	if len(pieces) == 1 && pieces[0].program == nil {
+		return &part{static: tree.Text(pieces[0].literal)} // only $${
+	}
+	if len(pieces) == 1 {
+		if out := pieces[0].program.out; !takes(t, out) {
+			c.problem(y, path, "must be %s, but ${%s} gives %s", describe(t), pieces[0].program.source, celName(out))
+		}
+		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, place, path), path: path, place: place}
+	}
+	if !takes(t, cel.StringType) {
+		c.problem(y, path, "must be %s; text around an expression makes it a string", describe(t))
+	}
+	for _, p := range pieces {
+		if p.program != nil && !joins(p.program.out) {
+			c.problem(y, path, "${%s} gives %s, which cannot be part of a string", p.program.source, celName(p.program.out))
+		}
+	}
+	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, place, path), path: path, place: place}
+}
+
+// takes says whether a Go field of type t takes the JSON of a CEL value of type out.
+func takes(t reflect.Type, out *cel.Type) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t {
+	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString]():
+		return out.IsExactType(cel.StringType) || out.IsExactType(cel.IntType)
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return out.IsExactType(cel.StringType)
+	case reflect.Bool:
+		return out.IsExactType(cel.BoolType)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return out.IsExactType(cel.IntType)
+	case reflect.Slice:
+		return out.Kind() == types.ListKind && takes(t.Elem(), out.Parameters()[0])
+	}
+	return false // no map: its keys would be structure
+}
+
+func joins(out *cel.Type) bool {
+	switch out.Kind() {
+	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind:
+		return true
+	}
+	return false
+}
+
+func describe(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[resource.Quantity]():
+		return aQuantity
+	case reflect.TypeFor[intstr.IntOrString]():
+		return "an integer or a string"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "an integer"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "a string"
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import "go.yaml.in/yaml/v3"
+
+// child is a mapping's value, or nil.
+func child(y *yaml.Node, key string) *yaml.Node {
+	if y == nil || y.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		if y.Content[i].Value == key {
+			return y.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// at is the value at that path, or the last value on the way that is there, so
+// that a problem always has a line.
+func at(y *yaml.Node, path ...string) *yaml.Node {
+	for _, key := range path {
+		next := child(y, key)
+		if next == nil {
+			return y
+		}
+		y = next
+	}
+	return y
+}
+
+// items are the items of a sequence.
+func items(y *yaml.Node) []*yaml.Node {
+	if y == nil || y.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return y.Content
+}
+
+// unfold puts what an alias stands for in its place.
+func unfold(y *yaml.Node, left *int) bool {
+	if *left--; *left < 0 {
+		return false
+	}
+	for i, item := range y.Content {
+		if item.Kind == yaml.AliasNode {
+			y.Content[i] = item.Alias
+		}
+		if !unfold(y.Content[i], left) {
+			return false
+		}
+	}
+	return true
+}
+
+// maxNodes bounds what the aliases of a document can unfold to.
+const maxNodes = 100_000
