@@ -80,7 +80,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m)
 	cd e2e/validity && $(GO) test -run '^$$' -fuzz '^FuzzValid$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .
 
 golden: ## Rewrite the golden files; look at the diff before you commit it
-	$(GO) test $$(grep -rl '"update", false' --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update
+	$(GO) test $$(grep -rl inject/goldentest --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update
 
 arrows: ## Draw the imports in ARCHITECTURE.md again
 	$(GO) test ./inject -run '^TestArrows$$' -update

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -166,19 +165,7 @@ func TestUserPath(t *testing.T) {
 	for pattern, mask := range map[string]string{`\b[0-9a-f]{12}\b`: "<revision>", `\bweb-[0-9a-z]+-[0-9a-z]{5}\b`: "<pod>"} {
 		got = regexp.MustCompile(pattern).ReplaceAllString(got, mask)
 	}
-	path := filepath.Join("testdata", "userpath.txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	wantGolden(t, filepath.Join("testdata", "userpath.txt"), got)
 	if n := strings.Count(got, "\n$ ") + 1; n >= 10 {
 		t.Errorf("it takes %d commands", n)
 	}

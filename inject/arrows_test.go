@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pillion-dev/pillion/inject/goldentest"
 )
 
 // TestArrows compares ARCHITECTURE.md with the packages and their imports. make arrows draws the picture again.
@@ -37,14 +38,7 @@ func TestArrows(t *testing.T) {
 		}
 	}
 	want := before + opening + picture(all) + closing + after
-	if flag.Lookup("update").Value.String() == "true" {
-		err = os.WriteFile(path, []byte(want), 0o600)
-	} else if string(text) != want {
-		err = errors.New("the picture differs from the imports; run make arrows")
-	}
-	if err != nil {
-		t.Error(err)
-	}
+	goldentest.File(t, path, []byte(want))
 }
 
 // imports returns the packages of the module, each with those that it imports.

@@ -3,11 +3,9 @@
 package inject_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,55 +14,24 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-func update() bool { return flag.Lookup("update").Value.String() == "true" }
-
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "write what the cases give into their files")
-	flag.Parse()
-	os.Exit(reviewtest.Main(m, os.Stdout))
-}
+func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 
 // A case is one file: templates (*.template.yaml), the pod (pod.yaml or, where
 // the JSON itself matters, pod.json), the namespace (namespace.yaml with labels
 // and annotations; without it nothing is known of it), and what the engine says.
 // Every case is held to the invariants too.
 func TestCases(t *testing.T) {
-	files, err := filepath.Glob("testdata/cases/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runCase(t, file) })
-	}
-}
-
-func runCase(t *testing.T, file string) {
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	injector, req := readCase(t, archive)
-	r, _ := checkInvariants(t, injector, req)
-	got := describe(r)
-	i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
-	if i < 0 {
-		archive.Files = append(archive.Files, txtar.File{Name: "want"})
-		i = len(archive.Files) - 1
-	}
-	if want := string(archive.Files[i].Data); got != want {
-		if !update() {
-			t.Fatalf("got:\n%s\nwant:\n%s\nAfter reading both: go test ./inject -run TestCases -update", got, want)
-		}
-		archive.Files[i].Data = []byte(got)
-		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
+		injector, req := readCase(t, archive)
+		r, _ := checkInvariants(t, injector, req)
+		return []txtar.File{{Name: "want", Data: []byte(describe(r))}}
+	})
 }
 
 func readCase(t testing.TB, archive *txtar.Archive) (*inject.Injector, inject.Request) {

@@ -33,6 +33,7 @@ func TestImports(t *testing.T) {
 		"inject":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/audit":           {forbidden: impure},
 		"inject/explain":         {internal: []string{"inject", "templates"}, forbidden: impure},
+		"inject/goldentest":      {},
 		"inject/fit":             {internal: []string{"inject", "inject/sample", "templates"}, forbidden: impure},
 		"inject/policy":          {internal: []string{"inject", "templates", "templates/tree"}, forbidden: impure},
 		"inject/reviewtest":      {},

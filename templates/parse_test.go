@@ -5,7 +5,6 @@ package templates_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,16 +12,9 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/templates"
 )
-
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "write what the cases give into their files")
-	flag.Parse()
-	os.Exit(m.Run())
-}
-
-func update() bool { return flag.Lookup("update").Value.String() == "true" }
 
 // Every file of testdata/bad says below the line "# problems" what is wrong with
 // it, one problem a line; every file of testdata/good is without problems.
@@ -38,7 +30,7 @@ func TestParse(t *testing.T) {
 				t.Fatal(err)
 			}
 			const mark = "# problems\n"
-			source, want, _ := strings.Cut(string(text), mark)
+			source, _, _ := strings.Cut(string(text), mark)
 			found, problems := templates.Parse(filepath.Base(file), []byte(source))
 			var b strings.Builder
 			for _, p := range problems {
@@ -50,12 +42,8 @@ func TestParse(t *testing.T) {
 				t.Fatalf("problems:\n%s", got)
 			case !bad && len(found) == 0:
 				t.Fatal("no template")
-			case got != want && bad && update():
-				if err := os.WriteFile(file, []byte(source+mark+got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			case got != want && bad:
-				t.Fatalf("got:\n%s\nwant:\n%s\nAfter reading both: go test ./templates -run TestParse -update", got, want)
+			case bad:
+				goldentest.File(t, file, []byte(source+mark+got))
 			}
 		})
 	}

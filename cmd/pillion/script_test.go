@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,13 +12,14 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/pillion-dev/pillion/inject/goldentest"
 )
 
 func TestMain(m *testing.M) {
 	// The race detector makes every process that ends wait for a second.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Unsetenv("PILLION_CORPUS") // which is for the tests of other packages, and no flag
-	flag.Bool("update", false, "write what the scripts' commands give into their files")
 	testscript.Main(tests{m}, map[string]func(){"pillion": narrowMain, "kubectl-pillion": narrowMain, "kubectl_complete-pillion": main})
 }
 
@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
-		UpdateScripts:       flag.Lookup("update").Value.String() == "true",
+		UpdateScripts:       goldentest.Updating(),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {

@@ -5,9 +5,7 @@ package explain_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,60 +20,34 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "write what the cases give into their files")
-	flag.Parse()
-	os.Exit(reviewtest.Main(m, os.Stdout))
-}
-
-func update() bool { return flag.Lookup("update").Value.String() == "true" }
+func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 
 // A case is one file: templates (*.template.yaml), the pod (pod.yaml), the
 // namespace (namespace.yaml), webhook configurations (webhooks.yaml), a file
 // "live" where the pod exists, and the report as text and as JSON.
 func TestCases(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := report(t, archive)
-			checkText(t, r)
-			text, err := json.MarshalIndent(r, "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
-			changed := false
-			for _, want := range []txtar.File{{Name: "want.txt", Data: []byte(r.Text(100, false, explain.Brief))}, {Name: "want.verbose.txt", Data: []byte(r.Text(100, false, explain.Verbose))}, {Name: "want.json", Data: append(text, '\n')}} {
-				want.Data = regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAll(want.Data, []byte("REVISION"))
-				i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == want.Name })
-				if i < 0 {
-					i, archive.Files = len(archive.Files), append(archive.Files, txtar.File{Name: want.Name})
-				}
-				if bytes.Equal(archive.Files[i].Data, want.Data) {
-					continue
-				}
-				if !update() {
-					t.Errorf("%s: got:\n%s\nwant:\n%s", want.Name, want.Data, archive.Files[i].Data)
-				}
-				archive.Files[i].Data, changed = want.Data, true
-			}
-			if changed && update() {
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
+	goldentest.Cases(t, "testdata/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
+		r := report(t, archive)
+		checkText(t, r)
+		text, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []txtar.File{
+			{Name: "want.txt", Data: []byte(r.Text(100, false, explain.Brief))},
+			{Name: "want.verbose.txt", Data: []byte(r.Text(100, false, explain.Verbose))},
+			{Name: "want.json", Data: append(text, '\n')},
+		}
+		for i := range want {
+			want[i].Data = regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAll(want[i].Data, []byte("REVISION"))
+		}
+		return want
+	})
 }
 
 func report(t *testing.T, archive *txtar.Archive) *explain.Report {

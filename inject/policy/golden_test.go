@@ -4,9 +4,6 @@ package policy
 
 import (
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,41 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/templates"
 )
-
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "write what the cases give into their files")
-	flag.Parse()
-	os.Exit(m.Run())
-}
 
 // A case is one file: templates (*.template.yaml), and the policies or the
 // problems that they give, validating and mutating.
 func TestCases(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runCase(t, file) })
-	}
+	goldentest.Cases(t, "testdata/*.txtar", runCase)
 }
 
-func runCase(t *testing.T, file string) {
-	t.Parallel()
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+func runCase(t *testing.T, archive *txtar.Archive) (want []txtar.File) {
 	var all []*templates.Template
-	given := archive.Files[:0]
 	for _, f := range archive.Files {
 		if !strings.HasSuffix(f.Name, ".template.yaml") {
 			continue
 		}
-		given = append(given, f)
 		found, problems := templates.Parse(f.Name, f.Data)
 		if len(problems) > 0 {
 			t.Fatal(problems.Error())
@@ -58,31 +37,20 @@ func runCase(t *testing.T, file string) {
 	}
 	slices.SortStableFunc(all, func(a, b *templates.Template) int { return a.Spec.Order - b.Spec.Order })
 	set := templates.NewSet(all)
-	got := &txtar.Archive{Comment: archive.Comment, Files: slices.Clone(given)}
-	for name, express := range map[string]func(*templates.Set, Options) ([]runtime.Object, error){"mutating": Mutating, "validating": Validating} {
-		objects, err := express(set, Options{Excluded: []string{"build"}})
-		if err == nil && len(objects) == 0 {
-			continue
+	for _, kind := range []struct {
+		name    string
+		express func(*templates.Set, Options) ([]runtime.Object, error)
+	}{{"mutating", Mutating}, {"validating", Validating}} {
+		yaml, problems := txtar.File{Name: kind.name + ".yaml"}, txtar.File{Name: kind.name + ".problems"}
+		objects, err := kind.express(set, Options{Excluded: []string{"build"}})
+		if found := Problems(nil); errors.As(err, &found) {
+			problems.Data = []byte(found.Error() + "\n")
+		} else if len(objects) > 0 {
+			yaml.Data = stream(t, objects)
 		}
-		if problems := Problems(nil); errors.As(err, &problems) {
-			got.Files = append(got.Files, txtar.File{Name: name + ".problems", Data: []byte(problems.Error() + "\n")})
-			continue
-		}
-		got.Files = append(got.Files, txtar.File{Name: name + ".yaml", Data: stream(t, objects)})
+		want = append(want, yaml, problems)
 	}
-	slices.SortFunc(got.Files[len(given):], func(a, b txtar.File) int { return strings.Compare(a.Name, b.Name) })
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := txtar.Format(got); string(text) != string(want) {
-		if flag.Lookup("update").Value.String() != "true" {
-			t.Fatalf("got:\n%s\nAfter reading it: go test ./inject/policy -run TestCases -update", text)
-		}
-		if err := os.WriteFile(file, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return want
 }
 
 func stream(t *testing.T, objects []runtime.Object) []byte {

@@ -5,10 +5,7 @@ package survey_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,15 +20,10 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/inject/survey"
 	"github.com/pillion-dev/pillion/templates"
 )
-
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "write what the cases give into their files")
-	flag.Parse()
-	os.Exit(m.Run())
-}
 
 // world is the objects of a case.
 type world struct {
@@ -148,26 +140,21 @@ func (w *world) consider(t *testing.T, c *survey.Count) {
 // cluster stands for the first template's. A file "guess": ReplicaSets cannot be seen.
 func TestCases(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			t.Parallel()
-			archive, err := txtar.ParseFile(file)
-			must(t, err)
-			r, revision := run(t, archive)
-			checkText(t, r)
-			text, err := json.MarshalIndent(r, "", "  ")
-			must(t, err)
-			compare(t, file, archive, revision, []txtar.File{
-				{Name: "want.txt", Data: []byte(r.Text(100))},
-				{Name: "want.names", Data: []byte(strings.Join(append(r.Restarts(), ""), "\n"))},
-				{Name: "want.json", Data: append(text, '\n')},
-			})
-		})
-	}
+	goldentest.Cases(t, "testdata/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
+		r, revision := run(t, archive)
+		checkText(t, r)
+		text, err := json.MarshalIndent(r, "", "  ")
+		must(t, err)
+		want := []txtar.File{
+			{Name: "want.txt", Data: []byte(r.Text(100))},
+			{Name: "want.names", Data: []byte(strings.Join(append(r.Restarts(), ""), "\n"))},
+			{Name: "want.json", Data: append(text, '\n')},
+		}
+		for i := range want {
+			want[i].Data = []byte(strings.ReplaceAll(string(want[i].Data), revision, "REVISION")) // not nil
+		}
+		return want
+	})
 }
 
 func run(t *testing.T, archive *txtar.Archive) (*survey.Report, string) {
@@ -196,28 +183,6 @@ func run(t *testing.T, archive *txtar.Archive) (*survey.Report, string) {
 		w.add(t, text)
 	}
 	return w.report(t, set), revision
-}
-
-func compare(t *testing.T, file string, archive *txtar.Archive, revision string, wants []txtar.File) {
-	t.Helper()
-	changed := false
-	for _, want := range wants {
-		want.Data = bytes.ReplaceAll(want.Data, []byte(revision), []byte("REVISION"))
-		i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == want.Name })
-		if i < 0 {
-			i, archive.Files = len(archive.Files), append(archive.Files, txtar.File{Name: want.Name})
-		}
-		if bytes.Equal(archive.Files[i].Data, want.Data) {
-			continue
-		}
-		if flag.Lookup("update").Value.String() != "true" {
-			t.Errorf("%s: got:\n%s\nwant:\n%s", want.Name, want.Data, archive.Files[i].Data)
-		}
-		archive.Files[i].Data, changed = want.Data, true
-	}
-	if changed && flag.Lookup("update").Value.String() == "true" {
-		must(t, os.WriteFile(file, txtar.Format(archive), 0o644))
-	}
 }
 
 // checkText: at every width every line fits but for commands and words alone, none ends in a space, and

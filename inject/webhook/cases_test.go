@@ -9,16 +9,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -27,33 +25,9 @@ import (
 // the test where there is none), and what came back and was logged. REVISION in
 // the body is the first template's.
 func TestCases(t *testing.T) {
-	files, err := filepath.Glob("testdata/cases/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := runCase(t, archive)
-			i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
-			if i < 0 {
-				archive.Files = append(archive.Files, txtar.File{Name: "want"})
-				i = len(archive.Files) - 1
-			}
-			if want := string(archive.Files[i].Data); got != want {
-				if !update() {
-					t.Fatalf("got:\n%s\nwant:\n%s\nAfter reading both: go test ./inject/webhook -run TestCases -update", got, want)
-				}
-				archive.Files[i].Data = []byte(got)
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
+	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
+		return []txtar.File{{Name: "want", Data: []byte(runCase(t, archive))}}
+	})
 }
 
 func runCase(t *testing.T, archive *txtar.Archive) string {

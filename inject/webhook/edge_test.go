@@ -5,7 +5,6 @@ package webhook_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -30,13 +29,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "write what the cases give into their files")
-	flag.Parse()
-	os.Exit(reviewtest.Main(m, os.Stdout))
-}
-
-func update() bool { return flag.Lookup("update").Value.String() == "true" }
+func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 
 // edge is a handler and what it told.
 type edge struct {

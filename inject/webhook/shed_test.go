@@ -5,12 +5,12 @@ package webhook_test
 import (
 	"bytes"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
@@ -30,12 +30,5 @@ func TestShedAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.ReplaceAll(got.String(), "\r\n", "\n")
-	if update() {
-		if err := os.WriteFile(shedFile, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(shedFile); err != nil || text != string(want) {
-		t.Errorf("the answer is (%v)\n%s\nwant\n%s\nAfter reading both: go test ./inject/webhook -run TestShedAnswer -update", err, text, want)
-	}
+	goldentest.File(t, shedFile, []byte(text))
 }
