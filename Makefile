@@ -19,7 +19,7 @@ SKIPS     = $(CURDIR)/bin/skips $(GO) test -json
 # The race detector needs cgo, which Go turns off if it finds no C compiler.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # It makes tests five times as slow, so it is for the packages with goroutines, without the tests that take long and have none.
-RACED     = ./certs ./cmd/pillion ./inject/webhook/... ./templates
+RACED     = ./certs ./cmd/pillion/... ./inject/webhook/... ./templates
 ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps|TestGrowthTogether|TestDirect|TestServingProperty
 
 # What make test also runs on the older Kubernetes: the tests whose subject depends on its version.

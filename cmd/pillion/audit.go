@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/audit"
 )
 
@@ -51,22 +52,22 @@ complete is only said: the API server may be writing it.`,
 
   # Which pods did Pillion change twice, and who else changed them?
   pillion audit audit.log -o json | jq .secondRounds`,
-		PreRunE: func(*cobra.Command, []string) error { return oneOf("output", output, "text", "json") },
-		RunE: does(func(cmd *cobra.Command, files []string) error {
+		PreRunE: func(*cobra.Command, []string) error { return cli.OneOf("output", output, "text", "json") },
+		RunE: cli.Action(func(cmd *cobra.Command, files []string) error {
 			if len(files) == 0 {
 				files = []string{"-"}
 			}
 			return runAudit(files, output, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
-	outputFlag(cmd, &output, "text", "json")
+	cli.OutputFlag(cmd, &output, "text", "json")
 	return cmd
 }
 
 func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.Writer) error {
 	log, whole := audit.New(), true
 	for _, name := range files {
-		tell := func(text string) { fmt.Fprintln(stderr, fold(stderr, "pillion: "+text)) }
+		tell := func(text string) { fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+text)) }
 		if name == "-" {
 			whole = readAudit(log, "standard input", stdin, tell) && whole
 			continue
@@ -84,12 +85,12 @@ func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.
 	r := log.Report()
 	err := error(nil)
 	if output == "json" {
-		err = writeJSON(stdout, r)
+		err = cli.WriteJSON(stdout, r)
 	} else {
-		_, err = io.WriteString(stdout, fold(stdout, r.Text()))
+		_, err = io.WriteString(stdout, cli.Fold(stdout, r.Text()))
 	}
 	if err == nil && (r.Bad() || !whole) {
-		err = errTold
+		err = cli.ErrTold
 	}
 	return err
 }

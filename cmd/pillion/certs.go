@@ -11,12 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
 // certsOptions are the flags of certs.
 type certsOptions struct {
-	clusterOptions
+	cluster.Options
 	configuration string
 	endpoints     []string
 	output        string
@@ -61,32 +63,32 @@ Each certificate has subject, issuer, names, begins, expires and sha256, its
 fingerprint. Times are in RFC 3339. Fields that do not apply are left out.`,
 		Example: `  pillion certs
   pillion certs --endpoint 10.2.3.4:8443 -o json`,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
-		RunE: does(func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			report, err := o.report(cmd.Context())
 			if err != nil {
 				return err
 			}
 			switch o.output {
 			case "json":
-				err = writeJSON(cmd.OutOrStdout(), report)
+				err = cli.WriteJSON(cmd.OutOrStdout(), report)
 			case "yaml":
-				err = writeYAML(cmd.OutOrStdout(), report)
+				err = cli.WriteYAML(cmd.OutOrStdout(), report)
 			default:
 				err = writeChain(cmd.OutOrStdout(), report, o.now())
 			}
 			if err == nil && len(report.Problems) > 0 {
-				return errTold
+				return cli.ErrTold
 			}
 			return err
 		}),
 	}
 	f := cmd.Flags()
-	o.flags(cmd, nil)
+	o.Flags(cmd, nil)
 	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "the `NAME` of the webhook configurations; the component advise uses NAME-advise")
 	f.StringSliceVar(&o.endpoints, "endpoint", nil, "connect to this `HOST:PORT` instead of the endpoints of the Service; may be repeated")
-	outputFlag(cmd, &o.output, "text", "json", "yaml")
+	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 	return cmd
 }
 
@@ -96,19 +98,17 @@ func (o *certsOptions) check() error {
 			return fmt.Errorf("--endpoint must be HOST:PORT, not %q", endpoint)
 		}
 	}
-	return oneOf("output", o.output, "text", "json", "yaml")
+	return cli.OneOf("output", o.output, "text", "json", "yaml")
 }
 
 func (o *certsOptions) report(ctx context.Context) (*certs.ChainReport, error) {
-	client, err := o.connect()
+	client, err := o.Connect()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-	defer cancel()
-	chain, err := o.gather(ctx, client)
+	chain, err := client.Chain(ctx, o.configuration, o.endpoints, o.now())
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, err
 	}
 	return chain.Report(), nil
 }

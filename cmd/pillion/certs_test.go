@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +30,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/goldentest"
 )
 
@@ -287,8 +288,8 @@ func TestCertsGolden(t *testing.T) {
 			c := newCertified(t, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 			change(c)
 			o := &certsOptions{
-				clusterOptions: clusterOptions{kubeconfig: c.kubeconfig(t), system: "pillion-system"},
-				configuration:  "pillion", now: func() time.Time { return c.now },
+				Options:       cluster.Options{Kubeconfig: c.kubeconfig(t), System: "pillion-system"},
+				configuration: "pillion", now: func() time.Time { return c.now },
 			}
 			report, err := o.report(context.Background())
 			if err != nil {
@@ -298,7 +299,7 @@ func TestCertsGolden(t *testing.T) {
 			if err := writeChain(&text, report, c.now); err != nil {
 				t.Fatal(err)
 			}
-			if err := writeJSON(&asJSON, report); err != nil {
+			if err := cli.WriteJSON(&asJSON, report); err != nil {
 				t.Fatal(err)
 			}
 			compare := func(kind, got string) {
@@ -334,13 +335,5 @@ func TestCertsExitCode(t *testing.T) {
 	}
 	if code := run([]string{"certs", "--kubeconfig", filepath.Join(t.TempDir(), "none")}, nil, &out, &out); code != exitProblem {
 		t.Errorf("without a cluster, exit code %d", code)
-	}
-}
-
-func TestReadyAddresses(t *testing.T) {
-	t.Parallel()
-	c := &certified{endpoint: "127.0.0.1:1234"}
-	if got := readyAddresses([]discoveryv1.EndpointSlice{c.slice(t), {}}); !slices.Equal(got, []string{"127.0.0.1:1234"}) {
-		t.Errorf("addresses are %q", got)
 	}
 }

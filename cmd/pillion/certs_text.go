@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
@@ -18,7 +19,7 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 	out := bufio.NewWriter(w)
 	row := func(label string, cells ...string) {
 		for _, cell := range cells {
-			for _, line := range explain.Wrap(cell, widthOf(w)-13) {
+			for _, line := range explain.Wrap(cell, cli.WidthOf(w)-13) {
 				fmt.Fprintf(out, "%-12s %s\n", label, line)
 				label = ""
 			}

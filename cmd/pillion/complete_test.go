@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 )
 
 // completed is what a shell gets to complete.
@@ -81,19 +83,19 @@ func TestComplete(t *testing.T) {
 func TestCompleteTemplates(t *testing.T) {
 	t.Parallel()
 	var paths []string
-	o := &clusterOptions{}
+	o := &cluster.Options{}
 	cmd := &cobra.Command{}
 	cmd.SetContext(t.Context())
-	o.flags(cmd, nil)
-	o.kubeconfig = explainAPI(t).kubeconfig(t)
-	if got, _ := o.completeTemplates(&paths)(cmd, nil, "+a"); len(got) > 0 {
+	o.Flags(cmd, nil)
+	o.Kubeconfig = explainAPI(t).kubeconfig(t)
+	if got, _ := o.CompleteTemplates(&paths)(cmd, nil, "+a"); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
-	if got, _ := o.completeTemplates(&paths)(cmd, nil, ""); !slices.Equal(got, []string{"agent"}) {
+	if got, _ := o.CompleteTemplates(&paths)(cmd, nil, ""); !slices.Equal(got, []string{"agent"}) {
 		t.Errorf("of the cluster: %q", got)
 	}
 	paths = []string{"testdata/templates"}
-	if got, _ := o.completeTemplates(&paths)(cmd, nil, "log"); !slices.Equal(got, []string{"log-agent"}) {
+	if got, _ := o.CompleteTemplates(&paths)(cmd, nil, "log"); !slices.Equal(got, []string{"log-agent"}) {
 		t.Errorf("of files: %q", got)
 	}
 }

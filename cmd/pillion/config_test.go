@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
 // A Service named pillion sets PILLION_PORT, PILLION_PORT_443_TCP,
@@ -69,7 +71,7 @@ func TestPrintedConfig(t *testing.T) {
 		if _, printed := first[f.Name]; !printed && !slices.Contains([]string{"config", "print-config", "help"}, f.Name) {
 			t.Errorf("--%s is not printed", f.Name)
 		}
-		if strings.HasPrefix(kindOf(f), "a whole number") && !strings.HasPrefix(f.Value.Type(), "int") && !strings.HasPrefix(f.Value.Type(), "uint") {
+		if strings.HasPrefix(cli.KindOf(f), "a whole number") && !strings.HasPrefix(f.Value.Type(), "int") && !strings.HasPrefix(f.Value.Type(), "uint") {
 			t.Errorf("--%s is a %s, which the configuration file does not know", f.Name, f.Value.Type())
 		}
 	})
@@ -77,7 +79,7 @@ func TestPrintedConfig(t *testing.T) {
 
 // Variables that set nothing are told, unless Kubernetes sets them for a Service.
 func TestStrangeVariables(t *testing.T) {
-	got := strangeVariables(newRoot(), []string{
+	got := cli.StrangeVariables(newRoot(), []string{
 		"HOME=/", "PILLIONS=1", "PILLION_LISTEN=:1", "PILLION_TEMPLATE_CONFIGMAPS=a",
 		"PILLION_PORT=tcp://10.0.0.1:443", "PILLION_PORT_443_TCP=x", "PILLION_PORT_443_TCP_ADDR=x", "PILLION_SERVICE_HOST=x",
 		"PILLION_SERVICE_PORT=443", "PILLION_SERVICE_PORT_WEBHOOK=443", "PILLION_METRICS_SERVICE_HOST=x", "PILLION_METRICS_PORT_80_UDP_PROTO=udp",
@@ -98,7 +100,7 @@ func TestStrangeVariables(t *testing.T) {
 func TestWhereValuesComeFrom(t *testing.T) {
 	candidates := []string{"true", "false", "3", "5", "7", "0.5", "0.25", "0.75", "3s", "5s", "7s", "debug", "warn", "error", "a", "b", "c"}
 	newServe().Flags().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(notInFile(), f.Name) {
+		if slices.Contains([]string{"config", "print-config", "help"}, f.Name) {
 			return
 		}
 		_, list := f.Value.(pflag.SliceValue)
@@ -130,10 +132,10 @@ func TestWhereValuesComeFrom(t *testing.T) {
 				content, want, source = f.Name+": "+value, values[0], "file "+file
 			}
 			write(t, file, content)
-			t.Setenv(variable(f.Name), "")
+			t.Setenv(cli.Variable(f.Name), "")
 			if used&2 != 0 {
-				t.Setenv(variable(f.Name), values[1])
-				want, source = values[1], "environment "+variable(f.Name)
+				t.Setenv(cli.Variable(f.Name), values[1])
+				want, source = values[1], "environment "+cli.Variable(f.Name)
 			}
 			args := []string{"--config", file}
 			if used&4 != 0 {
@@ -141,16 +143,16 @@ func TestWhereValuesComeFrom(t *testing.T) {
 				want, source = values[2], "flag"
 			}
 			must(t, flags.Parse(args))
-			must(t, configure(flags))
+			must(t, cli.Configure(flags))
 			got := flags.Lookup(f.Name)
 			same := newServe().Flags().Lookup(f.Name)
 			if source != "default" {
 				must(t, same.Value.Set(want))
 			}
-			if got.Value.String() != same.Value.String() || valueSource(got) != source {
-				t.Errorf("--%s, places %03b: %s from %s, want %s from %s", f.Name, used, got.Value, valueSource(got), same.Value, source)
+			if got.Value.String() != same.Value.String() || cli.ValueSource(got) != source {
+				t.Errorf("--%s, places %03b: %s from %s, want %s from %s", f.Name, used, got.Value, cli.ValueSource(got), same.Value, source)
 			}
-			t.Setenv(variable(f.Name), "")
+			t.Setenv(cli.Variable(f.Name), "")
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
@@ -22,7 +23,7 @@ func TestDeclaredNamespaces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "t.yaml"), strings.Replace(agentTemplate, "  default: true\n", "  default: true\n  params: [{name: level, default: info}]\n", 1))
-	set, err := loadTemplates([]string{dir})
+	set, err := cli.LoadTemplates([]string{dir})
 	must(t, err)
 	injector := inject.New(set)
 	random := rand.New(rand.NewPCG(15, 5))

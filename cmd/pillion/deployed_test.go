@@ -3,13 +3,13 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -81,7 +81,7 @@ func TestDeployed(t *testing.T) {
 				t.Errorf("%q, excluded: %t; want %q", got, excluded, c.want)
 			}
 			for _, w := range c.warned {
-				if strings.Count(stderr, fold(nil, "pillion: "+w)) != 1 {
+				if strings.Count(stderr, w) != 1 {
 					t.Errorf("it does not say once %q: %s", w, stderr)
 				}
 			}
@@ -101,37 +101,31 @@ func TestDeployed(t *testing.T) {
 		api := newPagedAPI(0)
 		api.forbids[deployment] = 2
 		got, _, stderr := goesBy(t, api, "")
-		if got != "agent" || !strings.HasPrefix(stderr, "pillion: You may not read the Deployment pillion in the namespace pillion-system, so ") {
+		if got != "agent" || !strings.HasPrefix(stderr, "You may not read the Deployment pillion in the namespace pillion-system, so ") {
 			t.Errorf("%q: %s", got, stderr)
 		}
 	})
 }
 
-// goesBy is what commands go by that ask the API twice: the names of templates or the
+// goesBy is what commands go by: the names of templates or the
 // error, and whether a namespace is excluded.
-func goesBy(t *testing.T, api *pagedAPI, namespace string) (names string, excluded bool, stderr string) {
+func goesBy(t *testing.T, api *pagedAPI, namespace string) (names string, excluded bool, notes string) {
 	t.Helper()
-	var errs bytes.Buffer
-	o, cmd := &clusterOptions{}, &cobra.Command{}
-	cmd.SetErr(&errs)
-	o.flags(cmd, nil)
-	o.kubeconfig = api.kubeconfig(t)
-	c, err := o.connect()
+	o := &cluster.Options{}
+	o.Flags(&cobra.Command{}, nil)
+	o.Kubeconfig = api.kubeconfig(t)
+	c, err := o.Connect()
 	must(t, err)
-	var wrong unsure
-	injector, err := c.newInjector(t.Context(), nil, c.warn, &wrong)
-	for range 2 { // once is enough
-		for _, text := range wrong.problems {
-			c.warn(text)
-		}
-	}
+	var wrong cluster.Unsure
+	injector, err := c.NewInjector(t.Context(), nil, func(text string) { notes += text + "\n" }, &wrong)
+	notes += strings.Join(wrong.Problems, "\n")
 	if err != nil {
-		return err.Error(), false, errs.String()
+		return err.Error(), false, notes
 	}
 	result, err := injector.Inject(inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: namespace}, Object: []byte(shopPod)})
 	must(t, err)
 	for _, t := range injector.Set().Templates {
 		names += t.Name + " "
 	}
-	return strings.TrimSpace(names), strings.Contains(fmt.Sprint(result.Decisions), "excluded_namespace"), errs.String()
+	return strings.TrimSpace(names), strings.Contains(fmt.Sprint(result.Decisions), "excluded_namespace"), notes
 }

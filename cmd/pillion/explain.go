@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -24,7 +25,7 @@ import (
 type explainOptions struct {
 	injectOptions
 
-	cluster    clusterOptions
+	cluster    cluster.Options
 	asked      []asked
 	selector   string
 	everywhere bool
@@ -86,7 +87,7 @@ as it is.`,
   pillion explain deploy/web -o json |
     jq -r '.reports[].templates[] | "\(.template) \(.code)"'`,
 		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
-		RunE: does(func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		}),
 	}
@@ -100,10 +101,10 @@ as it is.`,
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "like --all, with the rules that did not apply and the webhooks that are not called")
 	f.StringVarP(&o.selector, "selector", "l", "", "in a cluster: a selector (`LABELS`) of the objects, such as app=web")
 	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in a cluster: objects of all namespaces; --namespace does not count then")
-	o.cluster.flags(cmd, &o.namespace)
-	cmd.ValidArgsFunction = o.cluster.completeObjects(&o.namespace)
-	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.completeTemplates(&o.templates)) // a flag that is there
-	outputFlag(cmd, &o.output, "text", "json", "yaml")
+	o.cluster.Flags(cmd, &o.namespace)
+	cmd.ValidArgsFunction = o.cluster.CompleteObjects(&o.namespace)
+	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.CompleteTemplates(&o.templates)) // a flag that is there
+	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 	o.outputs = []string{"text", "json", "yaml"}
 	return cmd
 }
@@ -134,7 +135,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 	}
 	for _, r := range reports {
 		if err := r.Only(o.only); err != nil {
-			return usageError{err}
+			return cli.UsageError{Err: err}
 		}
 	}
 	if err := errors.Join(o.write(stdout, reports), failed); err != nil {
@@ -142,7 +143,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 	}
 	for _, r := range reports {
 		if r.Final.Verdict == "denied" || len(r.Misfits) > 0 && r.Patch != nil { // which a shadowed namespace has not
-			return errTold
+			return cli.ErrTold
 		}
 	}
 	return nil
@@ -151,9 +152,9 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 // write writes them: as JSON and YAML they are an object with a list, however many.
 func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 	if o.output == "text" {
-		colour, width := wantsColour(w), widthOf(w)
+		colour, width := cli.WantsColour(w), cli.WidthOf(w)
 		if colour {
-			w = own(w) // the report's text is visible but for its colours
+			w = cli.Raw(w) // the report's text is visible but for its colours
 		}
 		for i, r := range reports {
 			if i > 0 {
@@ -167,9 +168,9 @@ func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 	}
 	all := map[string]any{"reports": reports}
 	if o.output == "yaml" {
-		return writeYAML(w, all)
+		return cli.WriteYAML(w, all)
 	}
-	return writeJSON(w, all)
+	return cli.WriteJSON(w, all)
 }
 
 func (o *explainOptions) detail() explain.Detail {
@@ -182,14 +183,9 @@ func (o *explainOptions) detail() explain.Detail {
 	return explain.Brief
 }
 
-// wantsColour: a terminal, unless its user has said otherwise (https://no-color.org).
-func wantsColour(w io.Writer) bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
-}
-
 // fromFiles explains the objects in manifests.
 func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
-	set, err := loadTemplates(o.templates)
+	set, err := cli.LoadTemplates(o.templates)
 	if err != nil {
 		return nil, fmt.Errorf("the templates cannot be used:\n%w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -34,7 +36,7 @@ func arguments(args []string) (all []asked, err error) {
 			if kind == "" || name == "" || strings.Contains(name, "/") {
 				return nil, fmt.Errorf("%q must be KIND/NAME, such as deploy/web; a file is --filename %s", arg, arg)
 			}
-			resource, err := podResource(kind)
+			resource, err := cluster.PodResource(kind)
 			if err != nil {
 				return nil, err
 			}
@@ -43,7 +45,7 @@ func arguments(args []string) (all []asked, err error) {
 		return all, nil
 	}
 	for kind := range strings.SplitSeq(args[0], ",") {
-		resource, err := podResource(kind)
+		resource, err := cluster.PodResource(kind)
 		if err != nil {
 			return nil, fmt.Errorf("%q must be KIND/NAME or KIND NAME, such as deploy/web; a file is --filename %s", args[0], args[0])
 		}
@@ -88,12 +90,12 @@ func (o *explainOptions) check(args []string) (err error) {
 	if _, err := o.about("x"); err != nil {
 		return err
 	}
-	return oneOf("output", o.output, o.outputs...)
+	return cli.OneOf("output", o.output, o.outputs...)
 }
 
 // nothing is the sentence about a cluster in which nothing was found.
 func (o *explainOptions) nothing() string {
-	what, in := "workload or pod", where(o.namespace)
+	what, in := "workload or pod", cluster.InNamespace(o.namespace)
 	if len(o.asked) > 0 {
 		what = strings.Join(o.kinds(), " or ")
 	}
@@ -108,40 +110,45 @@ func (o *explainOptions) nothing() string {
 
 func (o *explainOptions) kinds() (names []string) {
 	for _, a := range o.asked {
-		names = append(names, podResources()[a.resource][0])
+		names = append(names, cluster.PodResources()[a.resource][0])
 	}
 	return names
 }
 
 // fromCluster explains objects by what the cluster uses.
 func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, error) {
-	c, err := o.cluster.connect()
+	c, err := o.cluster.Connect()
 	if err != nil {
 		return nil, err
 	}
-	i, err := c.installed(ctx, o.templates)
-	if err != nil {
-		return nil, err
+	namespace := c.NamespaceOr(o.namespace)
+	within := cli.Quote(namespace)
+	if o.everywhere {
+		namespace, within = "", "--all-namespaces"
 	}
-	i.overlaid = len(o.labels)+len(o.annotations) > 0
-	i.fits, i.overlay = o.fits, func(ns templates.Namespace) (templates.Namespace, error) {
+	overlay := func(ns templates.Namespace) (templates.Namespace, error) {
 		if o.declared = nil; ns.Known {
 			o.declared = map[string]templates.Namespace{ns.Name: ns}
 		}
 		return o.about(ns.Name)
 	}
-	namespace := c.namespaceOr(o.namespace)
-	within := quote(namespace)
-	if o.everywhere {
-		namespace, within = "", "--all-namespaces"
+	i, err := c.Installed(ctx, o.templates, cluster.Explaining{
+		Fits: o.fits, Overlay: overlay, Overlaid: len(o.labels)+len(o.annotations) > 0,
+		Commands: o.cluster.Commands([]string{within}, o.templates),
+	})
+	if err != nil {
+		return nil, err
 	}
-	i.commands = o.cluster.commands([]string{within}, o.templates)
 	if len(o.asked) == 0 || o.asked[0].name == "" {
-		return i.every(ctx, namespace, o.asked, o.selector)
+		var kinds []schema.GroupVersionResource
+		for _, a := range o.asked {
+			kinds = append(kinds, a.resource)
+		}
+		return i.Every(ctx, namespace, kinds, o.selector)
 	}
 	var reports []*explain.Report
 	for _, a := range o.asked {
-		r, err := i.explain(ctx, a.resource, namespace, a.name)
+		r, err := i.Explain(ctx, a.resource, namespace, a.name)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // the others may be there
 			o.failed = append(o.failed, fmt.Errorf("%s: %w", a.argument, err))

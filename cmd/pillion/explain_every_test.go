@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
@@ -80,13 +81,13 @@ func everyAPI(t *testing.T) *pagedAPI {
 	owned, foreign := barePod("shop", 1), barePod("shop", 2)
 	foreign["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "batch.example.com/v1", "kind": "Job", "name": "x", "uid": "u", "controller": true}}
 	a.list(shopPods, lone, ended, owned, foreign)
-	for _, kind := range makersAndPods() { // nothing else has these labels
-		root := "/apis/" + kind.resource.Group
-		if kind.resource.Group == "" {
+	for kind := range cluster.PodResources() { // nothing else has these labels
+		root := "/apis/" + kind.Group
+		if kind.Group == "" {
 			root = "/api"
 		}
 		for _, selector := range []string{"?app=made", "?app=web"} {
-			if path := root + "/v1/namespaces/shop/" + kind.resource.Resource + selector; a.lists[path] == nil {
+			if path := root + "/v1/namespaces/shop/" + kind.Resource + selector; a.lists[path] == nil {
 				a.list(path)
 			}
 		}

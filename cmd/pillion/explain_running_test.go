@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 )
 
 // explainText runs explain against the API and gives its text, however it is broken.
@@ -39,8 +41,8 @@ template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: web, ima
 	a.list(shopDeployments, deployments...)
 	a.list(shopPods, pods...)
 	a.list(shopPods+"?app=web", pods[:2]...)
-	for _, kind := range makersAndPods() {
-		if path := fmt.Sprintf("/apis/%s/v1/namespaces/shop/%s", kind.resource.Group, kind.resource.Resource); a.lists[path] == nil {
+	for kind := range cluster.PodResources() {
+		if path := fmt.Sprintf("/apis/%s/v1/namespaces/shop/%s", kind.Group, kind.Resource); a.lists[path] == nil {
 			a.list(path)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
 // wantText runs status, and looks for sentences in its text, however they are broken.
@@ -80,7 +82,7 @@ func TestStatusCommand(t *testing.T) {
 		fmt.Sprintf("In the namespace shop 1 pod is to have no sidecar. Why, for one: pillion explain --templates '%s' --kubeconfig", templates), " pod/out -n shop")
 	a.wantText(t, exitProblem, []string{"-A"}, "pillion status --all-namespaces --kubeconfig")
 	for in, out := range map[string]string{"a/b.yaml": "a/b.yaml", "": "''", "it's $(x)": `'it'\''s $(x)'`} {
-		if got := quote(in); got != out {
+		if got := cli.Quote(in); got != out {
 			t.Errorf("quote(%q) is %s, want %s", in, got, out)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
 // narrowHelp has the help of a command and of those below it keep to a width. A template of
@@ -84,11 +86,11 @@ func narrowed(lines []string, width int) string {
 	}
 	whole := strings.Join(words, " ")
 	if width-indent >= least {
-		return foldLine(whole, indent, width)
+		return cli.FoldLine(whole, indent, width)
 	}
 	const under = 8
 	head, rest := strings.TrimRight(whole[:indent], " "), strings.Repeat(" ", under)+whole[indent:]
-	return strings.TrimLeft(head+"\n", "\n") + foldLine(rest, under, width)
+	return strings.TrimLeft(head+"\n", "\n") + cli.FoldLine(rest, under, width)
 }
 
 // exampleLine breaks comments only.
@@ -98,5 +100,5 @@ func exampleLine(line string, width int) string {
 	if !ok {
 		return line
 	}
-	return comment + strings.ReplaceAll(foldLine(text, 0, width-len(comment)), "\n", "\n"+comment)
+	return comment + strings.ReplaceAll(cli.FoldLine(text, 0, width-len(comment)), "\n", "\n"+comment)
 }

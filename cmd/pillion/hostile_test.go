@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/serve"
 )
 
 // maxResident is the limit of the container in the manifests, in MiB.
@@ -94,7 +96,7 @@ func streams() []attack {
 				if h := a.http2(deaf); h != nil {
 					all = append(all, h)
 				}
-				return a.crowd || len(all) == min(connections, maxHTTP2-1), fmt.Sprint(len(all)) // one is the innocents'
+				return a.crowd || len(all) == min(connections, serve.MaxHTTP2-1), fmt.Sprint(len(all)) // one is the innocents'
 			})
 			a.each(connections, func(i int) {
 				if i < len(all) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
@@ -67,9 +68,9 @@ pillion.dev/inject- for a namespace without the label.`,
   # As JSON patches, for a namespace that sets a parameter.
   pillion inject -f web.yaml --templates templates/ -o patch \
     --namespace shop --namespace-annotation log-agent.pillion.dev/level=debug`,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
-		RunE: does(func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
@@ -97,9 +98,9 @@ too, unless it is before something else that is the pod's own.`,
 
   # What would a Deployment of the cluster be without its sidecars?
   kubectl get deployment web -o yaml | pillion uninject -f - --templates templates/`,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
-		RunE: does(func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
@@ -115,7 +116,7 @@ func (o *injectOptions) flags(cmd *cobra.Command, outputs ...string) {
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "a label of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "an annotation of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was decided")
-	outputFlag(cmd, &o.output, outputs...)
+	cli.OutputFlag(cmd, &o.output, outputs...)
 	o.outputs = outputs
 }
 
@@ -127,7 +128,7 @@ func (o *injectOptions) check() error {
 	if len(o.templates) == 0 {
 		return errNoTemplatesFlag
 	}
-	if err := oneOf("output", o.output, o.outputs...); err != nil {
+	if err := cli.OneOf("output", o.output, o.outputs...); err != nil {
 		return err
 	}
 	_, err := o.about("x")
@@ -152,7 +153,7 @@ func pairs(flag string, texts []string) (map[string]string, error) {
 // run reads everything before it writes anything: half a set of manifests in a
 // pipe into a cluster is worse than none.
 func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
-	set, err := loadTemplates(o.templates)
+	set, err := cli.LoadTemplates(o.templates)
 	if err != nil {
 		return fmt.Errorf("the templates cannot be used:\n%w", err)
 	}
@@ -179,7 +180,7 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = forDocument(stdout).Write(out)
+	_, err = cli.ForDocument(stdout).Write(out)
 	return err
 }
 

@@ -21,6 +21,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
@@ -90,7 +91,7 @@ func engineCase(t *testing.T, archive *txtar.Archive) {
 	if code := run(args, strings.NewReader(pod), &stdout, &stderr); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
-	set, err := loadTemplates([]string{folder})
+	set, err := cli.LoadTemplates([]string{folder})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func FuzzInject(f *testing.F) {
 			f.Add(part.Data)
 		}
 	}
-	set, err := loadTemplates([]string{"testdata/templates"})
+	set, err := cli.LoadTemplates([]string{"testdata/templates"})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/serve"
 )
 
 // The clock on the wall of a jumping Pillion is off by what it is told: it is the program as it ships, but for [time.Now].
@@ -281,7 +283,7 @@ func (s *served) startLoad(t *testing.T) *innocents {
 			client := s.http1()
 			defer client.CloseIdleConnections()
 			for !l.over.Load() {
-				if o := s.send(t, client, reviewBody()); o.err != nil || o.status != http.StatusOK || o.close && time.Since(began) < connectionAge {
+				if o := s.send(t, client, reviewBody()); o.err != nil || o.status != http.StatusOK || o.close && time.Since(began) < serve.ConnectionAge {
 					t.Errorf("lost: %+v", o)
 					return
 				}

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
@@ -25,7 +25,7 @@ type lintOptions struct {
 	values  []string
 	pods    injectOptions // files, and what is known of their namespaces
 	server  bool
-	cluster clusterOptions
+	cluster cluster.Options
 	ns      string
 }
 
@@ -112,7 +112,7 @@ func newLint() *cobra.Command {
 			return nil
 		},
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
-		RunE: does(func(cmd *cobra.Command, paths []string) error {
+		RunE: cli.Action(func(cmd *cobra.Command, paths []string) error {
 			return o.run(cmd, paths)
 		}),
 	}
@@ -122,13 +122,13 @@ func newLint() *cobra.Command {
 	f.StringArrayVar(&o.pods.labels, "namespace-label", nil, "with --pod: a label of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
 	f.StringArrayVar(&o.pods.annotations, "namespace-annotation", nil, "with --pod: an annotation of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
 	f.BoolVar(&o.server, "server", false, "send a pod for each template to an API server, as a dry run")
-	o.cluster.flags(cmd, &o.ns)
-	outputFlag(cmd, &o.output, lintOutputs...)
+	o.cluster.Flags(cmd, &o.ns)
+	cli.OutputFlag(cmd, &o.output, lintOutputs...)
 	return cmd
 }
 
 func (o *lintOptions) check() error {
-	if err := oneOf("output", o.output, lintOutputs...); err != nil {
+	if err := cli.OneOf("output", o.output, lintOutputs...); err != nil {
 		return err
 	}
 	if len(o.pods.files) == 0 && len(o.pods.labels)+len(o.pods.annotations) > 0 {
@@ -155,21 +155,21 @@ func (o *lintOptions) run(cmd *cobra.Command, paths []string) error {
 	}
 	switch o.output {
 	case "json":
-		err = writeJSON(w, found)
+		err = cli.WriteJSON(w, found)
 	case "yaml":
-		err = writeYAML(w, found)
+		err = cli.WriteYAML(w, found)
 	default:
-		_, err = io.WriteString(w, fold(w, found.text()))
+		_, err = io.WriteString(w, cli.Fold(w, found.text()))
 	}
 	if err == nil && found.bad() {
-		err = errTold
+		err = cli.ErrTold
 	}
 	return err
 }
 
 func lintedSet(stdin io.Reader, paths []string) (*templates.Set, error) {
 	if !slices.Equal(paths, []string{"-"}) {
-		return loadTemplates(paths)
+		return cli.LoadTemplates(paths)
 	}
 	text, err := io.ReadAll(stdin)
 	if err != nil {
@@ -188,7 +188,7 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 		return err
 	}
 	if err := fit.CheckValues(set, values); err != nil {
-		return usageError{fmt.Errorf("--set: %w", err)}
+		return cli.UsageError{Err: fmt.Errorf("--set: %w", err)}
 	}
 	e, err := fit.NewEvaluator()
 	if err != nil {
@@ -204,13 +204,13 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 	if !o.server {
 		return nil
 	}
-	c, err := o.cluster.connect()
+	c, err := o.cluster.Connect()
 	if err != nil {
 		return err
 	}
 	for i := range found.Templates {
 		if t := &found.Templates[i]; t.Pod != nil {
-			if t.Rejected, err = c.dryRun(ctx, c.namespaceOr(o.ns), t.Pod); err != nil {
+			if t.Rejected, err = c.DryRun(ctx, c.NamespaceOr(o.ns), t.Pod); err != nil {
 				return err
 			}
 			t.Accepted = t.Rejected == ""
@@ -273,30 +273,3 @@ func (o *lintOptions) subjectsIn(e *fit.Evaluator, d yamledit.Document) ([]fit.S
 	}
 	return all, nil
 }
-
-// loadTemplates loads files and folders. What is one and what is the other is
-// looked at every time: a path may change from one to the other.
-func loadTemplates(paths []string) (*templates.Set, error) {
-	return loadAgain(new(templates.Loader), paths)
-}
-
-// loadAgain is loadTemplates for who does so again and again.
-func loadAgain(loader *templates.Loader, paths []string) (*templates.Set, error) {
-	sources := make([]templates.Source, len(paths))
-	for i, path := range paths {
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			sources[i] = templates.Source{FS: os.DirFS(path), Name: ".", Path: path}
-		} else {
-			sources[i] = templates.Source{FS: os.DirFS(filepath.Dir(path)), Name: filepath.Base(path), Path: path}
-		}
-	}
-	set, err := loader.Load(sources...)
-	if err == nil && len(set.Templates) == 0 {
-		return set, errNoTemplates
-	}
-	return set, err
-}
-
-// errNoTemplates comes with an empty set. A cluster may have none for a while;
-// who names files on a command line meant to have some.
-var errNoTemplates = errors.New("there is no *.yaml, *.yml or *.json with a template in the files and folders given (folders below them are not searched)")

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -145,7 +146,7 @@ func (l *linted) help(t *trial) string {
 			if arg == "-" && before != "" {
 				arg = "FILE" // standard input has been read
 			}
-			all += " " + before + quote(arg)
+			all += " " + before + cli.Quote(arg)
 		}
 		return all
 	}

@@ -7,19 +7,17 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/serve"
 )
 
 // http1 is a client that speaks HTTP/1.1, as an API server does to a Service.
@@ -195,7 +193,7 @@ func TestServeConnections(t *testing.T) {
 			client.CloseIdleConnections()
 		}
 	}()
-	for range maxConnections/2 + 1 {
+	for range serve.MaxConnections/2 + 1 {
 		client := s.http1()
 		if o := s.send(t, client, "{}"); o.err != nil || o.close {
 			t.Fatalf("connection %d: %+v", len(kept), o)
@@ -217,7 +215,7 @@ func TestServeConnections(t *testing.T) {
 // Who connects and says nothing, however often, keeps nobody else out.
 func TestServeSilentConnections(t *testing.T) {
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
-	for range maxConnections + 100 {
+	for range serve.MaxConnections + 100 {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.webhook, "https://"))
 		must(t, err)
 		defer conn.Close()
@@ -225,97 +223,6 @@ func TestServeSilentConnections(t *testing.T) {
 	if o := s.send(t, s.http1(), "{}"); o.err != nil {
 		t.Errorf("no answer: %+v", o)
 	}
-}
-
-// A connection is closed after a while, so that an added replica gets some of the next ones.
-func TestConnectionAge(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := httptest.NewRequestWithContext(connected(t.Context(), nil), http.MethodPost, "/mutate", nil)
-		for i, want := range []bool{false, false, true} {
-			if got := new(server).isLast(r); got != want {
-				t.Errorf("after %v it is the last request: %t", time.Duration(i)*connectionAge*2/3, got)
-			}
-			<-time.After(connectionAge * 2 / 3)
-		}
-	})
-}
-
-// However many connections ask for HTTP/2 and are closed at the same moment, no more than may have it, and in the end
-// all places are free.
-func TestHTTP2Places(t *testing.T) {
-	t.Parallel()
-	c := &connections{}
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 5000 {
-				ours, theirs := net.Pipe()
-				defer theirs.Close()
-				conn := &connection{Conn: ours, of: c}
-				wg.Go(func() { _ = conn.Close() })
-				conn.mayHTTP2()
-				_ = conn.Close()
-			}
-		})
-	}
-	wg.Wait()
-	if n := c.http2.Load(); n != 0 {
-		t.Errorf("%d places are lost", n)
-	}
-	given := 0
-	for range 2 * maxHTTP2 {
-		if (&connection{of: c}).mayHTTP2() {
-			given++
-		}
-	}
-	if given != maxHTTP2 {
-		t.Errorf("%d places are given", given)
-	}
-}
-
-// One connection too many costs the one that has waited longest for its first answer its place, and none that had one.
-func TestTooManyConnections(t *testing.T) {
-	t.Parallel()
-	c := &connections{}
-	c.open.Store(maxConnections - 3)
-	closed := func(conn net.Conn) bool { return conn.SetDeadline(time.Time{}) != nil }
-	var conns []net.Conn
-	for i := range 5 {
-		ours, theirs := net.Pipe()
-		defer ours.Close()
-		defer theirs.Close()
-		conns = append(conns, ours)
-		c.count(ours, http.StateNew)
-		c.count(ours, http.StateActive)
-		if i == 0 {
-			c.count(ours, http.StateIdle)
-		}
-	}
-	until(t, "the oldest two are closed", func() (bool, string) { return closed(conns[1]) && closed(conns[2]), "not yet" })
-	for _, i := range []int{0, 3, 4} {
-		if closed(conns[i]) {
-			t.Errorf("connection %d is closed", i)
-		}
-	}
-}
-
-// However many connections fail, they write a few lines, and the number of those that are left out.
-func TestConnectionLog(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
-		s := &server{log: slog.New(slog.NewTextHandler(&out, nil))}
-		to := s.server(&s.toWebhooks, nil).ErrorLog
-		for range 1000 {
-			to.Print("no handshake")
-		}
-		<-time.After(time.Second)
-		to.Print("no handshake")
-		if n := strings.Count(out.String(), "no handshake"); n != 11 || !strings.Contains(out.String(), " skipped=990\n") {
-			t.Errorf("%d lines: %s", n, &out)
-		}
-	})
 }
 
 // What becomes of pods that were not injected changes while serve runs.
@@ -369,14 +276,4 @@ func TestReconfigureMemory(t *testing.T) {
 	}
 	write(t, file, always+"max-request-memory: 32Mi\n")
 	s.ready(t, http.StatusOK, "--max-request-memory must be at least 64Mi")
-}
-
-// On a large node memory is what it is on a small one. Not in parallel: it is about
-// the process.
-func TestLimitRuntime(t *testing.T) {
-	before := runtime.GOMAXPROCS(64)
-	defer runtime.GOMAXPROCS(before)
-	if new(serveOptions).limitRuntime(); runtime.GOMAXPROCS(0) != maxCPUs {
-		t.Errorf("%d CPUs are used", runtime.GOMAXPROCS(0))
-	}
 }

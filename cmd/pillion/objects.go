@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -239,13 +240,13 @@ func (j *injection) misplaced(o object) {
 			j.wrong = append(j.wrong, f.Message)
 			continue
 		}
-		fmt.Fprintln(j.report, fold(j.report, "warning: "+f.Message)) // which names the object
+		fmt.Fprintln(j.report, cli.Fold(j.report, "warning: "+f.Message)) // which names the object
 	}
 }
 
 // say writes what is to know about an object.
 func (j *injection) say(o object, text string) {
-	fmt.Fprintln(j.report, fold(j.report, o.title()+": "+text))
+	fmt.Fprintln(j.report, cli.Fold(j.report, o.title()+": "+text))
 }
 
 // patch writes the line of an object with -o patch. The paths are the object's.
@@ -254,7 +255,7 @@ func (j *injection) patch(o object, namespace templates.Namespace, result *injec
 		return nil
 	}
 	prefix := strings.Join(append([]string{""}, o.podAt...), "/") // none of these names needs an escape
-	return jsonEncoder(&j.patches, "").Encode(map[string]any{
+	return cli.JSONEncoder(&j.patches, "").Encode(map[string]any{
 		"apiVersion": o.apiVersion, "kind": o.kind, "namespace": namespace.Name, "name": o.name(), "patch": json.RawMessage(result.AppendPatch(nil, prefix)),
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/policy"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -77,20 +79,20 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 
   # What would change in the cluster?
   pillion policy --templates templates/ | kubectl diff -f -`,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
-		RunE: does(func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
 	f.StringSliceVar(&o.only, "template", nil, "write only the template with this `NAME` (default: all templates); may be repeated")
-	_ = cmd.RegisterFlagCompletionFunc("template", completeTemplateFiles(&o.templates)) // of a flag that is there
+	_ = cmd.RegisterFlagCompletionFunc("template", cluster.CompleteTemplateFiles(&o.templates)) // of a flag that is there
 	f.StringVar(&o.as, "as", "validating", "write policies of this kind:")
-	choices(cmd, "as", "validating", "mutating")
+	cli.Choices(cmd, "as", "validating", "mutating")
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "exclude this `NAMESPACE`, in addition to the system namespaces; may be repeated")
-	outputFlag(cmd, &o.output, "yaml", "json")
+	cli.OutputFlag(cmd, &o.output, "yaml", "json")
 	return cmd
 }
 
@@ -99,12 +101,12 @@ func (o *policyOptions) check() error {
 	if len(o.templates) == 0 {
 		return errNoTemplatesFlag
 	}
-	return errors.Join(oneOf("as", o.as, "validating", "mutating"), oneOf("output", o.output, "yaml", "json"))
+	return errors.Join(cli.OneOf("as", o.as, "validating", "mutating"), cli.OneOf("output", o.output, "yaml", "json"))
 }
 
 // run writes all objects, or none.
 func (o *policyOptions) run(stdout, stderr io.Writer) error {
-	set, err := loadTemplates(o.templates)
+	set, err := cli.LoadTemplates(o.templates)
 	if err != nil {
 		return fmt.Errorf("the templates cannot be used:\n%w", err)
 	}
@@ -122,21 +124,21 @@ func (o *policyOptions) run(stdout, stderr io.Writer) error {
 	}
 	objects, err := express(set, options)
 	if problems := policy.Problems(nil); errors.As(err, &problems) {
-		fmt.Fprintln(stderr, fold(stderr, problems.Error()))
-		return errTold
+		fmt.Fprintln(stderr, cli.Fold(stderr, problems.Error()))
+		return cli.ErrTold
 	} else if err != nil {
 		return err
 	}
 	if o.as == "mutating" {
 		for _, note := range policy.Notes(set, options) {
-			fmt.Fprintln(stderr, fold(stderr, note))
+			fmt.Fprintln(stderr, cli.Fold(stderr, note))
 		}
 	}
 	out, err := policyOutput(o.output, objects)
 	if err != nil {
 		return err
 	}
-	_, err = forDocument(stdout).Write(out)
+	_, err = cli.ForDocument(stdout).Write(out)
 	return err
 }
 
@@ -147,7 +149,7 @@ func required(chosen []*templates.Template, stderr io.Writer) error {
 	for _, t := range chosen {
 		some = some || t.Spec.Required
 		if !t.Spec.Required {
-			fmt.Fprintln(stderr, fold(stderr, "template "+t.Name+": left out, because it is not required"))
+			fmt.Fprintln(stderr, cli.Fold(stderr, "template "+t.Name+": left out, because it is not required"))
 		}
 	}
 	if !some {
@@ -173,7 +175,7 @@ func (o *policyOptions) chosen(set *templates.Set) ([]*templates.Template, error
 			if closest := templates.Closest(name, names); closest != "" {
 				message += fmt.Sprintf("; did you mean %q?", closest)
 			}
-			return nil, usageError{errors.New(message)}
+			return nil, cli.UsageError{Err: errors.New(message)}
 		}
 		chosen = append(chosen, t)
 	}
@@ -208,6 +210,6 @@ func policyOutput(output string, objects []runtime.Object) ([]byte, error) {
 		return stream.Bytes(), nil
 	}
 	var out bytes.Buffer
-	err := writeJSON(&out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	err := cli.WriteJSON(&out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	return out.Bytes(), err
 }

@@ -7,17 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -45,33 +45,25 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	out, told := &screen{w: stdout}, &screen{w: stderr}
-	defer out.end()
-	defer told.end()
+	out, told := cli.NewScreen(stdout), cli.NewScreen(stderr)
+	defer out.End()
+	defer told.End()
 	stdout, stderr = out, told
 	root.SetOut(stdout)
-	narrowHelp(root, widthOf(stdout))
+	narrowHelp(root, cli.WidthOf(stdout))
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(context.Background())
-	switch failed := (*commandError)(nil); {
+	switch failed := (*cli.CommandError)(nil); {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errTold):
+	case errors.Is(err, cli.ErrTold):
 		return exitProblem
 	case errors.As(err, &failed):
-		fmt.Fprintln(stderr, fold(stderr, "pillion: "+inPlainWords(noAnswer(err))))
+		fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+cli.PlainWords(cluster.NoAnswer(err))))
 		return exitProblem
 	}
-	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", fold(stderr, "pillion: "+inPlainWords(wrongCommand(root, err))), cmd.CommandPath())
+	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", cli.Fold(stderr, "pillion: "+cli.PlainWords(wrongCommand(root, err))), cmd.CommandPath())
 	return exitUsage
-}
-
-// inPlainWords is an error without the name of the system call that found no file.
-func inPlainWords(err error) string {
-	if at, ok := errors.AsType[*fs.PathError](err); ok {
-		return strings.Replace(err.Error(), at.Op+" "+at.Path, at.Path, 1)
-	}
-	return err.Error()
 }
 
 // wrongFlag says what was probably meant by a flag, or what it takes.
@@ -84,7 +76,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		}
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return fmt.Errorf("--%s must be %s, not %q", invalid.GetFlag().Name, kindOf(invalid.GetFlag()), invalid.GetValue())
+		return fmt.Errorf("--%s must be %s, not %q", invalid.GetFlag().Name, cli.KindOf(invalid.GetFlag()), invalid.GetValue())
 	}
 	return err
 }
@@ -118,29 +110,6 @@ func asPlugin(cmd *cobra.Command) {
 	}
 }
 
-// commandError is an error of a command that ran. Every other error that cobra
-// returns is about how the command was called.
-type commandError struct{ error }
-
-func (e *commandError) Unwrap() error { return e.error }
-
-// usageError is an error of a command that found out late that it was called wrongly.
-type usageError struct{ error }
-
-// errTold is the error of a command that said itself what is wrong.
-var errTold = errors.New("there were problems")
-
-// does makes a command's function of one that fails with a [commandError], unless that is a [usageError].
-func does(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		err := f(cmd, args)
-		if _, wrongly := errors.AsType[usageError](err); wrongly || err == nil {
-			return err
-		}
-		return &commandError{err}
-	}
-}
-
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pillion",
@@ -163,14 +132,14 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 		DisableSuggestions: true, // see wrongCommand
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Name() != "serve" { // which has a log
-				for _, strange := range strangeVariables(cmd.Root(), os.Environ()) {
-					fmt.Fprintln(cmd.ErrOrStderr(), fold(cmd.ErrOrStderr(), "pillion: "+strange))
+				for _, strange := range cli.StrangeVariables(cmd.Root(), os.Environ()) {
+					fmt.Fprintln(cmd.ErrOrStderr(), cli.Fold(cmd.ErrOrStderr(), "pillion: "+strange))
 				}
 			}
-			return configure(cmd.Flags())
+			return cli.Configure(cmd.Flags())
 		},
 	}
-	root.Version = strings.TrimPrefix(buildVersion().String(), "pillion ") // for --version, behind that name
+	root.Version = strings.TrimPrefix(cli.BuildVersion().String(), "pillion ") // for --version, behind that name
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newAudit(), newVersion())
 	root.InitDefaultHelpCmd()
@@ -193,23 +162,4 @@ PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
 		}
 	}
 	return root
-}
-
-// noArguments says what was probably meant by an argument where none belongs.
-func noArguments(cmd *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
-		return nil
-	case cmd.Flags().Lookup("filename") != nil:
-		return fmt.Errorf("%s takes no arguments; did you mean --filename %s?", cmd.CommandPath(), args[0])
-	}
-	return fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
-}
-
-// oneOf is the check of a flag with a few values.
-func oneOf(flag, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return fmt.Errorf("--%s must be one of %s, not %q", flag, strings.Join(allowed, ", "), value)
 }

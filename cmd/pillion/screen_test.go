@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -186,52 +185,3 @@ rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [p
 	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"] = template
 	return a
 }
-
-// TestScreenWrites: a character that comes in two writes is one, and what is cut off is shown.
-func TestScreenWrites(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"a\u202eb\u009bc\x1bd": `a\u202eb\u009bc\u001bd`, "ä€\U0001F600\r\n\r\nx\ry\r": "ä€\U0001F600\n\nx" + `\u000dy\u000d`,
-		"\xe2\x80": `\xe2\x80`, "\x9b\xff": `\x9b\xff`, "": "",
-	} {
-		var whole, parts bytes.Buffer
-		for _, out := range []*bytes.Buffer{&whole, &parts} {
-			s := &screen{w: out}
-			for i := range len(text) {
-				if out == &whole {
-					_, err := s.Write([]byte(text))
-					must(t, err)
-					break
-				}
-				_, err := s.Write([]byte{text[i]})
-				must(t, err)
-			}
-			s.end()
-			if out.String() != want {
-				t.Errorf("%q is shown as %q, not %q", text, out, want)
-			}
-		}
-	}
-	if _, err := (&screen{w: failing{}}).Write([]byte("x")); err == nil {
-		t.Error("an error is lost")
-	}
-}
-
-// TestScreenDocument: to a file a document goes as it is, and on a terminal it is shown.
-func TestScreenDocument(t *testing.T) {
-	t.Parallel()
-	file := &screen{w: &bytes.Buffer{}}
-	if forDocument(file) != file.w {
-		t.Error("a document in a pipe would be changed")
-	}
-	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device, as a terminal is
-	must(t, err)
-	defer device.Close()
-	if terminal := (&screen{w: device}); forDocument(terminal) != terminal {
-		t.Error("a document on a terminal is not shown as other text")
-	}
-}
-
-type failing struct{}
-
-func (failing) Write([]byte) (int, error) { return 0, os.ErrClosed }

@@ -24,25 +24,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
-
-// until asks again and again whether a condition holds. The reason says why not.
-func until(t *testing.T, what string, holds func() (ok bool, reason string)) {
-	t.Helper()
-	limit := time.Now().Add(patience)
-	for {
-		ok, reason := holds()
-		if ok {
-			return
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("it never came that %s: %s", what, reason)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-}
-
 // served is a running pillion serve.
 type served struct {
 	cmd            *exec.Cmd
@@ -223,19 +204,6 @@ func (s *served) ready(t *testing.T, status int, text string) {
 		got, body := s.get(t, s.admin+"/readyz?verbose")
 		return got == status && strings.Contains(body, text), fmt.Sprint(got, " ", body)
 	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestServe(t *testing.T) {

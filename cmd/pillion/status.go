@@ -16,18 +16,18 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/klog/v2"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/survey"
 )
 
 // statusOptions are the flags of status.
 type statusOptions struct {
-	cluster        clusterOptions
-	namespaces     []string
-	all            bool
-	selector       string
-	templates      []string
+	cluster.Query
+
+	cluster        cluster.Options
 	output         string
 	failOnOutdated bool
 	watch          bool
@@ -92,69 +92,62 @@ With -o name, and when --watch is interrupted, the exit code is 0.`,
   # For a script.
   pillion status -o json | jq '.owners[] | select(.missing > 0)'`,
 		PreRunE: func(_ *cobra.Command, args []string) error { return o.check(args) },
-		RunE: does(func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			quiet()
+			kube.Quiet()
 			return o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "a `NAMESPACE` to look at, as if it were an argument; may be repeated")
-	f.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces, also those that did not opt in; --namespace does not count then")
-	f.StringVarP(&o.selector, "selector", "l", "", "look only at pods whose labels match this `SELECTOR`, such as app=web,tier!=test")
-	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default: the cluster's)")
+	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "a `NAMESPACE` to look at, as if it were an argument; may be repeated")
+	f.BoolVarP(&o.All, "all-namespaces", "A", false, "look at all namespaces, also those that did not opt in; --namespace does not count then")
+	f.StringVarP(&o.Selector, "selector", "l", "", "look only at pods whose labels match this `SELECTOR`, such as app=web,tier!=test")
+	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default: the cluster's)")
 	f.BoolVar(&o.failOnOutdated, "fail-on-outdated", false, "exit with 1 where pods are outdated, too")
 	f.BoolVarP(&o.watch, "watch", "w", false, "look again and again")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "the `TIME` between two looks of --watch")
-	o.cluster.flags(cmd, nil)
-	cmd.ValidArgsFunction = o.cluster.completeNamespaces
-	outputFlag(cmd, &o.output, statusOutputs()...)
+	o.cluster.Flags(cmd, nil)
+	cmd.ValidArgsFunction = o.cluster.CompleteNamespaces
+	cli.OutputFlag(cmd, &o.output, statusOutputs()...)
 	cmd.AddCommand(newUnlabelled())
 	return cmd
-}
-
-// quiet has client-go log nothing: what goes wrong is said here, in a sentence.
-func quiet() {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
 }
 
 func statusOutputs() []string { return []string{"text", "json", "yaml", "name"} }
 
 func (o *statusOptions) check(args []string) error {
-	if o.all {
-		o.namespaces = nil // also those of the environment
+	if o.All {
+		o.Namespaces = nil // also those of the environment
 	}
-	o.namespaces = append(o.namespaces, args...)
-	selector, err := labels.Parse(o.selector)
+	o.Namespaces = append(o.Namespaces, args...)
+	selector, err := labels.Parse(o.Selector)
 	switch {
 	case err != nil:
-		return fmt.Errorf("--selector must be a label selector such as app=web, not %q: %w", o.selector, err)
-	case o.all && len(args) > 0:
+		return fmt.Errorf("--selector must be a label selector such as app=web, not %q: %w", o.Selector, err)
+	case o.All && len(args) > 0:
 		return fmt.Errorf("--all-namespaces does not go with a namespace: leave out one of it and %s", args[0])
 	case o.watch && o.output == "name":
 		return errors.New("--watch does not go with -o name")
 	case o.interval < time.Second:
 		return fmt.Errorf("--interval must be a second or more, not %s", o.interval)
 	}
-	o.selector = selector.String() // without spaces
-	return oneOf("output", o.output, statusOutputs()...)
+	o.Selector = selector.String() // without spaces
+	return cli.OneOf("output", o.output, statusOutputs()...)
 }
 
 // run looks once, or until ctx ends.
 func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	c, err := o.cluster.connect()
+	c, err := o.cluster.Connect()
 	if err != nil {
 		return err
 	}
-	lister := &podLister{c, newProgress(stderr)}
-	report, err := o.look(ctx, lister, stdout)
+	report, err := o.look(ctx, c, stdout, stderr)
 	if err != nil && (!o.watch || ctx.Err() == nil) {
 		return err
 	}
 	if o.watch {
-		return o.again(ctx, lister, stdout, stderr)
+		return o.again(ctx, c, stdout, stderr)
 	}
 	bad := report.Pods.Missing + report.Pods.Altered
 	if o.failOnOutdated {
@@ -162,15 +155,15 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	if o.output == "name" {
 		for _, why := range slices.Concat(report.Problems, report.Doubts) {
-			fmt.Fprintln(stderr, fold(stderr, "pillion: nothing is to be restarted yet: "+why))
+			fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: nothing is to be restarted yet: "+why))
 		}
 		for i := range report.Failing {
-			fmt.Fprintln(stderr, fold(stderr, "pillion: "+report.Failing[i].String()))
+			fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+report.Failing[i].String()))
 		}
 		return nil
 	}
 	if bad+len(report.Problems)+len(report.Failing) > 0 {
-		return errTold
+		return cli.ErrTold
 	}
 	return nil
 }
@@ -178,21 +171,21 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 // commands are those that look where this one does.
 func (o *statusOptions) commands() survey.Commands {
 	var arguments []string
-	for _, name := range o.namespaces {
-		arguments = append(arguments, quote(name))
+	for _, name := range o.Namespaces {
+		arguments = append(arguments, cli.Quote(name))
 	}
-	if o.all {
+	if o.All {
 		arguments = append(arguments, "--all-namespaces")
 	}
-	if o.selector != "" {
-		arguments = append(arguments, "--selector "+quote(o.selector))
+	if o.Selector != "" {
+		arguments = append(arguments, "--selector "+cli.Quote(o.Selector))
 	}
-	return o.cluster.commands(arguments, o.templates)
+	return o.cluster.Commands(arguments, o.Templates)
 }
 
 // look writes one report. On a terminal that is watched it takes the last one's place.
-func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.Writer) (*survey.Report, error) {
-	report, err := lister.report(ctx, o)
+func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) (*survey.Report, error) {
+	report, err := c.Report(ctx, o.Query, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -200,9 +193,9 @@ func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.W
 	var page bytes.Buffer
 	if o.watch && o.output == "text" {
 		head := "\n" // after the last report
-		if isTerminal(stdout) {
+		if cli.IsTerminal(stdout) {
 			head = ""
-			fmt.Fprint(own(stdout), "\x1b[H\x1b[2J") // ECMA-48: to the first line, and erase all
+			fmt.Fprint(cli.Raw(stdout), "\x1b[H\x1b[2J") // ECMA-48: to the first line, and erase all
 		}
 		fmt.Fprintf(&page, "%s%s\n", head, time.Now().Format(time.TimeOnly))
 	}
@@ -216,14 +209,14 @@ func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.W
 		if o.watch { // then a line each
 			indent = ""
 		}
-		err = jsonEncoder(&page, indent).Encode(report)
+		err = cli.JSONEncoder(&page, indent).Encode(report)
 	case "yaml":
 		if o.watch {
 			page.WriteString("---\n")
 		}
-		err = writeYAML(&page, report)
+		err = cli.WriteYAML(&page, report)
 	default:
-		page.WriteString(report.Text(widthOf(stdout)))
+		page.WriteString(report.Text(cli.WidthOf(stdout)))
 	}
 	if err == nil {
 		_, err = stdout.Write(page.Bytes())
@@ -233,7 +226,7 @@ func (o *statusOptions) look(ctx context.Context, lister *podLister, stdout io.W
 
 // again looks every interval until ctx ends. A look that fails is said, and the
 // next one may not.
-func (o *statusOptions) again(ctx context.Context, lister *podLister, stdout, stderr io.Writer) error {
+func (o *statusOptions) again(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) error {
 	ticker := time.NewTicker(o.interval)
 	defer ticker.Stop()
 	for {
@@ -242,49 +235,8 @@ func (o *statusOptions) again(ctx context.Context, lister *podLister, stdout, st
 			return nil
 		case <-ticker.C:
 		}
-		if _, err := o.look(ctx, lister, stdout); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(stderr, fold(stderr, "pillion: "+err.Error()))
+		if _, err := o.look(ctx, c, stdout, stderr); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+err.Error()))
 		}
-	}
-}
-
-// quietFor is how long nothing is said about what takes time, and saysEvery how long
-// after something was.
-const (
-	quietFor  = 2 * time.Second
-	saysEvery = 200 * time.Millisecond
-)
-
-// progress is a line on a terminal about what takes longer than that.
-type progress struct {
-	w     io.Writer // nil where nobody sees it
-	next  time.Time // when there is something to say
-	shown bool
-}
-
-func newProgress(w io.Writer) *progress {
-	if !isTerminal(w) {
-		return &progress{}
-	}
-	return &progress{w: own(w)}
-}
-
-func (p *progress) start() { p.next, p.shown = time.Now().Add(quietFor), false }
-
-func (p *progress) say(pods, namespaces, of int) {
-	if p.w == nil || time.Now().Before(p.next) {
-		return
-	}
-	p.next, p.shown = time.Now().Add(saysEvery), true
-	text := fmt.Sprintf("%d pods, %d namespaces", pods, namespaces)
-	if of > 0 {
-		text = fmt.Sprintf("%d pods, %d of %d namespaces", pods, namespaces, of)
-	}
-	fmt.Fprintf(p.w, "\r%-60s", text+" ...")
-}
-
-func (p *progress) end() {
-	if p.shown {
-		fmt.Fprintf(p.w, "\r%-60s\r", "")
 	}
 }

@@ -89,13 +89,6 @@ func page(r *http.Request, item func(int) map[string]any, length int) map[string
 }
 
 const (
-	agentTemplate = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
-metadata: {name: agent}
-spec:
-  default: true
-  pod: {spec: {initContainers: [{name: agent, image: "agent:1", restartPolicy: Always}]}}
-`
 	webhooksPath    = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 	shopPods        = "/api/v1/namespaces/shop/pods"
 	shopSets        = "/apis/apps/v1/namespaces/shop/replicasets"

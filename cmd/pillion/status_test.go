@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/survey"
 )
 
@@ -170,7 +170,7 @@ func TestStatusForbidden(t *testing.T) {
 			a := newPagedAPI(20)
 			a.forbids[c.path] = 1
 			code, stdout, stderr := a.status(t, c.args...)
-			if code != exitProblem || stderr != fold(nil, c.stderr) || !strings.Contains(stdout, c.stdout) || c.stderr != "" && stdout != "" {
+			if code != exitProblem || stderr != cli.Fold(nil, c.stderr) || !strings.Contains(stdout, c.stdout) || c.stderr != "" && stdout != "" {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})
@@ -202,7 +202,7 @@ rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [p
 			a.list(policiesPath+"validatingwebhookconfigurations", a.objects[policiesPath+"validatingwebhookconfigurations/pillion"].(map[string]any), yamlObject(t, c.guard))
 			a.forbids[c.forbid] = 9
 			_, stdout, stderr := a.status(t, "shop")
-			said := strings.Contains(stdout, fold(nil, "Note: The webhook guard.example.com of guard and Pillion are asked about each other's pods"))
+			said := strings.Contains(stdout, cli.Fold(nil, "Note: The webhook guard.example.com of guard and Pillion are asked about each other's pods"))
 			if said != c.want || stderr != "" {
 				t.Errorf("warned: %t\n%s%s", said, stdout, stderr)
 			}
@@ -295,29 +295,4 @@ func TestStatusWatchText(t *testing.T) {
 	if n := len(regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\n3 pods in 1 namespace, 3 to be injected: 3 missing\.$`).FindAllString(stdout, -1)); code != exitOK || n < 2 || strings.Contains(stdout, "\x1b") {
 		t.Errorf("exit code %d, %d reports\n%s%s", code, n, stdout, stderr)
 	}
-}
-
-// TestProgress: nothing for two seconds, then a line now and then, and none left behind.
-func TestProgress(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	p := &progress{w: &out}
-	p.start()
-	p.say(500, 1, 3)
-	p.end()
-	if out.Len() > 0 {
-		t.Errorf("at once it says %q", &out)
-	}
-	p.start()
-	p.next = time.Now()
-	p.say(500, 1, 3)
-	p.say(501, 1, 3)
-	if got := strings.TrimSpace(out.String()); got != "500 pods, 1 of 3 namespaces ..." {
-		t.Errorf("it says %q", got)
-	}
-	p.end()
-	if blank := "\r" + strings.Repeat(" ", 60) + "\r"; !strings.HasSuffix(out.String(), blank) {
-		t.Errorf("it leaves %q", &out)
-	}
-	new(progress).end() // nobody sees it
 }

@@ -6,30 +6,18 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/spf13/cobra"
-)
 
-// tooWide are the lines of more than width runes, but for what is not broken:
-// a word alone, such as a path.
-func tooWide(text string, width int) (wide []string) {
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if utf8.RuneCountInString(line) > width && strings.Contains(strings.TrimSpace(line), " ") {
-			wide = append(wide, line)
-		}
-	}
-	return wide
-}
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+)
 
 // narrowMain is the program for the scripts; it fails where its text has a wide line.
 // Documents and lines of the log are not text.
@@ -45,7 +33,7 @@ func narrowMain() {
 	if strings.HasPrefix(told.String(), "{") {
 		told.Reset()
 	}
-	if width := widthOf(nil); len(tooWide(out.String()+told.String(), width)) > 0 {
+	if width := cli.WidthOf(nil); len(tooWide(out.String()+told.String(), width)) > 0 {
 		fmt.Fprintf(os.Stderr, "over %d columns: %q\n", width, tooWide(out.String()+told.String(), width))
 		code = 99
 	}
@@ -86,7 +74,7 @@ func TestWidth(t *testing.T) {
 			t.Errorf("%s: of what kind is %s?", cmd.CommandPath(), untold)
 		}
 	})
-	for _, v := range []version{
+	for _, v := range []cli.Version{
 		{Version: "v0.12.12", Revision: strings.Repeat("0", 40), Go: "go1.26.10", Platform: "windows/amd64"},
 		{Version: "v0.0.0-20261121000000-" + strings.Repeat("0", 12) + "+dirty", Revision: strings.Repeat("0", 40), Modified: true, Go: "go1.26.10", Platform: "windows/amd64"},
 	} {
@@ -96,10 +84,10 @@ func TestWidth(t *testing.T) {
 		if text == "" {
 			t.Errorf("%s shows nothing", where)
 		}
-		for _, line := range tooWide(text, textWidth) {
+		for _, line := range tooWide(text, cli.TextWidth) {
 			// What is typed, and what kubectl puts on one line.
 			if !strings.HasPrefix(line, "$ ") && !strings.HasPrefix(line, "Warning: ") {
-				t.Errorf("%s: over %d columns: %s", where, textWidth, line)
+				t.Errorf("%s: over %d columns: %s", where, cli.TextWidth, line)
 			}
 		}
 	}
@@ -129,16 +117,6 @@ func contents(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestWidthOf: $COLUMNS says how wide text is, unless it says nothing.
-func TestWidthOf(t *testing.T) {
-	for columns, want := range map[string]int{"": textWidth, "80": 80, "1": minWidth, "250": 250, "0": textWidth, "-80": textWidth, "wide": textWidth, "99999999999999999999": textWidth} {
-		t.Setenv("COLUMNS", columns)
-		if got := widthOf(new(bytes.Buffer)); got != want {
-			t.Errorf("COLUMNS=%s: %d columns, want %d", columns, got, want)
-		}
-	}
-}
-
 // TestHelpWidth: at every width the help of every command has the same words, and only its examples are wider.
 func TestHelpWidth(t *testing.T) {
 	eachCommand(newRoot(), func(cmd *cobra.Command) {
@@ -150,7 +128,7 @@ func TestHelpWidth(t *testing.T) {
 		}
 		words := func(text string) []string { return strings.Fields(strings.ReplaceAll(text, "\n  # ", " ")) }
 		want := words(help(1000))
-		for columns := minWidth; columns < 130; columns++ {
+		for columns := cli.MinWidth; columns < 130; columns++ {
 			text := help(columns)
 			if got := words(text); !slices.Equal(got, want) {
 				t.Errorf("%s: the words of %d columns are not those of 1000:\n%s", cmd.CommandPath(), columns, text)
@@ -162,42 +140,4 @@ func TestHelpWidth(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestFold(t *testing.T) {
-	t.Parallel()
-	path := strings.Repeat("/folder", 20) + "/file.yaml:3:"
-	word := strings.Repeat("ä", 48)
-	for text, want := range map[string]string{
-		"":                                   "",
-		"a  b\n":                             "a  b\n",
-		word + "  " + word + "12\nx":         word + "  " + word + "12\nx",
-		word + "  " + word + "123\nx":        word + " \n    " + word + "123\nx",
-		path + " key: wrong":                 path + "\n    key: wrong",
-		"x:1: " + word + "\n" + "y:2: short": "x:1: " + word + "\ny:2: short",
-	} {
-		if got := fold(nil, text); got != want {
-			t.Errorf("fold(%q) = %q, want %q", text, got, want)
-		}
-	}
-}
-
-// TestFoldLine: at every width no line is wider unless it is a word, and without the breaks it is the same text.
-func TestFoldLine(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
-		var words []string
-		for range random.IntN(30) {
-			words = append(words, strings.Repeat("ä", random.IntN(12)*random.IntN(8)))
-		}
-		line, width := strings.Join(words, " "), minWidth+random.IntN(100)
-		folded := foldLine(line, 4, width)
-		if got := strings.ReplaceAll(folded, "\n    ", " "); got != line {
-			t.Errorf("%q became %q", line, got)
-		}
-		if wide := tooWide(folded, width); len(wide) > 0 {
-			t.Errorf("over %d columns: %q", width, wide)
-		}
-	}
 }

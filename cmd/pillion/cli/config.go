@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+const (
+	environmentPrefix = "PILLION_"
+	// sourceAnnotation of a flag says where its value comes from, unless that is the command line.
+	sourceAnnotation = "pillion.dev/source"
+)
+
+// Configure sets every flag that was not given from its variable, or else from the
+// file that --config names: --admin-listen from PILLION_ADMIN_LISTEN, or from
+// admin-listen. A list in a variable is separated by commas.
+func Configure(flags *pflag.FlagSet) error {
+	s := settings{Viper: viper.New(), fromEnvironment: func(flag string) bool { return os.Getenv(Variable(flag)) != "" }}
+	s.SetEnvPrefix(strings.TrimSuffix(environmentPrefix, "_"))
+	s.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	s.AutomaticEnv()
+	if err := s.read(flags, os.ReadFile); err != nil {
+		return &CommandError{err}
+	}
+	return s.fill(flags)
+}
+
+// ConfigureAs sets flags as [Configure] would in another process, with its variables and files.
+func ConfigureAs(flags *pflag.FlagSet, variables map[string]string, readFile func(path string) ([]byte, error)) error {
+	s := settings{Viper: viper.New(), fromEnvironment: func(flag string) bool { return variables[Variable(flag)] != "" }}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if s.fromEnvironment(f.Name) && !f.Changed {
+			s.Set(f.Name, variables[Variable(f.Name)])
+		}
+	})
+	if err := s.read(flags, readFile); err != nil {
+		return err
+	}
+	return s.fill(flags)
+}
+
+// ConfigureAgain sets flags as [Configure] does, and those that were given on the command line as they were given.
+func ConfigureAgain(flags, given *pflag.FlagSet) error {
+	var wrong []error
+	given.VisitAll(func(f *pflag.Flag) {
+		if to := flags.Lookup(f.Name); to != nil && ValueSource(f) == "flag" {
+			wrong = append(wrong, assign(to, valueOf(f)))
+			to.Changed = true
+		}
+	})
+	wrong = append(wrong, Configure(flags))
+	return errors.Join(wrong...)
+}
+
+// valueOf is what [assign] takes.
+func valueOf(f *pflag.Flag) any {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.GetSlice()
+	}
+	return f.Value.String()
+}
+
+// Variable is the environment variable of a flag.
+//
+// No flag may be called "port", "service-host" or "service-port": a Service
+// named pillion makes Kubernetes set such variables in its namespace's pods.
+func Variable(flag string) string {
+	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// settings are the values of flags from all places: a flag that was given wins over
+// the environment, and that over the file. Viper finds them; what it does not tell
+// is from where, and from which line of the file.
+type settings struct {
+	*viper.Viper
+
+	fromEnvironment func(flag string) bool
+	path            string // of the file
+	lines           map[string]int
+}
+
+// read binds the flags, and reads the file that --config names, if any.
+func (s *settings) read(flags *pflag.FlagSet, readFile func(path string) ([]byte, error)) error {
+	if err := s.BindPFlags(flags); err != nil {
+		return err
+	}
+	if s.path = s.GetString("config"); s.path == "" || flags.Lookup("config") == nil {
+		return nil
+	}
+	data, err := readFile(s.path)
+	if err != nil {
+		return fmt.Errorf("the configuration: %w", err)
+	}
+	if s.lines, err = checkConfig(s.path, data, flags); err != nil {
+		return err
+	}
+	s.SetConfigType("yaml")
+	return s.ReadConfig(bytes.NewReader(data))
+}
+
+// fill sets the flags that were not given.
+func (s *settings) fill(flags *pflag.FlagSet) error {
+	var wrong []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "help" || !s.IsSet(f.Name) {
+			return
+		}
+		source, at := "file "+s.path, fmt.Sprintf("%s:%d: %s", s.path, s.lines[f.Name], f.Name)
+		if s.fromEnvironment(f.Name) {
+			source = "environment " + Variable(f.Name)
+			at = Variable(f.Name) + " in the environment"
+		}
+		if err := assign(f, s.Get(f.Name)); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: must be %s, not %q", at, KindOf(f), s.GetString(f.Name)))
+			return
+		}
+		f.Changed = true
+		f.Annotations = map[string][]string{sourceAnnotation: {source}}
+	})
+	return errors.Join(wrong...)
+}
+
+// assign sets a flag to a value, or a list to several.
+func assign(f *pflag.Flag, value any) error {
+	switch items := value.(type) {
+	case []string:
+		return f.Value.(pflag.SliceValue).Replace(items)
+	case []any:
+		texts := make([]string, len(items)) // an empty list is one too
+		for i := range items {
+			texts[i] = fmt.Sprint(items[i])
+		}
+		return f.Value.(pflag.SliceValue).Replace(texts)
+	}
+	return f.Value.Set(fmt.Sprint(value))
+}
+
+// checkConfig checks a YAML file whose keys are names of flags, and gives the lines
+// of its keys. Its errors are one line for each key that is wrong.
+func checkConfig(path string, data []byte, flags *pflag.FlagSet) (map[string]int, error) {
+	var document yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, nil // nothing but comments
+	case err != nil:
+		line, message := tree.WhereYAML(data, err)
+		return nil, fmt.Errorf("%s:%d: %s", path, line, message)
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: there must be only one YAML document in it", path)
+	}
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: must be names of flags and their values, as in \"log-level: info\"", path, root.Line)
+	}
+	lines := map[string]int{}
+	var wrong []error
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		problem := checkKey(flags, key.Value, value)
+		if line, twice := lines[key.Value]; twice {
+			problem = fmt.Sprintf("stands in line %d too", line)
+		}
+		if lines[key.Value] = key.Line; problem != "" {
+			wrong = append(wrong, fmt.Errorf("%s:%d: %s: %s", path, key.Line, key.Value, problem))
+		}
+	}
+	return lines, errors.Join(wrong...)
+}
+
+// checkKey says what is wrong with a key or its value, or "".
+func checkKey(flags *pflag.FlagSet, name string, value *yaml.Node) string {
+	f := flags.Lookup(name)
+	if f == nil || slices.Contains(notInFile(), name) {
+		if closest := templates.Closest(name, flagNames(flags)); closest != "" {
+			return "unknown key; did you mean " + closest + "?"
+		}
+		return "unknown key"
+	}
+	if value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
+	_, list := f.Value.(pflag.SliceValue)
+	switch {
+	case list && value.Kind == yaml.SequenceNode:
+		if slices.ContainsFunc(value.Content, func(item *yaml.Node) bool { return item.Kind != yaml.ScalarNode || item.ShortTag() != "!!str" }) {
+			return "must be " + KindOf(f)
+		}
+		return ""
+	case !list && value.Kind == yaml.ScalarNode && scalarFits(f.Value.Type(), value):
+		return ""
+	case value.Kind == yaml.ScalarNode && value.Value != "":
+		return "must be " + KindOf(f) + ", not " + value.Value
+	}
+	return "must be " + KindOf(f)
+}
+
+// scalarFits says whether a YAML value has the type of a flag.
+func scalarFits(flagType string, n *yaml.Node) bool {
+	tag := n.ShortTag()
+	switch flagType {
+	case "string":
+		return tag == "!!str"
+	case "bool":
+		return tag == "!!bool"
+	case "duration":
+		_, err := time.ParseDuration(n.Value)
+		return err == nil
+	case "quantity":
+		_, err := resource.ParseQuantity(n.Value)
+		return err == nil
+	case "float64":
+		return tag == "!!float" || tag == "!!int"
+	}
+	return tag == "!!int"
+}
+
+// KindOf says what a flag takes.
+func KindOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "string":
+		return `a text (in "quotes" where YAML takes it for something else)`
+	case "bool":
+		return "true or false"
+	case "duration":
+		return "a duration such as 5s or 1m30s"
+	case "quantity":
+		return "a quantity such as 64Mi"
+	case "stringSlice", "stringArray":
+		return "a list of texts, as [a, b]"
+	case "float64":
+		return "a number"
+	}
+	return "a whole number"
+}
+
+// notInFile are the flags that say nothing about serving.
+func notInFile() []string { return []string{"config", "help", "print-config"} }
+
+func flagNames(flags *pflag.FlagSet) (names []string) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(notInFile(), f.Name) {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
+
+// PrintConfig writes the values of all flags as a file for --config, and where
+// they come from. Secrets are in files, of which this has the names.
+func PrintConfig(w io.Writer, flags *pflag.FlagSet) error {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(notInFile(), f.Name) {
+			return
+		}
+		value := &yaml.Node{Kind: yaml.ScalarNode, Value: f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+			for _, item := range list.GetSlice() {
+				value.Content = append(value.Content, yamledit.Text(item))
+			}
+		} else if f.Value.Type() == "string" {
+			value = yamledit.Text(f.Value.String())
+		}
+		value.LineComment = ValueSource(f)
+		root.Content = append(root.Content, yamledit.Text(f.Name), value)
+	})
+	encoder := yaml.NewEncoder(w)
+	return errors.Join(encoder.Encode(root), encoder.Close())
+}
+
+func ValueSource(f *pflag.Flag) string {
+	switch from := f.Annotations[sourceAnnotation]; {
+	case len(from) > 0:
+		return from[0]
+	case f.Changed:
+		return "flag"
+	}
+	return "default"
+}
+
+// serviceVariable is one that Kubernetes sets for a Service named pillion, or pillion-something.
+var serviceVariable = regexp.MustCompile(`^PILLION_(.+_)?(SERVICE_(HOST|PORT(_.+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// StrangeVariables are sentences about variables (as NAME=VALUE) that look as if
+// they were meant for Pillion, and belong to no flag of any command.
+func StrangeVariables(root *cobra.Command, environ []string) (all []string) {
+	var flags []string
+	for _, c := range root.Commands() {
+		c.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
+	}
+	for _, pair := range environ { // PILLION_CACHE is make demo's
+		name, _, _ := strings.Cut(pair, "=")
+		bare, ours := strings.CutPrefix(name, environmentPrefix)
+		flag := strings.ReplaceAll(strings.ToLower(bare), "_", "-")
+		if !ours || name == "PILLION_CACHE" || serviceVariable.MatchString(name) || slices.ContainsFunc(flags, func(f string) bool { return Variable(f) == name }) {
+			continue
+		}
+		sentence := "the environment variable " + name + " sets no flag"
+		if closest := templates.Closest(flag, flags); closest != "" {
+			sentence += "; did you mean " + Variable(closest) + "?"
+		}
+		all = append(all, sentence)
+	}
+	return all
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// PlainWords returns the message of an error, without the name of the system call that found no file.
+func PlainWords(err error) string {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		return strings.Replace(err.Error(), at.Op+" "+at.Path, at.Path, 1)
+	}
+	return err.Error()
+}
+
+// CommandError is an error of a command that ran. Every other error that cobra
+// returns is about how the command was called.
+type CommandError struct{ Err error }
+
+// Error implements error.
+func (e *CommandError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the command.
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// UsageError is an error of a command that found out late that it was called wrongly.
+type UsageError struct{ Err error }
+
+// Error implements error.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// ErrTold is the error of a command that has printed what is wrong.
+var ErrTold = errors.New("there were problems")
+
+// Action makes the function of a command: its errors become [CommandError], unless they are a [UsageError].
+func Action(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := f(cmd, args)
+		if _, wrongly := errors.AsType[UsageError](err); wrongly || err == nil {
+			return err
+		}
+		return &CommandError{err}
+	}
+}
+
+// OneLine returns the message of an error as one line.
+func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+const (
+	// TextWidth is the width of text that does not go to a terminal, in runes.
+	TextWidth = 100
+	// MinWidth is the narrowest that text gets.
+	MinWidth = 40
+)
+
+// WidthOf returns the width of text that is written to w: $COLUMNS, or the width of the terminal, or [TextWidth].
+func WidthOf(w io.Writer) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return max(n, MinWidth)
+	}
+	if file, ok := Raw(w).(*os.File); ok {
+		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
+			return max(n, MinWidth)
+		}
+	}
+	return TextWidth
+}
+
+// Fold breaks the lines of text that are too wide for w. What is broken off is
+// indented, so that each line that is not begins with what it is about: file:line.
+func Fold(w io.Writer, text string) string {
+	lines, width := strings.Split(text, "\n"), WidthOf(w)
+	for i, line := range lines {
+		lines[i] = FoldLine(line, 4, width)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// FoldLine breaks a line between words, and indents what is broken off. No word is
+// broken: it may be a path that a user wants to copy.
+func FoldLine(line string, indent, width int) string {
+	var folded strings.Builder
+	column := 0
+	for k, word := range strings.Split(line, " ") {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case k == 0:
+		case column+1+n > width:
+			folded.WriteString("\n" + strings.Repeat(" ", indent))
+			column = indent
+		default:
+			folded.WriteByte(' ')
+			column++
+		}
+		folded.WriteString(word)
+		column += n
+	}
+	return folded.String()
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+)
+
+// TestWidthOf: $COLUMNS says how wide text is, unless it says nothing.
+func TestWidthOf(t *testing.T) {
+	for columns, want := range map[string]int{"": TextWidth, "80": 80, "1": MinWidth, "250": 250, "0": TextWidth, "-80": TextWidth, "wide": TextWidth, "99999999999999999999": TextWidth} {
+		t.Setenv("COLUMNS", columns)
+		if got := WidthOf(new(bytes.Buffer)); got != want {
+			t.Errorf("COLUMNS=%s: %d columns, want %d", columns, got, want)
+		}
+	}
+}
+
+func TestFold(t *testing.T) {
+	t.Parallel()
+	path := strings.Repeat("/folder", 20) + "/file.yaml:3:"
+	word := strings.Repeat("ä", 48)
+	for text, want := range map[string]string{
+		"":                                   "",
+		"a  b\n":                             "a  b\n",
+		word + "  " + word + "12\nx":         word + "  " + word + "12\nx",
+		word + "  " + word + "123\nx":        word + " \n    " + word + "123\nx",
+		path + " key: wrong":                 path + "\n    key: wrong",
+		"x:1: " + word + "\n" + "y:2: short": "x:1: " + word + "\ny:2: short",
+	} {
+		if got := Fold(nil, text); got != want {
+			t.Errorf("fold(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestFoldLine: at every width no line is wider unless it is a word, and without the breaks it is the same text.
+func TestFoldLine(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		var words []string
+		for range random.IntN(30) {
+			words = append(words, strings.Repeat("ä", random.IntN(12)*random.IntN(8)))
+		}
+		line, width := strings.Join(words, " "), MinWidth+random.IntN(100)
+		folded := FoldLine(line, 4, width)
+		if got := strings.ReplaceAll(folded, "\n    ", " "); got != line {
+			t.Errorf("%q became %q", line, got)
+		}
+		if wide := clitest.TooWide(folded, width); len(wide) > 0 {
+			t.Errorf("over %d columns: %q", width, wide)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clitest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// KeySet returns a JSON Web Key Set with one key of that id.
+func KeySet(t *testing.T, id string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Must(t, err)
+	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: id}}})
+	Must(t, err)
+	return text
+}
+
+// Template returns a template that adds an annotation to every pod.
+func Template(name string) string {
+	return "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: " + name + "}\n" +
+		"spec: {default: true, pod: {metadata: {annotations: {" + name + ": here}}}}\n"
+}
+
+// Patience is how long a test waits for what must happen.
+const Patience = 20 * time.Second
+
+// Until waits until a condition holds. The reason says why it does not.
+func Until(t *testing.T, what string, holds func() (ok bool, reason string)) {
+	t.Helper()
+	limit := time.Now().Add(Patience)
+	for {
+		ok, reason := holds()
+		if ok {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("it never came that %s: %s", what, reason)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// Must ends the test if there is an error.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Write writes a file, and makes its folders.
+func Write(t *testing.T, path, text string) {
+	t.Helper()
+	Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	Must(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// AgentTemplate adds a sidecar to every pod.
+const AgentTemplate = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: agent}
+spec:
+  default: true
+  pod: {spec: {initContainers: [{name: agent, image: "agent:1", restartPolicy: Always}]}}
+`
+
+// TooWide returns the lines of more than width runes, except single words, such as a path, which are never broken.
+func TooWide(text string, width int) (wide []string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if utf8.RuneCountInString(line) > width && strings.Contains(strings.TrimSpace(line), " ") {
+			wide = append(wide, line)
+		}
+	}
+	return wide
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// dialWithin is how long an endpoint may take to present its certificate: from
+// outside of a cluster most cannot be reached at all.
+const dialWithin = 3 * time.Second
+
+// chainTime bounds the whole of it.
+const chainTime = 15 * time.Second
+
+// gathering collects what certs judges.
+type gathering struct {
+	*certs.Chain
+	cluster   *Client
+	addresses []string // of webhooks that are called by URL
+}
+
+// found says whether what was read is there. Of what may not be read, a note is made.
+func (g *gathering) found(err error, what string) (bool, error) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case apierrors.IsForbidden(err):
+		g.Unread = append(g.Unread, what+" is not shown, because you are not allowed to read it")
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s: %w", what, err)
+	}
+	return true, nil
+}
+
+// Chain reads what API servers verify Pillion's certificate by. It connects to the endpoints, or if there are none to
+// those of the Service.
+func (c *Client) Chain(ctx context.Context, configuration string, endpoints []string, now time.Time) (*certs.Chain, error) {
+	ctx, cancel := context.WithTimeout(ctx, chainTime)
+	defer cancel()
+	chain, err := c.gather(ctx, configuration, endpoints, now)
+	return chain, NoAnswer(err)
+}
+
+func (c *Client) gather(ctx context.Context, configuration string, endpoints []string, now time.Time) (*certs.Chain, error) {
+	g := &gathering{Chain: &certs.Chain{Now: now, Host: manifests.ServiceHost}, cluster: c}
+	service, err := g.configurations(ctx, configuration)
+	if err != nil {
+		return nil, err
+	}
+	namespace, name := c.system, manifests.TLSSecret
+	for _, w := range g.Configurations {
+		if from, certificate, ok := strings.Cut(w.InjectFrom, "/"); ok && g.Certificate == nil && !w.Optional {
+			if err := g.certManager(ctx, from, certificate); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if g.Certificate != nil {
+		namespace, name = g.Certificate.Namespace, g.Certificate.Spec.SecretName
+	}
+	g.SecretName = namespace + "/" + name
+	secret, err := get[corev1.Secret](ctx, c.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace), name)
+	switch ok, err := g.found(err, "the Secret "+g.SecretName); {
+	case err != nil:
+		return nil, err
+	case ok:
+		g.Secret = secret
+	}
+	if err := g.deployment(ctx); err != nil {
+		return nil, err
+	}
+	g.Outside = service == nil && len(g.addresses) > 0
+	switch {
+	case len(endpoints) > 0:
+	case service != nil:
+		if endpoints, err = g.endpoints(ctx, service); err != nil {
+			return nil, err
+		}
+	default:
+		slices.Sort(g.addresses)
+		endpoints = slices.Compact(g.addresses)
+	}
+	g.Served = presentedBy(ctx, g.Host, endpoints)
+	return g.Chain, nil
+}
+
+// deployment says whether Pillion is to make its certificate itself. Who may not
+// read it goes without.
+func (g *gathering) deployment(ctx context.Context) error {
+	pod, err := g.cluster.ownPod(ctx)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("reading the Deployment %s: %w", manifests.Name, err)
+	}
+	for _, c := range pod.Containers {
+		g.SelfManaged = g.SelfManaged || slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-secret") })
+	}
+	return nil
+}
+
+// configurations reads them all; the Service is the one that their webhooks name.
+func (g *gathering) configurations(ctx context.Context, name string) (service *admissionregistrationv1.ServiceReference, err error) {
+	anchor := func(w *certs.WebhookConfiguration, webhook string, c admissionregistrationv1.WebhookClientConfig) {
+		a := certs.AnchorOf(webhook, c)
+		switch {
+		case c.Service != nil:
+			service = c.Service
+		case c.URL != nil:
+			if u, err := url.Parse(*c.URL); err == nil {
+				g.addresses = append(g.addresses, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
+			}
+		}
+		a.Host = cmp.Or(a.Host, manifests.ServiceHost)
+		g.Host = a.Host
+		w.Anchors = append(w.Anchors, a)
+	}
+	for _, c := range certs.AllConfigurations() {
+		w := certs.WebhookConfiguration{Kind: c.Kind(), Name: c.Named(name), Optional: c == certs.Advising}
+		// Both kinds look the same.
+		config, err := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, g.cluster.Resource(c.Resource()), w.Name)
+		w.Unread = apierrors.IsForbidden(err)
+		ok, err := g.found(err, "the "+w.Kind+" "+w.Name)
+		if err != nil {
+			return nil, err
+		}
+		if !ok && w.Optional {
+			continue
+		}
+		w.Found, w.InjectFrom = ok, config.Annotations[certmanagerv1.WantInjectAnnotation]
+		for _, webhook := range config.Webhooks {
+			anchor(&w, webhook.Name, webhook.ClientConfig)
+		}
+		g.Configurations = append(g.Configurations, w)
+	}
+	return service, nil
+}
+
+// certManager reads the Certificate and the issuer that it names.
+func (g *gathering) certManager(ctx context.Context, namespace, name string) error {
+	v1 := certmanagerv1.SchemeGroupVersion
+	// Where there is no such kind, the API server answers without a Status.
+	certificate, err := get[certmanagerv1.Certificate](ctx, g.cluster.Resource(v1.WithResource("certificates")).Namespace(namespace), name)
+	g.CertManager = !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	if ok, err := g.found(err, "the Certificate "+namespace+"/"+name); err != nil || !ok {
+		return err
+	}
+	g.Certificate = certificate
+	var issuer certmanagerv1.GenericIssuer
+	ref := certificate.Spec.IssuerRef
+	if ref.Kind == certmanagerv1.ClusterIssuerKind {
+		issuer, err = get[certmanagerv1.ClusterIssuer](ctx, g.cluster.Resource(v1.WithResource("clusterissuers")), ref.Name)
+	} else {
+		issuer, err = get[certmanagerv1.Issuer](ctx, g.cluster.Resource(v1.WithResource("issuers")).Namespace(namespace), ref.Name)
+	}
+	ok, err := g.found(err, "the issuer "+ref.Name)
+	if ok {
+		g.Issuer = issuer
+	}
+	return err
+}
+
+// endpoints are the addresses behind the Service that are ready.
+func (g *gathering) endpoints(ctx context.Context, service *admissionregistrationv1.ServiceReference) ([]string, error) {
+	client := g.cluster.Resource(discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).Namespace(service.Namespace)
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+	if apierrors.IsForbidden(err) {
+		g.Unread = append(g.Unread, "certs connected to no endpoint, because you are not allowed to read the endpoints of the Service")
+		return nil, nil
+	}
+	all := &discoveryv1.EndpointSliceList{}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the endpoints of the Service %s: %w", service.Name, err)
+	}
+	ready := readyAddresses(all.Items)
+	if len(ready) == 0 {
+		g.Deserted = service.Namespace + "/" + service.Name
+	}
+	return ready, nil
+}
+
+func readyAddresses(all []discoveryv1.EndpointSlice) []string {
+	var addresses []string
+	for _, slice := range all {
+		for _, port := range slice.Ports {
+			if port.Port == nil || port.Name == nil || *port.Name != manifests.WebhookPortName {
+				continue
+			}
+			for _, endpoint := range slice.Endpoints {
+				if ready := endpoint.Conditions.Ready; ready != nil && !*ready || len(endpoint.Addresses) == 0 {
+					continue
+				}
+				addresses = append(addresses, net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(int(*port.Port))))
+			}
+		}
+	}
+	slices.Sort(addresses)
+	return addresses
+}
+
+// presentedBy has every endpoint present its certificate, all at the same time.
+func presentedBy(ctx context.Context, host string, addresses []string) []certs.Endpoint {
+	endpoints := make([]certs.Endpoint, len(addresses))
+	var all sync.WaitGroup
+	for i, address := range addresses {
+		all.Go(func() { endpoints[i] = presented(ctx, host, address) })
+	}
+	all.Wait()
+	return endpoints
+}
+
+func presented(ctx context.Context, host, address string) certs.Endpoint {
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	// What is presented is judged, not trusted.
+	dialer := &tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // see above
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %s", dialWithin)
+		}
+		return certs.Endpoint{Address: address, Err: err}
+	}
+	defer conn.Close()
+	return certs.Endpoint{Address: address, Chain: conn.(*tls.Conn).ConnectionState().PeerCertificates}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// Client reads a cluster as its user sees it.
+type Client struct {
+	dynamic.Interface
+	config    *rest.Config
+	namespace string // the kubeconfig's
+	system    string
+}
+
+// NamespaceOr returns the namespace that is named, or else the kubeconfig's.
+func (c *Client) NamespaceOr(named string) string {
+	if named != "" {
+		return named
+	}
+	return c.namespace
+}
+
+// get reads an object as its type; an empty one where there is an error.
+func get[T any](ctx context.Context, client dynamic.ResourceInterface, name string) (*T, error) {
+	typed := new(T)
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed)
+	}
+	return typed, err
+}
+
+// DryRun has the API server validate a pod, and returns why it rejects the pod.
+func (c *Client) DryRun(ctx context.Context, namespace string, pod []byte) (refused string, err error) {
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(pod, &object.Object); err != nil {
+		return "", err
+	}
+	object.SetAPIVersion("v1")
+	object.SetKind("Pod")
+	object.SetGenerateName("pillion-lint-")
+	_, err = c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(namespace).Create(ctx, object,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	if denied, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsForbidden(err) {
+		// An authorizer names no pod; admission does.
+		if d := denied.ErrStatus.Details; d != nil && d.Kind == "pods" && d.Name == "" {
+			return "", fmt.Errorf("--server needs the right to create pods in the namespace %s, even for a dry run: get it, or say another --namespace", namespace)
+		}
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+		return err.Error(), nil
+	}
+	return "", err
+}
+
+// namesOf lists the metadata alone of all objects of a kind: pods are large. A moment old is good enough, and
+// cheap for the API server.
+func (c *Client) namesOf(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
+	client, err := metadata.NewForConfig(c.config)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names, nil
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+)
+
+// What a shell completes from the cluster: names that begin with what was typed. Whatever
+// goes wrong there is nothing to complete, and nothing is written: it would appear in the
+// middle of the user's command line.
+
+// completionLimit is how long a shell waits for names.
+const completionLimit = 2 * time.Second
+
+// noFiles is the directive of all these completions: they are no names of files.
+const noFiles = cobra.ShellCompDirectiveNoFileComp
+
+// names asks for names until the limit. A credential plugin does not heed a context, so what it asks is
+// left behind.
+func (o *Options) names(cmd *cobra.Command, ask func(context.Context, *Client) ([]string, error)) []string {
+	if cli.Configure(cmd.Flags()) != nil { // which cobra leaves out before it completes
+		return nil
+	}
+	kube.Quiet()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
+	defer cancel()
+	found := make(chan []string, 1)
+	go func() {
+		c, err := o.Connect()
+		if err != nil {
+			found <- nil
+			return
+		}
+		names, err := ask(ctx, c)
+		if err != nil {
+			names = nil
+		}
+		found <- names
+	}()
+	select {
+	case names := <-found:
+		return names
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// beginning are the names that begin as typed, without those that are there already. Of a list with commas
+// the last one is completed.
+func beginning(typed string, names, there []string) []string {
+	done := typed[:strings.LastIndexByte(typed, ',')+1]
+	there = slices.Concat(there, strings.Split(done, ","))
+	var all []string
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if strings.HasPrefix(name, typed[len(done):]) && !slices.Contains(there, name) {
+			all = append(all, done+name)
+		}
+	}
+	return all
+}
+
+// CompleteNamespaces completes a flag, or arguments of which each is another one.
+func (o *Options) CompleteNamespaces(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
+	names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) { return c.namesOf(ctx, namespaces, "") })
+	return beginning(typed, names, args), noFiles
+}
+
+// completeContexts goes by the kubeconfig alone.
+func (o *Options) completeContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	config, err := o.rules().Load()
+	if err != nil {
+		return nil, noFiles
+	}
+	return beginning(typed, slices.Collect(maps.Keys(config.Contexts)), nil), noFiles
+}
+
+// CompleteTemplateFiles completes the names of the templates in files.
+func CompleteTemplateFiles(paths *[]string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		each := slices.Compact(slices.Sorted(slices.Values(*paths))) // cobra parses the flags twice
+		set, err := cli.LoadTemplates(each)
+		if err != nil {
+			return nil, noFiles
+		}
+		return beginning(typed, cli.TemplateNames(set), nil), noFiles
+	}
+}
+
+// CompleteTemplates completes the names of the templates in files, or of the cluster's.
+func (o *Options) CompleteTemplates(paths *[]string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(*paths) > 0 {
+			return CompleteTemplateFiles(paths)(cmd, args, typed)
+		}
+		names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) {
+			injector, err := c.NewInjector(ctx, nil, func(string) {}, &Unsure{})
+			if err != nil {
+				return nil, err
+			}
+			return cli.TemplateNames(injector.Set()), nil
+		})
+		return beginning(typed, names, nil), noFiles
+	}
+}
+
+// CompleteObjects completes KIND/NAME, and the names after a KIND, of objects with pods in a namespace.
+func (o *Options) CompleteObjects(namespace *string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		kind, begun, isPair := strings.Cut(typed, "/")
+		there := args
+		if len(args) > 0 && !strings.Contains(args[0], "/") {
+			kind, begun, isPair, there = args[0], typed, false, args[1:]
+		} else if !isPair {
+			var kinds []string
+			for _, names := range PodResources() {
+				kinds = append(kinds, names[0]+"/")
+			}
+			return beginning(typed, kinds, nil), noFiles | cobra.ShellCompDirectiveNoSpace
+		}
+		resource, err := PodResource(kind)
+		if err != nil {
+			return nil, noFiles
+		}
+		names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) {
+			return c.namesOf(ctx, resource, c.NamespaceOr(*namespace))
+		})
+		if !isPair {
+			return beginning(begun, names, there), noFiles
+		}
+		for i := range names {
+			names[i] = kind + "/" + names[i]
+		}
+		return beginning(typed, names, there), noFiles
+	}
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/serve"
+	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Unsure is what may be other than the templates that are known say: with problems, or because
+// that could not be found out.
+type Unsure struct{ Problems, doubts []string }
+
+// deployed is what the cluster's pods of Pillion run with.
+type deployed struct {
+	*Client
+	pod     corev1.PodSpec
+	options serve.Options
+	found   bool // the Deployment is there and can be read
+	guessed bool // for the user may not read it
+}
+
+// ownPod is what the Deployment says of the pods that Pillion runs as.
+func (c *Client) ownPod(ctx context.Context) (corev1.PodSpec, error) {
+	type deployment struct { // see apps
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	d, err := get[deployment](ctx, c.Resource(deployments).Namespace(c.system), manifests.Name)
+	return d.Spec.Template.Spec, err
+}
+
+// deployed reads the Deployment: its flags, its variables, and the ConfigMap that is
+// mounted as the file of --config. What is not known is noted.
+func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, error) {
+	pod, err := c.ownPod(ctx)
+	forbidden := apierrors.IsForbidden(err)
+	d := &deployed{Client: c, pod: pod, found: err == nil, guessed: forbidden}
+	if forbidden {
+		note(fmt.Sprintf("You may not read the Deployment %s in the namespace %s, so the namespaces that it excludes are not known, nor templates from elsewhere than the ConfigMap %s.",
+			manifests.Name, c.system, manifests.TemplatesConfigMap))
+	}
+	switch {
+	case forbidden, apierrors.IsNotFound(err), err == nil && len(d.pod.Containers) == 0: // it may be run in another way
+		d.options.Templates = []string{manifests.TemplatesPath}
+		d.pod = corev1.PodSpec{
+			Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "templates", MountPath: manifests.TemplatesPath}}}},
+			Volumes: []corev1.Volume{{Name: "templates", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: manifests.TemplatesConfigMap},
+			}}}},
+		}
+		return d, nil
+	case err != nil:
+		return nil, err
+	}
+	if i := slices.IndexFunc(d.pod.Containers, func(c corev1.Container) bool { return c.Name == manifests.Name }); i > 0 {
+		d.pod.Containers[0] = d.pod.Containers[i]
+	}
+	cmd := &cobra.Command{}
+	d.options.Flags(cmd)
+	if err := d.configure(ctx, cmd.Flags()); err != nil {
+		return nil, fmt.Errorf("the Deployment %s/%s: %w", c.system, manifests.Name, err)
+	}
+	return d, nil
+}
+
+// configure sets the flags as serve would in the pod.
+func (d *deployed) configure(ctx context.Context, flags *pflag.FlagSet) error {
+	container := d.pod.Containers[0]
+	args := slices.Concat(container.Command, container.Args)
+	flags.ParseErrorsAllowlist.UnknownFlags = true // of another version
+	if err := flags.Parse(args[slices.Index(args, "serve")+1:]); err != nil {
+		return err
+	}
+	variables := map[string]string{}
+	for _, v := range container.Env {
+		variables[v.Name] = v.Value
+	}
+	return cli.ConfigureAs(flags, variables, func(path string) ([]byte, error) {
+		m, key, err := d.mounted(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		return []byte(m.Data[key]), nil
+	})
+}
+
+// noTemplatesError is that a ConfigMap that Pillion's pods mount is not there.
+type noTemplatesError string
+
+func (e noTemplatesError) Error() string { return string(e) }
+
+// mounted is the ConfigMap behind a path in the pod, and the rest of the path.
+func (d *deployed) mounted(ctx context.Context, path string) (m *corev1.ConfigMap, rest string, err error) {
+	for _, mount := range d.pod.Containers[0].VolumeMounts {
+		rest, below := strings.CutPrefix(strings.TrimSuffix(path, "/")+"/", strings.TrimSuffix(mount.MountPath, "/")+"/")
+		k := slices.IndexFunc(d.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+		if !below || k < 0 || d.pod.Volumes[k].ConfigMap == nil || len(d.pod.Volumes[k].ConfigMap.Items) > 0 || mount.SubPath != "" {
+			continue
+		}
+		name := d.pod.Volumes[k].ConfigMap.Name
+		m, err = get[corev1.ConfigMap](ctx, d.configMaps(d.system), name)
+		if apierrors.IsNotFound(err) {
+			err = noTemplatesError(fmt.Sprintf("there is no ConfigMap %s in the namespace %s; use --templates PATH, or --system-namespace if Pillion runs elsewhere", name, d.system))
+		}
+		return m, strings.TrimSuffix(rest, "/"), err
+	}
+	return nil, "", fmt.Errorf("the pods of Pillion have %s from elsewhere than a whole ConfigMap; use --templates PATH", path)
+}
+
+func (c *Client) configMaps(namespace string) dynamic.ResourceInterface {
+	return c.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
+}
+
+// set is the templates that these pods use, as far as the cluster tells: of a broken
+// ConfigMap some may still use what it held before.
+func (d *deployed) set(ctx context.Context, wrong *Unsure) (*templates.Set, error) {
+	var files []templates.File
+	for _, path := range d.options.Templates {
+		m, key, err := d.mounted(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		if key != "" {
+			m.Data = map[string]string{key: m.Data[key]}
+		}
+		files = append(files, serve.TemplateFiles(m.Name, m.Data)...)
+	}
+	set, err := templates.Compile(files...)
+	if err != nil || d.options.TemplateSelector == "" {
+		return set, err
+	}
+	list, err := d.configMaps(d.options.TemplateNamespace).List(ctx, metav1.ListOptions{LabelSelector: d.options.TemplateSelector})
+	if err != nil {
+		return nil, err
+	}
+	var more []*corev1.ConfigMap
+	for i := range list.Items {
+		m := &corev1.ConfigMap{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, m); err != nil {
+			return nil, err
+		}
+		more = append(more, m)
+	}
+	sets, refused := serve.ConfigMapSets(more)
+	joined, doubled := templates.Join(append([]*templates.Set{set}, sets...)...)
+	for _, err := range refused {
+		wrong.Problems = append(wrong.Problems, fmt.Sprintf("A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: %s.", cli.OneLine(err)))
+	}
+	if len(doubled) > 0 {
+		wrong.Problems = append(wrong.Problems, fmt.Sprintf("Of two templates with the same name the other one is used: %s.", cli.OneLine(doubled)))
+	}
+	return joined, nil
+}

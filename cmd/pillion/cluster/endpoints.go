@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// readyEndpoints is how many endpoints of a Service are ready.
+func (l *podLister) readyEndpoints(ctx context.Context, namespace, service string) (int, error) {
+	var found []discoveryv1.EndpointSlice
+	client := l.Resource(discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).Namespace(namespace)
+	if err := allOf(ctx, l, client, discoveryv1.LabelServiceName+"="+service, &found); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, slice := range found {
+		for _, e := range slice.Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// unanswered is what it means that nobody answers.
+const unanswered = "Where nobody answers, the API server refuses a pod that a webhook with failurePolicy Fail is for, and lets others through without sidecars."
+
+// nobodyAnswers is what it means that no endpoint of Pillion's Service is ready.
+func nobodyAnswers(service *admissionregistrationv1.ServiceReference) string {
+	return fmt.Sprintf("The Service %s in the namespace %s has no endpoint that is ready: see the pods there. "+
+		"%s", service.Name, service.Namespace, unanswered)
+}

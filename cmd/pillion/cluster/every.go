@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// Every explains all objects of some kinds in a namespace, or in all (""), with one report for
+// those about which there is the same to say. Without a kind these are the objects that users
+// write: what makes pods, and pods that nothing makes; if a selector finds none of these, the
+// pods that it finds.
+func (i *Installation) Every(ctx context.Context, namespace string, kinds []schema.GroupVersionResource, selector string) ([]*explain.Report, error) {
+	if namespace != "" {
+		if _, err := i.place(ctx, namespace); err != nil {
+			return nil, err
+		}
+	}
+	i.whole = true
+	written := len(kinds) == 0
+	if written {
+		kinds = makersAndPods()
+	}
+	all := &explain.Situations{}
+	read := 0
+	for _, kind := range kinds {
+		switch err := i.each(ctx, i.Resource(kind).Namespace(namespace), selector, written, all); {
+		case apierrors.IsForbidden(err) && len(kinds) > 1:
+			i.note(fmt.Sprintf("You may not list %s%s, so they are left out.", kind.Resource, InNamespace(namespace)))
+		case err != nil:
+			return nil, forbidden(err, "list", kind.Resource, namespace, "name one: pillion explain KIND/NAME")
+		default:
+			read++
+		}
+	}
+	if read == 0 {
+		return nil, fmt.Errorf("you may not list anything that makes pods%s: name one, with pillion explain KIND/NAME", InNamespace(namespace))
+	}
+	if written && selector != "" && len(all.Reports) == 0 {
+		pods := corev1.SchemeGroupVersion.WithResource("pods")
+		if err := i.each(ctx, i.Resource(pods).Namespace(namespace), selector, false, all); err != nil {
+			return nil, forbidden(err, "list", pods.Resource, namespace, "name one: pillion explain KIND/NAME")
+		}
+	}
+	return all.Reports, nil
+}
+
+// each adds what is to say about all objects of a kind, or about those that users write.
+func (i *Installation) each(ctx context.Context, objects dynamic.ResourceInterface, selector string, written bool, all *explain.Situations) error {
+	done := map[string]bool{} // where the list begins once more
+	return i.pages(ctx, objects, selector, func(object *unstructured.Unstructured) error {
+		name := object.GetNamespace() + "/" + object.GetName()
+		if done[name] || written && (isMade(object) || hasEnded(object)) {
+			return nil
+		}
+		done[name] = true
+		r, err := i.explainObject(ctx, object)
+		if err != nil {
+			return fmt.Errorf("%s/%s in the namespace %s: %w", object.GetKind(), object.GetName(), object.GetNamespace(), err)
+		}
+		return all.Add(r)
+	}, func() {})
+}

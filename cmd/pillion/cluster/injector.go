@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// NewInjector returns an injector with the templates in the files, or with those of the cluster's own pods of Pillion,
+// and with the other settings of these pods, as far as they are known. What is not known is noted or in wrong.
+func (c *Client) NewInjector(ctx context.Context, paths []string, note func(string), wrong *Unsure) (*inject.Injector, error) {
+	d, err := c.deployed(ctx, note)
+	if err != nil {
+		return nil, withoutTemplates(err)
+	}
+	if d.guessed {
+		wrong.doubts = append(wrong.doubts, "The Deployment of Pillion may not be read, so what it goes by is not certain.")
+	}
+	set, err := d.set(ctx, wrong)
+	if len(paths) > 0 {
+		theirs, known := set, err == nil && d.found
+		if set, err = cli.LoadTemplates(paths); known && err == nil && set.Revision != theirs.Revision {
+			wrong.doubts = append(wrong.doubts, "The templates of --templates are not those of the cluster, by which new pods are made.")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the templates cannot be used:\n%w", withoutTemplates(err))
+	}
+	return inject.New(set, d.options.Excluded...), nil
+}
+
+func withoutTemplates(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; use --templates PATH to go by templates that you have", err)
+	}
+	return err
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Installation is what of Pillion is installed in a cluster, as far as its user
+// may see it; notes say what is missing.
+type Installation struct {
+	*podLister
+	Explaining
+
+	injector *inject.Injector
+	entries  []explain.Entry
+	unknown  bool // the entries may not be read
+	answered *bool
+	mutation *survey.Mutation
+	notes    []string
+	whole    bool // all objects of a namespace are explained
+	wrong    Unsure
+	since    time.Time // when the webhooks came
+	places   map[string]*place
+	owners   map[string]*unstructured.Unstructured
+}
+
+// Explaining says how to explain the objects of a cluster.
+type Explaining struct {
+	Fits     *fit.Evaluator
+	Overlay  func(templates.Namespace) (templates.Namespace, error) // sets the labels of flags
+	Overlaid bool                                                   // Overlay changes namespaces
+	Commands survey.Commands
+}
+
+func (i *Installation) note(text string) {
+	if !slices.Contains(i.notes, text) {
+		i.notes = append(i.notes, text)
+	}
+}
+
+// Installed reads the webhook configurations and who answers them, and the
+// templates unless paths name others.
+func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) (*Installation, error) {
+	l := &podLister{c, &progress{}}
+	i := &Installation{podLister: l, Explaining: how, places: map[string]*place{}, owners: map[string]*unstructured.Unstructured{}}
+	var err error
+	if i.injector, err = c.NewInjector(ctx, paths, i.note, &i.wrong); err != nil {
+		return nil, err
+	}
+	for _, problem := range i.wrong.Problems {
+		i.note(problem)
+	}
+	i.mutation = l.mutation(ctx, i.note)
+	i.ownPolicies(ctx)
+	return i, i.configurations(ctx)
+}
+
+func (i *Installation) configurations(ctx context.Context) error {
+	v1 := admissionregistrationv1.SchemeGroupVersion
+	mutating, err := get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("mutatingwebhookconfigurations")), manifests.Name)
+	if err == nil || apierrors.IsNotFound(err) {
+		i.entries, i.since = explain.MutatingEntries(mutating), mutating.CreationTimestamp.Time
+		i.answered = i.answers(ctx, mutating)
+		var validating *admissionregistrationv1.ValidatingWebhookConfiguration
+		validating, err = get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("validatingwebhookconfigurations")), manifests.Name)
+		i.entries = append(i.entries, explain.ValidatingEntries(validating)...)
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		i.unknown = true
+		i.note("You may not read Pillion's webhook configurations, so whether the API server asks Pillion is told by the labels " + inject.LabelInject + " alone.")
+		return nil
+	case apierrors.IsNotFound(err):
+		return nil
+	}
+	return err
+}
+
+// answers says whether anybody is ready behind the Service that the API server
+// calls; nil where that is not known.
+func (i *Installation) answers(ctx context.Context, c *admissionregistrationv1.MutatingWebhookConfiguration) *bool {
+	for k := range c.Webhooks {
+		service := c.Webhooks[k].ClientConfig.Service
+		if service == nil {
+			continue
+		}
+		ready, err := i.readyEndpoints(ctx, service.Namespace, service.Name)
+		switch {
+		case err != nil:
+			i.note(fmt.Sprintf("Whether anybody answers for Pillion is not known: %s.", whyNot(err, "endpointslices in the namespace "+service.Namespace)))
+			return nil
+		case ready == 0:
+			i.note(nobodyAnswers(service))
+		}
+		return new(ready > 0)
+	}
+	return nil
+}
+
+// ownPolicies notes the policies that pillion policy wrote: what they do is not told.
+func (i *Installation) ownPolicies(ctx context.Context) {
+	if names := i.mutation.OwnPolicies(); len(names) > 0 {
+		i.note(fmt.Sprintf("Policies of Pillion's inject too, without its webhook (%s); what they add is not told here.", strings.Join(names, ", ")))
+	}
+	validating := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
+	var names []string
+	err := i.pages(ctx, i.Resource(validating), survey.OwnPolicyLabel, func(p *unstructured.Unstructured) error {
+		names = append(names, p.GetName())
+		return nil
+	}, func() { names = nil })
+	if err == nil && len(names) > 0 {
+		i.note(fmt.Sprintf("Policies of Pillion's judge pods too (%s); what they say is not told here.", strings.Join(names, ", ")))
+	}
+}
+
+// Explain explains one object of the cluster.
+func (i *Installation) Explain(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*explain.Report, error) {
+	object, err := i.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return i.explainObject(ctx, object)
+}
+
+// place is what all objects of a namespace have in common.
+type place struct {
+	templates.Namespace
+
+	limits  fit.Limits
+	unknown string // why the limits are not all known
+	notes   []string
+	optedIn time.Time                // when its label was set
+	counts  map[string]*survey.Count // of its pods, by selector
+}
+
+// place reads it once.
+func (i *Installation) place(ctx context.Context, namespace string) (*place, error) {
+	if p := i.places[namespace]; p != nil {
+		return p, nil
+	}
+	p := &place{Namespace: templates.Namespace{Name: namespace}}
+	object, err := i.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		p.notes = append(p.notes, "You may not read the namespace "+namespace+", so its labels and annotations are not known: this is told as if it had opted in, and sets no parameter.")
+	case err != nil:
+		return nil, err
+	default:
+		p.Namespace = templates.Namespace{Name: namespace, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}
+	}
+	if object != nil {
+		p.sinceLabelled(object.GetManagedFields())
+	}
+	if p.Namespace, err = i.Overlay(p.Namespace); err != nil {
+		return nil, err
+	}
+	if p.limits, err = i.limits(ctx, namespace); err != nil {
+		p.unknown = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is not known: %s.", namespace, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	for _, m := range i.mutation.Mutators([]map[string]string{p.Labels}) {
+		if m.Namespaces > 0 {
+			p.notes = append(p.notes, fmt.Sprintf("The %s may change the pod too, %s Pillion: %s.", m.Title(), m.Runs, m.Effect))
+		}
+	}
+	i.places[namespace] = p
+	return p, nil
+}
+
+func (i *Installation) explainObject(ctx context.Context, object *unstructured.Unstructured) (*explain.Report, error) {
+	p, err := i.place(ctx, object.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
+	pod, found, err := unstructured.NestedMap(object.Object, podAt...)
+	if len(podAt) == 0 {
+		pod, found = object.Object, true
+	}
+	if err != nil || !found {
+		return nil, errors.Join(err, errors.New("there is no pod in it"))
+	}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return nil, err
+	}
+	node, err := nodeOf(object)
+	if err != nil {
+		return nil, err
+	}
+	s := explain.Subject{
+		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
+		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node)},
+		Answered: i.answered, Notes: slices.Concat(i.notes, p.notes),
+		Misplaced: i.misplaced(ctx, object, node),
+		Misfits: func(pod, injected []byte) ([]string, string) {
+			return i.Fits.Misfits(p.Labels, p.limits, pod, injected), p.unknown
+		},
+	}
+	if !i.unknown && p.Known {
+		s.Webhooks = []explain.Webhook{}
+		for k := range i.entries {
+			s.Webhooks = append(s.Webhooks, i.entries[k].Match(p.Labels, text))
+		}
+	}
+	if len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" || object.GetKind() == "CronJob" { // of which no pod runs, or its Jobs do
+		return explain.New(i.injector, s)
+	}
+	running, err := i.running(ctx, p, object)
+	if err != nil {
+		return nil, err
+	}
+	s.Notes = slices.Concat(i.notes, p.notes) // with what cannot be read of the pods
+	r, err := explain.New(i.injector, s)
+	if err == nil {
+		r.Compare(running)
+	}
+	return r, err
+}
+
+// misplaced is what the object has in its own metadata and means for its pods', and what
+// those have that own it: a ReplicaSet has no metadata that a user wrote.
+func (i *Installation) misplaced(ctx context.Context, object *unstructured.Unstructured, node *tree.Node) []inject.Finding {
+	for range 2 { // a pod's ReplicaSet, and its Deployment
+		owner := metav1.GetControllerOf(object)
+		if owner == nil {
+			break
+		}
+		if object = i.owner(ctx, object.GetNamespace(), owner); object == nil {
+			return nil // it may be gone, or not to be read
+		}
+		var err error
+		if node, err = nodeOf(object); err != nil {
+			return nil
+		}
+	}
+	return i.injector.Misplaced(object.GetAPIVersion(), object.GetKind(), node)
+}
+
+// owner reads an owner once, for many pods have the same; nil if that cannot be.
+func (i *Installation) owner(ctx context.Context, namespace string, owner *metav1.OwnerReference) *unstructured.Unstructured {
+	key := namespace + "/" + owner.Kind + "/" + owner.Name
+	object, known := i.owners[key]
+	if resource, ok := ownerResource(owner); ok && !known {
+		var err error
+		if object, err = i.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{}); err != nil {
+			object = nil
+		}
+		i.owners[key] = object
+	}
+	return object
+}
+
+func nodeOf(object *unstructured.Unstructured) (*tree.Node, error) {
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return new(tree.Parser).Parse(string(text), 0)
+}

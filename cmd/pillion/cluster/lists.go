@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// labels gives those of a namespace, and whether they can be read.
+func (l *podLister) labels(ctx context.Context) func(namespace string) (map[string]string, bool) {
+	return func(namespace string) (map[string]string, bool) {
+		ns, err := get[corev1.Namespace](ctx, l.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), namespace)
+		return ns.Labels, err == nil
+	}
+}
+
+// paged asks for one page after another. Where the API server has forgotten the
+// list that the pages are of (410 Gone), it begins once more, after restart.
+func paged(ctx context.Context, selector string, page func(context.Context, metav1.ListOptions) (next string, err error), restart func()) error {
+	options := metav1.ListOptions{Limit: pageSize, LabelSelector: selector}
+	restarted := false
+	for {
+		next, err := onePage(ctx, options, page)
+		switch {
+		case err != nil && options.Continue != "" && !restarted && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err)):
+			restarted, options.Continue = true, ""
+			restart()
+			continue
+		case err != nil || next == "":
+			return err
+		}
+		options.Continue = next
+	}
+}
+
+func onePage(ctx context.Context, options metav1.ListOptions, page func(context.Context, metav1.ListOptions) (string, error)) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	return page(ctx, options)
+}
+
+// pages hands over the objects of a list one by one; restart forgets them.
+func (l *podLister) pages(ctx context.Context, client dynamic.ResourceInterface, selector string, each func(*unstructured.Unstructured) error, restart func()) error {
+	return paged(ctx, selector, func(ctx context.Context, options metav1.ListOptions) (string, error) {
+		list, err := client.List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if err := each(&list.Items[i]); err != nil {
+				return "", err
+			}
+			list.Items[i].Object = nil // the page's pods are many, and one is enough
+		}
+		return list.GetContinue(), nil
+	}, restart)
+}
+
+// mutation reads what is installed that changes objects. What cannot be read is noted.
+func (l *podLister) mutation(ctx context.Context, note func(string)) *survey.Mutation {
+	m := &survey.Mutation{Own: manifests.Name}
+	v1 := admissionregistrationv1.SchemeGroupVersion
+	if err := listAll(ctx, l, v1.WithResource("mutatingwebhookconfigurations"), &m.Webhooks); err != nil {
+		m.Webhooks = nil
+		note("Other webhooks are not listed: " + whyNot(err, "mutatingwebhookconfigurations") + ".")
+	}
+	// Before Kubernetes 1.36 they were a beta, or not there.
+	for _, version := range []string{"v1", "v1beta1"} {
+		of := v1.Group + "/" + version
+		group, _ := schema.ParseGroupVersion(of)
+		err := listAll(ctx, l, group.WithResource("mutatingadmissionpolicies"), &m.Policies)
+		if err == nil {
+			err = listAll(ctx, l, group.WithResource("mutatingadmissionpolicybindings"), &m.Bindings)
+		}
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			note("Policies that change pods are not listed: " + whyNot(err, "mutatingadmissionpolicies and mutatingadmissionpolicybindings") + ".")
+		}
+		break
+	}
+	return m
+}
+
+// validation reads what is installed that judges objects. What cannot be read is noted.
+func (l *podLister) validation(ctx context.Context, note func(string)) *survey.Validation {
+	v := &survey.Validation{Own: manifests.Name}
+	v1 := admissionregistrationv1.SchemeGroupVersion
+	if err := listAll(ctx, l, v1.WithResource("validatingwebhookconfigurations"), &v.Webhooks); err != nil {
+		note("Other validating webhooks are not listed: " + whyNot(err, "validatingwebhookconfigurations") + ".")
+	}
+	err := listAll(ctx, l, v1.WithResource("validatingadmissionpolicies"), &v.Policies)
+	if err == nil {
+		err = listAll(ctx, l, v1.WithResource("validatingadmissionpolicybindings"), &v.Bindings)
+	}
+	if err != nil && !apierrors.IsNotFound(err) { // which came with Kubernetes 1.30
+		note("Policies that judge pods are not listed: " + whyNot(err, "validatingadmissionpolicies and validatingadmissionpolicybindings") + ".")
+	}
+	return v
+}
+
+func whyNot(err error, resources string) string {
+	if apierrors.IsForbidden(err) {
+		return "you may not list " + resources
+	}
+	return err.Error()
+}
+
+// listAll reads a whole list as its type, without what nobody here looks at.
+func listAll[T any](ctx context.Context, l *podLister, resource schema.GroupVersionResource, into *[]T) error {
+	return allOf(ctx, l, l.Resource(resource), "", into)
+}
+
+func allOf[T any](ctx context.Context, l *podLister, client dynamic.ResourceInterface, selector string, into *[]T) error {
+	*into = []T{}
+	return l.pages(ctx, client, selector, func(object *unstructured.Unstructured) error {
+		object.SetManagedFields(nil)
+		typed := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+			return err
+		}
+		*into = append(*into, *typed)
+		return nil
+	}, func() { *into = []T{} })
+}
+
+// forbidden says what to do where somebody may not do something.
+func forbidden(err error, verb, resources, namespace, instead string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return fmt.Errorf("you may not %s %s%s: ask for the verb %s on the resource %s, or %s", verb, resources, InNamespace(namespace), verb, resources, instead)
+}
+
+// podLister looks at a cluster's pods.
+type podLister struct {
+	*Client
+	progress *progress
+}
+
+// The limits of lists: the API server answers in pages of this many objects, and
+// a page may be asked for while its token lasts.
+const (
+	pageSize  = 500
+	readLimit = time.Minute
+)
+
+// limits are the LimitRanges and quotas of a namespace.
+func (l *podLister) limits(ctx context.Context, namespace string) (all fit.Limits, err error) {
+	err = errors.Join(limitsOf(ctx, l, "limitranges", namespace, &all.Ranges), limitsOf(ctx, l, "resourcequotas", namespace, &all.Quotas))
+	return all, err
+}
+
+func limitsOf[T any](ctx context.Context, l *podLister, resource, namespace string, into *[]*T) error {
+	var found []T
+	err := allOf(ctx, l, l.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace), "", &found)
+	if err != nil {
+		return errors.New(whyNot(err, resource))
+	}
+	for k := range found {
+		*into = append(*into, &found[k])
+	}
+	return nil
+}

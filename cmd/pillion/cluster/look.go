@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// eachNamed reads namespaces that the user named, each once.
+func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstructured.Unstructured) error) error {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	k.found = len(names)
+	for _, name := range names {
+		object, err := k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("there is no namespace %s", name)
+		case err != nil:
+			return forbidden(err, "get", "namespaces", "", "name others")
+		}
+		if err := each(object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// known is what decides about a namespace beside its labels.
+func (k *look) known(ns *unstructured.Unstructured) survey.Known {
+	known := survey.Known{Awaited: k.awaited[ns.GetName()], Deleted: ns.GetDeletionTimestamp() != nil}
+	switch name := ns.GetName(); {
+	case name == k.system:
+		known.Excluded = "Pillion itself runs in it"
+	case slices.Contains(inject.SystemNamespaces(), name):
+		known.Excluded = "nothing is ever injected there, so that the cluster does not depend on Pillion"
+	case k.injector.Excludes(name):
+		known.Excluded = "the flag --exclude-namespace of Pillion excludes it"
+	}
+	return known
+}
+
+// look is one look at all pods.
+type look struct {
+	*podLister
+	injector   *inject.Injector
+	report     *survey.Report
+	mutation   *survey.Mutation
+	validation *survey.Validation
+	fits       *fit.Evaluator
+	notes      map[string]bool
+	selector   labels.Selector   // of pods
+	own        survey.Scope      // what all namespaces have in common
+	found      int               // how many namespaces there are to look at
+	shadowed   []string          // where nothing is injected, and what would be is told
+	wrong      []string          // whose label means nothing
+	awaited    map[string]string // why nothing in a namespace may wait for Pillion
+	events     int               // of how many owners they were read
+}
+
+func (k *look) note(text string) { k.notes[text] = true }
+
+// matches says whether a webhook is for a pod of the namespace with this opt-in label.
+func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
+	labels := map[string]string{}
+	if label != "" {
+		labels[inject.LabelInject] = label
+	}
+	probe, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}, "spec": map[string]any{}})
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(k.own.Entries, func(e explain.Entry) bool { return e.Match(ns.GetLabels(), probe).Called })
+}
+
+func (k *look) count(ns *unstructured.Unstructured) *survey.Count {
+	scope := k.scope(ns)
+	if scope.LastWord = k.mutation.LastWord(ns.GetLabels()); k.mutation.Webhooks == nil {
+		scope.LastWord = []string{"webhooks that you may not list"}
+	}
+	return survey.NewCount(k.injector, *scope)
+}
+
+func (k *look) scope(ns *unstructured.Unstructured) *survey.Scope {
+	scope := k.own
+	scope.Namespace = templates.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true}
+	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
+		scope.OptedIn = survey.OptedIn(ns.GetManagedFields())
+	}
+	return &scope
+}
+
+// alsoSelected is a selector of those of the pods that the user asks about.
+func (k *look) alsoSelected(selector string) string {
+	return strings.TrimSuffix(selector+","+k.selector.String(), ",")
+}

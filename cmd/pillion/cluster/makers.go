@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/survey"
+)
+
+// makers reads what makes the pods of a namespace: who owns the owners of pods, and who
+// cannot make pods.
+func (k *look) makers(ctx context.Context, namespace string, count *survey.Count) error {
+	for _, kind := range makerKinds() {
+		names := count.Controllers(kind.Kind)
+		owners := map[string]survey.Owner{}
+		var failing []*survey.Failing
+		client := k.Resource(kind.GroupVersion().WithResource(kind.resource)).Namespace(namespace)
+		err := k.pages(ctx, client, "", func(object *unstructured.Unstructured) error {
+			if _, owns := slices.BinarySearch(names, object.GetName()); owns {
+				if o := metav1.GetControllerOf(object); o != nil {
+					owners[object.GetName()] = survey.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+				}
+			}
+			f, err := k.lacks(ctx, count, kind, object)
+			if f != nil {
+				failing = append(failing, f)
+			}
+			return errors.Join(err, k.misplace(kind.GroupVersionKind, object))
+		}, func() { clear(owners); failing = nil })
+		switch {
+		case apierrors.IsForbidden(err) && kind.owned && len(names) > 0:
+			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so owners are guessed by the names of pods, or not known, and whether all pods can be made is not known.", kind.resource, namespace))
+		case apierrors.IsForbidden(err):
+			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so whether all their pods can be made is not known.", kind.resource, namespace))
+		case err != nil:
+			return err
+		}
+		for _, f := range failing {
+			count.Fail(f)
+		}
+		if count.Replace(kind.Kind, owners); err != nil && kind.owned {
+			count.GuessDeployments()
+		}
+	}
+	return nil
+}
+
+// lacks returns which of its pods an object cannot make, if the user asks about these.
+func (k *look) lacks(ctx context.Context, count *survey.Count, kind makerKind, object *unstructured.Unstructured) (*survey.Failing, error) {
+	made, _, err := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
+	if err != nil || !k.selector.Matches(labels.Set(made)) {
+		return nil, err
+	}
+	object.SetManagedFields(nil)
+	object.SetGroupVersionKind(kind.GroupVersionKind) // which an item of a list need not say
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	f, err := count.Lacks(text)
+	if f != nil && f.Unexplained() && k.events < maxEvents {
+		k.events++
+		if message := k.lastFailure(ctx, kind.Kind, object); message != "" {
+			f.Explain(message)
+		}
+	}
+	return f, err
+}
+
+// maxEvents bounds of how many owners the events are read.
+const maxEvents = 100
+
+// lastFailure is the message of the last event that tells that an object cannot make a pod; "" if there is none, or none
+// may be read.
+func (k *look) lastFailure(ctx context.Context, kind string, object *unstructured.Unstructured) (message string) {
+	options := metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + object.GetName() + ",reason=FailedCreate"}
+	list, err := k.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(object.GetNamespace()).List(ctx, options)
+	if err != nil {
+		return ""
+	}
+	var last time.Time
+	for i := range list.Items {
+		e := &corev1.Event{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, e) != nil {
+			continue
+		}
+		at := e.LastTimestamp.Time
+		if e.Series != nil {
+			at = e.Series.LastObservedTime.Time
+		} else if at.IsZero() {
+			at = e.EventTime.Time
+		}
+		if message == "" || at.After(last) {
+			last, message = at, e.Message
+		}
+	}
+	return message
+}
+
+// failElsewhere finds the namespaces with ReplicaSets whose pods opt in by themselves and
+// cannot be made: there may be no pod of them. A ReplicaSet has its pods' labels.
+func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*survey.Count) error {
+	kind := makerKinds()[0]
+	client := k.Resource(kind.GroupVersion().WithResource(kind.resource))
+	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(object *unstructured.Unstructured) error {
+		ns := namespaces[object.GetNamespace()]
+		if ns == nil || counts[ns.GetName()] != nil {
+			return nil
+		}
+		count := k.count(ns)
+		f, err := k.lacks(ctx, count, kind, object)
+		if f != nil {
+			counts[ns.GetName()] = count
+		}
+		return err
+	}, func() {})
+	if apierrors.IsForbidden(err) {
+		k.note("You may not list replicasets in all namespaces, so whether all pods that opt in by themselves can be made is not known.")
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// misplaced finds the workloads of a namespace with keys of Pillion's in their own metadata, of those
+// kinds that [look.makers] does not read.
+func (k *look) misplaced(ctx context.Context, namespace string) error {
+	for _, kind := range writtenKinds() {
+		client := k.Resource(kind.GroupVersion().WithResource(kind.resource)).Namespace(namespace)
+		err := k.pages(ctx, client, "", func(object *unstructured.Unstructured) error { return k.misplace(kind.GroupVersionKind, object) }, func() {})
+		if apierrors.IsForbidden(err) {
+			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so labels and annotations that they have in the wrong place are not known.", kind.resource, namespace))
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// misplacedElsewhere finds the workloads of other namespaces whose pods would opt in, if their label were in the
+// right place.
+func (k *look) misplacedElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
+	for _, kind := range append(writtenKinds(), makerKinds()...) {
+		if kind.owned {
+			continue
+		}
+		client := k.Resource(kind.GroupVersion().WithResource(kind.resource))
+		err := k.pages(ctx, client, inject.LabelInject+"="+inject.Enabled, func(object *unstructured.Unstructured) error {
+			if namespaces[object.GetNamespace()] == nil {
+				return nil
+			}
+			return k.misplace(kind.GroupVersionKind, object)
+		}, func() {})
+		if apierrors.IsForbidden(err) {
+			k.note(fmt.Sprintf("You may not list %s in all namespaces, so those that opt in in the wrong place are not known.", kind.resource))
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// misplace reports an object if it is one of these, and the user asks about its pods.
+func (k *look) misplace(kind schema.GroupVersionKind, object *unstructured.Unstructured) error {
+	if !mentionsPillion(object.Object, "metadata") && !mentionsPillion(object.Object, "spec", "jobTemplate", "metadata") {
+		return nil
+	}
+	path, _ := inject.PodIn(kind.GroupVersion().String(), kind.Kind)
+	made, _, err := unstructured.NestedStringMap(object.Object, append(path, "metadata", "labels")...)
+	if err != nil || !k.selector.Matches(labels.Set(made)) {
+		return err
+	}
+	object.SetManagedFields(nil)
+	object.SetGroupVersionKind(kind) // which an item of a list need not say
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return k.report.Misplace(k.injector, text)
+}
+
+// mentionsPillion reports whether some metadata has a key of Pillion's: most have none.
+func mentionsPillion(object map[string]any, path ...string) bool {
+	for _, place := range []string{"labels", "annotations"} {
+		all, _, _ := unstructured.NestedMap(object, append(path, place)...)
+		for key := range all {
+			if domain, _, ok := strings.Cut(key, "/"); ok && strings.HasSuffix(domain, templates.Domain) {
+				return true
+			}
+		}
+	}
+	return false
+}

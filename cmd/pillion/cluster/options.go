@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// Options are the flags that select a cluster, as kubectl's do.
+type Options struct {
+	cmd        *cobra.Command
+	Kubeconfig string
+	Context    string
+	System     string
+}
+
+// Flags adds the flags to a command, and --namespace if namespace is not nil.
+func (o *Options) Flags(cmd *cobra.Command, namespace *string) {
+	o.cmd = cmd
+	f := cmd.Flags()
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `FILE` that says how to reach the cluster (default: $KUBECONFIG, or the one in your home)")
+	f.StringVar(&o.Context, "context", "", "the kubeconfig's `CONTEXT`")
+	f.StringVar(&o.System, "system-namespace", manifests.Namespace, "the `NAMESPACE` that Pillion runs in")
+	if namespace != nil {
+		f.StringVarP(namespace, "namespace", "n", "", "the `NAMESPACE` (default: the kubeconfig's, or default)")
+	}
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"context": o.completeContexts, "system-namespace": o.CompleteNamespaces, "namespace": o.CompleteNamespaces,
+	} {
+		if f.Lookup(flag) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // of a flag that is there
+		}
+	}
+}
+
+// given are those of these flags that were given, as a shell takes them.
+func (o *Options) given(names ...string) (all []string) {
+	for _, name := range names {
+		if f := o.cmd.Flags().Lookup(name); f != nil && f.Changed {
+			all = append(all, "--"+name+" "+cli.Quote(f.Value.String()))
+		}
+	}
+	return all
+}
+
+// kubectl is the beginning of a command of kubectl's for the same cluster.
+func (o *Options) kubectl() string {
+	return strings.Join(append([]string{"kubectl"}, o.given("kubeconfig", "context")...), " ")
+}
+
+// Connect returns a client of the cluster that the flags select. It sends no request yet.
+func (o *Options) Connect() (*Client, error) {
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.rules(), &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" && nowhere(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
+		return nil, fmt.Errorf("no cluster is known: $KUBECONFIG names %s, which is not there", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	}
+	if err != nil {
+		return nil, noCluster(err)
+	}
+	config.UserAgent = "pillion/" + cli.BuildVersion().Version
+	config.WarningHandler = rest.NoWarnings{} // what is said of a dry run is nobody's news
+	config.QPS, config.Burst = 50, 100        // as kubectl's; the API server has its own limits
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, noCluster(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	return &Client{client, config, namespace, o.System}, err
+}
+
+// nowhere says whether some files are named, and none is there.
+func nowhere(list string) bool {
+	files := slices.DeleteFunc(filepath.SplitList(list), func(file string) bool { return file == "" })
+	return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {
+		_, err := os.Stat(file)
+		return !errors.Is(err, os.ErrNotExist)
+	})
+}
+
+// noCluster says in plain words what is wrong with a kubeconfig.
+func noCluster(err error) error {
+	switch {
+	case clientcmd.IsEmptyConfig(err): // also where the context names none
+		return errors.New("no cluster is known: say --kubeconfig FILE, and --context if the file has no current one")
+	}
+	for _, jargon := range []string{": couldn't get version/kind", ": no kind "} { // about types of Go
+		if text, _, ok := strings.Cut(err.Error(), jargon); ok {
+			return fmt.Errorf("the kubeconfig: %s: it holds no kubeconfig", text)
+		}
+	}
+	return fmt.Errorf("the kubeconfig: %s", strings.TrimPrefix(cli.PlainWords(err), "invalid configuration: "))
+}
+
+// NoAnswer explains why a cluster does not answer. It returns any other error unchanged.
+func NoAnswer(err error) error {
+	if call, ok := errors.AsType[*url.Error](err); ok {
+		if at, parseErr := url.Parse(call.URL); parseErr == nil {
+			return fmt.Errorf("the cluster at %s does not answer: %w", at.Host, call.Err)
+		}
+	}
+	if apierrors.IsUnauthorized(err) {
+		return errors.New("the cluster does not take your credentials: sign in again, or see the user in the kubeconfig")
+	}
+	return err
+}
+
+// Commands returns the commands to suggest for the same cluster; that of status repeats these arguments, and all of
+// them the templates.
+func (o *Options) Commands(arguments, paths []string) survey.Commands {
+	var files []string
+	for _, path := range paths {
+		files = append(files, "--templates "+cli.Quote(path))
+	}
+	program := o.cmd.Root().CommandPath()
+	flags := o.given("kubeconfig", "context", "system-namespace")
+	join := func(parts ...[]string) string { return strings.Join(slices.Concat(parts...), " ") }
+	return survey.Commands{
+		Status:     join([]string{program, "status"}, arguments, files, flags),
+		Unlabelled: join([]string{program, "status", "unlabelled"}, flags),
+		Explain:    join([]string{program, "explain"}, files, flags),
+		Kubectl:    o.kubectl(),
+	}
+}
+
+// rules are where the kubeconfig is looked for.
+func (o *Options) rules() *clientcmd.ClientConfigLoadingRules {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	return rules
+}

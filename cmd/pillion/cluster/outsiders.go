@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Outsiders finds the namespaces that have not opted in, of those that are named or of all.
+func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer) (*survey.Outsiders, error) {
+	l := &podLister{c, newProgress(stderr)}
+	k := &look{podLister: l, notes: map[string]bool{}, report: survey.NewReport(&templates.Set{})}
+	d, err := l.deployed(ctx, k.note)
+	if err != nil {
+		return nil, err
+	}
+	k.injector = inject.New(&templates.Set{}, d.options.Excluded...)
+	if err := k.webhooks(ctx); err != nil {
+		return nil, err
+	}
+	var found []survey.Outside
+	of := 0
+	each := func(ns *unstructured.Unstructured) error {
+		of++
+		if o := survey.NewOutside(k.scope(ns), k.known(ns)); o != nil {
+			found = append(found, *o)
+		}
+		return nil
+	}
+	if len(names) > 0 {
+		err = k.eachNamed(ctx, names, each)
+	} else {
+		err = k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", each, func() { found, of = nil, 0 })
+		err = forbidden(err, "list", "namespaces", "", "name those that you may read: pillion status unlabelled NAMESPACE...")
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.usable(ctx, d)
+	r := survey.NewOutsiders(found, of)
+	r.Problems, r.Doubts, r.Notes = k.report.Problems, k.report.Doubts, slices.Sorted(maps.Keys(k.notes))
+	return r, nil
+}
+
+// usable finds out whether the cluster's templates can be used: if not, pods that opt in may be denied.
+func (k *look) usable(ctx context.Context, d *deployed) {
+	var wrong Unsure
+	if _, err := d.set(ctx, &wrong); err != nil {
+		text := "The templates cannot be used: " + cli.OneLine(err)
+		if apierrors.IsForbidden(err) || d.guessed {
+			wrong.doubts = append(wrong.doubts, text)
+		} else {
+			wrong.Problems = append(wrong.Problems, text)
+		}
+	}
+	k.report.Problems, k.report.Doubts = append(k.report.Problems, wrong.Problems...), append(k.report.Doubts, wrong.doubts...)
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/survey"
+)
+
+// Query says which pods a report is about.
+type Query struct {
+	Namespaces []string // none: those that opted in
+	All        bool     // namespaces, also those that did not opt in
+	Selector   string   // of pods, by their labels
+	Templates  []string // files and folders; none: the templates of the cluster
+}
+
+// Report counts pods and finds out what is wrong with them. If that takes long, it writes its progress to stderr.
+func (c *Client) Report(ctx context.Context, q Query, stderr io.Writer) (*survey.Report, error) {
+	return (&podLister{c, newProgress(stderr)}).report(ctx, q)
+}
+
+func (l *podLister) report(ctx context.Context, q Query) (*survey.Report, error) {
+	l.progress.start()
+	defer l.progress.end()
+	k, err := l.newLook(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if len(q.Namespaces) > 0 {
+		err = k.named(ctx, q.Namespaces)
+	} else {
+		err = k.optedIn(ctx, q.All)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(k.shadowed) > 0 {
+		k.note(fmt.Sprintf("Only shadowed (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
+	}
+	if len(k.wrong) > 0 {
+		k.note(fmt.Sprintf("Nothing is injected where the label %s means nothing; it must be %s or %s: %s.", inject.LabelInject, inject.Enabled, inject.Shadow, strings.Join(k.wrong, ", ")))
+	}
+	k.report.Mutators = append(k.report.Mutators, k.mutation.Mutators(k.report.Labels())...)
+	k.report.Validators = k.validation.Validators(k.report.Labels())
+	for _, loop := range survey.Loops(k.mutation, k.validation, l.system, k.labels(ctx)) {
+		k.note(loop.String())
+	}
+	k.report.Notes = append(k.report.Notes, slices.Sorted(maps.Keys(k.notes))...)
+	k.report.Finish()
+	return k.report, nil
+}
+
+// newLook reads what all namespaces have in common.
+func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
+	k := &look{podLister: l, notes: map[string]bool{}}
+	var wrong Unsure
+	var err error
+	if k.selector, err = labels.Parse(q.Selector); err != nil {
+		return nil, err
+	}
+	if k.injector, err = l.NewInjector(ctx, q.Templates, k.note, &wrong); err != nil {
+		return nil, l.whatFollows(ctx, err)
+	}
+	k.report = survey.NewReport(k.injector.Set())
+	k.report.Problems, k.report.Doubts = wrong.Problems, wrong.doubts
+	k.own.Incomplete = len(wrong.Problems) > 0
+	if k.fits, err = fit.NewEvaluator(); err != nil {
+		return nil, err
+	}
+	for _, t := range k.injector.Set().Templates {
+		if t.ReadsRequest() {
+			k.note(explain.ByRequest(t.Name))
+		}
+	}
+	return k, k.webhooks(ctx)
+}
+
+// labelled keeps what a namespace's label says where it does not opt in.
+func (k *look) labelled(ns *unstructured.Unstructured) {
+	switch value, ok := ns.GetLabels()[inject.LabelInject]; {
+	case value == inject.Shadow:
+		k.shadowed = append(k.shadowed, ns.GetName())
+	case ok && inject.WrongNamespaceLabel(value) != "" && !k.matches(ns, ""):
+		k.wrong = append(k.wrong, fmt.Sprintf("%s (%q)", ns.GetName(), value))
+	}
+}
+
+// named looks at namespaces that somebody named.
+func (k *look) named(ctx context.Context, names []string) error {
+	return k.eachNamed(ctx, names, func(ns *unstructured.Unstructured) error {
+		count, err := k.namespace(ctx, ns)
+		if err == nil {
+			k.report.Name(count, k.known(ns))
+		}
+		return err
+	})
+}
+
+// optedIn looks at all namespaces that opted in, and at the pods that opted in elsewhere; or at all.
+func (k *look) optedIn(ctx context.Context, all bool) error {
+	var chosen []*unstructured.Unstructured
+	elsewhere := map[string]*unstructured.Unstructured{}
+	err := k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
+		ns = needed(ns)
+		k.labelled(ns)
+		if o := survey.NewOutside(k.scope(ns), k.known(ns)); o != nil && !o.Intended {
+			k.report.Unlabelled++
+		}
+		switch {
+		case all:
+			chosen = append(chosen, ns)
+		case slices.Contains(inject.SystemNamespaces(), ns.GetName()):
+		case ns.GetLabels()[inject.LabelInject] == inject.Enabled || k.matches(ns, ""):
+			chosen = append(chosen, ns)
+		case k.matches(ns, inject.Enabled) || ns.GetLabels()[inject.LabelInject] == "" && k.own.Unknown:
+			elsewhere[ns.GetName()] = ns
+		}
+		return nil
+	}, func() {
+		chosen, k.shadowed, k.wrong, k.report.Unlabelled = nil, nil, nil, 0
+		clear(elsewhere)
+	})
+	if err != nil {
+		return forbidden(err, "list", "namespaces", "", "name those that you may read: pillion status NAMESPACE...")
+	}
+	k.found = len(chosen)
+	for _, ns := range chosen {
+		if _, err := k.namespace(ctx, ns); err != nil {
+			return err
+		}
+	}
+	return k.byThemselves(ctx, elsewhere)
+}
+
+// needed is what of a namespace is needed.
+func needed(ns *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	out.SetName(ns.GetName())
+	out.SetLabels(ns.GetLabels())
+	out.SetAnnotations(ns.GetAnnotations())
+	out.SetManagedFields(ns.GetManagedFields())
+	out.SetDeletionTimestamp(ns.GetDeletionTimestamp())
+	return out
+}
+
+// namespace counts all pods of a namespace.
+func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*survey.Count, error) {
+	count := k.count(ns)
+	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
+	err := k.pages(ctx, client, k.selector.String(), func(pod *unstructured.Unstructured) error {
+		return k.add(count, pod)
+	}, func() { count = k.count(ns) })
+	if err != nil {
+		return nil, forbidden(err, "list", "pods", ns.GetName(), "name namespaces that you may read: pillion status NAMESPACE...")
+	}
+	return count, k.finish(ctx, ns.GetName(), count)
+}
+
+// byThemselves counts the pods that opted in where their namespace says nothing, or that tried to with a label
+// that means nothing.
+func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
+	if len(namespaces) == 0 {
+		return nil
+	}
+	counts := map[string]*survey.Count{}
+	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+","+inject.LabelInject+"!="+inject.Disabled), func(pod *unstructured.Unstructured) error {
+		ns := namespaces[pod.GetNamespace()]
+		if ns == nil {
+			return nil
+		}
+		count := counts[ns.GetName()]
+		if count == nil {
+			count = k.count(ns)
+			counts[ns.GetName()] = count
+		}
+		return k.add(count, pod)
+	}, func() { clear(counts) })
+	if err != nil {
+		return forbidden(err, "list", "pods", "", "name namespaces that you may read: pillion status NAMESPACE...")
+	}
+	if err := k.failElsewhere(ctx, namespaces, counts); err != nil {
+		return err
+	}
+	if err := k.misplacedElsewhere(ctx, namespaces); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if err := k.finish(ctx, name, counts[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *look) add(count *survey.Count, pod *unstructured.Unstructured) error {
+	text, err := pod.MarshalJSON()
+	if err == nil {
+		err = count.Add(text)
+	}
+	if err != nil {
+		return fmt.Errorf("pod %s in the namespace %s: %w", pod.GetName(), pod.GetNamespace(), err)
+	}
+	k.progress.say(k.report.Pods.Pods+count.Pods(), len(k.report.Namespaces), k.found)
+	return nil
+}
+
+// finish finds out who owns the owners of a namespace's pods, and adds all to the report.
+func (k *look) finish(ctx context.Context, namespace string, count *survey.Count) error {
+	if err := k.makers(ctx, namespace, count); err != nil {
+		return err
+	}
+	if err := k.consider(ctx, namespace, count); err != nil {
+		return err
+	}
+	if err := k.misplaced(ctx, namespace); err != nil {
+		return err
+	}
+	k.report.Add(count)
+	k.progress.say(k.report.Pods.Pods, len(k.report.Namespaces), k.found)
+	return nil
+}

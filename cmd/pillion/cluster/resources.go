@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// PodResources returns the resources that hold pods, with their names and short names.
+func PodResources() map[schema.GroupVersionResource][]string {
+	apps, batch, core := schema.GroupVersion{Group: "apps", Version: "v1"}, schema.GroupVersion{Group: "batch", Version: "v1"}, schema.GroupVersion{Version: "v1"}
+	return map[schema.GroupVersionResource][]string{
+		core.WithResource("pods"):                   {"pod", "po"},
+		core.WithResource("replicationcontrollers"): {"replicationcontroller", "rc"},
+		core.WithResource("podtemplates"):           {"podtemplate"},
+		apps.WithResource("deployments"):            {"deployment", "deploy"},
+		apps.WithResource("replicasets"):            {"replicaset", "rs"},
+		apps.WithResource("statefulsets"):           {"statefulset", "sts"},
+		apps.WithResource("daemonsets"):             {"daemonset", "ds"},
+		batch.WithResource("jobs"):                  {"job"},
+		batch.WithResource("cronjobs"):              {"cronjob", "cj"},
+	}
+}
+
+// PodResource returns the resource that a user means by a kind.
+func PodResource(kind string) (schema.GroupVersionResource, error) {
+	bare, _, _ := strings.Cut(strings.ToLower(kind), ".") // deployments.apps
+	var known []string
+	for resource, names := range PodResources() {
+		if bare == resource.Resource || slices.Contains(names, bare) {
+			return resource, nil
+		}
+		known = append(known, names[0])
+	}
+	slices.Sort(known)
+	return schema.GroupVersionResource{}, fmt.Errorf("%q holds no pods; say one of %s", kind, strings.Join(known, ", "))
+}
+
+// makers are the resources that make pods, and pods.
+func makersAndPods() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{
+		apps.WithResource("deployments"), apps.WithResource("statefulsets"),
+		apps.WithResource("daemonsets"), batch.WithResource("cronjobs"),
+		batch.WithResource("jobs"), apps.WithResource("replicasets"),
+		corev1.SchemeGroupVersion.WithResource("replicationcontrollers"), corev1.SchemeGroupVersion.WithResource("pods"),
+	}
+}
+
+// InNamespace returns the end of a sentence about a namespace, or "" for all namespaces.
+func InNamespace(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in the namespace " + namespace
+}
+
+// isMade reports whether something else that is listed makes the object.
+func isMade(object *unstructured.Unstructured) bool {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return false
+	}
+	_, ok := ownerResource(owner)
+	return ok
+}
+
+// ownerResource is the resource of an owner with a pod template.
+func ownerResource(owner *metav1.OwnerReference) (schema.GroupVersionResource, bool) {
+	resource, err := PodResource(owner.Kind)
+	group, groupErr := schema.ParseGroupVersion(owner.APIVersion)
+	return resource, err == nil && groupErr == nil && resource.Group == group.Group
+}
+
+func hasEnded(object *unstructured.Unstructured) bool {
+	phase, _, err := unstructured.NestedString(object.Object, "status", "phase")
+	return err == nil && object.GetKind() == "Pod" && slices.Contains([]string{string(corev1.PodSucceeded), string(corev1.PodFailed)}, phase)
+}
+
+// apps and batch are the groups of workloads. Their packages in k8s.io/api would be a fiftieth of the program.
+var (
+	apps  = schema.GroupVersion{Group: "apps", Version: "v1"}
+	batch = schema.GroupVersion{Group: "batch", Version: "v1"}
+)
+
+// makerKind is a kind of objects whose controllers make pods.
+type makerKind struct {
+	schema.GroupVersionKind
+	resource string
+	owned    bool // by others, as a rule
+}
+
+func makerKinds() []makerKind {
+	return []makerKind{
+		{apps.WithKind("ReplicaSet"), "replicasets", true},
+		{batch.WithKind("Job"), "jobs", true},
+		{apps.WithKind("StatefulSet"), "statefulsets", false},
+		{apps.WithKind("DaemonSet"), "daemonsets", false},
+	}
+}
+
+// writtenKinds are the kinds that users write and whose pods others make.
+func writtenKinds() []makerKind {
+	return []makerKind{
+		{apps.WithKind("Deployment"), "deployments", false},
+		{batch.WithKind("CronJob"), "cronjobs", false},
+	}
+}

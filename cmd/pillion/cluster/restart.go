@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// whatFollows adds to the error that there are no templates what becomes of new pods while
+// Pillion's webhooks are there.
+func (l *podLister) whatFollows(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[noTemplatesError](err); !ok {
+		return err
+	}
+	resource := admissionregistrationv1.SchemeGroupVersion.WithResource
+	mutating, merr := get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, l.Resource(resource("mutatingwebhookconfigurations")), manifests.Name)
+	validating, verr := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, l.Resource(resource("validatingwebhookconfigurations")), manifests.Name)
+	var names []string
+	becomes := "start without sidecars (failurePolicy Ignore)"
+	for _, e := range slices.Concat(explain.MutatingEntries(mutating), explain.ValidatingEntries(validating)) {
+		names = append(names, e.Name)
+		if e.Type != explain.Shadow && (e.FailurePolicy == nil || *e.FailurePolicy == admissionregistrationv1.Fail) {
+			becomes = "are denied (failurePolicy Fail)"
+		}
+	}
+	if len(names) == 0 || merr != nil && !apierrors.IsNotFound(merr) || verr != nil && !apierrors.IsNotFound(verr) {
+		return err
+	}
+	return fmt.Errorf("%w. Pillion's webhooks are still installed: no new replica of Pillion can start, and while none answers, new pods that opted in %s. "+
+		"Put the ConfigMap back, or delete the webhook configurations %s", err, becomes, manifests.Name)
+}
+
+// ownedKind is a kind of owners.
+type ownedKind struct {
+	name string
+	schema.GroupVersionResource
+}
+
+// consider finds out which owners of a namespace's pods to restart.
+func (k *look) consider(ctx context.Context, namespace string, count *survey.Count) error {
+	if len(k.report.Problems)+len(k.report.Doubts) > 0 {
+		return nil
+	}
+	if why := count.Fails(); why != "" {
+		count.Hold("", why)
+		return nil
+	}
+	var limits *fit.Limits
+	for _, kind := range []ownedKind{
+		{"Deployment", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}},
+		{"StatefulSet", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}},
+		{"DaemonSet", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}},
+	} {
+		names := count.Candidates(kind.name)
+		if len(names) == 0 {
+			continue
+		}
+		if limits == nil {
+			all, err := k.limits(ctx, namespace)
+			if err != nil {
+				count.Hold("", "whether the limits of the namespace allow new pods is not known: "+err.Error())
+				return nil //nolint:nilerr // it is told
+			}
+			limits = &all
+		}
+		room := func(labels map[string]string, pod []byte, n int) string { return k.fits.Room(labels, *limits, pod, n) }
+		err := k.pages(ctx, k.Resource(kind.GroupVersionResource).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
+			if !slices.Contains(names, object.GetName()) {
+				return nil
+			}
+			object.SetAPIVersion("apps/v1") // which an item of a list need not say
+			object.SetKind(kind.name)
+			text, err := object.MarshalJSON()
+			if err == nil {
+				err = count.Consider(text, room)
+			}
+			return err
+		}, func() {})
+		switch {
+		case apierrors.IsForbidden(err):
+			count.Hold(kind.name, fmt.Sprintf("you may not list %s in the namespace %s", kind.Resource, namespace))
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/survey"
+)
+
+// maxRunning bounds how many pods of a namespace explain reads.
+const maxRunning = 10 * pageSize
+
+var errEnough = errors.New("enough pods")
+
+// running compares the pods of a workload with what a new one would be; nil if that is not known.
+func (i *Installation) running(ctx context.Context, p *place, object *unstructured.Unstructured) (*explain.Running, error) {
+	selector := ""
+	if !i.whole {
+		if selector = podsOf(object); selector == "" {
+			return nil, nil
+		}
+	}
+	count := i.counted(ctx, p, selector)
+	if count == nil {
+		return nil, nil
+	}
+	owner := survey.Owner{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
+	if r := count.Behind(owner, "", ""); r == nil || len(r.Behind) == 0 {
+		return r, nil
+	}
+	unsure := cmp.Or(i.unsure(), p.unknown)
+	if unsure == "" && isRestarted(object.GetKind()) {
+		text, err := object.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		room := func(labels map[string]string, pod []byte, n int) string { return i.Fits.Room(labels, p.limits, pod, n) }
+		if err := count.Consider(text, room); err != nil {
+			return nil, err
+		}
+	}
+	r := count.Behind(owner, i.Commands.Kubectl, unsure)
+	r.ForAll(i.Commands.Status+" -o name |", "xargs -r -L1 "+i.Commands.Kubectl+" rollout restart")
+	return r, nil
+}
+
+func isRestarted(kind string) bool {
+	return kind == "Deployment" || kind == "StatefulSet" || kind == "DaemonSet"
+}
+
+// unsure is why it is not known what new pods would be.
+func (i *Installation) unsure() string {
+	switch {
+	case len(i.wrong.Problems) > 0:
+		return i.wrong.Problems[0]
+	case len(i.wrong.doubts) > 0:
+		return i.wrong.doubts[0]
+	case i.unknown || i.byPolicies():
+		return "whether the API server calls Pillion is not known"
+	case i.answered == nil && len(i.entries) > 0:
+		return "whether anybody answers for Pillion is not known"
+	case i.answered != nil && !*i.answered:
+		return "nobody answers for Pillion"
+	}
+	return ""
+}
+
+// byPolicies reports whether pods are injected by what pillion policy wrote.
+func (i *Installation) byPolicies() bool {
+	return len(i.entries) == 0 && len(i.mutation.OwnPolicies()) > 0
+}
+
+// podsOf is the selector of a workload's pods; "" if it has none.
+func podsOf(object *unstructured.Unstructured) string {
+	spec, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
+	if spec["matchLabels"] == nil && spec["matchExpressions"] == nil {
+		return ""
+	}
+	s := &metav1.LabelSelector{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(spec, s) != nil {
+		return ""
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return ""
+	}
+	return selector.String()
+}
+
+// counted counts the pods of a namespace once; nil if they cannot be read.
+func (i *Installation) counted(ctx context.Context, p *place, selector string) *survey.Count {
+	if count, known := p.counts[selector]; known {
+		return count
+	}
+	if p.counts == nil {
+		p.counts = map[string]*survey.Count{}
+	}
+	scope := survey.Scope{Namespace: p.Namespace, OptedIn: p.optedIn, Unknown: i.unknown || i.byPolicies() || !p.Known, Installed: i.since, LastWord: i.mutation.LastWord(p.Labels)}
+	for _, e := range i.entries {
+		if e.Type == explain.Mutating {
+			scope.Entries = append(scope.Entries, e)
+		}
+	}
+	count := survey.NewCount(i.injector, scope)
+	pods := i.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.Name)
+	read := 0
+	err := i.pages(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
+		if read++; read > maxRunning {
+			return errEnough
+		}
+		text, err := pod.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		return count.Add(text)
+	}, func() { count, read = survey.NewCount(i.injector, scope), 0 })
+	switch {
+	case errors.Is(err, errEnough):
+		p.notes = append(p.notes, fmt.Sprintf("Only %d running pods of the namespace %s are compared; pillion status compares all.", maxRunning, p.Name))
+	case err != nil:
+		p.notes = append(p.notes, fmt.Sprintf("What the running pods of the namespace %s have is not known: %s.", p.Name, whyNot(err, "pods")))
+		count = nil
+	}
+	if count != nil {
+		count.GuessDeployments()
+	}
+	p.counts[selector] = count
+	return count
+}
+
+// sinceLabelled is when the namespace got its label, if it opted in.
+func (p *place) sinceLabelled(fields []metav1.ManagedFieldsEntry) {
+	if p.Labels[inject.LabelInject] == inject.Enabled {
+		p.optedIn = survey.OptedIn(fields)
+	}
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"syscall"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// webhooks reads what is called for pods.
+func (k *look) webhooks(ctx context.Context) error {
+	k.mutation, k.validation = k.podLister.mutation(ctx, k.note), k.podLister.validation(ctx, k.note)
+	k.awaited = map[string]string{}
+	of := k.labels(ctx)
+	optedIn := func(namespace string) (map[string]string, bool) { // as if all had
+		labels, known := of(namespace)
+		if known && namespace != k.system {
+			with := map[string]string{}
+			maps.Copy(with, labels)
+			with[inject.LabelInject] = inject.Enabled
+			return with, known
+		}
+		return labels, known
+	}
+	for _, loop := range survey.Loops(k.mutation, k.validation, k.system, optedIn) {
+		k.awaited[loop.Namespace] = fmt.Sprintf("the %s runs there and is called for Pillion's own pods: if it had to wait for Pillion, neither would start", loop.Webhook)
+	}
+	return k.installed(ctx, k.mutation)
+}
+
+// installed finds Pillion's own webhooks among all, or asks for them alone.
+func (k *look) installed(ctx context.Context, m *survey.Mutation) error {
+	own := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if i := slices.IndexFunc(m.Webhooks, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool { return c.Name == m.Own }); i >= 0 {
+		own = &m.Webhooks[i]
+	} else if m.Webhooks == nil {
+		var err error
+		resource := admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
+		own, err = get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, k.Resource(resource), manifests.Name)
+		switch {
+		case apierrors.IsForbidden(err):
+			k.own.Unknown = true
+			k.answering(ctx, own)
+			k.note("You may not get mutatingwebhookconfigurations, so whether the API server asks Pillion about pods is not known.")
+			return nil
+		case err != nil && !apierrors.IsNotFound(err):
+			return err
+		}
+	}
+	k.own.Entries, k.own.Installed = explain.MutatingEntries(own), own.CreationTimestamp.Time
+	if len(k.own.Entries) == 0 && len(m.OwnPolicies()) > 0 {
+		k.own.Unknown = true // pods are injected by what pillion policy wrote
+	}
+	k.answering(ctx, own)
+	return nil
+}
+
+// answering notes what is wrong with what is installed, or not known of it: nothing is
+// advised then.
+func (k *look) answering(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) {
+	doubt := func(format string, args ...any) {
+		k.report.Doubts = append(k.report.Doubts, fmt.Sprintf(format, args...))
+	}
+	if k.own.Unknown {
+		doubt("Which webhooks of Pillion's are installed is not known, or its policies inject.")
+		return
+	}
+	if len(own.Webhooks) == 0 {
+		k.report.Problems = append(k.report.Problems, "No webhook of Pillion's is installed, so nothing is injected.")
+	}
+	for i := range own.Webhooks {
+		c := &own.Webhooks[i].ClientConfig
+		switch {
+		case c.Service != nil:
+			ready, err := k.readyEndpoints(ctx, c.Service.Namespace, c.Service.Name)
+			if err != nil {
+				doubt("Whether anybody answers for Pillion is not known: %s.", whyNot(err, "endpointslices in the namespace "+c.Service.Namespace))
+			} else if ready == 0 {
+				k.report.Problems = append(k.report.Problems, nobodyAnswers(c.Service))
+			}
+		case c.URL != nil:
+			switch listens, err := k.listens(ctx, *c.URL); {
+			case listens:
+				continue
+			case err == nil:
+				k.report.Problems = append(k.report.Problems, fmt.Sprintf("Nobody listens at %s, where the API server calls Pillion. %s", *c.URL, unanswered))
+			default:
+				doubt("Whether anybody answers for Pillion is not known: %s cannot be reached from here (%s), and perhaps from the API server. %s", *c.URL, err, unanswered)
+			}
+		default:
+			continue
+		}
+		return
+	}
+}
+
+// listens reports whether somebody listens at a URL; the error is why that is not known. A host that refuses
+// connections is known not to. What is this machine for the API server is this one here only if it runs here.
+func (k *look) listens(ctx context.Context, address string) (bool, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false, err
+	}
+	if server, err := url.Parse(k.config.Host); loopback(u.Hostname()) && (err != nil || !loopback(server.Hostname())) {
+		return false, errors.New("it is the API server's own machine")
+	}
+	dialer := net.Dialer{Timeout: 2 * time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	conn.Close()
+	return true, nil
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}

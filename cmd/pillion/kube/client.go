@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+)
+
+// Config returns how to reach the API of the kubeconfig's cluster, or without one of the cluster that this process runs in.
+func Config(kubeconfig string) (*rest.Config, error) {
+	config, err := restConfig(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the Kubernetes API: %w", err)
+	}
+	config.UserAgent = "pillion/" + cli.BuildVersion().Version
+	config.QPS, config.Burst = 50, 100 // a repair does not wait for a watch that starts
+	return config, nil
+}
+
+// NewClient returns a client for objects without their types: the clients of all API groups, with
+// their types, would double the size of the program.
+func NewClient(kubeconfig string) (dynamic.Interface, error) {
+	config, err := Config(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return dynamic.NewForConfig(config)
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	config, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return nil, errors.New("this is not a pod of a cluster: say --kubeconfig FILE, or --standalone to do without a Kubernetes API")
+	}
+	return config, err
+}
+
+// Quiet makes client-go log nothing: commands print their errors themselves.
+func Quiet() {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+}

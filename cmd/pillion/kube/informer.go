@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// listable are the objects of one resource, as its client gives them.
+type listable[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// Inform makes a store that follows objects while its controller runs. Api is the client of the objects. Asked is
+// called with the outcome of every request.
+func Inform[L runtime.Object](api any, of listable[L], asked func(error), options cache.InformerOptions) (cache.Store, cache.Controller) {
+	note := func(ctx context.Context, err error) {
+		// That it cannot stream a list, or has forgotten what was seen last, is nothing to tell.
+		if ctx.Err() == nil && !apierrors.IsInvalid(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			asked(err)
+		}
+	}
+	options.ListerWatcher = cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := of.List(ctx, o)
+			note(ctx, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			events, err := of.Watch(ctx, o)
+			note(ctx, err)
+			return events, err
+		},
+	}, api)
+	if options.Handler == nil {
+		options.Handler = cache.ResourceEventHandlerFuncs{}
+	}
+	return cache.NewInformerWithOptions(options)
+}
+
+// Typed makes a *T of an object without a type. It returns anything else, such as a tombstone, unchanged.
+func Typed[T any](object any) (any, error) {
+	o, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	t := new(T)
+	return t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, t)
+}

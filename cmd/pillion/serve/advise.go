@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/inject/fit"
+)
+
+// advice is what /advise needs beside the engine: the Pod Security Standards, and
+// the LimitRanges and quotas of all namespaces, a moment behind the cluster.
+// Nothing waits for these: until they are here, and where Pillion may not read
+// them, there is no advice about them.
+type advice struct {
+	fits           *fit.Evaluator
+	ranges, quotas cache.Indexer // nil where they are not asked for
+	follow         []func(context.Context)
+}
+
+// newAdvice follows the cluster's limits with --advise alone.
+func (o *Options) newAdvice() (*advice, error) {
+	fits, err := fit.NewEvaluator()
+	a := &advice{fits: fits}
+	if err != nil || !o.advise {
+		return a, err
+	}
+	client, err := kube.NewClient(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	a.ranges = followLimits[corev1.LimitRange](a, client, "limitranges")
+	a.quotas = followLimits[corev1.ResourceQuota](a, client, "resourcequotas")
+	return a, nil
+}
+
+func followLimits[T any](a *advice, client dynamic.Interface, resource string) cache.Indexer {
+	store, controller := kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), func(error) {}, cache.InformerOptions{
+		ObjectType: &unstructured.Unstructured{}, Transform: slimLimit[T],
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+	})
+	a.follow = append(a.follow, controller.RunWithContext)
+	return store.(cache.Indexer) // is one, with Indexers
+}
+
+// slimLimit keeps what is read of a LimitRange or quota.
+func slimLimit[T any](object any) (any, error) {
+	object, err := kube.Typed[T](object)
+	if m, ok := object.(metav1.Object); ok {
+		m.SetManagedFields(nil)
+		m.SetOwnerReferences(nil)
+		m.SetFinalizers(nil)
+		m.SetLabels(nil)
+		m.SetAnnotations(nil)
+	}
+	return object, err
+}
+
+// Limits implements [webhook.Limits].
+func (a *advice) Limits(namespace string) fit.Limits {
+	return fit.Limits{Ranges: limitsIn[corev1.LimitRange](a.ranges, namespace), Quotas: limitsIn[corev1.ResourceQuota](a.quotas, namespace)}
+}
+
+func limitsIn[T any](index cache.Indexer, namespace string) (all []*T) {
+	if index == nil {
+		return nil
+	}
+	objects, _ := index.ByIndex(cache.NamespaceIndex, namespace) // an index that there is
+	for _, object := range objects {
+		if o, ok := object.(*T); ok {
+			all = append(all, o)
+		}
+	}
+	return all
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// burst is how long changes of ConfigMaps are waited for that belong together, for
+// each set that is superseded takes the place of an older one when pods are judged.
+const burst = 100 * time.Millisecond
+
+// configMaps are the ConfigMaps of templates that a selector selects. Each is taken
+// whole or not at all; what another one holds does not matter for that.
+type configMaps struct {
+	namespace, selector string
+	log                 *slog.Logger
+	run                 func(context.Context)
+	synced              cache.DoneChecker // all have come
+	changed             chan struct{}
+
+	mu     sync.Mutex
+	known  map[string]*templateMap // by name
+	failed error                   // why the API server cannot be asked
+}
+
+// templateMap is one ConfigMap of templates.
+type templateMap struct {
+	name    string
+	uid     types.UID
+	created time.Time
+	good    *templates.Set // its last good content; nil: there was none
+	wrong   error          // with what it holds now
+}
+
+// newConfigMaps asks for nothing yet; nil where the options name no ConfigMaps.
+func (o *Options) newConfigMaps(log *slog.Logger) (*configMaps, error) {
+	if o.TemplateSelector == "" {
+		return nil, nil
+	}
+	client, err := kube.NewClient(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	c := &configMaps{
+		namespace: o.TemplateNamespace, selector: o.TemplateSelector, log: log,
+		changed: make(chan struct{}, 1), known: map[string]*templateMap{},
+	}
+	_, controller := kube.Inform(client, selected{client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(c.namespace), c.selector}, c.asked, cache.InformerOptions{
+		ObjectType: &unstructured.Unstructured{},
+		Transform:  slimConfigMap,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    c.take,
+			UpdateFunc: func(_, object any) { c.take(object) },
+			DeleteFunc: c.drop,
+		},
+	})
+	c.run, c.synced = controller.RunWithContext, controller.HasSyncedChecker()
+	return c, nil
+}
+
+// selected are the ConfigMaps with certain labels.
+type selected struct {
+	dynamic.ResourceInterface
+
+	selector string
+}
+
+// List implements [listable].
+func (s selected) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	o.LabelSelector = s.selector
+	return s.ResourceInterface.List(ctx, o)
+}
+
+// Watch implements [listable].
+func (s selected) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.LabelSelector = s.selector
+	return s.ResourceInterface.Watch(ctx, o)
+}
+
+// slimConfigMap keeps what is read of a ConfigMap; what the store holds of it is not read.
+func slimConfigMap(object any) (any, error) {
+	object, err := kube.Typed[corev1.ConfigMap](object)
+	if m, ok := object.(*corev1.ConfigMap); ok {
+		m.ManagedFields, m.Annotations, m.BinaryData = nil, nil, nil
+	}
+	return object, err
+}
+
+// asked takes note of why the API server does not tell of ConfigMaps.
+func (c *configMaps) asked(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if (err == nil) != (c.failed == nil) {
+		c.poke()
+	}
+	if err != nil && c.failed == nil && !c.whole() {
+		c.log.Error("cannot read the ConfigMaps of templates, trying again", "namespace", c.namespace, "selector", c.selector, "error", err)
+	}
+	c.failed = err
+}
+
+// take compiles a ConfigMap as it is now. One that is deleted and made again has no
+// past: whether that was seen as two events or as one must make no difference.
+func (c *configMaps) take(object any) {
+	m, ok := object.(*corev1.ConfigMap)
+	if !ok {
+		return
+	}
+	set, err := compileConfigMap(m.Name, m.Data)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before := c.known[m.Name]; err != nil && before != nil && before.uid == m.UID {
+		set = before.good
+	}
+	c.known[m.Name] = &templateMap{m.Name, m.UID, m.CreationTimestamp.Time, set, err}
+	c.poke()
+}
+
+func (c *configMaps) drop(object any) {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
+	if err != nil {
+		return
+	}
+	_, name, _ := cache.SplitMetaNamespaceKey(key) // of a key that has just been made
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, name)
+	c.poke()
+}
+
+func (c *configMaps) poke() {
+	select {
+	case c.changed <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// follow calls changed when all ConfigMaps have come, and whenever some have
+// changed, until ctx is done.
+func (c *configMaps) follow(ctx context.Context, changed func()) {
+	if c == nil {
+		return
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { c.run(ctx) })
+	select {
+	case <-ctx.Done():
+		return
+	case <-c.synced.Done():
+	}
+	for {
+		changed()
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.changed:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(burst):
+		}
+	}
+}
+
+// sets are what ConfigMaps have to give, the oldest one first (and of the same age by
+// their names), so that all replicas take the same of two templates with one name,
+// and a new ConfigMap takes nothing from one that is in use.
+//
+// What is in them decides alone, but for a ConfigMap that is broken: its last good
+// content is known only to a replica that has seen it. One that was started since
+// goes without, rather than not at all, for all other templates are as good as ever.
+func (c *configMaps) sets() (sets []*templates.Set, refused []refusal) {
+	if c == nil {
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.SortedFunc(maps.Values(c.known), func(a, b *templateMap) int {
+		return cmp.Or(a.created.Compare(b.created), strings.Compare(a.name, b.name))
+	})
+	for _, m := range all {
+		instead := " (none of it is used)"
+		if m.good != nil {
+			instead = " (its last good content is used)"
+			sets = append(sets, m.good)
+		}
+		if m.wrong != nil {
+			refused = append(refused, refusal{what: "configmap/" + m.name, instead: instead, err: m.wrong})
+		}
+	}
+	if c.failed != nil && c.whole() {
+		refused = append(refused, refusal{what: "a look at the ConfigMaps", instead: " (as they were seen last they are used)", err: c.failed})
+	}
+	return sets, refused
+}
+
+// whole says whether all have come.
+func (c *configMaps) whole() bool { return c == nil || cache.IsDone(c.synced) }
+
+// missing says why not all have come.
+func (c *configMaps) missing() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed != nil {
+		return fmt.Errorf("the ConfigMaps of templates have not come yet: %w", c.failed)
+	}
+	return errors.New("the ConfigMaps of templates have not come yet")
+}
+
+// ConfigMapSets returns the sets of ConfigMaps as a replica uses them that has not seen them before, and what is wrong
+// with the others.
+func ConfigMapSets(all []*corev1.ConfigMap) (sets []*templates.Set, wrong []error) {
+	c := &configMaps{known: map[string]*templateMap{}}
+	for _, m := range all {
+		c.take(m)
+	}
+	sets, refused := c.sets()
+	for i := range refused {
+		wrong = append(wrong, refused[i].err)
+	}
+	return sets, wrong
+}
+
+// compileConfigMap makes a set of a ConfigMap.
+func compileConfigMap(name string, data map[string]string) (*templates.Set, error) {
+	files := TemplateFiles(name, data)
+	if len(files) == 0 && len(data) > 0 {
+		return nil, templates.Problems{{File: "configmap/" + name, Message: "has no key that ends in .yaml, .yml or .json"}}
+	}
+	return templates.Compile(files...)
+}
+
+// TemplateFiles returns the keys of a ConfigMap that would be files of templates in a folder.
+func TemplateFiles(name string, data map[string]string) (files []templates.File) {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if templates.IsFile(key) {
+			files = append(files, templates.File{Path: "configmap/" + name + "/" + key, Data: []byte(data[key])})
+		}
+	}
+	return files
+}

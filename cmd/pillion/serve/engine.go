@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// watchAgain is how long to wait where the templates cannot be watched; they
+// are then at least looked at as often as that.
+const watchAgain = 30 * time.Second
+
+// settleTime is how long a set of templates that has been superseded still
+// counts when pods are judged: by then every replica has the new one. A kubelet
+// needs up to two minutes for a mounted ConfigMap, and a rolling update some more.
+const settleTime = 5 * time.Minute
+
+// engine holds the injector and the judge in use and renews them when the
+// templates change. What cannot be used changes nothing but what engine says about
+// itself.
+type engine struct {
+	paths      []string
+	configMaps *configMaps // nil where all templates are in files
+	excluded   []string
+	log        *slog.Logger
+	later      func(time.Duration, func()) // time.AfterFunc
+
+	current atomic.Pointer[inUse]
+	whole   atomic.Bool // every source of templates has been read
+	refused atomic.Pointer[[]refusal]
+
+	loading sync.Mutex       // of loads
+	loader  templates.Loader // of the files
+	files   *templates.Set   // the last good one in them
+
+	mu    sync.Mutex // of what follows, which no request needs
+	loads int        // good and new ones
+	kept  []superseded
+	// warn makes pods that should have been injected, and were not, a warning if their
+	// template's mode is Warn (--uninjected-pods).
+	warn    bool
+	settled bool
+
+	problems prometheus.Gauge
+	reloads  *prometheus.CounterVec
+	loaded   *prometheus.GaugeVec
+	since    prometheus.Gauge
+	webhooks *webhook.Metrics // whose series are by template
+}
+
+// inUse is what requests take.
+type inUse struct {
+	injector *inject.Injector
+	judge    *inject.Judge
+}
+
+func (e *engine) injector() *inject.Injector { return e.current.Load().injector }
+
+func (e *engine) judge() *inject.Judge { return e.current.Load().judge }
+
+func (e *engine) set() *templates.Set { return e.injector().Set() }
+
+// superseded is an injector that was in use until a load.
+type superseded struct {
+	injector *inject.Injector
+	load     int
+}
+
+// newEngine loads the files for the first time; here a problem is an error.
+func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, registry prometheus.Registerer) (*engine, error) {
+	e := &engine{
+		paths: paths, excluded: excluded, configMaps: more, log: log,
+		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
+		problems: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pillion_template_problems",
+			Help: "Problems of the templates as they are in files and ConfigMaps now; what has some is not used, but the last good of it.",
+		}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pillion_template_loads_total",
+			Help: "Sets of templates that were new, by whether they could be used.",
+		}, []string{"result"}),
+		loaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pillion_templates",
+			Help: "Templates in use, by the revision of the set.",
+		}, []string{"revision"}),
+		since: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pillion_templates_loaded_timestamp_seconds",
+			Help: "Since when the set of templates is in use, in seconds since 1970.",
+		}),
+		webhooks: webhook.NewMetrics(registry),
+	}
+	registry.MustRegister(e.problems, e.reloads, e.loaded, e.since)
+	for _, result := range []string{"used", "refused"} {
+		e.reloads.WithLabelValues(result)
+	}
+	e.refused.Store(&[]refusal{})
+	if refused := e.load(); len(refused) > 0 {
+		return nil, refused[0].err
+	}
+	return e, nil
+}
+
+// load swaps in what files and ConfigMaps hold now, if it is new, and returns what
+// of it cannot be used.
+func (e *engine) load() (refused []refusal) {
+	files, err := cli.LoadWith(&e.loader, e.paths)
+	switch {
+	case err == nil || errors.Is(err, cli.ErrNoTemplates):
+		e.files = files
+	case e.files == nil:
+		return []refusal{{err: err}}
+	default:
+		refused = append(refused, refusal{what: "a newer set", err: err})
+	}
+	whole := e.configMaps.whole() // if not, some may come until the next line
+	sets, bad := e.configMaps.sets()
+	set, doubled := templates.Join(append([]*templates.Set{e.files}, sets...)...)
+	refused = append(refused, bad...)
+	if len(doubled) > 0 {
+		refused = append(refused, refusal{what: "a template with another one's name", instead: " (the other one is used)", err: doubled})
+	}
+	isNew := e.current.Load() == nil || e.set().Revision != set.Revision
+	if isNew {
+		e.use(set)
+		e.loaded.Reset()
+		e.loaded.WithLabelValues(set.Revision).Set(float64(len(set.Templates)))
+		e.reloads.WithLabelValues("used").Inc()
+		e.log.Info("templates loaded", "revision", set.Revision, "templates", cli.TemplateNames(set))
+	}
+	if isFirst := whole && !e.whole.Swap(whole); len(set.Templates) == 0 && (isFirst || whole && isNew) {
+		e.log.Warn("there are no templates, so nothing will be injected", "paths", e.paths)
+	}
+	return refused
+}
+
+// use puts a new set in use. The one before still counts until the new one has
+// settled, for pods are judged that were injected by it, here or by a replica that
+// is behind. What was not whole yet was in use nowhere.
+func (e *engine) use(set *templates.Set) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.loads++
+	if before := e.current.Load(); before != nil && e.whole.Load() {
+		e.kept = append([]superseded{{before.injector, e.loads}}, e.kept...)
+		e.kept = e.kept[:min(len(e.kept), inject.MaxSets-1)]
+	}
+	e.since.SetToCurrentTime()
+	e.swap(inject.New(set, e.excluded...), false)
+	load := e.loads
+	e.later(settleTime, func() { e.settle(load) })
+}
+
+// settle drops the sets that were superseded by then.
+func (e *engine) settle(load int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kept = slices.DeleteFunc(e.kept, func(s superseded) bool { return s.load <= load })
+	e.swap(e.injector(), load == e.loads)
+}
+
+// warnUninjected changes what the judge does about pods that should have been injected.
+func (e *engine) warnUninjected(warn bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.warn = warn
+	e.swap(e.injector(), e.settled)
+}
+
+func (e *engine) swap(injector *inject.Injector, settled bool) {
+	e.settled = settled
+	kept, sets := make([]*inject.Injector, len(e.kept)), []*templates.Set{injector.Set()}
+	for i := range e.kept {
+		kept[i] = e.kept[i].injector
+		sets = append(sets, kept[i].Set())
+	}
+	e.webhooks.Use(sets...)
+	judge := inject.NewJudge(injector, kept, settled)
+	if e.warn {
+		judge = judge.Lenient()
+	}
+	e.current.Store(&inUse{injector, judge})
+}
+
+// reload is load with what follows from refusals.
+func (e *engine) reload() {
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	now, before := e.load(), *e.refused.Load()
+	problems := 0
+	for i := range now {
+		r := &now[i]
+		problems += problemCount(r.err)
+		if k := slices.IndexFunc(before, r.same); k >= 0 {
+			r.since = before[k].since
+			continue
+		}
+		r.since = time.Now()
+		e.reloads.WithLabelValues("refused").Inc()
+		lines := strings.Split(r.err.Error(), "\n")
+		if r.instead == "" {
+			e.log.Error("the new templates cannot be used, the last good ones stay in use", "problems", lines, "revision", e.set().Revision)
+		} else {
+			e.log.Error("templates cannot be used", "refused", r.what+r.instead, "problems", lines, "revision", e.set().Revision)
+		}
+	}
+	e.refused.Store(&now)
+	e.problems.Set(float64(problems))
+	if len(now) == 0 && len(before) > 0 {
+		e.log.Info("the templates are good again", "revision", e.set().Revision)
+	}
+}
+
+func problemCount(err error) int {
+	if problems, ok := errors.AsType[templates.Problems](err); ok {
+		return len(problems)
+	}
+	return 1
+}
+
+// watch reloads on every change of files and ConfigMaps until ctx is done.
+func (e *engine) watch(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { e.configMaps.follow(ctx, e.reload) })
+	followFiles(ctx, e.paths, e.log, e.reload)
+}
+
+// followFiles calls changed whenever the files or folders may have changed, until
+// ctx is done.
+func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed func()) {
+	for {
+		err := templates.Watch(ctx, paths, changed)
+		if ctx.Err() != nil {
+			return
+		}
+		log.Error("cannot watch the files, trying again", "files", paths, "after", watchAgain.String(), "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(watchAgain):
+			changed()
+		}
+	}
+}
+
+// check tells which templates are in use. What is refused is told, but leaves
+// Pillion ready: it works as before.
+func (e *engine) check() (string, error) {
+	if !e.whole.Load() {
+		return "", e.configMaps.missing()
+	}
+	set := e.set()
+	details := []string{fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))}
+	for _, r := range *e.refused.Load() {
+		details = append(details, r.String())
+	}
+	return strings.Join(details, "; "), nil
+}

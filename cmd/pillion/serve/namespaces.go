@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// standalone knows no namespace.
+type standalone struct{}
+
+func (standalone) Namespace(name string) (templates.Namespace, error) {
+	return templates.Namespace{Name: name}, nil
+}
+
+// informer knows the labels and annotations of the cluster's namespaces. It is
+// a moment behind the cluster: of one that was made just now it knows nothing yet.
+type informer struct {
+	store      cache.Store
+	controller cache.Controller
+	failed     atomic.Value // of type string: why the API server does not tell of namespaces
+}
+
+// newInformer connects to the cluster of the kubeconfig, or to the one that
+// this process runs in.
+func newInformer(kubeconfig string) (*informer, error) {
+	config, err := kube.Config(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return informNamespaces(client), nil
+}
+
+// informNamespaces asks for metadata only, and for nothing by its type: the
+// clients of all API groups would double the program.
+func informNamespaces(client metadata.Interface) *informer {
+	i := &informer{}
+	i.store, i.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), i.asked, cache.InformerOptions{
+		ObjectType: &metav1.PartialObjectMetadata{}, Transform: slim,
+	})
+	return i
+}
+
+// slim keeps what is read of a namespace.
+func slim(object any) (any, error) {
+	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
+		m.ManagedFields, m.OwnerReferences, m.Finalizers = nil, nil, nil
+		delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
+	return object, nil
+}
+
+// Namespace implements [webhook.Namespaces]. Of a namespace that it does not know
+// there is a pod already, so news of it are on their way: without its annotations
+// a pod would get the wrong parameters, and without its labels no template that
+// asks for them.
+func (i *informer) Namespace(name string) (templates.Namespace, error) {
+	object, _, _ := i.store.GetByKey(name)
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return templates.Namespace{}, fmt.Errorf("the namespace %q is not known here yet; it will be in a moment", name)
+	}
+	return templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}, nil
+}
+
+// asked takes note of why the API server does not tell of namespaces; client-go logs it. What is known goes on to count.
+func (i *informer) asked(err error) {
+	why := ""
+	if err != nil {
+		why = ": " + err.Error()
+	}
+	i.failed.Store(why)
+}
+
+func (i *informer) check() (string, error) {
+	why, _ := i.failed.Load().(string)
+	if !i.controller.HasSynced() {
+		return "", errors.New("the list of namespaces has not come yet" + why)
+	}
+	if why != "" {
+		why = ", and changes cannot be read" + why
+	}
+	return strconv.Itoa(len(i.store.ListKeys())) + " known" + why, nil
+}
+
+// check implements the readiness of nothing to wait for.
+func (standalone) check() (string, error) { return "standalone", nil }
+
+// namespaces are what serve needs of either.
+type namespaces interface {
+	webhook.Namespaces
+	check() (string, error)
+}
+
+// newNamespaces are the ones that the options ask for; run keeps them current.
+func (o *Options) newNamespaces() (known namespaces, run func(context.Context), err error) {
+	if o.standalone {
+		return standalone{}, func(context.Context) {}, nil
+	}
+	i, err := newInformer(o.kubeconfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	return i, i.controller.RunWithContext, nil
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// checkSelector finds a selector that selects everything, or is none.
+func checkSelector(selector string) error {
+	if selector == "" {
+		return nil // no ConfigMaps
+	}
+	parsed, err := labels.Parse(selector)
+	if err != nil || parsed.Empty() {
+		return fmt.Errorf("--template-configmaps must be a label selector such as %s, not %q", manifests.TemplateSelector, selector)
+	}
+	return nil
+}
+
+// Options are the flags of pillion serve.
+type Options struct {
+	config, TemplateSelector, TemplateNamespace string
+	PrintConfig                                 bool
+	Templates                                   []string
+	listen                                      string
+	adminListen                                 string
+	tls                                         tlsOptions
+	kubeconfig                                  string
+	standalone                                  bool
+	Excluded                                    []string
+	uninjected                                  string
+	shutdownDelay                               time.Duration
+	requestMemory, memoryLimit                  resource.QuantityValue
+	advise                                      bool
+	callers                                     callerOptions
+	log                                         logOptions
+	trace                                       traceOptions
+}
+
+// Flags adds the flags to a command.
+func (o *Options) Flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", "", "a YAML `FILE` with values for the other flags, by their names")
+	f.BoolVar(&o.PrintConfig, "print-config", false, "write the values of all flags, and where they come from, as a file for --config, and end")
+	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
+	f.StringVar(&o.TemplateSelector, "template-configmaps", "", "take templates from the ConfigMaps with these labels too (`SELECTOR`, such as "+manifests.TemplateSelector+")")
+	f.StringVar(&o.TemplateNamespace, "template-namespace", manifests.Namespace, "the `NAMESPACE` of these ConfigMaps")
+	f.StringVar(&o.listen, "listen", ":8443", "the `ADDRESS` of the webhooks")
+	f.StringVar(&o.adminListen, "admin-listen", ":8080", "the `ADDRESS` of /livez, /readyz and /metrics")
+	o.tls.flags(f)
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says how to reach the cluster (default: the one that Pillion runs in)")
+	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: nothing but the name of a namespace is known, and being asked about a pod counts as its opt-in")
+	f.StringSliceVar(&o.Excluded, "exclude-namespace", nil, "a `NAMESPACE` in which nothing is injected, besides the system's; may be repeated")
+	f.StringVar(&o.uninjected, "uninjected-pods", string(templates.Deny), "what to do about a pod that the mutating webhook should have injected and did not, because it was not called or did not answer: `MODE` Deny, or Warn to go by the template's validate.mode")
+	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "the `TIME` to go on serving after readiness is off")
+	o.requestMemory.Quantity = resource.MustParse("64Mi")
+	f.Var(&o.requestMemory, "max-request-memory", "how much `MEMORY` requests may take at a time, beyond 48 KiB for each; a request that needs more gets 429, and the API server retries")
+	f.Var(&o.memoryLimit, "memory-limit", "how much `MEMORY` the container may take: near it the garbage is collected more often (0: GOMEMLIMIT, or none)")
+	f.BoolVar(&o.advise, "advise", false, "follow LimitRanges and ResourceQuotas too, so that /advise can tell which of them injected pods will break")
+	o.callers.flags(cmd)
+	o.log.flags(cmd)
+	o.trace.flags(f)
+}
+
+// Check finds flags that make no sense.
+func (o *Options) Check() error {
+	if err := o.checkValues(); err != nil || o.PrintConfig { // which may be asked for before all is there
+		return err
+	}
+	switch {
+	case len(o.Templates) == 0 && o.TemplateSelector == "":
+		return errors.New("name the templates: --templates PATH, or --template-configmaps SELECTOR")
+	case o.standalone && o.TemplateSelector != "":
+		return errors.New("--standalone does not go with --template-configmaps")
+	case o.standalone && o.kubeconfig != "":
+		return errors.New("--standalone does not go with --kubeconfig")
+	case o.standalone && o.advise:
+		return errors.New("--standalone does not go with --advise")
+	}
+	if err := o.tls.check(o.standalone); err != nil {
+		return err
+	}
+	if err := o.callers.check(o.standalone); err != nil {
+		return err
+	}
+	return o.trace.check()
+}
+
+// checkValues finds values that are wrong by themselves.
+func (o *Options) checkValues() error {
+	switch {
+	case o.TemplateNamespace == "":
+		return errors.New("--template-namespace must name a namespace")
+	case o.shutdownDelay < 0:
+		return errors.New("--shutdown-delay must not be negative")
+	case o.requestMemory.Cmp(resource.MustParse("64Mi")) < 0:
+		return errors.New("--max-request-memory must be at least 64Mi: the largest request takes that much")
+	case o.memoryLimit.Sign() < 0:
+		return errors.New("--memory-limit must not be negative")
+	}
+	if err := cli.OneOf("uninjected-pods", o.uninjected, string(templates.Deny), string(templates.Warn)); err != nil {
+		return err
+	}
+	if err := checkSelector(o.TemplateSelector); err != nil {
+		return err
+	}
+	_, err := o.log.logger(nil)
+	return err
+}
+
+// Logger returns a logger that the options describe.
+func (o *Options) Logger(w io.Writer) (*slog.Logger, error) { return o.log.logger(w) }
+
+func (o *Options) warnUninjected() bool { return o.uninjected == string(templates.Warn) }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"io/fs"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// On a large node memory is what it is on a small one. Not in parallel: it is about
+// the process.
+func TestLimitRuntime(t *testing.T) {
+	before := runtime.GOMAXPROCS(64)
+	defer runtime.GOMAXPROCS(before)
+	if new(Options).limitRuntime(); runtime.GOMAXPROCS(0) != maxCPUs {
+		t.Errorf("%d CPUs are used", runtime.GOMAXPROCS(0))
+	}
+}
+
+// A replica ends by itself before the kubelet ends it.
+func TestDrainFitsGracePeriod(t *testing.T) {
+	text, err := fs.ReadFile(manifests.Base, "base/40-deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d appsv1.Deployment
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	pod := d.Spec.Template.Spec
+	var o Options
+	cmd := &cobra.Command{}
+	o.Flags(cmd)
+	if err := cmd.ParseFlags(pod.Containers[0].Args[1:]); err != nil {
+		t.Fatal(err)
+	}
+	takes := time.Duration(pod.Containers[0].Lifecycle.PreStop.Sleep.Seconds)*time.Second + o.shutdownDelay + drainTime + 2*time.Second + exportTime // the Lease is given back, the last traces are sent
+	if grace := pod.TerminationGracePeriodSeconds; grace == nil || takes >= time.Duration(*grace)*time.Second {
+		t.Errorf("a replica takes up to %s to end, and is given %v s", takes, grace)
+	}
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+)
+
+// configuration follows the file of --config. What can change while serve runs
+// does; of everything else it says that it needs a restart. A file that cannot be
+// used changes nothing.
+type configuration struct {
+	path  string // "" for none
+	flags *pflag.FlagSet
+	live  map[string]func(next *Options) // flags, and what puts a new value in use
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	read    []byte            // that was looked at last
+	inUse   map[string]string // values that changed while serve ran
+	pending []string          // flags that need a restart
+	refused *refusal          // nil where the file is good
+
+	loads    *prometheus.CounterVec
+	problems prometheus.Gauge
+	restart  *prometheus.GaugeVec
+}
+
+// newConfiguration takes the flags that serve was started with.
+func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, registry prometheus.Registerer) *configuration {
+	c := &configuration{
+		path: o.config, flags: flags, log: log, inUse: map[string]string{},
+		live: map[string]func(*Options){
+			"log-level": func(next *Options) { o.log.lowest.Set(next.log.lowest.Level()) },
+		},
+		loads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pillion_config_loads_total",
+			Help: "Changes of the configuration file, by whether it could be used.",
+		}, []string{"result"}),
+		problems: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pillion_config_problems",
+			Help: "Problems of the configuration file; while there are some, the last good one is in use.",
+		}),
+		restart: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pillion_config_restart_needed",
+			Help: "1 for each flag whose value in the configuration file will be used after a restart.",
+		}, []string{"flag"}),
+	}
+	registry.MustRegister(c.loads, c.problems, c.restart)
+	for _, result := range []string{"used", "refused"} {
+		c.loads.WithLabelValues(result)
+	}
+	return c
+}
+
+// follow keeps up with the file until ctx is done.
+func (c *configuration) follow(ctx context.Context) {
+	if c.path != "" {
+		followFiles(ctx, []string{c.path}, c.log, c.reload)
+	}
+}
+
+// reload looks at the file, and puts in use what can be.
+func (c *configuration) reload() {
+	if c.path == "" {
+		return
+	}
+	content, err := os.ReadFile(c.path)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && c.read != nil && bytes.Equal(content, c.read) && c.refused == nil {
+		return
+	}
+	first := c.read == nil
+	next := &Options{}
+	flags, err := c.parse(next)
+	if err != nil {
+		if c.refused == nil || c.refused.err.Error() != err.Error() {
+			lines := strings.Split(err.Error(), "\n")
+			c.refused = &refusal{what: "a newer one", since: time.Now(), err: err}
+			c.problems.Set(float64(len(lines)))
+			c.loads.WithLabelValues("refused").Inc()
+			c.log.Error("the new configuration cannot be used, the last good one stays in use", "problems", lines)
+		}
+		return
+	}
+	if c.refused != nil {
+		c.log.Info("the configuration is good again", "file", c.path)
+	}
+	if !first {
+		c.loads.WithLabelValues("used").Inc()
+	}
+	c.read, c.refused = content, nil
+	c.problems.Set(0)
+	c.use(next, flags)
+}
+
+// parse reads the flags as serve would at its start: those that were given stay given.
+func (c *configuration) parse(next *Options) (*pflag.FlagSet, error) {
+	cmd := &cobra.Command{}
+	next.Flags(cmd)
+	if err := cli.ConfigureAgain(cmd.Flags(), c.flags); err != nil {
+		return nil, err
+	}
+	return cmd.Flags(), next.Check()
+}
+
+// use puts in use what differs, or makes a note of it.
+func (c *configuration) use(next *Options, flags *pflag.FlagSet) {
+	var pending []string
+	c.flags.VisitAll(func(f *pflag.Flag) {
+		to := flags.Lookup(f.Name)
+		if to == nil {
+			return
+		}
+		before, changed := c.inUse[f.Name]
+		if !changed {
+			before = f.Value.String()
+		}
+		now := to.Value.String()
+		apply := c.live[f.Name]
+		switch {
+		case now == before:
+		case apply == nil:
+			pending = append(pending, f.Name)
+		default:
+			c.inUse[f.Name] = now
+			apply(next)
+			c.log.Info("configuration changed", "flag", f.Name, "value", now, "from", cli.ValueSource(to))
+		}
+	})
+	switch {
+	case slices.Equal(pending, c.pending):
+	case len(pending) > 0:
+		c.log.Warn("the configuration needs a restart", "flags", pending)
+	default:
+		c.log.Info("the configuration needs no restart any longer")
+	}
+	c.pending = pending
+	c.restart.Reset()
+	for _, name := range pending {
+		c.restart.WithLabelValues(name).Set(1)
+	}
+}
+
+// check tells about the file. A bad one is told, but leaves Pillion ready: it
+// works as before.
+func (c *configuration) check() (string, error) {
+	if c.path == "" {
+		return "no file", nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	detail := c.path
+	if len(c.pending) > 0 {
+		detail += "; needs a restart: " + strings.Join(c.pending, ", ")
+	}
+	if c.refused != nil {
+		detail += "; " + c.refused.String()
+	}
+	return detail, nil
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+)
+
+// refusal is something new that is not used.
+type refusal struct {
+	what    string
+	instead string // what is used
+	since   time.Time
+	err     error
+}
+
+// String tells people.
+func (r *refusal) String() string {
+	return fmt.Sprintf("%s is refused since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, cli.OneLine(r.err))
+}
+
+// same says whether it was told already.
+func (r *refusal) same(other refusal) bool {
+	return r.what == other.what && r.instead == other.instead && r.err.Error() == other.err.Error()
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/inject/webhook"
+)
+
+// connectedAt is the key of a connection's beginning in its context.
+type connectedAt struct{}
+
+// server is the two listeners of serve and what they serve.
+type server struct {
+	options     *Options
+	log         *slog.Logger
+	registry    *prometheus.Registry
+	engine      *engine
+	namespaces  namespaces
+	certificate *certificate
+	callers     *callerCheck // nil where everyone may call
+	advice      *advice
+	config      *configuration
+	tracer      trace.Tracer // nil where there are to be no traces
+
+	limiter *webhook.Limiter
+
+	toWebhooks, toAdmin connections
+}
+
+// run serves, with the background functions beside it, until ctx is done.
+func (s *server) run(ctx context.Context, background ...func(context.Context)) error {
+	s.register()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	// What runs in the background goes on while the last requests are answered.
+	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	admins, err := listen(whole, "admin-listen", s.options.adminListen)
+	if err != nil {
+		return err
+	}
+	defer admins.Close()
+
+	for _, f := range background {
+		wg.Go(func() { f(whole) })
+	}
+
+	webhookServer, adminServer := s.webhookServer(), s.server(&s.toAdmin, admin(s.registry, s.conditions()))
+	s.toAdmin.less.Store(MaxConnections - maxAdmin)
+	adminServer.SetKeepAlivesEnabled(false)
+	failed := make(chan error, 2)
+	wg.Go(func() { failed <- adminServer.Serve(&listener{admins, &s.toAdmin, &s.toWebhooks}) })
+	defer adminServer.Close() // last: until then it says that this one is not ready
+	select {                  // an API server that connects before there is a certificate gets a failed handshake
+	case <-s.certificate.Ready():
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+	webhooks, err := listen(whole, "listen", s.options.listen)
+	if err != nil {
+		return err
+	}
+	defer webhooks.Close()
+	wg.Go(func() { failed <- webhookServer.ServeTLS(&listener{webhooks, &s.toWebhooks, &s.toWebhooks}, "", "") })
+	defer webhookServer.Close()
+	s.toWebhooks.accepting.Store(true)
+	s.log.Info("serving", "webhook", webhooks.Addr().String(), "admin", admins.Addr().String(),
+		"version", cli.BuildVersion().Version, "revision", s.engine.set().Revision)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return s.drain(whole, webhooks, webhookServer, failed)
+	}
+}
+
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if at, ok := errors.AsType[*net.OpError](err); ok {
+		return nil, fmt.Errorf("--%s %s cannot be used: %w", flag, address, at.Err)
+	}
+	return listener, err
+}
+
+// drain lets the cluster find out that this one is leaving, and then answers
+// what has arrived. Connections are not closed while they may be used: every
+// answer asks the caller to close its own.
+func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *http.Server, failed <-chan error) error {
+	began := time.Now()
+	s.toWebhooks.draining.Store(true)
+	s.log.Info("shutting down", "delay", s.options.shutdownDelay.String())
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(s.options.shutdownDelay):
+	}
+	limited, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	_ = listener.Close() // nothing to be done about it
+	s.toWebhooks.finish(limited, began)
+	if err := webhooks.Shutdown(limited); err != nil {
+		s.log.Warn("requests were cut off", "error", err)
+	}
+	s.log.Info("bye")
+	return nil
+}
+
+func (s *server) webhookServer() *http.Server {
+	handler := &webhook.Handler{
+		Injector:   s.engine.injector,
+		Judge:      s.engine.judge,
+		Namespaces: s.namespaces,
+		Callers:    s.callers.use(),
+		Fit:        s.advice.fits,
+		Limits:     s.advice,
+		Limiter:    s.limiter,
+		Metrics:    s.engine.webhooks,
+		Log:        s.log,
+		Tracer:     s.tracer,
+	}
+	server := s.server(&s.toWebhooks, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.isLast(r) {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
+	s.callers.configure(server.TLSConfig)
+	chooseProtocol(server.TLSConfig)
+	server.ConnContext = connected
+	return server
+}
+
+func connected(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, connectedAt{}, time.Now())
+}
+
+// isLast says whether the request is to be the last one of its connection.
+func (s *server) isLast(r *http.Request) bool {
+	return s.toWebhooks.draining.Load() || s.toWebhooks.full() ||
+		time.Since(r.Context().Value(connectedAt{}).(time.Time)) > ConnectionAge
+}
+
+// server has limits on everything that a caller can drag out.
+func (s *server) server(c *connections, handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ConnState:         c.count,
+		ReadHeaderTimeout: idleTime, // begins before there is a request
+		ReadTimeout:       idleTime + requestTime,
+		WriteTimeout:      requestTime + unusedTime, // begins after the header, like the caller's
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             http2Limits(),
+		ErrorLog:          log.New(&connectionLog{log: s.log, some: rate.Sometimes{First: 10, Interval: time.Second}}, "", 0),
+	}
+}
+
+// connectionLog is for what net/http has to say of connections: a line a second after the first ones, for each port
+// scan, and each API server that does not trust the certificate, would write one for every connection.
+type connectionLog struct {
+	log  *slog.Logger
+	some rate.Sometimes
+	all  atomic.Int64 // since the last line
+}
+
+// Write implements [io.Writer], for one line.
+func (l *connectionLog) Write(line []byte) (int, error) {
+	l.all.Add(1)
+	l.some.Do(func() {
+		l.log.Warn("a connection failed", "error", strings.TrimSpace(string(line)), "skipped", l.all.Swap(0)-1)
+	})
+	return len(line), nil
+}
+
+func (s *server) register() {
+	s.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newCertificateMetrics(s.certificate),
+		buildInfo(),
+	)
+}
+
+// conditions are the conditions of being ready.
+func (s *server) conditions() []condition {
+	return []condition{
+		{"configuration", s.config.check},
+		{"templates", s.engine.check},
+		{"namespaces", s.namespaces.check},
+		{"certificate", s.certificate.check},
+		{"callers", s.callers.check},
+		{"webhooks", func() (string, error) {
+			if !s.toWebhooks.accepting.Load() {
+				return "", errors.New("connections are accepted once there is a certificate")
+			}
+			return "connections are accepted", nil
+		}},
+		{"shutdown", func() (string, error) {
+			if s.toWebhooks.draining.Load() {
+				return "", errors.New("shutting down")
+			}
+			return "not requested", nil
+		}},
+	}
+}
+
+// buildInfo is the version as a metric.
+func buildInfo() prometheus.Collector {
+	v := cli.BuildVersion()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pillion_build_info", Help: "1, with the version, the revision and the Go version of this build.",
+		ConstLabels: prometheus.Labels{"version": v.Version, "revision": v.Revision, "go_version": v.Go},
+	}, func() float64 { return 1 })
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A connection is closed after a while, so that an added replica gets some of the next ones.
+func TestConnectionAge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := httptest.NewRequestWithContext(connected(t.Context(), nil), http.MethodPost, "/mutate", nil)
+		for i, want := range []bool{false, false, true} {
+			if got := new(server).isLast(r); got != want {
+				t.Errorf("after %v it is the last request: %t", time.Duration(i)*ConnectionAge*2/3, got)
+			}
+			<-time.After(ConnectionAge * 2 / 3)
+		}
+	})
+}
+
+// However many connections fail, they write a few lines, and the number of those that are left out.
+func TestConnectionLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		s := &server{log: slog.New(slog.NewTextHandler(&out, nil))}
+		to := s.server(&s.toWebhooks, nil).ErrorLog
+		for range 1000 {
+			to.Print("no handshake")
+		}
+		<-time.After(time.Second)
+		to.Print("no handshake")
+		if n := strings.Count(out.String(), "no handshake"); n != 11 || !strings.Contains(out.String(), " skipped=990\n") {
+			t.Errorf("%d lines: %s", n, &out)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener whose connections are in memory, so that their deadlines are of a test's own clock.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error { return nil }
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Whatever a client leaves undone, it is waited for only so long: longer than an API server keeps a connection, and no
+// longer than one may wait for an answer.
+func TestServerTimeouts(t *testing.T) {
+	const get, post = "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+	for name, row := range map[string]struct {
+		send string
+		deaf bool
+		want time.Duration // until it is closed
+	}{
+		"it says nothing":       {"", false, idleTime},
+		"half a header":         {get[:20], false, idleTime},
+		"idle after an answer":  {get, false, idleTime},
+		"a header after answer": {get + get[:20], false, idleTime},
+		"half a body":           {post + "1234", false, idleTime + requestTime},
+		"it does not read":      {get, true, requestTime + unusedTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{log: slog.New(slog.DiscardHandler)}
+				server := s.server(&s.toWebhooks, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					_, _ = io.WriteString(w, strings.Repeat("x", 100<<10))
+				}))
+				listener := make(pipes)
+				go func() { _ = server.Serve(listener) }()
+				ours, theirs := net.Pipe()
+				defer ours.Close()
+				closed := make(chan struct{})
+				theirs = &closing{theirs, closed}
+				began := time.Now()
+				listener <- theirs
+				go func() { _, _ = io.WriteString(ours, row.send) }()
+				if !row.deaf {
+					go func() { _, _ = io.Copy(io.Discard, ours) }()
+				}
+				<-closed
+				if took := time.Since(began); took < row.want || took > row.want+time.Second {
+					t.Errorf("it is closed after %v, not %v", took, row.want)
+				}
+				close(listener)
+				if err := server.Shutdown(context.Background()); err != nil && !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// closing tells that the server has closed a connection.
+type closing struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (c *closing) Close() error {
+	select {
+	case <-c.closed:
+	default:
+		close(c.closed)
+	}
+	return c.Conn.Close()
+}
