@@ -47,6 +47,9 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 	checkKeyOrder(t, injector, req, r)
 	after := applyPatch(t, req.Object, patch)
 	checkOps(t, req.Object, patch, after)
+	if injected := r.InjectedJSON(); !reflect.DeepEqual(decodeJSON(t, injected), decodeJSON(t, after)) || patch == nil && !bytes.Equal(injected, bytes.TrimSpace(after)) {
+		t.Fatalf("the result is printed as\n%s\nand its patch gives\n%s", injected, after)
+	}
 	if at := lost(decodeJSON(t, req.Object), decodeJSON(t, after), ""); at != "" {
 		t.Fatalf("the original value at %s is not in place\npatch: %s\nafter: %s", at, patch, after)
 	}

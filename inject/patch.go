@@ -18,6 +18,11 @@ func (r *Result) Adds() bool { return r.size > 0 }
 // Injected is the pod with what was added.
 func (r *Result) Injected() *tree.Node { return r.pod }
 
+// InjectedJSON is the same as JSON. What has no additions keeps its bytes.
+func (r *Result) InjectedJSON() []byte {
+	return r.pod.AppendWithAdditions(make([]byte, 0, r.pod.Size()+r.size))
+}
+
 // Ops is the patch (RFC 6902): one operation for each inserted item, created
 // parent or missing key. Every operation is an add. Values are encoded JSON
 // (json.RawMessage).

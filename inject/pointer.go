@@ -4,6 +4,7 @@ package inject
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -62,4 +63,8 @@ func came(items []tree.Node) int {
 		}
 	}
 	return n
+}
+
+func unescape(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
 }

@@ -19,7 +19,7 @@ func (i *Injector) verify(req Request, bare []byte) error {
 	if err != nil {
 		return err
 	}
-	got, err := apply(bare, r.Ops())
+	got, err := decode(r.InjectedJSON())
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -346,4 +347,12 @@ func without(doc any, names []string) (after any, empty bool) {
 		return at, len(at) == 0
 	}
 	return doc, false
+}
+
+func decode(text []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var doc any
+	err := d.Decode(&doc)
+	return doc, err
 }

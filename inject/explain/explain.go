@@ -47,9 +47,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	if r.Final, err = r.final(injector, s.Request, result); err != nil {
 		return nil, err
 	}
-	if err := r.fit(&s, result); err != nil {
-		return nil, err
-	}
+	r.fit(&s, result)
 	r.Summary = r.summary()
 	return r, r.ifOptedIn(injector, s, result)
 }
@@ -86,19 +84,14 @@ func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.
 }
 
 // fit asks whether the pod fits into its namespace once it is injected.
-func (r *Report) fit(s *Subject, result *inject.Result) error {
+func (r *Report) fit(s *Subject, result *inject.Result) {
 	if s.Misfits == nil || r.Patch == nil {
-		return nil
-	}
-	injected, err := inject.Apply(s.Request.Object, result.Ops())
-	if err != nil {
-		return err
+		return
 	}
 	var note string
-	if r.Misfits, note = s.Misfits(s.Request.Object, injected); note != "" {
+	if r.Misfits, note = s.Misfits(s.Request.Object, result.InjectedJSON()); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
-	return nil
 }
 
 // final is what becomes of the pod once all admission is done.
@@ -108,9 +101,7 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	}
 	if !no(r.Called) && !r.Object.Live {
 		r.Patch = result.Patch()
-		if req.Object, err = inject.Apply(req.Object, result.Ops()); err != nil {
-			return f, err
-		}
+		req.Object = result.InjectedJSON()
 	}
 	if r.Webhooks != nil && !called(r.Webhooks, Validating) {
 		return Final{Verdict: "allowed"}, nil

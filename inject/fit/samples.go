@@ -81,9 +81,7 @@ func (r *result) again(s sample.Situation) *result {
 	if r.Result, err = r.injector.Inject(r.final); err != nil {
 		panic("fit: " + err.Error())
 	}
-	if r.final.Object, err = inject.Apply(s.Pod, r.Ops()); err != nil {
-		panic("fit: " + err.Error())
-	}
+	r.final.Object = r.InjectedJSON()
 	r.pod = decoded(r.final.Object)
 	return r
 }

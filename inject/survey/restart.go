@@ -116,9 +116,7 @@ func (c *Count) foresee(template []byte, claims []string, injected bool, room fu
 	if injected && notCalled != "" {
 		return "a new pod would have no sidecars, for the API server would not ask Pillion about it: " + notCalled, nil
 	}
-	if req.Object, err = inject.Apply(template, r.Ops()); err != nil {
-		return "", err
-	}
+	req.Object = r.InjectedJSON()
 	v, err := inject.NewJudge(c.injector, nil, true).Judge(req)
 	if err != nil {
 		return "", err

@@ -101,16 +101,11 @@ func (h *Handler) misfits(namespace *templates.Namespace, node *tree.Node, resul
 	if len(text) > fitSize || strings.Count(text, ",") > fitItems {
 		return nil
 	}
-	pod := []byte(text)
-	injected, err := inject.Apply(pod, result.Ops())
-	if err != nil {
-		return nil
-	}
 	var limits fit.Limits
 	if h.Limits != nil {
 		limits = h.Limits.Limits(namespace.Name)
 	}
-	return h.Fit.Misfits(namespace.Labels, limits, pod, injected)
+	return h.Fit.Misfits(namespace.Labels, limits, []byte(text), result.InjectedJSON())
 }
 
 func (r *request) apiVersion() string { return r.Kind.Group + "/" + r.Kind.Version }

@@ -201,3 +201,12 @@ func appendEscaped(dst []byte, name string) []byte {
 func Escape(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
+
+// AppendWithAdditions writes the value's JSON with everything that was added inside it. What has no additions keeps its
+// bytes.
+func (n *Node) AppendWithAdditions(dst []byte) []byte {
+	if n.added || n.AddedSize() == 0 {
+		return n.AppendTo(dst)
+	}
+	return n.appendKids(dst, (*Node).AppendWithAdditions)
+}

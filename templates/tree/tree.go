@@ -186,11 +186,16 @@ func (n *Node) SameText(other *Node) bool {
 func (n *Node) Added() bool { return n != nil && n.added }
 
 // AppendTo writes the value's JSON: the text as it came where it came as text.
-// Additions inside a node that came as text are told by [Node.Additions] only.
+// Additions inside a node that came as text are in [Node.AppendWithAdditions] only.
 func (n *Node) AppendTo(dst []byte) []byte {
 	if n.text != "" {
 		return append(dst, n.text...)
 	}
+	return n.appendKids(dst, (*Node).AppendTo)
+}
+
+// appendKids writes the value from its members or items.
+func (n *Node) appendKids(dst []byte, appendKid func(*Node, []byte) []byte) []byte {
 	closing := byte(']')
 	switch n.kind {
 	case Object:
@@ -207,7 +212,7 @@ func (n *Node) AppendTo(dst []byte) []byte {
 		if n.kind == Object {
 			dst = append(AppendQuoted(dst, n.kids[i].name), ':')
 		}
-		dst = n.kids[i].AppendTo(dst)
+		dst = appendKid(&n.kids[i], dst)
 	}
 	return append(dst, closing)
 }
