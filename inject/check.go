@@ -57,7 +57,7 @@ func (r *Result) check(strict bool) []Finding {
 		d := &r.Decisions[i]
 		failures := d.failures()
 		all = append(all, failures...)
-		if d.Code == CodeInjected || d.Code == CodePresent {
+		if d.Code.Succeeded() {
 			all = append(all, d.differences(strict)...)
 		} else if len(failures) == 0 {
 			continue

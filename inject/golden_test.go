@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +34,31 @@ func TestCases(t *testing.T) {
 		r, _ := checkInvariants(t, injector, req)
 		return []txtar.File{{Name: "want", Data: []byte(describe(r))}}
 	})
+}
+
+// TestCodesHaveCases: each code of a decision is in the result of a case.
+func TestCodesHaveCases(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/cases/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, want, _ := strings.Cut(string(text), "\n-- want --\n")
+		for _, match := range regexp.MustCompile(`(?m)^[-a-z0-9]+: ([a-z_]+)(:|$)`).FindAllStringSubmatch(want, -1) {
+			found[match[1]] = true
+		}
+	}
+	for _, code := range inject.DecisionCodes() {
+		if !found[string(code)] {
+			t.Errorf("no case in testdata/cases gives the code %s", code)
+		}
+	}
 }
 
 func readCase(t testing.TB, archive *txtar.Archive) (*inject.Injector, inject.Request) {

@@ -168,7 +168,7 @@ func (v *Verdict) enforce(now *Verdict, inUse *Injector) {
 // has reports whether the set injects that template into the pod.
 func (v *Verdict) has(template string) bool {
 	return slices.ContainsFunc(v.Decisions, func(d Decision) bool {
-		return d.Template == template && (d.Code == CodeInjected || d.Code == CodePresent)
+		return d.Template == template && d.Code.Succeeded()
 	})
 }
 

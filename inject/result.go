@@ -9,44 +9,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Code says in one stable word what was decided and why. It is a metric label,
-// a part of the audit annotation and the anchor of a documentation section.
-type Code string
-
-// The codes, in the order of the rules that give them.
-const (
-	CodeMirrorPod           Code = "mirror_pod"
-	CodeExcludedNamespace   Code = "excluded_namespace"
-	CodeNotOptedIn          Code = "not_opted_in"
-	CodePodOptedOut         Code = "pod_opted_out"
-	CodeNotRequested        Code = "not_requested"
-	CodeWrongOS             Code = "wrong_os"
-	CodeHostNetwork         Code = "host_network"
-	CodeNamespaceNotMatched Code = "namespace_not_matched"
-	CodePodNotMatched       Code = "pod_not_matched"
-	CodeConditionFalse      Code = "condition_false"
-	CodeInvalidParameter    Code = "invalid_parameter"
-	CodeRenderFailed        Code = "render_failed"
-	CodeConflict            Code = "conflict"
-	CodePresent             Code = "present"
-	CodeInjected            Code = "injected"
-)
-
-// The codes of findings that belong to no loaded template, or to none alone.
-const (
-	CodeUnknownTemplate  Code = "unknown_template"
-	CodeUnknownParameter Code = "unknown_parameter"
-	// CodeMisplaced is about a workload: see [Injector.Misplaced].
-	CodeMisplaced Code = "misplaced"
-)
-
-// The codes of findings about a final pod, beside those two and invalid_parameter.
-const (
-	CodeMissing     Code = "missing"
-	CodeAltered     Code = "altered"
-	CodeNotInjected Code = "not_injected"
-)
-
 // Decision is what was decided about one template for one pod.
 type Decision struct {
 	Template string `json:"template"`
@@ -162,7 +124,7 @@ func (r *Result) AppendAudit(notes []Note) []Note {
 			}
 			others.WriteString(d.Template)
 			continue
-		case d.Code == CodeInjected || d.Code == CodePresent:
+		case d.Code.Succeeded():
 			notes = append(notes, Note{d.Template, d.audit})
 			continue
 		case before == nil || d.Code != before.Code || d.Message != before.Message:
@@ -200,20 +162,5 @@ func (d *Decision) Sentence() string {
 	if d.Message != "" {
 		return d.Message
 	}
-	return sentences(d.Code)
-}
-
-// sentences says what a code means.
-func sentences(c Code) string {
-	switch c {
-	case CodeMirrorPod:
-		return "a mirror pod only reflects a static pod and is never changed"
-	case CodeNotRequested:
-		return "the pod does not ask for it and it is not a default"
-	case CodePresent:
-		return "everything is there already"
-	case CodeInjected:
-		return "the pod is to have it, and something of it is not there"
-	}
-	return strings.ReplaceAll(string(c), "_", " ")
+	return d.Code.sentence()
 }

@@ -17,7 +17,8 @@ import (
 
 // rule has an opinion on one template for one pod, or passes it on.
 type rule struct {
-	code Code
+	code  Code
+	about about
 	// applies decides, with one sentence for the pod's author; "" where the code
 	// says it all.
 	applies func(*candidate) (bool, string)
@@ -25,20 +26,42 @@ type rule struct {
 	passes func(*candidate) string
 }
 
+// about is whether a rule reads the template.
+type about bool
+
+const (
+	thePod      about = false
+	theTemplate about = true
+)
+
 // rules in their order: the first that applies decides. They look at the pod and
 // the template only; what it takes to render comes after them.
 func rules() []rule {
 	return []rule{
-		{CodeMirrorPod, ofPod(mirrorPod), always("it is no mirror pod")},
-		{CodeExcludedNamespace, ofPod(excludedNamespace), whyNotExcluded},
-		{CodeNotOptedIn, ofPod(notOptedIn), whyOptedIn},
-		{CodePodOptedOut, podOptedOut, whyNotOptedOut},
-		{CodeNotRequested, notRequested, whyRequested},
-		{CodeWrongOS, wrongOS, whyRightOS},
-		{CodeHostNetwork, hostNetwork, whyNotHostNetwork},
-		{CodeNamespaceNotMatched, namespaceNotMatched, whyNamespaceMatched},
-		{CodePodNotMatched, podNotMatched, whyPodMatched},
+		{CodeMirrorPod, thePod, ofPod(mirrorPod), always("it is no mirror pod")},
+		{CodeExcludedNamespace, thePod, ofPod(excludedNamespace), whyNotExcluded},
+		{CodeNotOptedIn, thePod, ofPod(notOptedIn), whyOptedIn},
+		{CodePodOptedOut, thePod, podOptedOut, whyNotOptedOut},
+		{CodeNotRequested, theTemplate, notRequested, whyRequested},
+		{CodeWrongOS, theTemplate, wrongOS, whyRightOS},
+		{CodeHostNetwork, theTemplate, hostNetwork, whyNotHostNetwork},
+		{CodeNamespaceNotMatched, theTemplate, namespaceNotMatched, whyNamespaceMatched},
+		{CodePodNotMatched, theTemplate, podNotMatched, whyPodMatched},
 	}
+}
+
+// DecisionCodes are the codes of decisions, in the order in which they are decided.
+func DecisionCodes() []Code {
+	var all []Code
+	for _, r := range rules() {
+		all = append(all, r.code)
+	}
+	return append(all, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed, CodeConflict, CodePresent, CodeInjected)
+}
+
+// AboutPod reports whether a decision is about the pod, and so the same for almost all templates.
+func (c Code) AboutPod() bool {
+	return slices.ContainsFunc(rules(), func(r rule) bool { return r.code == c && r.about == thePod })
 }
 
 // ofPod is a rule for which all templates are alike.

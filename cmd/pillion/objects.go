@@ -16,7 +16,6 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -217,9 +216,9 @@ func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 		d := &result.Decisions[i]
 		why := fmt.Sprintf("%s: not injected: %s: %s", d.Template, d.Code, d.Sentence())
 		switch {
-		case d.Code == inject.CodeInjected || d.Code == inject.CodePresent:
+		case d.Code.Succeeded():
 			j.say(o, d.Template+": "+string(d.Code))
-		case explain.Failed(d.Code):
+		case d.Code.Failed():
 			complain(o, why)
 		default:
 			j.say(o, why)

@@ -65,7 +65,7 @@ func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.
 	}
 	var names []string
 	for i := range would.Templates {
-		if c := would.Templates[i].Code; c == inject.CodeInjected || c == inject.CodePresent {
+		if c := would.Templates[i].Code; c.Succeeded() {
 			names = append(names, would.Templates[i].Template)
 		}
 	}

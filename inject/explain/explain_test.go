@@ -5,7 +5,9 @@ package explain_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,6 +36,9 @@ func TestCases(t *testing.T) {
 	goldentest.Cases(t, "testdata/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		r := report(t, archive)
 		checkText(t, r)
+		for i := range r.Templates {
+			r.Templates[i].Passed = slices.DeleteFunc(r.Templates[i].Passed, func(s inject.Step) bool { return !slices.Contains(shown, s.Code) })
+		}
 		text, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -48,6 +53,39 @@ func TestCases(t *testing.T) {
 		}
 		return want
 	})
+}
+
+// shown are the rules that the cases list, if the pod passes them. The others are in
+// testdata/passed.txt, so that a new rule does not change every case.
+var shown = []inject.Code{inject.CodeNotOptedIn, inject.CodeNotRequested, inject.CodeConflict}
+
+// TestPassed: this is why rules do not apply to the pods of the cases.
+func TestPassed(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[inject.Code][]string{}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tmpl := range report(t, archive).Templates {
+			for _, step := range tmpl.Passed {
+				reasons[step.Code] = append(reasons[step.Code], step.Message)
+			}
+		}
+	}
+	var got strings.Builder
+	for _, code := range inject.DecisionCodes() {
+		slices.Sort(reasons[code])
+		for _, reason := range slices.Compact(reasons[code]) {
+			fmt.Fprintf(&got, "%s: %s\n", code, reason)
+		}
+	}
+	goldentest.File(t, "testdata/passed.txt", []byte(got.String()))
 }
 
 func report(t *testing.T, archive *txtar.Archive) *explain.Report {

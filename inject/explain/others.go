@@ -42,15 +42,10 @@ func (r *Report) other(t *Template) bool {
 	switch {
 	case r.only || len(t.Added) > 0 || r.Object.Live && t.State != NotWanted:
 		return false
-	case forAll(t.Code):
+	case t.Code.AboutPod():
 		return true
 	}
-	return !t.Requested && !Failed(t.Code) && t.Code != inject.CodeInjected && t.Code != inject.CodePresent && t.Code != inject.CodeNotInjected && t.Code != ""
-}
-
-// forAll says whether a code is about the pod, and not about one template.
-func forAll(c inject.Code) bool {
-	return slices.Contains([]inject.Code{inject.CodeMirrorPod, inject.CodeExcludedNamespace, inject.CodeNotOptedIn, inject.CodePodOptedOut}, c)
+	return !t.Requested && !t.Code.Failed() && !t.Code.Succeeded() && t.Code != inject.CodeNotInjected && t.Code != ""
 }
 
 // others writes one line about templates that do not apply, with the reason if it is

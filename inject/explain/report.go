@@ -73,7 +73,7 @@ type Final struct {
 func (r *Report) summary() string {
 	right := 0
 	for i := range r.Templates {
-		if c := r.Templates[i].Code; c == inject.CodePresent || c == inject.CodeInjected {
+		if c := r.Templates[i].Code; c.Succeeded() {
 			right++
 		}
 	}
@@ -109,7 +109,7 @@ func (r *Report) liveSummary() string {
 		if t := &r.Templates[i]; t.State != NotWanted {
 			n++
 			by[t.State]++
-			if Failed(t.Code) && t.State == Missing {
+			if t.Code.Failed() && t.State == Missing {
 				failed++
 			}
 		}
@@ -154,7 +154,7 @@ func (r *Report) Compare(running *Running) {
 		return
 	}
 	gets := func(t Template, name string) bool {
-		return t.Template == name && (t.Code == inject.CodeInjected || t.Code == inject.CodePresent)
+		return t.Template == name && t.Code.Succeeded()
 	}
 	running.keep(func(b Behind) bool {
 		return b.State != Missing || slices.ContainsFunc(r.Templates, func(t Template) bool { return gets(t, b.Template) })

@@ -68,7 +68,7 @@ func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 	if t.ReadsRequest() {
 		return e.said(t, by)
 	}
-	wanted := Failed(d.Code) || d.Code == inject.CodeInjected || d.Code == inject.CodePresent
+	wanted := d.Code.Wanted()
 	switch {
 	case !wanted && (by == "" || e.bare(t)):
 		return NotWanted
@@ -107,9 +107,4 @@ func (e *Evidence) said(t *templates.Template, by string) State {
 func ByRequest(template string) string {
 	return fmt.Sprintf("The template %s goes by who makes a pod (its expressions read request), which is not known of a pod that exists: "+
 		"it counts as the pod says itself, by its annotation.", template)
-}
-
-// Failed says whether a code means that a pod should get a template and cannot.
-func Failed(c inject.Code) bool {
-	return c == inject.CodeConflict || c == inject.CodeInvalidParameter || c == inject.CodeRenderFailed
 }

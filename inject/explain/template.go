@@ -87,7 +87,7 @@ func explained(d *inject.Decision, evidence *Evidence, t *templates.Template, li
 	switch {
 	case live && t.ReadsRequest():
 		of.Code, of.Message = "", "the pod's annotation says so, and more is not known"
-	case live && (d.Code == inject.CodeInjected || d.Code == inject.CodePresent):
+	case live && d.Code.Succeeded():
 		of.Code = "" // which is about a pod that is to be made
 	case d.Code == inject.CodeInjected && unreached != "":
 		of.Code, of.Message = inject.CodeNotInjected, of.Message+", but "+unreached
@@ -101,7 +101,7 @@ func (t *Template) why(d *inject.Decision) string {
 	if i := slices.IndexFunc(d.Passed, func(s inject.Step) bool { return s.Code == inject.CodeNotRequested }); i >= 0 {
 		wanted = d.Passed[i].Message
 	}
-	made := d.Code == inject.CodeInjected || d.Code == inject.CodePresent
+	made := d.Code.Succeeded()
 	switch {
 	case t.State == Outdated && !made:
 		return "it was injected, and a new pod would not get it: " + d.Sentence()

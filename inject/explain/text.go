@@ -115,9 +115,9 @@ func (p *page) template(r *Report, t *Template) {
 	outcome := r.Outcome(t)
 	style := yellow
 	switch {
-	case t.State == Missing, t.State == Altered, t.Code == inject.CodeNotInjected, Failed(t.Code):
+	case t.State == Missing, t.State == Altered, t.Code == inject.CodeNotInjected, t.Code.Failed():
 		style = red
-	case t.State == Current, !r.Object.Live && (t.Code == inject.CodeInjected || t.Code == inject.CodePresent):
+	case t.State == Current, !r.Object.Live && t.Code.Succeeded():
 		style = green
 	}
 	p.WriteString("\n")

@@ -171,7 +171,7 @@ func meeting(t *templates.Template, pod Subject, fixed []string) (Subject, bool)
 }
 
 func gets(d *inject.Decision) bool {
-	return d.Code == inject.CodeInjected || d.Code == inject.CodePresent
+	return d.Code.Succeeded()
 }
 
 // notTried says why.

@@ -24,7 +24,7 @@ type view struct {
 // reason says why a template is not current in the pod.
 func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason {
 	r := Reason{Template: d.Template, State: state, Pods: 1, Example: v.pod.Metadata.Name}
-	if d.Code != inject.CodeInjected && d.Code != inject.CodePresent {
+	if !d.Code.Succeeded() {
 		r.Code = d.Code
 	}
 	switch state {
@@ -41,7 +41,7 @@ func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason
 // right says whether a pod made anew would be as it should be, by this template. A
 // conflict of an outdated one is with what the older revision brought.
 func (v *view) right(d *inject.Decision, state explain.State) bool {
-	return !wanted(d.Code) || state == explain.NotWanted || v.notCalled == "" && (!explain.Failed(d.Code) || state == explain.Outdated && d.Code == inject.CodeConflict)
+	return !d.Code.Wanted() || state == explain.NotWanted || v.notCalled == "" && (!d.Code.Failed() || state == explain.Outdated && d.Code == inject.CodeConflict)
 }
 
 // mistakes are what the pod's labels and annotations ask for and nobody knows, and
@@ -64,10 +64,6 @@ func (v *view) mistakes() (all []Mistake, notes []string) {
 	return all, notes
 }
 
-func wanted(c inject.Code) bool {
-	return c == inject.CodeInjected || c == inject.CodePresent || explain.Failed(c)
-}
-
 // removed is the reason of what a template injected that is not there any more.
 func (v *view) removed(template string) Reason {
 	return Reason{
@@ -82,9 +78,9 @@ func (v *view) outdated(d *inject.Decision, by string) string {
 		why = "it was injected"
 	}
 	switch {
-	case !wanted(d.Code):
+	case !d.Code.Wanted():
 		return fmt.Sprintf("%s, and a new pod would not get it: %s", why, d.Sentence())
-	case explain.Failed(d.Code) && d.Code != inject.CodeConflict: // with what the older revision brought, which a new pod has not
+	case d.Code.Failed() && d.Code != inject.CodeConflict: // with what the older revision brought, which a new pod has not
 		return fmt.Sprintf("%s, and a new pod could not get it: %s", why, d.Sentence())
 	case v.notCalled != "":
 		return fmt.Sprintf("%s, and the API server would not ask Pillion about a new pod: %s", why, v.notCalled)
@@ -95,7 +91,7 @@ func (v *view) outdated(d *inject.Decision, by string) string {
 func (v *view) missing(d *inject.Decision, by string) string {
 	created := v.pod.Metadata.CreationTimestamp
 	switch {
-	case explain.Failed(d.Code):
+	case d.Code.Failed():
 		return d.Sentence()
 	case v.notCalled != "":
 		return "the API server would not ask Pillion about it: " + v.notCalled

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -103,13 +102,13 @@ func (c *Count) foresee(template []byte, claims []string, injected bool, room fu
 		switch {
 		case injected && (d.Code == inject.CodeNotOptedIn || d.Code == inject.CodeExcludedNamespace):
 			return "a new pod would have no sidecars: " + d.Sentence(), nil
-		case t.ReadsRequest() && (wanted(d.Code) || d.Code == inject.CodeConditionFalse):
+		case t.ReadsRequest() && (d.Code.Wanted() || d.Code == inject.CodeConditionFalse):
 			return "the template " + d.Template + " goes by who makes a pod", nil
-		case explain.Failed(d.Code):
+		case d.Code.Failed():
 			return fmt.Sprintf("a new pod could not get %s: %s", d.Template, d.Sentence()), nil
-		case wanted(d.Code) && notCalled != "":
+		case d.Code.Wanted() && notCalled != "":
 			return "the API server would not ask Pillion about a new pod: " + notCalled, nil
-		case wanted(d.Code) && len(c.scope.LastWord) > 0 && !c.intact[d.Template]:
+		case d.Code.Wanted() && len(c.scope.LastWord) > 0 && !c.intact[d.Template]:
 			return fmt.Sprintf("no pod here shows that %s stays as it was injected, and pods are changed after that: see %s", d.Template, strings.Join(c.scope.LastWord, ", ")), nil
 		}
 	}

@@ -30,7 +30,7 @@ func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
 	decisions := e.decisions()
 	for i := range decisions {
 		d := &decisions[i]
-		if !failed(d.Code) {
+		if !d.Code.Failed() {
 			continue
 		}
 		f := inject.Finding{Template: d.Template, Code: d.Code}
@@ -100,11 +100,6 @@ func (h *Handler) panicked(e *exchange, r *http.Request, why any) {
 }
 
 const decidedLeftOut = "left_out" // a template; only in the log
-
-// failed reports whether a decision needs action by a user.
-func failed(code inject.Code) bool {
-	return code == inject.CodeConflict || code == inject.CodeInvalidParameter || code == inject.CodeRenderFailed
-}
 
 // name is an attribute whose value comes from the caller, and may be long.
 func name(key, value string) slog.Attr { return slog.String(key, clip(value, maxName)) }

@@ -124,15 +124,6 @@ func (m *Metrics) request(webhook string, o outcome) *event {
 	return &event{Counter: m.requests.WithLabelValues(webhook, o.decision, strconv.Itoa(o.status))}
 }
 
-// decisionCodes are the codes of [inject.Decision].
-func decisionCodes() []inject.Code {
-	return []inject.Code{
-		inject.CodeMirrorPod, inject.CodeExcludedNamespace, inject.CodeNotOptedIn, inject.CodePodOptedOut, inject.CodeNotRequested,
-		inject.CodeWrongOS, inject.CodeHostNetwork, inject.CodeNamespaceNotMatched, inject.CodePodNotMatched, inject.CodeConditionFalse,
-		inject.CodeInvalidParameter, inject.CodeRenderFailed, inject.CodeConflict, inject.CodePresent, inject.CodeInjected,
-	}
-}
-
 // Use creates the series for the templates of all sets in use, and deletes those of other
 // templates. It must not be called concurrently.
 func (m *Metrics) Use(sets ...*templates.Set) {
@@ -177,7 +168,7 @@ func (m *Metrics) newTemplate(name string) *templateSeries {
 	if name == "" {
 		return s
 	}
-	for _, code := range decisionCodes() {
+	for _, code := range inject.DecisionCodes() {
 		s.decisions[code] = &event{Counter: m.decisions.WithLabelValues(name, string(code))}
 	}
 	return s
