@@ -86,6 +86,14 @@ func rank(m templates.ValidateMode) int {
 	return 1
 }
 
+// faults are what is wrong with a template that the pod should have.
+func (d *Decision) faults() []Finding {
+	if d.Code == CodePresent || d.Code == CodeInjected {
+		return d.differences(false)
+	}
+	return d.failures()
+}
+
 // differences are what is missing and what is altered.
 func (d *Decision) differences(strict bool) []Finding {
 	if d.Absent {

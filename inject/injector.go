@@ -42,11 +42,6 @@ func SystemNamespaces() []string {
 	return []string{"kube-system", "kube-public", "kube-node-lease", "pillion-system"}
 }
 
-// maxRounds is how often a pod is looked at again because what was added might
-// change what another template sees. Two are enough for templates that do not
-// depend on each other in a chain.
-const maxRounds = 16
-
 // maxFields bounds the objects in which a field is looked for again and again. The
 // API knows about 50 in a spec.
 const maxFields = 500
@@ -63,11 +58,13 @@ type Injector struct {
 	names     []string       // of the templates, sorted
 	brings    map[string]int // the containers that any of them brings, numbered from 1
 	reads     []read         // the parts of the pod that templates depend on
-	addsEnv   bool           // to the pod's own containers
-	rules     []rule
-	couplings []coupling
-	excluded  []string
-	schema    *schema
+	// readsContainers: an expression reads the pod's lists of containers.
+	readsContainers bool
+	addsEnv         bool // to the pod's own containers
+	rules           []rule
+	couplings       []coupling
+	excluded        []string
+	schema          *schema
 }
 
 // loaded is a template with what need not be written anew for each pod: the keys
@@ -127,6 +124,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	for part := range reads {
 		if r := newRead(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" {
 			i.reads = append(i.reads, r)
+			i.readsContainers = i.readsContainers || r.ofContainers()
 		}
 	}
 	i.names = slices.Sorted(maps.Keys(i.byName))
@@ -163,8 +161,6 @@ type Request struct {
 	// alone, for a final pod: every template is compared with the pod as it came,
 	// not with what those before it would add.
 	alone bool
-	// again is how often the judge may still inject the pod again; see madeBy.
-	again *int
 }
 
 // ErrGone says that [Request.Done] was closed before the work was done.
@@ -197,28 +193,10 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	req.Scratch.Env = i.addsEnv // when it parses the next pod
 	r := &req.Scratch.result
 	*r = Result{Pod: identify(pod), pod: pod}
-	// A template that is left out because of what it does starts everything anew,
-	// so that the others get what they would get without it.
-	var leftOut map[string]string
-	for {
-		culprits, why := i.settle(&req, pod, r, leftOut)
-		if req.gone() {
-			return nil, ErrGone
-		}
-		if len(culprits) == 0 {
-			return r, nil
-		}
-		if leftOut == nil {
-			leftOut = map[string]string{}
-		}
-		for _, name := range culprits {
-			leftOut[name] = why
-		}
-		if pod, err = tree.Parse([]byte(pod.String())); err != nil { // as it came
-			return nil, err
-		}
-		*r = Result{Pod: r.Pod, pod: pod}
+	if err := (&settling{Injector: i, req: &req, r: r}).settle(); err != nil {
+		return nil, err
 	}
+	return r, nil
 }
 
 // parse gives the pod as a tree.
@@ -240,105 +218,6 @@ func (r *Request) parse() (pod *tree.Node, err error) {
 }
 
 func notJSON(err error) error { return fmt.Errorf("the pod is not JSON: %w", err) }
-
-// settle looks at the pod until nothing more is to be added. The templates that
-// it names make that impossible, and why.
-func (i *Injector) settle(req *Request, pod *tree.Node, r *Result, leftOut map[string]string) (culprits []string, why string) {
-	for round := range maxRounds {
-		run := i.newRun(req, pod)
-		run.leftOut = leftOut
-		decisions := req.Scratch.decisions
-		if round > 0 {
-			decisions = make([]Decision, len(decisions))
-		}
-		if run.decide(decisions); req.gone() {
-			return nil, ""
-		}
-		if round == 0 {
-			r.Decisions, r.Findings = decisions, run.findings()
-		} else {
-			r.update(decisions)
-		}
-		if !run.added { // by now
-			return nil, ""
-		}
-		if r.size = pod.AddedSize(); r.size > maxPatch {
-			return injected(decisions), fmt.Sprintf("what it adds makes the pod larger than the API server takes (%d bytes)", r.size)
-		}
-		if !i.lookAgain(run) {
-			return nil, ""
-		}
-		culprits = injected(decisions)
-	}
-	return culprits, "what it adds makes it add more, without an end; see what its expressions read"
-}
-
-func injected(decisions []Decision) []string {
-	var names []string
-	for i := range decisions {
-		if decisions[i].Code == CodeInjected {
-			names = append(names, decisions[i].Template)
-		}
-	}
-	return names
-}
-
-// lookAgain says whether what was added could change what a template sees: then a
-// second admission of the same pod must not find what this one left out.
-func (i *Injector) lookAgain(run *run) bool {
-	if slices.ContainsFunc(run.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed }) {
-		return true
-	}
-	return slices.ContainsFunc(i.reads, func(r read) bool { return r.addedIn(run.pod) })
-}
-
-// read is a part of the pod that templates depend on: all of it, which items it has, or a member.
-type read struct {
-	path  []string
-	items bool
-	key   string
-}
-
-// newRead takes a part apart, see [templates.Template.Reads].
-func newRead(part string) (r read) {
-	path, within, ok := strings.Cut(part, "[")
-	if ok {
-		r.key = strings.TrimSuffix(within, "]")
-		r.items = r.key == ""
-	}
-	if path != "*" {
-		r.path = strings.Split(path, ".")
-	}
-	return r
-}
-
-// addedIn says whether something was added at that path, or what is on the way there.
-func (r read) addedIn(n *tree.Node) bool {
-	for path := r.path; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {
-		n = n.Get(path[0])
-	}
-	switch {
-	case n == nil || n.Added():
-		return n != nil
-	case r.key != "":
-		return n.Get(r.key).Added()
-	case r.items:
-		return slices.ContainsFunc(n.Items(), func(item tree.Node) bool { return item.Added() })
-	}
-	return n.AddedSize() > 0
-}
-
-// update takes the decisions of a later round: what an earlier one injected
-// stays injected.
-func (r *Result) update(later []Decision) {
-	for i := range r.Decisions {
-		if r.Decisions[i].Code != CodeInjected {
-			r.Decisions[i] = later[i]
-		} else {
-			r.Decisions[i].Added = append(r.Decisions[i].Added, later[i].Added...)
-		}
-	}
-}
 
 // Identity is how people know a pod.
 type Identity struct {

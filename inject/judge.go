@@ -66,8 +66,7 @@ type Verdict struct {
 // Judge judges a final pod. The error describes what is wrong with its JSON.
 func (j *Judge) Judge(req Request) (*Verdict, error) {
 	// What is missing of one template must not hide behind what another would add.
-	req.alone, req.again = true, new(int)
-	*req.again = maxAgain
+	req.alone = true
 	var err error
 	if req.Pod, err = req.parse(); err != nil {
 		return nil, err
@@ -129,22 +128,8 @@ func (j *Judge) by(i *Injector, req Request) (*Verdict, error) {
 		return nil, err
 	}
 	v := &Verdict{Result: r, Set: i.set.Revision, Judged: r.check(!j.lenient)}
-	if recorded := i.recordedIn(req.Pod); slices.ContainsFunc(v.Judged, func(f Finding) bool { return isOneOf(recorded, f.Template) }) {
-		decisions, err := i.madeBy(req, recorded, r.Decisions)
-		if err != nil {
-			return nil, err
-		}
-		if decisions != nil {
-			v.Decisions, v.Judged = decisions, nil
-			v.Judged = v.check(!j.lenient)
-		}
-	}
 	v.Denied = denies(v.Judged)
 	return v, nil
-}
-
-func isOneOf(all []*loaded, name string) bool {
-	return slices.ContainsFunc(all, func(t *loaded) bool { return t.Name == name })
 }
 
 func denies(all []Finding) bool {

@@ -89,12 +89,12 @@ func TestJudgeOwnWork(t *testing.T) {
 			`required: true, pod: {spec: {containers: [{name: side, image: s, env: [{"${when}": "size(pod.spec.containers) > 1", name: X, value: "${pod.metadata.labels['app']}"}]}]}}`,
 		}},
 		"a chain with a computed volume": {specs: []string{
-			`required: true, match: {condition: "pod.spec.containers.exists(c, c.name == 'side')"}, pod: {spec: {volumes: [{name: v, configMap: {name: "c${string(size(pod.spec.containers))}"}}], containers: [{name: k, image: s}]}}`,
-			"required: true, order: 2, " + side,
+			`required: true, match: {condition: "pod.spec.volumes.exists(v, v.name == 'w')"}, pod: {spec: {volumes: [{name: v, configMap: {name: "c${string(size(pod.spec.containers))}"}}], containers: [{name: k, image: s}]}}`,
+			"required: true, order: 2, pod: {spec: {volumes: [{name: w, emptyDir: {}}], containers: [{name: side, image: s}]}}",
 		}},
 		"the cost limit": {specs: []string{
 			`required: true, match: {condition: "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))"}, pod: {spec: {volumes: [{name: zz, emptyDir: {}}], containers: [{name: side, image: s}]}}`,
-		}, spec: `"volumes":[` + list(147, `{"name":"v%d","emptyDir":{}}`) + `]`},
+		}, spec: `"volumes":[` + list(147, `{"name":"v%d","emptyDir":{}}`) + `]`, want: "render_failed"},
 		"1,000 variables": {specs: []string{
 			each(`env: [{name: A, value: "${string(size(container.env) < 2)}"}, {name: B, value: "${container.env.exists(e, e.name == 'x') ? 'y' : 'n'}"}]`) + side,
 		}, containers: `{"name":"app","image":"a","env":[` + list(1000, `{"name":"E%d","value":"x"}`) + `]}`},

@@ -28,6 +28,7 @@ type run struct {
 	candidates []*candidate
 	flipped    []*loaded // left out by what a template's addition may change
 	added      bool
+	shown      int     // how many containers expressions saw at first
 	at, beside pointer // both of the pod, with room to go further
 	scratch    *Scratch
 	lookups
@@ -42,11 +43,12 @@ type lookups struct {
 	marks   map[*loaded]bool // see marked
 	ports   nodePorts        // see portsTaken
 	volumes map[string]bool  // see isTokenVolume
+	ours    []string         // see ofTemplates
 	claims  map[string]bool  // of Request.Claims
 }
 
 // forget is for when something was added to the pod.
-func (l *lookups) forget() { l.users, l.ports, l.volumes = [2][]appContainer{}, nil, nil }
+func (l *lookups) forget() { l.users, l.ports, l.volumes, l.ours = [2][]appContainer{}, nil, nil, nil }
 
 // candidate is one template for this pod.
 type candidate struct {
@@ -72,7 +74,7 @@ func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 		os:          podOS(pod),
 		onHost:      pod.At("spec", "hostNetwork").Kind() == tree.True,
 		input: templates.Input{
-			Pod: pod, Namespace: req.Namespace, Nodes: &req.Scratch.Arena, Done: req.Done,
+			Namespace: req.Namespace, Nodes: &req.Scratch.Arena, Done: req.Done,
 			Request: templates.RequestInfo{Operation: req.Operation, Username: req.Username, DryRun: req.DryRun},
 		},
 	}
@@ -82,6 +84,7 @@ func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 		}
 		r.claims[claim] = true
 	}
+	r.input.Pod, r.shown = r.view()
 	r.requested = parseRequested(r.annotation(AnnotationTemplates))
 	return r
 }
@@ -121,6 +124,9 @@ func (r *run) decide(decisions []Decision) {
 	for _, c := range r.candidates {
 		if r.req.gone() {
 			return
+		}
+		if r.added {
+			c.input.Pod, _ = r.view()
 		}
 		c.plan()
 	}

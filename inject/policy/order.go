@@ -24,13 +24,21 @@ func Notes(set *templates.Set, o Options) []string {
 		if !o.wants(t) {
 			continue
 		}
-		var others, parts []string
+		var others, parts, own []string
 		for _, other := range set.Templates {
 			for _, part := range added(other) {
-				if other != t && slices.ContainsFunc(t.Reads(), func(read string) bool { read, _, _ = strings.Cut(read, "["); return read == "*" || read == part }) {
+				switch reads := slices.ContainsFunc(t.Reads(), func(read string) bool { read, _, _ = strings.Cut(read, "["); return read == "*" || read == part }); {
+				case !reads:
+				case other == t:
+					own = append(own, part)
+				default:
 					others, parts = append(others, other.Name), append(parts, part)
 				}
 			}
+		}
+		if len(own) > 0 {
+			notes = append(notes, fmt.Sprintf("template %s: note: its expressions read %s, to which it adds: the webhook leaves the template out if that changes what it protects, and a policy does not",
+				t.Name, strings.Join(own, ", ")))
 		}
 		slices.Sort(parts)
 		if len(others) > 0 {

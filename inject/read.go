@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// read is a part of the pod that templates depend on: all of it, which items it has, or a member.
+type read struct {
+	path  []string
+	items bool
+	key   string
+}
+
+// newRead takes a part apart, see [templates.Template.Reads].
+func newRead(part string) (r read) {
+	path, within, ok := strings.Cut(part, "[")
+	if ok {
+		r.key = strings.TrimSuffix(within, "]")
+		r.items = r.key == ""
+	}
+	if path != "*" {
+		r.path = strings.Split(path, ".")
+	}
+	return r
+}
+
+// ofContainers reports whether the lists of containers are in it.
+func (r read) ofContainers() bool {
+	return len(r.path) == 0 || len(r.path) > 1 && (r.path[1] == "containers" || r.path[1] == "initContainers")
+}
+
+// addedIn says whether something was added at that path, or what is on the way there.
+func (r read) addedIn(n *tree.Node) bool {
+	for path := r.path; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {
+		n = n.Get(path[0])
+	}
+	switch {
+	case n == nil || n.Added():
+		return n != nil
+	case r.key != "":
+		return n.Get(r.key).Added()
+	case r.items:
+		return slices.ContainsFunc(n.Items(), func(item tree.Node) bool { return item.Added() })
+	}
+	return n.AddedSize() > 0
+}
