@@ -193,7 +193,9 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	req.Scratch.Env = i.addsEnv // when it parses the next pod
 	r := &req.Scratch.result
 	*r = Result{Pod: identify(pod), pod: pod}
-	if err := (&settling{Injector: i, req: &req, r: r}).settle(); err != nil {
+	s := &req.Scratch.settling
+	*s = settling{Injector: i, req: &req, r: r}
+	if err := s.settle(); err != nil {
 		return nil, err
 	}
 	return r, nil

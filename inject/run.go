@@ -43,12 +43,16 @@ type lookups struct {
 	marks   map[*loaded]bool // see marked
 	ports   nodePorts        // see portsTaken
 	volumes map[string]bool  // see isTokenVolume
-	ours    []string         // see ofTemplates
-	claims  map[string]bool  // of Request.Claims
+	// ours is what ofTemplates returns, if it is known.
+	ours      []string
+	oursKnown bool
+	claims    map[string]bool // of Request.Claims
 }
 
 // forget is for when something was added to the pod.
-func (l *lookups) forget() { l.users, l.ports, l.volumes, l.ours = [2][]appContainer{}, nil, nil, nil }
+func (l *lookups) forget() {
+	l.users, l.ports, l.volumes, l.oursKnown = [2][]appContainer{}, nil, nil, false
+}
 
 // candidate is one template for this pod.
 type candidate struct {
@@ -67,7 +71,7 @@ func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 	r := &req.Scratch.run
 	*r = run{
 		candidates: r.candidates[:0], scratch: req.Scratch,
-		at: slices.Grow(r.at[:0], 8), beside: slices.Grow(r.beside[:0], 8), lookups: lookups{here: r.here[:0]},
+		at: slices.Grow(r.at[:0], 8), beside: slices.Grow(r.beside[:0], 8), lookups: lookups{here: r.here[:0], ours: r.ours[:0]},
 		Injector: i, req: req, pod: pod,
 		labels:      pod.At("metadata", "labels"),
 		annotations: pod.At("metadata", "annotations"),

@@ -16,6 +16,8 @@ type Scratch struct {
 
 	log        tree.Log
 	run        run
+	settling   settling
+	pass       pass
 	result     Result
 	decisions  []Decision
 	candidates []candidate

@@ -91,7 +91,8 @@ func (s *settling) passes(leftOut []map[string]string) (pass int, culprits map[s
 // pass looks at the pod until nothing more is to be added. The templates that it names make
 // that impossible, and why.
 func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) {
-	p := &pass{Result: s.r}
+	p := &s.req.Scratch.pass
+	*p = pass{Result: s.r}
 	for range maxRounds {
 		run := s.newRun(s.req, s.r.pod)
 		run.leftOut = leftOut
@@ -187,8 +188,11 @@ func (p *pass) blame(decisions []Decision, why string) map[string]string {
 // as it is by now: what was added has changed what their expressions give. If that is a template
 // that was there before, it is the others' fault.
 func (p *pass) faulty() map[string]string {
+	if p.were == nil {
+		return nil // nothing was added
+	}
 	culprits := map[string]string{}
-	for i := range p.were { // nil if nothing was added
+	for i := range p.were {
 		found := p.last[i].faults()
 		switch name := p.last[i].Template; {
 		case len(found) == 0:

@@ -33,7 +33,7 @@ func (r *run) view() (pod *tree.Node, containers int) {
 			continue
 		}
 		if hidden == len(items) {
-			seen = new(r.nodes().Without(seen, list))
+			seen = r.held(r.nodes().Without(seen, list))
 			continue
 		}
 		own := r.nodes().Nodes(len(items) - hidden)
@@ -42,13 +42,16 @@ func (r *run) view() (pod *tree.Node, containers int) {
 				own = append(own, items[i])
 			}
 		}
-		seen = new(r.nodes().With(seen, list, tree.Items(own...)))
+		seen = r.held(r.nodes().With(seen, list, tree.Items(own...)))
 	}
 	if seen == spec {
 		return r.pod, containers
 	}
-	return new(r.nodes().With(r.pod, "spec", *seen)), containers
+	return r.held(r.nodes().With(r.pod, "spec", *seen)), containers
 }
+
+// held is a node in memory for nodes.
+func (r *run) held(n tree.Node) *tree.Node { return &append(r.nodes().Nodes(1), n)[0] }
 
 // hides reports whether expressions do not see a container of the pod.
 func (r *run) hides(container *tree.Node) bool {
@@ -58,8 +61,8 @@ func (r *run) hides(container *tree.Node) bool {
 
 // ofTemplates are the names of the containers that are a template's if the pod has them.
 func (r *run) ofTemplates() []string {
-	if r.ours == nil {
-		r.ours = []string{}
+	if !r.oursKnown {
+		r.ours, r.oursKnown = r.ours[:0], true
 		for _, t := range r.templates {
 			if len(t.Containers) > 0 && r.marked(t) {
 				r.ours = append(r.ours, t.Containers...)
