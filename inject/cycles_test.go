@@ -30,7 +30,7 @@ var largestCycle = map[string]int{
 	"cmd/pillion/cluster":    2,
 	"cmd/pillion/serve":      2,
 	"cmd/pillion/yamledit":   4,
-	"inject":                 14,
+	"inject":                 16,
 	"inject/fit":             2,
 	"inject/policy":          11,
 	"inject/sample":          4,

@@ -97,10 +97,10 @@ func TestJudgeOwnWork(t *testing.T) {
 		}, spec: `"volumes":[` + list(147, `{"name":"v%d","emptyDir":{}}`) + `]`, want: "render_failed"},
 		"1,000 variables": {specs: []string{
 			each(`env: [{name: A, value: "${string(size(container.env) < 2)}"}, {name: B, value: "${container.env.exists(e, e.name == 'x') ? 'y' : 'n'}"}]`) + side,
-		}, containers: `{"name":"app","image":"a","env":[` + list(1000, `{"name":"E%d","value":"x"}`) + `]}`},
+		}, containers: `{"name":"app","image":"a","env":[` + list(1000, `{"name":"E%d","value":"x"}`) + `]}`, want: "render_failed"},
 		"1,000 volumes": {specs: []string{
 			`required: true, match: {condition: "size(pod.spec.volumes) != 3"}, ` + volume,
-		}, spec: `"volumes":[` + list(1000, `{"name":"v%d","emptyDir":{}}`) + `]`},
+		}, spec: `"volumes":[` + list(1000, `{"name":"v%d","emptyDir":{}}`) + `]`, want: "render_failed"},
 		"500 containers": {specs: []string{each("env: [{name: A, value: b}]") + side}, containers: list(500, `{"name":"c%d","image":"a"}`)},
 		"a volume without a source": {specs: []string{
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: side, image: s, volumeMounts: [{name: v, mountPath: /v}]}]}}",
@@ -129,7 +129,7 @@ func TestJudgeOwnWork(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, codes, c.want)
 		}
 		if t.Failed() {
-			t.Fatal(name)
+			t.Log(name)
 		}
 	}
 }
