@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -159,4 +161,56 @@ func isArray(root *yaml.Node) bool {
 	return root.Kind == yaml.SequenceNode && slices.ContainsFunc(root.Content, func(item *yaml.Node) bool {
 		return yamledit.Member(item, "kind") != nil && yamledit.Member(item, "apiVersion") != nil
 	})
+}
+
+// injectOptions are the flags of inject.
+type injectOptions struct {
+	files       []string
+	templates   []string
+	namespace   string
+	labels      []string
+	annotations []string
+	output      string
+	outputs     []string
+	quiet       bool
+	strict      bool
+	uninject    bool
+
+	declared map[string]templates.Namespace // in the manifests, or the cluster
+}
+
+// inputs are the files that are named, and those in folders that are named.
+func inputs(names []string) ([]string, error) {
+	var all []string
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if name == "-" || err == nil && !info.IsDir() {
+			all = append(all, name)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		entries, err := os.ReadDir(name)
+		if err != nil {
+			return nil, err
+		}
+		before := len(all)
+		for _, e := range entries {
+			if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) && !e.IsDir() {
+				all = append(all, filepath.Join(name, e.Name()))
+			}
+		}
+		if len(all) == before {
+			return nil, fmt.Errorf("%s: there is no *.yaml, *.yml or *.json in this folder", name)
+		}
+	}
+	return all, nil
+}
+
+func readInput(name string, stdin io.Reader) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(name)
 }

@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -20,21 +19,6 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
-
-// explainOptions are the flags of explain.
-type explainOptions struct {
-	injectOptions
-
-	cluster    cluster.Options
-	asked      []asked
-	selector   string
-	everywhere bool
-	only       []string // names of templates
-	all        bool
-	verbose    bool
-	fits       *fit.Evaluator
-	failed     []error // about objects that were asked for and cannot be read
-}
 
 func newExplain() *cobra.Command {
 	o := &explainOptions{}

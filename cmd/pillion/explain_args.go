@@ -15,8 +15,24 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
 )
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	injectOptions
+
+	cluster    cluster.Options
+	asked      []asked
+	selector   string
+	everywhere bool
+	only       []string // names of templates
+	all        bool
+	verbose    bool
+	fits       *fit.Evaluator
+	failed     []error // about objects that were asked for and cannot be read
+}
 
 // asked is an object of a cluster, or without a name all of a kind.
 type asked struct {

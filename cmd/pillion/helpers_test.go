@@ -12,6 +12,5 @@ const (
 
 var (
 	must, write, until = clitest.Must, clitest.Write, clitest.Until
-	template, keySet   = clitest.Template, clitest.KeySet
-	tooWide            = clitest.TooWide
+	template, tooWide  = clitest.Template, clitest.TooWide
 )

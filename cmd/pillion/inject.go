@@ -3,39 +3,16 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
 )
-
-// injectOptions are the flags of inject.
-type injectOptions struct {
-	files       []string
-	templates   []string
-	namespace   string
-	labels      []string
-	annotations []string
-	output      string
-	outputs     []string
-	quiet       bool
-	strict      bool
-	uninject    bool
-
-	declared map[string]templates.Namespace // in the manifests, or the cluster
-}
 
 func newInject() *cobra.Command {
 	o := &injectOptions{}
@@ -182,103 +159,4 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	}
 	_, err = cli.ForDocument(stdout).Write(out)
 	return err
-}
-
-// inputs are the files that are named, and those in folders that are named.
-func inputs(names []string) ([]string, error) {
-	var all []string
-	for _, name := range names {
-		info, err := os.Stat(name)
-		if name == "-" || err == nil && !info.IsDir() {
-			all = append(all, name)
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		entries, err := os.ReadDir(name)
-		if err != nil {
-			return nil, err
-		}
-		before := len(all)
-		for _, e := range entries {
-			if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) && !e.IsDir() {
-				all = append(all, filepath.Join(name, e.Name()))
-			}
-		}
-		if len(all) == before {
-			return nil, fmt.Errorf("%s: there is no *.yaml, *.yml or *.json in this folder", name)
-		}
-	}
-	return all, nil
-}
-
-func readInput(name string, stdin io.Reader) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(stdin)
-	}
-	return os.ReadFile(name)
-}
-
-// injection is one run of the command: what has been read and made so far.
-type injection struct {
-	options  *injectOptions
-	injector *inject.Injector
-	report   io.Writer
-	change   func(object) ([]yamledit.Change, error) // of one object
-	found    int                                     // objects with a pod
-	wrong    []string                                // what --strict is about, a sentence each
-
-	stream    bytes.Buffer // -o yaml
-	documents []tree.Node  // -o json
-	patches   bytes.Buffer // -o patch
-}
-
-func newInjection(o *injectOptions, injector *inject.Injector, report io.Writer) *injection {
-	j := &injection{options: o, injector: injector, report: report}
-	if j.change = j.inject; o.uninject {
-		j.change = j.uninject
-	}
-	return j
-}
-
-// file injects into all documents of a file.
-func (j *injection) file(name string, data []byte) error {
-	for i, d := range yamledit.Split(data) {
-		if d.Empty() {
-			j.keep(i, d)
-			continue
-		}
-		if err := j.document(i, d); err != nil {
-			return d.Locate(name, err)
-		}
-	}
-	return nil
-}
-
-// keep writes a document as it was read. The first one of a file needs a line
-// between it and the file before.
-func (j *injection) keep(i int, d yamledit.Document) {
-	if i == 0 && j.stream.Len() > 0 {
-		if !bytes.HasSuffix(j.stream.Bytes(), []byte("\n")) {
-			j.stream.WriteByte('\n')
-		}
-		if len(d.Head) == 0 {
-			j.stream.WriteString("---\n")
-		}
-	}
-	j.stream.Write(d.Head)
-	j.stream.Write(d.Body)
-	j.stream.Write(d.Tail)
-}
-
-// output is what goes to standard output.
-func (j *injection) output() ([]byte, error) {
-	switch j.options.output {
-	case "json":
-		return jsonOutput(j.documents)
-	case "patch":
-		return j.patches.Bytes(), nil
-	}
-	return j.stream.Bytes(), nil
 }

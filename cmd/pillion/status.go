@@ -114,8 +114,6 @@ With -o name, and when --watch is interrupted, the exit code is 0.`,
 	return cmd
 }
 
-func statusOutputs() []string { return []string{"text", "json", "yaml", "name"} }
-
 func (o *statusOptions) check(args []string) error {
 	if o.All {
 		o.Namespaces = nil // also those of the environment

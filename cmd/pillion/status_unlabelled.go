@@ -14,6 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 )
 
+func statusOutputs() []string { return []string{"text", "json", "yaml", "name"} }
+
 // unlabelledOptions are the flags of status unlabelled.
 type unlabelledOptions struct {
 	cluster    cluster.Options

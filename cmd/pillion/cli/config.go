@@ -290,6 +290,7 @@ func PrintConfig(w io.Writer, flags *pflag.FlagSet) error {
 	return errors.Join(encoder.Encode(root), encoder.Close())
 }
 
+// ValueSource returns where the value of a flag comes from: "flag", "default", "environment NAME" or "file PATH".
 func ValueSource(f *pflag.Flag) string {
 	switch from := f.Annotations[sourceAnnotation]; {
 	case len(from) > 0:

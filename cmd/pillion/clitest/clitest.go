@@ -3,29 +3,13 @@
 package clitest
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/go-jose/go-jose/v4"
 )
-
-// KeySet returns a JSON Web Key Set with one key of that id.
-func KeySet(t *testing.T, id string) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	Must(t, err)
-	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: id}}})
-	Must(t, err)
-	return text
-}
 
 // Template returns a template that adds an annotation to every pod.
 func Template(name string) string {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/survey"
 )
@@ -137,11 +136,4 @@ func (i *Installation) counted(ctx context.Context, p *place, selector string) *
 	}
 	p.counts[selector] = count
 	return count
-}
-
-// sinceLabelled is when the namespace got its label, if it opted in.
-func (p *place) sinceLabelled(fields []metav1.ManagedFieldsEntry) {
-	if p.Labels[inject.LabelInject] == inject.Enabled {
-		p.optedIn = survey.OptedIn(fields)
-	}
 }

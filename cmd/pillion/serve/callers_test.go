@@ -5,6 +5,10 @@ package serve
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -16,12 +20,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/inject/webhook/callers"
 )
+
+// keySet returns a JSON Web Key Set with one key of that id.
+func keySet(t *testing.T, id string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	clitest.Must(t, err)
+	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: id}}})
+	clitest.Must(t, err)
+	return text
+}
 
 // The cluster's keys come in the background: at the start, again soon while they do
 // not, from time to time, and when a token names one that is not known, but not as
@@ -61,7 +76,7 @@ func TestFollowKeys(t *testing.T) {
 			t.Errorf("it is ready: %s %v", detail, err)
 		}
 		want(keysAgain, 2)
-		says.Store(&answer{content: clitest.KeySet(t, "one")})
+		says.Store(&answer{content: keySet(t, "one")})
 		want(keysAgain, 3)
 		if detail, err := c.check(); err != nil || detail != "authentication is required" {
 			t.Errorf("it is not ready: %s %v", detail, err)
@@ -86,7 +101,7 @@ func TestFollowKeys(t *testing.T) {
 
 // The keys are those that the API server has at /openid/v1/jwks.
 func TestClusterKeys(t *testing.T) {
-	set := clitest.KeySet(t, "one")
+	set := keySet(t, "one")
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/openid/v1/jwks" {
 			w.WriteHeader(http.StatusNotFound)

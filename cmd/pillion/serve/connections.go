@@ -193,7 +193,7 @@ const (
 	// unusedTime is after what a connection, in use before or not, is taken for idle, as a new one is
 	// by [http.Server.Shutdown]: an API server may have dialled it for a request that then went by another one.
 	unusedTime = 5 * time.Second
-	// connectionAge is how long one is kept. An API server goes on with those that it has, so without
+	// ConnectionAge is how long one is kept. An API server goes on with those that it has, so without
 	// an end to them a replica that is added would never be asked; and a TLS handshake a minute is cheap.
 	ConnectionAge = time.Minute
 )

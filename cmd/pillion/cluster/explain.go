@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Explain explains one object of the cluster.
+func (i *Installation) Explain(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*explain.Report, error) {
+	object, err := i.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return i.explainObject(ctx, object)
+}
+
+func (i *Installation) explainObject(ctx context.Context, object *unstructured.Unstructured) (*explain.Report, error) {
+	p, err := i.place(ctx, object.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
+	pod, found, err := unstructured.NestedMap(object.Object, podAt...)
+	if len(podAt) == 0 {
+		pod, found = object.Object, true
+	}
+	if err != nil || !found {
+		return nil, errors.Join(err, errors.New("there is no pod in it"))
+	}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return nil, err
+	}
+	node, err := nodeOf(object)
+	if err != nil {
+		return nil, err
+	}
+	s := explain.Subject{
+		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
+		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node)},
+		Answered: i.answered, Notes: slices.Concat(i.notes, p.notes),
+		Misplaced: i.misplaced(ctx, object, node),
+		Misfits: func(pod, injected []byte) ([]string, string) {
+			return i.Fits.Misfits(p.Labels, p.limits, pod, injected), p.unknown
+		},
+	}
+	if !i.unknown && p.Known {
+		s.Webhooks = []explain.Webhook{}
+		for k := range i.entries {
+			s.Webhooks = append(s.Webhooks, i.entries[k].Match(p.Labels, text))
+		}
+	}
+	if len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" || object.GetKind() == "CronJob" { // of which no pod runs, or its Jobs do
+		return explain.New(i.injector, s)
+	}
+	running, err := i.running(ctx, p, object)
+	if err != nil {
+		return nil, err
+	}
+	s.Notes = slices.Concat(i.notes, p.notes) // with what cannot be read of the pods
+	r, err := explain.New(i.injector, s)
+	if err == nil {
+		r.Compare(running)
+	}
+	return r, err
+}
+
+// misplaced is what the object has in its own metadata and means for its pods', and what
+// those have that own it: a ReplicaSet has no metadata that a user wrote.
+func (i *Installation) misplaced(ctx context.Context, object *unstructured.Unstructured, node *tree.Node) []inject.Finding {
+	for range 2 { // a pod's ReplicaSet, and its Deployment
+		owner := metav1.GetControllerOf(object)
+		if owner == nil {
+			break
+		}
+		if object = i.owner(ctx, object.GetNamespace(), owner); object == nil {
+			return nil // it may be gone, or not to be read
+		}
+		var err error
+		if node, err = nodeOf(object); err != nil {
+			return nil
+		}
+	}
+	return i.injector.Misplaced(object.GetAPIVersion(), object.GetKind(), node)
+}
+
+// owner reads an owner once, for many pods have the same; nil if that cannot be.
+func (i *Installation) owner(ctx context.Context, namespace string, owner *metav1.OwnerReference) *unstructured.Unstructured {
+	key := namespace + "/" + owner.Kind + "/" + owner.Name
+	object, known := i.owners[key]
+	if resource, ok := ownerResource(owner); ok && !known {
+		var err error
+		if object, err = i.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{}); err != nil {
+			object = nil
+		}
+		i.owners[key] = object
+	}
+	return object
+}
+
+func nodeOf(object *unstructured.Unstructured) (*tree.Node, error) {
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return new(tree.Parser).Parse(string(text), 0)
+}
