@@ -134,6 +134,12 @@ func (i *installed) oneCA(t *testing.T) {
 			t.Fatal(err)
 		}
 		leaders += metrics.Gauge("pillion_certificate_authority_leader", nil)
+		if until := metrics.Gauge("pillion_certificate_authority_expires_timestamp_seconds", nil); until <= float64(time.Now().Unix()) {
+			t.Errorf("the CA expires at %v", until)
+		}
+		if metrics["pillion_certificate_authority_failures_total"] == nil {
+			t.Error("failures are not counted")
+		}
 	}
 	if made != 1 || leaders != 1 {
 		t.Errorf("%d replicas made the Secret, and %g renew it", made, leaders)

@@ -193,6 +193,9 @@ func TestWaiting(t *testing.T) {
 		go func() { outcomes <- ask(t.Context(), client, url, body) }()
 	}
 	eventually(t, "one works and the others wait", func() bool { return e.Limiter.Working() == 1 && e.Limiter.Waiting() == 9 })
+	if working, waiting := e.metric(t, "pillion_webhook_working"), e.metric(t, "pillion_webhook_waiting"); working != 1 || waiting != 9 {
+		t.Errorf("the metrics count %v in progress and %v that wait", working, waiting)
+	}
 	if n := lent(); n != 1 {
 		t.Errorf("%d have memory to work in, and one works", n)
 	}

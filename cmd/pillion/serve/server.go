@@ -198,9 +198,9 @@ func (s *server) register() {
 	s.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		newCertificateMetrics(s.certificate),
 		buildInfo(),
 	)
+	s.registry.MustRegister(certificateMetrics(s.certificate)...)
 }
 
 // conditions are the conditions of being ready.

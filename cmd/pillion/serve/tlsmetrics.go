@@ -3,86 +3,78 @@
 package serve
 
 import (
+	"crypto/x509"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pillion-dev/pillion/certs"
 )
 
-// certificateMetrics tells the status in numbers.
-type certificateMetrics struct {
-	*certificate
-	notBefore, expires, pending, mismatch, refused *prometheus.Desc
-	caExpires, leading, failures                   *prometheus.Desc // where Pillion makes the certificates
-}
-
-func newCertificateMetrics(c *certificate) *certificateMetrics {
-	m := &certificateMetrics{
-		certificate: c,
-		notBefore: prometheus.NewDesc("pillion_certificate_not_before_timestamp_seconds",
-			"Since when the serving certificate is valid, in seconds since 1970; 0 while there is none.", nil, nil),
-		expires: prometheus.NewDesc("pillion_certificate_expires_timestamp_seconds",
-			"When the serving certificate expires, in seconds since 1970; 0 while there is none.", nil, nil),
-		pending: prometheus.NewDesc("pillion_certificate_pending_since_timestamp_seconds",
-			"Since when a new certificate waits to be served, in seconds since 1970; 0 while none does.", nil, nil),
-		mismatch: prometheus.NewDesc("pillion_certificate_mismatched_webhooks",
-			"Webhooks whose caBundle does not verify the serving certificate.", []string{"configuration"}, nil),
-		refused: prometheus.NewDesc("pillion_certificate_refused_total",
-			"New certificates that could not be used, so that the last good one stayed.", []string{"reason"}, nil),
+// certificateMetrics are read from the certificate's status when they are collected.
+func certificateMetrics(c *certificate) (all []prometheus.Collector) {
+	gauge := func(name, help string, labels prometheus.Labels, value func() float64) {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 	}
-	if c.authority != nil {
-		m.caExpires = prometheus.NewDesc("pillion_certificate_authority_expires_timestamp_seconds",
-			"When the CA that Pillion made expires, in seconds since 1970; 0 while there is none.", nil, nil)
-		m.leading = prometheus.NewDesc("pillion_certificate_authority_leader",
-			"1 for the replica that renews the certificates.", nil, nil)
-		m.failures = prometheus.NewDesc("pillion_certificate_authority_failures_total",
-			"Attempts to write certificates or caBundles that failed.", nil, nil)
+	counter := func(name, help string, labels prometheus.Labels, value func() float64) {
+		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
 	}
-	return m
-}
-
-// Describe implements [prometheus.Collector].
-func (m *certificateMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.notBefore, m.expires, m.pending, m.mismatch, m.refused, m.caExpires, m.leading, m.failures} {
-		if d != nil {
-			to <- d
-		}
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (m *certificateMetrics) Collect(to chan<- prometheus.Metric) {
-	s := m.Status()
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
-	notBefore, expires, pending := int64(0), int64(0), int64(0)
-	if s.Leaf != nil {
-		notBefore, expires = s.Leaf.NotBefore.Unix(), s.Leaf.NotAfter.Unix()
-	}
-	if s.Pending != nil {
-		pending = s.Pending.Since.Unix()
-	}
-	gauge(m.notBefore, float64(notBefore))
-	gauge(m.expires, float64(expires))
-	gauge(m.pending, float64(pending))
-	for _, c := range certs.AllConfigurations() {
-		gauge(m.mismatch, float64(len(s.Mismatch[c])), string(c))
+	gauge("pillion_certificate_not_before_timestamp_seconds",
+		"Since when the serving certificate is valid, in seconds since 1970; 0 if there is none.", nil,
+		func() float64 { return from(c.Status().Leaf) })
+	gauge("pillion_certificate_expires_timestamp_seconds",
+		"When the serving certificate expires, in seconds since 1970; 0 if there is none.", nil,
+		func() float64 { return until(c.Status().Leaf) })
+	gauge("pillion_certificate_pending_since_timestamp_seconds",
+		"Since when a new certificate waits to be served, in seconds since 1970; 0 if there is none.", nil,
+		func() float64 {
+			if pending := c.Status().Pending; pending != nil {
+				return unix(pending.Since)
+			}
+			return 0
+		})
+	for _, configuration := range certs.AllConfigurations() {
+		gauge("pillion_certificate_mismatched_webhooks",
+			"Webhooks whose caBundle does not verify the serving certificate.", prometheus.Labels{"configuration": string(configuration)},
+			func() float64 { return float64(len(c.Status().Mismatch[configuration])) })
 	}
 	for _, reason := range certs.RefusalReasons() {
-		to <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, float64(s.Refusals[reason]), reason)
+		counter("pillion_certificate_refused_total",
+			"New certificates that Pillion could not use, so that the last valid one stayed.", prometheus.Labels{"reason": reason},
+			func() float64 { return float64(c.Status().Refusals[reason]) })
 	}
-	if m.authority == nil {
-		return
+	if c.authority == nil {
+		return all
 	}
-	a := m.authority.Status()
-	caExpires, leading := int64(0), 0.0
-	if a.CA != nil {
-		caExpires = a.CA.NotAfter.Unix()
-	}
-	if a.Leading {
-		leading = 1
-	}
-	gauge(m.caExpires, float64(caExpires))
-	gauge(m.leading, leading)
-	to <- prometheus.MustNewConstMetric(m.failures, prometheus.CounterValue, float64(a.Failed))
+	gauge("pillion_certificate_authority_expires_timestamp_seconds",
+		"When the CA that Pillion made expires, in seconds since 1970; 0 if there is none.", nil,
+		func() float64 { return until(c.authority.Status().CA) })
+	gauge("pillion_certificate_authority_leader",
+		"1 for the replica that renews the certificates.", nil,
+		func() float64 {
+			if c.authority.Status().Leading {
+				return 1
+			}
+			return 0
+		})
+	counter("pillion_certificate_authority_failures_total",
+		"Attempts to write certificates or caBundles that failed.", nil,
+		func() float64 { return float64(c.authority.Status().Failed) })
+	return all
 }
+
+func from(c *x509.Certificate) float64 {
+	if c == nil {
+		return 0
+	}
+	return unix(c.NotBefore)
+}
+
+func until(c *x509.Certificate) float64 {
+	if c == nil {
+		return 0
+	}
+	return unix(c.NotAfter)
+}
+
+func unix(t time.Time) float64 { return float64(t.Unix()) }
