@@ -95,7 +95,7 @@ func (r *run) userContainers(required bool) []appContainer {
 // eachAppContainer merges what the template adds to each app container. Nothing
 // has been inserted before them yet.
 func (p *planner) eachAppContainer() {
-	elem := p.schema.at("spec").at("containers").elem
+	elem := p.schema.At("spec").At("containers").Elem
 	for i := range p.apps {
 		if p.req.gone() {
 			return
@@ -103,10 +103,10 @@ func (p *planner) eachAppContainer() {
 		app := &p.apps[i]
 		existing := p.pod.At("spec", app.list).Items()
 		if own := p.own(&existing[app.index]); own != nil && !p.wasMarked &&
-			p.schema.at("spec").at(app.list).find(existing, own) == app.index && !elem.contains(&existing[app.index], own) {
+			p.schema.At("spec").At(app.list).Find(existing, own) == app.index && !elem.Contains(&existing[app.index], own) {
 			p.theirs = append(p.theirs, own.Get("name").Text())
 		}
-		at := p.at.member("spec").member(app.list).member(app.name)
+		at := p.at.Member("spec").Member(app.list).Member(app.name)
 		before := len(p.conflicts)
 		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > before {
 			continue
@@ -163,7 +163,7 @@ func (c *candidate) sameProgram(existing *tree.Node) bool {
 			continue
 		}
 		there, ours := existing.Get(field), own.Get(field)
-		if (there == nil) != (ours == nil) || there != nil && !c.schema.at("spec").at("containers").elem.at(field).contains(there, ours) {
+		if (there == nil) != (ours == nil) || there != nil && !c.schema.At("spec").At("containers").Elem.At(field).Contains(there, ours) {
 			return false
 		}
 	}
@@ -198,14 +198,14 @@ func (r *run) says(t *loaded) bool {
 // name would have.
 func (c *candidate) same(existing *tree.Node) bool {
 	own := c.own(existing)
-	return own != nil && c.schema.at("spec").at("containers").elem.contains(existing, own)
+	return own != nil && c.schema.At("spec").At("containers").Elem.Contains(existing, own)
 }
 
 // own is the template's container of that name, or nil.
 func (c *candidate) own(existing *tree.Node) *tree.Node {
 	for _, list := range containerLists() {
 		items := c.fragment.At("spec", list).Items()
-		if i := c.schema.at("spec").at(list).find(items, existing); i >= 0 {
+		if i := c.schema.At("spec").At(list).Find(items, existing); i >= 0 {
 			return &items[i]
 		}
 	}

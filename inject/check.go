@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -36,7 +37,7 @@ func (f *Finding) String() string {
 		b.WriteString(f.Template + ": ")
 	}
 	b.WriteString(string(f.Code))
-	if f.Path != "" && !Named(f.Path, f.Message) {
+	if f.Path != "" && !schema.Named(f.Path, f.Message) {
 		b.WriteString(" at " + f.Path)
 	}
 	return b.String() + ": " + f.Message

@@ -4,31 +4,26 @@ package inject
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-func container() reflect.Type            { return reflect.TypeFor[corev1.Container]() }
-func volume() reflect.Type               { return reflect.TypeFor[corev1.Volume]() }
-func volumeMount() reflect.Type          { return reflect.TypeFor[corev1.VolumeMount]() }
-func resourceRequirements() reflect.Type { return reflect.TypeFor[corev1.ResourceRequirements]() }
-
 // container merges a container of the fragment into a list of the pod.
-func (p *planner) container(pod, fragment *tree.Node, s *schema, at pointer) {
+func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	name := fragment.Get("name").Text()
 	for _, list := range containerLists() {
 		if !p.has(name) {
 			break
 		}
 		items := p.pod.At("spec", list).Items()
-		if found := s.find(items, fragment); found >= 0 {
-			where := p.beside.member("spec").member(list).item(items, found)
-			if at.name(0) != list {
+		if found := s.Find(items, fragment); found >= 0 {
+			where := p.beside.Member("spec").Member(list).Item(items, found)
+			if at.Name(0) != list {
 				p.conflict(where, &items[found], fragment, "the pod has a container named %s in %s, where the template does not put it; give it another name", name, list)
 				return
 			}
@@ -36,18 +31,18 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema, at pointer) {
 			return
 		}
 	}
-	p.checkContainer(at.name(0), nil, fragment, at.member("-"))
-	p.checkMerged(fragment, fragment, at.member("-"))
-	p.insert(pod, p.place(pod, fragment, at.name(0)), *fragment, at)
+	p.checkContainer(at.Name(0), nil, fragment, at.Member("-"))
+	p.checkMerged(fragment, fragment, at.Member("-"))
+	p.insert(pod, p.place(pod, fragment, at.Name(0)), *fragment, at)
 	p.here[p.brings[name]] = true
 }
 
-func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at pointer) {
+func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	if other := p.bringer(existing); other != "" && len(p.altered()) > 0 {
 		p.conflict(at, existing, fragment, "another template brings another container named %s; rename it in one of the templates", fragment.Get("name").Text())
 		return
 	}
-	if s.elem.contains(existing, fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
+	if s.Elem.Contains(existing, fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
 		p.checkProtected(existing, fragment, at)
 		return
 	}
@@ -60,22 +55,22 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema, at po
 		return
 	}
 	if there, ours := existing.Get("restartPolicy"), fragment.Get("restartPolicy"); there != nil && ours != nil && !ours.SameText(there) {
-		p.conflict(at.member("restartPolicy"), there, ours, "the pod's container %s is no native sidecar; give it restartPolicy: Always", fragment.Get("name").Text())
+		p.conflict(at.Member("restartPolicy"), there, ours, "the pod's container %s is no native sidecar; give it restartPolicy: Always", fragment.Get("name").Text())
 	}
-	if !p.checkContainer(at.name(1), existing, fragment, at) {
+	if !p.checkContainer(at.Name(1), existing, fragment, at) {
 		return
 	}
 	if existing.Added() {
 		p.log.Own(existing) // what is shared with the template must never be added to
 	}
-	p.object(existing, fragment, s.elem, at)
+	p.object(existing, fragment, s.Elem, at)
 	p.checkProtected(existing, fragment, at)
 	p.checkMerged(existing, fragment, at)
 }
 
 // checkProtected finds what the template protects in a container of the pod's own, which
 // has been filled in, and the pod says otherwise: the validating webhook would deny it.
-func (p *planner) checkProtected(existing, fragment *tree.Node, at pointer) {
+func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointer) {
 	if p.wasInjected || existing.Added() {
 		return
 	}
@@ -85,7 +80,7 @@ func (p *planner) checkProtected(existing, fragment *tree.Node, at pointer) {
 		if d.Template != "null" {
 			do = "make it " + Brief(d.Template)
 		}
-		p.conflictAt(d, "the pod's container %s has %s at %s, which the template protects; %s, or leave the container out", name, Brief(d.Pod), Where(d.Path), do)
+		p.conflictAt(d, "the pod's container %s has %s at %s, which the template protects; %s, or leave the container out", name, Brief(d.Pod), schema.Where(d.Path), do)
 	}
 }
 
@@ -175,7 +170,7 @@ func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
 
 // checkContainer finds what the API server would refuse, or silently break, if
 // fragment were added to existing, a container of list; nil stands for a new one.
-func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at pointer) (addable bool) {
+func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at schema.Pointer) (addable bool) {
 	addable = p.checkMounts(existing, fragment, at)
 	p.checkPorts(list, existing, fragment, at)
 	return addable
@@ -183,25 +178,25 @@ func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at 
 
 // checkClashes finds what two entries of forEachContainer would put into one
 // container at the same place.
-func (p *planner) checkClashes(fragments []tree.Node, container *schema, at pointer) {
+func (p *planner) checkClashes(fragments []tree.Node, container *schema.Schema, at schema.Pointer) {
 	for i := range fragments {
 		members := fragments[i].Members()
 		for j := range members {
-			list := container.at(members[j].Name())
+			list := container.At(members[j].Name())
 			for k := range fragments[:i] {
-				p.checkClash(list, fragments[k].Get(members[j].Name()), &members[j], at.member(members[j].Name()))
+				p.checkClash(list, fragments[k].Get(members[j].Name()), &members[j], at.Member(members[j].Name()))
 			}
 		}
 	}
 }
 
-func (p *planner) checkClash(list *field, a, b *tree.Node, at pointer) {
-	if list.shape != keyedList {
+func (p *planner) checkClash(list *schema.Field, a, b *tree.Node, at schema.Pointer) {
+	if list.Shape != schema.KeyedList {
 		return
 	}
 	items := b.Items()
 	for i := range items {
-		if found := list.find(a.Items(), &items[i]); found >= 0 && !list.elem.contains(&a.Items()[found], &items[i]) {
+		if found := list.Find(a.Items(), &items[i]); found >= 0 && !list.Elem.Contains(&a.Items()[found], &items[i]) {
 			p.conflict(at, nil, &items[i], "the template adds two different things: %s and %s; mend the template", &a.Items()[found], &items[i])
 		}
 	}

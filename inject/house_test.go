@@ -30,15 +30,16 @@ func TestImports(t *testing.T) {
 	impure := []string{"net/http", "os", "log", "log/slog", "github.com/prometheus/", "k8s.io/client-go/"}
 	type rule struct{ internal, forbidden []string }
 	rules := map[string]rule{
-		"inject":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
+		"inject":                 {internal: []string{"inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/audit":           {forbidden: impure},
-		"inject/explain":         {internal: []string{"inject", "templates"}, forbidden: impure},
+		"inject/explain":         {internal: []string{"inject", "inject/schema", "templates"}, forbidden: impure},
 		"inject/goldentest":      {},
-		"inject/fit":             {internal: []string{"inject", "inject/sample", "templates"}, forbidden: impure},
+		"inject/fit":             {internal: []string{"inject", "inject/sample", "inject/schema", "templates"}, forbidden: impure},
 		"inject/policy":          {internal: []string{"inject", "templates", "templates/tree"}, forbidden: impure},
 		"inject/reviewtest":      {},
+		"inject/schema":          {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/sample":          {internal: []string{"templates", "templates/tree"}, forbidden: impure},
-		"inject/survey":          {internal: []string{"inject", "inject/explain", "templates", "templates/tree"}, forbidden: impure},
+		"inject/survey":          {internal: []string{"inject", "inject/explain", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/webhook":         {internal: []string{"inject", "inject/fit", "inject/webhook/callers", "templates", "templates/tree"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/callers": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
 		"templates":              {internal: []string{"templates/tree"}, forbidden: impure},
@@ -52,7 +53,7 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/kube":       {internal: []string{"cmd/pillion/cli"}},
 		"cmd/pillion/serve":      {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/fit", "inject/webhook", "inject/webhook/callers", "manifests", "templates"}},
 		"cmd/pillion/cluster":    {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "inject", "inject/explain", "inject/fit", "inject/survey", "manifests", "templates", "templates/tree"}},
-		"cmd/pillion":            {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/survey", "manifests", "templates", "templates/tree"}},
+		"cmd/pillion":            {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/schema", "inject/survey", "manifests", "templates", "templates/tree"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -64,7 +65,7 @@ type Injector struct {
 	rules           []rule
 	couplings       []coupling
 	excluded        []string
-	schema          *schema
+	schema          *schema.Schema
 }
 
 // loaded is a template with what need not be written anew for each pod: the keys
@@ -93,7 +94,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		rules:     rules(),
 		couplings: couplings(),
 		excluded:  append(SystemNamespaces(), excludedNamespaces...),
-		schema:    podSchema(),
+		schema:    schema.Pod(),
 	}
 	reads := map[string]bool{}
 	for _, t := range set.Templates {

@@ -2,7 +2,10 @@
 
 package inject
 
-import "github.com/pillion-dev/pillion/templates/tree"
+import (
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
 
 // longList is how many items a list has that is gone through once for all that
 // are looked for in it, and not once for each.
@@ -15,12 +18,12 @@ type keys struct {
 	came  int
 }
 
-// find is [schema.find] in a list of the pod that only grows at its end.
-func (r *run) find(s *schema, list, fragment *tree.Node) int {
+// find is [schema.Schema.Find] in a list of the pod that only grows at its end.
+func (r *run) find(s *schema.Schema, list, fragment *tree.Node) int {
 	items := list.Items()
-	key, ok := s.textKey(fragment)
+	key, ok := s.TextKey(fragment)
 	if !ok || len(items) < longList {
-		return s.find(items, fragment)
+		return s.Find(items, fragment)
 	}
 	known := r.keys[list]
 	if known == nil {
@@ -30,7 +33,7 @@ func (r *run) find(s *schema, list, fragment *tree.Node) int {
 		known = &keys{first: make(map[string]int, len(items))}
 		r.keys[list] = known
 		for ; known.came < len(items) && !items[known.came].Added(); known.came++ {
-			if other, ok := s.textKey(&items[known.came]); ok {
+			if other, ok := s.TextKey(&items[known.came]); ok {
 				if _, twice := known.first[other]; !twice {
 					known.first[other] = known.came
 				}
@@ -40,7 +43,7 @@ func (r *run) find(s *schema, list, fragment *tree.Node) int {
 	if i, ok := known.first[key]; ok {
 		return i
 	}
-	if i := s.find(items[known.came:], fragment); i >= 0 {
+	if i := s.Find(items[known.came:], fragment); i >= 0 {
 		return known.came + i
 	}
 	return -1

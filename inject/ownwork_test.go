@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -32,7 +33,7 @@ func checkOwnWork(t testing.TB, injector *inject.Injector, pod []byte) (map[stri
 		codes[r.Decisions[i].Template] = r.Decisions[i].Code
 	}
 	after := applyPatch(t, pod, r.Patch())
-	kept, err := inject.AsStored(after)
+	kept, err := schema.AsStored(after)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -123,68 +124,68 @@ func newPlace(at string, pod, fragment *tree.Node) Place {
 	return Place{Path: at, Pod: text(pod), Template: text(fragment)}
 }
 
-func (p *planner) keep(at pointer, pod, fragment *tree.Node) {
+func (p *planner) keep(at schema.Pointer, pod, fragment *tree.Node) {
 	p.kept = append(p.kept, newPlace(at.String(), pod, fragment))
 }
 
 // addition notes that something is missing. The parent that has to be made for
 // it is none by itself.
-func (p *planner) addition(at pointer, value *tree.Node) {
+func (p *planner) addition(at schema.Pointer, value *tree.Node) {
 	p.additions++
-	if (p.req.Detail || p.req.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !isZero(value)) {
+	if (p.req.Detail || p.req.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !schema.IsZero(value)) {
 		p.added = append(p.added, newPlace(at.String(), nil, value))
 	}
 }
 
 // add puts a new member into an object of the pod.
-func (p *planner) add(pod *tree.Node, name string, value tree.Node, at pointer) *tree.Node {
+func (p *planner) add(pod *tree.Node, name string, value tree.Node, at schema.Pointer) *tree.Node {
 	p.addition(at, &value)
 	return p.log.Add(pod, name, value)
 }
 
 // object goes in key by key.
-func (p *planner) object(pod, fragment *tree.Node, s *schema, at pointer) {
+func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	members := fragment.Members()
 	for i := range members {
 		name, value := members[i].Name(), &members[i]
 		if value.Kind() == tree.Null {
 			continue
 		}
-		f, there := s.at(name), pod.Get(name)
-		if p.excluded(pod, f, name, value) || there == nil && p.allExcluded(value, f.schema) {
-			p.keep(at.member(name), there, value)
+		f, there := s.At(name), pod.Get(name)
+		if p.excluded(pod, f, name, value) || there == nil && p.allExcluded(value, f.Schema) {
+			p.keep(at.Member(name), there, value)
 			continue
 		}
-		p.member(pod, there, f, value, at.member(name))
+		p.member(pod, there, f, value, at.Member(name))
 	}
 }
 
 // allExcluded says whether nothing would come into an object that is made for it.
-func (p *planner) allExcluded(fragment *tree.Node, s *schema) bool {
+func (p *planner) allExcluded(fragment *tree.Node, s *schema.Schema) bool {
 	members := fragment.Members()
 	for i := range members {
-		if name := members[i].Name(); !p.excluded(nil, s.at(name), name, &members[i]) {
+		if name := members[i].Name(); !p.excluded(nil, s.At(name), name, &members[i]) {
 			return false
 		}
 	}
 	return len(members) > 0
 }
 
-func (p *planner) excluded(pod *tree.Node, f *field, name string, value *tree.Node) bool {
-	return excludes(pod, p.pod, f, name, value) ||
-		f.gated && (p.req.alone || p.wasInjected)
+func (p *planner) excluded(pod *tree.Node, f *schema.Field, name string, value *tree.Node) bool {
+	return schema.Excludes(pod, p.pod, f, name, value) ||
+		f.Gated && (p.req.alone || p.wasInjected)
 }
 
 // member goes into what is there of the pod, or nil, by the name of the fragment's value.
-func (p *planner) member(pod, there *tree.Node, f *field, value *tree.Node, at pointer) {
+func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Node, at schema.Pointer) {
 	name := value.Name()
 	switch {
-	case there == nil && f.absentIsZero && isZero(value):
+	case there == nil && f.AbsentIsZero && schema.IsZero(value):
 		return
-	case f.shape == unit && (there == nil || value.Kind() == tree.Array && isEmptyList(there)):
+	case f.Shape == schema.Unit && (there == nil || value.Kind() == tree.Array && isEmptyList(there)):
 		p.add(pod, name, *value, at)
-	case f.shape == unit:
-		if f.contains(there, value) {
+	case f.Shape == schema.Unit:
+		if f.Contains(there, value) {
 			p.found = true
 		} else {
 			p.keep(at, there, value)
@@ -193,21 +194,21 @@ func (p *planner) member(pod, there *tree.Node, f *field, value *tree.Node, at p
 		p.conflict(at, there, value, "the pod's %s is of another type than a pod has there", at.String())
 	case len(value.Items()) == 0 && value.Kind() == tree.Array:
 		return
-	case f.shape == keyedList || f.shape == set:
+	case f.Shape == schema.KeyedList || f.Shape == schema.Set:
 		if there == nil || isEmptyList(there) {
 			there = p.add(pod, name, tree.Items(p.nodes().Nodes(len(value.Items()))...), at)
 		}
-		p.list(there, value, f.schema, at)
-	case f.goType == resourceRequirements() && there != nil:
-		p.resources(there, value, f.schema, at)
+		p.list(there, value, f.Schema, at)
+	case f.GoType == schema.ResourcesType() && there != nil:
+		p.resources(there, value, f.Schema, at)
 	case there == nil:
 		before := len(p.added)
-		p.object(p.add(pod, name, tree.Members(p.nodes().Nodes(len(value.Members()))...), at), value, f.schema, at)
+		p.object(p.add(pod, name, tree.Members(p.nodes().Nodes(len(value.Members()))...), at), value, f.Schema, at)
 		if len(p.added) > before { // as one
 			p.added = append(p.added[:before], newPlace(at.String(), nil, value))
 		}
 	default:
-		p.object(there, value, f.schema, at)
+		p.object(there, value, f.Schema, at)
 	}
 }
 
@@ -217,26 +218,26 @@ func isEmptyList(n *tree.Node) bool {
 }
 
 // list puts in the items whose key is new.
-func (p *planner) list(pod, fragment *tree.Node, s *schema, at pointer) {
+func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	items := fragment.Items()
 	for i := range items {
 		value := &items[i]
-		if s.key == "name" && s.elem.goType == container() {
+		if s.Key == "name" && s.Elem.GoType == schema.ContainerType() {
 			p.container(pod, value, s, at)
 			continue
 		}
-		if s.elem.goType == volume() && p.isClaim(value) {
+		if s.Elem.GoType == schema.VolumeType() && p.isClaim(value) {
 			p.conflict(at, nil, value, "a claim of the StatefulSet's volumeClaimTemplates takes the place of the volume %s; give that one another name", value.Get("name").Text())
 			continue
 		}
 		found := -1
-		if s.shape == keyedList {
+		if s.Shape == schema.KeyedList {
 			found = p.find(s, pod, value)
 		}
 		switch {
 		case found >= 0:
-			p.known(&pod.Items()[found], value, s, at.item(pod.Items(), found))
-		case s.shape == set && s.elem.among(pod.Items(), value):
+			p.known(&pod.Items()[found], value, s, at.Item(pod.Items(), found))
+		case s.Shape == schema.Set && s.Elem.Among(pod.Items(), value):
 			p.found = true
 		default:
 			p.insert(pod, len(pod.Items()), *value, at)
@@ -249,28 +250,28 @@ func (p *planner) isClaim(volume *tree.Node) bool {
 	return p.claims[volume.Get("name").Text()]
 }
 
-func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list pointer) {
-	p.addition(list.member("-"), &value)
+func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list schema.Pointer) {
+	p.addition(list.Member("-"), &value)
 	p.log.Insert(pod, i, value)
 }
 
 // known is an item whose key the pod has already: the pod's own counts. Where
 // it stands for something else, the rest of the fragment would not work.
-func (p *planner) known(pod, fragment *tree.Node, s *schema, at pointer) {
-	if s.elem.goType == volume() {
-		if p.sameVolume(pod, fragment, s.elem, at) {
+func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+	if s.Elem.GoType == schema.VolumeType() {
+		if p.sameVolume(pod, fragment, s.Elem, at) {
 			p.found = true
 		} else {
 			p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", fragment.Get("name").Text())
 		}
 		return
 	}
-	if s.elem.contains(pod, fragment) {
+	if s.Elem.Contains(pod, fragment) {
 		p.found = true
 		return
 	}
-	switch s.elem.goType {
-	case volumeMount():
+	switch s.Elem.GoType {
+	case schema.VolumeMountType():
 		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
 			p.conflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that one elsewhere", there, pod.Get("mountPath").Text())
 			return
@@ -284,7 +285,7 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema, at pointer) {
 // resources fills in a resource that neither requests nor limits of the pod
 // name: a request of the template's beside a limit of the pod's could be more
 // than the limit.
-func (p *planner) resources(pod, fragment *tree.Node, s *schema, at pointer) {
+func (p *planner) resources(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	said := func(name string) bool {
 		return pod.At("requests", name) != nil || pod.At("limits", name) != nil
 	}
@@ -297,8 +298,8 @@ func (p *planner) resources(pod, fragment *tree.Node, s *schema, at pointer) {
 				continue
 			}
 			there := pod.At(section, name)
-			if !s.at(section).elem.contains(there, &members[i]) {
-				p.keep(at.member(section).member(name), there, &members[i])
+			if !s.At(section).Elem.Contains(there, &members[i]) {
+				p.keep(at.Member(section).Member(name), there, &members[i])
 			}
 			free = p.nodes().With(&free, section, p.nodes().Without(free.Get(section), name))
 		}

@@ -10,13 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // checkMounts finds mounts that stand in each other's way, and such without a
 // volume: a ${when} may have left it out. Two of the fragment's own at one place
 // make it one that cannot be added.
-func (p *planner) checkMounts(existing, fragment *tree.Node, at pointer) (addable bool) {
+func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) (addable bool) {
 	taken := make([]string, 0, 16)
 	addable = true
 	for _, list := range []string{"volumeMounts", "volumeDevices"} {
@@ -24,7 +25,7 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at pointer) (addabl
 		for i := range items {
 			place := mountPlace(&items[i])
 			if slices.Contains(taken, place) {
-				p.conflict(at.member(list), nil, &items[i], "the template puts two volumes at %s; mend the template", place)
+				p.conflict(at.Member(list), nil, &items[i], "the template puts two volumes at %s; mend the template", place)
 				addable = false
 			}
 			taken = append(taken, place)
@@ -38,7 +39,7 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at pointer) (addabl
 		for i := range items {
 			for j := range theirs {
 				if place := mountPlace(&items[i]); place == mountPlace(&theirs[j]) {
-					p.conflict(at.member(lists[1]).item(theirs, j), &theirs[j], &items[i], "the pod has another kind of volume at %s; put that one elsewhere", place)
+					p.conflict(at.Member(lists[1]).Item(theirs, j), &theirs[j], &items[i], "the pod has another kind of volume at %s; put that one elsewhere", place)
 				}
 			}
 		}
@@ -48,14 +49,14 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at pointer) (addabl
 
 func mountPlace(item *tree.Node) string {
 	if device := item.Get("devicePath").Text(); device != "" {
-		return cleanPath(device)
+		return schema.CleanPath(device)
 	}
-	return cleanPath(item.Get("mountPath").Text())
+	return schema.CleanPath(item.Get("mountPath").Text())
 }
 
 func (p *planner) hasVolume(mount *tree.Node) bool {
-	volumes := p.schema.at("spec").at("volumes").schema // found by name, as a mount is by its volume's
-	return volumes.find(p.fragment.At("spec", "volumes").Items(), mount) >= 0 || p.find(volumes, p.pod.At("spec", "volumes"), mount) >= 0 ||
+	volumes := p.schema.At("spec").At("volumes").Schema // found by name, as a mount is by its volume's
+	return volumes.Find(p.fragment.At("spec", "volumes").Items(), mount) >= 0 || p.find(volumes, p.pod.At("spec", "volumes"), mount) >= 0 ||
 		p.isClaim(mount)
 }
 
@@ -118,13 +119,13 @@ func (n *nodePort) host() string {
 // does, which the API server writes down as hostPort.
 func (r *run) nodePortOf(container string, port *tree.Node) (n nodePort, ok bool) {
 	number := port.Get("hostPort")
-	if number == nil || isZero(number) {
+	if number == nil || schema.IsZero(number) {
 		if !r.onHost {
 			return nodePort{}, false
 		}
 		number = port.Get("containerPort")
 	}
-	return nodePort{container: container, port: number.String(), protocol: protocol(port), ip: port.Get("hostIP").Text()}, true
+	return nodePort{container: container, port: number.String(), protocol: schema.Protocol(port), ip: port.Get("hostIP").Text()}, true
 }
 
 // portsTaken are the ports of the node that the pod's containers take. A plain
@@ -152,7 +153,7 @@ func (r *run) portsTaken() nodePorts {
 	return r.ports
 }
 
-// numbered are the indices of items, with what a pointer to each says: see [pointer.String].
+// numbered are the indices of items, with what a pointer to each says: see [schema.Pointer.String].
 func numbered(items []tree.Node) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		came := 0
@@ -171,25 +172,25 @@ func numbered(items []tree.Node) iter.Seq2[int, string] {
 // checkPorts: two containers with the same port of the node never start, and the
 // API server's validation does not find all of them. A plain init container is
 // done before the others begin.
-func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at pointer) {
+func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at schema.Pointer) {
 	ports := fragment.Get("ports").Items()
 	if len(ports) == 0 {
 		return
 	}
 	name, own := orElse(existing, fragment).Get("name").Text(), existing.Get("ports").Items()
 	plain := list == "initContainers" && !isSidecar(existing) && !isSidecar(fragment)
-	key := p.schema.at("spec").at("containers").elem.at("ports")
+	key := p.schema.At("spec").At("containers").Elem.At("ports")
 	for i := range ports {
-		p.checkPortName(name, &ports[i], own, key, at.member("ports"))
-		if key.find(own, &ports[i]) >= 0 || plain || len(p.conflicts) == maxConflicts {
+		p.checkPortName(name, &ports[i], own, key, at.Member("ports"))
+		if key.Find(own, &ports[i]) >= 0 || plain || len(p.conflicts) == maxConflicts {
 			continue
 		}
 		n, ok := p.nodePortOf(name, &ports[i])
 		if !ok {
 			continue
 		}
-		if p.onHost && !sameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
-			p.conflict(at.member("ports"), nil, &ports[i], "on the host network the host port %s would have to be the container's", n.port)
+		if p.onHost && !schema.SameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
+			p.conflict(at.Member("ports"), nil, &ports[i], "on the host network the host port %s would have to be the container's", n.port)
 		}
 		p.checkNodePort(n, &ports[i])
 		n.at = place(at.String() + "/ports")
@@ -201,11 +202,11 @@ func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at poin
 }
 
 // checkPortName: a port's name stands for one port of its container.
-func (p *planner) checkPortName(container string, port *tree.Node, own []tree.Node, key *field, at pointer) {
+func (p *planner) checkPortName(container string, port *tree.Node, own []tree.Node, key *schema.Field, at schema.Pointer) {
 	name := port.Get("name")
 	for i := range own {
-		if name != nil && own[i].Get("name") != nil && name.IsText(own[i].Get("name").Text()) && !key.sameKey(port, &own[i]) {
-			p.conflict(at.item(own, i), &own[i], port, "the container %s has another port named %s; give that one another name", container, name.Text())
+		if name != nil && own[i].Get("name") != nil && name.IsText(own[i].Get("name").Text()) && !key.SameKey(port, &own[i]) {
+			p.conflict(at.Item(own, i), &own[i], port, "the container %s has another port named %s; give that one another name", container, name.Text())
 		}
 	}
 }

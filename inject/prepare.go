@@ -172,7 +172,7 @@ func (c *candidate) inherited(container *tree.Node) bool {
 			break
 		}
 		existing := c.pod.At("spec", list).Items()
-		if i := c.schema.at("spec").at(list).find(existing, container); i >= 0 {
+		if i := c.schema.At("spec").At(list).Find(existing, container); i >= 0 {
 			return mounts(&existing[i], tokenMountPath)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -45,10 +46,10 @@ func (c *candidate) altered() []Place {
 		if len(existing) == 0 {
 			continue
 		}
-		containers := c.schema.at("spec").at(list)
+		containers := c.schema.At("spec").At(list)
 		for i := range own {
-			if found := containers.find(existing, &own[i]); found >= 0 { // else it is missing, which says it all
-				all = append(all, c.alteredIn(&existing[found], &own[i], c.beside.member("spec").member(list).item(existing, found))...)
+			if found := containers.Find(existing, &own[i]); found >= 0 { // else it is missing, which says it all
+				all = append(all, c.alteredIn(&existing[found], &own[i], c.beside.Member("spec").Member(list).Item(existing, found))...)
 			}
 		}
 	}
@@ -56,14 +57,14 @@ func (c *candidate) altered() []Place {
 }
 
 // alteredIn is altered of one container.
-func (c *candidate) alteredIn(existing, own *tree.Node, at pointer) []Place {
+func (c *candidate) alteredIn(existing, own *tree.Node, at schema.Pointer) []Place {
 	var all []Place
 	add := func(d *difference) {
 		if d != nil && !slices.ContainsFunc(all, func(p Place) bool { return p.Path == d.at }) {
 			all = append(all, newPlace(d.at, d.pod, d.fragment))
 		}
 	}
-	container := comparison{candidate: c, at: at, f: c.schema.at("spec").at("containers").elem.asField()}
+	container := comparison{candidate: c, at: at, f: c.schema.At("spec").At("containers").Elem.AsField()}
 	for _, path := range c.t.protect {
 		if path[0] == templates.ProtectAll {
 			container.everything(existing, own, add)
@@ -74,8 +75,6 @@ func (c *candidate) alteredIn(existing, own *tree.Node, at pointer) []Place {
 	return all
 }
 
-func (s *schema) asField() *field { return &field{schema: s} }
-
 // difference is a place where the pod and a fragment differ.
 type difference struct {
 	at            string
@@ -85,8 +84,8 @@ type difference struct {
 // comparison is of one place of the pod and the fragment.
 type comparison struct {
 	*candidate
-	at   pointer
-	f    *field
+	at   schema.Pointer
+	f    *schema.Field
 	name string     // of the place in the object that it is a field of
 	in   *tree.Node // the pod's object that it is a field of
 	// stored: what the API server may drop of the pod does not count, as if it had.
@@ -123,13 +122,13 @@ func (d comparison) everything(pod, fragment *tree.Node, add func(*difference)) 
 }
 
 func (d comparison) member(name string) comparison {
-	return comparison{candidate: d.candidate, at: d.at.member(name), f: d.f.at(name), name: name, stored: d.stored, again: d.again}
+	return comparison{candidate: d.candidate, at: d.at.Member(name), f: d.f.At(name), name: name, stored: d.stored, again: d.again}
 }
 
 // find is the first place at or below d where the pod is not what the fragment
 // says, or says more. What Kubernetes itself fills in, or drops, does not count.
 func (d comparison) find(pod, fragment *tree.Node) *difference {
-	if d.f.absentIsZero && fragment != nil && isZero(fragment) {
+	if d.f.AbsentIsZero && fragment != nil && schema.IsZero(fragment) {
 		fragment = nil // which the API server takes for nothing, too
 	}
 	if pod.Kind() == tree.Null {
@@ -139,17 +138,17 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 	case pod == nil && fragment == nil:
 		return nil
 	case fragment == nil || fragment.Kind() == tree.Null:
-		if pod == nil || (d.f.absentIsZero || d.f.alwaysSent) && isZero(pod) || d.fills(pod) || d.stored && d.f.droppable(pod) {
+		if pod == nil || (d.f.AbsentIsZero || d.f.AlwaysSent) && schema.IsZero(pod) || d.fills(pod) || d.stored && d.f.Droppable(pod) {
 			return nil
 		}
 		return d.differ(pod, fragment)
 	case pod == nil:
-		if d.f.droppable(fragment) {
+		if d.f.Droppable(fragment) {
 			return nil
 		}
 		return d.differ(pod, fragment)
 	case pod.Kind() != fragment.Kind():
-		if d.f.quantity && d.f.equalScalars(pod, fragment) {
+		if d.f.Quantity && d.f.EqualScalars(pod, fragment) {
 			return nil
 		}
 		return d.differ(pod, fragment)
@@ -157,7 +156,7 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 		return d.findMember(pod, fragment)
 	case fragment.Kind() == tree.Array:
 		return d.findItem(pod, fragment)
-	case d.f.equalScalars(pod, fragment) || d.name == "imagePullPolicy" && pod.IsText(string(corev1.PullAlways)):
+	case d.f.EqualScalars(pod, fragment) || d.name == "imagePullPolicy" && pod.IsText(string(corev1.PullAlways)):
 		return nil // AlwaysPullImages
 	}
 	return d.differ(pod, fragment)
@@ -190,11 +189,11 @@ func (d comparison) findMember(pod, fragment *tree.Node) *difference {
 // keys, each of which may stand there once.
 func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 	theirs, own := pod.Items(), fragment.Items()
-	elem := d.f.elem
+	elem := d.f.Elem
 	if elem == nil {
-		elem = &schema{}
+		elem = &schema.Schema{}
 	}
-	if d.f.shape != keyedList || d.again && len(theirs) == len(own) {
+	if d.f.Shape != schema.KeyedList || d.again && len(theirs) == len(own) {
 		if len(theirs) != len(own) {
 			return d.differ(pod, fragment)
 		}
@@ -207,7 +206,7 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 	}
 	next, used := 0, make([]bool, len(own))
 	for i := range theirs {
-		at := d.f.find(own, &theirs[i])
+		at := d.f.Find(own, &theirs[i])
 		switch {
 		case at < 0 && d.isTokenMount(&theirs[i]):
 			continue
@@ -223,14 +222,14 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 	}
 	for i := range own {
 		if !used[i] {
-			return &difference{d.at.member("-").String(), nil, &own[i]}
+			return &difference{d.at.Member("-").String(), nil, &own[i]}
 		}
 	}
 	return nil
 }
 
-func (d comparison) item(elem *schema, items []tree.Node, i int) comparison {
-	return comparison{candidate: d.candidate, at: d.at.item(items, i), f: elem.asField(), stored: d.stored, again: d.again}
+func (d comparison) item(elem *schema.Schema, items []tree.Node, i int) comparison {
+	return comparison{candidate: d.candidate, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
 }
 
 // isTokenMount says whether an item of a list is what the ServiceAccount plugin
@@ -262,8 +261,8 @@ func (r *run) isTokenVolume(name string) bool {
 // sameVolume says whether the pod's volume is the template's: nothing less, and
 // nothing more than Kubernetes' defaults. The webhooks must agree about it, the first of
 // which sees the fields that the API server drops before it calls the second.
-func (c *candidate) sameVolume(pod, fragment *tree.Node, s *schema, at pointer) bool {
-	return comparison{candidate: c, at: at, f: s.asField(), stored: true}.find(c.withSource(pod), c.withSource(fragment)) == nil
+func (c *candidate) sameVolume(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) bool {
+	return comparison{candidate: c, at: at, f: s.AsField(), stored: true}.find(c.withSource(pod), c.withSource(fragment)) == nil
 }
 
 // withSource is a volume with the source that Kubernetes gives to one that has none.
@@ -279,12 +278,12 @@ func (c *candidate) withSource(volume *tree.Node) *tree.Node {
 // where the template says nothing: a default, the ServiceAccount plugin's mount,
 // or a LimitRange's resources.
 func (d comparison) fills(pod *tree.Node) bool {
-	if d.f.parent == nil {
-		return d.f.quantity && !d.again // of a resource
+	if d.f.Parent == nil {
+		return d.f.Quantity && !d.again // of a resource
 	}
-	switch place := d.f.parent.Name() + "." + d.name; place {
+	switch place := d.f.Parent.Name() + "." + d.name; place {
 	case "ResourceRequirements.requests":
-		return !d.again || d.in != nil && d.f.contains(orElse(d.in.Get("limits"), pod), pod) // its default
+		return !d.again || d.in != nil && d.f.Contains(orElse(d.in.Get("limits"), pod), pod) // its default
 	case "Container.resources", "ResourceRequirements.limits":
 		return !d.again
 	case "Container.imagePullPolicy", "ImageVolumeSource.pullPolicy":
@@ -293,9 +292,9 @@ func (d comparison) fills(pod *tree.Node) bool {
 		mounts := pod.Items()
 		return len(mounts) == 1 && d.isTokenMount(&mounts[0])
 	case "ContainerPort.hostPort":
-		return d.onHost && d.in != nil && sameNumber(pod, orElse(d.in.Get("containerPort"), pod))
+		return d.onHost && d.in != nil && schema.SameNumber(pod, orElse(d.in.Get("containerPort"), pod))
 	default:
-		value, ok := defaults()[place]
+		value, ok := schema.Default(place)
 		return ok && pod.String() == value
 	}
 }

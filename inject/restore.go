@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+
+	"github.com/pillion-dev/pillion/inject/schema"
 )
 
 // verify injects what is left once more.
@@ -50,11 +52,11 @@ func (i *Injector) differs(req *Request, want, got any) error {
 		return err
 	}
 	req.Scratch = &Scratch{}
-	d := comparison{candidate: &candidate{run: i.newRun(req, pod)}, f: i.schema.asField(), again: true}
+	d := comparison{candidate: &candidate{run: i.newRun(req, pod)}, f: i.schema.AsField(), again: true}
 	found := d.find(pod, again)
 	switch {
 	case found != nil:
-		return fmt.Errorf("cannot restore the original: %s differs from what inject writes; undo this change, or edit the pod by hand", Where(found.at))
+		return fmt.Errorf("cannot restore the original: %s differs from what inject writes; undo this change, or edit the pod by hand", schema.Where(found.at))
 	case !served(pod):
 		return errors.New("cannot restore the original: the pod has been changed in a way that means nothing to Kubernetes; undo this change, or edit the pod by hand")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
 )
 
 // TestUninjectStored: an API server writes defaults into the pods that it gets. What was injected
@@ -47,7 +48,7 @@ func TestUninjectStored(t *testing.T) {
 // stored is a pod as an API server keeps it.
 func stored(t *testing.T, pod []byte) []byte {
 	t.Helper()
-	kept, err := inject.AsStored(pod)
+	kept, err := schema.AsStored(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func TestUninjectChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Object = changed
-			want := "cannot restore the original: " + inject.Where(c.path)
+			want := "cannot restore the original: " + schema.Where(c.path)
 			if _, err = injector.Uninject(req); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), " differs from what inject writes") {
 				t.Errorf("%s: %v, want %s", name, err, want)
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -28,8 +29,8 @@ type run struct {
 	candidates []*candidate
 	flipped    []*loaded // left out by what a template's addition may change
 	added      bool
-	shown      int     // how many containers expressions saw at first
-	at, beside pointer // both of the pod, with room to go further
+	shown      int            // how many containers expressions saw at first
+	at, beside schema.Pointer // both of the pod, with room to go further
 	scratch    *Scratch
 	lookups
 }
@@ -96,7 +97,8 @@ func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 // nodes is memory for what is made to be added.
 func (r *run) nodes() *tree.Arena { return r.input.Nodes }
 
-func (r *run) optIn() *tree.Node                { return r.labels.Get(LabelInject) }
+func (r *run) optIn() *tree.Node { return r.labels.Get(LabelInject) }
+
 func (r *run) annotation(key string) *tree.Node { return r.annotations.Get(key) }
 
 func (r *run) annotationText(key string) (string, bool) {

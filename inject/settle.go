@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -208,7 +209,7 @@ func (p *pass) faulty() map[string]string {
 // fault says what is wrong, without advice about others.
 func (f *Finding) fault() string {
 	if f.Code == CodeAltered {
-		return fmt.Sprintf("%s is %s and has to be %s", Where(f.Path), orNothing(f.Found), orNothing(f.Expected))
+		return fmt.Sprintf("%s is %s and has to be %s", schema.Where(f.Path), orNothing(f.Found), orNothing(f.Expected))
 	}
 	return f.Message
 }

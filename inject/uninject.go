@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -203,7 +204,7 @@ type subtraction struct {
 
 func (s *subtraction) all() {
 	s.inApp = true
-	elem := s.schema.at("spec").at("containers").elem
+	elem := s.schema.At("spec").At("containers").Elem
 	for i := range s.apps {
 		app := &s.apps[i]
 		existing := &s.pod.At("spec", app.list).Items()[app.index]
@@ -215,39 +216,39 @@ func (s *subtraction) all() {
 	s.object(s.pod, &s.fragment, s.schema, "")
 }
 
-func (s *subtraction) object(pod, fragment *tree.Node, in *schema, at string) {
+func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at string) {
 	members := fragment.Members()
 	for i := range members {
 		name, value := members[i].Name(), &members[i]
-		f, there := in.at(name), pod.Get(name)
+		f, there := in.At(name), pod.Get(name)
 		at := at + "/" + tree.Escape(name)
 		switch {
 		case there == nil || there.Kind() != value.Kind():
-		case f.shape == unit:
-			if f.contains(there, value) {
+		case f.Shape == schema.Unit:
+			if f.Contains(there, value) {
 				s.take(at, s.isBeforeOwn(at, fragment))
 			}
 		case value.Kind() == tree.Array:
-			s.list(there, value, f.schema, at)
+			s.list(there, value, f.Schema, at)
 		default:
-			s.object(there, value, f.schema, at)
+			s.object(there, value, f.Schema, at)
 		}
 	}
 }
 
-func (s *subtraction) list(pod, fragment *tree.Node, in *schema, at string) {
+func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at string) {
 	items, theirs := fragment.Items(), pod.Items()
 	before, next := false, len(items) // other items of the list, or the fragment's in another order
 	for j := range slices.Backward(theirs) {
 		at, found := at+"/"+strconv.Itoa(j), false
 		for i := range items {
 			switch {
-			case in.shape == set && in.elem.contains(&theirs[j], &items[i]) && in.elem.contains(&items[i], &theirs[j]):
+			case in.Shape == schema.Set && in.Elem.Contains(&theirs[j], &items[i]) && in.Elem.Contains(&items[i], &theirs[j]):
 				found, before, next = true, before || i >= next, i
-			case in.shape != keyedList || !in.sameKey(&theirs[j], &items[i]):
-			case in.elem.goType == container():
-				s.object(&theirs[j], new(new(tree.Arena).Without(&items[i], "name")), in.elem, at)
-			case in.elem.contains(&theirs[j], &items[i]):
+			case in.Shape != schema.KeyedList || !in.SameKey(&theirs[j], &items[i]):
+			case in.Elem.GoType == schema.ContainerType():
+				s.object(&theirs[j], new(new(tree.Arena).Without(&items[i], "name")), in.Elem, at)
+			case in.Elem.Contains(&theirs[j], &items[i]):
 				found, before, next = true, before || i >= next, i
 			}
 		}
@@ -274,7 +275,7 @@ func (s *subtraction) isBeforeOwn(at string, fragment *tree.Node) bool {
 	if !ok || s.original == nil {
 		return false
 	}
-	name, found := unescape(at[strings.LastIndexByte(at, '/')+1:]), false
+	name, found := schema.Unescape(at[strings.LastIndexByte(at, '/')+1:]), false
 	members := s.original.At("metadata", object).Members()
 	for i := range members {
 		switch key := members[i].Name(); {
@@ -325,7 +326,7 @@ func comparePaths(a, b string) int {
 
 // without is doc without what is at the names, and whether that leaves its parent empty.
 func without(doc any, names []string) (after any, empty bool) {
-	name := unescape(names[0])
+	name := schema.Unescape(names[0])
 	switch at := doc.(type) {
 	case map[string]any:
 		if len(names) > 1 {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -63,7 +64,7 @@ func restarts(resizePolicy *tree.Node) bool {
 
 // checkMerged finds what makes a container invalid to which fragment was added; of a
 // container that is new, both are the same.
-func (p *planner) checkMerged(merged, fragment *tree.Node, at pointer) {
+func (p *planner) checkMerged(merged, fragment *tree.Node, at schema.Pointer) {
 	if len(p.conflicts) > 0 {
 		return // which may be the same
 	}
@@ -72,7 +73,7 @@ func (p *planner) checkMerged(merged, fragment *tree.Node, at pointer) {
 			continue
 		}
 		if why := rule.broken(p.pod, merged); why != "" {
-			p.conflict(at.member(rule.field), merged.Get(rule.field), fragment.Get(rule.field), "%s", why)
+			p.conflict(at.Member(rule.field), merged.Get(rule.field), fragment.Get(rule.field), "%s", why)
 		}
 	}
 	if merged == fragment {
@@ -81,16 +82,16 @@ func (p *planner) checkMerged(merged, fragment *tree.Node, at pointer) {
 		}
 		return
 	}
-	p.checkObject(merged, fragment, container(), at)
+	p.checkObject(merged, fragment, schema.ContainerType(), at)
 	if own := fragment.Get("securityContext"); own != nil {
-		p.checkObject(merged.Get("securityContext"), own, reflect.TypeFor[corev1.SecurityContext](), at.member("securityContext"))
+		p.checkObject(merged.Get("securityContext"), own, reflect.TypeFor[corev1.SecurityContext](), at.Member("securityContext"))
 	}
 	if own := fragment.Get("resources"); own != nil {
-		p.checkObject(merged.Get("resources"), own, resourceRequirements(), at.member("resources"))
+		p.checkObject(merged.Get("resources"), own, schema.ResourcesType(), at.Member("resources"))
 	}
 }
 
-func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at pointer) {
+func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at schema.Pointer) {
 	if err := templates.Broken(t, object, fragment); err != nil {
 		p.conflict(at, nil, fragment, "with what the pod has, %v; change that in the pod, or leave this template out", err)
 	}
@@ -188,7 +189,7 @@ func (p *planner) checkAnnotations() {
 		size += len(members[i].Name()) + len(members[i].Text())
 	}
 	if size > maxAnnotations {
-		p.conflict(pointer{}.member("metadata").member("annotations"), nil, p.fragment.At("metadata", "annotations"),
+		p.conflict(schema.Pointer{}.Member("metadata").Member("annotations"), nil, p.fragment.At("metadata", "annotations"),
 			"with the template's annotations the pod has %d bytes of them, and may have %d; make them smaller", size, maxAnnotations)
 	}
 }
@@ -212,7 +213,7 @@ func (p *planner) checkClaim(volume *tree.Node) {
 	name := pod + "-" + volume.Get("name").Text()
 	const longest = 253 // of a claim's name
 	if volume.Get("ephemeral") != nil && len(name) > longest {
-		p.conflict(pointer{}.member("metadata").member("name"), nil, volume, "the claim of the volume %s has the pod's name in its own, which becomes longer than %d bytes; give the pod a shorter name", volume.Get("name").Text(), longest)
+		p.conflict(schema.Pointer{}.Member("metadata").Member("name"), nil, volume, "the claim of the volume %s has the pod's name in its own, which becomes longer than %d bytes; give the pod a shorter name", volume.Get("name").Text(), longest)
 	}
 	others := p.pod.At("spec", "volumes").Items()
 	for i := range others {
@@ -221,7 +222,7 @@ func (p *planner) checkClaim(volume *tree.Node) {
 			mine, theirs = theirs, mine
 		}
 		if mine.Get("ephemeral") != nil && theirs.At("persistentVolumeClaim", "claimName").IsText(pod+"-"+mine.Get("name").Text()) && strings.TrimSpace(pod) != "" {
-			p.conflict(listPointer("volumes"), theirs, volume, "the claim %s-%s is made for the volume %s, and another volume names it; give one of them another name",
+			p.conflict(schema.ListPointer("volumes"), theirs, volume, "the claim %s-%s is made for the volume %s, and another volume names it; give one of them another name",
 				pod, mine.Get("name").Text(), mine.Get("name").Text())
 		}
 	}

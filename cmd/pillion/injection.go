@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -180,7 +181,7 @@ func (j *injection) uninject(o object) ([]yamledit.Change, error) {
 		j.say(o, "nothing was injected")
 	}
 	for _, place := range removal.Kept {
-		j.say(o, "kept "+inject.Where(place)+": it is before others that are the pod's own")
+		j.say(o, "kept "+schema.Where(place)+": it is before others that are the pod's own")
 	}
 	changes := make([]yamledit.Change, len(removal.Paths))
 	for i, path := range removal.Paths {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	corev1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -184,7 +185,7 @@ func check(t *testing.T, template *templates.Template, podJSON []byte, customize
 	if again.Adds() {
 		t.Errorf("a second run adds %s", again.Patch())
 	}
-	about, err := inject.AsStored(after) // which lint goes by
+	about, err := schema.AsStored(after) // which lint goes by
 	if err != nil {
 		t.Fatal(err)
 	}

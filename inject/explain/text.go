@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -170,14 +171,14 @@ func (p *page) places(r *Report, t *Template) {
 		name = "would add"
 	}
 	for _, place := range t.Added {
-		p.pair(name, "", fmt.Sprintf("%s: %s", inject.Where(place.Path), inject.Brief(string(place.Template))))
+		p.pair(name, "", fmt.Sprintf("%s: %s", schema.Where(place.Path), inject.Brief(string(place.Template))))
 		name = ""
 	}
 	for _, place := range t.Kept {
-		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", inject.Where(place.Path), its(place.Pod), clip(place.Template)))
+		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(place.Path), its(place.Pod), clip(place.Template)))
 	}
 	for _, o := range t.Obstacles {
-		p.pair("in the way", "", inject.Where(o.Path))
+		p.pair("in the way", "", schema.Where(o.Path))
 	}
 	for _, note := range t.Notes {
 		p.pair("note", "", note)
@@ -193,10 +194,10 @@ func its(value []byte) string {
 }
 
 func at(pointer, sentence string) string {
-	if pointer == "" || inject.Named(pointer, sentence) {
+	if pointer == "" || schema.Named(pointer, sentence) {
 		return ""
 	}
-	return " at " + inject.Where(pointer)
+	return " at " + schema.Where(pointer)
 }
 
 func (p *page) running(r *Running) {

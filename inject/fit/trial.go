@@ -12,6 +12,7 @@ import (
 	psa "k8s.io/pod-security-admission/api"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -98,7 +99,7 @@ func (r *result) hints(t *templates.Template) []string {
 			all = append(all, fmt.Sprintf("the pod's containers wait until the init container %s ends; a sidecar has restartPolicy: Always", c.Name))
 		}
 	}
-	stored, err := inject.AsStored(r.final.Object)
+	stored, err := schema.AsStored(r.final.Object)
 	if err != nil {
 		panic("fit: " + err.Error())
 	}
@@ -112,7 +113,7 @@ func (r *result) hints(t *templates.Template) []string {
 		switch f := &verdict.Judged[i]; {
 		case f.Code == inject.CodeAltered && f.Expected != "":
 			all = append(all, fmt.Sprintf("%s is protected and computed from what templates add, so no pod is right: it is %s, and then must be %s",
-				inject.Where(f.Path), f.Found, f.Expected))
+				schema.Where(f.Path), f.Found, f.Expected))
 		case f.Mode == templates.Deny:
 			all = append(all, "no pod is right once it is injected: "+f.String())
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -118,7 +119,7 @@ func (v *view) altered(d *inject.Decision) string {
 		case why == "":
 			why = f.Message
 			if f.Path != "" {
-				why = inject.Where(f.Path) + ": " + why
+				why = schema.Where(f.Path) + ": " + why
 			}
 		default:
 			more++

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject
+package schema
 
 import (
 	"fmt"
@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// Where is a JSON Pointer as people write places: spec.containers[0].env; of a new
-// item the list.
+// Where writes a JSON Pointer as users write places, such as spec.containers[0].env. For a new item it names the list.
 func Where(pointer string) string {
 	var b strings.Builder
 	for _, name := range strings.Split(strings.TrimSuffix(pointer, "/-"), "/")[1:] {
-		name = unescape(name)
+		name = Unescape(name)
 		_, err := strconv.ParseUint(name, 10, 64)
 		switch {
 		case err == nil:
@@ -30,9 +29,9 @@ func Where(pointer string) string {
 	return b.String()
 }
 
-// Named says whether a sentence names the annotation or label that a JSON Pointer
-// leads to, so that people need not be told the place too.
+// Named reports whether a sentence names the annotation or label that a JSON Pointer leads to. Then it need not name the
+// place, too.
 func Named(pointer, sentence string) bool {
 	place, key := path.Split(pointer)
-	return (place == "/metadata/annotations/" || place == "/metadata/labels/") && strings.Contains(sentence, unescape(key))
+	return (place == "/metadata/annotations/" || place == "/metadata/labels/") && strings.Contains(sentence, Unescape(key))
 }

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"path"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Contains reports whether the pod has everything that the fragment has, with the same values. The pod may have more,
+// for example defaults.
+func (s *Schema) Contains(pod, fragment *tree.Node) bool {
+	switch {
+	case fragment.Kind() == tree.Object:
+		if pod.Kind() != tree.Object {
+			return false
+		}
+		members := fragment.Members()
+		for i := range members {
+			if name := members[i].Name(); !s.At(name).holds(pod.Get(name), &members[i]) {
+				return false
+			}
+		}
+		return true
+	case fragment.Kind() == tree.Array:
+		return pod.Kind() == tree.Array && s.containsItems(pod.Items(), fragment.Items())
+	}
+	return s.EqualScalars(pod, fragment)
+}
+
+// holds is Contains for a place that may be absent.
+func (f *Field) holds(pod, fragment *tree.Node) bool {
+	if fragment.Kind() == tree.Null {
+		return true
+	}
+	if pod == nil {
+		return f.AbsentIsZero && IsZero(fragment) || f.Droppable(fragment)
+	}
+	return f.Contains(pod, fragment)
+}
+
+func (s *Schema) containsItems(pod, fragment []tree.Node) bool {
+	elem := s.Elem
+	if elem == nil {
+		elem = &Schema{}
+	}
+	if s.Shape != KeyedList && s.Shape != Set && len(pod) != len(fragment) {
+		return false
+	}
+	for i := range fragment {
+		switch s.Shape {
+		case KeyedList:
+			if found := s.Find(pod, &fragment[i]); found < 0 || !elem.Contains(&pod[found], &fragment[i]) {
+				return false
+			}
+		case Set:
+			if !elem.Among(pod, &fragment[i]) {
+				return false
+			}
+		default:
+			if !elem.Contains(&pod[i], &fragment[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Among reports whether the list of the pod has an equal item.
+func (s *Schema) Among(pod []tree.Node, fragment *tree.Node) bool {
+	for i := range pod {
+		if s.Contains(&pod[i], fragment) && s.Contains(fragment, &pod[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// Find returns the index of the item of the pod that has the key of the fragment's item, or -1.
+func (s *Schema) Find(pod []tree.Node, fragment *tree.Node) int {
+	key, text := s.TextKey(fragment)
+	for i := range pod {
+		if text && s.Key != "mountPath" { // which is compared as it is
+			if pod[i].Get(s.Key).IsText(key) {
+				return i
+			}
+			continue
+		}
+		if other, ok := s.TextKey(&pod[i]); text && ok && other == key || !text && s.SameKey(&pod[i], fragment) {
+			return i
+		}
+	}
+	return -1
+}
+
+// TextKey returns the key of an item; ok is false if it is more than one string.
+func (s *Schema) TextKey(item *tree.Node) (key string, ok bool) {
+	switch n := item.Get(s.Key); {
+	case n.Kind() != tree.String || s.Key == "containerPort":
+		return "", false
+	case s.Key == "mountPath":
+		return CleanPath(n.Text()), true // the same place in the container
+	default:
+		return n.Text(), true
+	}
+}
+
+// CleanPath is [path.Clean]. It is fast for paths that are clean, as nearly all are.
+func CleanPath(p string) string {
+	for i := range len(p) {
+		if p[i] == '/' && (i+1 == len(p) || p[i+1] == '/' || p[i+1] == '.') || p[i] == '.' && i == 0 {
+			return path.Clean(p)
+		}
+	}
+	if p == "" {
+		return path.Clean(p)
+	}
+	return p
+}
+
+// SameKey reports whether two items of the list have the same key.
+func (s *Schema) SameKey(a, b *tree.Node) bool {
+	if s.Key == "containerPort" {
+		ka, kb := a.Get(s.Key), b.Get(s.Key)
+		return ka != nil && kb != nil && SameNumber(ka, kb) && Protocol(a) == Protocol(b) // +listMapKey=protocol beside the tag's key
+	}
+	ka, okA := s.TextKey(a)
+	kb, okB := s.TextKey(b)
+	return okA && okB && ka == kb
+}
+
+// Protocol returns the protocol of a container's port.
+func Protocol(port *tree.Node) string {
+	if p := port.Get("protocol").Text(); p != "" {
+		return p
+	}
+	return string(corev1.ProtocolTCP)
+}
+
+// IsZero reports whether a value is one that encoding/json omits with omitempty, or null.
+func IsZero(n *tree.Node) bool {
+	switch n.Kind() {
+	case tree.String:
+		return n.IsText("")
+	case tree.False, tree.Null:
+		return true
+	case tree.Number:
+		return n.String() == "0"
+	case tree.Array:
+		return len(n.Items()) == 0
+	case tree.Object:
+		return len(n.Members()) == 0
+	}
+	return false
+}
+
+// EqualScalars reports whether two scalars mean the same here, for example 1 and 1000m.
+func (s *Schema) EqualScalars(a, b *tree.Node) bool {
+	switch {
+	case s.Quantity && a.Kind() != 0:
+		if a.Kind() == tree.String && a.SameText(b) && a.Text() != "" {
+			return true
+		}
+		qa, errA := templates.ParseQuantity(scalarText(a))
+		qb, errB := templates.ParseQuantity(scalarText(b))
+		qa.RoundUp(resource.Milli) // as the API server does
+		qb.RoundUp(resource.Milli)
+		return errA == nil && errB == nil && qa.Cmp(qb) == 0
+	case a.Kind() != b.Kind():
+		return false
+	case a.Kind() == tree.String:
+		return a.SameText(b)
+	case a.Kind() == tree.Number:
+		return SameNumber(a, b)
+	}
+	return true
+}
+
+func scalarText(n *tree.Node) string {
+	if n.Kind() == tree.String {
+		return n.Text()
+	}
+	return n.String()
+}
+
+// SameNumber reports whether two JSON numbers are the same number.
+func SameNumber(a, b *tree.Node) bool {
+	if a.String() == b.String() {
+		return true
+	}
+	fa, errA := strconv.ParseFloat(a.String(), 64)
+	fb, errB := strconv.ParseFloat(b.String(), 64)
+	// Above 2^53 different integers are the same float: only the text tells.
+	return errA == nil && errB == nil && fa == fb && fa < 1<<53 && fa > -1<<53
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Pointer is a JSON Pointer into the pod as received; nil is the pod itself. It becomes a string only if it is reported,
+// because most places have nothing to report.
+//
+// Two pointers that continue the same one may share memory, so do not keep a Pointer.
+type Pointer []step
+
+// step goes to a member, or to an item of a list.
+type step struct {
+	name  string
+	items []tree.Node // nil for a member
+	index int
+}
+
+// ListPointer returns the pointer of a list of the pod's spec. It shares no memory with others.
+func ListPointer(list string) Pointer {
+	return append(make(Pointer, 0, 8), step{name: "spec"}, step{name: list})
+}
+
+// Member continues the pointer to a member.
+func (p Pointer) Member(name string) Pointer { return append(p, step{name: name}) }
+
+// Item continues the pointer to an item of a list.
+func (p Pointer) Item(items []tree.Node, i int) Pointer {
+	return append(p, step{items: items, index: i})
+}
+
+// Name returns the name of the last member in it, not counting that many after it.
+func (p Pointer) Name(before int) string { return p[len(p)-1-before].name }
+
+// String returns the pointer as RFC 6901 defines it. Indices do not count items that templates have added.
+func (p Pointer) String() string {
+	var text []byte
+	for _, s := range p {
+		text = append(text, '/')
+		switch {
+		case s.items == nil:
+			text = append(text, tree.Escape(s.name)...)
+		case s.items[s.index].Added():
+			text = append(text, '-')
+		default:
+			text = strconv.AppendInt(text, int64(came(s.items[:s.index])), 10)
+		}
+	}
+	return string(text)
+}
+
+// came is how many of the items no template has added.
+func came(items []tree.Node) int {
+	n := 0
+	for i := range items {
+		if !items[i].Added() {
+			n++
+		}
+	}
+	return n
+}
+
+// Unescape returns the name that a reference token of a JSON Pointer stands for.
+func Unescape(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package schema is what the Kubernetes API says about the fields of a pod: how each is merged, what its absence means,
+// which default it has, and how a place is written. All of it comes from the Go types of k8s.io/api and their tags, and
+// from the defaults that e2e/validity reads from Kubernetes' own code.
+package schema
+
+import (
+	"maps"
+	"math/bits"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Shape is how a value is merged.
+type Shape int
+
+// The shapes.
+const (
+	// Unit is merged as a whole: a pod has an equal one, none, or another one, which stays. Units are scalars, lists
+	// whose order matters, and objects whose fields exclude each other (a volume's sources, an environment variable's
+	// value and valueFrom): half of such an object would make the pod invalid, or change its meaning.
+	Unit Shape = iota
+	object
+	mapping // an object with free keys
+	// KeyedList is a list whose items differ by a key.
+	KeyedList
+	// Set is a list whose order means nothing.
+	Set
+)
+
+// Schema describes a place in the pod. It is immutable.
+type Schema struct {
+	Shape    Shape
+	fields   map[string]*Field // of a struct, be it object or unit
+	slots    []*Field          // the same, see [Schema.At]
+	Elem     *Schema           // of a list or mapping
+	each     *Field            // of a mapping
+	Key      string            // of a KeyedList
+	Quantity bool              // a resource.Quantity
+	GoType   reflect.Type
+}
+
+// Field is a place and what its absence means.
+type Field struct {
+	*Schema
+	name string // "" if it has any
+	// AbsentIsZero: the API server omits a zero value when it encodes a pod, so a zero value in a template means the same
+	// as no value.
+	AbsentIsZero bool
+	Parent       reflect.Type // the struct that it is a field of
+	Gated        bool         // the API server drops it if a feature gate is off
+	AlwaysSent   bool         // as zero if there is no value
+}
+
+// Pod returns the schema of a pod. It reads the fields and their types from k8s.io/api, and the keys of lists from the
+// patchMergeKey tags.
+func Pod() *Schema {
+	return schemas{}.of(reflect.TypeFor[corev1.Pod]())
+}
+
+type schemas map[reflect.Type]*Schema
+
+func (known schemas) of(t reflect.Type) *Schema {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if s := known[t]; s != nil {
+		return s
+	}
+	s := &Schema{GoType: t}
+	known[t] = s
+	switch {
+	case t == reflect.TypeFor[resource.Quantity]():
+		s.Quantity = true
+	case t.Kind() == reflect.Struct:
+		s.fields = map[string]*Field{}
+		known.addFields(s, t)
+		s.spread()
+		if entered(t) {
+			s.Shape = object
+		}
+	case t.Kind() == reflect.Map:
+		s.Shape, s.Elem = mapping, known.of(t.Elem())
+		s.each = &Field{Schema: s.Elem}
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		s.Elem = known.of(t.Elem())
+	}
+	return s
+}
+
+func (known schemas) addFields(s *Schema, t reflect.Type) {
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			known.addFields(s, f.Type)
+			continue
+		}
+		if name == "-" || !f.IsExported() {
+			continue
+		}
+		place := &Field{Schema: known.of(f.Type), name: name, Parent: t, Gated: gated()[t.Name()+"."+name]}
+		if key := f.Tag.Get("patchMergeKey"); key != "" {
+			place.Schema = &Schema{Shape: KeyedList, Elem: place.Elem, Key: key, GoType: f.Type}
+		} else if isSet(t, name) {
+			place.Schema = &Schema{Shape: Set, Elem: place.Elem, GoType: f.Type}
+		}
+		place.AbsentIsZero = f.Type.Kind() != reflect.Pointer && (strings.Contains(options, "omitempty") || f.Type.Kind() == reflect.Struct)
+		place.AlwaysSent = f.Type.Kind() != reflect.Pointer && !place.AbsentIsZero
+		s.fields[name] = place
+	}
+}
+
+// entered are the objects that are merged field by field, because each of their
+// fields means the same whatever the others say.
+func entered(t reflect.Type) bool {
+	switch t {
+	case reflect.TypeFor[corev1.Pod](), reflect.TypeFor[corev1.PodSpec](), reflect.TypeFor[corev1.PodSecurityContext](),
+		reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.SecurityContext](), reflect.TypeFor[corev1.Lifecycle](),
+		reflect.TypeFor[corev1.ResourceRequirements]():
+		return true
+	}
+	return t.Name() == "ObjectMeta"
+}
+
+// Droppable reports whether the API server may have dropped this field of the fragment, or everything in it.
+func (f *Field) Droppable(fragment *tree.Node) bool {
+	if f.Gated {
+		return true
+	}
+	members := fragment.Members()
+	for i := range members {
+		if !f.At(members[i].Name()).Droppable(&members[i]) {
+			return false
+		}
+	}
+	return len(members) > 0
+}
+
+// isSet are the lists without a key whose order means nothing.
+func isSet(parent reflect.Type, name string) bool {
+	switch parent {
+	case reflect.TypeFor[corev1.PodSpec]():
+		return name == "tolerations"
+	case reflect.TypeFor[corev1.PodSecurityContext]():
+		return name == "supplementalGroups"
+	}
+	return false
+}
+
+// At returns the field or value with that name. A name that is unknown, because the fragment is of a newer API than this
+// build, is a unit. This is called so often that a map, which hashes the whole name, would be measurably slower.
+func (s *Schema) At(name string) *Field {
+	if s.Shape == mapping {
+		return s.each
+	}
+	for i, all := slot(name), s.slots; len(all) > 0; i++ {
+		f := all[i&(len(all)-1)]
+		if f == nil {
+			break
+		}
+		if f.name == name {
+			return f
+		}
+	}
+	return unknown
+}
+
+// unknown is a place of which nothing is known.
+var unknown = &Field{Schema: &Schema{}}
+
+// spread fills the slots: each field lies in the first free one from where its name says.
+func (s *Schema) spread() {
+	s.slots = make([]*Field, 1<<bits.Len(uint(2*len(s.fields))))
+	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
+		i := slot(name)
+		for s.slots[i%len(s.slots)] != nil {
+			i++
+		}
+		s.slots[i%len(s.slots)] = s.fields[name]
+	}
+}
+
+func slot(name string) int {
+	if name == "" {
+		return 0
+	}
+	return len(name) + int(name[0])<<1 + int(name[len(name)-1])<<3 + int(name[len(name)/2])<<2
+}
+
+// AsField returns the place as a field that may be absent.
+func (s *Schema) AsField() *Field { return &Field{Schema: s} }
+
+// ContainerType is the [Schema.GoType] of a container.
+func ContainerType() reflect.Type { return reflect.TypeFor[corev1.Container]() }
+
+// VolumeType is the [Schema.GoType] of a volume.
+func VolumeType() reflect.Type { return reflect.TypeFor[corev1.Volume]() }
+
+// VolumeMountType is the [Schema.GoType] of a volume mount.
+func VolumeMountType() reflect.Type { return reflect.TypeFor[corev1.VolumeMount]() }
+
+// ResourcesType is the [Schema.GoType] of a container's resources.
+func ResourcesType() reflect.Type { return reflect.TypeFor[corev1.ResourceRequirements]() }

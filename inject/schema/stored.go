@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// AsStored approximates what an API server stores of a pod: containers and volumes have their defaults, and it has no
+// fields that a feature gate may drop. It is for predictions; only the API server knows what it stores.
+func AsStored(podJSON []byte) ([]byte, error) {
+	pod, err := tree.Parse(podJSON)
+	if err != nil {
+		return nil, fmt.Errorf("the pod is not JSON: %w", err)
+	}
+	kept := storedSchema().stored(pod)
+	return kept.AppendTo(nil), nil
+}
+
+// Default returns what the API server writes into a field that is absent, as JSON. Place is the field's type and name,
+// such as ContainerPort.protocol.
+func Default(place string) (value string, ok bool) {
+	value, ok = defaults()[place]
+	return value, ok
+}
+
+var storedSchema = sync.OnceValue(Pod)
+
+func (s *Schema) stored(n *tree.Node) tree.Node {
+	switch {
+	case n.Kind() == tree.Array && s.Elem != nil:
+		list := tree.Items()
+		for i := range n.Items() {
+			list.Append(s.Elem.stored(&n.Items()[i]))
+		}
+		return list
+	case n.Kind() != tree.Object || s.fields == nil:
+		return *n
+	}
+	object := tree.Members()
+	for i := range n.Members() {
+		m := &n.Members()[i]
+		if f := s.At(m.Name()); !f.Gated && (!f.AbsentIsZero || !IsZero(m) || m.Kind() == tree.Object) {
+			object.Set(m.Name(), f.stored(m))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
+		f := s.fields[name]
+		value, ok := Default(f.Parent.Name() + "." + name)
+		if !ok || f.Gated || object.Get(name) != nil || s.GoType == VolumeType() && len(object.Members()) > 1 {
+			continue // a volume of another kind is no emptyDir
+		}
+		if v, err := tree.Parse([]byte(value)); err == nil {
+			object.Set(name, *v)
+		}
+	}
+	return object
+}
