@@ -9,15 +9,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -31,44 +28,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/goldentest"
 )
 
-// objectsAPI is a Kubernetes API that has these objects, by their paths, and forbids nil ones.
-type objectsAPI map[string]any
-
-func (o objectsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	object, ok := o[r.URL.Path]
-	switch {
-	case !ok && strings.HasPrefix(r.URL.Path, "/apis/cert-manager.io/") && o[cmPath] == nil:
-		http.NotFound(w, r)
-		return
-	case !ok:
-		w.WriteHeader(http.StatusNotFound)
-		object = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}
-	case object == nil:
-		w.WriteHeader(http.StatusForbidden)
-		object = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
-	}
-	_ = json.NewEncoder(w).Encode(named(object))
-}
-
-// named is the object with its kind, which is that of its type.
-func named(object any) any {
-	text, _ := json.Marshal(object)
-	var all map[string]any
-	_ = json.Unmarshal(text, &all)
-	kind := reflect.TypeOf(object).Name()
-	all["kind"], all["apiVersion"] = kind, "v1"
-	if items, ok := all["items"].([]any); ok {
-		for _, item := range items {
-			item.(map[string]any)["kind"], item.(map[string]any)["apiVersion"] = strings.TrimSuffix(kind, "List"), "v1"
-		}
-	}
-	return all
-}
+type objectsAPI = clitest.API
 
 const (
 	mutatingPath   = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/pillion"
@@ -209,20 +174,7 @@ func (c *certified) slice(t *testing.T) discoveryv1.EndpointSlice {
 }
 
 // kubeconfig serves the objects and says where.
-func (c *certified) kubeconfig(t *testing.T) string { return kubeconfigOf(t, c.objectsAPI) }
-
-func kubeconfigOf(t *testing.T, api http.Handler) string {
-	t.Helper()
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],` +
-		`"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}]}`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+func (c *certified) kubeconfig(t *testing.T) string { return clitest.Kubeconfig(t, c.objectsAPI) }
 
 // The golden files are what people and programs read; what is in them is in the help of certs.
 func TestCertsGolden(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
 
 // TestLintServer: lint says of each template whether the API server accepts a pod with it, or was not asked.
@@ -43,9 +45,9 @@ func TestLintServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kubeconfig := kubeconfigOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			kubeconfig := clitest.Kubeconfig(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
-				answer := named(corev1.Pod{})
+				answer := clitest.Named(corev1.Pod{})
 				if status, ok := errors.AsType[*apierrors.StatusError](c.answer); ok {
 					w.WriteHeader(int(status.ErrStatus.Code))
 					status.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}

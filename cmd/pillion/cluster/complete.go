@@ -105,7 +105,7 @@ func (o *Options) CompleteTemplates(paths *[]string) cobra.CompletionFunc {
 			return CompleteTemplateFiles(paths)(cmd, args, typed)
 		}
 		names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) {
-			injector, err := c.NewInjector(ctx, nil, func(string) {}, &Unsure{})
+			injector, err := c.newInjector(ctx, nil, func(string) {}, &unsure{})
 			if err != nil {
 				return nil, err
 			}

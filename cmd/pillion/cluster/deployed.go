@@ -23,9 +23,9 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Unsure is what may be other than the templates that are known say: with problems, or because
+// unsure is what may be other than the templates that are known say: with problems, or because
 // that could not be found out.
-type Unsure struct{ Problems, doubts []string }
+type unsure struct{ problems, doubts []string }
 
 // deployed is what the cluster's pods of Pillion run with.
 type deployed struct {
@@ -132,7 +132,7 @@ func (c *Client) configMaps(namespace string) dynamic.ResourceInterface {
 
 // set is the templates that these pods use, as far as the cluster tells: of a broken
 // ConfigMap some may still use what it held before.
-func (d *deployed) set(ctx context.Context, wrong *Unsure) (*templates.Set, error) {
+func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, error) {
 	var files []templates.File
 	for _, path := range d.options.Templates {
 		m, key, err := d.mounted(ctx, path)
@@ -163,10 +163,10 @@ func (d *deployed) set(ctx context.Context, wrong *Unsure) (*templates.Set, erro
 	sets, refused := serve.ConfigMapSets(more)
 	joined, doubled := templates.Join(append([]*templates.Set{set}, sets...)...)
 	for _, err := range refused {
-		wrong.Problems = append(wrong.Problems, fmt.Sprintf("A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: %s.", cli.OneLine(err)))
+		wrong.problems = append(wrong.problems, fmt.Sprintf("A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: %s.", cli.OneLine(err)))
 	}
 	if len(doubled) > 0 {
-		wrong.Problems = append(wrong.Problems, fmt.Sprintf("Of two templates with the same name the other one is used: %s.", cli.OneLine(doubled)))
+		wrong.problems = append(wrong.problems, fmt.Sprintf("Of two templates with the same name the other one is used: %s.", cli.OneLine(doubled)))
 	}
 	return joined, nil
 }

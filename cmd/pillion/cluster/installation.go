@@ -36,7 +36,7 @@ type Installation struct {
 	mutation *survey.Mutation
 	notes    []string
 	whole    bool // all objects of a namespace are explained
-	wrong    Unsure
+	wrong    unsure
 	since    time.Time // when the webhooks came
 	places   map[string]*place
 	owners   map[string]*unstructured.Unstructured
@@ -62,10 +62,10 @@ func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) 
 	l := &podLister{c, &progress{}}
 	i := &Installation{podLister: l, Explaining: how, places: map[string]*place{}, owners: map[string]*unstructured.Unstructured{}}
 	var err error
-	if i.injector, err = c.NewInjector(ctx, paths, i.note, &i.wrong); err != nil {
+	if i.injector, err = c.newInjector(ctx, paths, i.note, &i.wrong); err != nil {
 		return nil, err
 	}
-	for _, problem := range i.wrong.Problems {
+	for _, problem := range i.wrong.problems {
 		i.note(problem)
 	}
 	i.mutation = l.mutation(ctx, i.note)

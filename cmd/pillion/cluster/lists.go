@@ -30,8 +30,8 @@ func (l *podLister) labels(ctx context.Context) func(namespace string) (map[stri
 	}
 }
 
-// paged asks for one page after another. Where the API server has forgotten the
-// list that the pages are of (410 Gone), it begins once more, after restart.
+// paged reads one page after another. If the API server has forgotten the list that the pages belong to (410 Gone), it
+// begins once more, after restart. The pager of client-go would fail then, or read everything in one page.
 func paged(ctx context.Context, selector string, page func(context.Context, metav1.ListOptions) (next string, err error), restart func()) error {
 	options := metav1.ListOptions{Limit: pageSize, LabelSelector: selector}
 	restarted := false

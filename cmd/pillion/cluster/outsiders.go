@@ -56,14 +56,14 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 
 // usable finds out whether the cluster's templates can be used: if not, pods that opt in may be denied.
 func (k *look) usable(ctx context.Context, d *deployed) {
-	var wrong Unsure
+	var wrong unsure
 	if _, err := d.set(ctx, &wrong); err != nil {
 		text := "The templates cannot be used: " + cli.OneLine(err)
 		if apierrors.IsForbidden(err) || d.guessed {
 			wrong.doubts = append(wrong.doubts, text)
 		} else {
-			wrong.Problems = append(wrong.Problems, text)
+			wrong.problems = append(wrong.problems, text)
 		}
 	}
-	k.report.Problems, k.report.Doubts = append(k.report.Problems, wrong.Problems...), append(k.report.Doubts, wrong.doubts...)
+	k.report.Problems, k.report.Doubts = append(k.report.Problems, wrong.problems...), append(k.report.Doubts, wrong.doubts...)
 }

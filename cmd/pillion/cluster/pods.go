@@ -67,17 +67,17 @@ func (l *podLister) report(ctx context.Context, q Query) (*survey.Report, error)
 // newLook reads what all namespaces have in common.
 func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	k := &look{podLister: l, notes: map[string]bool{}}
-	var wrong Unsure
+	var wrong unsure
 	var err error
 	if k.selector, err = labels.Parse(q.Selector); err != nil {
 		return nil, err
 	}
-	if k.injector, err = l.NewInjector(ctx, q.Templates, k.note, &wrong); err != nil {
+	if k.injector, err = l.newInjector(ctx, q.Templates, k.note, &wrong); err != nil {
 		return nil, l.whatFollows(ctx, err)
 	}
 	k.report = survey.NewReport(k.injector.Set())
-	k.report.Problems, k.report.Doubts = wrong.Problems, wrong.doubts
-	k.own.Incomplete = len(wrong.Problems) > 0
+	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
+	k.own.Incomplete = len(wrong.problems) > 0
 	if k.fits, err = fit.NewEvaluator(); err != nil {
 		return nil, err
 	}

@@ -61,8 +61,8 @@ func isRestarted(kind string) bool {
 // unsure is why it is not known what new pods would be.
 func (i *Installation) unsure() string {
 	switch {
-	case len(i.wrong.Problems) > 0:
-		return i.wrong.Problems[0]
+	case len(i.wrong.problems) > 0:
+		return i.wrong.problems[0]
 	case len(i.wrong.doubts) > 0:
 		return i.wrong.doubts[0]
 	case i.unknown || i.byPolicies():

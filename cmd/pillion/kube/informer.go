@@ -20,7 +20,7 @@ type listable[L runtime.Object] interface {
 }
 
 // Inform makes a store that follows objects while its controller runs. Api is the client of the objects. Asked is
-// called with the outcome of every request.
+// called with the outcome of every request; the factories of client-go report no success after a failure.
 func Inform[L runtime.Object](api any, of listable[L], asked func(error), options cache.InformerOptions) (cache.Store, cache.Controller) {
 	note := func(ctx context.Context, err error) {
 		// That it cannot stream a list, or has forgotten what was seen last, is nothing to tell.

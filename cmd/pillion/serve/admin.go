@@ -30,8 +30,8 @@ func admin(registry *prometheus.Registry, conditions []condition) http.Handler {
 	return mux
 }
 
-// ready answers ok, or with ?verbose, or when it is not so, with one line for
-// each check:
+// ready answers ok, or with ?verbose, or if it is not so, with one line for
+// each check, as API servers do. Their handler is part of k8s.io/apiserver, of which this program needs nothing else:
 //
 //	[+]templates ok: revision 0123456789ab, 3 in use
 //	[-]namespaces failed: the list of namespaces has not come yet

@@ -308,7 +308,7 @@ func (c *callerCheck) follow(ctx context.Context) {
 	}
 }
 
-// followKeys asks the cluster for its keys: at the start, from time to time, and
+// followKeys asks the cluster for its keys, beside the requests (key sets of OIDC libraries ask while they verify a token): at the start, from time to time, and
 // when a token names one that is not known; never more often than every
 // keysAgain, whoever sends what.
 func (c *callerCheck) followKeys(ctx context.Context) {

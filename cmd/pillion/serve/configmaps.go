@@ -31,7 +31,8 @@ import (
 const burst = 100 * time.Millisecond
 
 // configMaps are the ConfigMaps of templates that a selector selects. Each is taken
-// whole or not at all; what another one holds does not matter for that.
+// whole or not at all; what another one holds does not matter for that. There is no work queue: whichever ConfigMap
+// changes, all sets are joined again.
 type configMaps struct {
 	namespace, selector string
 	log                 *slog.Logger

@@ -29,7 +29,8 @@ const (
 	spareFiles = 32
 )
 
-// connections are those to one listener.
+// connections are those to one listener. They are counted here because netutil.LimitListener of golang.org/x/net lets new
+// connections wait: it closes no silent one, and knows nothing of HTTP/2.
 type connections struct {
 	accepting, draining atomic.Bool
 	open, http2         atomic.Int64

@@ -21,7 +21,7 @@ import (
 
 // configuration follows the file of --config. What can change while serve runs
 // does; of everything else it says that it needs a restart. A file that cannot be
-// used changes nothing.
+// used changes nothing. Viper can follow a file too, but it would replace the values before they are checked.
 type configuration struct {
 	path  string // "" for none
 	flags *pflag.FlagSet

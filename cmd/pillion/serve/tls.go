@@ -96,7 +96,8 @@ func (c *certificate) newAuthority(o *Options, client dynamic.Interface, log *sl
 // lookAgain is how often the files are read without a cause: a watch can miss things.
 const lookAgain = 30 * time.Second
 
-// followPair loads the pair again when its files change, until ctx is done.
+// followPair loads the pair again when its files change, until ctx is done. The certwatcher of controller-runtime would
+// serve a new pair at once; [certs.Serving] first waits until API servers trust it.
 func followPair(ctx context.Context, files certs.Files, log *slog.Logger) {
 	load := func() { _ = files.Load() } // which tells it
 	watching, cancel := context.WithCancel(ctx)

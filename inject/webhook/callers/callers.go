@@ -9,6 +9,9 @@
 // and the token of a service account. All are checked from memory: nothing here
 // reads a file, asks anyone or takes a lock. Whoever reads the files swaps in what
 // they hold now.
+//
+// Tokens and passwords in files are among the ways because the kubeconfig that an API server has for webhooks can hold
+// these. k8s.io/apiserver has no authenticator of passwords any more, and reads its file of tokens only once.
 package callers
 
 import (

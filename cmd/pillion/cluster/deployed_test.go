@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestDeployed: what explain and status go by is what the Deployment's pods run with.
+func TestDeployed(t *testing.T) {
+	const system = "/api/v1/namespaces/pillion-system/configmaps"
+	const templatesPath = system + "/pillion-templates"
+	const deployment = "/apis/apps/v1/namespaces/pillion-system/deployments/pillion"
+	agent := configMap("pillion-templates", map[string]string{"agent.yaml": clitest.AgentTemplate})
+	mounts := map[string]string{"/etc/pillion/templates": "pillion-templates", "/etc/pillion/config": "pillion-config", "/etc/pillion/more/": "more-templates"}
+	arguments := []string{"serve", "--templates=/etc/pillion/templates"}
+	cases := map[string]struct {
+		command, args []string
+		env           map[string]string
+		config        string
+		want          string // templates, or the error
+		excluded      string
+		warned        []string
+	}{
+		"flags": {args: append(arguments, "--template-configmaps", "a=b", "--listen=:8443", "--exclude-namespace=x"), want: "agent one two", excluded: "x", warned: []string{
+			"A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: configmap/bad/bad.yaml:1: ",
+			"Of two templates with the same name the other one is used: configmap/young/agent.yaml:3: metadata.name: the template agent is in configmap/pillion-templates/agent.yaml too, on line 3.",
+		}},
+		"command":  {command: []string{"/pillion", "serve"}, args: []string{"-t", "/etc/pillion/templates/agent.yaml", "-t", "/etc/pillion/more"}, want: "agent more"},
+		"variable": {args: append(arguments, "--unknown-yet"), env: map[string]string{"PILLION_TEMPLATE_CONFIGMAPS": "a=b", "PILLION_CONFIG": ""}, want: "agent one two"},
+		"file":     {args: []string{"serve", "--config", "/etc/pillion/config/pillion.yaml"}, config: "templates: [/etc/pillion/templates]\ntemplate-configmaps: a=b\ntemplate-namespace: elsewhere\nexclude-namespace: [y]\n", want: "agent else", excluded: "y"},
+		"variable over file": {
+			args: append(arguments, "--config=/etc/pillion/config/pillion.yaml"), env: map[string]string{"PILLION_TEMPLATE_NAMESPACE": "elsewhere"},
+			config: "templates: [none]\ntemplate-configmaps: a=b\ntemplate-namespace: nowhere\n", want: "agent else",
+		},
+		"wrong file":     {args: append(arguments, "--config=/etc/pillion/config/pillion.yaml"), config: "lisen: :1", want: "the Deployment pillion-system/pillion: /etc/pillion/config/pillion.yaml:1: lisen: unknown key; did you mean listen?"},
+		"from elsewhere": {args: append(arguments, "--templates=/data"), want: "the templates cannot be used:\nthe pods of Pillion have /data from elsewhere than a whole ConfigMap; use --templates PATH"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			list := func(namespace string, items ...corev1.ConfigMap) corev1.ConfigMapList {
+				for i := range items {
+					items[i].Namespace = namespace
+				}
+				return corev1.ConfigMapList{Items: items}
+			}
+			young := configMap("young", map[string]string{"agent.yaml": clitest.Template("agent"), "two.yaml": clitest.Template("two")})
+			young.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+			container := corev1.Container{Name: "pillion", Command: c.command, Args: c.args}
+			pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}, container}}
+			for path, name := range mounts {
+				pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
+				}})
+				pod.Containers[1].VolumeMounts = append(pod.Containers[1].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path})
+			}
+			for name, value := range c.env {
+				pod.Containers[1].Env = append(pod.Containers[1].Env, corev1.EnvVar{Name: name, Value: value})
+			}
+			api := clitest.API{
+				templatesPath:              agent,
+				system + "/pillion-config": configMap("pillion-config", map[string]string{"pillion.yaml": c.config}),
+				system + "/more-templates": configMap("more-templates", map[string]string{"more.yaml": clitest.Template("more"), "README.md": "#"}),
+				system + "?a=b": list("pillion-system", young,
+					configMap("one", map[string]string{"one.yaml": clitest.Template("one")}), configMap("bad", map[string]string{"bad.yaml": "x"})),
+				"/api/v1/namespaces/elsewhere/configmaps?a=b": list("elsewhere", configMap("else", map[string]string{"else.yaml": clitest.Template("else")})),
+				deployment: appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
+			}
+			got, excluded, notes := goesBy(t, api, c.excluded)
+			if got != c.want || excluded != (c.excluded != "") {
+				t.Errorf("%q, excluded: %t; want %q", got, excluded, c.want)
+			}
+			for _, w := range c.warned {
+				if strings.Count(notes, w) != 1 {
+					t.Errorf("it does not say once %q: %s", w, notes)
+				}
+			}
+			if len(c.warned) == 0 && c.want == "agent else" && notes != "" {
+				t.Errorf("it says %s", notes)
+			}
+		})
+	}
+	t.Run("no Deployment", func(t *testing.T) {
+		t.Parallel()
+		if got, _, _ := goesBy(t, clitest.API{templatesPath: agent}, ""); got != "agent" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("not for everyone", func(t *testing.T) {
+		t.Parallel()
+		got, _, notes := goesBy(t, clitest.API{templatesPath: agent, deployment: nil}, "")
+		if got != "agent" || !strings.HasPrefix(notes, "You may not read the Deployment pillion in the namespace pillion-system, so ") {
+			t.Errorf("%q: %s", got, notes)
+		}
+	})
+}
+
+// goesBy is what commands go by: the names of templates, or the
+// error, and whether a namespace is excluded.
+func goesBy(t *testing.T, api clitest.API, namespace string) (names string, excluded bool, notes string) {
+	t.Helper()
+	o := &Options{}
+	o.Flags(&cobra.Command{}, nil)
+	o.Kubeconfig = clitest.Kubeconfig(t, api)
+	c, err := o.Connect()
+	clitest.Must(t, err)
+	var wrong unsure
+	injector, err := c.newInjector(t.Context(), nil, func(text string) { notes += text + "\n" }, &wrong)
+	notes += strings.Join(wrong.problems, "\n")
+	if err != nil {
+		return err.Error(), false, notes
+	}
+	result, err := injector.Inject(inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: namespace}, Object: []byte(`{"spec":{"containers":[{"name":"web"}]}}`)})
+	clitest.Must(t, err)
+	for _, t := range injector.Set().Templates {
+		names += t.Name + " "
+	}
+	return strings.TrimSpace(names), strings.Contains(fmt.Sprint(result.Decisions), "excluded_namespace"), notes
+}
+
+func configMap(name string, data map[string]string) corev1.ConfigMap {
+	return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "pillion-system"}, Data: data}
+}
