@@ -30,6 +30,31 @@ func TestForgedBeside(t *testing.T) {
 	}
 }
 
+// TestForgedContainer: an annotation does not hide a container from the condition of a required template.
+func TestForgedContainer(t *testing.T) {
+	t.Parallel()
+	injector := withSpecs(t,
+		`required: true, match: {condition: "pod.spec.containers.exists(c, c.image.startsWith('legacy/'))"}, pod: {spec: {containers: [{name: guard, image: g}]}}`,
+		`pod: {spec: {containers: [{name: plain, image: p}]}}`,
+		`params: [{name: v, type: string, default: "1"}], pod: {spec: {containers: [{name: computed, image: "c:${params.v}"}]}}`)
+	for _, name := range []string{"app", "plain", "computed", "guard"} {
+		for _, annotation := range []string{"injected", "customize"} {
+			var all []string
+			for i := range 3 {
+				all = append(all, fmt.Sprintf(`"t%d.pillion.dev/%s":"true"`, i, annotation))
+			}
+			pod := fmt.Sprintf(`{"metadata":{"annotations":{%s}},"spec":{"containers":[{"name":"web","image":"a"},{"name":%q,"image":"legacy/x"}]}}`, strings.Join(all, ","), name)
+			r, err := injector.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(pod)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Decisions[0].Code == inject.CodeConditionFalse {
+				t.Errorf("the condition does not see a container named %s with the annotation %s", name, annotation)
+			}
+		}
+	}
+}
+
 // TestForgedCost: forged records of all templates cost a bounded number of injections, whatever sets are remembered.
 func TestForgedCost(t *testing.T) {
 	const specs, sets = 10, 8

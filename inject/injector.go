@@ -73,6 +73,7 @@ type Injector struct {
 type loaded struct {
 	*templates.Template
 	prefix                 string // of its annotations' keys
+	runs                   []templates.Runs
 	injected, customize    string
 	settable               []string   // what pods may set by the other ones
 	protect                [][]string // the names in each protected path
@@ -99,6 +100,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	reads := map[string]bool{}
 	for _, t := range set.Templates {
 		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize), prefix: t.Annotation("")}
+		l.runs = t.Runs()
 		l.settable = append(t.ParamNames(), templates.AnnotationCustomize)
 		l.revision, l.audit = tree.Text(t.Revision), "injected: revision "+t.Revision
 		l.forNamespaces = fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector)

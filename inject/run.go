@@ -45,7 +45,7 @@ type lookups struct {
 	ports   nodePorts        // see portsTaken
 	volumes map[string]bool  // see isTokenVolume
 	// ours is what ofTemplates returns, if it is known.
-	ours      []string
+	ours      []templates.Runs
 	oursKnown bool
 	claims    map[string]bool // of Request.Claims
 }

@@ -5,13 +5,15 @@ package inject
 import (
 	"slices"
 
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // Expressions see the pod without the containers that templates bring: only so does a template
 // that counts the containers, or loops over them, give the same for the pod as it came and for
-// the final pod. A container is a template's if it was added just now, or if it has the name of
-// one of the template's containers and the pod says that it is the template's, see marked.
+// the final pod. A container is a template's if it was added just now, or if the pod says so (see
+// marked) and it may be the template's container. What runs something else is seen: an annotation
+// alone does not hide it from the condition of a required template.
 
 // view returns the pod as expressions see it, and how many containers they see. It shares what
 // it can with the pod.
@@ -56,16 +58,19 @@ func (r *run) held(n tree.Node) *tree.Node { return &append(r.nodes().Nodes(1), 
 // hides reports whether expressions do not see a container of the pod.
 func (r *run) hides(container *tree.Node) bool {
 	name := container.Get("name").Text()
-	return r.brings[name] > 0 && (container.Added() || slices.Contains(r.ofTemplates(), name))
+	if r.brings[name] == 0 {
+		return false
+	}
+	return container.Added() || slices.ContainsFunc(r.ofTemplates(), func(c templates.Runs) bool { return c.Name == name && c.MayBe(container) })
 }
 
-// ofTemplates are the names of the containers that are a template's if the pod has them.
-func (r *run) ofTemplates() []string {
+// ofTemplates are the containers that are a template's if the pod has them.
+func (r *run) ofTemplates() []templates.Runs {
 	if !r.oursKnown {
 		r.ours, r.oursKnown = r.ours[:0], true
 		for _, t := range r.templates {
-			if len(t.Containers) > 0 && r.marked(t) {
-				r.ours = append(r.ours, t.Containers...)
+			if len(t.runs) > 0 && r.marked(t) {
+				r.ours = append(r.ours, t.runs...)
 			}
 		}
 	}

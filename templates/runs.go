@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Runs is what is known of what a container of a template runs, without a pod.
+type Runs struct {
+	Name   string
+	fields map[string]*part // image, command and args
+}
+
+// Runs returns that of each of the template's containers.
+func (t *Template) Runs() []Runs {
+	var all []Runs
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range t.pod.member("spec").member(list).items() {
+			r := Runs{fields: map[string]*part{}}
+			if name := container.member("name"); name != nil {
+				r.Name = name.static.Text()
+			}
+			for _, field := range []string{"image", "command", "args"} {
+				r.fields[field] = container.member(field)
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// MayBe reports whether a container of a pod may be this one: it runs nothing that the template's
+// container does not run, as far as that is known. What the container leaves out may be filled in.
+func (r Runs) MayBe(container *tree.Node) bool {
+	for field, p := range r.fields {
+		if there := container.Get(field); there != nil && !p.mayBe(there) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayBe reports whether rendering p may give a string or a list of strings.
+func (p *part) mayBe(n *tree.Node) bool {
+	switch {
+	case p == nil:
+		return false
+	case p.kind == staticPart:
+		return sameStrings(&p.static, n)
+	case len(p.pieces) == 0:
+		return true
+	}
+	text := n.Text()
+	first, last := p.pieces[0], p.pieces[len(p.pieces)-1]
+	return (first.program != nil || strings.HasPrefix(text, first.literal)) && (last.program != nil || strings.HasSuffix(text, last.literal))
+}
+
+func sameStrings(a, b *tree.Node) bool {
+	if a.Kind() != b.Kind() || a.Kind() == tree.String && !a.SameText(b) {
+		return false
+	}
+	return slices.EqualFunc(a.Items(), b.Items(), func(a, b tree.Node) bool { return sameStrings(&a, &b) })
+}
+
+// member is the member of an object, or nil.
+func (p *part) member(name string) *part {
+	switch {
+	case p == nil:
+	case p.kind == staticPart:
+		if n := p.static.Get(name); n != nil {
+			return &part{kind: staticPart, static: *n}
+		}
+	default:
+		if i := slices.Index(p.names, name); i >= 0 && p.kind == objectPart {
+			return p.parts[i]
+		}
+	}
+	return nil
+}
+
+// items are those of a list.
+func (p *part) items() []*part {
+	if p == nil || p.kind != staticPart {
+		if p == nil || p.kind != listPart {
+			return nil
+		}
+		return p.parts
+	}
+	var all []*part
+	for _, n := range p.static.Items() {
+		all = append(all, &part{kind: staticPart, static: n})
+	}
+	return all
+}
