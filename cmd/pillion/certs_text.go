@@ -37,7 +37,7 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 			state += ", being issued"
 		}
 		if c.Renewal != nil {
-			state += ", renewal " + when(*c.Renewal, now)
+			state += ", renewal " + timeAndDistance(*c.Renewal, now)
 		}
 		row("certificate", c.Namespace+"/"+c.Name+": "+state)
 	}
@@ -121,11 +121,11 @@ func summary(c *certs.X509Report, now time.Time) string {
 	if who == "" && len(c.Names) > 0 {
 		who = c.Names[0]
 	}
-	return fmt.Sprintf("%s [%s], expires %s", who, c.SHA256[:shown], when(c.Expires, now))
+	return fmt.Sprintf("%s [%s], expires %s", who, c.SHA256[:shown], timeAndDistance(c.Expires, now))
 }
 
-// when is a day, and how far it is.
-func when(t, now time.Time) string {
+// timeAndDistance returns a time, and how far away it is.
+func timeAndDistance(t, now time.Time) string {
 	const day = 24 * time.Hour
 	distance := t.Sub(now)
 	amount := distance.Abs().Round(time.Minute).String()

@@ -278,13 +278,13 @@ func PrintConfig(w io.Writer, flags *pflag.FlagSet) error {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			value = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 			for _, item := range list.GetSlice() {
-				value.Content = append(value.Content, yamledit.Text(item))
+				value.Content = append(value.Content, yamledit.String(item))
 			}
 		} else if f.Value.Type() == "string" {
-			value = yamledit.Text(f.Value.String())
+			value = yamledit.String(f.Value.String())
 		}
 		value.LineComment = ValueSource(f)
-		root.Content = append(root.Content, yamledit.Text(f.Name), value)
+		root.Content = append(root.Content, yamledit.String(f.Name), value)
 	})
 	encoder := yaml.NewEncoder(w)
 	return errors.Join(encoder.Encode(root), encoder.Close())

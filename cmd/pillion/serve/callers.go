@@ -308,9 +308,10 @@ func (c *callerCheck) follow(ctx context.Context) {
 	}
 }
 
-// followKeys asks the cluster for its keys, beside the requests (key sets of OIDC libraries ask while they verify a token): at the start, from time to time, and
-// when a token names one that is not known; never more often than every
-// keysAgain, whoever sends what.
+// followKeys asks the cluster for its keys: at the start, from time to time, and
+// if a token names one that is not known; never more often than every keysAgain,
+// whoever sends what. The key sets of OIDC libraries ask while they verify a token,
+// and a request must not wait for the API server.
 func (c *callerCheck) followKeys(ctx context.Context) {
 	for {
 		next := time.After(keysEvery)

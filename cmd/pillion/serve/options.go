@@ -32,22 +32,24 @@ func checkSelector(selector string) error {
 
 // Options are the flags of pillion serve.
 type Options struct {
-	config, TemplateSelector, TemplateNamespace string
-	PrintConfig                                 bool
-	Templates                                   []string
-	listen                                      string
-	adminListen                                 string
-	tls                                         tlsOptions
-	kubeconfig                                  string
-	standalone                                  bool
-	Excluded                                    []string
-	uninjected                                  string
-	shutdownDelay                               time.Duration
-	requestMemory, memoryLimit                  resource.QuantityValue
-	advise                                      bool
-	callers                                     callerOptions
-	log                                         logOptions
-	trace                                       traceOptions
+	PrintConfig       bool
+	Templates         []string // files and folders
+	TemplateSelector  string   // of ConfigMaps, by their labels
+	TemplateNamespace string   // of these ConfigMaps
+	Excluded          []string // namespaces
+
+	config                     string
+	listen, adminListen        string
+	tls                        tlsOptions
+	kubeconfig                 string
+	standalone                 bool
+	uninjected                 string
+	shutdownDelay              time.Duration
+	requestMemory, memoryLimit resource.QuantityValue
+	advise                     bool
+	callers                    callerOptions
+	log                        logOptions
+	trace                      traceOptions
 }
 
 // Flags adds the flags to a command.

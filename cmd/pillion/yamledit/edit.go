@@ -216,7 +216,7 @@ func (e *editor) setMember(node *yaml.Node, at int, name string, value *yaml.Nod
 	if name == "metadata" && at > 0 && (node.Style&yaml.FlowStyle != 0 || node.Line == 0 || e.isFirst(e.offset(node.Content[0]))) {
 		at = 0
 	}
-	node.Content = slices.Insert(node.Content, at, text(name), value)
+	node.Content = slices.Insert(node.Content, at, String(name), value)
 }
 
 // Member returns a member of an object, or nil.

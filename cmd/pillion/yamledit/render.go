@@ -20,7 +20,7 @@ func FromTree(value *tree.Node) *yaml.Node {
 		node := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		members := value.Members()
 		for i := range members {
-			node.Content = append(node.Content, text(members[i].Name()), FromTree(&members[i]))
+			node.Content = append(node.Content, String(members[i].Name()), FromTree(&members[i]))
 		}
 		return compactIfEmpty(node)
 	case tree.Array:
@@ -31,7 +31,7 @@ func FromTree(value *tree.Node) *yaml.Node {
 		}
 		return compactIfEmpty(node)
 	case tree.String:
-		return text(value.Text())
+		return String(value.Text())
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: value.String()}
 }
@@ -43,12 +43,10 @@ func compactIfEmpty(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// Text makes the node of a string, in quotes if a reader of YAML 1.1, as kubectl
+// String makes the node of a string, in quotes if a reader of YAML 1.1, as kubectl
 // is, would take it for something else: "on", "0777", "1:30". So is one with
 // characters that a terminal does not show.
-func Text(s string) *yaml.Node { return text(s) }
-
-func text(s string) *yaml.Node {
+func String(s string) *yaml.Node {
 	node := &yaml.Node{}
 	if err := node.Encode(s); err != nil || node.Kind != yaml.ScalarNode || node.Value != s || strings.HasSuffix(s, "\n\n") || strings.IndexFunc(s, isHidden) >= 0 {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: yaml.DoubleQuotedStyle}
