@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
@@ -233,17 +232,7 @@ func Brief(text string) string {
 			return item.Name
 		}
 	}
-	return cut(text, maxValue)
-}
-
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit] + "…"
+	return Cut(text, maxValue)
 }
 
 // maxDenial bounds a denial's message, in bytes: an event has room for 1,024, and
@@ -253,12 +242,12 @@ const maxDenial = 900
 // Denial puts findings into one message, as many as fit.
 func Denial(all []Finding) string {
 	if len(all) == 1 {
-		return cut(all[0].String(), maxDenial)
+		return Cut(all[0].String(), maxDenial)
 	}
 	message := fmt.Sprintf("%d findings:", len(all))
 	for i := range all {
 		rest := fmt.Sprintf("; and %d more", len(all)-i)
-		next := fmt.Sprintf(" (%d) %s", i+1, cut(all[i].String(), maxDenial/2))
+		next := fmt.Sprintf(" (%d) %s", i+1, Cut(all[i].String(), maxDenial/2))
 		if i > 0 {
 			next = ";" + next
 		}

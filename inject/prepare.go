@@ -13,18 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// tokenMountPath is where the ServiceAccount admission plugin mounts the token,
-// in every container that has no mount there (DefaultAPITokenMountPath).
-const tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-// tokenVolumePrefix is how the plugin names the token's volume.
-const tokenVolumePrefix = "kube-api-access-"
-
-// noTokenVolume is the empty volume of templates with serviceAccountToken: None.
-const noTokenVolume = "pillion-no-token"
-
 func noToken() tree.Node {
-	return tree.Members(tree.Field("name", tree.Text(noTokenVolume)), tree.Field("emptyDir", tree.Members()))
+	return tree.Members(tree.Field("name", tree.Text(templates.NoTokenVolume)), tree.Field("emptyDir", tree.Members()))
 }
 
 // containerLists are the lists of containers that a fragment may have.
@@ -53,7 +43,7 @@ func (c *candidate) prepare() {
 		}
 		prepared = c.nodes().With(&prepared, list, tree.Items(containers...))
 	}
-	if used && token.Get("name").IsText(noTokenVolume) {
+	if used && token.Get("name").IsText(templates.NoTokenVolume) {
 		prepared = c.withItem(&prepared, "volumes", noToken())
 	}
 	c.fragment = c.nodes().With(&c.fragment, "spec", prepared)
@@ -100,7 +90,7 @@ func (c *candidate) newTokenMount() tree.Node {
 	if c.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
 		return tree.Node{}
 	}
-	volume := noTokenVolume
+	volume := templates.NoTokenVolume
 	if c.t.Spec.ServiceAccountToken == templates.Inherit && !c.tokenDeclined() {
 		if volume = c.tokenVolume(); volume == "" {
 			return tree.Node{}
@@ -109,7 +99,7 @@ func (c *candidate) newTokenMount() tree.Node {
 	return tree.Members(append(c.nodes().Nodes(3),
 		tree.Field("name", tree.Text(volume)),
 		tree.Field("readOnly", tree.Bool(true)),
-		tree.Field("mountPath", tree.Text(tokenMountPath)))...)
+		tree.Field("mountPath", tree.Text(templates.TokenPath)))...)
 }
 
 // tokenVolume is the volume that the plugin made, or "" where it did not: then
@@ -117,7 +107,7 @@ func (c *candidate) newTokenMount() tree.Node {
 func (c *candidate) tokenVolume() string {
 	volumes := c.pod.At("spec", "volumes").Items()
 	for i := range volumes {
-		if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, tokenVolumePrefix) {
+		if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, templates.TokenVolumePrefix) {
 			return name
 		}
 	}
@@ -139,7 +129,7 @@ func (c *candidate) tokenDeclined() bool {
 			if c.brings[name] > 0 {
 				continue // a template's, so it says nothing of what the user wants
 			}
-			if !mounts(&containers[i], tokenMountPath) {
+			if !mounts(&containers[i], templates.TokenPath) {
 				return false
 			}
 			declined = true
@@ -150,7 +140,7 @@ func (c *candidate) tokenDeclined() bool {
 
 func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree.Node, mounted bool) {
 	prepared = c.fitting(*container)
-	if mounted = token != nil && !mounts(container, tokenMountPath) && !c.inherited(container); mounted {
+	if mounted = token != nil && !mounts(container, templates.TokenPath) && !c.inherited(container); mounted {
 		prepared = c.withItem(&prepared, "volumeMounts", *token)
 	}
 	if c.podResources() {
@@ -173,7 +163,7 @@ func (c *candidate) inherited(container *tree.Node) bool {
 		}
 		existing := c.pod.At("spec", list).Items()
 		if i := c.schema.At("spec").At(list).Find(existing, container); i >= 0 {
-			return mounts(&existing[i], tokenMountPath)
+			return mounts(&existing[i], templates.TokenPath)
 		}
 	}
 	return false

@@ -237,8 +237,8 @@ func (d comparison) item(elem *schema.Schema, items []tree.Node, i int) comparis
 func (d comparison) isTokenMount(mount *tree.Node) bool {
 	volume := mount.Get("name")
 	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
-		mount.Get("readOnly").Kind() == tree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(tokenMountPath) &&
-		(volume.IsText(noTokenVolume) || d.isTokenVolume(volume.Text()))
+		mount.Get("readOnly").Kind() == tree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(templates.TokenPath) &&
+		(volume.IsText(templates.NoTokenVolume) || d.isTokenVolume(volume.Text()))
 }
 
 // isTokenVolume says whether the volume of that name projects the pod's API token:
@@ -249,7 +249,7 @@ func (r *run) isTokenVolume(name string) bool {
 		volumes := r.pod.At("spec", "volumes").Items()
 		for i := range volumes {
 			name := volumes[i].Get("name").Text()
-			if _, twice := r.volumes[name]; !twice && strings.HasPrefix(name, tokenVolumePrefix) {
+			if _, twice := r.volumes[name]; !twice && strings.HasPrefix(name, templates.TokenVolumePrefix) {
 				sources := volumes[i].At("projected", "sources").Items()
 				r.volumes[name] = slices.ContainsFunc(sources, func(s tree.Node) bool { return s.Get("serviceAccountToken") != nil })
 			}

@@ -45,3 +45,14 @@ func AppendVisible(b []byte, text string) []byte {
 	}
 	return b
 }
+
+// Cut shortens text to at most limit bytes and an ellipsis.
+func Cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit] + "…"
+}

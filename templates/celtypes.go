@@ -40,7 +40,7 @@ type structs map[string]map[string]*structField
 // structField is a field; json is of a Go struct's.
 type structField struct {
 	types.FieldType
-	json jsonField
+	json tree.StructField
 }
 
 func newProvider(base types.Provider, params []Param) *provider {
@@ -88,13 +88,13 @@ func (s structs) add(t reflect.Type) {
 	}
 	fields := map[string]*structField{}
 	s[t.Name()] = fields
-	for _, f := range jsonFields(t) {
-		if notSetYet(t, f.name) == "" {
-			fields[f.name] = &structField{json: f, FieldType: types.FieldType{
+	for _, f := range tree.StructFields(t) {
+		if notSetYet(t, f.JSON) == "" {
+			fields[f.JSON] = &structField{json: f, FieldType: types.FieldType{
 				Type: s.celType(f.Type),
 				IsSet: func(obj any) bool {
 					n, ok := obj.(*tree.Node)
-					return ok && n.Get(f.name) != nil
+					return ok && n.Get(f.JSON) != nil
 				},
 				GetFrom: func(obj any) (any, error) { return getField(obj, f) },
 			}}
@@ -105,19 +105,19 @@ func (s structs) add(t reflect.Type) {
 // getField reads a field. Labels, annotations, lists and metadata that are absent
 // read as empty, for the API server leaves empty ones out; has() still tells. So
 // do the few texts and numbers that it never leaves out: a container's name.
-func getField(obj any, f jsonField) (any, error) {
+func getField(obj any, f tree.StructField) (any, error) {
 	if n, ok := obj.(*tree.Node); ok {
-		if value := n.Get(f.name); value != nil {
+		if value := n.Get(f.JSON); value != nil {
 			return celValue(value), nil
 		}
 	}
 	switch f.Type.Kind() {
 	case reflect.String:
-		if !f.omitEmpty {
+		if !f.OmitEmpty {
 			return types.String(""), nil
 		}
 	case reflect.Int32:
-		if !f.omitEmpty {
+		if !f.OmitEmpty {
 			return types.Int(0), nil
 		}
 	case reflect.Slice:
@@ -126,7 +126,7 @@ func getField(obj any, f jsonField) (any, error) {
 	if readsAsEmpty(f.Type.Kind()) {
 		return textMap(nil), nil
 	}
-	return nil, fmt.Errorf("no such key: %s", f.name)
+	return nil, fmt.Errorf("no such key: %s", f.JSON)
 }
 
 // readsAsEmpty are the kinds of fields that can be read where they are absent; a struct is no pointer, so
@@ -225,29 +225,6 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 		return nil, false
 	}
 	return p.Provider.FindStructFieldType(name, field)
-}
-
-// jsonField is a field of a Go struct as it stands in JSON.
-type jsonField struct {
-	reflect.StructField
-	name      string
-	omitEmpty bool
-}
-
-// jsonFields are a struct's fields by their json tags, embedded ones inlined.
-func jsonFields(t reflect.Type) []jsonField {
-	var all []jsonField
-	for f := range t.Fields() {
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case name == "-" || !f.IsExported():
-		case f.Anonymous && name == "":
-			all = append(all, jsonFields(f.Type)...)
-		default:
-			all = append(all, jsonField{StructField: f, name: name, omitEmpty: strings.Contains(options, "omitempty")})
-		}
-	}
-	return all
 }
 
 func celName(t *cel.Type) string {

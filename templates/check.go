@@ -59,9 +59,9 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, place, path string) *part
 	}
 	fields := map[string]reflect.Type{}
 	var names []string
-	for _, f := range jsonFields(t) {
-		fields[f.name] = f.Type
-		names = append(names, f.name)
+	for _, f := range tree.StructFields(t) {
+		fields[f.JSON] = f.Type
+		names = append(names, f.JSON)
 	}
 	o := &part{kind: objectPart, path: path}
 	c.pairs(y, path, func(key, value *yaml.Node, sub string) {

@@ -196,7 +196,7 @@ func textOfNode(get nodeFunc, f *structField) textFunc {
 	if get == nil {
 		return nil
 	}
-	empty := f != nil && f.json.Type.Kind() == reflect.String && !f.json.omitEmpty
+	empty := f != nil && f.json.Type.Kind() == reflect.String && !f.json.OmitEmpty
 	return func(in *Input) (string, bool) {
 		n, ok := get(in)
 		switch {
@@ -327,7 +327,7 @@ func (c *directly) int(e ast.Expr) intFunc {
 		if get == nil {
 			return nil
 		}
-		zero := f.json.Type.Kind() == reflect.Int32 && !f.json.omitEmpty
+		zero := f.json.Type.Kind() == reflect.Int32 && !f.json.OmitEmpty
 		return func(in *Input) (int64, bool) {
 			n, ok := get(in)
 			if !ok || n == nil {

@@ -53,11 +53,15 @@ func Parse(file string, data []byte) ([]*Template, Problems) {
 	}
 }
 
+// maxNodes bounds what the aliases of a document can unfold to.
+const maxNodes = 100_000
+
 func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	c := &checker{file: file, meant: map[string]bool{}}
-	if left := maxNodes; !unfold(y, &left) {
-		c.problem(y, "", "the document has more than %d values, aliases unfolded", maxNodes)
-		return nil, c.problems
+	y, err := tree.Unfold(y, maxNodes)
+	if err != nil {
+		line, message := tree.CutLine(err.Error())
+		return nil, Problems{{File: file, Line: line, Message: message}}
 	}
 	if !c.identity(y) {
 		return nil, c.problems // its keys mean nothing to us
@@ -162,9 +166,9 @@ func fieldOf(t reflect.Type, name string) (names []string, field reflect.Type) {
 	if t.Kind() != reflect.Struct {
 		return nil, nil
 	}
-	for _, f := range jsonFields(t) {
-		names = append(names, f.name)
-		if f.name == name {
+	for _, f := range tree.StructFields(t) {
+		names = append(names, f.JSON)
+		if f.JSON == name {
 			field = f.Type
 		}
 	}

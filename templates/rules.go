@@ -185,7 +185,7 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) {
 			c.problem(name, sub, "must be a DNS label: at most 63 of a-z, 0-9 and -")
 		case seen[name.Value]:
 			c.problem(name, sub, "the name %q is used twice", name.Value)
-		case strings.HasSuffix(path, ".volumes") && (strings.HasPrefix(name.Value, "kube-api-access-") || name.Value == "pillion-no-token"):
+		case strings.HasSuffix(path, ".volumes") && isTokenVolume(name.Value):
 			c.problem(name, sub, "the name %q is reserved for the volumes of the API token", name.Value)
 		default:
 			seen[name.Value] = true

@@ -149,13 +149,10 @@ func isEnvName(n *tree.Node) error {
 	return nil
 }
 
-// tokenPath is where the pod's API token is mounted; who gets it is decided by
-// serviceAccountToken, not by a mount in the user's containers.
-const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
-
+// isNotTokenPath: serviceAccountToken decides who gets the token, and not a mount in the user's containers.
 func isNotTokenPath(applies bool) valueRule {
 	return func(n *tree.Node) error {
-		if applies && strings.TrimRight(n.Text(), "/") == tokenPath {
+		if applies && strings.TrimRight(n.Text(), "/") == TokenPath {
 			return errors.New("a template may not mount anything at the path of the pod's API token")
 		}
 		return nil

@@ -37,22 +37,3 @@ func items(y *yaml.Node) []*yaml.Node {
 	}
 	return y.Content
 }
-
-// unfold puts what an alias stands for in its place.
-func unfold(y *yaml.Node, left *int) bool {
-	if *left--; *left < 0 {
-		return false
-	}
-	for i, item := range y.Content {
-		if item.Kind == yaml.AliasNode {
-			y.Content[i] = item.Alias
-		}
-		if !unfold(y.Content[i], left) {
-			return false
-		}
-	}
-	return true
-}
-
-// maxNodes bounds what the aliases of a document can unfold to.
-const maxNodes = 100_000

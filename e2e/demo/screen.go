@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
 // width is what fits on a slide and in half of a screen.
@@ -42,20 +44,11 @@ func (s *screen) paint(color, text string) string {
 }
 
 func (s *screen) line(color, format string, args ...any) {
-	fmt.Fprintln(s.out, s.paint(color, clip(fmt.Sprintf(format, args...))))
+	fmt.Fprintln(s.out, s.paint(color, programs.Clip(fmt.Sprintf(format, args...), width)))
 }
 
 func (s *screen) heading(text string) {
 	fmt.Fprintf(s.out, "\n%s\n\n", s.paint(bold, text))
-}
-
-// clip shortens a line that would not fit.
-func clip(line string) string {
-	runes := []rune(line)
-	if len(runes) <= width {
-		return line
-	}
-	return string(runes[:width-1]) + "…"
 }
 
 // wrap breaks text into lines of at most to characters.

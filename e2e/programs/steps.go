@@ -120,7 +120,7 @@ func (s *Steps) running(text string, elapsed time.Duration) {
 	took := elapsed.Truncate(time.Second).String()
 	if s.tty {
 		columns := max(s.width-timeColumn-6, 10) // a line that the terminal wraps could not be erased
-		fmt.Fprintf(s.w, "  … %-*s %*s", columns, clip(text, columns), timeColumn, took)
+		fmt.Fprintf(s.w, "  … %-*s %*s", columns, Clip(text, columns), timeColumn, took)
 		return
 	}
 	fmt.Fprintf(s.w, "  … %-*s %*s\n", textColumns, text, timeColumn, took)
@@ -144,8 +144,8 @@ func (s *Steps) erase() {
 	}
 }
 
-// clip shortens text to that many characters.
-func clip(text string, to int) string {
+// Clip shortens text to that many characters.
+func Clip(text string, to int) string {
 	runes := []rune(text)
 	if len(runes) <= to {
 		return text

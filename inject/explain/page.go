@@ -93,13 +93,5 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// maxShown is how much is shown of a value, in runes.
+// maxShown is how much of a value is shown, in bytes.
 const maxShown = 200
-
-// clip shows the beginning of a long value.
-func clip(value []byte) string {
-	if runes := []rune(string(value)); len(runes) > maxShown {
-		return string(runes[:maxShown]) + "…"
-	}
-	return string(value)
-}

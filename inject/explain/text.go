@@ -175,7 +175,7 @@ func (p *page) places(r *Report, t *Template) {
 		name = ""
 	}
 	for _, place := range t.Kept {
-		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(place.Path), its(place.Pod), clip(place.Template)))
+		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(place.Path), its(place.Pod), inject.Cut(string(place.Template), maxShown)))
 	}
 	for _, o := range t.Obstacles {
 		p.pair("in the way", "", schema.Where(o.Path))
@@ -190,7 +190,7 @@ func its(value []byte) string {
 	if string(value) == "null" {
 		return "the pod has none"
 	}
-	return "the pod's " + clip(value)
+	return "the pod's " + inject.Cut(string(value), maxShown)
 }
 
 func at(pointer, sentence string) string {

@@ -262,7 +262,7 @@ func (b *builder) contained(n *node, t reflect.Type, x string) string {
 		})...)
 	case n.object:
 		return all(n.members(func(name string, c *node) string {
-			f, _ := jsonField(t, name)
+			f, _ := tree.StructFieldOf(t, name)
 			return b.held(c, f, x+"."+name)
 		})...)
 	case t == reflect.TypeFor[resource.Quantity]():
@@ -272,9 +272,9 @@ func (b *builder) contained(n *node, t reflect.Type, x string) string {
 }
 
 // held is contained for a field that may be absent.
-func (b *builder) held(n *node, f reflect.StructField, x string) string {
+func (b *builder) held(n *node, f tree.StructField, x string) string {
 	inside := b.contained(n, f.Type, x)
-	absentIsZero := f.Type.Kind() != reflect.Pointer && strings.Contains(f.Tag.Get("json"), ",omitempty")
+	absentIsZero := f.Type.Kind() != reflect.Pointer && f.OmitEmpty
 	switch {
 	case absentIsZero && n.zero:
 		return fmt.Sprintf("(!has(%s) || %s)", x, inside)

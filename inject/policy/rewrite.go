@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // rewritten is an expression as the API server takes it.
@@ -323,21 +324,6 @@ func podStructs() map[string]reflect.Type {
 // fieldType is the type of a struct's field of that name in JSON; every field of
 // a checked template is there.
 func fieldType(t reflect.Type, name string) reflect.Type {
-	f, _ := jsonField(t, name)
+	f, _ := tree.StructFieldOf(t, name)
 	return f.Type
-}
-
-func jsonField(t reflect.Type, name string) (reflect.StructField, bool) {
-	for f := range t.Fields() {
-		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous && (tag == "" || strings.Contains(options, "inline")) {
-			if found, ok := jsonField(f.Type, name); ok {
-				return found, true
-			}
-		}
-		if tag == name {
-			return f, true
-		}
-	}
-	return reflect.StructField{}, false
 }

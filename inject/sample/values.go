@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // some is a text that is a valid name, label and annotation.
@@ -110,15 +111,9 @@ func typeAt(t reflect.Type, p path) reflect.Type {
 	case reflect.Map, reflect.Slice:
 		return typeAt(t.Elem(), p[1:])
 	case reflect.Struct:
-		for f := range t.Fields() {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if name == p[0] {
+		if name, ok := p[0].(string); ok {
+			if f, ok := tree.StructFieldOf(t, name); ok {
 				return typeAt(f.Type, p[1:])
-			}
-			if name == "" && f.Anonymous {
-				if found := typeAt(f.Type, p); found != nil {
-					return found
-				}
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"math/bits"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -96,24 +95,16 @@ func (known schemas) of(t reflect.Type) *Schema {
 }
 
 func (known schemas) addFields(s *Schema, t reflect.Type) {
-	for f := range t.Fields() {
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous && name == "" {
-			known.addFields(s, f.Type)
-			continue
-		}
-		if name == "-" || !f.IsExported() {
-			continue
-		}
-		place := &Field{Schema: known.of(f.Type), name: name, Parent: t, Gated: gated()[t.Name()+"."+name]}
+	for _, f := range tree.StructFields(t) {
+		place := &Field{Schema: known.of(f.Type), name: f.JSON, Parent: f.Parent, Gated: gated()[f.Parent.Name()+"."+f.JSON]}
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
 			place.Schema = &Schema{Shape: KeyedList, Elem: place.Elem, Key: key, GoType: f.Type}
-		} else if isSet(t, name) {
+		} else if isSet(f.Parent, f.JSON) {
 			place.Schema = &Schema{Shape: Set, Elem: place.Elem, GoType: f.Type}
 		}
-		place.AbsentIsZero = f.Type.Kind() != reflect.Pointer && (strings.Contains(options, "omitempty") || f.Type.Kind() == reflect.Struct)
+		place.AbsentIsZero = f.Type.Kind() != reflect.Pointer && (f.OmitEmpty || f.Type.Kind() == reflect.Struct)
 		place.AlwaysSent = f.Type.Kind() != reflect.Pointer && !place.AbsentIsZero
-		s.fields[name] = place
+		s.fields[f.JSON] = place
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject"
 )
 
 // Unexplained reports whether its status does not say why.
@@ -120,12 +122,7 @@ func (m *maker) waits() bool {
 
 // shorten bounds a message that anybody may have written.
 func shorten(message string) string {
-	const most = 1000
-	text := strings.Join(strings.Fields(message), " ")
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
+	return inject.Cut(strings.Join(strings.Fields(message), " "), 1000)
 }
 
 // Fail keeps what an owner cannot make. While pods cannot be made in a namespace none

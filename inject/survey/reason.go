@@ -74,7 +74,7 @@ func (v *view) removed(template string) Reason {
 }
 
 func (v *view) outdated(d *inject.Decision, by string) string {
-	why := "it was injected by revision " + clip(by) + " of the template"
+	why := "it was injected by revision " + inject.Cut(by, 20) + " of the template"
 	if by == d.Revision {
 		why = "it was injected"
 	}
@@ -132,13 +132,4 @@ func (v *view) altered(d *inject.Decision) string {
 		return fmt.Sprintf("%s; and %d more", why, more)
 	}
 	return why
-}
-
-// clip bounds what is shown of an annotation that anybody may have written.
-func clip(text string) string {
-	const most = 20
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // podList is a list or a map somewhere in a pod.
@@ -35,8 +37,8 @@ func podLists() (all []podList) {
 		switch {
 		case scalar(t) != 0:
 		case t.Kind() == reflect.Struct:
-			for _, f := range jsonFields(t) {
-				walk(f.Type, append(slices.Clone(path), f.name))
+			for _, f := range tree.StructFields(t) {
+				walk(f.Type, append(slices.Clone(path), f.JSON))
 			}
 		default:
 			all = append(all, podList{path, t.Elem(), t.Kind()})
@@ -66,24 +68,6 @@ func scalar(t reflect.Type) reflect.Kind {
 	default:
 		return k
 	}
-}
-
-type jsonField struct {
-	reflect.StructField
-	name     string
-	optional bool
-}
-
-func jsonFields(t reflect.Type) (all []jsonField) {
-	for f := range t.Fields() {
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous && name == "" {
-			all = append(all, jsonFields(f.Type)...)
-		} else if name != "-" && f.IsExported() {
-			all = append(all, jsonField{f, name, strings.Contains(options, "omit")})
-		}
-	}
-	return all
 }
 
 // maxContainers is where templates stop looking at a pod.
@@ -260,15 +244,15 @@ func (g *grower) object(t reflect.Type, depth int) func(int) any {
 		value func(int) any
 	}
 	var members []member
-	for _, f := range jsonFields(t) {
+	for _, f := range tree.StructFields(t) {
 		likely := 12 // an object or a list
 		if ft := f.Type; ft.Kind() == reflect.Pointer && scalar(ft.Elem()) != 0 || scalar(ft) != 0 && ft.Kind() != reflect.Pointer {
 			likely = 3
 		}
-		if f.optional && !g.one(likely) || depth > 3 {
+		if f.OmitEmpty && !g.one(likely) || depth > 3 {
 			continue
 		}
-		members = append(members, member{f.name, g.value(f.Type, f.name, depth+1)})
+		members = append(members, member{f.JSON, g.value(f.Type, f.JSON, depth+1)})
 	}
 	return func(i int) any {
 		v := map[string]any{}

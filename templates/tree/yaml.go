@@ -24,35 +24,61 @@ const maxYAMLNodes = 1 << 20
 // it stands for.
 const maxYAMLDepth = 1000
 
+// Unfold returns a node with the values of its aliases in their place. It returns an
+// error, which names the line, if that has more than so many values.
+func Unfold(y *yaml.Node, most int) (*yaml.Node, error) {
+	u := unfolding{most: most, left: most}
+	return u.node(y)
+}
+
+type unfolding struct{ most, left, depth int }
+
+func (u *unfolding) node(y *yaml.Node) (*yaml.Node, error) {
+	if y.Kind == yaml.AliasNode {
+		y = y.Alias
+	}
+	if u.left--; u.left < 0 {
+		return nil, fmt.Errorf("line %d: the aliases unfold to more than %d values", y.Line, u.most)
+	}
+	if u.depth++; u.depth > maxYAMLDepth {
+		return nil, fmt.Errorf("line %d: the values nest deeper than %d levels, or an alias stands for itself", y.Line, maxYAMLDepth)
+	}
+	defer func() { u.depth-- }()
+	if len(y.Content) == 0 {
+		return y, nil
+	}
+	unfolded := *y
+	unfolded.Content = make([]*yaml.Node, len(y.Content))
+	for i, item := range y.Content {
+		var err error
+		if unfolded.Content[i], err = u.node(item); err != nil {
+			return nil, err
+		}
+	}
+	return &unfolded, nil
+}
+
 // FromYAML makes the JSON value that a YAML node stands for, in the order of
 // the YAML. Aliases and merge keys are unfolded. An error names the line.
 func FromYAML(y *yaml.Node) (Node, error) {
-	u := unfolding{left: maxYAMLNodes}
-	return u.value(y)
+	unfolded, err := Unfold(y, maxYAMLNodes)
+	if err != nil {
+		return Node{}, err
+	}
+	return fromNode(unfolded)
 }
 
-type unfolding struct{ left, depth int }
-
-func (u *unfolding) value(y *yaml.Node) (Node, error) {
-	if u.left--; u.left < 0 {
-		return Node{}, fmt.Errorf("line %d: the aliases unfold to more than %d values", y.Line, maxYAMLNodes)
-	}
-	if u.depth++; u.depth > maxYAMLDepth {
-		return Node{}, fmt.Errorf("line %d: the values nest deeper than %d levels, or an alias stands for itself", y.Line, maxYAMLDepth)
-	}
-	defer func() { u.depth-- }()
+func fromNode(y *yaml.Node) (Node, error) {
 	if tag := y.ShortTag(); y.Kind == yaml.MappingNode && tag != "!!map" || y.Kind == yaml.SequenceNode && tag != "!!seq" {
 		return Node{}, fmt.Errorf("line %d: the YAML tag %s has no meaning here", y.Line, tag)
 	}
 	switch y.Kind {
 	case yaml.DocumentNode:
-		return u.value(y.Content[0])
-	case yaml.AliasNode:
-		return u.value(y.Alias)
+		return fromNode(y.Content[0])
 	case yaml.SequenceNode:
 		n := Items()
 		for _, item := range y.Content {
-			v, err := u.value(item)
+			v, err := fromNode(item)
 			if err != nil {
 				return Node{}, err
 			}
@@ -60,26 +86,23 @@ func (u *unfolding) value(y *yaml.Node) (Node, error) {
 		}
 		return n, nil
 	case yaml.MappingNode:
-		return u.mapping(y)
+		return fromMapping(y)
 	}
 	return fromScalar(y)
 }
 
-func (u *unfolding) mapping(y *yaml.Node) (Node, error) {
+func fromMapping(y *yaml.Node) (Node, error) {
 	n := Members()
 	var merged []Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key := y.Content[i]
-		value, err := u.value(y.Content[i+1])
+		value, err := fromNode(y.Content[i+1])
 		if err != nil {
 			return Node{}, err
 		}
 		if key.ShortTag() == "!!merge" {
 			merged = append(merged, mergeSources(value)...)
 			continue
-		}
-		if key.Kind == yaml.AliasNode {
-			key = key.Alias
 		}
 		if key.Kind != yaml.ScalarNode {
 			return Node{}, fmt.Errorf("line %d: a key must be a plain text", key.Line)

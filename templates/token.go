@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import "strings"
+
+// TokenPath is where the ServiceAccount admission plugin mounts the pod's API token, in
+// every container that has no mount there (DefaultAPITokenMountPath).
+const TokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// TokenVolumePrefix is how the names of the plugin's volumes begin.
+const TokenVolumePrefix = "kube-api-access-"
+
+// NoTokenVolume is the empty volume that Pillion mounts at TokenPath in containers without a token.
+const NoTokenVolume = "pillion-no-token"
+
+// isTokenVolume reports whether a template may not give this name to a volume.
+func isTokenVolume(name string) bool {
+	return strings.HasPrefix(name, TokenVolumePrefix) || name == NoTokenVolume
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"reflect"
+	"strings"
+)
+
+// StructField is a field of a Go struct as JSON has it.
+type StructField struct {
+	reflect.StructField
+	JSON      string       // its name
+	OmitEmpty bool         // a zero value is left out
+	Parent    reflect.Type // the struct that declares it
+}
+
+// StructFields returns the fields of a struct that JSON has, with those of embedded structs.
+func StructFields(t reflect.Type) []StructField {
+	var all []StructField
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case f.Anonymous && name == "":
+			all = append(all, StructFields(f.Type)...)
+		default:
+			all = append(all, StructField{f, name, strings.Contains(options, "omitempty"), t})
+		}
+	}
+	return all
+}
+
+// StructFieldOf returns the field of a struct with a name in JSON. It returns false if there is none.
+func StructFieldOf(t reflect.Type, name string) (StructField, bool) {
+	for _, f := range StructFields(t) {
+		if f.JSON == name {
+			return f, true
+		}
+	}
+	return StructField{}, false
+}
