@@ -35,6 +35,9 @@ const (
 	// AnnotationTemplates on a pod names the templates: "a,b" for exactly these,
 	// "+a,-b" for these beside or without the defaults.
 	AnnotationTemplates = templates.Domain + "/templates"
+	// AnnotationUninject on a pod is written by the command line's inject, and read by
+	// uninject; see [Before]. It means nothing to the webhooks.
+	AnnotationUninject = templates.Domain + "/uninject"
 )
 
 // SystemNamespaces are never looked at: a broken Pillion must not hold up the

@@ -16,6 +16,7 @@ func (i *Injector) verify(req Request, bare []byte) error {
 	if err != nil {
 		return err
 	}
+	withoutBefore(want)
 	req.Object, req.Scratch = bare, nil // which what was added lies in
 	r, err := i.Inject(req)
 	if err != nil {

@@ -309,7 +309,7 @@ func (r *run) ownKeys(n *names) {
 		members := place.n.Members()
 		for i := range members {
 			key := members[i].Name()
-			if strings.HasPrefix(key, templates.Domain+"/") && key != place.known {
+			if strings.HasPrefix(key, templates.Domain+"/") && key != place.known && (key != AnnotationUninject || place.n != r.annotations) {
 				n.add(Finding{
 					Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: quoted(&members[i]),
 					Message: fmt.Sprintf("the %s %s means nothing; did you mean %s?", place.what, key, place.known),

@@ -26,12 +26,21 @@ type Removal struct {
 	Kept []string
 	// Served: the pod came from an API server, which writes defaults and sorts keys.
 	Served bool
+	// Empty are the values that were empty before they were filled. Their paths are right
+	// once Paths are removed.
+	Empty []Empty
+
+	own    func(path string) bool // whether the pod had it just as a template has it
+	filled map[string]string      // Empty by the paths
 }
+
+// Empty is a value that was empty, and how it was written.
+type Empty struct{ Path, Text string }
 
 // Uninject is the inverse of [Injector.Inject]: it says what to take out of a pod
 // that says of itself what was injected. Taken out and injected again it is the
 // same pod, or there is an error that says why not. What the pod had already just
-// as a template has it goes too, for nothing tells the two apart.
+// as a template has it goes too, unless the pod's [AnnotationUninject] names it.
 func (i *Injector) Uninject(req Request) (*Removal, error) {
 	pod, err := tree.Parse(req.Object)
 	if err != nil {
@@ -41,14 +50,23 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	if r.Templates, err = i.injectedBy(pod); err != nil || len(r.Templates) == 0 {
 		return r, err
 	}
+	before, err := beforeOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	r.own = before.owns
 	// The containers go first: expressions may count them.
 	doc, err := decode(req.Object)
 	if err != nil {
 		return nil, err
 	}
-	doc = r.remove(doc, i.recorded(pod, r.Templates))
+	r.filled = before.Empty // where these are in containers, nothing is removed yet
+	doc = r.remove(doc, i.recorded(pod, r))
 	bare, err := json.Marshal(doc)
 	if err != nil {
+		return nil, err
+	}
+	if err = r.emptied(bare, before); err != nil {
 		return nil, err
 	}
 	added, err := i.addedBy(&req, r, bare)
@@ -75,6 +93,21 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 		failed = err
 	}
 	return nil, failed
+}
+
+// emptied notes where the values are in the pod without the templates' containers that
+// were empty.
+func (r *Removal) emptied(bare []byte, before Before) error {
+	pod, err := tree.Parse(bare)
+	if err != nil {
+		return err
+	}
+	r.filled = map[string]string{}
+	for _, path := range slices.Sorted(maps.Keys(before.Empty)) {
+		at := indexed(pod, path)
+		r.Empty, r.filled[at] = append(r.Empty, Empty{at, before.Empty[path]}), before.Empty[path]
+	}
+	return nil
 }
 
 // served reports whether the pod came from an API server.
@@ -108,9 +141,9 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 			return nil, fmt.Errorf("%s was injected, but what it adds cannot be said now: %w", t.Name, err)
 		}
 		all = append(all, c)
-		s := &subtraction{candidate: c}
+		s := &subtraction{candidate: c, own: r.own}
 		s.all()
-		doc = (&Removal{Served: r.Served}).remove(doc, s.paths)
+		doc = (&Removal{Served: r.Served, filled: r.filled}).remove(doc, s.paths)
 		if run.pod, err = parseAgain(doc); err != nil {
 			return nil, err
 		}
@@ -131,7 +164,7 @@ func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate,
 		if c.pod, err = parseAgain(doc); err != nil {
 			return nil, nil, err
 		}
-		s := &subtraction{candidate: c, ownStays: ownStays, original: original}
+		s := &subtraction{candidate: c, own: r.own, ownStays: ownStays, original: original}
 		s.all()
 		doc = r.remove(doc, s.paths)
 		kept = append(kept, s.kept...)
@@ -171,10 +204,13 @@ func (i *Injector) injectedBy(pod *tree.Node) ([]string, error) {
 
 // recorded are the places of the templates' containers and of the record of
 // their injection.
-func (i *Injector) recorded(pod *tree.Node, names []string) []string {
+func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 	var all []string
+	if pod.At("metadata", "annotations", AnnotationUninject) != nil {
+		all = append(all, annotationPath(AnnotationUninject))
+	}
 	for _, t := range i.templates {
-		if !slices.Contains(names, t.Name) {
+		if !slices.Contains(r.Templates, t.Name) {
 			continue
 		}
 		all = append(all, annotationPath(t.injected))
@@ -184,108 +220,14 @@ func (i *Injector) recorded(pod *tree.Node, names []string) []string {
 		for _, list := range containerLists() {
 			items := pod.At("spec", list).Items()
 			for j := range items {
-				if slices.Contains(t.Containers, items[j].Get("name").Text()) {
-					all = append(all, "/spec/"+list+"/"+strconv.Itoa(j))
+				at := "/spec/" + list + "/" + strconv.Itoa(j)
+				if slices.Contains(t.Containers, items[j].Get("name").Text()) && !r.own(named(pod, at)) {
+					all = append(all, at)
 				}
 			}
 		}
 	}
 	return all
-}
-
-// subtraction is what a pod has of a fragment.
-type subtraction struct {
-	*candidate
-	paths, kept []string
-	ownStays    bool // items of lists that are before others stay, in app containers
-	inApp       bool
-	original    *tree.Node // the pod with its keys in the order of its author, or nil
-}
-
-func (s *subtraction) all() {
-	s.inApp = true
-	elem := s.schema.At("spec").At("containers").Elem
-	for i := range s.apps {
-		app := &s.apps[i]
-		existing := &s.pod.At("spec", app.list).Items()[app.index]
-		for j := range app.fragments {
-			s.object(existing, &app.fragments[j], elem, "/spec/"+app.list+"/"+strconv.Itoa(app.index))
-		}
-	}
-	s.inApp = false
-	s.object(s.pod, &s.fragment, s.schema, "")
-}
-
-func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at string) {
-	members := fragment.Members()
-	for i := range members {
-		name, value := members[i].Name(), &members[i]
-		f, there := in.At(name), pod.Get(name)
-		at := at + "/" + tree.Escape(name)
-		switch {
-		case there == nil || there.Kind() != value.Kind():
-		case f.Shape == schema.Unit:
-			if f.Contains(there, value) {
-				s.take(at, s.isBeforeOwn(at, fragment))
-			}
-		case value.Kind() == tree.Array:
-			s.list(there, value, f.Schema, at)
-		default:
-			s.object(there, value, f.Schema, at)
-		}
-	}
-}
-
-func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at string) {
-	items, theirs := fragment.Items(), pod.Items()
-	before, next := false, len(items) // other items of the list, or the fragment's in another order
-	for j := range slices.Backward(theirs) {
-		at, found := at+"/"+strconv.Itoa(j), false
-		for i := range items {
-			switch {
-			case in.Shape == schema.Set && in.Elem.Contains(&theirs[j], &items[i]) && in.Elem.Contains(&items[i], &theirs[j]):
-				found, before, next = true, before || i >= next, i
-			case in.Shape != schema.KeyedList || !in.SameKey(&theirs[j], &items[i]):
-			case in.Elem.GoType == schema.ContainerType():
-				s.object(&theirs[j], new(new(tree.Arena).Without(&items[i], "name")), in.Elem, at)
-			case in.Elem.Contains(&theirs[j], &items[i]):
-				found, before, next = true, before || i >= next, i
-			}
-		}
-		if found {
-			s.take(at, before && s.ownStays && s.inApp)
-		}
-		before = before || !found
-	}
-}
-
-// take takes out what is at a path, unless it is the pod's own.
-func (s *subtraction) take(at string, own bool) {
-	if own {
-		s.kept = append(s.kept, at)
-	} else {
-		s.paths = append(s.paths, at)
-	}
-}
-
-// isBeforeOwn reports whether a label or annotation is before one of the pod's own,
-// for what is added is behind them.
-func (s *subtraction) isBeforeOwn(at string, fragment *tree.Node) bool {
-	object, ok := strings.CutPrefix(at[:strings.LastIndexByte(at, '/')], "/metadata/")
-	if !ok || s.original == nil {
-		return false
-	}
-	name, found := schema.Unescape(at[strings.LastIndexByte(at, '/')+1:]), false
-	members := s.original.At("metadata", object).Members()
-	for i := range members {
-		switch key := members[i].Name(); {
-		case key == name:
-			found = true
-		case found && s.pod.At("metadata", object).Get(key) != nil && fragment.Get(key) == nil:
-			return true
-		}
-	}
-	return false
 }
 
 // remove takes the paths out of doc, with the parents that it leaves empty, and
@@ -295,6 +237,10 @@ func (r *Removal) remove(doc any, paths []string) any {
 	for _, path := range slices.Compact(paths) {
 		for ; path != ""; path = path[:strings.LastIndexByte(path, '/')] {
 			r.Paths = append(r.Paths, path)
+			if text, filled := r.filled[path]; filled {
+				empties(doc, strings.Split(path, "/")[1:], emptyOf(text))
+				break
+			}
 			var empty bool
 			if doc, empty = without(doc, strings.Split(path, "/")[1:]); !empty || r.written(path) {
 				break

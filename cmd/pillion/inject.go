@@ -69,8 +69,11 @@ Name the templates that were used, and the same namespace. Uninject makes sure
 that injecting again would give the pod that it read. Where it would not, or the
 template has changed since, nothing is written and the error says why.
 
-If a pod had something before that is just as the template has it, it is taken out
-too, unless it is before something else that is the pod's own.`,
+It gives back the exact bytes that inject read, comments and white space included.
+If the webhook injected the pod, nothing shows what the pod had before just as the
+template has it: that is taken out too, unless it is before something else that is
+the pod's own. Inject notes this, and the empty values that it fills, in the
+annotation pillion.dev/uninject.`,
 		Example: `  pillion uninject -f web-injected.yaml --templates templates/ > web.yaml
 
   # What would a Deployment of the cluster be without its sidecars?

@@ -24,9 +24,9 @@ type injection struct {
 	options  *injectOptions
 	injector *inject.Injector
 	report   io.Writer
-	change   func(object) ([]yamledit.Change, error) // of one object
-	found    int                                     // objects with a pod
-	wrong    []string                                // what --strict is about, a sentence each
+	change   func(*yamledit.Root, object) ([]yamledit.Change, error) // of one object
+	found    int                                                     // objects with a pod
+	wrong    []string                                                // what --strict is about, a sentence each
 
 	stream    bytes.Buffer // -o yaml
 	documents []tree.Node  // -o json
@@ -103,10 +103,15 @@ func (j *injection) document(i int, d yamledit.Document) error {
 	if err != nil {
 		return err
 	}
+	if j.options.output == "json" || j.options.output == "patch" { // aliases may be written out
+		if root, err = (yamledit.Document{Body: node.AppendTo(nil)}).Parse(); err != nil {
+			return err
+		}
+	}
 	var changes []yamledit.Change
 	for _, o := range objects(&node, "", "", nil) {
 		j.found++
-		of, err := j.change(o)
+		of, err := j.change(root, o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.title(), err)
 		}
@@ -139,7 +144,7 @@ func (j *injection) request(o object) (req inject.Request, wrong []string, err e
 }
 
 // inject asks the engine about one object and tells what it said.
-func (j *injection) inject(o object) ([]yamledit.Change, error) {
+func (j *injection) inject(root *yamledit.Root, o object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
@@ -158,11 +163,32 @@ func (j *injection) inject(o object) ([]yamledit.Change, error) {
 		}
 		changes = append(changes, yamledit.Change{Path: slices.Concat(o.at, o.podAt, pointer(op.Path)), Value: value})
 	}
-	return changes, j.patch(o, req.Namespace, result)
+	before, err := j.before(root, o, req, result)
+	if err != nil {
+		return nil, err
+	}
+	return append(changes, before...), j.patch(o, req.Namespace, result)
+}
+
+// before returns the change that writes into a pod what uninject has to know about it.
+func (j *injection) before(root *yamledit.Root, o object, req inject.Request, result *inject.Result) ([]yamledit.Change, error) {
+	pod := slices.Concat(o.at, o.podAt)
+	text, err := j.injector.Before(req, result, func(path string) (string, string, bool) {
+		at, text, ok := root.Empty(slices.Concat(pod, pointer(path)))
+		if !ok || len(at) <= len(pod) {
+			return "", "", false
+		}
+		return unpointer(at[len(pod):]), text, true
+	})
+	if err != nil || text == "" {
+		return nil, err
+	}
+	value, err := json.Marshal(text)
+	return []yamledit.Change{{Path: append(pod, "metadata", "annotations", inject.AnnotationUninject), Value: value}}, err
 }
 
 // uninject asks the engine what to take out of one object, and tells it.
-func (j *injection) uninject(o object) ([]yamledit.Change, error) {
+func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
@@ -183,9 +209,13 @@ func (j *injection) uninject(o object) ([]yamledit.Change, error) {
 	for _, place := range removal.Kept {
 		j.say(o, "kept "+schema.Where(place)+": it is before others that are the pod's own")
 	}
-	changes := make([]yamledit.Change, len(removal.Paths))
-	for i, path := range removal.Paths {
-		changes[i].Path = slices.Concat(o.at, o.podAt, pointer(path))
+	var changes []yamledit.Change
+	pod := slices.Concat(o.at, o.podAt)
+	for _, path := range removal.Paths {
+		changes = append(changes, yamledit.Change{Path: slices.Concat(pod, pointer(path))})
+	}
+	for _, e := range removal.Empty {
+		changes = append(changes, root.Restore(slices.Concat(pod, pointer(e.Path)), e.Text))
 	}
 	return changes, nil
 }

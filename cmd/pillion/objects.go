@@ -107,6 +107,15 @@ func pointer(path string) []string {
 	return names
 }
 
+// unpointer is the inverse of pointer.
+func unpointer(names []string) string {
+	var path strings.Builder
+	for _, name := range names {
+		path.WriteString("/" + tree.Escape(name))
+	}
+	return path.String()
+}
+
 // jsonOutput is one document as it is, and several as a List.
 func jsonOutput(documents []tree.Node) ([]byte, error) {
 	var out jsontext.Value

@@ -89,82 +89,73 @@ func (e *editor) placeFor(n *yaml.Node, entries []entry, at, column, boundary in
 	return e.afterComments(entries[at].last+1, column, entries[at+1].first)
 }
 
-// replace puts a value in the place of one that means nothing, of which a comment
-// is left, or of an alias, or such a value back.
+// replace puts a value in the place of one that means nothing, or such a value back.
 func (e *editor) replace(n *yaml.Node, x entry, value *yaml.Node, column int) {
-	from := e.offset(x.value)
-	to := from + len(x.value.Value)
-	comment := " # was " + x.value.Value
-	switch {
-	case n.Kind == yaml.MappingNode && e.isFilled(x):
-		e.putBack(x)
-		return
-	case x.value.Kind == yaml.AliasNode:
-		to += len("*")
-		comment = ""
-	case x.value.Kind != yaml.ScalarNode:
-		to = e.skipFlow(e.content(x.value))
-		comment = " # was " + string(e.data[from:to])
-	case x.value.Value == "":
-		from = e.afterColon(x.head)
-		to = from
-		comment = " # was empty"
-	}
 	if n.Kind == yaml.SequenceNode {
+		from := e.offset(x.value)
 		by := from - e.starts[e.lineOf(from)-1]
-		e.cut(from, to, strings.TrimLeft(strings.TrimSuffix(indented(e.style.block(value), by), "\n"), " "))
+		e.cut(from, e.flowEnd(x.value), strings.TrimLeft(strings.TrimSuffix(indented(e.style.block(value), by), "\n"), " "))
 		return
 	}
+	start := e.keyEnd(x.head)
+	if text, ok := e.texts[value]; ok {
+		e.restore(x, start, text)
+		return
+	}
+	text := e.emptyText(x.head, x.value)
+	end := start + len(text)
+	before, inside := splitEmpty(text)
 	if value.Kind == yaml.ScalarNode || len(value.Content) == 0 || value.Style&yaml.FlowStyle != 0 {
-		e.cut(from, to, strings.Repeat(" ", 1-min(to-from, 1))+strings.TrimSuffix(e.style.block(value), "\n")+comment)
+		if strings.HasSuffix(before, ":") {
+			before += " "
+		}
+		e.cutExact(start, end, before+flow(value))
 		return
 	}
-	if from < to {
-		comment = strings.TrimPrefix(comment, " ")
-	}
-	if comment == "" {
-		from = len(bytes.TrimRight(e.data[:from], " "))
-	}
-	e.cut(from, to, comment)
 	indent := column - 1
 	if value.Kind == yaml.MappingNode || !e.style.compact {
 		indent += e.style.indent
 	}
-	e.insertLines(e.lineOf(to)+1, indented(e.style.block(value), indent))
+	e.cutExact(start, end, e.hollow(before+inside, end))
+	e.insertLines(e.lineOf(end)+1, indented(e.style.block(value), indent))
 }
 
-// isFilled reports whether an entry has the comment of a filled one.
-func (e *editor) isFilled(x entry) bool { return filledComment.Match(e.line(x.head.Line)) }
-
-// putBack puts back what was there before an entry was filled.
-func (e *editor) putBack(x entry) {
-	begin := e.starts[x.head.Line-1]
-	found := filledComment.FindSubmatchIndex(e.line(x.head.Line))
-	from, to, was := begin+found[0], begin+found[1], string(e.data[begin+found[2]:begin+found[3]])
-	if e.lineOf(e.offset(x.value)) == x.head.Line && e.offset(x.value) < from {
-		from = e.offset(x.value)
+// restore puts an empty value back as it was written, in the place of what it was
+// filled with.
+func (e *editor) restore(x entry, start int, text string) {
+	if x.value.Kind == yaml.ScalarNode || x.value.Style&yaml.FlowStyle != 0 {
+		e.cutExact(start, e.scalarEnd(x.value), text)
+		return
 	}
-	if was == "empty" {
-		from, was = e.afterColon(x.head), ""
+	before, inside := splitEmpty(text)
+	left := before + inside
+	if end := start + len(left); end > len(e.data) || !bytes.HasPrefix(e.data[start:], []byte(left)) || e.hollow(left, end) != left {
+		left = strings.TrimRight(left, " \t\r\n")
 	}
-	e.cut(from, to, was)
-	if x.last > x.head.Line {
-		e.cutLines(x.head.Line+1, x.last)
+	if !bytes.HasPrefix(e.data[start:], []byte(left)) { // somebody changed the line
+		left, text = ":", ": "+tokenOf(text)
+	}
+	e.cutExact(start, start+len(left), text)
+	if first := e.lineOf(start+len(left)) + 1; first <= x.last {
+		e.cutLines(first, x.last)
 	}
 }
 
-// afterColon returns the offset behind the colon of a key.
-func (e *editor) afterColon(key *yaml.Node) int {
-	at := e.content(key)
-	if key.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
-		at = e.skipQuoted(at)
-	} else {
-		at += len(key.Value)
+// hollow returns what is left of the text of an empty value that ends at an offset:
+// without the blanks at its end, unless a comment is behind it in its line.
+func (e *editor) hollow(left string, end int) string {
+	if bytes.HasPrefix(bytes.TrimSpace(e.data[end:e.starts[e.lineOf(end)]]), []byte("#")) {
+		return left
 	}
-	for at < len(e.data) && e.data[at] != ':' {
-		at++
+	return strings.TrimRight(left, " \t\r\n")
+}
+
+// scalarEnd returns the offset after a scalar or a flow collection in a block.
+func (e *editor) scalarEnd(n *yaml.Node) int {
+	if n.Kind == yaml.ScalarNode && n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) == 0 {
+		return min(e.content(n)+len(n.Value), len(e.data))
 	}
-	return min(at+1, len(e.data))
+	return e.flowEnd(n)
 }
 
 // endOf returns the offset of the end of a line, before its break.

@@ -5,9 +5,9 @@ package yamledit
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -20,20 +20,24 @@ type Change struct {
 	// Value is JSON, or nil to take out what is there. An addition goes where nothing,
 	// null or an empty list is, or between the items of a list, as in RFC 6902.
 	Value []byte
+
+	restores bool
+	text     string // how an empty value is written that is put back; see [Root.Restore]
 }
 
 // Edit makes the changes in the document, one after the other, and returns its new
 // body. All other bytes stay as they are.
 func (r *Root) Edit(changes []Change) ([]byte, error) {
 	root := r.Node
-	e := &editor{source: newSource(r.body), was: map[*yaml.Node][]*yaml.Node{}, isJSON: r.offsets != nil}
-	e.json = r.offsets
+	e := &editor{source: r.text(), was: map[*yaml.Node][]*yaml.Node{}, texts: map[*yaml.Node]string{}, isJSON: r.offsets != nil}
+	if err := e.checkAliases(root, changes); err != nil {
+		return nil, err
+	}
 	e.style = styleOf(root)
 	e.style.open = len(r.body) > 0 && breakLength(r.body) == 0
 	for line := 1; line <= e.lines() && !e.style.quote; line++ {
 		e.style.quote = e.isBlank(line) && e.indent(line) > 0
 	}
-	e.unfoldTouched(root, changes)
 	for _, c := range changes {
 		if err := e.make(root, c); err != nil {
 			return nil, err
@@ -50,6 +54,42 @@ func (r *Root) Edit(changes []Change) ([]byte, error) {
 		return nil, errors.New("this document cannot be changed without changing more of it; please report it with the document")
 	}
 	return body, nil
+}
+
+// Empty returns the path of the empty value that an addition at a path fills: null,
+// an empty list or an empty object. The text is how it is written, from the end of
+// its key on, so that it can be put back; see [Root.Restore].
+func (r *Root) Empty(path []string) (at []string, text string, ok bool) {
+	node := r.Content[0]
+	for i, name := range path {
+		switch node.Kind {
+		case yaml.MappingNode:
+			k := memberAt(node, name)
+			if k < 0 {
+				return nil, "", false
+			}
+			if isEmpty(node.Content[k]) {
+				return path[:i+1], r.text().emptyText(node.Content[k-1], node.Content[k]), true
+			}
+			node = node.Content[k]
+		case yaml.SequenceNode:
+			k, err := strconv.Atoi(name)
+			if err != nil || k < 0 || k >= len(node.Content) {
+				return nil, "", false
+			}
+			node = node.Content[k]
+		}
+	}
+	return nil, "", false
+}
+
+// Restore is the change that puts an empty value back with the text of [Root.Empty].
+func (r *Root) Restore(path []string, text string) Change {
+	token := tokenOf(text)
+	if r.offsets != nil && strings.Join(strings.Fields(text), "") != ":"+token {
+		text = ":" + token // it was written in YAML
+	}
+	return Change{Path: slices.Clone(path), Value: []byte(token), restores: true, text: text}
 }
 
 // says reports whether the YAML means the JSON. The text is read again before
@@ -71,6 +111,7 @@ type editor struct {
 	style  style
 	isJSON bool
 	was    map[*yaml.Node][]*yaml.Node // the content of nodes before they were changed
+	texts  map[*yaml.Node]string       // of empty values that are put back
 	cuts   []cut
 }
 
@@ -89,15 +130,17 @@ func (e *editor) make(root *yaml.Node, c Change) error {
 	if err != nil {
 		return err
 	}
-	return e.add(root.Content[0], c.Path, FromTree(value))
+	node := FromTree(value)
+	if c.restores {
+		e.texts[node] = c.text
+	}
+	return e.add(root.Content[0], c.Path, node)
 }
 
 // remove takes out what is at the path.
 func (e *editor) remove(node *yaml.Node, c Change) error {
-	var holder *yaml.Node // of node, as a member
-	holderAt := 0
 	for i, name := range c.Path {
-		last, at, size := i == len(c.Path)-1, -1, 1
+		at, size := -1, 1
 		switch node.Kind {
 		case yaml.MappingNode:
 			at, size = memberAt(node, name), 2
@@ -106,57 +149,17 @@ func (e *editor) remove(node *yaml.Node, c Change) error {
 				at = n
 			}
 		}
-		if at < 0 {
+		switch {
+		case at < 0:
 			return fmt.Errorf("there is no %s to take out", name)
-		}
-		if !last {
-			holder, holderAt = node, at
+		case i < len(c.Path)-1:
 			node = node.Content[at]
-			continue
-		}
-		e.touch(node)
-		if size == 2 {
-			if was := e.filled(node, at); was != "" {
-				node.Content[at] = emptyValue(was)
-				return nil
-			}
-		}
-		node.Content = slices.Delete(node.Content, at+1-size, at+1)
-		if len(node.Content) == 0 && holder != nil && holder.Kind == yaml.MappingNode {
-			if was := e.filled(holder, holderAt); was != "" {
-				e.touch(holder)
-				holder.Content[holderAt] = emptyValue(was)
-			}
+		default:
+			e.touch(node)
+			node.Content = slices.Delete(node.Content, at+1-size, at+1)
 		}
 	}
 	return nil
-}
-
-// A comment on the line of a member that meant nothing and was filled has what was
-// there, so that it can be put back.
-var filledComment = regexp.MustCompile(`# was (\[ *\]|\{ *\}|null|Null|NULL|~|empty)`)
-
-// filled returns what was in the place of a member before it was filled, or "".
-func (e *editor) filled(object *yaml.Node, at int) string {
-	key := object.Content[at-1]
-	if object.Style&yaml.FlowStyle != 0 || key.Line == 0 {
-		return ""
-	}
-	if found := filledComment.FindSubmatch(e.line(key.Line)); found != nil {
-		return string(found[1])
-	}
-	return ""
-}
-
-// emptyValue makes the node of an empty value that is written so.
-func emptyValue(text string) *yaml.Node {
-	switch text[0] {
-	case '[':
-		return &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle}
-	case '{':
-		return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Style: yaml.FlowStyle}
-	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 }
 
 func (e *editor) original(n *yaml.Node) []*yaml.Node {
@@ -212,11 +215,29 @@ func (e *editor) setMember(node *yaml.Node, at int, name string, value *yaml.Nod
 		return
 	}
 	e.touch(node)
+	if _, restores := e.texts[value]; restores && e.reinsert(node, name, value) {
+		return
+	}
 	at = len(node.Content)
 	if name == "metadata" && at > 0 && (node.Style&yaml.FlowStyle != 0 || node.Line == 0 || e.isFirst(e.offset(node.Content[0]))) {
 		at = 0
 	}
 	node.Content = slices.Insert(node.Content, at, String(name), value)
+}
+
+// reinsert puts a member back that was taken out, where it was.
+func (e *editor) reinsert(node *yaml.Node, name string, value *yaml.Node) bool {
+	at := 0
+	for was := e.was[node]; len(was) > 1; was = was[2:] {
+		if was[0].Value == name {
+			node.Content = slices.Insert(node.Content, at, was[0], value)
+			return true
+		}
+		if at < len(node.Content) && node.Content[at] == was[0] {
+			at += 2
+		}
+	}
+	return false
 }
 
 // Member returns a member of an object, or nil.
@@ -237,21 +258,21 @@ func memberAt(node *yaml.Node, name string) int {
 	return -1
 }
 
-// unfoldTouched puts copies in the places of all aliases if a change goes through
-// one, or into what one stands for: what is added in one place must not appear in
-// the others. [tree.FromYAML] has bounded the size.
-func (e *editor) unfoldTouched(root *yaml.Node, changes []Change) {
+// checkAliases returns an error if a change goes through an alias, or into what one
+// stands for: what is added in one place would appear in the others.
+func (e *editor) checkAliases(root *yaml.Node, changes []Change) error {
 	aliased := map[*yaml.Node]bool{}
 	findAliased(root, aliased)
 	if len(aliased) == 0 {
-		return
+		return nil
 	}
 	for _, c := range changes {
-		if throughAlias(root.Content[0], c.Path, aliased) {
-			e.unfold(root)
-			return
+		if at := throughAlias(root.Content[0], c.Path, aliased); at != nil {
+			return fmt.Errorf("line %d: this part is used in several places by a YAML anchor and aliases, and cannot be changed in one of them alone; "+
+				"write it out in each place (yq 'explode(.)' does), or use --output json", max(at.Line, 1))
 		}
 	}
+	return nil
 }
 
 func findAliased(node *yaml.Node, aliased map[*yaml.Node]bool) {
@@ -263,20 +284,20 @@ func findAliased(node *yaml.Node, aliased map[*yaml.Node]bool) {
 	}
 }
 
-// throughAlias reports whether a path leads through an alias, an object with merge
-// keys, or what an alias stands for.
-func throughAlias(node *yaml.Node, path []string, aliased map[*yaml.Node]bool) bool {
-	for _, name := range path {
+// throughAlias returns the node of a path that is an alias, an object with merge keys,
+// or what an alias stands for.
+func throughAlias(node *yaml.Node, path []string, aliased map[*yaml.Node]bool) *yaml.Node {
+	for depth, name := range path {
 		if node.Kind == yaml.AliasNode || aliased[node] {
-			return true
+			return node
 		}
 		next := (*yaml.Node)(nil)
 		switch node.Kind {
 		case yaml.MappingNode:
 			next = Member(node, name)
-			for i := 0; i < len(node.Content); i += 2 {
+			for i := 0; i < len(node.Content) && depth < len(path)-1; i += 2 {
 				if node.Content[i].ShortTag() == "!!merge" && next == nil {
-					return true
+					return node.Content[i]
 				}
 			}
 		case yaml.SequenceNode:
@@ -285,65 +306,11 @@ func throughAlias(node *yaml.Node, path []string, aliased map[*yaml.Node]bool) b
 			}
 		}
 		if node = next; node == nil {
-			return false
+			return nil
 		}
 	}
-	return node.Kind == yaml.AliasNode || aliased[node]
-}
-
-func (e *editor) unfold(node *yaml.Node) {
-	for i, child := range node.Content {
-		if child.Kind == yaml.AliasNode {
-			e.touch(node)
-			for child.Kind == yaml.AliasNode {
-				child = duplicate(child.Alias)
-			}
-			node.Content[i] = child
-		}
-		e.unfold(child)
+	if node.Kind == yaml.AliasNode || aliased[node] {
+		return node
 	}
-	if node.Kind == yaml.MappingNode {
-		e.merge(node)
-	}
-}
-
-// duplicate copies a node. A copy has no place in the text.
-func duplicate(node *yaml.Node) *yaml.Node {
-	copied := &yaml.Node{Kind: node.Kind, Style: node.Style, Tag: node.Tag, Value: node.Value, Alias: node.Alias}
-	if node.Kind == yaml.ScalarNode && node.Value == "" && node.ShortTag() == "!!null" {
-		copied.Value = "null" // of nothing the library would make an empty string
-	}
-	for _, child := range node.Content {
-		copied.Content = append(copied.Content, duplicate(child))
-	}
-	return copied
-}
-
-// merge replaces the merge keys of an unfolded object by what they bring: what
-// the object has itself wins, then the first source.
-func (e *editor) merge(node *yaml.Node) {
-	var own, brought []*yaml.Node
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key, value := node.Content[i], node.Content[i+1]
-		switch {
-		case key.ShortTag() != "!!merge":
-			own = append(own, key, value)
-		case value.Kind == yaml.SequenceNode:
-			for _, source := range value.Content {
-				brought = append(brought, duplicate(source).Content...)
-			}
-		default:
-			brought = append(brought, duplicate(value).Content...)
-		}
-	}
-	if len(own) == len(node.Content) {
-		return
-	}
-	e.touch(node)
-	node.Content = own
-	for i := 0; i+1 < len(brought); i += 2 {
-		if memberAt(node, brought[i].Value) < 0 {
-			node.Content = append(node.Content, brought[i], brought[i+1])
-		}
-	}
+	return nil
 }

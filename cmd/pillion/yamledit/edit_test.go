@@ -72,7 +72,7 @@ func edit(t *testing.T, text string, changes ...Change) string {
 	}
 	out, err := root.Edit(changes)
 	if err != nil {
-		t.Fatalf("%v\n%s\n%q", err, text, changes[0])
+		t.Fatalf("%v\n%s\n%q", err, text, changes[0].Path)
 	}
 	return string(out)
 }
@@ -105,16 +105,18 @@ func TestEditTakesBack(t *testing.T) {
 					if node.Style&yaml.FlowStyle == 0 && (name != "0" || !strings.Contains(text, "- - x")) {
 						wantLines(t, text, out)
 					}
+					back := []Change{{Path: slices.Clone(in)}}
 					if name == "-" {
-						in[len(in)-1] = strconv.Itoa(len(node.Content))
+						back[0].Path[len(in)-1] = strconv.Itoa(len(node.Content))
 					}
-					if len(node.Content) == 0 {
-						in = path // empty again
+					if at, written, ok := root.Empty(in); ok {
+						back = append(back, root.Restore(at, written))
 					}
-					if len(in) > 0 {
-						if back := edit(t, out, Change{Path: in}); back != text && !lostEmpty(node, text, back) {
-							t.Errorf("%q at %q in\n%s\ngives\n%s\nand taken out\n%s", value, in, text, out, back)
-						}
+					if len(path) == 0 && len(node.Content) == 0 {
+						continue
+					}
+					if back := edit(t, out, back...); back != text {
+						t.Errorf("%q at %q in\n%s\ngives\n%s\nand taken out\n%s", value, in, text, out, back)
 					}
 				}
 			}
@@ -126,12 +128,6 @@ func TestEditTakesBack(t *testing.T) {
 }
 
 func isIndex(name string) bool { _, err := strconv.Atoi(name); return err == nil }
-
-// lostEmpty: in flow style nothing shows that a collection was there before it was
-// filled.
-func lostEmpty(node *yaml.Node, text, back string) bool {
-	return len(node.Content) == 0 && strings.HasPrefix(strings.TrimSpace(text), "{") && len(back) < len(text)
-}
 
 // wantLines: what was there is there, line by line, but for an empty value that was
 // filled.
@@ -151,40 +147,57 @@ func wantLines(t *testing.T, before, after string) {
 	}
 }
 
-// TestEditFills: an empty value that is filled leaves a comment, by which it comes
-// back.
+// TestEditFills: an empty value that is filled, however it is written, comes back.
 func TestEditFills(t *testing.T) {
 	t.Parallel()
-	const text = "a:\nb: ~   # none\nc:   [] # none\nd:\n  e: {}\nf: null\n"
-	changes := []Change{
-		{Path: []string{"a"}, Value: []byte(`[1]`)},
-		{Path: []string{"b"}, Value: []byte(`{"x":1}`)},
-		{Path: []string{"c"}, Value: []byte(`[{"x":1}]`)},
-		{Path: []string{"d", "e", "x"}, Value: []byte(`1`)},
-		{Path: []string{"f"}, Value: []byte(`true`)},
-	}
-	const want = "a: # was empty\n- 1\nb: # was ~   # none\n  x: 1\nc:   # was [] # none\n- x: 1\nd:\n  e: # was {}\n    x: 1\nf: true # was null\n"
-	out := edit(t, text, changes...)
-	if out != want {
-		t.Errorf("got\n%s\nwant\n%s", out, want)
-	}
-	back := edit(t, out, Change{Path: []string{"a"}}, Change{Path: []string{"b"}}, Change{Path: []string{"c"}}, Change{Path: []string{"d", "e"}}, Change{Path: []string{"f"}})
-	if back != text {
-		t.Errorf("taken out:\n%s", back)
+	for _, row := range []struct{ text, value, want string }{
+		{"a:\nz: 1\n", `[1]`, "a:\n- 1\nz: 1\n"},
+		{"a: ~   # none\nz: 1\n", `{"x":1}`, "a:    # none\n  x: 1\nz: 1\n"},
+		{"a:   [] # none\nz: 1\n", `[{"x":1}]`, "a:    # none\n- x: 1\nz: 1\n"},
+		{"a: []", `[1]`, "a:\n- 1"},
+		{"a: [\n  ]\nz: 1\n", `[1]`, "a:\n- 1\nz: 1\n"},
+		{"a: [ # c\n  ] # d\nz: 1\n", `[1]`, "a:  # c\n   # d\n- 1\nz: 1\n"},
+		{"a:\n  {}\nz: 1\n", `{"x":1}`, "a:\n  x: 1\nz: 1\n"},
+		{"a: # b\n  {} # c\nz: 1\n", `{"x":1}`, "a: # b\n   # c\n  x: 1\nz: 1\n"},
+		{"a: null\nz: 1\n", `true`, "a: true\nz: 1\n"},
+		{"a: # b\nz: 1\n", `"x\ny"`, "a: \"x\\ny\" # b\nz: 1\n"},
+		{"a: []\r\nz: 1\r\n", `[1]`, "a:\r\n- 1\r\nz: 1\r\n"},
+		{"a:\r\n  []\r\nz: 1\r\n", `[1]`, "a:\r\n- 1\r\nz: 1\r\n"},
+		{"'a' : &x []\nz: 1\n", `[1]`, "'a' : &x\n- 1\nz: 1\n"},
+		{"{a: [ ], z: 1}\n", `["b"]`, "{a: [b ], z: 1}\n"},
+		{"{a: , z: 1}\n", `["b"]`, "{a: [b] , z: 1}\n"},
+		{"{a, z: 1}\n", `["b"]`, "{a: [b], z: 1}\n"},
+		{"{a: ~ , z: 1}\n", `["b"]`, "{a: [b] , z: 1}\n"},
+		{`{"a":null,"z":1}`, `["b"]`, `{"a":["b"],"z":1}`},
+		{"{\n  \"a\" : [\n ],\n  \"z\": 1}", `["b"]`, "{\n  \"a\" : [\"b\"\n ],\n  \"z\": 1}"},
+	} {
+		root, err := Document{Body: []byte(row.text)}.Parse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, written, ok := root.Empty([]string{"a"})
+		out := edit(t, row.text, Change{Path: []string{"a"}, Value: []byte(row.value)})
+		if !ok || out != row.want {
+			t.Errorf("%q becomes\n%q, want\n%q", row.text, out, row.want)
+		}
+		if back := edit(t, out, Change{Path: []string{"a"}}, root.Restore(at, written)); back != row.text {
+			t.Errorf("%q with %q comes back as\n%q", row.text, written, back)
+		}
 	}
 }
 
-// TestEditUnfolds: what an alias stands for is written out where one of them
-// changes.
-func TestEditUnfolds(t *testing.T) {
+// TestEditAliases: what an anchor and aliases share is not changed.
+func TestEditAliases(t *testing.T) {
 	t.Parallel()
-	const text = "a: &x\n  b: 1 # one\nc: *x\nd:\n  <<: *x\n  e: 2\n"
-	out := edit(t, text, Change{Path: []string{"c", "y"}, Value: []byte(`3`)})
-	if want := "a: &x\n  b: 1 # one\nc:\n  b: 1\n  \"y\": 3\nd:\n  e: 2\n  b: 1\n"; out != want {
-		t.Errorf("got\n%s\nwant\n%s", out, want)
-	}
-	if out := edit(t, text, Change{Path: []string{"d", "e2"}, Value: []byte(`3`)}); out != "a: &x\n  b: 1 # one\nc:\n  b: 1\nd:\n  e: 2\n  b: 1\n  e2: 3\n" {
-		t.Errorf("got\n%s", out)
+	for path, line := range map[string]string{"a y": "1", "c y": "3", "d b y": "5", "d e y": "", "d y": "", "f y": ""} {
+		root, err := Document{Body: []byte("a: &x\n  b: 1 # one\nc: *x\nd:\n  <<: *x\n  e: {}\nf: &z {}\n")}.Parse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = root.Edit([]Change{{Path: strings.Fields(path), Value: []byte(`3`)}})
+		if err == nil != (line == "") || err != nil && !strings.HasPrefix(err.Error(), "line "+line+": this part is used in several places by a YAML anchor") {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
 	begin := e.content(n)
 	end := e.skipFlow(begin)
 	if len(entries) == 0 {
-		e.cut(begin+1, begin+1, e.flowEntries(n, n.Content, ""))
+		e.fillBrackets(begin, n)
 		return
 	}
 	if len(n.Content) == 0 {
@@ -25,12 +25,16 @@ func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
 	between := e.between(n, entries)
 	e.cutFlow(entries)
 	size := len(n.Content) / max(countEntries(n), 1)
+	live := map[*yaml.Node]bool{}
+	for _, child := range n.Content {
+		live[child] = true
+	}
 	at := -1
 	for i := 0; i < len(n.Content); i += size {
 		if k := slices.IndexFunc(entries[at+1:], func(x entry) bool { return x.head == n.Content[i] }); k >= 0 {
 			at += 1 + k
 			if value := n.Content[i+size-1]; value != entries[at].value {
-				e.replaceFlow(entries[at], value, between)
+				e.replaceFlow(n, entries[at], value, between)
 			}
 			continue
 		}
@@ -40,6 +44,9 @@ func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
 			e.cut(first, first, text+","+between)
 		} else {
 			behind := e.entryEnd(entries[at])
+			if x := entries[at]; n.Kind == yaml.MappingNode && !live[x.value] && isEmpty(x.value) { // it was filled
+				behind = e.keyEnd(x.head) + len(e.emptyText(x.head, x.value))
+			}
 			e.cut(behind, behind, ","+between+text)
 		}
 	}
@@ -130,36 +137,45 @@ func (e *editor) jsonIndent() string {
 	return "  "
 }
 
-func (e *editor) replaceFlow(x entry, value *yaml.Node, between string) {
-	from := e.offset(x.value)
-	to := from
+// replaceFlow puts a value in the place of one that means nothing, or such a value
+// back.
+func (e *editor) replaceFlow(n *yaml.Node, x entry, value *yaml.Node, between string) {
+	if n.Kind == yaml.SequenceNode {
+		e.cut(e.offset(x.value), e.entryEnd(x), e.flowValue(value, between))
+		return
+	}
+	start := e.keyEnd(x.head)
+	if text, ok := e.texts[value]; ok {
+		e.cutExact(start, e.entryEnd(x), text)
+		return
+	}
+	text := e.emptyText(x.head, x.value)
+	before, _ := splitEmpty(text)
 	switch {
-	case x.value.Kind == yaml.AliasNode:
-		to = from + len("*") + len(x.value.Value)
-	case x.value.Kind != yaml.ScalarNode:
-		to = e.skipFlow(e.content(x.value))
-	case x.value.Value != "":
-		to = from + len(x.value.Value)
+	case x.value.Kind != yaml.ScalarNode && x.value.Kind == value.Kind: // into the brackets
+		e.fillBrackets(start+len(before), value)
+		return
+	case before == "":
+		before = ": "
+	case strings.HasSuffix(before, ":") && !e.isJSON:
+		before += " "
 	}
-	var text string
-	if e.isJSON {
-		text = asJSON(value, between, e.jsonIndent())
-	} else if text = flow(value); from == to {
-		text = " " + text
-	}
-	if from == to {
-		from = e.afterColonFlow(x.head)
-		to = from
-	}
-	e.cut(from, to, text)
+	e.cutExact(start, start+len(text), before)
+	e.cut(start+len(text), start+len(text), e.flowValue(value, between))
 }
 
-// afterColonFlow returns the offset behind a key's colon, which a flow object may
-// leave out.
-func (e *editor) afterColonFlow(key *yaml.Node) int {
-	end := e.flowEnd(key)
-	if at := e.skipSpace(end); at < len(e.data) && e.data[at] == ':' {
-		return at + 1
+// fillBrackets writes what a value has into empty brackets.
+func (e *editor) fillBrackets(at int, value *yaml.Node) {
+	text := e.flowEntries(value, value.Content, "")
+	if bytes.HasPrefix(e.data[at+1:], []byte("#")) {
+		text += " "
 	}
-	return end
+	e.cut(at+1, at+1, text)
+}
+
+func (e *editor) flowValue(value *yaml.Node, between string) string {
+	if e.isJSON {
+		return asJSON(value, between, e.jsonIndent())
+	}
+	return flow(value)
 }

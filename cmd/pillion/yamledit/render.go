@@ -97,13 +97,46 @@ func eachMember(node *yaml.Node, do func(key, value *yaml.Node)) {
 
 // block writes a value in block style, each line with its break.
 func (s style) block(node *yaml.Node) string {
+	quoteBlocks(node, s)
+	var out strings.Builder
+	s.lines(&out, node, "")
+	return out.String()
+}
+
+// lines writes the lines of a value, each after the indentation. The library's own
+// are wrong for some widths.
+func (s style) lines(out *strings.Builder, node *yaml.Node, at string) {
+	isSequence := node.Kind == yaml.SequenceNode
+	if node.Kind == yaml.ScalarNode || node.Style&yaml.FlowStyle != 0 || len(node.Content) == 0 {
+		out.WriteString(at + strings.ReplaceAll(strings.TrimSuffix(s.encode(node), "\n"), "\n", "\n"+at) + "\n")
+		return
+	}
+	for i, child := range node.Content {
+		var item strings.Builder
+		switch {
+		case isSequence:
+			s.lines(&item, child, at+"  ")
+			out.WriteString(at + "- " + item.String()[len(at)+2:])
+		case i%2 == 0:
+			out.WriteString(at + strings.TrimSuffix(s.encode(child), "\n") + ":")
+		case child.Kind == yaml.ScalarNode || child.Style&yaml.FlowStyle != 0 || len(child.Content) == 0:
+			s.lines(&item, child, at)
+			out.WriteString(" " + item.String()[len(at):])
+		case child.Kind == yaml.SequenceNode && s.compact:
+			out.WriteString("\n")
+			s.lines(out, child, at)
+		default:
+			out.WriteString("\n")
+			s.lines(out, child, strings.Repeat(" ", s.indent*(len(at)/s.indent+1)))
+		}
+	}
+}
+
+// encode writes a scalar, or a value in flow style.
+func (s style) encode(node *yaml.Node) string {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(s.indent)
-	if s.compact {
-		encoder.CompactSeqIndent()
-	}
-	quoteBlocks(node, s)
 	if err := encoder.Encode(node); err != nil {
 		panic("yamledit: " + err.Error()) // the nodes are made here
 	}
@@ -117,8 +150,11 @@ func flow(node *yaml.Node) string {
 }
 
 func inOneLine(node *yaml.Node) {
-	if node.Kind != yaml.ScalarNode {
+	switch {
+	case node.Kind != yaml.ScalarNode:
 		node.Style |= yaml.FlowStyle
+	case strings.Contains(node.Value, "\n"):
+		node.Style = yaml.DoubleQuotedStyle
 	}
 	for _, child := range node.Content {
 		inOneLine(child)

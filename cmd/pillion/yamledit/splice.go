@@ -16,6 +16,7 @@ type cut struct {
 	from, to int
 	text     string
 	lines    bool // whole lines go in, which may need a break before them at the end of the text
+	exact    bool // the text has its own line breaks
 }
 
 // splice writes the text with all cuts.
@@ -30,7 +31,7 @@ func (e *editor) splice() []byte {
 		}
 		at = max(at, c.to)
 		text := c.text
-		if lineBreak != "\n" {
+		if lineBreak != "\n" && !c.exact {
 			text = strings.ReplaceAll(text, "\n", lineBreak)
 		}
 		if c.lines && text != "" && e.style.open && c.from == len(e.data) {
@@ -56,14 +57,20 @@ func breakLength(data []byte) int {
 	return 0
 }
 
-func (e *editor) cut(from, to int, text string) { e.cuts = append(e.cuts, cut{from, to, text, false}) }
+func (e *editor) cut(from, to int, text string) {
+	e.cuts = append(e.cuts, cut{from: from, to: to, text: text})
+}
+
+func (e *editor) cutExact(from, to int, text string) {
+	e.cuts = append(e.cuts, cut{from: from, to: to, text: text, exact: true})
+}
 
 func (e *editor) cutLines(first, last int) {
-	e.cuts = append(e.cuts, cut{e.starts[first-1], e.starts[last], "", true})
+	e.cuts = append(e.cuts, cut{from: e.starts[first-1], to: e.starts[last], lines: true})
 }
 
 func (e *editor) insertLines(before int, text string) {
-	e.cuts = append(e.cuts, cut{e.starts[before-1], e.starts[before-1], text, true})
+	e.cuts = append(e.cuts, cut{from: e.starts[before-1], to: e.starts[before-1], text: text, lines: true})
 }
 
 // walk goes through a node of the text whose lines end before the line boundary,
@@ -263,6 +270,6 @@ func (e *editor) keepLastScalar(n *yaml.Node) {
 		return
 	}
 	if at := e.content(n) + 1; bytes.IndexByte([]byte("+-"), e.data[at]) < 0 && bytes.IndexByte([]byte("+-"), e.data[min(at+1, len(e.data)-1)]) < 0 {
-		e.cuts = append(e.cuts, cut{at, at, "-", false})
+		e.cuts = append(e.cuts, cut{from: at, to: at, text: "-"})
 	}
 }

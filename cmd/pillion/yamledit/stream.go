@@ -122,6 +122,16 @@ type Root struct {
 
 	body    []byte
 	offsets map[*yaml.Node]int // of the nodes of JSON, which have no columns
+	lines   *source            // the body, once it is needed
+}
+
+// text returns the text of the document.
+func (r *Root) text() *source {
+	if r.lines == nil {
+		r.lines = newSource(r.body)
+		r.lines.json = r.offsets
+	}
+	return r.lines
 }
 
 // Parse parses the document. Its errors begin with "line N: ", counted from the
@@ -135,11 +145,11 @@ func (d Document) Parse() (*Root, error) {
 	node := &yaml.Node{Kind: yaml.DocumentNode}
 	err := decoder.Decode(node)
 	if errors.Is(err, io.EOF) {
-		return &Root{node, d.Body, nil}, nil
+		return &Root{Node: node, body: d.Body}, nil
 	}
 	if err == nil {
 		if err = decoder.Decode(&yaml.Node{}); errors.Is(err, io.EOF) {
-			return &Root{node, d.Body, nil}, nil
+			return &Root{Node: node, body: d.Body}, nil
 		}
 		if err == nil {
 			err = errors.New("there is a second document; put a line --- before it")
@@ -164,7 +174,7 @@ func (d Document) parseJSON() *Root {
 	if err != nil {
 		return nil
 	}
-	return &Root{&yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{value}}, d.Body, p.at}
+	return &Root{Node: &yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{value}}, body: d.Body, offsets: p.at}
 }
 
 type jsonParser struct {

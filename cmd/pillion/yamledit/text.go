@@ -131,7 +131,11 @@ func (s *source) lineBreak() string {
 
 // content returns the offset of a node's own text, after its anchor and tag.
 func (s *source) content(n *yaml.Node) int {
-	at := s.offset(n)
+	return s.skipProperties(s.offset(n))
+}
+
+// skipProperties skips anchors and tags.
+func (s *source) skipProperties(at int) int {
 	for at < len(s.data) && (s.data[at] == '&' || s.data[at] == '!') {
 		for at < len(s.data) && !isSpace(s.data[at]) {
 			at++
@@ -149,7 +153,7 @@ func (s *source) skipSpace(at int) int {
 		switch {
 		case isSpace(s.data[at]):
 			at++
-		case s.data[at] == '#' && (at == 0 || isSpace(s.data[at-1])):
+		case s.data[at] == '#' && (at == 0 || isSpace(s.data[at-1]) || bytes.IndexByte([]byte(",[]{}\"'"), s.data[at-1]) >= 0):
 			at = s.starts[s.lineOf(at)]
 		default:
 			return at

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// subtraction is what a pod has of a fragment.
+type subtraction struct {
+	*candidate
+	paths, kept []string
+	own         func(path string) bool
+	ownStays    bool // items of lists that are before others stay, in app containers
+	inApp       bool
+	original    *tree.Node // the pod with its keys in the order of its author, or nil
+}
+
+func (s *subtraction) all() {
+	s.inApp = true
+	elem := s.schema.At("spec").At("containers").Elem
+	for i := range s.apps {
+		app := &s.apps[i]
+		existing := &s.pod.At("spec", app.list).Items()[app.index]
+		for j := range app.fragments {
+			s.object(existing, &app.fragments[j], elem, "/spec/"+app.list+"/"+strconv.Itoa(app.index))
+		}
+	}
+	s.inApp = false
+	s.object(s.pod, &s.fragment, s.schema, "")
+}
+
+func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at string) {
+	members := fragment.Members()
+	for i := range members {
+		name, value := members[i].Name(), &members[i]
+		f, there := in.At(name), pod.Get(name)
+		at := at + "/" + tree.Escape(name)
+		switch {
+		case there == nil || there.Kind() != value.Kind():
+		case f.Shape == schema.Unit:
+			if f.Contains(there, value) {
+				s.take(at, s.isBeforeOwn(at, fragment))
+			}
+		case value.Kind() == tree.Array:
+			s.list(there, value, f.Schema, at)
+		default:
+			s.object(there, value, f.Schema, at)
+		}
+	}
+}
+
+func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at string) {
+	items, theirs := fragment.Items(), pod.Items()
+	before, next := false, len(items) // other items of the list, or the fragment's in another order
+	for j := range slices.Backward(theirs) {
+		at, found := at+"/"+strconv.Itoa(j), false
+		for i := range items {
+			switch {
+			case in.Shape == schema.Set && in.Elem.Contains(&theirs[j], &items[i]) && in.Elem.Contains(&items[i], &theirs[j]):
+				found, before, next = true, before || i >= next, i
+			case in.Shape != schema.KeyedList || !in.SameKey(&theirs[j], &items[i]):
+			case in.Elem.GoType == schema.ContainerType():
+				s.object(&theirs[j], new(new(tree.Arena).Without(&items[i], "name")), in.Elem, at)
+			case in.Elem.Contains(&theirs[j], &items[i]):
+				found, before, next = true, before || i >= next, i
+			}
+		}
+		if found {
+			s.take(at, before && s.ownStays && s.inApp)
+		}
+		before = before || !found
+	}
+}
+
+// take takes out what is at a path, unless it is the pod's own.
+func (s *subtraction) take(at string, own bool) {
+	switch {
+	case s.own(named(s.pod, at)):
+	case own:
+		s.kept = append(s.kept, at)
+	default:
+		s.paths = append(s.paths, at)
+	}
+}
+
+// isBeforeOwn reports whether a label or annotation is before one of the pod's own,
+// for what is added is behind them.
+func (s *subtraction) isBeforeOwn(at string, fragment *tree.Node) bool {
+	object, ok := strings.CutPrefix(at[:strings.LastIndexByte(at, '/')], "/metadata/")
+	if !ok || s.original == nil {
+		return false
+	}
+	name, found := schema.Unescape(at[strings.LastIndexByte(at, '/')+1:]), false
+	members := s.original.At("metadata", object).Members()
+	for i := range members {
+		switch key := members[i].Name(); {
+		case key == name:
+			found = true
+		case found && s.pod.At("metadata", object).Get(key) != nil && fragment.Get(key) == nil:
+			return true
+		}
+	}
+	return false
+}
