@@ -3,44 +3,13 @@
 package inject
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
-
-// Finding is one thing that is wrong with a final pod, or with what its author
-// asked for.
-type Finding struct {
-	Code     Code   `json:"code"`
-	Template string `json:"template,omitempty"` // "" where no template is meant that exists
-	Path     string `json:"path"`               // JSON Pointer into the pod; "" where no one place is to blame
-	Expected string `json:"expected,omitempty"` // JSON; "" where nothing should be there
-	Found    string `json:"found,omitempty"`    // JSON; "" where nothing is there
-	Message  string `json:"message"`            // one sentence, with what to do
-	// Mode is Deny where the finding is reason enough to refuse the pod.
-	Mode templates.ValidateMode `json:"mode"`
-
-	unknown string // the template's name, if no template has it
-}
-
-// String is the finding as people read it: template: code at path: sentence. The
-// path is left out where the sentence has it: see [Named].
-func (f *Finding) String() string {
-	var b strings.Builder
-	if f.Template != "" {
-		b.WriteString(f.Template + ": ")
-	}
-	b.WriteString(string(f.Code))
-	if f.Path != "" && !schema.Named(f.Path, f.Message) {
-		b.WriteString(" at " + f.Path)
-	}
-	return b.String() + ": " + f.Message
-}
 
 // Check judges a final pod by the result of a run over it ([Judge.Judge] makes
 // one): it is right when injecting it again would add nothing, and
@@ -217,24 +186,6 @@ func (d *Decision) container() string {
 	return ""
 }
 
-// maxValue bounds how much of a value a sentence shows.
-const maxValue = 80
-
-// Brief shows a value, as JSON, so that people know it again: of an item with a name or a
-// path only that.
-func Brief(text string) string {
-	var item struct{ Name, MountPath string }
-	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &item) == nil {
-		switch {
-		case item.MountPath != "":
-			return fmt.Sprintf("the mount at %s", item.MountPath)
-		case item.Name != "":
-			return item.Name
-		}
-	}
-	return Cut(text, maxValue)
-}
-
 // maxDenial bounds a denial's message, in bytes: an event has room for 1,024, and
 // "Error creating: admission webhook ... denied the request: " stands before it.
 const maxDenial = 900
@@ -257,4 +208,24 @@ func Denial(all []Finding) string {
 		message += next
 	}
 	return message
+}
+
+// Warnings are the sentences for whoever sent the pod, in a stable order. What
+// is routine (a template that nobody asked for) is no warning. A final pod that
+// is let through has the same, and an API server shows the same text once.
+func (r *Result) Warnings() []string {
+	var all []string
+	for i := range r.Findings {
+		all = append(all, r.Findings[i].String())
+	}
+	for i := range r.Decisions {
+		d := &r.Decisions[i]
+		for _, f := range d.failures() {
+			all = append(all, f.String())
+		}
+		for _, note := range d.Notes {
+			all = append(all, d.Template+": "+note)
+		}
+	}
+	return all
 }

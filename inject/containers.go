@@ -17,12 +17,12 @@ import (
 func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	name := fragment.Get("name").Text()
 	for _, list := range containerLists() {
-		if !p.has(name) {
+		if !p.subject.has(name) {
 			break
 		}
-		items := p.pod.At("spec", list).Items()
+		items := p.subject.pod.At("spec", list).Items()
 		if found := s.Find(items, fragment); found >= 0 {
-			where := p.beside.Member("spec").Member(list).Item(items, found)
+			where := p.subject.beside.Member("spec").Member(list).Item(items, found)
 			if at.Name(0) != list {
 				p.conflict(where, &items[found], fragment, "the pod has a container named %s in %s, where the template does not put it; give it another name", name, list)
 				return
@@ -34,11 +34,11 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 	p.checkContainer(at.Name(0), nil, fragment, at.Member("-"))
 	p.checkMerged(fragment, fragment, at.Member("-"))
 	p.insert(pod, p.place(pod, fragment, at.Name(0)), *fragment, at)
-	p.here[p.brings[name]] = true
+	p.subject.here[p.subject.brings[name]] = true
 }
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
-	if other := p.bringer(existing); other != "" && len(p.altered()) > 0 {
+	if other := p.owners.bringer(existing, p.t, p.wasMarked); other != "" && len(altered(p.subject, p.t, p.fragment)) > 0 {
 		p.conflict(at, existing, fragment, "another template brings another container named %s; rename it in one of the templates", fragment.Get("name").Text())
 		return
 	}
@@ -46,7 +46,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 		p.checkProtected(existing, fragment, at)
 		return
 	}
-	if other := p.bringer(existing); other != "" {
+	if other := p.owners.bringer(existing, p.t, p.wasMarked); other != "" {
 		p.conflict(at, existing, fragment, "the template %s brings another container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
 		return
 	}
@@ -75,7 +75,7 @@ func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointe
 		return
 	}
 	name := fragment.Get("name").Text()
-	for _, d := range p.alteredIn(existing, fragment, at) {
+	for _, d := range alteredIn(p.subject, p.t, existing, fragment, at) {
 		do := "remove it"
 		if d.Template != "null" {
 			do = "make it " + Brief(d.Template)
@@ -98,32 +98,6 @@ func (p *planner) notInjected(existing, fragment *tree.Node) string {
 	return fmt.Sprintf("the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"", name, p.t.customize)
 }
 
-// bringer is the other template that a container of the pod belongs to, or "".
-// A name has one owner: the template that brought it in this look, else the one
-// whose container it equals, else the first that the pod marks as injected.
-func (p *planner) bringer(existing *tree.Node) string {
-	name, before := existing.Get("name").Text(), true
-	for _, c := range p.candidates {
-		if c == p.candidate {
-			before = false
-			continue
-		}
-		if slices.Contains(c.t.Containers, name) &&
-			(existing.Added() && c.decision.Code == CodeInjected || c.same(existing) || c.marked(c.t) && (before || !p.wasMarked)) {
-			return c.t.Name
-		}
-	}
-	return ""
-}
-
-// marks is marked, of this template as it was before anything of it was added.
-func (p *planner) marks(c *candidate) bool {
-	if c == p.candidate {
-		return p.wasMarked
-	}
-	return c.marked(c.t)
-}
-
 // place is the index for a new container: by default, native sidecars stand
 // before all init containers, so that they serve those too, and everything else last.
 // What templates put first stands in the order of the templates.
@@ -140,32 +114,10 @@ func (p *planner) place(pod, fragment *tree.Node, list string) int {
 		return len(items)
 	}
 	i := 0
-	for i < len(items) && p.standsBefore(&items[i], fragment) {
+	for i < len(items) && p.owners.standsBefore(&items[i], fragment, p.t, p.wasMarked) {
 		i++
 	}
 	return i
-}
-
-// standsBefore says whether a container at the front of a list was put there by
-// an earlier template, or by this one from earlier in its own list.
-func (p *planner) standsBefore(existing, fragment *tree.Node) bool {
-	if existing.Added() {
-		return true
-	}
-	name := existing.Get("name").Text()
-	for _, c := range p.candidates {
-		own := c.t.Containers
-		if c == p.candidate {
-			own = own[:slices.Index(own, fragment.Get("name").Text())]
-		}
-		if slices.Contains(own, name) {
-			return p.marks(c) || c.same(existing)
-		}
-		if c == p.candidate {
-			return false
-		}
-	}
-	return false
 }
 
 // checkContainer finds what the API server would refuse, or silently break, if

@@ -27,7 +27,7 @@ import (
 var largestCycle = map[string]int{
 	"certs":                  3,
 	"cmd/pillion/yamledit":   4,
-	"inject":                 16,
+	"inject":                 2,
 	"inject/fit":             2,
 	"inject/policy":          11,
 	"inject/sample":          4,

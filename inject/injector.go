@@ -12,7 +12,6 @@
 package inject
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,33 +21,6 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
-
-// The labels and annotations that people write. A template's own annotations
-// are [templates.Template.Annotation].
-const (
-	// LabelInject on a namespace or pod is Enabled or Disabled; on a namespace Shadow
-	// too: nothing is injected there, and what would be is told.
-	LabelInject = templates.Domain + "/inject"
-	Enabled     = "enabled"
-	Disabled    = "disabled"
-	Shadow      = "shadow"
-	// AnnotationTemplates on a pod names the templates: "a,b" for exactly these,
-	// "+a,-b" for these beside or without the defaults.
-	AnnotationTemplates = templates.Domain + "/templates"
-	// AnnotationUninject on a pod is written by the command line's inject, and read by
-	// uninject; see [Before]. It means nothing to the webhooks.
-	AnnotationUninject = templates.Domain + "/uninject"
-)
-
-// SystemNamespaces are never looked at: a broken Pillion must not hold up the
-// cluster's own recovery, or its own.
-func SystemNamespaces() []string {
-	return []string{"kube-system", "kube-public", "kube-node-lease", "pillion-system"}
-}
-
-// maxFields bounds the objects in which a field is looked for again and again. The
-// API knows about 50 in a spec.
-const maxFields = 500
 
 // maxPatch bounds what may be added, in bytes of JSON; the API server takes no
 // object over 3 MiB.
@@ -69,21 +41,6 @@ type Injector struct {
 	couplings       []coupling
 	excluded        []string
 	schema          *schema.Schema
-}
-
-// loaded is a template with what need not be written anew for each pod: the keys
-// of its annotations, and the sentences for pods that it does not match.
-type loaded struct {
-	*templates.Template
-	prefix                 string // of its annotations' keys
-	runs                   []templates.Runs
-	injected, customize    string
-	settable               []string   // what pods may set by the other ones
-	protect                [][]string // the names in each protected path
-	forNamespaces, forPods string
-	audit                  string     // for a pod that has it
-	revision               tree.Node  // of the record of the injection
-	recorded               *tree.Node // its fragment with the record of the injection, or nil where it is not always the same
 }
 
 // Excludes reports whether nothing is ever injected in a namespace.
@@ -139,111 +96,3 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 
 // Set is the set of templates.
 func (i *Injector) Set() *templates.Set { return i.set }
-
-// Request is a pod about to be created.
-type Request struct {
-	Operation string // CREATE
-	Username  string
-	DryRun    bool
-	// OptedIn: the selectors of a webhook configuration matched, or so its caller
-	// says. What is known of the namespace may be a moment older.
-	OptedIn bool
-	// Namespace is the request's namespace; the pod's own metadata may not name one.
-	Namespace templates.Namespace
-	// Object is the pod's JSON as it came.
-	Object []byte
-	// Pod is the same where the caller has parsed it already. The engine adds to it.
-	Pod *tree.Node
-	// Claims are names of volumes that the pod will have and does not say yet, see [Claims].
-	Claims []string
-	// Scratch is memory to work in, which the Result lies in then, or nil.
-	Scratch *Scratch
-	// Done is closed when nobody waits for the result any more; nil is never.
-	Done <-chan struct{}
-	// Detail asks for [Decision.Added] and [Decision.Passed], which the mutating
-	// webhook does not need.
-	Detail bool
-
-	// alone, for a final pod: every template is compared with the pod as it came,
-	// not with what those before it would add.
-	alone bool
-}
-
-// ErrGone says that [Request.Done] was closed before the work was done.
-var ErrGone = errors.New("nobody waits for the result")
-
-// gone says whether nobody waits for the result. Who finds out stops, whatever its
-// result is by then: Inject finds out too. It is asked before each template, app
-// container and expression, each of which is a few milliseconds of work at most.
-func (r *Request) gone() bool {
-	select {
-	case <-r.Done:
-		return true
-	default:
-		return false
-	}
-}
-
-// Inject decides about every template and plans what to add. The error says
-// what is wrong with Object, or is [ErrGone]; everything else that can go wrong is
-// a decision.
-func (i *Injector) Inject(req Request) (*Result, error) {
-	pod, err := req.parse()
-	if err != nil {
-		return nil, err
-	}
-	if req.Scratch == nil {
-		req.Scratch = &Scratch{}
-	}
-	req.Scratch.makeRoom(len(i.templates))
-	req.Scratch.Env = i.addsEnv // when it parses the next pod
-	r := &req.Scratch.result
-	*r = Result{Pod: identify(pod), pod: pod}
-	s := &req.Scratch.settling
-	*s = settling{Injector: i, req: &req, r: r}
-	if err := s.settle(); err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// parse gives the pod as a tree.
-func (r *Request) parse() (pod *tree.Node, err error) {
-	if pod = r.Pod; pod == nil {
-		if pod, err = tree.Parse(r.Object); err != nil {
-			return nil, notJSON(err)
-		}
-	}
-	if pod.Kind() != tree.Object {
-		return nil, errors.New("the pod is not a JSON object")
-	}
-	for _, n := range []*tree.Node{pod, pod.Get("metadata"), pod.Get("spec")} {
-		if fields := len(n.Members()); fields > maxFields {
-			return nil, fmt.Errorf("an object of it has %d fields, and at most %d are read", fields, maxFields)
-		}
-	}
-	return pod, nil
-}
-
-func notJSON(err error) error { return fmt.Errorf("the pod is not JSON: %w", err) }
-
-// Identity is how people know a pod.
-type Identity struct {
-	Name         string // "" where the API server is yet to make one of GenerateName
-	GenerateName string
-	Owner        string // Kind/name of the controller, or ""
-}
-
-func identify(pod *tree.Node) Identity {
-	id := Identity{
-		Name:         pod.At("metadata", "name").Text(),
-		GenerateName: pod.At("metadata", "generateName").Text(),
-	}
-	owners := pod.At("metadata", "ownerReferences").Items()
-	for i := range owners {
-		if owners[i].Get("controller").Kind() == tree.True {
-			id.Owner = owners[i].Get("kind").Text() + "/" + owners[i].Get("name").Text()
-		}
-	}
-	return id
-}

@@ -17,9 +17,6 @@ func noToken() tree.Node {
 	return tree.Members(tree.Field("name", tree.Text(templates.NoTokenVolume)), tree.Field("emptyDir", tree.Members()))
 }
 
-// containerLists are the lists of containers that a fragment may have.
-func containerLists() [2]string { return [2]string{"initContainers", "containers"} }
-
 // prepare adds to the fragment what depends on the pod but not on the template's
 // author: the record of what was injected, the token's mount, and room in the
 // pod's own resources.
@@ -35,46 +32,39 @@ func (c *candidate) prepare() {
 		if len(old) == 0 {
 			continue
 		}
-		containers := c.nodes().Nodes(len(old))
+		containers := c.subject.nodes.Nodes(len(old))
 		for i := range old {
 			container, mounted := c.prepareContainer(&old[i], token)
 			containers = append(containers, container)
 			used = used || mounted
 		}
-		prepared = c.nodes().With(&prepared, list, tree.Items(containers...))
+		prepared = c.subject.nodes.With(&prepared, list, tree.Items(containers...))
 	}
 	if used && token.Get("name").IsText(templates.NoTokenVolume) {
-		prepared = c.withItem(&prepared, "volumes", noToken())
+		prepared = c.subject.withItem(&prepared, "volumes", noToken())
 	}
-	c.fragment = c.nodes().With(&c.fragment, "spec", prepared)
+	c.fragment = c.subject.nodes.With(&c.fragment, "spec", prepared)
 }
 
 // recordInjection adds the annotation that says which revision was injected. One
 // that is there already counts, whatever it says.
 func (c *candidate) recordInjection() {
 	switch {
-	case c.annotation(c.t.injected) != nil:
+	case c.subject.annotation(c.t.injected) != nil:
 	case c.t.recorded != nil:
 		c.fragment = *c.t.recorded
 	default:
-		c.fragment = c.t.record(c.nodes(), &c.fragment)
+		c.fragment = c.t.record(c.subject.nodes, &c.fragment)
 	}
-}
-
-// record is a fragment with that annotation.
-func (t *loaded) record(nodes *tree.Arena, fragment *tree.Node) tree.Node {
-	metadata := fragment.Get("metadata")
-	annotations := nodes.With(metadata.Get("annotations"), t.injected, t.revision)
-	return nodes.With(fragment, "metadata", nodes.With(metadata, "annotations", annotations))
 }
 
 // tokenMount is the mount that each container gets where the plugin would mount
 // the token, or nil. Leaving the plugin nothing to add spares the pod the second
 // call that a changed pod costs.
 func (c *candidate) tokenMount() *tree.Node {
-	known := &c.tokens[0]
+	known := &c.subject.tokens[0]
 	if c.t.Spec.ServiceAccountToken == templates.Inherit {
-		known = &c.tokens[1]
+		known = &c.subject.tokens[1]
 	}
 	if *known == nil {
 		*known = new(c.newTokenMount())
@@ -87,7 +77,7 @@ func (c *candidate) tokenMount() *tree.Node {
 
 // newTokenMount is tokenMount; no object stands for nil.
 func (c *candidate) newTokenMount() tree.Node {
-	if c.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
+	if c.subject.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
 		return tree.Node{}
 	}
 	volume := templates.NoTokenVolume
@@ -96,7 +86,7 @@ func (c *candidate) newTokenMount() tree.Node {
 			return tree.Node{}
 		}
 	}
-	return tree.Members(append(c.nodes().Nodes(3),
+	return tree.Members(append(c.subject.nodes.Nodes(3),
 		tree.Field("name", tree.Text(volume)),
 		tree.Field("readOnly", tree.Bool(true)),
 		tree.Field("mountPath", tree.Text(templates.TokenPath)))...)
@@ -105,7 +95,7 @@ func (c *candidate) newTokenMount() tree.Node {
 // tokenVolume is the volume that the plugin made, or "" where it did not: then
 // no container gets a token.
 func (c *candidate) tokenVolume() string {
-	volumes := c.pod.At("spec", "volumes").Items()
+	volumes := c.subject.pod.At("spec", "volumes").Items()
 	for i := range volumes {
 		if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, templates.TokenVolumePrefix) {
 			return name
@@ -123,10 +113,10 @@ func (c *candidate) tokenDeclined() bool {
 	}
 	declined := false
 	for _, list := range containerLists() {
-		containers := c.pod.At("spec", list).Items()
+		containers := c.subject.pod.At("spec", list).Items()
 		for i := range containers {
 			name := containers[i].Get("name").Text()
-			if c.brings[name] > 0 {
+			if c.subject.brings[name] > 0 {
 				continue // a template's, so it says nothing of what the user wants
 			}
 			if !mounts(&containers[i], templates.TokenPath) {
@@ -139,11 +129,11 @@ func (c *candidate) tokenDeclined() bool {
 }
 
 func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree.Node, mounted bool) {
-	prepared = c.fitting(*container)
+	prepared = c.subject.fitting(*container)
 	if mounted = token != nil && !mounts(container, templates.TokenPath) && !c.inherited(container); mounted {
-		prepared = c.withItem(&prepared, "volumeMounts", *token)
+		prepared = c.subject.withItem(&prepared, "volumeMounts", *token)
 	}
-	if c.podResources() {
+	if c.subject.podResources() {
 		prepared = c.withoutResources(prepared, container.Get("name").Text())
 	}
 	return prepared, mounted
@@ -154,42 +144,19 @@ func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree
 // for a container that the user brings: what the plugin gives to one of the
 // template's own is a credential that must not be there.
 func (c *candidate) inherited(container *tree.Node) bool {
-	if c.t.Spec.ServiceAccountToken != templates.Inherit && !c.annotation(c.t.customize).IsText("true") {
+	if c.t.Spec.ServiceAccountToken != templates.Inherit && !c.subject.annotation(c.t.customize).IsText("true") {
 		return false
 	}
 	for _, list := range containerLists() {
-		if !c.has(container.Get("name").Text()) {
+		if !c.subject.has(container.Get("name").Text()) {
 			break
 		}
-		existing := c.pod.At("spec", list).Items()
-		if i := c.schema.At("spec").At(list).Find(existing, container); i >= 0 {
+		existing := c.subject.pod.At("spec", list).Items()
+		if i := c.subject.schema.At("spec").At(list).Find(existing, container); i >= 0 {
 			return mounts(&existing[i], templates.TokenPath)
 		}
 	}
 	return false
-}
-
-func mounts(container *tree.Node, path string) bool {
-	list := container.Get("volumeMounts").Items()
-	for i := range list {
-		if list[i].Get("mountPath").IsText(path) {
-			return true
-		}
-	}
-	return false
-}
-
-// withItem is a copy of an object with one item more in a list.
-func (r *run) withItem(n *tree.Node, list string, item tree.Node) tree.Node {
-	old := n.Get(list).Items()
-	items := append(r.nodes().Nodes(len(old)+1), old...)
-	return r.nodes().With(n, list, tree.Items(append(items, item)...))
-}
-
-// podResources says whether the pod asks for resources as a whole (KEP-2837).
-func (r *run) podResources() bool {
-	resources := r.pod.At("spec", "resources")
-	return len(resources.Get("requests").Members())+len(resources.Get("limits").Members()) > 0
 }
 
 // withoutResources leaves cpu, memory and huge pages out where the pod has resources of its
@@ -205,11 +172,11 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 		members := reduced.Get(section).Members()
 		for i := range members {
 			if shared := members[i].Name(); shared == "cpu" || shared == "memory" || strings.HasPrefix(shared, corev1.ResourceHugePagesPrefix) {
-				reduced, found = c.nodes().With(&reduced, section, c.nodes().Without(reduced.Get(section), shared)), true
+				reduced, found = c.subject.nodes.With(&reduced, section, c.subject.nodes.Without(reduced.Get(section), shared)), true
 			}
 		}
 		if s := reduced.Get(section); s != nil && len(s.Members()) == 0 {
-			reduced = c.nodes().Without(&reduced, section)
+			reduced = c.subject.nodes.Without(&reduced, section)
 		}
 	}
 	if !found {
@@ -219,5 +186,5 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 	if !slices.Contains(c.decision.Notes, note) && len(c.decision.Notes) < maxConflicts {
 		c.decision.Notes = append(c.decision.Notes, note)
 	}
-	return c.nodes().With(&container, "resources", reduced)
+	return c.subject.nodes.With(&container, "resources", reduced)
 }

@@ -52,8 +52,7 @@ func (i *Injector) differs(req *Request, want, got any) error {
 	if err != nil {
 		return err
 	}
-	req.Scratch = &Scratch{}
-	d := comparison{candidate: &candidate{run: i.newRun(req, pod)}, f: i.schema.AsField(), again: true}
+	d := comparison{subject: &i.newRun(req, pod).subject, f: i.schema.AsField(), again: true}
 	found := d.find(pod, again)
 	switch {
 	case found != nil:

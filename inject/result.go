@@ -5,6 +5,7 @@ package inject
 import (
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -82,26 +83,6 @@ type Result struct {
 	size int        // of that, in about so many bytes
 }
 
-// Warnings are the sentences for whoever sent the pod, in a stable order. What
-// is routine (a template that nobody asked for) is no warning. A final pod that
-// is let through has the same, and an API server shows the same text once.
-func (r *Result) Warnings() []string {
-	var all []string
-	for i := range r.Findings {
-		all = append(all, r.Findings[i].String())
-	}
-	for i := range r.Decisions {
-		d := &r.Decisions[i]
-		for _, f := range d.failures() {
-			all = append(all, f.String())
-		}
-		for _, note := range d.Notes {
-			all = append(all, d.Template+": "+note)
-		}
-	}
-	return all
-}
-
 // Note is an audit annotation.
 type Note struct{ Key, Text string }
 
@@ -164,3 +145,57 @@ func (d *Decision) Sentence() string {
 	}
 	return d.Code.sentence()
 }
+
+// Identity is how people know a pod.
+type Identity struct {
+	Name         string // "" where the API server is yet to make one of GenerateName
+	GenerateName string
+	Owner        string // Kind/name of the controller, or ""
+}
+
+func identify(pod *tree.Node) Identity {
+	id := Identity{
+		Name:         pod.At("metadata", "name").Text(),
+		GenerateName: pod.At("metadata", "generateName").Text(),
+	}
+	owners := pod.At("metadata", "ownerReferences").Items()
+	for i := range owners {
+		if owners[i].Get("controller").Kind() == tree.True {
+			id.Owner = owners[i].Get("kind").Text() + "/" + owners[i].Get("name").Text()
+		}
+	}
+	return id
+}
+
+// Finding is one thing that is wrong with a final pod, or with what its author
+// asked for.
+type Finding struct {
+	Code     Code   `json:"code"`
+	Template string `json:"template,omitempty"` // "" where no template is meant that exists
+	Path     string `json:"path"`               // JSON Pointer into the pod; "" where no one place is to blame
+	Expected string `json:"expected,omitempty"` // JSON; "" where nothing should be there
+	Found    string `json:"found,omitempty"`    // JSON; "" where nothing is there
+	Message  string `json:"message"`            // one sentence, with what to do
+	// Mode is Deny where the finding is reason enough to refuse the pod.
+	Mode templates.ValidateMode `json:"mode"`
+
+	unknown string // the template's name, if no template has it
+}
+
+// String is the finding as people read it: template: code at path: sentence. The
+// path is left out where the sentence has it: see [Named].
+func (f *Finding) String() string {
+	var b strings.Builder
+	if f.Template != "" {
+		b.WriteString(f.Template + ": ")
+	}
+	b.WriteString(string(f.Code))
+	if f.Path != "" && !schema.Named(f.Path, f.Message) {
+		b.WriteString(" at " + f.Path)
+	}
+	return b.String() + ": " + f.Message
+}
+
+// maxConflicts bounds what is said about one template; the first is what has to
+// be mended first.
+const maxConflicts = 4

@@ -4,9 +4,7 @@ package inject
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,9 +19,9 @@ type rule struct {
 	about about
 	// applies decides, with one sentence for the pod's author; "" where the code
 	// says it all.
-	applies func(*candidate) (bool, string)
+	applies func(*subject, *loaded) (bool, string)
 	// passes says why it does not apply, for who wants to know everything.
-	passes func(*candidate) string
+	passes func(*subject, *loaded) string
 }
 
 // about is whether a rule reads the template.
@@ -65,26 +63,28 @@ func (c Code) AboutPod() bool {
 }
 
 // ofPod is a rule for which all templates are alike.
-func ofPod(applies func(*run) (bool, string)) func(*candidate) (bool, string) {
-	return func(c *candidate) (bool, string) { return applies(c.run) }
+func ofPod(applies func(*subject) (bool, string)) func(*subject, *loaded) (bool, string) {
+	return func(s *subject, _ *loaded) (bool, string) { return applies(s) }
 }
 
-func always(why string) func(*candidate) string { return func(*candidate) string { return why } }
+func always(why string) func(*subject, *loaded) string {
+	return func(*subject, *loaded) string { return why }
+}
 
 // mirrorPod: the kubelet makes mirror pods of static pods and deletes what differs.
-func mirrorPod(r *run) (bool, string) {
-	return r.annotation(corev1.MirrorPodAnnotationKey) != nil, ""
+func mirrorPod(s *subject) (bool, string) {
+	return s.annotation(corev1.MirrorPodAnnotationKey) != nil, ""
 }
 
-func excludedNamespace(r *run) (bool, string) {
-	if !slices.Contains(r.excluded, r.req.Namespace.Name) {
+func excludedNamespace(s *subject) (bool, string) {
+	if !slices.Contains(s.excluded, s.asked.namespace.Name) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("nothing is injected in the namespace %s", r.req.Namespace.Name)
+	return true, fmt.Sprintf("nothing is injected in the namespace %s", s.asked.namespace.Name)
 }
 
-func whyNotExcluded(c *candidate) string {
-	return fmt.Sprintf("the namespace %s is not excluded", c.req.Namespace.Name)
+func whyNotExcluded(s *subject, t *loaded) string {
+	return fmt.Sprintf("the namespace %s is not excluded", s.asked.namespace.Name)
 }
 
 // notOptedIn is the webhooks' selectors once more, for a pod that no API server
@@ -95,16 +95,16 @@ func whyNotExcluded(c *candidate) string {
 //	absent    | enabled  | yes
 //	absent    | else     | no
 //	else      | any      | no
-func notOptedIn(r *run) (bool, string) {
-	ns := &r.req.Namespace
+func notOptedIn(s *subject) (bool, string) {
+	ns := &s.asked.namespace
 	label, labelled := ns.Labels[LabelInject]
 	switch {
-	case r.req.OptedIn || !ns.Known || label == Enabled || !labelled && r.optIn().IsText(Enabled):
+	case s.asked.optedIn || !ns.Known || label == Enabled || !labelled && s.optIn().IsText(Enabled):
 		return false, ""
 	case labelled:
 		return true, fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, label) + WrongNamespaceLabel(label)
-	case r.optIn() != nil && !r.optIn().IsText(Disabled):
-		return true, fmt.Sprintf("the namespace %s has no label %s, and %s", ns.Name, LabelInject, WrongPodLabel(r.optIn().String()))
+	case s.optIn() != nil && !s.optIn().IsText(Disabled):
+		return true, fmt.Sprintf("the namespace %s has no label %s, and %s", ns.Name, LabelInject, WrongPodLabel(s.optIn().String()))
 	}
 	return true, fmt.Sprintf("neither the namespace %s nor the pod has the label %s: %s", ns.Name, LabelInject, Enabled)
 }
@@ -123,10 +123,10 @@ func WrongPodLabel(value string) string {
 	return fmt.Sprintf("the pod's label is %s, which means nothing; use %s", value, Enabled)
 }
 
-func whyOptedIn(c *candidate) string {
-	ns := &c.req.Namespace
+func whyOptedIn(s *subject, t *loaded) string {
+	ns := &s.asked.namespace
 	switch {
-	case c.req.OptedIn:
+	case s.asked.optedIn:
 		return "the API server asked, so a webhook's selectors matched"
 	case !ns.Known:
 		return fmt.Sprintf("the labels of the namespace %s are not known, so it counts as opted in", ns.Name)
@@ -136,35 +136,35 @@ func whyOptedIn(c *candidate) string {
 	return fmt.Sprintf("the pod has the label %s: %s", LabelInject, Enabled)
 }
 
-func podOptedOut(c *candidate) (bool, string) {
-	if c.t.Spec.Required || !c.optIn().IsText(Disabled) {
+func podOptedOut(s *subject, t *loaded) (bool, string) {
+	if t.Spec.Required || !s.optIn().IsText(Disabled) {
 		return false, ""
 	}
 	return true, "the pod has the label " + LabelInject + ": " + Disabled
 }
 
-func whyNotOptedOut(c *candidate) string {
-	if c.t.Spec.Required {
+func whyNotOptedOut(s *subject, t *loaded) string {
+	if t.Spec.Required {
 		return "the template is required, so no pod can opt out"
 	}
 	return fmt.Sprintf("the pod has no label %s: %s", LabelInject, Disabled)
 }
 
-func notRequested(c *candidate) (bool, string) {
-	switch named, wanted := c.requested.says(c.t.Name); {
-	case c.t.Spec.Required || wanted || !named && c.t.Spec.Default && !c.requested.exact:
+func notRequested(s *subject, t *loaded) (bool, string) {
+	switch named, wanted := s.requested.says(t.Name); {
+	case t.Spec.Required || wanted || !named && t.Spec.Default && !s.requested.exact:
 		return false, ""
 	case named:
 		return true, "the pod's annotation " + AnnotationTemplates + " leaves it out"
-	case c.requested.exact:
+	case s.requested.exact:
 		return true, "the pod's annotation " + AnnotationTemplates + " does not name it"
 	}
 	return true, ""
 }
 
-func whyRequested(c *candidate) string {
-	switch _, wanted := c.requested.says(c.t.Name); {
-	case c.t.Spec.Required:
+func whyRequested(s *subject, t *loaded) string {
+	switch _, wanted := s.requested.says(t.Name); {
+	case t.Spec.Required:
 		return "the template is required"
 	case wanted:
 		return fmt.Sprintf("the pod's annotation %s names it", AnnotationTemplates)
@@ -172,47 +172,47 @@ func whyRequested(c *candidate) string {
 	return "the template is a default"
 }
 
-func wrongOS(c *candidate) (bool, string) {
-	want := c.t.Spec.Match.OS
-	if c.os == string(want) {
+func wrongOS(s *subject, t *loaded) (bool, string) {
+	want := t.Spec.Match.OS
+	if s.os == string(want) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("the pod is for %s, the template for %s", c.os, want)
+	return true, fmt.Sprintf("the pod is for %s, the template for %s", s.os, want)
 }
 
-func whyRightOS(c *candidate) string { return "pod and template are for " + c.os }
+func whyRightOS(s *subject, t *loaded) string { return "pod and template are for " + s.os }
 
-func hostNetwork(c *candidate) (bool, string) {
-	if c.t.Spec.Match.HostNetwork || !c.onHost {
+func hostNetwork(s *subject, t *loaded) (bool, string) {
+	if t.Spec.Match.HostNetwork || !s.onHost {
 		return false, ""
 	}
 	return true, "the pod is on the host network, which the template does not allow"
 }
 
-func whyNotHostNetwork(c *candidate) string {
-	if c.onHost {
+func whyNotHostNetwork(s *subject, t *loaded) string {
+	if s.onHost {
 		return "the template allows the host network"
 	}
 	return "the pod is not on the host network"
 }
 
-func namespaceNotMatched(c *candidate) (bool, string) {
-	selector := c.t.NamespaceSelector
+func namespaceNotMatched(s *subject, t *loaded) (bool, string) {
+	selector := t.NamespaceSelector
 	if selector == nil || selector.Empty() {
 		return false, ""
 	}
-	matches := selector.Matches(namespaceLabels{&c.req.Namespace})
-	if matches && (c.req.Namespace.Known || readsNameOnly(selector)) {
+	matches := selector.Matches(namespaceLabels{&s.asked.namespace})
+	if matches && (s.asked.namespace.Known || readsNameOnly(selector)) {
 		return false, ""
 	}
-	if !c.req.Namespace.Known {
-		return true, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are not known", selector, c.req.Namespace.Name)
+	if !s.asked.namespace.Known {
+		return true, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are not known", selector, s.asked.namespace.Name)
 	}
-	return true, c.t.forNamespaces
+	return true, t.forNamespaces
 }
 
-func whyNamespaceMatched(c *candidate) string {
-	return whyMatched(c.t.NamespaceSelector, "namespace")
+func whyNamespaceMatched(s *subject, t *loaded) string {
+	return whyMatched(t.NamespaceSelector, "namespace")
 }
 
 func whyMatched(selector labels.Selector, what string) string {
@@ -231,66 +231,18 @@ func readsNameOnly(selector labels.Selector) bool {
 
 // podNotMatched: a pod without containers is refused by the API server, which a
 // template's container would make one that it takes.
-func podNotMatched(c *candidate) (bool, string) {
-	if len(c.pod.At("spec", "containers").Items()) == 0 {
+func podNotMatched(s *subject, t *loaded) (bool, string) {
+	if len(s.pod.At("spec", "containers").Items()) == 0 {
 		return true, "the pod has no containers"
 	}
-	selector := c.t.PodSelector
-	if selector == nil || selector.Empty() || selector.Matches(nodeLabels{c.labels}) {
+	selector := t.PodSelector
+	if selector == nil || selector.Empty() || selector.Matches(nodeLabels{s.labels}) {
 		return false, ""
 	}
-	return true, c.t.forPods
+	return true, t.forPods
 }
 
-func whyPodMatched(c *candidate) string { return whyMatched(c.t.PodSelector, "pod") }
-
-// requested is what the annotation pillion.dev/templates asks for.
-type requested struct {
-	exact bool            // the names without sign are all there is
-	names map[string]bool // false: left out
-}
-
-func parseRequested(n *tree.Node) requested {
-	if n == nil {
-		return requested{}
-	}
-	r := requested{exact: true, names: map[string]bool{}}
-	text := strings.TrimSpace(n.Text())
-	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
-		r.exact = false
-	}
-	for name := range strings.SplitSeq(text, ",") {
-		name = strings.TrimSpace(name)
-		bare := strings.TrimLeft(name, "+-")
-		if bare != "" {
-			r.names[bare] = !strings.HasPrefix(name, "-")
-		}
-	}
-	return r
-}
-
-func (r requested) sorted() []string {
-	if len(r.names) == 0 {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(r.names))
-}
-
-func (r requested) says(name string) (named, wanted bool) {
-	wanted, named = r.names[name]
-	return named, wanted
-}
-
-// podOS is the pod's operating system; without a word of it, linux.
-func podOS(pod *tree.Node) string {
-	if os := pod.At("spec", "os", "name").Text(); os != "" {
-		return os
-	}
-	if os := pod.At("spec", "nodeSelector", corev1.LabelOSStable).Text(); os != "" {
-		return os
-	}
-	return string(corev1.Linux)
-}
+func whyPodMatched(s *subject, t *loaded) string { return whyMatched(t.PodSelector, "pod") }
 
 // nodeLabels shows a JSON object as labels.Labels.
 type nodeLabels struct{ n *tree.Node }

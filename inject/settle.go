@@ -3,9 +3,11 @@
 package inject
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"unsafe"
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -29,22 +31,30 @@ const neverSettles = "what it adds makes it add more, without an end; see what i
 
 // settling is the work on one pod.
 type settling struct {
-	*Injector
-	req   *Request
-	r     *Result
-	looks int
+	run       run
+	result    Result
+	current   pass
+	decisions []Decision
+	looks     int
+}
+
+// kept is how many bytes are kept for the next pod.
+func (s *settling) kept() int {
+	return s.run.log.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + cap(s.run.room)*int(unsafe.Sizeof(candidate{}))
 }
 
 // settle adds to the pod until there is nothing left to add. A template that is left out because
 // of what it does starts everything anew, so that the others get what they would get without it.
 // What was left out may be right beside what was added since; so the pod is looked at once more, as
 // in a second run, until such a pass adds nothing.
-func (s *settling) settle() error {
-	pod := s.r.pod
+func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node) error {
+	s.run.start(i, asked, nodes)
+	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
+	s.result, s.looks = Result{Pod: identify(pod), pod: pod}, 0
 	var leftOut []map[string]string // by pass
 	for {
 		pass, culprits := s.passes(leftOut)
-		if s.req.gone() {
+		if s.run.subject.asked.gone() {
 			return ErrGone
 		}
 		if len(culprits) == 0 {
@@ -61,14 +71,14 @@ func (s *settling) settle() error {
 		if pod, err = tree.Parse([]byte(pod.String())); err != nil { // as it came
 			return err
 		}
-		*s.r = Result{Pod: s.r.Pod, pod: pod}
+		s.result = Result{Pod: s.result.Pod, pod: pod}
 	}
 }
 
 // all leaves out every template.
 func (s *settling) all() map[string]string {
 	all := map[string]string{}
-	for _, name := range s.names {
+	for _, name := range s.run.injector.names {
 		all[name] = neverSettles
 	}
 	return all
@@ -81,9 +91,9 @@ func (s *settling) passes(leftOut []map[string]string) (pass int, culprits map[s
 		if pass < len(leftOut) {
 			without = leftOut[pass]
 		}
-		before := s.r.size
+		before := s.result.size
 		culprits = s.pass(without)
-		if len(culprits) > 0 || len(without) == 0 || s.r.size == before {
+		if len(culprits) > 0 || len(without) == 0 || s.result.size == before {
 			return pass, culprits
 		}
 	}
@@ -92,32 +102,33 @@ func (s *settling) passes(leftOut []map[string]string) (pass int, culprits map[s
 // pass looks at the pod until nothing more is to be added. The templates that it names make
 // that impossible, and why.
 func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) {
-	p := &s.req.Scratch.pass
-	*p = pass{Result: s.r}
+	p := &s.current
+	*p = pass{result: &s.result}
 	for range maxRounds {
-		run := s.newRun(s.req, s.r.pod)
+		run := &s.run
+		run.look(s.result.pod)
 		run.leftOut = leftOut
-		decisions := s.req.Scratch.decisions
-		if s.r.Decisions != nil {
+		decisions := s.decisions
+		if s.result.Decisions != nil {
 			decisions = make([]Decision, len(decisions))
 		}
-		if s.looks++; s.looks > maxLooks && len(leftOut) < len(s.templates) {
+		if s.looks++; s.looks > maxLooks && len(leftOut) < len(s.run.injector.templates) {
 			return p.blame(p.last, neverSettles)
 		}
-		if run.decide(decisions); s.req.gone() {
+		if run.decide(decisions); s.run.subject.asked.gone() {
 			return nil
 		}
-		if s.r.Decisions == nil {
-			s.r.Findings = run.findings()
+		if s.result.Decisions == nil {
+			s.result.Findings = mistakes(run.injector, &run.subject)
 		}
 		p.take(decisions)
 		if !run.added { // by now
 			return p.faulty()
 		}
-		if s.r.size = s.r.pod.AddedSize(); s.r.size > maxPatch {
-			return p.blame(p.last, fmt.Sprintf("what it adds makes the pod larger than the API server takes (%d bytes)", s.r.size))
+		if s.result.size = s.result.pod.AddedSize(); s.result.size > maxPatch {
+			return p.blame(p.last, fmt.Sprintf("what it adds makes the pod larger than the API server takes (%d bytes)", s.result.size))
 		}
-		if !s.lookAgain(run) {
+		if !s.run.lookAgain() {
 			return nil
 		}
 	}
@@ -126,11 +137,11 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 
 // pass is what the looks of one pass found.
 type pass struct {
-	*Result
-	last []Decision
-	old  []bool // the templates that an earlier pass injected
-	adds []bool // those that earlier looks of this pass injected
-	were []bool // those of which everything was in the pod before, as it must be
+	result *Result
+	last   []Decision
+	old    []bool // the templates that an earlier pass injected
+	adds   []bool // those that earlier looks of this pass injected
+	were   []bool // those of which everything was in the pod before, as it must be
 }
 
 // take takes the decisions of a look. What an earlier one injected stays injected.
@@ -138,19 +149,19 @@ func (p *pass) take(decisions []Decision) {
 	first := p.last
 	p.last = decisions
 	switch {
-	case p.Decisions == nil:
-		p.Decisions = decisions
+	case p.result.Decisions == nil:
+		p.result.Decisions = decisions
 		return
 	case first == nil:
-		p.old = flags(p.Decisions, (*Decision).isInjected)
+		p.old = flags(p.result.Decisions, (*Decision).isInjected)
 	case p.were == nil:
 		p.were = flags(first, (*Decision).isRight)
 		fallthrough
 	default:
-		p.adds = flags(p.Decisions, (*Decision).isInjected)
+		p.adds = flags(p.result.Decisions, (*Decision).isInjected)
 	}
-	for i := range p.Decisions {
-		if d := &p.Decisions[i]; d.Code != CodeInjected {
+	for i := range p.result.Decisions {
+		if d := &p.result.Decisions[i]; d.Code != CodeInjected {
 			*d = decisions[i]
 		} else {
 			d.Added = append(d.Added, decisions[i].Added...)
@@ -179,8 +190,8 @@ func (p *pass) blame(decisions []Decision, why string) map[string]string {
 			culprits[d.Template] = why
 		}
 	}
-	if len(culprits) == 0 && len(decisions) > 0 && &decisions[0] != &p.Decisions[0] {
-		return p.blame(p.Decisions, why) // earlier ones add more because of later ones
+	if len(culprits) == 0 && len(decisions) > 0 && &decisions[0] != &p.result.Decisions[0] {
+		return p.blame(p.result.Decisions, why) // earlier ones add more because of later ones
 	}
 	return culprits
 }
@@ -198,7 +209,7 @@ func (p *pass) faulty() map[string]string {
 		switch name := p.last[i].Template; {
 		case len(found) == 0:
 		case p.were[i] || p.old != nil && p.old[i]:
-			return p.blame(p.Decisions, fmt.Sprintf("the template %s reads what it adds, and then %s", name, found[0].fault()))
+			return p.blame(p.result.Decisions, fmt.Sprintf("the template %s reads what it adds, and then %s", name, found[0].fault()))
 		case p.adds[i]:
 			culprits[name] = "its expressions read what is added, and then " + found[0].fault()
 		}
@@ -223,10 +234,13 @@ func orNothing(value string) string {
 
 // lookAgain says whether what was added could change what a template sees: then a
 // second admission of the same pod must not find what this one left out.
-func (s *settling) lookAgain(run *run) bool {
-	if slices.ContainsFunc(run.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed }) {
+func (r *run) lookAgain() bool {
+	if slices.ContainsFunc(r.owners.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed }) {
 		return true
 	}
-	view, containers := run.view()
-	return containers != run.shown || slices.ContainsFunc(s.reads, func(r read) bool { return r.addedIn(view) })
+	view, containers := r.view()
+	return containers != r.shown || slices.ContainsFunc(r.injector.reads, func(part read) bool { return part.addedIn(view) })
 }
+
+// ErrGone says that [Request.Done] was closed before the work was done.
+var ErrGone = errors.New("nobody waits for the result")

@@ -13,7 +13,7 @@ import (
 
 // subtraction is what a pod has of a fragment.
 type subtraction struct {
-	*candidate
+	candidate   *candidate
 	paths, kept []string
 	own         func(path string) bool
 	ownStays    bool // items of lists that are before others stay, in app containers
@@ -23,16 +23,16 @@ type subtraction struct {
 
 func (s *subtraction) all() {
 	s.inApp = true
-	elem := s.schema.At("spec").At("containers").Elem
-	for i := range s.apps {
-		app := &s.apps[i]
-		existing := &s.pod.At("spec", app.list).Items()[app.index]
+	elem := s.candidate.subject.schema.At("spec").At("containers").Elem
+	for i := range s.candidate.apps {
+		app := &s.candidate.apps[i]
+		existing := &s.candidate.subject.pod.At("spec", app.list).Items()[app.index]
 		for j := range app.fragments {
 			s.object(existing, &app.fragments[j], elem, "/spec/"+app.list+"/"+strconv.Itoa(app.index))
 		}
 	}
 	s.inApp = false
-	s.object(s.pod, &s.fragment, s.schema, "")
+	s.object(s.candidate.subject.pod, &s.candidate.fragment, s.candidate.subject.schema, "")
 }
 
 func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at string) {
@@ -81,7 +81,7 @@ func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at strin
 // take takes out what is at a path, unless it is the pod's own.
 func (s *subtraction) take(at string, own bool) {
 	switch {
-	case s.own(named(s.pod, at)):
+	case s.own(named(s.candidate.subject.pod, at)):
 	case own:
 		s.kept = append(s.kept, at)
 	default:
@@ -102,7 +102,7 @@ func (s *subtraction) isBeforeOwn(at string, fragment *tree.Node) bool {
 		switch key := members[i].Name(); {
 		case key == name:
 			found = true
-		case found && s.pod.At("metadata", object).Get(key) != nil && fragment.Get(key) == nil:
+		case found && s.candidate.subject.pod.At("metadata", object).Get(key) != nil && fragment.Get(key) == nil:
 			return true
 		}
 	}

@@ -3,7 +3,6 @@
 package inject
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -110,11 +108,6 @@ func (r *Removal) emptied(bare []byte, before Before) error {
 	return nil
 }
 
-// served reports whether the pod came from an API server.
-func served(pod *tree.Node) bool {
-	return pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil
-}
-
 // addedBy renders what the templates added, each as if those before it had added
 // nothing.
 func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate, error) {
@@ -126,28 +119,28 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 	if err != nil {
 		return nil, err
 	}
-	req.Scratch = &Scratch{}
 	run := i.newRun(req, pod)
 	var all []*candidate
 	for _, t := range i.templates {
 		if !slices.Contains(r.Templates, t.Name) {
 			continue
 		}
-		c := &candidate{run: run, t: t, input: run.input, decision: &Decision{}}
-		if code, message := c.render(); code != "" {
+		c := &candidate{subject: &run.subject, t: t, input: run.input, decision: &Decision{}}
+		if code, message := c.render(i.rules); code != "" {
 			return nil, fmt.Errorf("%s was injected, but would not be now (%s: %s), so what it added is not known", t.Name, code, message)
 		}
-		if err := c.renderApps(); err != nil {
+		if err := run.owners.renderApps(c); err != nil {
 			return nil, fmt.Errorf("%s was injected, but what it adds cannot be said now: %w", t.Name, err)
 		}
 		all = append(all, c)
 		s := &subtraction{candidate: c, own: r.own}
 		s.all()
 		doc = (&Removal{Served: r.Served, filled: r.filled}).remove(doc, s.paths)
-		if run.pod, err = parseAgain(doc); err != nil {
+		if pod, err = parseAgain(doc); err != nil {
 			return nil, err
 		}
-		run.lookups = lookups{}
+		run.subject.replace(pod)
+		run.owners.users = [2][]appContainer{}
 	}
 	return all, nil
 }
@@ -161,7 +154,7 @@ func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate,
 		return nil, nil, err
 	}
 	for _, c := range slices.Backward(added) {
-		if c.pod, err = parseAgain(doc); err != nil {
+		if c.subject.pod, err = parseAgain(doc); err != nil {
 			return nil, nil, err
 		}
 		s := &subtraction{candidate: c, own: r.own, ownStays: ownStays, original: original}
@@ -171,14 +164,6 @@ func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate,
 	}
 	left, err = json.Marshal(doc)
 	return left, kept, err
-}
-
-func parseAgain(doc any) (*tree.Node, error) {
-	text, err := json.Marshal(doc)
-	if err != nil {
-		return nil, err
-	}
-	return tree.Parse(text)
 }
 
 // injectedBy are the templates that a pod says were injected, which have to be
@@ -268,38 +253,4 @@ func comparePaths(a, b string) int {
 		}
 		return strings.Compare(a, b)
 	})
-}
-
-// without is doc without what is at the names, and whether that leaves its parent empty.
-func without(doc any, names []string) (after any, empty bool) {
-	name := schema.Unescape(names[0])
-	switch at := doc.(type) {
-	case map[string]any:
-		if len(names) > 1 {
-			at[name], empty = without(at[name], names[1:])
-			return at, empty
-		}
-		delete(at, name)
-		return at, len(at) == 0
-	case []any:
-		i, err := strconv.Atoi(name)
-		if err != nil || i >= len(at) {
-			return at, false
-		}
-		if len(names) > 1 {
-			at[i], empty = without(at[i], names[1:])
-			return at, empty
-		}
-		at = slices.Delete(at, i, i+1)
-		return at, len(at) == 0
-	}
-	return doc, false
-}
-
-func decode(text []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var doc any
-	err := d.Decode(&doc)
-	return doc, err
 }

@@ -17,17 +17,14 @@ import (
 
 // view returns the pod as expressions see it, and how many containers they see. It shares what
 // it can with the pod.
-func (r *run) view() (pod *tree.Node, containers int) {
-	if !r.readsContainers {
-		return r.pod, 0
-	}
-	spec := r.pod.Get("spec")
+func (s *subject) view() (pod *tree.Node, containers int) {
+	spec := s.pod.Get("spec")
 	seen := spec
 	for _, list := range containerLists() {
 		items := spec.Get(list).Items()
 		hidden := 0
 		for i := range items {
-			if r.hides(&items[i]) {
+			if s.hides(&items[i]) {
 				hidden++
 			}
 		}
@@ -35,44 +32,44 @@ func (r *run) view() (pod *tree.Node, containers int) {
 			continue
 		}
 		if hidden == len(items) {
-			seen = r.held(r.nodes().Without(seen, list))
+			seen = s.held(s.nodes.Without(seen, list))
 			continue
 		}
-		own := r.nodes().Nodes(len(items) - hidden)
+		own := s.nodes.Nodes(len(items) - hidden)
 		for i := range items {
-			if !r.hides(&items[i]) {
+			if !s.hides(&items[i]) {
 				own = append(own, items[i])
 			}
 		}
-		seen = r.held(r.nodes().With(seen, list, tree.Items(own...)))
+		seen = s.held(s.nodes.With(seen, list, tree.Items(own...)))
 	}
 	if seen == spec {
-		return r.pod, containers
+		return s.pod, containers
 	}
-	return r.held(r.nodes().With(r.pod, "spec", *seen)), containers
+	return s.held(s.nodes.With(s.pod, "spec", *seen)), containers
 }
 
 // held is a node in memory for nodes.
-func (r *run) held(n tree.Node) *tree.Node { return &append(r.nodes().Nodes(1), n)[0] }
+func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1), n)[0] }
 
 // hides reports whether expressions do not see a container of the pod.
-func (r *run) hides(container *tree.Node) bool {
+func (s *subject) hides(container *tree.Node) bool {
 	name := container.Get("name").Text()
-	if r.brings[name] == 0 {
+	if s.brings[name] == 0 {
 		return false
 	}
-	return container.Added() || slices.ContainsFunc(r.ofTemplates(), func(c templates.Runs) bool { return c.Name == name && c.MayBe(container) })
+	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return c.Name == name && c.MayBe(container) })
 }
 
 // ofTemplates are the containers that are a template's if the pod has them.
-func (r *run) ofTemplates() []templates.Runs {
-	if !r.oursKnown {
-		r.ours, r.oursKnown = r.ours[:0], true
-		for _, t := range r.templates {
-			if len(t.runs) > 0 && r.marked(t) {
-				r.ours = append(r.ours, t.runs...)
+func (s *subject) ofTemplates() []templates.Runs {
+	if !s.oursKnown {
+		s.ours, s.oursKnown = s.ours[:0], true
+		for _, t := range s.templates {
+			if len(t.runs) > 0 && s.marked(t) {
+				s.ours = append(s.ours, t.runs...)
 			}
 		}
 	}
-	return r.ours
+	return s.ours
 }

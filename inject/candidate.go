@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"slices"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// candidate is one template for this pod.
+type candidate struct {
+	subject  *subject
+	t        *loaded
+	decision *Decision
+	input    templates.Input // its own, for what its expressions may cost
+	values   templates.Values
+	fragment tree.Node // what is to be there, as a partial Pod
+	apps     []appContainer
+}
+
+// pass notes that a rule does not apply.
+func (c *candidate) pass(code Code, why string) {
+	if c.subject.asked.detail {
+		c.decision.Passed = append(c.decision.Passed, Step{code, why})
+	}
+}
+
+// sameProgram says whether a container runs what the template's does.
+func (c *candidate) sameProgram(existing *tree.Node) bool {
+	own := c.own(existing)
+	if own == nil {
+		return false
+	}
+	for _, field := range []string{"image", "command", "args"} {
+		if slices.Contains(c.t.Computed, field) {
+			continue
+		}
+		there, ours := existing.Get(field), own.Get(field)
+		if (there == nil) != (ours == nil) || there != nil && !c.subject.schema.At("spec").At("containers").Elem.At(field).Contains(there, ours) {
+			return false
+		}
+	}
+	return true
+}
+
+// same says whether a container has all that the template's container of that
+// name would have.
+func (c *candidate) same(existing *tree.Node) bool {
+	own := c.own(existing)
+	return own != nil && c.subject.schema.At("spec").At("containers").Elem.Contains(existing, own)
+}
+
+// own is the template's container of that name, or nil.
+func (c *candidate) own(existing *tree.Node) *tree.Node {
+	return c.subject.sameName(&c.fragment, existing)
+}
+
+// sameName is the container of a fragment that has the name of one of the pod's, or nil.
+func (s *subject) sameName(fragment, existing *tree.Node) *tree.Node {
+	for _, list := range containerLists() {
+		items := fragment.At("spec", list).Items()
+		if i := s.schema.At("spec").At(list).Find(items, existing); i >= 0 {
+			return &items[i]
+		}
+	}
+	return nil
+}
+
+// appContainer is a container that the user wrote, and what it is to get.
+type appContainer struct {
+	list      string
+	index     int
+	name      string // in a pointer: the index among those that came, or -
+	fragments []tree.Node
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// difference is a place where the pod and a fragment differ.
+type difference struct {
+	at            string
+	pod, fragment *tree.Node
+}
+
+// comparison is of one place of the pod and the fragment.
+type comparison struct {
+	subject *subject
+	at      schema.Pointer
+	f       *schema.Field
+	name    string     // of the place in the object that it is a field of
+	in      *tree.Node // the pod's object that it is a field of
+	// stored: what the API server may drop of the pod does not count, as if it had.
+	stored bool
+	// again: of a whole pod and what injecting it again makes. Items keep their places, and
+	// resources count, for they may be the user's own.
+	again bool
+}
+
+func (d comparison) differ(pod, fragment *tree.Node) *difference {
+	return &difference{d.at.String(), pod, fragment}
+}
+
+// within goes down a protected path and gives the first difference there, or nil.
+func (d comparison) within(pod, fragment *tree.Node, path []string) *difference {
+	if len(path) == 0 {
+		return d.find(pod, fragment)
+	}
+	return d.member(path[0]).within(pod.Get(path[0]), fragment.Get(path[0]), path[1:])
+}
+
+// everything gives the first difference in each protected field of a container.
+func (d comparison) everything(t *loaded, pod, fragment *tree.Node, add func(*difference)) {
+	for _, of := range [2]*tree.Node{fragment, pod} {
+		members := of.Members()
+		for i := range members {
+			name := members[i].Name()
+			if !t.Protects(name) || of == pod && fragment.Get(name) != nil {
+				continue
+			}
+			add(d.member(name).find(pod.Get(name), fragment.Get(name)))
+		}
+	}
+}
+
+func (d comparison) member(name string) comparison {
+	return comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, stored: d.stored, again: d.again}
+}
+
+// find is the first place at or below d where the pod is not what the fragment
+// says, or says more. What Kubernetes itself fills in, or drops, does not count.
+func (d comparison) find(pod, fragment *tree.Node) *difference {
+	if d.f.AbsentIsZero && fragment != nil && schema.IsZero(fragment) {
+		fragment = nil // which the API server takes for nothing, too
+	}
+	if pod.Kind() == tree.Null {
+		pod = nil
+	}
+	switch {
+	case pod == nil && fragment == nil:
+		return nil
+	case fragment == nil || fragment.Kind() == tree.Null:
+		if pod == nil || (d.f.AbsentIsZero || d.f.AlwaysSent) && schema.IsZero(pod) || d.fills(pod) || d.stored && d.f.Droppable(pod) {
+			return nil
+		}
+		return d.differ(pod, fragment)
+	case pod == nil:
+		if d.f.Droppable(fragment) {
+			return nil
+		}
+		return d.differ(pod, fragment)
+	case pod.Kind() != fragment.Kind():
+		if d.f.Quantity && d.f.EqualScalars(pod, fragment) {
+			return nil
+		}
+		return d.differ(pod, fragment)
+	case fragment.Kind() == tree.Object:
+		return d.findMember(pod, fragment)
+	case fragment.Kind() == tree.Array:
+		return d.findItem(pod, fragment)
+	case d.f.EqualScalars(pod, fragment) || d.name == "imagePullPolicy" && pod.IsText(string(corev1.PullAlways)):
+		return nil // AlwaysPullImages
+	}
+	return d.differ(pod, fragment)
+}
+
+func (d comparison) findMember(pod, fragment *tree.Node) *difference {
+	members := fragment.Members()
+	for i := range members {
+		name := members[i].Name()
+		if found := d.member(name).find(pod.Get(name), &members[i]); found != nil {
+			return found
+		}
+	}
+	members = pod.Members()
+	for i := range members {
+		name := members[i].Name()
+		if fragment.Get(name) != nil {
+			continue
+		}
+		extra := d.member(name)
+		extra.in = pod
+		if found := extra.find(&members[i], nil); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// findItem compares lists: those without a key item by item, the others by their
+// keys, each of which may stand there once.
+func (d comparison) findItem(pod, fragment *tree.Node) *difference {
+	theirs, own := pod.Items(), fragment.Items()
+	elem := d.f.Elem
+	if elem == nil {
+		elem = &schema.Schema{}
+	}
+	if d.f.Shape != schema.KeyedList || d.again && len(theirs) == len(own) {
+		if len(theirs) != len(own) {
+			return d.differ(pod, fragment)
+		}
+		for i := range own {
+			if found := d.item(elem, theirs, i).find(&theirs[i], &own[i]); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	next, used := 0, make([]bool, len(own))
+	for i := range theirs {
+		at := d.f.Find(own, &theirs[i])
+		switch {
+		case at < 0 && d.isTokenMount(&theirs[i]):
+			continue
+		case at < 0 || used[at]: // one more, which would win
+			return d.item(elem, theirs, i).differ(&theirs[i], nil)
+		case (d.name == "env" || d.again) && at < next:
+			return d.differ(pod, fragment) // a variable may refer to those before it
+		}
+		next, used[at] = at, true
+		if found := d.item(elem, theirs, i).find(&theirs[i], &own[at]); found != nil {
+			return found
+		}
+	}
+	for i := range own {
+		if !used[i] {
+			return &difference{d.at.Member("-").String(), nil, &own[i]}
+		}
+	}
+	return nil
+}
+
+func (d comparison) item(elem *schema.Schema, items []tree.Node, i int) comparison {
+	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
+}
+
+// isTokenMount says whether an item of a list is what the ServiceAccount plugin
+// adds, or what Pillion put in its place.
+func (d comparison) isTokenMount(mount *tree.Node) bool {
+	volume := mount.Get("name")
+	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
+		mount.Get("readOnly").Kind() == tree.True && mount.Get("mountPath") != nil && mount.Get("mountPath").IsText(templates.TokenPath) &&
+		(volume.IsText(templates.NoTokenVolume) || d.subject.isTokenVolume(volume.Text()))
+}
+
+// fills says whether Kubernetes itself may have put something into a container
+// where the template says nothing: a default, the ServiceAccount plugin's mount,
+// or a LimitRange's resources.
+func (d comparison) fills(pod *tree.Node) bool {
+	if d.f.Parent == nil {
+		return d.f.Quantity && !d.again // of a resource
+	}
+	switch place := d.f.Parent.Name() + "." + d.name; place {
+	case "ResourceRequirements.requests":
+		return !d.again || d.in != nil && d.f.Contains(orElse(d.in.Get("limits"), pod), pod) // its default
+	case "Container.resources", "ResourceRequirements.limits":
+		return !d.again
+	case "Container.imagePullPolicy", "ImageVolumeSource.pullPolicy":
+		return pod.IsText(string(corev1.PullAlways)) || pod.IsText(string(corev1.PullIfNotPresent))
+	case "Container.volumeMounts":
+		mounts := pod.Items()
+		return len(mounts) == 1 && d.isTokenMount(&mounts[0])
+	case "ContainerPort.hostPort":
+		return d.subject.onHost && d.in != nil && schema.SameNumber(pod, orElse(d.in.Get("containerPort"), pod))
+	default:
+		value, ok := schema.Default(place)
+		return ok && pod.String() == value
+	}
+}

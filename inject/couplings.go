@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// A valid pod stays valid. What a template gets wrong by itself is found when it is
+// loaded or rendered (templates/valid.go). These are the rules of the API server's
+// validation that couple what a template adds with what the pod has. The module
+// e2e/validity looks for one that is not here, with Kubernetes' own code.
+
+// coupling is a rule for a field of a container: it matters only for containers to
+// which a template adds that field.
+type coupling struct {
+	field  string
+	broken func(pod, container *tree.Node) string // what to do; "" is no problem
+}
+
+func couplings() []coupling {
+	return []coupling{
+		{"lifecycle", sleepsTooLong},
+		{"securityContext", unmasked},
+		{"securityContext", otherSeccomp},
+		{"volumeDevices", devicesOfUser},
+	}
+}
+
+// fitting is a container without the fields that the pod rules out and that it can do
+// without. They are left out before anything is compared.
+func (s *subject) fitting(container tree.Node) tree.Node {
+	if resize := container.Get("resizePolicy"); resize != nil && s.pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restarts(resize) {
+		container = s.nodes.Without(&container, "resizePolicy") // the default, NotRequired, is all that is allowed
+	}
+	if lifecycle := container.Get("lifecycle"); lifecycle.Get("stopSignal") != nil && s.pod.At("spec", "os", "name") == nil {
+		rest := s.nodes.Without(lifecycle, "stopSignal")
+		if len(rest.Members()) == 0 {
+			return s.nodes.Without(&container, "lifecycle")
+		}
+		container = s.nodes.With(&container, "lifecycle", rest)
+	}
+	return container
+}
+
+func restarts(resizePolicy *tree.Node) bool {
+	items := resizePolicy.Items()
+	for i := range items {
+		if items[i].Get("restartPolicy").IsText(string(corev1.RestartContainer)) {
+			return true
+		}
+	}
+	return false
+}
+
+// sleepsTooLong: a hook sleeps no longer than the pod's grace period.
+func sleepsTooLong(pod, container *tree.Node) string {
+	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if n := pod.At("spec", "terminationGracePeriodSeconds"); n != nil {
+		grace, _ = strconv.ParseInt(n.String(), 10, 64)
+	}
+	for _, hook := range []string{"preStop", "postStart"} {
+		seconds := container.At("lifecycle", hook, "sleep", "seconds")
+		if seconds == nil {
+			continue
+		}
+		if s, err := strconv.ParseInt(seconds.String(), 10, 64); err == nil && s > grace {
+			return fmt.Sprintf("the container %s sleeps for %d s in lifecycle.%s, and the pod has a grace period of %d s; raise terminationGracePeriodSeconds to %d",
+				container.Get("name").Text(), s, hook, grace, s)
+		}
+	}
+	return ""
+}
+
+// unmasked: only a pod with its own user namespace may see all of /proc.
+func unmasked(pod, container *tree.Node) string {
+	if container.At("securityContext", "procMount").IsText(string(corev1.UnmaskedProcMount)) && pod.At("spec", "hostUsers").Kind() != tree.False {
+		return "securityContext.procMount Unmasked needs hostUsers: false; set it in the pod"
+	}
+	return ""
+}
+
+// devicesOfUser: a pod with its own user namespace has no block devices.
+func devicesOfUser(pod, _ *tree.Node) string {
+	if pod.At("spec", "hostUsers").Kind() == tree.False {
+		return "a pod with hostUsers: false cannot have volumeDevices"
+	}
+	return ""
+}
+
+// otherSeccomp: an annotation, the older way, must not contradict the field.
+func otherSeccomp(pod, container *tree.Node) string {
+	profile := container.At("securityContext", "seccompProfile")
+	if profile == nil {
+		return ""
+	}
+	key := corev1.SeccompContainerAnnotationKeyPrefix + container.Get("name").Text()
+	annotation := pod.At("metadata", "annotations").Get(key)
+	if annotation == nil {
+		return ""
+	}
+	text, ok := annotation.Text(), false
+	switch corev1.SeccompProfileType(profile.Get("type").Text()) {
+	case corev1.SeccompProfileTypeUnconfined:
+		ok = text == corev1.SeccompProfileNameUnconfined
+	case corev1.SeccompProfileTypeRuntimeDefault:
+		ok = text == corev1.SeccompProfileRuntimeDefault || text == corev1.DeprecatedSeccompProfileDockerDefault
+	case corev1.SeccompProfileTypeLocalhost:
+		ok = text == corev1.SeccompLocalhostProfileNamePrefix+profile.Get("localhostProfile").Text()
+	}
+	if ok {
+		return ""
+	}
+	return fmt.Sprintf("the pod's annotation %s says something else than securityContext.seccompProfile; remove it", key)
+}
+
+// hostProcess: all containers of a pod are Windows host process containers, or none.
+func hostProcess(pod, container *tree.Node) string {
+	all := pod.At("spec", "securityContext", "windowsOptions", "hostProcess")
+	of := func(c *tree.Node) *tree.Node { return c.At("securityContext", "windowsOptions", "hostProcess") }
+	own := of(container)
+	theirs := false
+	if items := pod.At("spec", "containers").Items(); len(items) > 0 {
+		theirs = orElse(of(&items[0]), all).Kind() == tree.True
+	}
+	if (orElse(own, all).Kind() == tree.True) != theirs || own != nil && all != nil && own.Kind() != all.Kind() {
+		return fmt.Sprintf("all containers of a pod are host process containers or none, and %s differs from the pod's", container.Get("name").Text())
+	}
+	return ""
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// object goes in key by key.
+func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+	members := fragment.Members()
+	for i := range members {
+		name, value := members[i].Name(), &members[i]
+		if value.Kind() == tree.Null {
+			continue
+		}
+		f, there := s.At(name), pod.Get(name)
+		if p.excluded(pod, f, name, value) || there == nil && p.allExcluded(value, f.Schema) {
+			p.keep(at.Member(name), there, value)
+			continue
+		}
+		p.member(pod, there, f, value, at.Member(name))
+	}
+}
+
+// allExcluded says whether nothing would come into an object that is made for it.
+func (p *planner) allExcluded(fragment *tree.Node, s *schema.Schema) bool {
+	members := fragment.Members()
+	for i := range members {
+		if name := members[i].Name(); !p.excluded(nil, s.At(name), name, &members[i]) {
+			return false
+		}
+	}
+	return len(members) > 0
+}
+
+func (p *planner) excluded(pod *tree.Node, f *schema.Field, name string, value *tree.Node) bool {
+	return schema.Excludes(pod, p.subject.pod, f, name, value) ||
+		f.Gated && (p.subject.asked.alone || p.wasInjected)
+}
+
+// member goes into what is there of the pod, or nil, by the name of the fragment's value.
+func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Node, at schema.Pointer) {
+	name := value.Name()
+	switch {
+	case there == nil && f.AbsentIsZero && schema.IsZero(value):
+		return
+	case f.Shape == schema.Unit && (there == nil || value.Kind() == tree.Array && isEmptyList(there)):
+		p.add(pod, name, *value, at)
+	case f.Shape == schema.Unit:
+		if f.Contains(there, value) {
+			p.found = true
+		} else {
+			p.keep(at, there, value)
+		}
+	case there != nil && there.Kind() != value.Kind():
+		p.conflict(at, there, value, "the pod's %s is of another type than a pod has there", at.String())
+	case len(value.Items()) == 0 && value.Kind() == tree.Array:
+		return
+	case f.Shape == schema.KeyedList || f.Shape == schema.Set:
+		if there == nil || isEmptyList(there) {
+			there = p.add(pod, name, tree.Items(p.subject.nodes.Nodes(len(value.Items()))...), at)
+		}
+		p.list(there, value, f.Schema, at)
+	case f.GoType == schema.ResourcesType() && there != nil:
+		p.resources(there, value, f.Schema, at)
+	case there == nil:
+		before := len(p.added)
+		p.object(p.add(pod, name, tree.Members(p.subject.nodes.Nodes(len(value.Members()))...), at), value, f.Schema, at)
+		if len(p.added) > before { // as one
+			p.added = append(p.added[:before], newPlace(at.String(), nil, value))
+		}
+	default:
+		p.object(there, value, f.Schema, at)
+	}
+}
+
+// list puts in the items whose key is new.
+func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+	items := fragment.Items()
+	for i := range items {
+		value := &items[i]
+		if s.Key == "name" && s.Elem.GoType == schema.ContainerType() {
+			p.container(pod, value, s, at)
+			continue
+		}
+		if s.Elem.GoType == schema.VolumeType() && p.isClaim(value) {
+			p.conflict(at, nil, value, "a claim of the StatefulSet's volumeClaimTemplates takes the place of the volume %s; give that one another name", value.Get("name").Text())
+			continue
+		}
+		found := -1
+		if s.Shape == schema.KeyedList {
+			found = p.subject.find(s, pod, value)
+		}
+		switch {
+		case found >= 0:
+			p.known(&pod.Items()[found], value, s, at.Item(pod.Items(), found))
+		case s.Shape == schema.Set && s.Elem.Among(pod.Items(), value):
+			p.found = true
+		default:
+			p.insert(pod, len(pod.Items()), *value, at)
+		}
+	}
+}
+
+// known is an item whose key the pod has already: the pod's own counts. Where
+// it stands for something else, the rest of the fragment would not work.
+func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+	if s.Elem.GoType == schema.VolumeType() {
+		if p.subject.sameVolume(pod, fragment, s.Elem, at) {
+			p.found = true
+		} else {
+			p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", fragment.Get("name").Text())
+		}
+		return
+	}
+	if s.Elem.Contains(pod, fragment) {
+		p.found = true
+		return
+	}
+	switch s.Elem.GoType {
+	case schema.VolumeMountType():
+		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
+			p.conflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that one elsewhere", there, pod.Get("mountPath").Text())
+			return
+		}
+		fallthrough
+	default:
+		p.keep(at, pod, fragment)
+	}
+}
+
+// resources fills in a resource that neither requests nor limits of the pod
+// name: a request of the template's beside a limit of the pod's could be more
+// than the limit.
+func (p *planner) resources(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
+	said := func(name string) bool {
+		return pod.At("requests", name) != nil || pod.At("limits", name) != nil
+	}
+	free := *fragment
+	for _, section := range []string{"requests", "limits"} {
+		members := fragment.Get(section).Members()
+		for i := range members {
+			name := members[i].Name()
+			if !said(name) {
+				continue
+			}
+			there := pod.At(section, name)
+			if !s.At(section).Elem.Contains(there, &members[i]) {
+				p.keep(at.Member(section).Member(name), there, &members[i])
+			}
+			free = p.subject.nodes.With(&free, section, p.subject.nodes.Without(free.Get(section), name))
+		}
+	}
+	p.object(pod, &free, s, at)
+}

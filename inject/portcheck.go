@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// checkMounts finds mounts that stand in each other's way, and such without a
+// volume: a ${when} may have left it out. Two of the fragment's own at one place
+// make it one that cannot be added.
+func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) (addable bool) {
+	taken := make([]string, 0, 16)
+	addable = true
+	for _, list := range []string{"volumeMounts", "volumeDevices"} {
+		items := fragment.Get(list).Items()
+		for i := range items {
+			place := mountPlace(&items[i])
+			if slices.Contains(taken, place) {
+				p.conflict(at.Member(list), nil, &items[i], "the template puts two volumes at %s; mend the template", place)
+				addable = false
+			}
+			taken = append(taken, place)
+			if !p.hasVolume(&items[i]) {
+				p.failed = fmt.Errorf("there is no volume %s for the mount at %s", items[i].Get("name"), place)
+			}
+		}
+	}
+	for _, lists := range [][2]string{{"volumeMounts", "volumeDevices"}, {"volumeDevices", "volumeMounts"}} {
+		items, theirs := fragment.Get(lists[0]).Items(), existing.Get(lists[1]).Items()
+		for i := range items {
+			for j := range theirs {
+				if place := mountPlace(&items[i]); place == mountPlace(&theirs[j]) {
+					p.conflict(at.Member(lists[1]).Item(theirs, j), &theirs[j], &items[i], "the pod has another kind of volume at %s; put that one elsewhere", place)
+				}
+			}
+		}
+	}
+	return addable
+}
+
+func mountPlace(item *tree.Node) string {
+	if device := item.Get("devicePath").Text(); device != "" {
+		return schema.CleanPath(device)
+	}
+	return schema.CleanPath(item.Get("mountPath").Text())
+}
+
+func (p *planner) hasVolume(mount *tree.Node) bool {
+	volumes := p.subject.schema.At("spec").At("volumes").Schema // found by name, as a mount is by its volume's
+	return volumes.Find(p.fragment.At("spec", "volumes").Items(), mount) >= 0 || p.subject.find(volumes, p.subject.pod.At("spec", "volumes"), mount) >= 0 ||
+		p.isClaim(mount)
+}
+
+// checkPorts: two containers with the same port of the node never start, and the
+// API server's validation does not find all of them. A plain init container is
+// done before the others begin.
+func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at schema.Pointer) {
+	ports := fragment.Get("ports").Items()
+	if len(ports) == 0 {
+		return
+	}
+	name, own := orElse(existing, fragment).Get("name").Text(), existing.Get("ports").Items()
+	plain := list == "initContainers" && !isSidecar(existing) && !isSidecar(fragment)
+	key := p.subject.schema.At("spec").At("containers").Elem.At("ports")
+	for i := range ports {
+		p.checkPortName(name, &ports[i], own, key, at.Member("ports"))
+		if key.Find(own, &ports[i]) >= 0 || plain || len(p.conflicts) == maxConflicts {
+			continue
+		}
+		n, ok := p.subject.nodePortOf(name, &ports[i])
+		if !ok {
+			continue
+		}
+		if p.subject.onHost && !schema.SameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
+			p.conflict(at.Member("ports"), nil, &ports[i], "on the host network the host port %s would have to be the container's", n.port)
+		}
+		p.checkNodePort(n, &ports[i])
+		n.at = place(at.String() + "/ports")
+		if p.claimed == nil {
+			p.claimed = nodePorts{}
+		}
+		p.claimed.take(n)
+	}
+}
+
+// checkPortName: a port's name stands for one port of its container.
+func (p *planner) checkPortName(container string, port *tree.Node, own []tree.Node, key *schema.Field, at schema.Pointer) {
+	name := port.Get("name")
+	for i := range own {
+		if name != nil && own[i].Get("name") != nil && name.IsText(own[i].Get("name").Text()) && !key.SameKey(port, &own[i]) {
+			p.conflict(at.Item(own, i), &own[i], port, "the container %s has another port named %s; give that one another name", container, name.Text())
+		}
+	}
+}
+
+// checkNodePort finds who else takes a port of the node, this template itself or
+// a container of the pod.
+func (p *planner) checkNodePort(n nodePort, port *tree.Node) {
+	for _, all := range []nodePorts{p.claimed, p.subject.portsTaken()} {
+		if other := all.clash(&n); other != nil {
+			p.conflict(other.at, nil, port, "the host port %s is taken by the container %s; let that one use another", n.port, other.container)
+			return
+		}
+	}
+}
+
+// portsTaken are the ports of the node that the pod's containers take. A plain
+// init container is done before the others begin.
+func (s *subject) portsTaken() nodePorts {
+	if s.ports != nil {
+		return s.ports
+	}
+	s.ports = nodePorts{}
+	for _, list := range containerLists() {
+		containers := s.pod.At("spec", list).Items()
+		for i, at := range numbered(containers) {
+			if list == "initContainers" && !isSidecar(&containers[i]) {
+				continue
+			}
+			name, ports := containers[i].Get("name").Text(), containers[i].Get("ports").Items()
+			for j := range ports {
+				if n, ok := s.nodePortOf(name, &ports[j]); ok {
+					n.at = place("/spec/" + list + "/" + at + "/ports")
+					s.ports.take(n)
+				}
+			}
+		}
+	}
+	return s.ports
+}
+
+// nodePortOf is what a port takes of the node: on the host network each port
+// does, which the API server writes down as hostPort.
+func (s *subject) nodePortOf(container string, port *tree.Node) (n nodePort, ok bool) {
+	number := port.Get("hostPort")
+	if number == nil || schema.IsZero(number) {
+		if !s.onHost {
+			return nodePort{}, false
+		}
+		number = port.Get("containerPort")
+	}
+	return nodePort{container: container, port: number.String(), protocol: schema.Protocol(port), ip: port.Get("hostIP").Text()}, true
+}

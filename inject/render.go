@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// render applies the rules and renders the fragment; a code other than "" says
+// why there is none.
+func (c *candidate) render(rules []rule) (Code, string) {
+	for i := range rules {
+		rule := &rules[i]
+		if applies, message := rule.applies(c.subject, c.t); applies {
+			return rule.code, message
+		}
+		if c.subject.asked.detail {
+			c.pass(rule.code, rule.passes(c.subject, c.t))
+		}
+	}
+	if why := c.subject.tooMany(); why != "" {
+		return CodeRenderFailed, why
+	}
+	var invalid error
+	if c.setsParams() {
+		c.values, invalid = c.t.Values(c.subject.annotationText, &c.subject.asked.namespace)
+	} else {
+		c.values, invalid = c.t.Values(nil, &c.subject.asked.namespace)
+	}
+	c.decision.Params = c.values
+	ok, err := c.t.Condition(&c.input, c.values)
+	if err == nil && !ok {
+		return CodeConditionFalse, "its condition does not hold: " + c.t.Spec.Match.Condition
+	}
+	if err == nil && c.subject.asked.detail {
+		c.pass(CodeConditionFalse, whyCondition(c))
+	}
+	if invalid != nil {
+		c.decision.Obstacles = c.invalid(invalid)
+		return CodeInvalidParameter, invalid.Error()
+	}
+	c.pass(CodeInvalidParameter, "every parameter has a value that is allowed")
+	if err == nil {
+		c.fragment, err = c.t.Render(&c.input, c.values)
+	}
+	if err != nil {
+		return CodeRenderFailed, err.Error()
+	}
+	c.prepare()
+	return "", ""
+}
+
+// setsParams says whether the pod may set parameters of the template.
+func (c *candidate) setsParams() bool {
+	members, prefix := c.subject.annotations.Members(), c.t.prefix
+	for i := range members {
+		if name := members[i].Name(); strings.HasPrefix(name, prefix) && name != c.t.injected {
+			return true
+		}
+	}
+	return false
+}
+
+func whyCondition(c *candidate) string {
+	if c.t.Spec.Match.Condition == "" {
+		return "the template has no condition"
+	}
+	return "its condition holds: " + c.t.Spec.Match.Condition
+}
+
+// invalid is the place of a parameter's value that is not allowed, if it is in the pod.
+func (c *candidate) invalid(err error) []Obstacle {
+	v, ok := errors.AsType[*templates.InvalidValueError](err)
+	if !ok || v.Source == templates.FromNamespace {
+		return nil
+	}
+	return []Obstacle{{newPlace(annotationPath(v.Key), c.subject.annotation(v.Key), nil), v.Error()}}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// requested is what the annotation pillion.dev/templates asks for.
+type requested struct {
+	exact bool            // the names without sign are all there is
+	names map[string]bool // false: left out
+}
+
+func parseRequested(n *tree.Node) requested {
+	if n == nil {
+		return requested{}
+	}
+	r := requested{exact: true, names: map[string]bool{}}
+	text := strings.TrimSpace(n.Text())
+	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
+		r.exact = false
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		bare := strings.TrimLeft(name, "+-")
+		if bare != "" {
+			r.names[bare] = !strings.HasPrefix(name, "-")
+		}
+	}
+	return r
+}
+
+func (r requested) sorted() []string {
+	if len(r.names) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(r.names))
+}
+
+func (r requested) says(name string) (named, wanted bool) {
+	wanted, named = r.names[name]
+	return named, wanted
+}
+
+// podOS is the pod's operating system; without a word of it, linux.
+func podOS(pod *tree.Node) string {
+	if os := pod.At("spec", "os", "name").Text(); os != "" {
+		return os
+	}
+	if os := pod.At("spec", "nodeSelector", corev1.LabelOSStable).Text(); os != "" {
+		return os
+	}
+	return string(corev1.Linux)
+}
