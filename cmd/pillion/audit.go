@@ -27,26 +27,29 @@ func newAudit() *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
 		Use:   "audit [FILE...]",
-		Short: "Say what an API server's audit log has about pods and their webhooks",
-		Long: `Audit reads audit logs (JSON lines, audit.k8s.io/v1) from files, or from standard input
-(-, or no FILE), and counts for requests that create or change pods
+		Short: "Report what audit logs contain about pods and their webhooks",
+		Long: `Audit reads audit logs of API servers (JSON lines, audit.k8s.io/v1) from files, or
+from standard input (-, or no FILE). It counts, for requests that create or change
+pods:
 
-  decisions     what Pillion said, by namespace, webhook and template
-  secondRounds  which webhooks changed a pod once more when they were called again
-  loops         whose patch was applied to the same pod again: in the second round of a
-                request, or in three requests
-  failedOpen    which of Pillion's webhooks could not be called while pods passed
+  decisions     Pillion's decisions, by namespace, webhook and template
+  secondRounds  webhooks that changed a pod again when they were called again
+  loops         webhooks whose patch was applied to the same pod again: in the second
+                round of a request, or in three requests
+  failedOpen    Pillion's webhooks that could not be called while pods were accepted
 
-each with the name of a pod as an example. The audit policy has to have pods, at
-the level RequestResponse to find loops; for the rest, Metadata is enough.
+It prints the name of one pod as an example for each. The audit policy must include
+pods. To find loops, it needs the level RequestResponse; otherwise Metadata is enough.
 
--o json writes one object with these, and summary, requests, asked (requests with a
-decision) and dryRuns.
+-o json writes one object with these fields, and with summary, requests, asked
+(requests with a decision) and dryRuns.
 
-The exit code is 0 when Pillion changed no pod in a second round, nothing loops and no
-pod passed; 1 when it is not so, or when a file or a line could not be read (which is
-said, and the others count); 2 when audit was called wrongly. A line that is not
-complete is only said: the API server may be writing it.`,
+The exit code is 0 if audit found no problem; 1 if Pillion changed a pod in a second
+round, if there is a loop, or if pods were accepted while Pillion could not be called;
+1 also if a file or a line cannot be read; and 2 if audit was called with wrong flags
+or arguments. Audit prints which lines it cannot read and counts the others. A line
+that is not complete does not change the exit code, because the API server may be
+writing it.`,
 		Example: `  pillion audit /var/log/kubernetes/audit.log
   zcat -f audit-*.log.gz | pillion audit
 

@@ -86,7 +86,7 @@ fingerprint. Times are in RFC 3339. Fields that do not apply are left out.`,
 	}
 	f := cmd.Flags()
 	o.Flags(cmd, nil)
-	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "the `NAME` of the webhook configurations; the component advise uses NAME-advise")
+	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "check the webhook configurations with this `NAME`; the component advise uses NAME-advise")
 	f.StringSliceVar(&o.endpoints, "endpoint", nil, "connect to this `HOST:PORT` instead of the endpoints of the Service; may be repeated")
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 	return cmd

@@ -24,38 +24,40 @@ func newExplain() *cobra.Command {
 	o := &explainOptions{}
 	cmd := &cobra.Command{
 		Use:   "explain (-f FILE | KIND/NAME... | KIND [NAME...] | -n NAMESPACE)",
-		Short: "Say what becomes of a pod, and why",
-		Long: `Explain says for each template whether a pod gets it, which rule decided (and
-with --verbose which ones before it did not apply), with which parameters, what
-is added and what is kept, and what the validating webhook would say. The word
-in parentheses is the reason's code; for each there is a section in
+		Short: "Explain whether a pod gets its sidecars",
+		Long: `Explain prints for each template whether a pod gets it and which rule decided. If the
+pod gets it, explain also prints the parameters, what is added, and what the pod keeps.
+It also prints the result of the validating webhook. The word in parentheses is a
+reason code. Every code has a section in
 https://github.com/pillion-dev/pillion/blob/main/inject/README.md.
 
-With --filename it goes by the templates that --templates names: for manifests
-of all kinds that hold pods, and for AdmissionReviews as an API server sent them.
-A Namespace in the manifests counts: its labels decide whether its pods are injected.
-Otherwise a namespace counts as opted in, unless --namespace-label says otherwise
-(pillion.dev/inject- is a namespace without the label).
+With --filename, explain reads manifests of all kinds that contain pods, and
+AdmissionReviews, and uses the templates of --templates. If the manifests contain a
+Namespace, its labels decide whether its pods are injected. Otherwise the namespace
+counts as opted in, unless --namespace-label changes that (pillion.dev/inject- removes
+the label).
 
-With KIND/NAME or KIND NAME it asks the cluster of your kubeconfig, and goes by what the
-cluster uses: the namespace's labels, the installed webhook configurations and
-templates, namespaces that are excluded, whether anybody answers, and what else
-changes pods. What you may not read is left out, and it says so. A pod that
-exists is compared with what it should be, and so are the running pods of a
-workload. Without a name it explains all objects of the kind, and without a kind
-all workloads of the namespace and its pods that none of these makes: workloads
-with the same result are one entry. There, --namespace-label shows what another
-label of the namespace would change.
+With KIND/NAME or KIND NAME, explain reads the object from the cluster of your
+kubeconfig. It uses what the cluster uses: the labels of the namespace, the webhook
+configurations, the templates, excluded namespaces, the endpoints of Pillion, and
+whatever else changes pods. It lists the resources that you are not allowed to read.
+It compares an existing pod, or the running pods of a workload, with what they should
+be.
 
-Templates that do not apply, and that the pod does not name, are on one line: see
---all and --template.
+Without a name, explain prints all objects of the kind. Without a kind, it prints all
+workloads of the namespace, and pods without a workload. Workloads with the same result
+share one entry. Use --namespace-label to see the effect of another label of the
+namespace.
 
-Where the API server would take a pod as it is, and refuse it once injected, it
-says why: by the namespace's Pod Security labels, and in a cluster also by its
+One line lists the templates that do not apply and that the pod does not name. Use
+--all or --template to see the reasons.
+
+If the API server accepts the original pod, but would deny the injected one, explain
+prints why: the Pod Security labels of the namespace, and in a cluster also its
 LimitRanges and quotas.
 
-It exits with 1 where the pod would be refused: one that exists, were it created
-as it is.`,
+The exit code is 1 if the API server would deny the pod. An existing pod counts as if
+it were created again.`,
 		Example: `  # Before it is applied.
   pillion explain -f web.yaml --templates templates/
 
@@ -76,15 +78,15 @@ as it is.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&o.files, "filename", "f", nil, "a `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
-	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default with KIND/NAME: the cluster's)")
-	f.StringArrayVar(&o.labels, "namespace-label", nil, "a label of the namespaces, `KEY=VALUE`, or KEY- for none, in place of what is known; may be repeated")
-	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "an annotation of the namespaces, `KEY=VALUE`, or KEY- for none, in place of what is known; may be repeated")
-	f.StringArrayVar(&o.only, "template", nil, "the `NAME` of a template to explain alone; may be repeated")
-	f.BoolVar(&o.all, "all", false, "explain every template, also those that do not apply")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "like --all, with the rules that did not apply and the webhooks that are not called")
-	f.StringVarP(&o.selector, "selector", "l", "", "in a cluster: a selector (`LABELS`) of the objects, such as app=web")
-	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in a cluster: objects of all namespaces; --namespace does not count then")
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "read this `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated (default with KIND/NAME: the cluster's)")
+	f.StringArrayVar(&o.labels, "namespace-label", nil, "override a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
+	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "override an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
+	f.StringArrayVar(&o.only, "template", nil, "explain only the template with this `NAME`; may be repeated")
+	f.BoolVar(&o.all, "all", false, "explain all templates, including those that do not apply")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "like --all, and print the rules that did not apply and the webhooks that are not called")
+	f.StringVarP(&o.selector, "selector", "l", "", "in a cluster: explain only objects whose labels match this `SELECTOR`, for example app=web")
+	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in a cluster: explain objects of all namespaces, and ignore --namespace")
 	o.cluster.Flags(cmd, &o.namespace)
 	cmd.ValidArgsFunction = o.cluster.CompleteObjects(&o.namespace)
 	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.CompleteTemplates(&o.templates)) // a flag that is there

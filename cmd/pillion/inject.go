@@ -18,28 +18,28 @@ func newInject() *cobra.Command {
 	o := &injectOptions{}
 	cmd := &cobra.Command{
 		Use:   "inject",
-		Short: "Inject into manifests, offline",
-		Long: `Inject does to the pods in manifests what the admission webhook does to pods:
-to Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
-ReplicationControllers, PodTemplates and lists of them. Every other byte is
-written as it was read, in YAML and JSON alike.
+		Short: "Inject sidecars into manifests, offline",
+		Long: `Inject changes the pods in manifests as the admission webhook changes pods. It
+supports Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
+ReplicationControllers, PodTemplates and lists of them, in YAML and JSON. Everything
+else stays byte for byte as it is.
 
-The objects go to standard output, and one line for each of them and each
-template to standard error. Where anything is wrong nothing is written at all;
-with --strict also where a pod cannot have what it asks for.
+Inject writes the objects to standard output. It writes one line for each object and
+template to standard error. If there is an error, it writes no objects. With --strict,
+it also writes none if a pod cannot get what it requests.
 
-A namespace is known by a Namespace in the manifests, and by what --namespace-label and
---namespace-annotation say of it, which win. Where a Namespace is in the manifests, its
-labels decide whether pods are injected. Otherwise it counts as opted in, unless
---namespace-label says of pillion.dev/inject something else than enabled, or
-pillion.dev/inject- for a namespace without the label.`,
+The labels and annotations of a namespace come from a Namespace in the manifests.
+--namespace-label and --namespace-annotation override them. If the manifests contain
+the Namespace, its labels decide whether pods are injected. Otherwise the namespace
+counts as opted in, unless --namespace-label sets pillion.dev/inject to something else
+than enabled, or removes it (pillion.dev/inject-).`,
 		Example: `  # What would be added?
   pillion inject -f web.yaml --templates templates/ | diff web.yaml -
 
   # From a pipe into the cluster.
   kustomize build . | pillion inject -f - --templates templates/ | kubectl apply -f -
 
-  # In a pipeline: fail where a pod cannot have what it asks for.
+  # In a pipeline: fail if a pod cannot get what it requests.
   pillion inject -f web.yaml --templates templates/ --strict > injected.yaml
 
   # As JSON patches, for a namespace that sets a parameter.
@@ -52,7 +52,7 @@ pillion.dev/inject- for a namespace without the label.`,
 		}),
 	}
 	o.flags(cmd, "yaml", "json", "patch")
-	cmd.Flags().BoolVar(&o.strict, "strict", false, "write nothing and exit with 1 where a pod cannot have what it asks for, or asks for what does not exist")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "write nothing and exit with 1 if a pod cannot get what it requests, or requests something that does not exist")
 	return cmd
 }
 
@@ -60,23 +60,25 @@ func newUninject() *cobra.Command {
 	o := &injectOptions{uninject: true}
 	cmd := &cobra.Command{
 		Use:   "uninject",
-		Short: "Take out of manifests what was injected",
-		Long: `Uninject undoes inject, for the same kinds of objects. A pod's annotations say
-which templates were injected; what these templates added is taken out, and the
-annotations too.
+		Short: "Remove injected sidecars from manifests",
+		Long: `Uninject reverses inject for the same kinds of objects. A pod's annotations list the
+templates that were injected. Uninject removes what these templates added, and the
+annotations.
 
-Name the templates that were used, and the same namespace. Uninject makes sure
-that injecting again would give the pod that it read. Where it would not, or the
-template has changed since, nothing is written and the error says why.
+Use the same templates and the same namespace as before. Uninject checks that inject
+would produce its input again. If it would not, or if a template has changed since,
+uninject writes nothing and prints the reason.
 
-It gives back the exact bytes that inject read, comments and white space included.
-If the webhook injected the pod, nothing shows what the pod had before just as the
-template has it: that is taken out too, unless it is before something else that is
-the pod's own. Inject notes this, and the empty values that it fills, in the
-annotation pillion.dev/uninject.`,
+Uninject restores the exact bytes that inject read, including comments and white space.
+For this, inject records in the annotation pillion.dev/uninject what the pod had
+before, if it was the same as in the template, and which empty values it filled.
+
+If the webhook injected the pod, there is no such record. Uninject then also removes
+what the original pod had, if it is the same as in the template, unless it comes before
+something else of the original pod.`,
 		Example: `  pillion uninject -f web-injected.yaml --templates templates/ > web.yaml
 
-  # What would a Deployment of the cluster be without its sidecars?
+  # Print a Deployment of the cluster without its sidecars.
   kubectl get deployment web -o yaml | pillion uninject -f - --templates templates/`,
 		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
@@ -90,12 +92,12 @@ annotation pillion.dev/uninject.`,
 
 func (o *injectOptions) flags(cmd *cobra.Command, outputs ...string) {
 	f := cmd.Flags()
-	f.StringArrayVarP(&o.files, "filename", "f", nil, "a `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
-	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
-	f.StringVarP(&o.namespace, "namespace", "n", "default", "the `NAMESPACE` of objects that name none")
-	f.StringArrayVar(&o.labels, "namespace-label", nil, "a label of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
-	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "an annotation of the namespaces, `KEY=VALUE`, or KEY- for none; may be repeated")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was decided")
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "read this `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated")
+	f.StringVarP(&o.namespace, "namespace", "n", "default", "use this `NAMESPACE` for objects without one")
+	f.StringArrayVar(&o.labels, "namespace-label", nil, "set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
+	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print the decisions")
 	cli.OutputFlag(cmd, &o.output, outputs...)
 	o.outputs = outputs
 }

@@ -86,7 +86,7 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated")
 	f.StringSliceVar(&o.only, "template", nil, "write only the template with this `NAME` (default: all templates); may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("template", cluster.CompleteTemplateFiles(&o.templates)) // of a flag that is there
 	f.StringVar(&o.as, "as", "validating", "write policies of this kind:")

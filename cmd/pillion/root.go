@@ -113,16 +113,16 @@ func asPlugin(cmd *cobra.Command) {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pillion",
-		Short: "Put sidecars into pods, and say why",
-		Long: `Pillion adds sidecars from templates to pods. It never replaces and never
-removes what is there, and it can explain every decision.
+		Short: "Add sidecars to pods",
+		Long: `Pillion adds sidecars from templates to pods. It only adds; it never replaces or
+removes anything. It can explain every decision.
 
-Every flag can be set by an environment variable too: --admin-listen by
-PILLION_ADMIN_LISTEN, and so on. A flag wins over the environment.`,
+Environment variables can set flags: PILLION_ADMIN_LISTEN sets --admin-listen, and
+so on. If both are set, Pillion uses the flag.`,
 		Example: `  # Check templates before they are used.
   pillion lint templates/
 
-  # See what a Deployment's pods would become.
+  # Print what inject would change in a Deployment.
   pillion inject -f web.yaml --templates templates/ | diff web.yaml -
 
   # Serve the admission webhooks.

@@ -22,24 +22,29 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the admission webhooks",
-		Long: `Serve answers the API server's admission webhooks over TLS: /mutate adds what
-the templates say, /validate judges what came out, /shadow tells what would become
-of a pod and changes nothing, and /advise tells who writes a workload what will be
-wrong with its pods. The admin address serves /livez, /readyz (?verbose tells more)
-and /metrics in plain HTTP.
+		Long: `Serve serves the admission webhooks over TLS:
 
-Templates, certificate files and the file of --config are followed: a changed one is
-used without a restart, and a bad one leaves the last good one in use. Of the
-configuration, the log level, --max-request-memory and --uninjected-pods change at
-once; /readyz?verbose says what needs a restart. A flag wins over the environment,
-and that over the file.
-SIGTERM and SIGINT turn readiness off, wait until the API server sends no more, and
-finish what is left. SIGHUP changes nothing.`,
+  /mutate    adds what the templates define
+  /validate  denies pods that are not as the templates require
+  /shadow    logs and counts what /mutate would do, and changes nothing
+  /advise    returns warnings when a workload's pods will have problems
+
+The admin address serves /livez, /readyz and /metrics over plain HTTP.
+/readyz?verbose prints details.
+
+Serve watches templates, certificates and the file of --config. It uses changed
+files without a restart. If a changed file is invalid, serve keeps using the last
+valid one. In the file of --config, log-level, max-request-memory and
+uninjected-pods take effect without a restart; /readyz?verbose lists other changes,
+which need one. Flags override environment variables, which override the file.
+
+On SIGTERM or SIGINT, serve reports that it is not ready, waits until the API
+server sends no new requests, and finishes the current ones. It ignores SIGHUP.`,
 		Example: `  # In a cluster.
   pillion serve --templates /etc/pillion/templates \
     --tls-cert-file /etc/pillion/tls/tls.crt --tls-key-file /etc/pillion/tls/tls.key
 
-  # To try it, without a cluster and without a certificate.
+  # Try it without a cluster and without a certificate.
   pillion serve -t templates/ --standalone --tls-self-signed --listen 127.0.0.1:8443`,
 		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.Check() },

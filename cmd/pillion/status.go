@@ -38,52 +38,54 @@ func newStatus() *cobra.Command {
 	o := &statusOptions{}
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE...]",
-		Short: "Say which pods have their sidecars, and which do not, and why",
-		Long: `Status looks at the pods of all namespaces that opted in, and at those that opted in
-by themselves; not only at the kubeconfig's namespace, as kubectl would. It looks at the
-namespaces that you name, opted in or not, and with --all-namespaces at every one. For
-each template a pod is
+		Short: "Report which pods have their sidecars, and why not",
+		Long: `Status reports whether pods have their sidecars. It checks the pods of all namespaces
+that opted in, and pods that opted in themselves. If you name namespaces, it checks
+only these, even if they have not opted in. With --all-namespaces, it checks all. It
+does not use the namespace of the kubeconfig.
 
-  current   injected by the template as it is now, and all of it is there
-  outdated  injected by another revision of the template than a new pod would be, or
-            injected though a new pod would not be
-  missing   to be injected, and it was not
-  altered   injected, but not as the template says: something else changed it
+For each template, a pod is
 
-and counts as the worst of these (missing, altered, outdated, current) over all its
-templates. Pods that have ended, that are being deleted, or that only mirror a static
-pod do not count. Reasons are given by owner: the Deployment, StatefulSet, DaemonSet,
-CronJob, Job or other object that made the pods. Status also lists the other webhooks
-and policies that change pods when they are created, and what their order means, and
-those that judge them.
+  current   injected with the current template, and complete
+  outdated  injected with another revision of the template than a new pod would be, or
+            injected although a new pod would not be
+  missing   not injected, although it should be
+  altered   injected and then changed by something else
 
-It goes by the templates and the webhook configuration that the cluster uses. It reads
-pods in pages, one after another, however many there are.
+A pod counts once, as the worst of these over all its templates: missing, altered,
+outdated, current. Status ignores pods that have ended, pods that are being deleted,
+and mirror pods of static pods. It groups reasons by owner: the Deployment,
+StatefulSet, DaemonSet, CronJob, Job or other object that made the pods. Status also
+lists other webhooks and policies that change or check new pods, and what their order
+means.
 
--o json and -o yaml write one object: summary, pods (counts), namespaces, templates, owners (with
-the reasons and mistakes, and an example of a pod for each), mutators, validators,
-problems, doubts, failing (who cannot make pods) and notes.
+Status uses the templates and the webhook configuration of the cluster. It reads pods
+in pages.
 
--o name lists what to restart, a line each: the Deployments, StatefulSets and
-DaemonSets with pods that are outdated, missing or altered, if a new pod would be
-right: status looks at what their pods are made of, at who answers for Pillion, at
-the templates in use, and at the namespace's limits. Where it cannot be certain it
-lists none and says why. Each line is a set of arguments for kubectl rollout restart.
+-o json and -o yaml write one object: summary, pods (counts), namespaces, templates,
+owners (with reasons, mistakes and an example of a pod for each), mutators, validators,
+problems, doubts, failing (owners whose pods cannot be created) and notes.
 
-The exit code is 0 when nothing is missing or altered, Pillion answers, all its
-templates can be used, and all pods can be made; 1 when not, or when status could not
-look; 2 when it was called wrongly. Outdated pods are whole, and every change of a
-template makes some, so they count with --fail-on-outdated only.
-What pods ask for that does not exist (templates, parameters) and namespaces whose
-label means nothing are told, and change no exit code.
-With -o name, and when --watch is interrupted, the exit code is 0.`,
+-o name lists the Deployments, StatefulSets and DaemonSets to restart, one per line, as
+arguments for kubectl rollout restart. These have outdated, missing or altered pods,
+and their new pods would be current. To decide this, status reads their pod templates,
+the endpoints of Pillion, the templates, and the limits of the namespace. If it cannot
+be certain, it lists nothing and prints the reason.
+
+The exit code is 0 if no pod is missing or altered, Pillion answers, all templates are
+valid, and all pods can be created. It is 1 if one of these is false or if status
+cannot read the cluster, and 2 if status was called with wrong flags or arguments.
+Outdated pods work, and every change of a template makes some. They change the exit
+code only with --fail-on-outdated. Templates and parameters that do not exist, and
+invalid labels of namespaces, are reported and do not change the exit code.
+With -o name, and if you interrupt --watch, the exit code is 0.`,
 		Example: `  pillion status
   pillion status shop
   pillion status shop -l app=web
   pillion status --all-namespaces
   pillion status --watch
 
-  # Restart what is not as it should be.
+  # Restart the workloads whose pods are not current.
   pillion status -o name | xargs -r -L1 kubectl rollout restart
 
   # In a pipeline: fail unless every pod is current.
@@ -100,13 +102,13 @@ With -o name, and when --watch is interrupted, the exit code is 0.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "a `NAMESPACE` to look at, as if it were an argument; may be repeated")
-	f.BoolVarP(&o.All, "all-namespaces", "A", false, "look at all namespaces, also those that did not opt in; --namespace does not count then")
-	f.StringVarP(&o.Selector, "selector", "l", "", "look only at pods whose labels match this `SELECTOR`, such as app=web,tier!=test")
-	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "a file or folder (`PATH`) of templates; may be repeated (default: the cluster's)")
-	f.BoolVar(&o.failOnOutdated, "fail-on-outdated", false, "exit with 1 where pods are outdated, too")
-	f.BoolVarP(&o.watch, "watch", "w", false, "look again and again")
-	f.DurationVar(&o.interval, "interval", 5*time.Second, "the `TIME` between two looks of --watch")
+	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "check this `NAMESPACE`, the same as an argument; may be repeated")
+	f.BoolVarP(&o.All, "all-namespaces", "A", false, "check all namespaces, including those that did not opt in, and ignore --namespace")
+	f.StringVarP(&o.Selector, "selector", "l", "", "check only pods whose labels match this `SELECTOR`, for example app=web,tier!=test")
+	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated (default: the cluster's)")
+	f.BoolVar(&o.failOnOutdated, "fail-on-outdated", false, "also exit with 1 if pods are outdated")
+	f.BoolVarP(&o.watch, "watch", "w", false, "check repeatedly")
+	f.DurationVar(&o.interval, "interval", 5*time.Second, "wait this `TIME` between the checks of --watch")
 	o.cluster.Flags(cmd, nil)
 	cmd.ValidArgsFunction = o.cluster.CompleteNamespaces
 	cli.OutputFlag(cmd, &o.output, statusOutputs()...)

@@ -27,25 +27,28 @@ func newUnlabelled() *cobra.Command {
 	o := &unlabelledOptions{}
 	cmd := &cobra.Command{
 		Use:   "unlabelled [NAMESPACE...]",
-		Short: "List the namespaces that have not opted in, why, and what helps",
+		Short: "List the namespaces that have not opted in, and how to opt them in",
 		Long: `Unlabelled lists the namespaces that have not opted in, or those of them that you name.
-For each it prints why: it has no label pillion.dev/inject, a label that means nothing,
-only the label shadow, or the label, and the API server does not call Pillion all the
-same; and the command that opts it in.
+It prints the reason for each: it has no label pillion.dev/inject, the label is
+invalid, the label is shadow, or the label is right but the API server does not call
+Pillion. It also prints the command that opts the namespace in.
 
-It prints no command for namespaces that have to stay outside (Kubernetes' own,
-Pillion's own, those that --exclude-namespace or the webhooks' selectors exclude, and
-those of webhooks that Pillion itself waits for), for those that opted out (disabled),
-or while Pillion itself has a problem.
+It prints no command in these cases:
+
+  * The namespace must stay out: Kubernetes' own, Pillion's own, namespaces that
+    --exclude-namespace or the selectors of the webhooks exclude, and namespaces of
+    webhooks that Pillion depends on.
+  * The namespace opted out (disabled).
+  * Pillion itself has a problem.
 
 -o json and -o yaml write one object: summary, namespaces (namespace, code, why,
 intended, command), problems, doubts and notes. -o name writes the namespaces that
-could opt in, a line each, as kubectl does.
+could opt in, one per line, as kubectl does.
 
-The exit code is 0 if every namespace has opted in or is outside on purpose; 1 if one
-could opt in and has not, has a label that means nothing or has no effect, if something
-is wrong with Pillion itself, or if the cluster could not be read; 2 if the command was
-called wrongly. With -o name it is 0.`,
+The exit code is 0 if every namespace has opted in or is out on purpose. It is 1 if a
+namespace could opt in and has not, or has a label that is invalid or has no effect. It
+is also 1 if Pillion has a problem, or if the cluster cannot be read. It is 2 if the
+command was called with wrong flags or arguments. With -o name it is 0.`,
 		Example: `  pillion status unlabelled
   pillion status unlabelled shop
 
@@ -61,7 +64,7 @@ called wrongly. With -o name it is 0.`,
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
-	cmd.Flags().StringSliceVarP(&o.namespaces, "namespace", "n", nil, "a `NAMESPACE` to look at, as if it were an argument; may be repeated")
+	cmd.Flags().StringSliceVarP(&o.namespaces, "namespace", "n", nil, "check this `NAMESPACE`, the same as an argument; may be repeated")
 	o.cluster.Flags(cmd, nil)
 	cmd.ValidArgsFunction = o.cluster.CompleteNamespaces
 	cli.OutputFlag(cmd, &o.output, statusOutputs()...)

@@ -18,7 +18,7 @@ import (
 
 // OutputFlag adds --output with the formats of a command. The first one is the default.
 func OutputFlag(cmd *cobra.Command, output *string, values ...string) {
-	cmd.Flags().StringVarP(output, "output", "o", values[0], "the format of the result:")
+	cmd.Flags().StringVarP(output, "output", "o", values[0], "write the result in this format:")
 	Choices(cmd, "output", values...)
 }
 

@@ -12,11 +12,11 @@ import (
 func (o *Options) Flags(cmd *cobra.Command, namespace *string) {
 	o.cmd = cmd
 	f := cmd.Flags()
-	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `FILE` that says how to reach the cluster (default: $KUBECONFIG, or the one in your home)")
-	f.StringVar(&o.Context, "context", "", "the kubeconfig's `CONTEXT`")
-	f.StringVar(&o.System, "system-namespace", manifests.Namespace, "the `NAMESPACE` that Pillion runs in")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "use this kubeconfig `FILE` (default: $KUBECONFIG, or ~/.kube/config)")
+	f.StringVar(&o.Context, "context", "", "use this `CONTEXT` of the kubeconfig")
+	f.StringVar(&o.System, "system-namespace", manifests.Namespace, "look for Pillion in this `NAMESPACE`")
 	if namespace != nil {
-		f.StringVarP(namespace, "namespace", "n", "", "the `NAMESPACE` (default: the kubeconfig's, or default)")
+		f.StringVarP(namespace, "namespace", "n", "", "use this `NAMESPACE` (default: the kubeconfig's, or default)")
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"context": o.completeContexts, "system-namespace": o.CompleteNamespaces, "namespace": o.CompleteNamespaces,

@@ -53,16 +53,16 @@ type callerOptions struct {
 
 func (o *callerOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.authentication, "caller-authentication", "none", "whether callers have to show who they are, a `MODE`: none, optional (only wrong credentials are refused) or required")
+	f.StringVar(&o.authentication, "caller-authentication", "none", "authenticate callers in this `MODE`: none, optional (reject only wrong credentials) or required")
 	_ = cmd.RegisterFlagCompletionFunc("caller-authentication", cobra.FixedCompletions([]string{"none", "optional", "required"}, cobra.ShellCompDirectiveNoFileComp))
-	f.StringVar(&o.caFile, "caller-ca-file", "", "take client certificates from the CAs in this `FILE`, PEM")
-	f.StringSliceVar(&o.names, "caller-name", nil, "the `NAME` in a client certificate, its common name or one of its DNS names or URIs; may be repeated")
-	f.StringVar(&o.tokenFile, "caller-token-file", "", "take the bearer tokens in this `FILE`, one a line")
-	f.StringVar(&o.basicAuthFile, "caller-basic-auth-file", "", "take the users in this `FILE`, one user:password a line")
-	f.StringVar(&o.issuer, "caller-jwt-issuer", "", "take service account tokens from the issuer of this `URL`")
-	f.StringSliceVar(&o.audiences, "caller-jwt-audience", nil, "the `AUDIENCE` of a service account token; may be repeated")
-	f.StringSliceVar(&o.subjects, "caller-jwt-subject", nil, "the `SUBJECT` of a service account token, system:serviceaccount:NAMESPACE:NAME; may be repeated (default: any, if it is bound to a webhook configuration)")
-	f.StringVar(&o.jwksFile, "caller-jwks-file", "", "the `FILE` of the issuer's keys, a JSON Web Key Set (default: the cluster's)")
+	f.StringVar(&o.caFile, "caller-ca-file", "", "accept client certificates of the CAs in this `FILE`, PEM")
+	f.StringSliceVar(&o.names, "caller-name", nil, "accept only client certificates with this `NAME` as the common name, a DNS name or a URI; may be repeated")
+	f.StringVar(&o.tokenFile, "caller-token-file", "", "accept the bearer tokens in this `FILE`, one per line")
+	f.StringVar(&o.basicAuthFile, "caller-basic-auth-file", "", "accept the users in this `FILE`, one user:password per line")
+	f.StringVar(&o.issuer, "caller-jwt-issuer", "", "accept ServiceAccount tokens of the issuer with this `URL`")
+	f.StringSliceVar(&o.audiences, "caller-jwt-audience", nil, "accept ServiceAccount tokens for this `AUDIENCE`; may be repeated")
+	f.StringSliceVar(&o.subjects, "caller-jwt-subject", nil, "accept ServiceAccount tokens of this `SUBJECT`, system:serviceaccount:NAMESPACE:NAME; may be repeated (default: any subject, if the token is bound to a webhook configuration)")
+	f.StringVar(&o.jwksFile, "caller-jwks-file", "", "read the issuer's keys from this `FILE`, a JSON Web Key Set (default: from the cluster)")
 }
 
 // check finds flags that make no sense, or less than they seem to.

@@ -20,7 +20,7 @@ type logOptions struct {
 
 func (o *logOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.format, "log-format", "json", "write log lines as")
-	cmd.Flags().StringVar(&o.level, "log-level", "info", "the lowest level to log,")
+	cmd.Flags().StringVar(&o.level, "log-level", "info", "write log lines of this level and higher:")
 	cli.Choices(cmd, "log-format", "json", "text")
 	cli.Choices(cmd, "log-level", "debug", "info", "warn", "error")
 }

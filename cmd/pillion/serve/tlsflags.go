@@ -25,15 +25,15 @@ type tlsOptions struct {
 }
 
 func (o *tlsOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.certFile, "tls-cert-file", "", "the `FILE` of the serving certificate with its chain, PEM")
-	f.StringVar(&o.keyFile, "tls-key-file", "", "the `FILE` of the serving certificate's key, PEM")
-	f.StringVar(&o.secret, "tls-secret", "", "make CA and certificate, keep them in this Secret (`NAMESPACE/NAME`) for all replicas, and keep the webhook configurations' caBundles")
-	f.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve with a certificate made at the start, for trying things out")
-	f.StringSliceVar(&o.policy.Hosts, "tls-host", []string{manifests.ServiceHost}, "a `HOST` that a certificate of --tls-secret is for; may be repeated")
-	f.DurationVar(&o.policy.LeafLifetime, "tls-lifetime", 90*24*time.Hour, "the `TIME` that a certificate of --tls-secret is valid; it is renewed at two thirds")
-	f.DurationVar(&o.policy.CALifetime, "tls-ca-lifetime", 10*365*24*time.Hour, "the `TIME` that a CA of --tls-secret is valid; it is renewed at two thirds")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "read the serving certificate and its chain from this `FILE`, PEM")
+	f.StringVar(&o.keyFile, "tls-key-file", "", "read the key of the serving certificate from this `FILE`, PEM")
+	f.StringVar(&o.secret, "tls-secret", "", "create a CA and certificates, store them in this Secret (`NAMESPACE/NAME`) for all replicas, and update the caBundles of the webhook configurations")
+	f.BoolVar(&o.selfSigned, "tls-self-signed", false, "create a certificate at the start, for trying Pillion out")
+	f.StringSliceVar(&o.policy.Hosts, "tls-host", []string{manifests.ServiceHost}, "create certificates of --tls-secret for this `HOST`; may be repeated")
+	f.DurationVar(&o.policy.LeafLifetime, "tls-lifetime", 90*24*time.Hour, "create certificates of --tls-secret that are valid for this `TIME`; they are renewed after two thirds of it")
+	f.DurationVar(&o.policy.CALifetime, "tls-ca-lifetime", 10*365*24*time.Hour, "create CAs of --tls-secret that are valid for this `TIME`; they are renewed after two thirds of it")
 	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name,
-		"the `NAME` of the webhook configurations, NAME-advise with --advise: a new certificate is served once their caBundles verify it")
+		"check the caBundles of the webhook configurations with this `NAME`, and NAME-advise with --advise: a new certificate is served as soon as they verify it")
 }
 
 // check finds flags that make no sense.

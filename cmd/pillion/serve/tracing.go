@@ -42,8 +42,8 @@ type traceOptions struct {
 }
 
 func (o *traceOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.endpoint, "trace-endpoint", "", "send OpenTelemetry traces to the collector at this `URL`, by OTLP over HTTP, such as http://collector.example:4318 (default: no traces)")
-	f.Float64Var(&o.ratio, "trace-ratio", 0, "the `SHARE`, from 0 to 1, of requests to trace where the API server does not say whether to")
+	f.StringVar(&o.endpoint, "trace-endpoint", "", "send OpenTelemetry traces to the collector at this `URL`, by OTLP over HTTP, for example http://collector.example:4318 (default: no traces)")
+	f.Float64Var(&o.ratio, "trace-ratio", 0, "trace this `SHARE` of requests, from 0 to 1, if the API server does not decide it")
 }
 
 // check finds flags that make no sense.
