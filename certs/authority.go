@@ -167,7 +167,7 @@ func (a *Authority) tell(err error) {
 	}
 	a.status.Failed++
 	if before == nil || before.Error() != err.Error() {
-		a.Log.Error("the certificates cannot be kept, trying again", "error", err)
+		a.Log.Error("the certificates cannot be updated, trying again", "error", err)
 	}
 }
 

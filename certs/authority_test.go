@@ -357,12 +357,12 @@ func TestAuthorityFailures(t *testing.T) {
 	answer = apierrors.NewForbidden(secrets, "pillion-tls", errors.New("no right"))
 	for range 3 {
 		_, err := a.step(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "making the Secret pillion-system/pillion-tls: ") {
+		if err == nil || !strings.Contains(err.Error(), "creating the Secret pillion-system/pillion-tls: ") {
 			t.Errorf("the error is %v", err)
 		}
 		a.tell(err)
 	}
-	if s := a.Status(); s.Failed != 3 || s.Problem == nil || strings.Count(a.log.String(), "cannot be kept") != 1 {
+	if s := a.Status(); s.Failed != 3 || s.Problem == nil || strings.Count(a.log.String(), "cannot be updated") != 1 {
 		t.Errorf("%+v\n%s", s, a.log)
 	}
 	answer = nil

@@ -34,7 +34,7 @@ func ParsePair(cert, key []byte) (*tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, fmt.Errorf("certificate and key are no pair: %w", err)
+		return nil, fmt.Errorf("certificate and key do not match: %w", err)
 	}
 	return &pair, nil
 }

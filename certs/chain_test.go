@@ -153,7 +153,7 @@ func TestChain(t *testing.T) {
 		"well, own":  {(*chainCase).own, nil},
 		"no secret":  {func(c *chainCase) { c.Secret, c.Served = nil, nil }, []string{"the Secret pillion-system/pillion-tls does not exist; cert-manager creates it"}},
 		"half":       {func(c *chainCase) { delete(c.Secret.Data, corev1.TLSPrivateKeyKey) }, []string{"the Secret pillion-system/pillion-tls cannot be used (the key is empty)"}},
-		"not fitted": {func(c *chainCase) { c.Secret.Data[corev1.TLSPrivateKeyKey] = c.ca.keyPEM(c.t) }, []string{"the Secret pillion-system/pillion-tls cannot be used (certificate and key are no pair"}},
+		"not fitted": {func(c *chainCase) { c.Secret.Data[corev1.TLSPrivateKeyKey] = c.ca.keyPEM(c.t) }, []string{"the Secret pillion-system/pillion-tls cannot be used (certificate and key do not match"}},
 		"issuer not ready": {func(c *chainCase) {
 			c.Issuer.GetStatus().Conditions[0] = certmanagerv1.IssuerCondition{Type: certmanagerv1.IssuerConditionReady, Status: cmmeta.ConditionFalse, Reason: "ErrGetKeyPair", Message: "no  such\nsecret"}
 			c.Secret, c.Served = nil, nil

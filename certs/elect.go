@@ -44,7 +44,7 @@ func (a *Authority) elect(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := e.stand(ctx); err != nil && err.Error() != told && ctx.Err() == nil {
 			told = err.Error()
-			a.Log.Warn("no part in the election of the replica that renews certificates, trying again", "error", err)
+			a.Log.Warn("the election of the replica that renews certificates failed, trying again", "error", err)
 		}
 		a.lead(e.leads())
 	}, leaseRetry)

@@ -54,7 +54,7 @@ func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 	}
 	a.made = nil
 	if len(done) == 0 && !bytes.Equal(v.secret.Data[keyCABundle], wanted.caBundle()) {
-		done = append(done, "CA bundle put in order")
+		done = append(done, "caBundle updated")
 	}
 	if len(done) > 0 {
 		err = a.update(ctx, v.secret, wanted, done)
@@ -100,7 +100,7 @@ func (a *Authority) create(ctx context.Context, m *made) error {
 	case apierrors.IsConflict(err):
 		return nil // and the watch brings it
 	case err != nil:
-		return fmt.Errorf("making the Secret %s/%s: %w", a.Namespace, a.Name, err)
+		return fmt.Errorf("creating the Secret %s/%s: %w", a.Namespace, a.Name, err)
 	}
 	if m.told {
 		return nil

@@ -52,7 +52,7 @@ func (p Policy) plan(m material, now moment, trusted func(*x509.Certificate) boo
 func (p Policy) caDue(ca *issuer, now moment) string {
 	switch {
 	case ca == nil:
-		return "there is none, or no key of it"
+		return "there is no CA, or its key is missing"
 	case now.passed(ca.cert.NotAfter.Add(-max(p.CALifetime/3, p.LeafLifetime))):
 		return "the old one expires at " + stamp(ca.cert.NotAfter)
 	}
@@ -63,7 +63,7 @@ func (p Policy) caDue(ca *issuer, now moment) string {
 // until API servers trust its CA: as long as the old one is good.
 func (p Policy) leafDue(m material, now moment) (why string, wait bool) {
 	if m.leaf == nil {
-		return "there is none, or a broken one", false
+		return "there is no certificate, or it is invalid", false
 	}
 	leaf, roots := m.leaf.Leaf, x509.NewCertPool()
 	for _, c := range m.bundle {
@@ -71,7 +71,7 @@ func (p Policy) leafDue(m material, now moment) (why string, wait bool) {
 	}
 	for _, host := range p.Hosts {
 		if err := now.verify(m.leaf, host, roots); err != nil {
-			return "the old one is not good: " + err.Error(), false
+			return "the old one is invalid: " + err.Error(), false
 		}
 	}
 	switch issued := leaf.CheckSignatureFrom(m.ca.cert) == nil; {

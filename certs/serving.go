@@ -135,7 +135,7 @@ func (s *Serving) Refuse(reason string, err error) {
 	s.refused = &Refused{Since: s.clock.now().wall, Err: err}
 	s.refusals[reason]++
 	if s.current.Load() != nil {
-		s.log.Warn("the certificate cannot be reloaded, the last good one stays in use", "reason", reason, "error", err)
+		s.log.Warn("the certificate cannot be reloaded, the last valid one stays in use", "reason", reason, "error", err)
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *Serving) Blind(c Configuration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before, known := s.blind[c]; !known || before.err.Error() != err.Error() {
-		s.log.Warn("the webhook configuration cannot be watched, so whether API servers trust a new certificate is not known",
+		s.log.Warn("the webhook configuration cannot be watched, so whether API servers trust a new certificate is unknown",
 			"configuration", c, "error", err)
 	}
 	s.blind[c] = blind{s.clock.running(), err}
@@ -233,7 +233,7 @@ func (s *Serving) judge() {
 		}
 	}
 	if v.serve && served != nil && len(s.awaited) > 0 && running < s.await {
-		v = verdict{code: "not_known", why: "it is not known yet what API servers trust"}
+		v = verdict{code: "not_known", why: "it is still unknown what API servers trust"}
 	}
 	if v.serve {
 		s.pending = nil
@@ -248,7 +248,7 @@ func (s *Serving) judge() {
 		if v.code == ReasonExpired || v.code == ReasonNotYetValid {
 			s.refusals[v.code]++
 		}
-		s.log.Warn("a new certificate waits, the last good one stays in use", "reason", v.code, "error", v.why, "expires", p.Leaf.NotAfter)
+		s.log.Warn("a new certificate waits, the last valid one stays in use", "reason", v.code, "error", v.why, "expires", p.Leaf.NotAfter)
 	}
 	p.Code, p.Why = v.code, v.why
 	s.pending = &p
@@ -311,7 +311,7 @@ func (s Status) Detail() (string, error) {
 		notes = append(notes, fmt.Sprintf("a new one waits since %s: %s", stamp(p.Since), p.Why))
 	}
 	if r := s.Refused; r != nil {
-		notes = append(notes, fmt.Sprintf("a new one is refused since %s: %v", stamp(r.Since), r.Err))
+		notes = append(notes, fmt.Sprintf("a new one is rejected since %s: %v", stamp(r.Since), r.Err))
 	}
 	for _, c := range AllConfigurations() {
 		notes = append(notes, s.Mismatch[c]...)

@@ -133,13 +133,13 @@ func TestServingRefuses(t *testing.T) {
 	}
 	wantServed(t, s, w.first, "after a key that does not fit")
 	detail, err := s.Status().Detail()
-	if err != nil || !strings.Contains(detail, "a new one is refused since 2030-06-01T12:00:00Z: certificate and key are no pair") {
+	if err != nil || !strings.Contains(detail, "a new one is rejected since 2030-06-01T12:00:00Z: certificate and key do not match") {
 		t.Errorf("the detail is %q (%v)", detail, err)
 	}
 	if n := s.Status().Refusals[ReasonNoPair]; n != 1 {
 		t.Errorf("refused %d times, want once for all looks at the same pair", n)
 	}
-	if n := strings.Count(log.String(), "last good one stays"); n != 1 {
+	if n := strings.Count(log.String(), "last valid one stays"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	must(t, s.OfferPEM(cert, key))

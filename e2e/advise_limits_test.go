@@ -65,7 +65,7 @@ func limitCases() []limitCase {
 		{name: "max of the pod, bare", item: corev1.LimitRangeItem{Type: perPod, Max: amounts("cpu", "1")}, templates: "bare", pod: app(one, one)},
 		{name: "ratio", item: corev1.LimitRangeItem{Type: perContainer, MaxLimitRequestRatio: amounts("cpu", "3")}, pod: app(one, one), want: "the container logger has a cpu limit of 4 times its request, and the LimitRange limits allows no more than 3 times"},
 		{name: "ratio kept", item: corev1.LimitRangeItem{Type: perContainer, MaxLimitRequestRatio: amounts("cpu", "4")}, pod: app(one, one)},
-		{name: "Pod Security", level: "baseline", templates: "host", pod: app(nil, nil), want: "the pod is refused: the namespace enforces the Pod Security level baseline: hostPort"},
+		{name: "Pod Security", level: "baseline", templates: "host", pod: app(nil, nil), want: "the pod is denied: the namespace enforces the Pod Security level baseline: hostPort"},
 		{name: "Pod Security kept", level: "baseline", pod: app(nil, nil)},
 		{name: "Pod Security broken anyway", level: "restricted", templates: "host", pod: app(nil, nil), refused: true},
 	}

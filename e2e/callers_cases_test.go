@@ -60,7 +60,7 @@ func tokenCase(t *testing.T) callerCase {
 		name: "token", way: "token", user: &clientcmdapi.AuthInfo{Token: "first-token"},
 		flags: []string{"--caller-token-file", file},
 		spoil: func(t *testing.T) { writeFile(t, file, "second-token\n") },
-		wrong: "the bearer token is none", reason: "wrong_token",
+		wrong: "the bearer token is unknown", reason: "wrong_token",
 		mend: func(t *testing.T) { writeFile(t, file, "second-token\nfirst-token\n") },
 	}
 }
@@ -111,7 +111,7 @@ func tokenFileCase(t *testing.T) callerCase {
 		name: "token file", way: "token", user: &clientcmdapi.AuthInfo{TokenFile: theirs},
 		flags: []string{"--caller-token-file", file},
 		spoil: func(t *testing.T) { writeFile(t, file, "second-token\n") },
-		wrong: "the bearer token is none", reason: "wrong_token",
+		wrong: "the bearer token is unknown", reason: "wrong_token",
 		mend: func(t *testing.T) { writeFile(t, theirs, "second-token") },
 	}
 }
@@ -122,7 +122,7 @@ func basicCase(t *testing.T) callerCase {
 		name: "basic", way: "password", user: &clientcmdapi.AuthInfo{Username: callerName, Password: "first password"},
 		flags: []string{"--caller-basic-auth-file", file},
 		spoil: func(t *testing.T) { writeFile(t, file, callerName+":second password\n") },
-		wrong: "the user and password are none", reason: "wrong_password",
+		wrong: "the user or the password is wrong", reason: "wrong_password",
 		mend: func(t *testing.T) {
 			writeFile(t, file, callerName+":second password\n"+callerName+":first password\n")
 		},
@@ -139,7 +139,7 @@ func certificateCase(t *testing.T) callerCase {
 		name: "certificate", way: "certificate", user: user,
 		flags: []string{"--caller-ca-file", file, "--caller-name", callerName},
 		spoil: func(t *testing.T) { writeFile(t, file, string(after.PEM)) },
-		wrong: "the client certificate is not from a CA that is known here", reason: "unknown_certificate",
+		wrong: "the client certificate is not from an accepted CA", reason: "unknown_certificate",
 		mend: func(t *testing.T) { writeClientCertificate(t, user, after, callerName) },
 	}
 }
@@ -151,7 +151,7 @@ func certificateNameCase(t *testing.T) callerCase {
 	return callerCase{
 		name: "certificate of another name", way: "certificate", user: user, startsWrong: true,
 		flags: []string{"--caller-ca-file", callerFile(t, string(authority.PEM)), "--caller-name", "another", "--caller-name", callerName},
-		wrong: `the client certificate is of "system:node:worker-1"`, reason: "wrong_name",
+		wrong: `the client certificate is for "system:node:worker-1"`, reason: "wrong_name",
 		mend: func(t *testing.T) { writeClientCertificate(t, user, authority, callerName) },
 	}
 }
@@ -161,7 +161,7 @@ func optionalCase(t *testing.T) callerCase {
 	return callerCase{
 		name: "optional", way: "token", user: &clientcmdapi.AuthInfo{Token: "second-token"}, startsWrong: true, optional: true,
 		flags: []string{"--caller-token-file", file},
-		wrong: "the bearer token is none", reason: "wrong_token",
+		wrong: "the bearer token is unknown", reason: "wrong_token",
 		mend: func(t *testing.T) { writeFile(t, file, "first-token\nsecond-token\n") },
 	}
 }
@@ -236,8 +236,8 @@ func TestBoundTokens(t *testing.T) {
 	}{
 		"mutating":              {spec: bound(mutating, pillionConfiguration, mutateAudience), path: "/mutate"},
 		"validating":            {spec: bound(validating, pillionConfiguration, mutateAudience), path: "/validate"},
-		"another kind":          {bound(mutating, pillionConfiguration, mutateAudience), "/validate", "the token is bound to another webhook"},
-		"another configuration": {bound(mutating, ns, mutateAudience), "/mutate", "the token is bound to another webhook"},
+		"another kind":          {bound(mutating, pillionConfiguration, mutateAudience), "/validate", "the token is not bound to the "},
+		"another configuration": {bound(mutating, ns, mutateAudience), "/mutate", "the token is not bound to the "},
 		"another audience":      {bound(mutating, pillionConfiguration, "https://elsewhere.example/"), "/mutate", "the token is for the audiences"},
 		"not bound":             {authenticationv1.TokenRequestSpec{Audiences: []string{"pillion"}}, "/mutate", "the token is of"},
 	} {

@@ -28,7 +28,7 @@ const (
 
 	guardedService = "guarded"
 
-	noCredential = "a caller has to show who it is"
+	noCredential = "callers must authenticate with a "
 	unauthorized = "the caller is not authenticated (401): "
 )
 

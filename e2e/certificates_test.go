@@ -139,7 +139,7 @@ func TestBadPairs(t *testing.T) {
 		{"no key", cert, nil},
 	} {
 		g.write(t, bad.cert, bad.key)
-		g.waitForTold(t, "a new one is refused since ")
+		g.waitForTold(t, "a new one is rejected since ")
 		g.waitForServed(t, good)
 		g.write(t, cert, key)
 		eventually(t, "the good pair is taken for what is served", func(ctx context.Context) error {

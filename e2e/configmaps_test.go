@@ -53,19 +53,19 @@ func TestTemplateConfigMaps(t *testing.T) {
 	b := p.create(t, "b", "four", "!")
 	d := p.create(t, "d", "one", "five")
 	p.wantInjected(t, "five", "one", "three", "two")
-	p.wantSaid(t, p.pillions[:], "configmap/b is refused since ", "(none of it is used): configmap/b/bad.yaml:1: ", "the template one is in configmap/a/one.yaml too")
+	p.wantSaid(t, p.pillions[:], "configmap/b is rejected since ", "(none of it is used): configmap/b/bad.yaml:1: ", "the template one is in configmap/a/one.yaml too")
 	for _, pillion := range p.pillions {
-		if said := fmt.Sprint(pillion.Logged("templates cannot be used")); !strings.Contains(said, "refused:configmap/b (none of it is used)") {
+		if said := fmt.Sprint(pillion.Logged("templates are invalid")); !strings.Contains(said, "refused:configmap/b (none of it is used)") {
 			t.Errorf("its log does not name the ConfigMap: %s", said)
 		}
 	}
 
 	// One that breaks stays as it was, where that is known; a replica that is started now goes without, and is ready.
 	a = p.update(t, a, "six", "!")
-	p.wantSaid(t, p.pillions[:], "configmap/a is refused since ", "(its last good content is used): configmap/a/bad.yaml:1: ")
+	p.wantSaid(t, p.pillions[:], "configmap/a is rejected since ", "(its last valid content is used): configmap/a/bad.yaml:1: ")
 	p.wantInjected(t, "five", "one", "three", "two")
 	late := p.start(t)
-	p.wantSaid(t, []*cluster.Pillion{late}, "configmap/a is refused since ", "(none of it is used): configmap/a/bad.yaml:1: ")
+	p.wantSaid(t, []*cluster.Pillion{late}, "configmap/a is rejected since ", "(none of it is used): configmap/a/bad.yaml:1: ")
 
 	// Mended, all agree again, the late one too.
 	a = p.update(t, a, "six")

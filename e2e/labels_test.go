@@ -29,7 +29,7 @@ func TestLabels(t *testing.T) {
 	for i, pillion := range pair.pillions {
 		pair.publish(t, i, "looping")
 		eventually(t, "the set is rejected", func(context.Context) error {
-			if said := fmt.Sprint(pillion.Logged("the new templates cannot be used, the last good ones stay in use")); !strings.Contains(said, why) {
+			if said := fmt.Sprint(pillion.Logged("the new templates are invalid, the last valid ones stay in use")); !strings.Contains(said, why) {
 				return fmt.Errorf("the log has %s", said)
 			}
 			return nil

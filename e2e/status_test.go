@@ -153,7 +153,7 @@ func TestStatus(t *testing.T) {
 	makeDeployment(t, ns, 3)
 	createPod(t, ns, newPod("guarded", requests("guard")))
 	createPod(t, ns, newPod("out", func(p *corev1.Pod) { p.Labels[injectLabel] = "disabled" }))
-	if r := statusOf(t, 0, env.templates, ns, "--fail-on-outdated", "--system-namespace", notHere); !strings.HasPrefix(r.Summary, "All is well: 5 pods in 1 namespace, 4 to be injected") {
+	if r := statusOf(t, 0, env.templates, ns, "--fail-on-outdated", "--system-namespace", notHere); !strings.HasPrefix(r.Summary, "No problems: 5 pods in 1 namespace, of which 4 should be injected") {
 		t.Errorf("the summary is %q", r.Summary)
 	}
 
@@ -274,7 +274,7 @@ func TestKubectlPlugin(t *testing.T) {
 	for _, path := range env.templates {
 		args = append(args, "--templates", path)
 	}
-	if out := kubectl(args...); !strings.HasPrefix(out, "All is well: 1 pod ") {
+	if out := kubectl(args...); !strings.HasPrefix(out, "No problems: 1 pod ") {
 		t.Errorf("status says\n%s", out)
 	}
 }
@@ -312,7 +312,7 @@ func TestStatusMissing(t *testing.T) {
 	}
 	eventually(t, "the restarted pods are current", func(ctx context.Context) error {
 		out, err := statusCommand(ctx, env.Kubeconfig, env.templates, ns, "--system-namespace", notHere).CombinedOutput()
-		if err != nil || !strings.HasPrefix(string(out), "All is well: 2 pods") {
+		if err != nil || !strings.HasPrefix(string(out), "No problems: 2 pods") {
 			return fmt.Errorf("%v: %s", err, out) //nolint:errorlint // it may be nil
 		}
 		return nil
@@ -349,7 +349,7 @@ func TestStatusForbidden(t *testing.T) {
 	ns := plainNamespace(t)
 	kubeconfig := nobodyIn(t, ns)
 	code, stdout, stderr := runStatus(t, kubeconfig, env.templates)
-	want := "pillion: you may not list namespaces: ask for the verb list on the resource namespaces, or name\n    those that you may read: pillion status NAMESPACE...\n"
+	want := "pillion: you are not allowed to list namespaces: ask for the verb list on the resource namespaces, or name\n    those that you are allowed to read: pillion status NAMESPACE...\n"
 	if code != 1 || stdout != "" || stderr != want {
 		t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)
 	}

@@ -112,7 +112,7 @@ func TestStatusCommands(t *testing.T) {
 			})
 			shell(t, printed(t, shell(t, again), program+" status "+ns))
 			eventually(t, "all pods are right", func(context.Context) error {
-				if out := shell(t, again); !strings.HasPrefix(out, "All is well: 2 pods") { //nolint:contextcheck // it has the context of the test
+				if out := shell(t, again); !strings.HasPrefix(out, "No problems: 2 pods") { //nolint:contextcheck // it has the context of the test
 					return fmt.Errorf("status says\n%s", out)
 				}
 				return nil
@@ -140,7 +140,7 @@ func TestStatusRejected(t *testing.T) {
 	kubectl("", "label", "namespace", ns, injectLabel+"=enabled", "pod-security.kubernetes.io/enforce=restricted")
 	code, out, stderr := runStatus(t, env.Kubeconfig, env.templates, ns, "--system-namespace", notHere)
 	out = strings.Join(strings.Fields(out), " ")
-	if code != 1 || !strings.Contains(out, "new pods would be rejected: the namespace enforces the Pod Security level restricted: ") || strings.Contains(out, "A restart fixes") {
+	if code != 1 || !strings.Contains(out, "new pods would be denied: the namespace enforces the Pod Security level restricted: ") || strings.Contains(out, "A restart fixes") {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 	kubectl(strings.ReplaceAll(`apiVersion: v1
@@ -155,7 +155,7 @@ items:
 		_, out, _ := runStatus(t, env.Kubeconfig, env.templates, ns, "--system-namespace", notHere) //nolint:contextcheck // it has the context of the test
 		out = strings.Join(strings.Fields(out), " ")
 		for _, owner := range []string{"Deployment/new", "StatefulSet/db", "ReplicaSet/bare", "Job/once"} {
-			if !regexp.MustCompile(`Failing: ` + owner + ` in the namespace ` + ns + ` cannot make its pods: (it has 0 of 1 pods: )?pods "[^"]*" is forbidden: violates PodSecurity`).MatchString(out) {
+			if !regexp.MustCompile(`Failing: ` + owner + ` in the namespace ` + ns + ` cannot create its pods: (it has 0 of 1 pods: )?pods "[^"]*" is forbidden: violates PodSecurity`).MatchString(out) {
 				return fmt.Errorf("%s is not there: %s", owner, out)
 			}
 		}

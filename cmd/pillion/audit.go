@@ -83,7 +83,7 @@ func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.
 		file.Close()
 	}
 	if log.Events() == 0 {
-		return errors.New("there is no audit event in what was read; name API servers' audit logs (--audit-log-path), not compressed")
+		return errors.New("the input has no audit events; use audit logs of API servers (--audit-log-path), not compressed")
 	}
 	r := log.Report()
 	err := error(nil)
@@ -117,7 +117,7 @@ func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) bool
 	}
 	err := lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
-		err = fmt.Errorf("it has over %d MiB, and no event has; the rest of the file is left out", maxEvent>>20)
+		err = fmt.Errorf("the line has more than %d MiB, so it is not an event; the rest of the file is ignored", maxEvent>>20)
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		tell(fmt.Sprintf("%s: %v", name, path.Err))
@@ -127,7 +127,7 @@ func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) bool
 		told = 0
 		say(err)
 	} else if told > maxTold {
-		tell(fmt.Sprintf("%s: %d more lines are no audit events", name, told-maxTold))
+		tell(fmt.Sprintf("%s: %d more lines are not audit events", name, told-maxTold))
 	}
 	return whole
 }

@@ -77,8 +77,8 @@ func TestServeCallers(t *testing.T) {
 
 	// An empty file lets nobody in whom the last good one did not.
 	write(t, tokens, "")
-	s.ready(t, 200, "authentication is required; the last good credentials are in use: "+tokens+": it is empty")
-	s.logged(t, "caller credentials cannot be reloaded, the last good ones stay in use")
+	s.ready(t, 200, "authentication is required; the last valid credentials are in use: "+tokens+": it is empty")
+	s.logged(t, "caller credentials cannot be reloaded, the last valid ones stay in use")
 	s.answers(t, right, 200)
 	s.answers(t, "", 401)
 	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "pillion_caller_credential_problems 1") ||
@@ -96,7 +96,7 @@ func TestServeCallers(t *testing.T) {
 	s.answers(t, right, 401)
 	s.answers(t, "Bearer second-token", 200)
 	s.ready(t, 200, "[+]callers ok: authentication is required\n")
-	s.logged(t, "caller credentials are good again")
+	s.logged(t, "caller credentials are valid again")
 	for _, line := range s.lines {
 		text, err := json.Marshal(line)
 		must(t, err)
@@ -178,7 +178,7 @@ func TestServeCallersCertificate(t *testing.T) {
 		use(second)
 		s.answers(t, "", 200)
 		write(t, caFile, "nonsense")
-		s.ready(t, 200, caFile+": there is no CA certificate in it")
+		s.ready(t, 200, caFile+": it has no CA certificate")
 		s.answers(t, "", 200)
 		signedBy(t, caFile)
 		s.answers(t, "", 401)

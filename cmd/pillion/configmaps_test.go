@@ -25,8 +25,8 @@ func TestServeConfigMaps(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.ConfigMap{m},
 	}
 	s := startServe(t, "--kubeconfig", api.kubeconfig(t), "--tls-self-signed", "--template-configmaps", manifests.TemplateSelector)
-	s.ready(t, http.StatusServiceUnavailable, "[-]templates failed: the ConfigMaps of templates have not come yet: ")
-	if line := s.logged(t, "cannot read the ConfigMaps of templates, trying again"); line["namespace"] != "pillion-system" || line["selector"] != manifests.TemplateSelector {
+	s.ready(t, http.StatusServiceUnavailable, "[-]templates failed: the ConfigMaps of templates are not loaded yet: ")
+	if line := s.logged(t, "the ConfigMaps of templates cannot be read, trying again"); line["namespace"] != "pillion-system" || line["selector"] != manifests.TemplateSelector {
 		t.Errorf("logged %v", line)
 	}
 	until(t, "the ConfigMaps have come", func() (bool, string) {

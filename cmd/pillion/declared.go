@@ -147,7 +147,7 @@ func overlay(flag string, to map[string]string, changes []string) (map[string]st
 		case !ok && without && bare != "":
 			delete(all, bare)
 		default:
-			return nil, fmt.Errorf("--%s must be KEY=VALUE, or KEY- for none, not %q", flag, text)
+			return nil, fmt.Errorf("--%s must be KEY=VALUE, or KEY- to remove it, not %q", flag, text)
 		}
 	}
 	return all, nil

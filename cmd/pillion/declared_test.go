@@ -105,7 +105,7 @@ func checkDeclared(t *testing.T, dir, stream string, want map[string]string) {
 		if name := r.Object.Name; patched[name] != want[name] || compact.String() != want[name] {
 			t.Errorf("%s: inject adds %s, explain says %s, the engine %s\n%s", name, patched[name], &compact, want[name], stream)
 		}
-		if optedOut := len(r.Templates) > 0 && r.Templates[0].Code == inject.CodeNotOptedIn && !strings.HasPrefix(r.Summary, "Nothing is injected, for"); (r.OptedIn != "") != optedOut {
+		if optedOut := len(r.Templates) > 0 && r.Templates[0].Code == inject.CodeNotOptedIn && !strings.HasPrefix(r.Summary, "Nothing is injected, because"); (r.OptedIn != "") != optedOut {
 			t.Errorf("%s: %q of %s", r.Object.Name, r.OptedIn, r.Templates[0].Code)
 		}
 	}

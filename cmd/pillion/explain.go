@@ -102,7 +102,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 	if o.fits, err = fit.NewEvaluator(); err != nil {
 		return err
 	}
-	missing := "there is no pod in what was read, and nothing that makes pods"
+	missing := "the input has no pods, and nothing that creates pods"
 	if len(o.files) > 0 {
 		reports, err = o.fromFiles(stdin)
 	} else {
@@ -173,7 +173,7 @@ func (o *explainOptions) detail() explain.Detail {
 func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
 	set, err := cli.LoadTemplates(o.templates)
 	if err != nil {
-		return nil, fmt.Errorf("the templates cannot be used:\n%w", err)
+		return nil, fmt.Errorf("the templates are invalid:\n%w", err)
 	}
 	injector := inject.New(set)
 	files, err := o.read(stdin)
@@ -244,7 +244,7 @@ func isKind(root *yaml.Node, kind string) bool {
 func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*explain.Report, error) {
 	request := node.At("request")
 	if request.At("resource", "group").Text() != "" || request.At("resource", "version").Text() != "v1" || request.At("resource", "resource").Text() != "pods" || request.At("operation").Text() != "CREATE" || request.At("subResource").Text() != "" {
-		return nil, errors.New("the AdmissionReview is not about the creation of a pod, which is all that Pillion looks at")
+		return nil, errors.New("the AdmissionReview is not about the creation of a pod; Pillion handles no other requests")
 	}
 	namespace, err := o.about(request.At("namespace").Text())
 	if err != nil {

@@ -50,7 +50,7 @@ func arguments(args []string) (all []asked, err error) {
 		for _, arg := range args {
 			kind, name, _ := strings.Cut(arg, "/")
 			if kind == "" || name == "" || strings.Contains(name, "/") {
-				return nil, fmt.Errorf("%q must be KIND/NAME, such as deploy/web; a file is --filename %s", arg, arg)
+				return nil, fmt.Errorf("%q must be KIND/NAME, for example deploy/web; for a file, use --filename %s", arg, arg)
 			}
 			resource, err := cluster.PodResource(kind)
 			if err != nil {
@@ -63,11 +63,11 @@ func arguments(args []string) (all []asked, err error) {
 	for kind := range strings.SplitSeq(args[0], ",") {
 		resource, err := cluster.PodResource(kind)
 		if err != nil {
-			return nil, fmt.Errorf("%q must be KIND/NAME or KIND NAME, such as deploy/web; a file is --filename %s", args[0], args[0])
+			return nil, fmt.Errorf("%q must be KIND/NAME or KIND NAME, for example deploy/web; for a file, use --filename %s", args[0], args[0])
 		}
 		for _, name := range args[1:] {
 			if strings.Contains(name, "/") || name == "" {
-				return nil, fmt.Errorf("%q must be a name: KIND/NAME does not go with KIND NAME", name)
+				return nil, fmt.Errorf("%q must be a name: use either KIND/NAME or KIND NAME, not both", name)
 			}
 			all = append(all, asked{kind + "/" + name, resource, name})
 		}
@@ -87,16 +87,16 @@ func (o *explainOptions) check(args []string) (err error) {
 	named := len(o.asked) > 0 && o.asked[0].name != ""
 	switch {
 	case len(o.files) > 0 && len(args) > 0:
-		return errors.New("--filename does not go with KIND/NAME")
+		return errors.New("--filename cannot be used with KIND/NAME")
 	case len(o.files) > 0 && some:
-		return errors.New("--filename does not go with --all-namespaces and --selector")
+		return errors.New("--filename cannot be used with --all-namespaces and --selector")
 	case len(o.files) > 0:
 		if o.namespace == "" {
 			o.namespace = "default"
 		}
 		return o.injectOptions.check()
 	case named && some:
-		return errors.New("a name does not go with --all-namespaces and --selector")
+		return errors.New("a name cannot be used with --all-namespaces and --selector")
 	case len(args) == 0 && o.namespace == "" && !some:
 		return errors.New("name manifests (--filename FILE), objects of the cluster (deploy/NAME), or a whole namespace (--namespace NAMESPACE)")
 	}

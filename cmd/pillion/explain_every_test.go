@@ -166,17 +166,19 @@ func TestExplainNamespace(t *testing.T) {
 		t.Errorf("the limits were read %d times", n)
 	}
 	var out bytes.Buffer
-	if code := run([]string{"explain", "--kubeconfig", a.kubeconfig(t), "-n", "shop"}, nil, &out, &out); code != exitOK || !strings.Contains(out.String(), "The same holds for 1198 more: Deployment/web-2, ") || out.Len() > 5000 {
+	if code := run([]string{"explain", "--kubeconfig", a.kubeconfig(t), "-n", "shop"}, nil, &out, &out); code != exitOK || !strings.Contains(out.String(), "1198 more have the same result: Deployment/web-2, ") || out.Len() > 5000 {
 		t.Errorf("exit code %d, %d bytes\n%s", code, out.Len(), &out)
 	}
 	// Those that cannot be listed are left out.
 	a.forbids[shopDeployments], a.forbids[shopPods] = 1, 1
 	reports, _ = a.explainJSON(t, exitOK, "-n", "shop")
-	if got := titles(reports); !slices.Equal(got, []string{"shop:CronJob/nightly"}) || !slices.ContainsFunc(reports[0].Notes, func(n string) bool { return strings.Contains(n, "You may not list deployments in the namespace shop") }) {
+	if got := titles(reports); !slices.Equal(got, []string{"shop:CronJob/nightly"}) || !slices.ContainsFunc(reports[0].Notes, func(n string) bool {
+		return strings.Contains(n, "You are not allowed to list deployments in the namespace shop")
+	}) {
 		t.Errorf("got %q", got)
 	}
 	a.forbids[shopDeployments] = 1
-	if _, stderr := a.explainJSON(t, exitProblem, "deploy", "-n", "shop"); !strings.Contains(stderr, "you may not list deployments in the namespace shop") {
+	if _, stderr := a.explainJSON(t, exitProblem, "deploy", "-n", "shop"); !strings.Contains(stderr, "you are not allowed to list deployments in the namespace shop") {
 		t.Error(stderr)
 	}
 }

@@ -81,7 +81,7 @@ func TestExplainRunning(t *testing.T) {
 		t.Errorf("it compares what is not:\n%s", text)
 	}
 	a.forbids[shopPods+"?app=web"] = 1
-	if text := a.explainText(t, exitOK, "deploy/web", "-n", "shop"); !strings.Contains(text, "What the running pods of the namespace shop have is not known: you may not list pods.") {
+	if text := a.explainText(t, exitOK, "deploy/web", "-n", "shop"); !strings.Contains(text, "The running pods of the namespace shop are unknown: you are not allowed to list pods.") {
 		t.Errorf("it does not say that pods are not read:\n%s", text)
 	}
 	a = runningAPI(t)

@@ -79,7 +79,7 @@ func TestStatusCommand(t *testing.T) {
 	write(t, filepath.Join(templates, "agent.yaml"), agentTemplate)
 	a.wantText(t, exitProblem, []string{"shop", "-l", "app in (web, api)", "--templates", templates, "-o", "text"},
 		fmt.Sprintf("pillion status shop --selector 'app in (api,web)' --templates '%s' --kubeconfig", templates),
-		fmt.Sprintf("In the namespace shop 1 pod is to have no sidecar. Why, for one: pillion explain --templates '%s' --kubeconfig", templates), " pod/out -n shop")
+		fmt.Sprintf("In the namespace shop, 1 pod is to have no sidecar. To see why for one of them: pillion explain --templates '%s' --kubeconfig", templates), " pod/out -n shop")
 	a.wantText(t, exitProblem, []string{"-A"}, "pillion status --all-namespaces --kubeconfig")
 	for in, out := range map[string]string{"a/b.yaml": "a/b.yaml", "": "''", "it's $(x)": `'it'\''s $(x)'`} {
 		if got := cli.Quote(in); got != out {
@@ -95,8 +95,8 @@ func TestStatusURL(t *testing.T) {
 		url, want string
 		code      int
 	}{
-		"refused":   {closedURL(), "Problem: Nobody listens at " + closedURL(), exitProblem},
-		"not known": {"https://pillion.invalid", "Not certain: Whether anybody answers for Pillion is not known: https://pillion.invalid cannot be reached from here", exitOK},
+		"refused":   {closedURL(), "Problem: Nothing listens at " + closedURL(), exitProblem},
+		"not known": {"https://pillion.invalid", "Uncertain: Whether Pillion has a ready endpoint is unknown: https://pillion.invalid is not reachable from here", exitOK},
 		"listens":   {openURL(), "A restart fixes", exitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestStatusURL(t *testing.T) {
 				w.(map[string]any)["clientConfig"] = map[string]any{"url": c.url}
 			}
 			text := a.wantText(t, c.code, []string{"shop"}, c.want)
-			if strings.Contains(text, "All is well") || strings.Contains(text, "Restart nothing yet") != (name != "listens") {
+			if strings.Contains(text, "No problems") || strings.Contains(text, "Restart nothing yet") != (name != "listens") {
 				t.Error(text)
 			}
 		})
@@ -125,15 +125,15 @@ func TestStatusFailing(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, object, want string // "": it is well
 	}{
-		"denied":           {"apps/v1/namespaces/shop/replicasets", set(""), `Failing: Deployment/web in the namespace shop cannot make its pods: admission webhook "x" denied the request`},
+		"denied":           {"apps/v1/namespaces/shop/replicasets", set(""), `Failing: Deployment/web in the namespace shop cannot create its pods: admission webhook "x" denied the request`},
 		"deleted":          {"apps/v1/namespaces/shop/replicasets", set(", deletionTimestamp: '2026-03-01T09:00:00Z'"), ""},
-		"StatefulSet":      {"apps/v1/namespaces/shop/statefulsets", `{metadata: {name: db, generation: 1}, spec: {replicas: 3}, status: {observedGeneration: 1, replicas: 1, readyReplicas: 1}}`, "StatefulSet/db in the namespace shop cannot make its pods: it has 1 of 3 pods; its events say why"},
+		"StatefulSet":      {"apps/v1/namespaces/shop/statefulsets", `{metadata: {name: db, generation: 1}, spec: {replicas: 3}, status: {observedGeneration: 1, replicas: 1, readyReplicas: 1}}`, "StatefulSet/db in the namespace shop cannot create its pods: it has 1 of 3 pods; see its events"},
 		"one by one":       {"apps/v1/namespaces/shop/statefulsets", `{metadata: {name: db}, spec: {replicas: 3}, status: {replicas: 1}}`, ""},
 		"all at once":      {"apps/v1/namespaces/shop/statefulsets", `{metadata: {name: db}, spec: {replicas: 3, podManagementPolicy: Parallel}, status: {replicas: 1}}`, "it has 1 of 3 pods"},
 		"changed just now": {"apps/v1/namespaces/shop/statefulsets", `{metadata: {name: db, generation: 2}, spec: {replicas: 3}, status: {observedGeneration: 1, replicas: 1, readyReplicas: 1}}`, ""},
-		"DaemonSet":        {"apps/v1/namespaces/shop/daemonsets", `{metadata: {name: net}, status: {currentNumberScheduled: 1, desiredNumberScheduled: 2}}`, "DaemonSet/net in the namespace shop cannot make its pods: it has 1 of 2 pods"},
-		"Job":              {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once}, status: {startTime: "2026-03-01T09:00:00Z"}}`, "Job/once in the namespace shop cannot make its pods: it has 0 of 1 pods"},
-		"Job of a cluster": {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once, generation: 1}, status: {startTime: "2026-03-01T09:00:00Z"}}`, "Job/once in the namespace shop cannot make its pods: it has 0 of 1 pods"},
+		"DaemonSet":        {"apps/v1/namespaces/shop/daemonsets", `{metadata: {name: net}, status: {currentNumberScheduled: 1, desiredNumberScheduled: 2}}`, "DaemonSet/net in the namespace shop cannot create its pods: it has 1 of 2 pods"},
+		"Job":              {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once}, status: {startTime: "2026-03-01T09:00:00Z"}}`, "Job/once in the namespace shop cannot create its pods: it has 0 of 1 pods"},
+		"Job of a cluster": {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once, generation: 1}, status: {startTime: "2026-03-01T09:00:00Z"}}`, "Job/once in the namespace shop cannot create its pods: it has 0 of 1 pods"},
 		"suspended Job":    {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once}, spec: {suspend: true}, status: {startTime: "2026-03-01T09:00:00Z"}}`, ""},
 		"failed Job":       {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once}, status: {startTime: "2026-03-01T09:00:00Z", failed: 1}}`, ""},
 		"new Job":          {"batch/v1/namespaces/shop/jobs", `{metadata: {name: once}}`, ""},
@@ -156,7 +156,7 @@ func TestStatusFailing(t *testing.T) {
 			a.objects["/api/v1/namespaces/shop"] = thing("v1", "Namespace", "", "shop", nil)
 			a.wantText(t, exitOK, []string{"shop"}, "There is no pod in 1 namespace.") // which is not opted in
 			a.forbids["/apis/"+c.path] = 1
-			a.wantText(t, exitOK, []string{"shop"}, "in the namespace shop, so whether all their pods can be made is not known.")
+			a.wantText(t, exitOK, []string{"shop"}, "in the namespace shop, so whether all their pods can be created is unknown.")
 		})
 	}
 	t.Run("by itself", func(t *testing.T) {
@@ -167,9 +167,9 @@ func TestStatusFailing(t *testing.T) {
 		a.list(optedInPods)
 		a.list(allSets+"?pillion.dev/inject=enabled", object)
 		a.list("/apis/apps/v1/namespaces/quiet/replicasets", object)
-		a.wantText(t, exitProblem, nil, "Failing: Deployment/web in the namespace quiet cannot make its pods")
+		a.wantText(t, exitProblem, nil, "Failing: Deployment/web in the namespace quiet cannot create its pods")
 		a.forbids[allSets+"?pillion.dev/inject=enabled"] = 1
-		a.wantText(t, exitOK, nil, "Note: You may not list replicasets in all namespaces")
+		a.wantText(t, exitOK, nil, "Note: You are not allowed to list replicasets in all namespaces")
 	})
 }
 
@@ -184,11 +184,11 @@ func TestStatusEvents(t *testing.T) {
 		return yamlObject(t, fmt.Sprintf("{reason: FailedCreate, lastTimestamp: %q, message: %q}", at, message))
 	}
 	a.list(path, event("2026-03-01T10:00:00Z", "(combined from similar events): Error creating: second"), event("2026-03-01T09:00:00Z", "Error creating: first"))
-	a.wantText(t, exitProblem, []string{"shop"}, "Job/once in the namespace shop cannot make its pods: it has 0 of 1 pods: second")
+	a.wantText(t, exitProblem, []string{"shop"}, "Job/once in the namespace shop cannot create its pods: it has 0 of 1 pods: second")
 	a.list(path, event("2026-03-01T10:00:00Z", "create Pod db-1 in StatefulSet db failed error: third"), yamlObject(t, `{message: fourth, series: {lastObservedTime: "2026-03-01T11:00:00.000000Z", count: 2}}`))
-	a.wantText(t, exitProblem, []string{"shop"}, "StatefulSet/db in the namespace shop cannot make its pods: it has 1 of 3 pods: fourth")
+	a.wantText(t, exitProblem, []string{"shop"}, "StatefulSet/db in the namespace shop cannot create its pods: it has 1 of 3 pods: fourth")
 	a.forbids[path] = 2
-	a.wantText(t, exitProblem, []string{"shop"}, "it has 0 of 1 pods; its events say why", "it has 1 of 3 pods; its events say why")
+	a.wantText(t, exitProblem, []string{"shop"}, "it has 0 of 1 pods; see its events", "it has 1 of 3 pods; see its events")
 }
 
 // TestStatusNoTemplates: what follows from templates that are gone while the webhooks are there.

@@ -137,7 +137,7 @@ func pairs(flag string, texts []string) (map[string]string, error) {
 func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	set, err := cli.LoadTemplates(o.templates)
 	if err != nil {
-		return fmt.Errorf("the templates cannot be used:\n%w", err)
+		return fmt.Errorf("the templates are invalid:\n%w", err)
 	}
 	files, err := o.read(stdin)
 	if err != nil {
@@ -156,7 +156,7 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	case len(j.wrong) > 0:
 		return fmt.Errorf("nothing is written (--strict), because of\n%s", strings.Join(j.wrong, "\n"))
 	case j.found == 0:
-		fmt.Fprintln(j.report, "There is no pod in what was read, and nothing that makes pods.")
+		fmt.Fprintln(j.report, "The input has no pods, and nothing that creates pods.")
 	}
 	out, err := j.output()
 	if err != nil {

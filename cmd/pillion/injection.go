@@ -159,7 +159,7 @@ func (j *injection) inject(root *yamledit.Root, o object) ([]yamledit.Change, er
 	for _, op := range result.Ops() {
 		value, ok := op.Value.(json.RawMessage)
 		if !ok {
-			return nil, errors.New("the patch holds a value that is no JSON")
+			return nil, errors.New("the patch has a value that is not JSON")
 		}
 		changes = append(changes, yamledit.Change{Path: slices.Concat(o.at, o.podAt, pointer(op.Path)), Value: value})
 	}
@@ -201,7 +201,7 @@ func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, 
 		return nil, err
 	}
 	for _, name := range removal.Templates {
-		j.say(o, name+": taken out")
+		j.say(o, name+": removed")
 	}
 	if len(removal.Templates) == 0 {
 		j.say(o, "nothing was injected")
@@ -245,7 +245,7 @@ func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 			j.say(o, why)
 		}
 		for _, k := range d.Kept {
-			j.say(o, d.Template+": kept "+k.Path+" as the pod has it")
+			j.say(o, d.Template+": kept the pod's own "+k.Path)
 		}
 		for _, note := range d.Notes {
 			j.say(o, d.Template+": warning: "+note)

@@ -177,7 +177,7 @@ func lintedSet(stdin io.Reader, paths []string) (*templates.Set, error) {
 	}
 	set, err := templates.Compile(templates.File{Path: "standard input", Data: text})
 	if err == nil && len(set.Templates) == 0 {
-		err = errors.New("there is no template in what was read")
+		err = errors.New("the input has no templates")
 	}
 	return set, err
 }
@@ -242,7 +242,7 @@ func (o *lintOptions) subjects(e *fit.Evaluator, stdin io.Reader) ([]fit.Subject
 		}
 	}
 	if len(all) == 0 {
-		return nil, errors.New("--pod: there is no pod in what was read, and nothing that makes pods")
+		return nil, errors.New("--pod: the input has no pods, and nothing that creates pods")
 	}
 	return all, nil
 }

@@ -103,7 +103,7 @@ func (l *linted) sentences(t *trial) []string {
 		if t.Denied {
 			without = "the pod is denied"
 		}
-		say("the pod or its namespace must set %s, for there is no default; otherwise %s", strings.Join(t.Needs, ", "), without)
+		say("the pod or its namespace must set %s, because there is no default; otherwise %s", strings.Join(t.Needs, ", "), without)
 	}
 	if t.Conflicts != "" {
 		say("conflict with the other templates: %s", t.Conflicts)

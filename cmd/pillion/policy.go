@@ -108,7 +108,7 @@ func (o *policyOptions) check() error {
 func (o *policyOptions) run(stdout, stderr io.Writer) error {
 	set, err := cli.LoadTemplates(o.templates)
 	if err != nil {
-		return fmt.Errorf("the templates cannot be used:\n%w", err)
+		return fmt.Errorf("the templates are invalid:\n%w", err)
 	}
 	chosen, err := o.chosen(set)
 	if err != nil {

@@ -51,26 +51,26 @@ func TestReconfigure(t *testing.T) {
 	for problem, text := range map[string]string{
 		"pillion.yaml:4: lisen: unknown key; did you mean listen?":               "lisen: :1\n",
 		`--log-level must be debug, info, warn or error, not "loud"`:             "log-level: loud\n",
-		"--standalone does not go with --advise":                                 "log-level: error\nadvise: true\n",
+		"--standalone cannot be used with --advise":                              "log-level: error\nadvise: true\n",
 		"pillion.yaml:4: shutdown-delay: must be a duration such as 5s or 1m30s": "shutdown-delay: 5\n",
-		"pillion.yaml:4: standalone: stands in line 1 too":                       "standalone: false\n",
+		"pillion.yaml:4: standalone: is also in line 1":                          "standalone: false\n",
 		"pillion.yaml:4: could not find expected ':'":                            "x\ny: [\n",
 	} {
 		mount(always + text)
-		s.ready(t, 200, "; needs a restart: exclude-namespace; a newer one is refused since ")
+		s.ready(t, 200, "; needs a restart: exclude-namespace; a newer one is rejected since ")
 		s.ready(t, 200, problem)
 		if s.count("configuration changed") != 1 {
 			t.Errorf("%s: part of it is in use", problem)
 		}
 	}
-	s.logged(t, "the new configuration cannot be used, the last good one stays in use")
+	s.logged(t, "the new configuration is invalid, the last valid one stays in use")
 	metric("pillion_config_problems 1")
 	must(t, os.Remove(filepath.Join(folder, "..data")))
 	s.ready(t, 200, "pillion.yaml: no such file or directory")
 
 	mount(always + "log-level: debug\n")
-	s.logged(t, "the configuration needs no restart any longer")
-	s.logged(t, "the configuration is good again")
+	s.logged(t, "the configuration no longer needs a restart")
+	s.logged(t, "the configuration is valid again")
 	s.ready(t, 200, "[+]configuration ok: "+file+"\n")
 	metric("pillion_config_problems 0")
 	if _, body := s.get(t, s.admin+"/metrics"); strings.Contains(body, "pillion_config_restart_needed{") {
@@ -82,6 +82,6 @@ func TestReconfigure(t *testing.T) {
 	s.ready(t, 200, "needs a restart: exclude-namespace\n")
 	mount(always + "log-level: info\n")
 	until(t, "the log tells of changes again", func() (bool, string) {
-		return s.count("configuration changed") == 2 && s.count("the configuration needs no restart any longer") == 2, "it does not"
+		return s.count("configuration changed") == 2 && s.count("the configuration no longer needs a restart") == 2, "it does not"
 	})
 }

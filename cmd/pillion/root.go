@@ -156,7 +156,7 @@ so on. If both are set, Pillion uses the flag.`,
 		shells.Args = cobra.ArbitraryArgs
 		shells.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("there is no completion for %q: there is for bash, fish, powershell and zsh", args[0])
+				return fmt.Errorf("there is no completion for %q; use bash, fish, powershell or zsh", args[0])
 			}
 			return cmd.Help()
 		}

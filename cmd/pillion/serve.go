@@ -62,7 +62,7 @@ server sends no new requests, and finishes the current ones. It ignores SIGHUP.`
 			}
 			klog.SetSlogLogger(log) // what client-go has to say
 			for _, sentence := range strange {
-				log.Warn("an environment variable is not understood", "problem", sentence)
+				log.Warn("an environment variable is unknown", "problem", sentence)
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()

@@ -290,9 +290,9 @@ func TestServeReload(t *testing.T) {
 
 	// A bad set changes nothing, and says so everywhere.
 	mount("..3", template("three"), "kind: Nonsense\n")
-	s.ready(t, 200, "a newer set is refused since ")
+	s.ready(t, 200, "a newer set is rejected since ")
 	s.ready(t, 200, "1.yaml:1: ")
-	s.logged(t, "the new templates cannot be used, the last good ones stay in use")
+	s.logged(t, "the new templates are invalid, the last valid ones stay in use")
 	injects(s, "one", "two")
 	if _, body := s.get(t, s.admin+"/metrics"); strings.Contains(body, "pillion_template_problems 0") ||
 		!strings.Contains(body, `pillion_template_loads_total{result="refused"} 1`) {
@@ -304,7 +304,7 @@ func TestServeReload(t *testing.T) {
 	write(t, filepath.Join(folder, ".0.yaml.swp"), template("four"))
 	must(t, os.Rename(filepath.Join(folder, ".0.yaml.swp"), filepath.Join(folder, "0.yaml")))
 	injects(s, "four")
-	s.logged(t, "the templates are good again")
+	s.logged(t, "the templates are valid again")
 	if _, body := s.get(t, s.admin+"/readyz?verbose"); strings.Contains(body, "refused") {
 		t.Errorf("a problem is left over:\n%s", body)
 	}

@@ -126,11 +126,11 @@ func (o *statusOptions) check(args []string) error {
 	case err != nil:
 		return fmt.Errorf("--selector must be a label selector such as app=web, not %q: %w", o.Selector, err)
 	case o.All && len(args) > 0:
-		return fmt.Errorf("--all-namespaces does not go with a namespace: leave out one of it and %s", args[0])
+		return fmt.Errorf("--all-namespaces cannot be used with a namespace: remove it or %s", args[0])
 	case o.watch && o.output == "name":
-		return errors.New("--watch does not go with -o name")
+		return errors.New("--watch cannot be used with -o name")
 	case o.interval < time.Second:
-		return fmt.Errorf("--interval must be a second or more, not %s", o.interval)
+		return fmt.Errorf("--interval must be at least 1s, not %s", o.interval)
 	}
 	o.Selector = selector.String() // without spaces
 	return cli.OneOf("output", o.output, statusOutputs()...)
@@ -155,7 +155,7 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	if o.output == "name" {
 		for _, why := range slices.Concat(report.Problems, report.Doubts) {
-			fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: nothing is to be restarted yet: "+why))
+			fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: restart nothing yet: "+why))
 		}
 		for i := range report.Failing {
 			fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+report.Failing[i].String()))

@@ -103,7 +103,7 @@ func TestStatusSelection(t *testing.T) {
 			}
 			notes := []string{
 				"Only shadowed (pillion.dev/inject: shadow), so nothing is injected: trial.",
-				`Nothing is injected where the label pillion.dev/inject means nothing; it must be enabled or shadow: typo ("enable").`,
+				`Nothing is injected in namespaces with an invalid label pillion.dev/inject; it must be enabled or shadow: typo ("enable").`,
 			}
 			for _, note := range notes { // of namespaces that are named there is more to say
 				if said := slices.Contains(r.Notes, note); said == c.named {
@@ -153,17 +153,17 @@ func TestStatusForbidden(t *testing.T) {
 		stdout     string
 		stderr     string // else
 	}{
-		{"namespaces", "/api/v1/namespaces", nil, "", "pillion: you may not list namespaces: ask for the verb list on the resource namespaces, or name those that you may read: pillion status NAMESPACE...\n"},
+		{"namespaces", "/api/v1/namespaces", nil, "", "pillion: you are not allowed to list namespaces: ask for the verb list on the resource namespaces, or name those that you are allowed to read: pillion status NAMESPACE...\n"},
 		{"namespace", "/api/v1/namespaces/shop", []string{"shop"}, "", "pillion: you may not get namespaces: ask for the verb get on the resource namespaces, or name others\n"},
-		{"pods", shopPods, nil, "", "pillion: you may not list pods in the namespace shop: ask for the verb list on the resource pods, or name namespaces that you may read: pillion status NAMESPACE...\n"},
-		{"pods that opted in", optedInPods, nil, "", "pillion: you may not list pods: ask for the verb list on the resource pods, or name namespaces that you may read: pillion status NAMESPACE...\n"},
+		{"pods", shopPods, nil, "", "pillion: you are not allowed to list pods in the namespace shop: ask for the verb list on the resource pods, or name namespaces that you are allowed to read: pillion status NAMESPACE...\n"},
+		{"pods that opted in", optedInPods, nil, "", "pillion: you are not allowed to list pods: ask for the verb list on the resource pods, or name namespaces that you are allowed to read: pillion status NAMESPACE...\n"},
 		{"no such namespace", "", []string{"shap"}, "", "pillion: there is no namespace shap\n"},
 		{"ReplicaSets", shopSets, nil, "Deployment/web-0 in the namespace shop", ""},
-		{"ReplicaSets, the note", shopSets, nil, "Note: You may not list replicasets in the namespace shop, so owners are guessed", ""},
-		{"webhooks", webhooksPath, nil, "Note: Other webhooks are not listed: you may not list mutatingwebhookconfigurations.", ""},
-		{"policies", policies, nil, "Note: Policies that change pods are not listed: you may not list mutatingadmissionpolicies", ""},
-		{"validating webhooks", policiesPath + "validatingwebhookconfigurations", nil, "Note: Other validating webhooks are not listed: you may not list validatingwebhookconfigurations.", ""},
-		{"validating policies", policiesPath + "validatingadmissionpolicies", nil, "Note: Policies that judge pods are not listed: you may not list validatingadmissionpolicies", ""},
+		{"ReplicaSets, the note", shopSets, nil, "Note: You are not allowed to list replicasets in the namespace shop, so owners are guessed", ""},
+		{"webhooks", webhooksPath, nil, "Note: Other webhooks are not listed: you are not allowed to list mutatingwebhookconfigurations.", ""},
+		{"policies", policies, nil, "Note: Policies that change pods are not listed: you are not allowed to list mutatingadmissionpolicies", ""},
+		{"validating webhooks", policiesPath + "validatingwebhookconfigurations", nil, "Note: Other validating webhooks are not listed: you are not allowed to list validatingwebhookconfigurations.", ""},
+		{"validating policies", policiesPath + "validatingadmissionpolicies", nil, "Note: Policies that validate pods are not listed: you are not allowed to list validatingadmissionpolicies", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -202,7 +202,7 @@ rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [p
 			a.list(policiesPath+"validatingwebhookconfigurations", a.objects[policiesPath+"validatingwebhookconfigurations/pillion"].(map[string]any), yamlObject(t, c.guard))
 			a.forbids[c.forbid] = 9
 			_, stdout, stderr := a.status(t, "shop")
-			said := strings.Contains(stdout, cli.Fold(nil, "Note: The webhook guard.example.com of guard and Pillion are asked about each other's pods"))
+			said := strings.Contains(stdout, cli.Fold(nil, "Note: The webhook guard.example.com of guard and Pillion are called for each other's pods"))
 			if said != c.want || stderr != "" {
 				t.Errorf("warned: %t\n%s%s", said, stdout, stderr)
 			}
@@ -292,7 +292,7 @@ func TestStatusWatchText(t *testing.T) {
 		}
 	}
 	code, stdout, stderr := a.status(t, "shop", "--watch", "--interval", "1s")
-	if n := len(regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\n3 pods in 1 namespace, 3 to be injected: 3 missing\.$`).FindAllString(stdout, -1)); code != exitOK || n < 2 || strings.Contains(stdout, "\x1b") {
+	if n := len(regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\n3 pods in 1 namespace, of which 3 should be injected: 3 missing\.$`).FindAllString(stdout, -1)); code != exitOK || n < 2 || strings.Contains(stdout, "\x1b") {
 		t.Errorf("exit code %d, %d reports\n%s%s", code, n, stdout, stderr)
 	}
 }

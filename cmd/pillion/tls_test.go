@@ -49,12 +49,12 @@ func TestServeCertificate(t *testing.T) {
 	second := pairFiles(t, certFile, keyFile)
 	until(t, "the new certificate is presented", func() (bool, string) { return presents(second), "the old one is" })
 	write(t, certFile, "nonsense")
-	s.logged(t, "the certificate cannot be reloaded, the last good one stays in use")
+	s.logged(t, "the certificate cannot be reloaded, the last valid one stays in use")
 	if !presents(second) {
 		t.Error("the last good certificate is not presented")
 	}
 	s.ready(t, 200, "[+]certificate ok: valid until ")
-	s.ready(t, 200, "a new one is refused since ")
+	s.ready(t, 200, "a new one is rejected since ")
 	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, `pillion_certificate_refused_total{reason="no_pair"}`) {
 		t.Errorf("the refusal is not counted:\n%s", body)
 	}
@@ -137,7 +137,7 @@ func TestServeAcceptsWithCertificate(t *testing.T) {
 		defer raw.Close()
 		return true, tls.Client(raw, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context())
 	}
-	s.ready(t, http.StatusServiceUnavailable, "[-]webhooks failed: connections are accepted once there is a certificate")
+	s.ready(t, http.StatusServiceUnavailable, "[-]webhooks failed: connections will be accepted when there is a certificate")
 	if status, body := s.get(t, s.admin+"/livez"); status != http.StatusOK {
 		t.Errorf("without a certificate, /livez says %d %s", status, body)
 	}

@@ -125,7 +125,7 @@ func TestUnlabelledForbidden(t *testing.T) {
 	t.Parallel()
 	a := outsideAPI(t)
 	a.forbids["/api/v1/namespaces"] = 1
-	if code, stdout, stderr := a.status(t, "unlabelled"); code != exitProblem || stdout != "" || !strings.Contains(strings.ReplaceAll(stderr, "\n   ", ""), "name those that you may read: pillion status unlabelled NAMESPACE...") {
+	if code, stdout, stderr := a.status(t, "unlabelled"); code != exitProblem || stdout != "" || !strings.Contains(strings.ReplaceAll(stderr, "\n   ", ""), "name those that you are allowed to read: pillion status unlabelled NAMESPACE...") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	for _, path := range []string{webhooksPath, webhooksPath + "/pillion", policiesPath + "validatingwebhookconfigurations", pillionPath} {

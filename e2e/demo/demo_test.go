@@ -122,10 +122,10 @@ func TestYourTurn(t *testing.T) {
 	r.waitFor(t, `\+    image: registry.example/log-agent:1.5.0\n`)
 	r.wantImage(t, commands, "registry.example/log-agent:1.5.0")
 	r.edit(t, "image:", "imgae:")
-	r.waitFor(t, `The new templates cannot be used; the last good ones stay in use:\n  \S*log-agent.yaml:\d+: spec\.pod\.spec\.initContainers\[0\]\.imgae: unknown key; did you mean "image"\?`)
+	r.waitFor(t, `The new templates are invalid; the last valid ones stay in use:\n  \S*log-agent.yaml:\d+: spec\.pod\.spec\.initContainers\[0\]\.imgae: unknown key; did you mean "image"\?`)
 	r.wantImage(t, commands, "registry.example/log-agent:1.5.0")
 	r.edit(t, "imgae:", "image:")
-	r.waitFor(t, `The templates are good again`)
+	r.waitFor(t, `The templates are valid again`)
 
 	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(commands[0])[1]
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

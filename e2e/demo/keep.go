@@ -73,8 +73,8 @@ func (d *demo) makePath() (string, error) {
 // What pillion serve logs about its templates.
 const (
 	loaded    = "templates loaded"
-	rejected  = "the new templates cannot be used, the last good ones stay in use"
-	goodAgain = "the templates are good again"
+	rejected  = "the new templates are invalid, the last valid ones stay in use"
+	goodAgain = "the templates are valid again"
 )
 
 // followTemplates shows what becomes of changed templates, until ctx ends.
@@ -100,14 +100,14 @@ func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byt
 	now := time.Now().Format(time.TimeOnly)
 	switch event["msg"] {
 	case rejected:
-		d.screen.line(red, "%s  The new templates cannot be used; the last good ones stay in use:", now)
+		d.screen.line(red, "%s  The new templates are invalid; the last valid ones stay in use:", now)
 		problems, _ := event["problems"].([]any)
 		for _, problem := range problems {
 			fmt.Fprintf(d.screen.out, "  %v\n", problem)
 		}
 		return before
 	case goodAgain:
-		d.screen.line(green, "%s  The templates are good again.", now)
+		d.screen.line(green, "%s  The templates are valid again.", now)
 		return before
 	}
 	d.screen.line(green, "%s  Reloaded: the templates are %v.", now, event["templates"])

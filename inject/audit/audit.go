@@ -229,10 +229,10 @@ type Count struct {
 
 // The lists of the report.
 const (
-	decisions    = "Decisions of Pillion's:"
-	secondRounds = "Changed pods once more, after what came behind their first change:"
-	loops        = "Loops, the same patch for the same pod again; who undoes it?"
-	failedOpen   = "Could not be called, and pods passed:"
+	decisions    = "Decisions of Pillion:"
+	secondRounds = "Changed pods again, after a later webhook had changed them:"
+	loops        = "Loops: the same patch for the same pod again, so something else removes it:"
+	failedOpen   = "Could not be called, and pods were accepted:"
 )
 
 // Report sums up, in a stable order.
@@ -243,12 +243,12 @@ func (l *Log) Report() *Report {
 	for _, key := range slices.SortedFunc(maps.Keys(l.counts), func(a, b [5]string) int { return slices.Compare(a[:], b[:]) }) {
 		*lists[key[0]] = append(*lists[key[0]], *l.counts[key])
 	}
-	r.Summary = fmt.Sprintf("Requests for pods: %d; with decisions of Pillion's: %d; dry runs, not counted: %d.", r.Requests, r.Asked, r.DryRuns)
+	r.Summary = fmt.Sprintf("Requests for pods: %d; with decisions of Pillion: %d; dry runs, not counted: %d.", r.Requests, r.Asked, r.DryRuns)
 	switch {
 	case r.Requests+r.DryRuns == 0:
-		r.Summary = fmt.Sprintf("Events: %d, but none is for a pod; the audit policy must have pods.", l.events)
+		r.Summary = fmt.Sprintf("Events: %d, but none is about a pod; the audit policy must include pods.", l.events)
 	case !r.Bad():
-		r.Summary = "All is well. " + r.Summary
+		r.Summary = "No problems. " + r.Summary
 	}
 	return &r
 }

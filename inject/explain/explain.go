@@ -163,7 +163,7 @@ func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
 		t.Passed = slices.DeleteFunc(t.Passed, func(p inject.Step) bool { return p.Code == inject.CodeNotOptedIn })
 	}
 	r.Patch, r.Final = nil, Final{Verdict: "allowed", Findings: r.Final.Findings}
-	r.Summary = fmt.Sprintf("Nothing is injected, for %s. With %s %s", why, inject.Enabled, strings.ToLower(r.Summary[:1])+r.Summary[1:])
+	r.Summary = fmt.Sprintf("Nothing is injected, because %s. With %s %s", why, inject.Enabled, strings.ToLower(r.Summary[:1])+r.Summary[1:])
 	return r, nil
 }
 

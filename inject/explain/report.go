@@ -85,15 +85,15 @@ func (r *Report) summary() string {
 	case r.Object.Live:
 		return r.liveSummary()
 	case no(r.Called):
-		return "The API server does not ask Pillion about this pod, so Pillion injects nothing."
+		return "The API server does not call Pillion for this pod, so Pillion injects nothing."
 	case no(r.Answered) && r.Final.Verdict == "denied":
-		return "Nobody answers for Pillion, so the pod would be refused."
+		return "Pillion has no ready endpoint, so the API server would deny the pod."
 	case no(r.Answered):
-		return "Nobody answers for Pillion, so the pod would get nothing."
+		return "Pillion has no ready endpoint, so the pod would get nothing."
 	case r.Final.Verdict == "denied":
-		return "The pod would be refused."
+		return "The API server would deny the pod."
 	case len(r.Misfits) > 0:
-		return "Once injected, the pod would be refused."
+		return "The API server would deny the injected pod."
 	case right == 0:
 		return fmt.Sprintf("The pod gets nothing%s.", with)
 	case right == len(r.Templates):
@@ -122,15 +122,15 @@ func (r *Report) liveSummary() string {
 	}
 	switch {
 	case n == 0:
-		return "The pod is to have none of the templates, and has none of them."
+		return "The pod should have no templates, and has none."
 	case by[Current] == n:
-		return fmt.Sprintf("The pod has all that it should have: %s.", plural(n, "template"))
+		return fmt.Sprintf("The pod has everything that it should have: %s.", plural(n, "template"))
 	}
 	also := ""
 	if failed > 0 {
 		also = fmt.Sprintf("; a new pod would lack %s too, so a restart does not help: fix this first", plural(failed, "template"))
 	}
-	return fmt.Sprintf("The pod is not as it should be: %s%s.", strings.Join(parts, ", "), also)
+	return fmt.Sprintf("The pod is not current: %s%s.", strings.Join(parts, ", "), also)
 }
 
 // Outcome says in a word or two what became of a template of the report.
@@ -167,9 +167,9 @@ func no(known *bool) bool { return known != nil && !*known }
 func (r *Report) unreached() string {
 	switch {
 	case no(r.Called):
-		return "the API server does not ask Pillion about the pod"
+		return "the API server does not call Pillion for the pod"
 	case no(r.Answered):
-		return "nobody answers for Pillion"
+		return "Pillion has no ready endpoint"
 	}
 	return ""
 }

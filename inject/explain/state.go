@@ -105,6 +105,6 @@ func (e *Evidence) said(t *templates.Template, by string) State {
 
 // ByRequest is the sentence about a template that [templates.Template.ReadsRequest].
 func ByRequest(template string) string {
-	return fmt.Sprintf("The template %s goes by who makes a pod (its expressions read request), which is not known of a pod that exists: "+
-		"it counts as the pod says itself, by its annotation.", template)
+	return fmt.Sprintf("The template %s depends on the user who creates a pod (its expressions read request), which is unknown for existing pods. "+
+		"Pillion uses the pod's annotation instead.", template)
 }

@@ -86,7 +86,7 @@ func explained(d *inject.Decision, evidence *Evidence, t *templates.Template, li
 	of.Message = of.why(d)
 	switch {
 	case live && t.ReadsRequest():
-		of.Code, of.Message = "", "the pod's annotation says so, and more is not known"
+		of.Code, of.Message = "", "according to the pod's annotation; nothing else is known"
 	case live && d.Code.Succeeded():
 		of.Code = "" // which is about a pod that is to be made
 	case d.Code == inject.CodeInjected && unreached != "":
@@ -104,19 +104,19 @@ func (t *Template) why(d *inject.Decision) string {
 	made := d.Code.Succeeded()
 	switch {
 	case t.State == Outdated && !made:
-		return "it was injected, and a new pod would not get it: " + d.Sentence()
+		return "it was injected, but a new pod would not get it: " + d.Sentence()
 	case !made:
 		return d.Sentence()
 	case t.State == Current:
 		return wanted + ", and all of it is there"
 	case t.State == Missing && t.InjectedBy != "":
-		return wanted + "; the pod says that it was injected, and its containers are not there"
+		return wanted + "; it was injected according to the pod's annotation, but its containers are missing"
 	case t.State == Missing:
-		return wanted + ", and the pod has nothing of it"
+		return wanted + ", but the pod has nothing of it"
 	case t.State == Altered:
-		return wanted + "; it was injected, and is not as the template says"
+		return wanted + "; it was injected, but differs from the template"
 	case t.State == Outdated:
-		return wanted + "; it was injected by another revision of the template than a new pod would be"
+		return wanted + "; it was injected with another revision of the template than a new pod would be"
 	case d.Code == inject.CodePresent:
 		return wanted + ", and all of it is there already"
 	}
@@ -150,7 +150,7 @@ func value(text string) json.RawMessage {
 	}
 	quoted, err := json.Marshal(text)
 	if err != nil {
-		panic("explain: a text is no JSON: " + err.Error())
+		panic("explain: a string is not JSON: " + err.Error())
 	}
 	return quoted
 }

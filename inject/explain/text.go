@@ -31,7 +31,7 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	p := &page{width: width, colour: colour, verbose: detail == Verbose}
 	p.line(bold, r.title())
 	if len(r.Same) > 0 {
-		p.line("", fmt.Sprintf("The same holds for %d more: %s", len(r.Same), r.also()))
+		p.line("", fmt.Sprintf("%d more have the same result: %s", len(r.Same), r.also()))
 	}
 	p.line("", strings.TrimSpace(r.Summary+" "+r.OptedIn))
 	p.findings(r)
@@ -44,8 +44,8 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	p.running(r.Running)
 	p.webhooks(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Gone)) {
-		p.line(yellow, fmt.Sprintf("The pod says that %s was injected, by revision %s of it. There is no such template here; "+
-			"if other templates were used, name those.", name, r.Gone[name]))
+		p.line(yellow, fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected. This template does not exist here; "+
+			"if the pod was injected with other templates, use those.", name, r.Gone[name]))
 	}
 	var others []*Template
 	for i := range r.Templates {
@@ -98,7 +98,7 @@ func (p *page) webhooks(r *Report) {
 		return
 	}
 	if len(r.Webhooks) == 0 {
-		p.line(red, "No webhook configuration of Pillion's is installed.")
+		p.line(red, "No webhook configuration of Pillion is installed.")
 	}
 	for _, w := range r.Webhooks {
 		if !p.verbose && (*r.Called || w.Type == Validating || w.Type == Shadow && !w.Called) {
@@ -178,7 +178,7 @@ func (p *page) places(r *Report, t *Template) {
 		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(place.Path), its(place.Pod), inject.Cut(string(place.Template), maxShown)))
 	}
 	for _, o := range t.Obstacles {
-		p.pair("in the way", "", schema.Where(o.Path))
+		p.pair("conflict", "", schema.Where(o.Path))
 	}
 	for _, note := range t.Notes {
 		p.pair("note", "", note)

@@ -103,7 +103,7 @@ func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
 
 func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, reason string) {
 	if !slices.ContainsFunc(e.Rules, CreatesPods) {
-		return false, "its rules do not name the creation of pods"
+		return false, "its rules do not match the creation of pods"
 	}
 	var meta struct{ Metadata metav1.ObjectMeta }
 	if err := json.Unmarshal(pod, &meta); err != nil {
@@ -121,7 +121,7 @@ func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, rea
 		switch {
 		case s.selector == nil: // matches everything
 		case err != nil:
-			return false, fmt.Sprintf("its selector for %s is not valid: %v", s.what, err)
+			return false, fmt.Sprintf("its selector for %s is invalid: %v", s.what, err)
 		}
 		requirements, _ := selector.Requirements()
 		for i := range requirements {
@@ -163,7 +163,7 @@ func (e *Entry) holds(object map[string]any) (called bool, reason string) {
 		case err != nil:
 			failed = fmt.Sprintf("its matchCondition %s cannot be evaluated here: %v", c.name, err)
 		case !ok:
-			return false, fmt.Sprintf("its matchCondition %s does not hold", c.name)
+			return false, fmt.Sprintf("its matchCondition %s is false", c.name)
 		}
 	}
 	switch {

@@ -120,5 +120,5 @@ func advised(message string) string {
 	if !strings.Contains(message, noSuchKey) || strings.Contains(message, "[?'") {
 		return message
 	}
-	return message + fmt.Sprintf("; for what not every pod has, write [?'%s'].orValue('')", missing(message))
+	return message + fmt.Sprintf("; if not every pod has this key, write [?'%s'].orValue('')", missing(message))
 }

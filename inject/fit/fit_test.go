@@ -181,10 +181,10 @@ func TestTryOnPods(t *testing.T) {
 func TestHints(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{
-		`{required: true, validate: {mode: Warn}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                            "lets pods through without it",
+		`{required: true, validate: {mode: Warn}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                            "accepts pods without it",
 		`{required: true, match: {hostNetwork: true}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                        "",
 		`{required: true, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                                                    "a pod with hostNetwork: true goes without it; set match.hostNetwork: true,",
-		`{required: true, match: {hostNetwork: true}, validate: {protect: [image]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                          "a container of its own named a that runs something else, for not all of its fields are protected; set validate.protect: [all]",
+		`{required: true, match: {hostNetwork: true}, validate: {protect: [image]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                          "its own container named a that runs something else, because not all fields are protected; set validate.protect: [all]",
 		`{validate: {mode: Deny, protect: [image, command]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                 "set validate.protect: [all]",
 		`{validate: {mode: Deny, protect: [all]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                            "",
 		`{validate: {mode: Deny}, forEachContainer: [{add: {env: [{name: A, value: b}]}}]}`:                                                                     "",
@@ -196,7 +196,7 @@ func TestHints(t *testing.T) {
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}, validate: {protect: [args]}}`:                             "",
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}}`:                                                          "",
 		`{forEachContainer: [{add: {lifecycle: {preStop: {sleep: {seconds: 10}}}}}]}`:                                                                           "a pod with terminationGracePeriodSeconds: 1 goes without it: the container app sleeps for 10 s",
-		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                  "no such key: app; for what not every pod has, write [?'app'].orValue('')",
+		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                  "no such key: app; if not every pod has this key, write [?'app'].orValue('')",
 	} {
 		found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: "+spec+"}"))
 		if len(problems) > 0 {

@@ -152,7 +152,7 @@ func (s subject) below(name corev1.ResourceName, least resource.Quantity) string
 	limit, limited := s.limits[name]
 	switch {
 	case !requested:
-		return fmt.Sprintf("%s has no %s request, which {} demands", s.name, name)
+		return fmt.Sprintf("%s has no %s request, which {} requires", s.name, name)
 	case request.Cmp(least) < 0:
 		return fmt.Sprintf("%s requests %s %s, and {} allows no less than %s", s.name, &request, name, &least)
 	case limited && limit.Cmp(least) < 0:
@@ -167,7 +167,7 @@ func (s subject) above(name corev1.ResourceName, most resource.Quantity) string 
 	limit, limited := s.limits[name]
 	switch {
 	case !limited:
-		return fmt.Sprintf("%s has no %s limit, which {} demands", s.name, name)
+		return fmt.Sprintf("%s has no %s limit, which {} requires", s.name, name)
 	case limit.Cmp(most) > 0:
 		return fmt.Sprintf("%s has a %s limit of %s, and {} allows no more than %s", s.name, name, &limit, &most)
 	case request.Cmp(most) > 0:
@@ -181,9 +181,9 @@ func (s subject) beyond(name corev1.ResourceName, most resource.Quantity) string
 	request, limit := s.requests[name], s.limits[name]
 	switch {
 	case request.IsZero():
-		return fmt.Sprintf("%s has no %s request, which {} demands", s.name, name)
+		return fmt.Sprintf("%s has no %s request, which {} requires", s.name, name)
 	case limit.IsZero():
-		return fmt.Sprintf("%s has no %s limit, which {} demands", s.name, name)
+		return fmt.Sprintf("%s has no %s limit, which {} requires", s.name, name)
 	}
 	if ratio := limit.AsApproximateFloat64() / request.AsApproximateFloat64(); ratio > most.AsApproximateFloat64() {
 		return fmt.Sprintf("%s has a %s limit of %.3g times its request, and {} allows no more than %s times", s.name, name, ratio, &most)

@@ -67,7 +67,7 @@ func TestBroken(t *testing.T) {
 		"no limits": {brings: bare},
 		"container max": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Max = list("2", "2Gi") })), brings: bare,
-			want: []string{"the container log has no cpu limit, which the LimitRange sizes demands", "the container log has no memory limit, which the LimitRange sizes demands"},
+			want: []string{"the container log has no cpu limit, which the LimitRange sizes requires", "the container log has no memory limit, which the LimitRange sizes requires"},
 		},
 		"container max by default": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Max = list("2", "2Gi"); i.Default = i.Max })), brings: bare,
@@ -82,7 +82,7 @@ func TestBroken(t *testing.T) {
 		},
 		"container min of nothing": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Min = list("500m", "") })), brings: bare,
-			want: []string{"the container log has no cpu request, which the LimitRange sizes demands"},
+			want: []string{"the container log has no cpu request, which the LimitRange sizes requires"},
 		},
 		"a limit is a request": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Min = list("500m", "") })), brings: sidecar(nil, list("1", "")),
@@ -116,7 +116,7 @@ func TestBroken(t *testing.T) {
 		},
 		"quota demands": {
 			limits: quota(pairs{"limits.memory": "10Gi", "requests.cpu": "10", "memory": "10Gi", "pods": "5"}), brings: sidecar(list("1m", ""), nil),
-			want: []string{"the container log has no memory limit, which the quota compute demands", "the container log has no memory request, which the quota compute demands"},
+			want: []string{"the container log has no memory limit, which the quota compute requires", "the container log has no memory request, which the quota compute requires"},
 		},
 		"quota demands nothing of storage": {limits: quota(pairs{"limits.ephemeral-storage": "1Gi"}), brings: bare},
 		"quota of a pod with resources of its own": {
@@ -178,7 +178,7 @@ func TestMisfits(t *testing.T) {
 	}
 	baseline := map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}
 	got := e.Misfits(baseline, fit.Limits{}, pod(web), pod(web, privileged))
-	if len(got) != 1 || !strings.HasPrefix(got[0], `once injected, the pod is refused: the namespace enforces the Pod Security level baseline: privileged (container "log"`) {
+	if len(got) != 1 || !strings.HasPrefix(got[0], `once injected, the pod is denied: the namespace enforces the Pod Security level baseline: privileged (container "log"`) {
 		t.Errorf("%q", got)
 	}
 	for name, nothing := range map[string][]string{

@@ -38,7 +38,7 @@ func (e *Evaluator) Misfits(namespace map[string]string, limits Limits, before, 
 	}
 	var all []string
 	if v := e.Violation(namespace, &injected); v != "" && e.Violation(namespace, &plain) == "" {
-		all = append(all, "the pod is refused: "+v)
+		all = append(all, "the pod is denied: "+v)
 	}
 	all = append(all, limits.Broken(&plain, &injected)...)
 	for i := range all {

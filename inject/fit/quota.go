@@ -103,7 +103,7 @@ func unset(quota string, hard corev1.ResourceList, pod *corev1.Pod) []breach {
 			if _, ok := list[corev1.ResourceName(bare)]; !ok {
 				all = append(all, breach{
 					fmt.Sprint("ResourceQuota", quota, name, "unset"),
-					fmt.Sprintf("the container %s has no %s %s, which the quota %s demands", c.Name, bare, what, quota),
+					fmt.Sprintf("the container %s has no %s %s, which the quota %s requires", c.Name, bare, what, quota),
 				})
 			}
 		}

@@ -45,7 +45,7 @@ func plain(resources corev1.ResourceRequirements) *corev1.Pod {
 func encoded(pod *corev1.Pod) []byte {
 	text, err := json.Marshal(pod)
 	if err != nil {
-		panic("fit: a pod is no JSON: " + err.Error())
+		panic("fit: a pod is not JSON: " + err.Error())
 	}
 	return text
 }

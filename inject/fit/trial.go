@@ -73,7 +73,7 @@ func CheckValues(set *templates.Set, values map[string]string) error {
 		if closest := templates.Closest(key, known); closest != "" {
 			return fmt.Errorf("no template has the parameter %s; did you mean %s?", key, closest)
 		}
-		return fmt.Errorf("no template has the parameter %s; write TEMPLATE.PARAM=VALUE", key)
+		return fmt.Errorf("no template has the parameter %s; use TEMPLATE.PARAM=VALUE", key)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func withoutSelectors(t *templates.Template) *templates.Template {
 func (r *result) hints(t *templates.Template) []string {
 	var all []string
 	if t.Spec.Required && t.Spec.Validate.Mode == templates.Warn {
-		all = append(all, "it is required, and validate.mode: Warn lets pods through without it; leave mode out to have them refused")
+		all = append(all, "it is required, but validate.mode: Warn accepts pods without it; remove mode to deny them")
 	}
 	all = append(all, waysAround(t)...)
 	for _, c := range r.pod.Spec.InitContainers {
@@ -112,10 +112,10 @@ func (r *result) hints(t *templates.Template) []string {
 	for i := range verdict.Judged {
 		switch f := &verdict.Judged[i]; {
 		case f.Code == inject.CodeAltered && f.Expected != "":
-			all = append(all, fmt.Sprintf("%s is protected and computed from what templates add, so no pod is right: it is %s, and then must be %s",
+			all = append(all, fmt.Sprintf("%s is protected and computed from what templates add, so no pod is valid: the value is %s, but must then be %s",
 				schema.Where(f.Path), f.Found, f.Expected))
 		case f.Mode == templates.Deny:
-			all = append(all, "no pod is right once it is injected: "+f.String())
+			all = append(all, "no injected pod is valid: "+f.String())
 		}
 	}
 	return all
@@ -128,10 +128,10 @@ func waysAround(t *templates.Template) []string {
 	switch rules := t.Spec.Validate; {
 	case !brings || rules.Mode != templates.Deny && !t.Spec.Required:
 	case !slices.Contains(rules.Protect, templates.ProtectAll):
-		all = append(all, fmt.Sprintf("a pod may bring a container of its own named %s that runs something else, for not all of its fields are protected; set validate.protect: [all]", t.Containers[0]))
+		all = append(all, fmt.Sprintf("a pod can have its own container named %s that runs something else, because not all fields are protected; set validate.protect: [all]", t.Containers[0]))
 	case len(t.Unprotected) > 0:
-		all = append(all, fmt.Sprintf("a pod may bring a container of its own named %s with other %s, which are computed from the pod and so not protected by default; "+
-			"if no webhook changes what they are computed from, set validate.protect: [all]", t.Containers[0], strings.Join(t.Unprotected, " and ")))
+		all = append(all, fmt.Sprintf("a pod can have its own container named %s with other %s, which are computed from the pod and so not protected by default; "+
+			"if no webhook changes their source, set validate.protect: [all]", t.Containers[0], strings.Join(t.Unprotected, " and ")))
 	}
 	if t.Spec.Required && !t.Spec.Match.HostNetwork {
 		all = append(all, "a pod with hostNetwork: true goes without it; set match.hostNetwork: true, or have Pod Security (baseline) deny such pods")

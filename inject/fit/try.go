@@ -131,7 +131,7 @@ func about(t *templates.Template, pod Subject) Trial {
 	trial := Trial{Template: t.Name, On: pod.On}
 	if len(t.Spec.LabelDomains) > 0 {
 		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains lets it set labels of %s. If the selector of a ReplicaSet, a Job or another owner has one of them, "+
-			"that owner does not find the pods that it makes, and makes more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
+			"that owner does not find its pods, and creates more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
 	}
 	for i := range t.Spec.Params {
 		if p := &t.Spec.Params[i]; p.Default == nil && !pod.sets(t.Annotation(p.Name)) {

@@ -115,7 +115,7 @@ func (c *Count) optedIn() bool { return c.scope.Namespace.Labels[inject.LabelInj
 // called says whether the API server would ask Pillion about the pod today, and
 // else why not.
 func (c *Count) called(text []byte) (called bool, why string) {
-	why = "no webhook of Pillion's is installed"
+	why = "no webhook of Pillion is installed"
 	for i := range c.scope.Entries {
 		w := c.scope.Entries[i].Match(c.scope.Namespace.Labels, text)
 		if w.Called {

@@ -108,7 +108,7 @@ func (m *maker) lacks() (why, unexplained string) {
 		return "", ""
 	}
 	unexplained = fmt.Sprintf("it has %d of %d pods", has, want)
-	return unexplained + "; its events say why", unexplained
+	return unexplained + "; see its events", unexplained
 }
 
 // waits reports whether a Job should have pods, and never had one. After one failed it
@@ -138,5 +138,5 @@ func (c *Count) Fails() string {
 	if len(c.failing) == 0 {
 		return ""
 	}
-	return "new pods of " + c.failing[0].title() + " cannot be made, so new ones here may not be either"
+	return "new pods of " + c.failing[0].title() + " cannot be created, so new ones here may fail too"
 }

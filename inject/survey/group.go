@@ -95,7 +95,7 @@ func (o Owner) resource() string {
 // title is the owner as people know it.
 func (o Owner) title() string {
 	if o.Kind == "Pod" && o.Name == "" {
-		return "pods that nothing restarts"
+		return "pods without a workload to restart"
 	}
 	return o.Kind + "/" + o.Name
 }
@@ -137,7 +137,7 @@ type group struct {
 }
 
 func newGroup() *group {
-	return &group{byName: map[string]*Tally{}, hold: "what it would make is not known"}
+	return &group{byName: map[string]*Tally{}, hold: "its new pods are unknown"}
 }
 
 func (g *group) add(template string, s explain.State, injected bool) {
@@ -196,9 +196,9 @@ func (g *group) merge(o *group) {
 func (g *group) held() string {
 	switch {
 	case len(g.reasons) == 0:
-		return "its pods are as they should be"
+		return "its pods are current"
 	case g.hold == "" && g.wrong:
-		return "not all new pods would be right"
+		return "not all new pods would be current"
 	}
 	return g.hold
 }
@@ -224,5 +224,5 @@ type Failing struct {
 
 // String is a sentence.
 func (f *Failing) String() string {
-	return fmt.Sprintf("%s in the namespace %s cannot make its pods: %s", f.title(), f.Namespace, f.Why)
+	return fmt.Sprintf("%s in the namespace %s cannot create its pods: %s", f.title(), f.Namespace, f.Why)
 }

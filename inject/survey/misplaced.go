@@ -66,7 +66,7 @@ func misplacedIn(all []Misplaced) string {
 	case 0:
 		return ""
 	case 1:
-		return "; 1 workload has labels or annotations where Pillion does not read them"
+		return "; 1 workload has labels or annotations in the wrong place"
 	}
-	return fmt.Sprintf("; %d workloads have labels or annotations where Pillion does not read them", len(owners))
+	return fmt.Sprintf("; %d workloads have labels or annotations in the wrong place", len(owners))
 }

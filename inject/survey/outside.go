@@ -60,12 +60,12 @@ func NewOutside(s *Scope, known Known) *Outside {
 	case known.Deleted:
 		o.Code, o.Why = Terminating, "it is being deleted"
 	case label == inject.Disabled:
-		o.Code, o.Why = OptedOut, fmt.Sprintf("somebody opted it out by the label %s: %s, and its pods cannot opt in", inject.LabelInject, label)
+		o.Code, o.Why = OptedOut, fmt.Sprintf("it opted out with the label %s: %s, so its pods cannot opt in", inject.LabelInject, label)
 	case label == inject.Enabled:
 		o.Code, o.Intended = NotCalled, false
-		o.Why = fmt.Sprintf("it has the label %s: %s, and yet the API server does not call Pillion: %s", inject.LabelInject, label, why)
+		o.Why = fmt.Sprintf("it has the label %s: %s, but the API server does not call Pillion: %s", inject.LabelInject, label, why)
 	case !would:
-		o.Code, o.Why = NotCalled, "Pillion's webhook is not for it: "+why
+		o.Code, o.Why = NotCalled, "Pillion's webhook excludes it: "+why
 	case known.Awaited != "":
 		o.Code, o.Why = Awaited, known.Awaited
 	case label == inject.Shadow:
@@ -167,7 +167,7 @@ func (r *Outsiders) Text(width int) string {
 		p.line(0, "Problem: "+problem)
 	}
 	for _, doubt := range r.Doubts {
-		p.line(0, "Not certain: "+doubt)
+		p.line(0, "Uncertain: "+doubt)
 	}
 	for _, intended := range []bool{false, true} {
 		title := "\n"
@@ -193,7 +193,7 @@ func (r *Outsiders) Text(width int) string {
 func (p *page) afterwards(all []Outside, space string, commands Commands) {
 	if slices.ContainsFunc(all, func(o Outside) bool { return o.Command != "" }) {
 		p.WriteString(space)
-		p.line(0, "Once a namespace has opted in, Pillion processes the pods that are created from then on. What to restart for those that exist is then in:")
+		p.line(0, "After a namespace opts in, Pillion processes new pods. To list the workloads to restart for existing pods:")
 		p.command(commands.Status)
 	}
 }

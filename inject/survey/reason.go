@@ -69,7 +69,7 @@ func (v *view) mistakes() (all []Mistake, notes []string) {
 func (v *view) removed(template string) Reason {
 	return Reason{
 		Template: template, State: explain.Outdated, Pods: 1, Example: v.pod.Metadata.Name,
-		Why: "it was injected, and the template does not exist any more",
+		Why: "it was injected, but the template no longer exists",
 	}
 }
 
@@ -80,11 +80,11 @@ func (v *view) outdated(d *inject.Decision, by string) string {
 	}
 	switch {
 	case !d.Code.Wanted():
-		return fmt.Sprintf("%s, and a new pod would not get it: %s", why, d.Sentence())
+		return fmt.Sprintf("%s, but a new pod would not get it: %s", why, d.Sentence())
 	case d.Code.Failed() && d.Code != inject.CodeConflict: // with what the older revision brought, which a new pod has not
-		return fmt.Sprintf("%s, and a new pod could not get it: %s", why, d.Sentence())
+		return fmt.Sprintf("%s, but a new pod could not get it: %s", why, d.Sentence())
 	case v.notCalled != "":
-		return fmt.Sprintf("%s, and the API server would not ask Pillion about a new pod: %s", why, v.notCalled)
+		return fmt.Sprintf("%s, but the API server would not call Pillion for a new pod: %s", why, v.notCalled)
 	}
 	return why
 }
@@ -95,9 +95,9 @@ func (v *view) missing(d *inject.Decision, by string) string {
 	case d.Code.Failed():
 		return d.Sentence()
 	case v.notCalled != "":
-		return "the API server would not ask Pillion about it: " + v.notCalled
+		return "the API server would not call Pillion for it: " + v.notCalled
 	case by != "":
-		return "the pod says that it was injected, and its containers are not there; see what removes them"
+		return "it was injected according to the pod's annotation, but its containers are missing; find out what removes them"
 	case created.IsZero():
 	case created.Time.Before(v.scope.Installed):
 		return "the pod is older than Pillion's webhook"
@@ -105,9 +105,9 @@ func (v *view) missing(d *inject.Decision, by string) string {
 		return "the pod is older than the namespace's label " + inject.LabelInject
 	}
 	if v.injected {
-		return "the pod was injected, but not with this template, which may be newer than the pod"
+		return "the pod was injected without this template, which may be newer than the pod"
 	}
-	return "Pillion was not asked or did not answer when the pod was created, or the template is newer"
+	return "Pillion was not called or did not answer when the pod was created, or the template is newer"
 }
 
 // altered is the first of what is wrong, and how much more there is.
@@ -127,7 +127,7 @@ func (v *view) altered(d *inject.Decision) string {
 	}
 	switch {
 	case why == "":
-		return "it is not as the template says"
+		return "it differs from the template"
 	case more > 0:
 		return fmt.Sprintf("%s; and %d more", why, more)
 	}

@@ -200,9 +200,9 @@ func (r *Report) mistakes() string {
 	case 0:
 		return ""
 	case 1:
-		return "; 1 asks for what does not exist"
+		return "; 1 requests something that does not exist"
 	}
-	return fmt.Sprintf("; %d ask for what does not exist", r.mistaken)
+	return fmt.Sprintf("; %d request something that does not exist", r.mistaken)
 }
 
 func (r *Report) fails() string {
@@ -210,9 +210,9 @@ func (r *Report) fails() string {
 	case 0:
 		return ""
 	case 1:
-		return "; one owner cannot make its pods"
+		return "; one owner cannot create its pods"
 	}
-	return fmt.Sprintf("; %d owners cannot make their pods", len(r.Failing))
+	return fmt.Sprintf("; %d owners cannot create their pods", len(r.Failing))
 }
 
 func (r *Report) summary() string {
@@ -225,11 +225,11 @@ func (r *Report) summary() string {
 	case p.Pods == 0:
 		return fmt.Sprintf("There is no pod in %s", where)
 	case wanted == 0 && p.Pods == 1:
-		return fmt.Sprintf("The one pod in %s is not to be injected", where)
+		return fmt.Sprintf("The only pod in %s should not be injected", where)
 	case wanted == 0:
-		return fmt.Sprintf("None of the %d pods in %s is to be injected", p.Pods, where)
+		return fmt.Sprintf("None of the %d pods in %s should be injected", p.Pods, where)
 	case p.Current == wanted && r.mistaken == 0 && len(r.Problems)+len(r.Doubts)+len(r.Failing)+len(r.Misplaced) == 0:
-		return fmt.Sprintf("All is well: %s in %s, %d to be injected, and all of these are current", plural(p.Pods, "pod"), where, wanted)
+		return fmt.Sprintf("No problems: %s in %s, of which %d should be injected, and all of these are current", plural(p.Pods, "pod"), where, wanted)
 	}
 	var parts []string
 	for _, s := range []explain.State{explain.Current, explain.Missing, explain.Altered, explain.Outdated} {
@@ -237,7 +237,7 @@ func (r *Report) summary() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
-	return fmt.Sprintf("%s in %s, %d to be injected: %s", plural(p.Pods, "pod"), where, wanted, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s in %s, of which %d should be injected: %s", plural(p.Pods, "pod"), where, wanted, strings.Join(parts, ", "))
 }
 
 // Restarts are the owners to restart, each as arguments of kubectl rollout restart.

@@ -70,11 +70,11 @@ func (c *Count) Consider(object []byte, room Room) error {
 	case w.Spec.Paused:
 		g.hold = "it is paused"
 	case strategy.Type == "OnDelete":
-		g.hold = "its updateStrategy OnDelete leaves its pods as they are"
+		g.hold = "its updateStrategy OnDelete does not replace its pods"
 	case strategy.RollingUpdate.Partition > 0:
-		g.hold = fmt.Sprintf("its partition %d leaves some of its pods as they are", strategy.RollingUpdate.Partition)
+		g.hold = fmt.Sprintf("its partition %d does not replace some of its pods", strategy.RollingUpdate.Partition)
 	case g.changed && len(c.scope.LastWord) > 0:
-		g.hold = "its pods were changed after they were injected, and what changes pods after Pillion may do so again: " + strings.Join(c.scope.LastWord, ", ")
+		g.hold = "its pods were changed after they were injected, and these may change new pods too: " + strings.Join(c.scope.LastWord, ", ")
 	default:
 		node, err := new(tree.Parser).Parse(string(object), 0)
 		if err != nil {
@@ -103,17 +103,17 @@ func (c *Count) foresee(template []byte, claims []string, injected bool, room fu
 		case injected && (d.Code == inject.CodeNotOptedIn || d.Code == inject.CodeExcludedNamespace):
 			return "a new pod would have no sidecars: " + d.Sentence(), nil
 		case t.ReadsRequest() && (d.Code.Wanted() || d.Code == inject.CodeConditionFalse):
-			return "the template " + d.Template + " goes by who makes a pod", nil
+			return "the template " + d.Template + " depends on the user who creates a pod", nil
 		case d.Code.Failed():
 			return fmt.Sprintf("a new pod could not get %s: %s", d.Template, d.Sentence()), nil
 		case d.Code.Wanted() && notCalled != "":
-			return "the API server would not ask Pillion about a new pod: " + notCalled, nil
+			return "the API server would not call Pillion for a new pod: " + notCalled, nil
 		case d.Code.Wanted() && len(c.scope.LastWord) > 0 && !c.intact[d.Template]:
-			return fmt.Sprintf("no pod here shows that %s stays as it was injected, and pods are changed after that: see %s", d.Template, strings.Join(c.scope.LastWord, ", ")), nil
+			return fmt.Sprintf("no pod here shows that %s stays unchanged after the injection, and these change pods after that: %s", d.Template, strings.Join(c.scope.LastWord, ", ")), nil
 		}
 	}
 	if injected && notCalled != "" {
-		return "a new pod would have no sidecars, for the API server would not ask Pillion about it: " + notCalled, nil
+		return "a new pod would have no sidecars, because the API server would not call Pillion for it: " + notCalled, nil
 	}
 	req.Object = r.InjectedJSON()
 	v, err := inject.NewJudge(c.injector, nil, true).Judge(req)
@@ -122,11 +122,11 @@ func (c *Count) foresee(template []byte, claims []string, injected bool, room fu
 	}
 	for i := range v.Judged {
 		if f := &v.Judged[i]; v.Denied || f.Code == inject.CodeMissing || f.Code == inject.CodeAltered || f.Code == inject.CodeNotInjected {
-			return "a new pod would not be right: " + f.String(), nil
+			return "a new pod would not be current: " + f.String(), nil
 		}
 	}
 	if why := room(req.Object); why != "" {
-		return "new pods would be rejected: " + why, nil
+		return "new pods would be denied: " + why, nil
 	}
 	return "", nil
 }

@@ -18,7 +18,7 @@ func (r *Report) Text(width int) string {
 		p.line(0, "Problem: "+problem)
 	}
 	for _, doubt := range r.Doubts {
-		p.line(0, "Not certain: "+doubt)
+		p.line(0, "Uncertain: "+doubt)
 	}
 	r.failing(p)
 	r.misplaced(p)
@@ -66,9 +66,9 @@ func (r *Report) words(p *page) {
 		state   explain.State
 		meaning string
 	}{
-		{explain.Outdated, "injected by another revision of the template than a new pod would be"},
-		{explain.Missing, "should have been injected and was not"},
-		{explain.Altered, "injected, but not as the template says: something else changed it"},
+		{explain.Outdated, "injected with another revision of the template than a new pod would be"},
+		{explain.Missing, "not injected, although it should be"},
+		{explain.Altered, "injected and then changed by something else"},
 	} {
 		n := 0
 		for i := range r.Templates {
@@ -92,9 +92,9 @@ func (m *Mistake) text(of int) string {
 		head = m.Template + ": "
 	}
 	if m.Denied {
-		denied = ", and a new one would be refused"
+		denied = ", and a new one would be denied"
 	}
-	return fmt.Sprintf("%s%s in %d of %s, such as %s%s: %s", head, m.Code, m.Pods, plural(of, "pod"), m.Example, denied, m.Why)
+	return fmt.Sprintf("%s%s in %d of %s, for example %s%s: %s", head, m.Code, m.Pods, plural(of, "pod"), m.Example, denied, m.Why)
 }
 
 // owners says why the pods that are not current are not, and what they ask for in vain, by owner.
@@ -108,7 +108,7 @@ func (r *Report) owners(p *page) {
 		p.WriteString("\n")
 		p.line(0, fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
 		for _, reason := range s.Reasons {
-			p.line(2, fmt.Sprintf("%s: %s in %d of %s, such as %s: %s", reason.Template, reason.State, reason.Pods, plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
+			p.line(2, fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
 		}
 		for i := range s.Mistakes {
 			p.line(2, s.Mistakes[i].text(s.Pods))
@@ -149,7 +149,7 @@ func (r *Report) restarts(p *page) {
 	held := slices.IndexFunc(r.Owners, func(s Status) bool { return s.Hold != "" })
 	if blocked := len(r.Problems)+len(r.Doubts) > 0; blocked && held >= 0 {
 		p.WriteString("\n")
-		p.line(0, "Restart nothing yet: what new pods would get is not certain. "+r.Owners[held].Hold)
+		p.line(0, "Restart nothing yet: it is uncertain what new pods would get. "+r.Owners[held].Hold)
 		return
 	}
 	if n := len(r.Restarts()); n > 0 {
@@ -183,12 +183,12 @@ func (r *Report) outside(p *page) {
 func (r *Report) lacking(p *page) {
 	for _, w := range r.without {
 		p.WriteString("\n")
-		p.line(0, fmt.Sprintf("In the namespace %s %s to have no sidecar. Why, for one:", w.namespace, are(w.pods)))
+		p.line(0, fmt.Sprintf("In the namespace %s, %s to have no sidecar. To see why for one of them:", w.namespace, are(w.pods)))
 		p.command(r.commands.Explain + " pod/" + w.example + " -n " + w.namespace)
 	}
 	if r.Unlabelled > 0 {
 		p.WriteString("\n")
-		p.line(0, fmt.Sprintf("Not opted in: %s. Why, and what helps:", plural(r.Unlabelled, "more namespace")))
+		p.line(0, fmt.Sprintf("Not opted in: %s. To see why, and how to opt in:", plural(r.Unlabelled, "more namespace")))
 		p.command(r.commands.Unlabelled)
 	}
 }
@@ -199,7 +199,7 @@ func (r *Report) mutators(p *page) {
 		return
 	}
 	p.WriteString("\n")
-	p.line(0, "What else may change pods when they are created, in the order in which it runs:")
+	p.line(0, "Other webhooks and policies that may change new pods, in order:")
 	for i := range r.Mutators {
 		m := &r.Mutators[i]
 		p.line(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", m.Title(), m.Runs, m.ReinvocationPolicy, m.Namespaces, plural(len(r.Namespaces), "namespace")))
@@ -210,7 +210,7 @@ func (r *Report) mutators(p *page) {
 func (r *Report) validators(p *page) {
 	if len(r.Validators) > 0 {
 		p.WriteString("\n")
-		p.line(0, "What else judges pods when they are created:")
+		p.line(0, "Other webhooks and policies that validate new pods:")
 	}
 	for i := range r.Validators {
 		v := &r.Validators[i]

@@ -75,7 +75,7 @@ type Loop struct{ Webhook, Namespace, system string }
 
 // String is a warning.
 func (l *Loop) String() string {
-	return fmt.Sprintf("The %s and Pillion are asked about each other's pods: where neither answers, neither starts. "+
+	return fmt.Sprintf("The %s and Pillion are called for each other's pods: if neither answers, neither can start. "+
 		"Exclude the namespace %s from Pillion, or %s from the other one.", l.Webhook, l.Namespace, l.system)
 }
 

@@ -53,7 +53,7 @@ type Limiter struct {
 func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limiter {
 	l := &Limiter{shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pillion_webhook_shed_total",
-		Help: "Requests answered with 429 by reason: queue (it would wait too long), deadline (it waited too long), memory.",
+		Help: "Requests answered with 429, by reason: queue (the request would wait too long), deadline (it waited too long), memory.",
 	}, []string{"reason"})}
 	l.SetMemory(memory)
 	l.small.open(slots)
@@ -65,9 +65,9 @@ func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limite
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
 	registry.MustRegister(l.shed,
-		gauge("pillion_webhook_working", "Requests in processing.", l.Working),
-		gauge("pillion_webhook_waiting", "Requests that wait for their turn.", l.Waiting),
-		gauge("pillion_webhook_memory_bytes", "Memory of the bodies, values and answers of requests, without what each request may hold uncounted.", l.memory.Load),
+		gauge("pillion_webhook_working", "Requests being processed.", l.Working),
+		gauge("pillion_webhook_waiting", "Requests waiting to be processed.", l.Waiting),
+		gauge("pillion_webhook_memory_bytes", "Memory of the bodies, values and responses of requests, without the uncounted part of each request.", l.memory.Load),
 		gauge("pillion_webhook_memory_limit_bytes", "Limit of pillion_webhook_memory_bytes.", l.maxMemory.Load))
 	return l
 }

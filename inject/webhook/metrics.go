@@ -73,20 +73,20 @@ func newMetrics(registry prometheus.Registerer, endpoints []*endpoint) *Metrics 
 		rejected: counters("pillion_callers_refused_total", "Requests rejected with 401, by the problem with the caller's credential.",
 			"reason"),
 		panics:    &event{Counter: counters("pillion_webhook_panics_total", "Requests that ended in a panic and were answered with 500.").WithLabelValues()},
-		withheld:  &event{Counter: counters("pillion_webhook_patches_withheld_total", "Patches that were not sent because they were not an add to places that do not exist yet.").WithLabelValues()},
+		withheld:  &event{Counter: counters("pillion_webhook_patches_withheld_total", "Patches that were not sent because they would not only have added missing fields.").WithLabelValues()},
 		endpoints: endpoints,
 		webhooks:  map[string]*webhookSeries{},
 		ways:      map[callers.Way]prometheus.Counter{},
 		gone:      &event{Counter: prometheus.NewCounter(prometheus.CounterOpts{})},
 	}
 	accepted := counters("pillion_callers_accepted_total",
-		"Requests by how the caller authenticated; unknown: it did not, and need not.", "way")
+		"Requests by how the caller authenticated; unknown if it did not authenticate.", "way")
 	for _, way := range []callers.Way{callers.ByCertificate, callers.ByToken, callers.ByPassword, callers.ByServiceAccount, callers.Unknown} {
 		m.ways[way] = accepted.WithLabelValues(string(way))
 	}
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "pillion_webhook_duration_seconds",
-		Help: "Time from a request's headers to its answer, by webhook.",
+		Help: "Time from a request's headers to its response, by webhook.",
 		// The API server's own histogram begins at 5 ms; almost all requests take less.
 		Buckets:                     []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,

@@ -57,7 +57,7 @@ func (i injected) respond(e *exchange, response *admissionv1.AdmissionResponse, 
 		patch, err := i.AppendVerified(e.scratch.patch, &e.scratch.verifier)
 		e.scratch.patch = patch
 		if errors.As(err, &e.withheld) {
-			response.Warnings = warnings([]string{"nothing is injected because of a defect in Pillion, please report it: " + err.Error()}, "")
+			response.Warnings = warnings([]string{"nothing is injected because of a bug in Pillion, please report it: " + err.Error()}, "")
 			return append(notes, inject.Note{Key: "patch_withheld", Text: err.Error()})
 		}
 		patchType := admissionv1.PatchTypeJSONPatch

@@ -29,7 +29,7 @@ func reject(status int, format string, args ...any) *rejection {
 }
 
 func tooLate() *rejection {
-	return reject(http.StatusServiceUnavailable, "the request did not arrive within the time that the caller waits")
+	return reject(http.StatusServiceUnavailable, "the request did not arrive before the caller's timeout")
 }
 
 // reason returns the sentence without the part that may quote the request.

@@ -70,7 +70,7 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) (reje
 		for _, other := range endpoints {
 			paths = append(paths, other.path)
 		}
-		return reject(http.StatusNotFound, "there is nothing here; the webhooks are at %s", strings.Join(paths, ", "))
+		return reject(http.StatusNotFound, "this path does not exist; the webhooks are at %s", strings.Join(paths, ", "))
 	}
 	if rejected = h.identify(e, w, r); rejected != nil {
 		return rejected

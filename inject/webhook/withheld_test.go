@@ -42,7 +42,7 @@ func TestWithheld(t *testing.T) {
 		}
 		answer := webhook.Answered(t, e.Handler, pod, func(r *inject.Result) { fault(r.Injected()) })
 		if strings.Contains(answer, `"patch":`) || !strings.Contains(answer, `"allowed":true`) ||
-			!strings.Contains(answer, "because of a defect in Pillion") || !strings.Contains(answer, `"patch_withheld":`) || strings.Contains(answer, "injected: ") {
+			!strings.Contains(answer, "because of a bug in Pillion") || !strings.Contains(answer, `"patch_withheld":`) || strings.Contains(answer, "injected: ") {
 			t.Errorf("%s: %s", name, answer)
 		}
 		if n := testutil.ToFloat64(counter(t, e, "pillion_webhook_patches_withheld_total")); n != 1 {

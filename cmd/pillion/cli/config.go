@@ -167,11 +167,11 @@ func checkConfig(path string, data []byte, flags *pflag.FlagSet) (map[string]int
 		return nil, fmt.Errorf("%s:%d: %s", path, line, message)
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: there must be only one YAML document in it", path)
+		return nil, fmt.Errorf("%s: the file must contain only one YAML document", path)
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s:%d: must be names of flags and their values, as in \"log-level: info\"", path, root.Line)
+		return nil, fmt.Errorf("%s:%d: must be names of flags and their values, for example \"log-level: info\"", path, root.Line)
 	}
 	lines := map[string]int{}
 	var wrong []error
@@ -179,7 +179,7 @@ func checkConfig(path string, data []byte, flags *pflag.FlagSet) (map[string]int
 		key, value := root.Content[i], root.Content[i+1]
 		problem := checkKey(flags, key.Value, value)
 		if line, twice := lines[key.Value]; twice {
-			problem = fmt.Sprintf("stands in line %d too", line)
+			problem = fmt.Sprintf("is also in line %d", line)
 		}
 		if lines[key.Value] = key.Line; problem != "" {
 			wrong = append(wrong, fmt.Errorf("%s:%d: %s: %s", path, key.Line, key.Value, problem))
@@ -239,7 +239,7 @@ func scalarFits(flagType string, n *yaml.Node) bool {
 func KindOf(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "string":
-		return `a text (in "quotes" where YAML takes it for something else)`
+		return `a string (in "quotes" if YAML would read it as another type)`
 	case "bool":
 		return "true or false"
 	case "duration":
@@ -247,7 +247,7 @@ func KindOf(f *pflag.Flag) string {
 	case "quantity":
 		return "a quantity such as 64Mi"
 	case "stringSlice", "stringArray":
-		return "a list of texts, as [a, b]"
+		return "a list of strings, for example [a, b]"
 	case "float64":
 		return "a number"
 	}

@@ -42,4 +42,4 @@ func LoadWith(loader *templates.Loader, paths []string) (*templates.Set, error) 
 
 // ErrNoTemplates comes with an empty set. A cluster may have no templates for a while;
 // users who name files on a command line expect some.
-var ErrNoTemplates = errors.New("there is no *.yaml, *.yml or *.json with a template in the files and folders given (folders below them are not searched)")
+var ErrNoTemplates = errors.New("the files and folders contain no *.yaml, *.yml or *.json with a template (subfolders are not searched)")

@@ -58,7 +58,7 @@ func (c *Client) DryRun(ctx context.Context, namespace string, pod []byte) (refu
 	if denied, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsForbidden(err) {
 		// An authorizer names no pod; admission does.
 		if d := denied.ErrStatus.Details; d != nil && d.Kind == "pods" && d.Name == "" {
-			return "", fmt.Errorf("--server needs the right to create pods in the namespace %s, even for a dry run: get it, or say another --namespace", namespace)
+			return "", fmt.Errorf("--server needs the right to create pods in the namespace %s, even for a dry run: ask for it, or use another --namespace", namespace)
 		}
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {

@@ -55,7 +55,7 @@ func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, er
 	forbidden := apierrors.IsForbidden(err)
 	d := &deployed{Client: c, pod: pod, found: err == nil, guessed: forbidden}
 	if forbidden {
-		note(fmt.Sprintf("You may not read the Deployment %s in the namespace %s, so the namespaces that it excludes are not known, nor templates from elsewhere than the ConfigMap %s.",
+		note(fmt.Sprintf("You are not allowed to read the Deployment %s in the namespace %s, so the namespaces that it excludes are unknown, and so are templates that are not in the ConfigMap %s.",
 			manifests.Name, c.system, manifests.TemplatesConfigMap))
 	}
 	switch {
@@ -123,7 +123,7 @@ func (d *deployed) mounted(ctx context.Context, path string) (m *corev1.ConfigMa
 		}
 		return m, strings.TrimSuffix(rest, "/"), err
 	}
-	return nil, "", fmt.Errorf("the pods of Pillion have %s from elsewhere than a whole ConfigMap; use --templates PATH", path)
+	return nil, "", fmt.Errorf("the pods of Pillion do not mount %s from a complete ConfigMap; use --templates PATH", path)
 }
 
 func (c *Client) configMaps(namespace string) dynamic.ResourceInterface {
@@ -163,10 +163,10 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 	sets, refused := serve.ConfigMapSets(more)
 	joined, doubled := templates.Join(append([]*templates.Set{set}, sets...)...)
 	for _, err := range refused {
-		wrong.problems = append(wrong.problems, fmt.Sprintf("A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: %s.", cli.OneLine(err)))
+		wrong.problems = append(wrong.problems, fmt.Sprintf("A ConfigMap is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err)))
 	}
 	if len(doubled) > 0 {
-		wrong.problems = append(wrong.problems, fmt.Sprintf("Of two templates with the same name the other one is used: %s.", cli.OneLine(doubled)))
+		wrong.problems = append(wrong.problems, fmt.Sprintf("Two templates have the same name, so Pillion ignores this one: %s.", cli.OneLine(doubled)))
 	}
 	return joined, nil
 }

@@ -35,8 +35,8 @@ func TestDeployed(t *testing.T) {
 		warned        []string
 	}{
 		"flags": {args: append(arguments, "--template-configmaps", "a=b", "--listen=:8443", "--exclude-namespace=x"), want: "agent one two", excluded: "x", warned: []string{
-			"A ConfigMap cannot be used, so it is left out here; where its last good content is in use, that is not told: configmap/bad/bad.yaml:1: ",
-			"Of two templates with the same name the other one is used: configmap/young/agent.yaml:3: metadata.name: the template agent is in configmap/pillion-templates/agent.yaml too, on line 3.",
+			"A ConfigMap is invalid, so this report ignores it. Pillion may still use its last valid content: configmap/bad/bad.yaml:1: ",
+			"Two templates have the same name, so Pillion ignores this one: configmap/young/agent.yaml:3: metadata.name: the template agent is in configmap/pillion-templates/agent.yaml too, on line 3.",
 		}},
 		"command":  {command: []string{"/pillion", "serve"}, args: []string{"-t", "/etc/pillion/templates/agent.yaml", "-t", "/etc/pillion/more"}, want: "agent more"},
 		"variable": {args: append(arguments, "--unknown-yet"), env: map[string]string{"PILLION_TEMPLATE_CONFIGMAPS": "a=b", "PILLION_CONFIG": ""}, want: "agent one two"},
@@ -46,7 +46,7 @@ func TestDeployed(t *testing.T) {
 			config: "templates: [none]\ntemplate-configmaps: a=b\ntemplate-namespace: nowhere\n", want: "agent else",
 		},
 		"wrong file":     {args: append(arguments, "--config=/etc/pillion/config/pillion.yaml"), config: "lisen: :1", want: "the Deployment pillion-system/pillion: /etc/pillion/config/pillion.yaml:1: lisen: unknown key; did you mean listen?"},
-		"from elsewhere": {args: append(arguments, "--templates=/data"), want: "the templates cannot be used:\nthe pods of Pillion have /data from elsewhere than a whole ConfigMap; use --templates PATH"},
+		"from elsewhere": {args: append(arguments, "--templates=/data"), want: "the templates are invalid:\nthe pods of Pillion do not mount /data from a complete ConfigMap; use --templates PATH"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestDeployed(t *testing.T) {
 	t.Run("not for everyone", func(t *testing.T) {
 		t.Parallel()
 		got, _, notes := goesBy(t, clitest.API{templatesPath: agent, deployment: nil}, "")
-		if got != "agent" || !strings.HasPrefix(notes, "You may not read the Deployment pillion in the namespace pillion-system, so ") {
+		if got != "agent" || !strings.HasPrefix(notes, "You are not allowed to read the Deployment pillion in the namespace pillion-system, so ") {
 			t.Errorf("%q: %s", got, notes)
 		}
 	})

@@ -29,10 +29,10 @@ func (l *podLister) readyEndpoints(ctx context.Context, namespace, service strin
 }
 
 // unanswered is what it means that nobody answers.
-const unanswered = "Where nobody answers, the API server refuses a pod that a webhook with failurePolicy Fail is for, and lets others through without sidecars."
+const unanswered = "If Pillion does not answer, the API server denies pods for which a webhook has failurePolicy Fail, and accepts others without sidecars."
 
 // nobodyAnswers is what it means that no endpoint of Pillion's Service is ready.
 func nobodyAnswers(service *admissionregistrationv1.ServiceReference) string {
-	return fmt.Sprintf("The Service %s in the namespace %s has no endpoint that is ready: see the pods there. "+
+	return fmt.Sprintf("The Service %s in the namespace %s has no ready endpoint; check its pods. "+
 		"%s", service.Name, service.Namespace, unanswered)
 }

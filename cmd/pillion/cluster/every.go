@@ -35,7 +35,7 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []sche
 	for _, kind := range kinds {
 		switch err := i.each(ctx, i.Resource(kind).Namespace(namespace), selector, written, all); {
 		case apierrors.IsForbidden(err) && len(kinds) > 1:
-			i.note(fmt.Sprintf("You may not list %s%s, so they are left out.", kind.Resource, InNamespace(namespace)))
+			i.note(fmt.Sprintf("You are not allowed to list %s%s, so they are left out.", kind.Resource, InNamespace(namespace)))
 		case err != nil:
 			return nil, forbidden(err, "list", kind.Resource, namespace, "name one: pillion explain KIND/NAME")
 		default:
@@ -43,7 +43,7 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []sche
 		}
 	}
 	if read == 0 {
-		return nil, fmt.Errorf("you may not list anything that makes pods%s: name one, with pillion explain KIND/NAME", InNamespace(namespace))
+		return nil, fmt.Errorf("you are not allowed to list anything that makes pods%s: name one, with pillion explain KIND/NAME", InNamespace(namespace))
 	}
 	if written && selector != "" && len(all.Reports) == 0 {
 		pods := corev1.SchemeGroupVersion.WithResource("pods")

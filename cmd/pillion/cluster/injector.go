@@ -20,24 +20,24 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 		return nil, withoutTemplates(err)
 	}
 	if d.guessed {
-		wrong.doubts = append(wrong.doubts, "The Deployment of Pillion may not be read, so what it goes by is not certain.")
+		wrong.doubts = append(wrong.doubts, "You are not allowed to read the Deployment of Pillion, so its configuration is uncertain.")
 	}
 	set, err := d.set(ctx, wrong)
 	if len(paths) > 0 {
 		theirs, known := set, err == nil && d.found
 		if set, err = cli.LoadTemplates(paths); known && err == nil && set.Revision != theirs.Revision {
-			wrong.doubts = append(wrong.doubts, "The templates of --templates are not those of the cluster, by which new pods are made.")
+			wrong.doubts = append(wrong.doubts, "The templates of --templates differ from those of the cluster, which new pods get.")
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the templates cannot be used:\n%w", withoutTemplates(err))
+		return nil, fmt.Errorf("the templates are invalid:\n%w", withoutTemplates(err))
 	}
 	return inject.New(set, d.options.Excluded...), nil
 }
 
 func withoutTemplates(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w; use --templates PATH to go by templates that you have", err)
+		return fmt.Errorf("%w; use --templates PATH to use your own templates", err)
 	}
 	return err
 }

@@ -86,7 +86,7 @@ func (i *Installation) configurations(ctx context.Context) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		i.unknown = true
-		i.note("You may not read Pillion's webhook configurations, so whether the API server asks Pillion is told by the labels " + inject.LabelInject + " alone.")
+		i.note("You are not allowed to read Pillion's webhook configurations, so only the labels " + inject.LabelInject + " show whether the API server calls Pillion.")
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil
@@ -105,7 +105,7 @@ func (i *Installation) answers(ctx context.Context, c *admissionregistrationv1.M
 		ready, err := i.readyEndpoints(ctx, service.Namespace, service.Name)
 		switch {
 		case err != nil:
-			i.note(fmt.Sprintf("Whether anybody answers for Pillion is not known: %s.", whyNot(err, "endpointslices in the namespace "+service.Namespace)))
+			i.note(fmt.Sprintf("Whether Pillion has a ready endpoint is unknown: %s.", whyNot(err, "endpointslices in the namespace "+service.Namespace)))
 			return nil
 		case ready == 0:
 			i.note(nobodyAnswers(service))
@@ -118,7 +118,7 @@ func (i *Installation) answers(ctx context.Context, c *admissionregistrationv1.M
 // ownPolicies notes the policies that pillion policy wrote: what they do is not told.
 func (i *Installation) ownPolicies(ctx context.Context) {
 	if names := i.mutation.OwnPolicies(); len(names) > 0 {
-		i.note(fmt.Sprintf("Policies of Pillion's inject too, without its webhook (%s); what they add is not told here.", strings.Join(names, ", ")))
+		i.note(fmt.Sprintf("Policies that pillion policy wrote also inject, without the webhook (%s). This report does not show what they add.", strings.Join(names, ", ")))
 	}
 	validating := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
 	var names []string
@@ -127,7 +127,7 @@ func (i *Installation) ownPolicies(ctx context.Context) {
 		return nil
 	}, func() { names = nil })
 	if err == nil && len(names) > 0 {
-		i.note(fmt.Sprintf("Policies of Pillion's judge pods too (%s); what they say is not told here.", strings.Join(names, ", ")))
+		i.note(fmt.Sprintf("Policies that pillion policy wrote also validate pods (%s). This report does not show their results.", strings.Join(names, ", ")))
 	}
 }
 
@@ -151,7 +151,7 @@ func (i *Installation) place(ctx context.Context, namespace string) (*place, err
 	object, err := i.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		p.notes = append(p.notes, "You may not read the namespace "+namespace+", so its labels and annotations are not known: this is told as if it had opted in, and sets no parameter.")
+		p.notes = append(p.notes, "You are not allowed to read the namespace "+namespace+", so its labels and annotations are unknown. This report assumes that it opted in and sets no parameters.")
 	case err != nil:
 		return nil, err
 	default:
@@ -164,7 +164,7 @@ func (i *Installation) place(ctx context.Context, namespace string) (*place, err
 		return nil, err
 	}
 	if p.limits, err = i.limits(ctx, namespace); err != nil {
-		p.unknown = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is not known: %s.", namespace, strings.ReplaceAll(err.Error(), "\n", "; "))
+		p.unknown = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is unknown: %s.", namespace, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, m := range i.mutation.Mutators([]map[string]string{p.Labels}) {
 		if m.Namespaces > 0 {

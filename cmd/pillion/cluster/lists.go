@@ -111,14 +111,14 @@ func (l *podLister) validation(ctx context.Context, note func(string)) *survey.V
 		err = listAll(ctx, l, v1.WithResource("validatingadmissionpolicybindings"), &v.Bindings)
 	}
 	if err != nil && !apierrors.IsNotFound(err) { // which came with Kubernetes 1.30
-		note("Policies that judge pods are not listed: " + whyNot(err, "validatingadmissionpolicies and validatingadmissionpolicybindings") + ".")
+		note("Policies that validate pods are not listed: " + whyNot(err, "validatingadmissionpolicies and validatingadmissionpolicybindings") + ".")
 	}
 	return v
 }
 
 func whyNot(err error, resources string) string {
 	if apierrors.IsForbidden(err) {
-		return "you may not list " + resources
+		return "you are not allowed to list " + resources
 	}
 	return err.Error()
 }
@@ -146,7 +146,7 @@ func forbidden(err error, verb, resources, namespace, instead string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	return fmt.Errorf("you may not %s %s%s: ask for the verb %s on the resource %s, or %s", verb, resources, InNamespace(namespace), verb, resources, instead)
+	return fmt.Errorf("you are not allowed to %s %s%s: ask for the verb %s on the resource %s, or %s", verb, resources, InNamespace(namespace), verb, resources, instead)
 }
 
 // podLister looks at a cluster's pods.

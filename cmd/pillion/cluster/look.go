@@ -48,7 +48,7 @@ func (k *look) known(ns *unstructured.Unstructured) survey.Known {
 	case name == k.system:
 		known.Excluded = "Pillion itself runs in it"
 	case slices.Contains(inject.SystemNamespaces(), name):
-		known.Excluded = "nothing is ever injected there, so that the cluster does not depend on Pillion"
+		known.Excluded = "Pillion never injects there, so that the cluster does not depend on Pillion"
 	case k.injector.Excludes(name):
 		known.Excluded = "the flag --exclude-namespace of Pillion excludes it"
 	}

@@ -42,9 +42,9 @@ func (k *look) makers(ctx context.Context, namespace string, count *survey.Count
 		}, func() { clear(owners); failing = nil })
 		switch {
 		case apierrors.IsForbidden(err) && kind.owned && len(names) > 0:
-			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so owners are guessed by the names of pods, or not known, and whether all pods can be made is not known.", kind.resource, namespace))
+			k.note(fmt.Sprintf("You are not allowed to list %s in the namespace %s, so owners are guessed from the names of pods, or unknown. Whether all pods can be created is unknown.", kind.resource, namespace))
 		case apierrors.IsForbidden(err):
-			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so whether all their pods can be made is not known.", kind.resource, namespace))
+			k.note(fmt.Sprintf("You are not allowed to list %s in the namespace %s, so whether all their pods can be created is unknown.", kind.resource, namespace))
 		case err != nil:
 			return err
 		}
@@ -128,7 +128,7 @@ func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstruc
 		return err
 	}, func() {})
 	if apierrors.IsForbidden(err) {
-		k.note("You may not list replicasets in all namespaces, so whether all pods that opt in by themselves can be made is not known.")
+		k.note("You are not allowed to list replicasets in all namespaces, so whether all pods that opt in themselves can be created is unknown.")
 		return nil
 	}
 	return err

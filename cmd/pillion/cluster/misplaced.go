@@ -23,7 +23,7 @@ func (k *look) misplaced(ctx context.Context, namespace string) error {
 		client := k.Resource(kind.GroupVersion().WithResource(kind.resource)).Namespace(namespace)
 		err := k.pages(ctx, client, "", func(object *unstructured.Unstructured) error { return k.misplace(kind.GroupVersionKind, object) }, func() {})
 		if apierrors.IsForbidden(err) {
-			k.note(fmt.Sprintf("You may not list %s in the namespace %s, so labels and annotations that they have in the wrong place are not known.", kind.resource, namespace))
+			k.note(fmt.Sprintf("You are not allowed to list %s in the namespace %s, so labels and annotations in the wrong place are not reported.", kind.resource, namespace))
 		} else if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (k *look) misplacedElsewhere(ctx context.Context, namespaces map[string]*un
 			return k.misplace(kind.GroupVersionKind, object)
 		}, func() {})
 		if apierrors.IsForbidden(err) {
-			k.note(fmt.Sprintf("You may not list %s in all namespaces, so those that opt in in the wrong place are not known.", kind.resource))
+			k.note(fmt.Sprintf("You are not allowed to list %s in all namespaces, so objects that opt in in the wrong place are not reported.", kind.resource))
 		} else if err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ func (o *Options) Connect() (*Client, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.rules(), &clientcmd.ConfigOverrides{CurrentContext: o.Context})
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" && nowhere(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
-		return nil, fmt.Errorf("no cluster is known: $KUBECONFIG names %s, which is not there", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+		return nil, fmt.Errorf("there is no cluster to connect to: $KUBECONFIG names %s, which does not exist", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	}
 	if err != nil {
 		return nil, noCluster(err)
@@ -78,11 +78,11 @@ func nowhere(list string) bool {
 func noCluster(err error) error {
 	switch {
 	case clientcmd.IsEmptyConfig(err): // also where the context names none
-		return errors.New("no cluster is known: say --kubeconfig FILE, and --context if the file has no current one")
+		return errors.New("there is no cluster to connect to: use --kubeconfig FILE, and --context if the file has no current context")
 	}
 	for _, jargon := range []string{": couldn't get version/kind", ": no kind "} { // about types of Go
 		if text, _, ok := strings.Cut(err.Error(), jargon); ok {
-			return fmt.Errorf("the kubeconfig: %s: it holds no kubeconfig", text)
+			return fmt.Errorf("the kubeconfig: %s: the file is not a kubeconfig", text)
 		}
 	}
 	return fmt.Errorf("the kubeconfig: %s", strings.TrimPrefix(cli.PlainWords(err), "invalid configuration: "))
@@ -96,7 +96,7 @@ func NoAnswer(err error) error {
 		}
 	}
 	if apierrors.IsUnauthorized(err) {
-		return errors.New("the cluster does not take your credentials: sign in again, or see the user in the kubeconfig")
+		return errors.New("the cluster rejects your credentials: sign in again, or check the user in the kubeconfig")
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 		err = k.eachNamed(ctx, names, each)
 	} else {
 		err = k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", each, func() { found, of = nil, 0 })
-		err = forbidden(err, "list", "namespaces", "", "name those that you may read: pillion status unlabelled NAMESPACE...")
+		err = forbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status unlabelled NAMESPACE...")
 	}
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 func (k *look) usable(ctx context.Context, d *deployed) {
 	var wrong unsure
 	if _, err := d.set(ctx, &wrong); err != nil {
-		text := "The templates cannot be used: " + cli.OneLine(err)
+		text := "The templates are invalid: " + cli.OneLine(err)
 		if apierrors.IsForbidden(err) || d.guessed {
 			wrong.doubts = append(wrong.doubts, text)
 		} else {

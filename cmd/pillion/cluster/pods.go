@@ -49,10 +49,10 @@ func (l *podLister) report(ctx context.Context, q Query) (*survey.Report, error)
 		return nil, err
 	}
 	if len(k.shadowed) > 0 {
-		k.note(fmt.Sprintf("Only shadowed (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
+		k.note(fmt.Sprintf("Shadow only (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
 	}
 	if len(k.wrong) > 0 {
-		k.note(fmt.Sprintf("Nothing is injected where the label %s means nothing; it must be %s or %s: %s.", inject.LabelInject, inject.Enabled, inject.Shadow, strings.Join(k.wrong, ", ")))
+		k.note(fmt.Sprintf("Nothing is injected in namespaces with an invalid label %s; it must be %s or %s: %s.", inject.LabelInject, inject.Enabled, inject.Shadow, strings.Join(k.wrong, ", ")))
 	}
 	k.report.Mutators = append(k.report.Mutators, k.mutation.Mutators(k.report.Labels())...)
 	k.report.Validators = k.validation.Validators(k.report.Labels())
@@ -135,7 +135,7 @@ func (k *look) optedIn(ctx context.Context, all bool) error {
 		clear(elsewhere)
 	})
 	if err != nil {
-		return forbidden(err, "list", "namespaces", "", "name those that you may read: pillion status NAMESPACE...")
+		return forbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status NAMESPACE...")
 	}
 	k.found = len(chosen)
 	for _, ns := range chosen {
@@ -165,7 +165,7 @@ func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*s
 		return k.add(count, pod)
 	}, func() { count = k.count(ns) })
 	if err != nil {
-		return nil, forbidden(err, "list", "pods", ns.GetName(), "name namespaces that you may read: pillion status NAMESPACE...")
+		return nil, forbidden(err, "list", "pods", ns.GetName(), "name namespaces that you are allowed to read: pillion status NAMESPACE...")
 	}
 	return count, k.finish(ctx, ns.GetName(), count)
 }
@@ -191,7 +191,7 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 		return k.add(count, pod)
 	}, func() { clear(counts) })
 	if err != nil {
-		return forbidden(err, "list", "pods", "", "name namespaces that you may read: pillion status NAMESPACE...")
+		return forbidden(err, "list", "pods", "", "name namespaces that you are allowed to read: pillion status NAMESPACE...")
 	}
 	if err := k.failElsewhere(ctx, namespaces, counts); err != nil {
 		return err

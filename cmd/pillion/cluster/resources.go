@@ -40,7 +40,7 @@ func PodResource(kind string) (schema.GroupVersionResource, error) {
 		known = append(known, names[0])
 	}
 	slices.Sort(known)
-	return schema.GroupVersionResource{}, fmt.Errorf("%q holds no pods; say one of %s", kind, strings.Join(known, ", "))
+	return schema.GroupVersionResource{}, fmt.Errorf("%q has no pods; use one of %s", kind, strings.Join(known, ", "))
 }
 
 // makers are the resources that make pods, and pods.

@@ -71,7 +71,7 @@ func (k *look) consider(ctx context.Context, namespace string, count *survey.Cou
 		if limits == nil {
 			all, err := k.limits(ctx, namespace)
 			if err != nil {
-				count.Hold("", "whether the limits of the namespace allow new pods is not known: "+err.Error())
+				count.Hold("", "whether the limits of the namespace allow new pods is unknown: "+err.Error())
 				return nil //nolint:nilerr // it is told
 			}
 			limits = &all
@@ -91,7 +91,7 @@ func (k *look) consider(ctx context.Context, namespace string, count *survey.Cou
 		}, func() {})
 		switch {
 		case apierrors.IsForbidden(err):
-			count.Hold(kind.name, fmt.Sprintf("you may not list %s in the namespace %s", kind.Resource, namespace))
+			count.Hold(kind.name, fmt.Sprintf("you are not allowed to list %s in the namespace %s", kind.Resource, namespace))
 		case err != nil:
 			return err
 		}

@@ -66,11 +66,11 @@ func (i *Installation) unsure() string {
 	case len(i.wrong.doubts) > 0:
 		return i.wrong.doubts[0]
 	case i.unknown || i.byPolicies():
-		return "whether the API server calls Pillion is not known"
+		return "whether the API server calls Pillion is unknown"
 	case i.answered == nil && len(i.entries) > 0:
-		return "whether anybody answers for Pillion is not known"
+		return "whether Pillion has a ready endpoint is unknown"
 	case i.answered != nil && !*i.answered:
-		return "nobody answers for Pillion"
+		return "Pillion has no ready endpoint"
 	}
 	return ""
 }
@@ -126,9 +126,9 @@ func (i *Installation) counted(ctx context.Context, p *place, selector string) *
 	}, func() { count, read = survey.NewCount(i.injector, scope), 0 })
 	switch {
 	case errors.Is(err, errEnough):
-		p.notes = append(p.notes, fmt.Sprintf("Only %d running pods of the namespace %s are compared; pillion status compares all.", maxRunning, p.Name))
+		p.notes = append(p.notes, fmt.Sprintf("This report compares only %d running pods of the namespace %s; pillion status compares all.", maxRunning, p.Name))
 	case err != nil:
-		p.notes = append(p.notes, fmt.Sprintf("What the running pods of the namespace %s have is not known: %s.", p.Name, whyNot(err, "pods")))
+		p.notes = append(p.notes, fmt.Sprintf("The running pods of the namespace %s are unknown: %s.", p.Name, whyNot(err, "pods")))
 		count = nil
 	}
 	if count != nil {

@@ -39,7 +39,7 @@ func (k *look) webhooks(ctx context.Context) error {
 		return labels, known
 	}
 	for _, loop := range survey.Loops(k.mutation, k.validation, k.system, optedIn) {
-		k.awaited[loop.Namespace] = fmt.Sprintf("the %s runs there and is called for Pillion's own pods: if it had to wait for Pillion, neither would start", loop.Webhook)
+		k.awaited[loop.Namespace] = fmt.Sprintf("the %s runs there and is called for Pillion's own pods; if each waited for the other, neither would start", loop.Webhook)
 	}
 	return k.installed(ctx, k.mutation)
 }
@@ -57,7 +57,7 @@ func (k *look) installed(ctx context.Context, m *survey.Mutation) error {
 		case apierrors.IsForbidden(err):
 			k.own.Unknown = true
 			k.answering(ctx, own)
-			k.note("You may not get mutatingwebhookconfigurations, so whether the API server asks Pillion about pods is not known.")
+			k.note("You are not allowed to get mutatingwebhookconfigurations, so whether the API server calls Pillion is unknown.")
 			return nil
 		case err != nil && !apierrors.IsNotFound(err):
 			return err
@@ -78,11 +78,11 @@ func (k *look) answering(ctx context.Context, own *admissionregistrationv1.Mutat
 		k.report.Doubts = append(k.report.Doubts, fmt.Sprintf(format, args...))
 	}
 	if k.own.Unknown {
-		doubt("Which webhooks of Pillion's are installed is not known, or its policies inject.")
+		doubt("It is unknown which webhooks of Pillion are installed, or policies inject instead of them.")
 		return
 	}
 	if len(own.Webhooks) == 0 {
-		k.report.Problems = append(k.report.Problems, "No webhook of Pillion's is installed, so nothing is injected.")
+		k.report.Problems = append(k.report.Problems, "No webhook of Pillion is installed, so nothing is injected.")
 	}
 	for i := range own.Webhooks {
 		c := &own.Webhooks[i].ClientConfig
@@ -90,7 +90,7 @@ func (k *look) answering(ctx context.Context, own *admissionregistrationv1.Mutat
 		case c.Service != nil:
 			ready, err := k.readyEndpoints(ctx, c.Service.Namespace, c.Service.Name)
 			if err != nil {
-				doubt("Whether anybody answers for Pillion is not known: %s.", whyNot(err, "endpointslices in the namespace "+c.Service.Namespace))
+				doubt("Whether Pillion has a ready endpoint is unknown: %s.", whyNot(err, "endpointslices in the namespace "+c.Service.Namespace))
 			} else if ready == 0 {
 				k.report.Problems = append(k.report.Problems, nobodyAnswers(c.Service))
 			}
@@ -99,9 +99,9 @@ func (k *look) answering(ctx context.Context, own *admissionregistrationv1.Mutat
 			case listens:
 				continue
 			case err == nil:
-				k.report.Problems = append(k.report.Problems, fmt.Sprintf("Nobody listens at %s, where the API server calls Pillion. %s", *c.URL, unanswered))
+				k.report.Problems = append(k.report.Problems, fmt.Sprintf("Nothing listens at %s, where the API server calls Pillion. %s", *c.URL, unanswered))
 			default:
-				doubt("Whether anybody answers for Pillion is not known: %s cannot be reached from here (%s), and perhaps from the API server. %s", *c.URL, err, unanswered)
+				doubt("Whether Pillion has a ready endpoint is unknown: %s is not reachable from here (%s), and perhaps not from the API server. %s", *c.URL, err, unanswered)
 			}
 		default:
 			continue

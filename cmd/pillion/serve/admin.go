@@ -34,7 +34,7 @@ func admin(registry *prometheus.Registry, conditions []condition) http.Handler {
 // each check, as API servers do. Their handler is part of k8s.io/apiserver, of which this program needs nothing else:
 //
 //	[+]templates ok: revision 0123456789ab, 3 in use
-//	[-]namespaces failed: the list of namespaces has not come yet
+//	[-]namespaces failed: the namespaces are not loaded yet
 func ready(w http.ResponseWriter, r *http.Request, conditions []condition) {
 	var lines bytes.Buffer
 	status := http.StatusOK

@@ -73,7 +73,7 @@ func (o *callerOptions) check(standalone bool) error {
 	switch o.authentication {
 	case "none":
 		if given {
-			return errors.New("callers are not asked who they are: say --caller-authentication optional or required too")
+			return errors.New("callers are not authenticated: add --caller-authentication optional or required")
 		}
 		return nil
 	case "optional", "required":
@@ -82,11 +82,11 @@ func (o *callerOptions) check(standalone bool) error {
 	}
 	switch {
 	case !given:
-		return errors.New("say how callers show who they are: --caller-ca-file, --caller-token-file, --caller-basic-auth-file or --caller-jwt-issuer")
+		return errors.New("name the credentials of callers: --caller-ca-file, --caller-token-file, --caller-basic-auth-file or --caller-jwt-issuer")
 	case certificates && (o.caFile == "" || len(o.names) == 0):
-		return errors.New("--caller-ca-file and --caller-name go together: a CA signs for others too")
+		return errors.New("--caller-ca-file and --caller-name must be used together: a CA signs certificates for others too")
 	case tokens && (o.issuer == "" || len(o.audiences) == 0):
-		return errors.New("service account tokens need --caller-jwt-issuer and --caller-jwt-audience")
+		return errors.New("ServiceAccount tokens need --caller-jwt-issuer and --caller-jwt-audience")
 	case tokens && o.jwksFile == "" && standalone:
 		return errors.New("--standalone with --caller-jwt-issuer needs --caller-jwks-file")
 	}
@@ -135,7 +135,7 @@ func (o *callerOptions) newCallers(ctx context.Context, of callerCluster, log *s
 		mode: o.authentication, certs: o.caFile != "", log: log, clock: certs.NewClock(), missed: make(chan struct{}, 1),
 		problems: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_caller_credential_problems",
-			Help: "Files of caller credentials that cannot be used as they are now; the last good ones are.",
+			Help: "Files with caller credentials that are invalid now; the last valid ones are in use.",
 		}),
 	}
 	registry.MustRegister(c.problems)
@@ -249,12 +249,12 @@ func (c *callerCheck) take(s *source, content []byte, err error) error {
 	c.problems.Set(float64(len(c.wrong())))
 	switch {
 	case err == nil && before != nil:
-		c.log.Info("caller credentials are good again", "from", s.name)
+		c.log.Info("caller credentials are valid again", "from", s.name)
 	case err == nil || before != nil && before.Error() == err.Error():
 	case s.content != nil:
-		c.log.Error("caller credentials cannot be reloaded, the last good ones stay in use", "error", err)
+		c.log.Error("caller credentials cannot be reloaded, the last valid ones stay in use", "error", err)
 	case s == c.keys:
-		c.log.Warn("caller credentials have not come yet, trying again", "error", err)
+		c.log.Warn("caller credentials are not loaded yet, trying again", "error", err)
 	}
 	return err
 }
@@ -336,16 +336,16 @@ func (c *callerCheck) followKeys(ctx context.Context) {
 // leave Pillion ready; the keys of the cluster must have come once.
 func (c *callerCheck) check() (string, error) {
 	if c == nil {
-		return "anyone may call", nil
+		return "callers are not authenticated", nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keys != nil && c.keys.content == nil {
-		return "", fmt.Errorf("the keys of service account tokens have not come yet: %s", strings.Join(c.wrong(), "; "))
+		return "", fmt.Errorf("the keys of ServiceAccount tokens are not loaded yet: %s", strings.Join(c.wrong(), "; "))
 	}
 	detail := "authentication is " + c.mode
 	if problems := c.wrong(); len(problems) > 0 {
-		detail += "; the last good credentials are in use: " + strings.Join(problems, "; ")
+		detail += "; the last valid credentials are in use: " + strings.Join(problems, "; ")
 	}
 	return detail, nil
 }

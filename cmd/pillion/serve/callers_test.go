@@ -91,7 +91,7 @@ func TestFollowKeys(t *testing.T) {
 		want(keysEvery-keysAgain-time.Second, 6)
 		says.Store(&answer{content: []byte("nonsense")})
 		want(time.Second, 7)
-		if detail, err := c.check(); err != nil || !strings.Contains(detail, "the last good credentials are in use: the cluster's keys: it is not a JSON Web Key Set") {
+		if detail, err := c.check(); err != nil || !strings.Contains(detail, "the last valid credentials are in use: the cluster's keys: it is not a JSON Web Key Set") {
 			t.Errorf("it does not tell: %s %v", detail, err)
 		}
 		cancel()

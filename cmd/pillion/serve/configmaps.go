@@ -116,7 +116,7 @@ func (c *configMaps) asked(err error) {
 		c.poke()
 	}
 	if err != nil && c.failed == nil && !c.whole() {
-		c.log.Error("cannot read the ConfigMaps of templates, trying again", "namespace", c.namespace, "selector", c.selector, "error", err)
+		c.log.Error("the ConfigMaps of templates cannot be read, trying again", "namespace", c.namespace, "selector", c.selector, "error", err)
 	}
 	c.failed = err
 }
@@ -205,7 +205,7 @@ func (c *configMaps) sets() (sets []*templates.Set, refused []refusal) {
 	for _, m := range all {
 		instead := " (none of it is used)"
 		if m.good != nil {
-			instead = " (its last good content is used)"
+			instead = " (its last valid content is used)"
 			sets = append(sets, m.good)
 		}
 		if m.wrong != nil {
@@ -213,7 +213,7 @@ func (c *configMaps) sets() (sets []*templates.Set, refused []refusal) {
 		}
 	}
 	if c.failed != nil && c.whole() {
-		refused = append(refused, refusal{what: "a look at the ConfigMaps", instead: " (as they were seen last they are used)", err: c.failed})
+		refused = append(refused, refusal{what: "reading the ConfigMaps", instead: " (their last known content is used)", err: c.failed})
 	}
 	return sets, refused
 }
@@ -226,9 +226,9 @@ func (c *configMaps) missing() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failed != nil {
-		return fmt.Errorf("the ConfigMaps of templates have not come yet: %w", c.failed)
+		return fmt.Errorf("the ConfigMaps of templates are not loaded yet: %w", c.failed)
 	}
-	return errors.New("the ConfigMaps of templates have not come yet")
+	return errors.New("the ConfigMaps of templates are not loaded yet")
 }
 
 // ConfigMapSets returns the sets of ConfigMaps as a replica uses them that has not seen them before, and what is wrong

@@ -98,11 +98,11 @@ func TestConfigMaps(t *testing.T) {
 	clitest.Write(t, folder+"/file.yaml", clitest.Template("file"))
 	r := newReplica(t, folder)
 	r.configMaps.take(configMap("b", time.Hour, "one", "two"))
-	if _, err := r.check(); err == nil || err.Error() != "the ConfigMaps of templates have not come yet" {
+	if _, err := r.check(); err == nil || err.Error() != "the ConfigMaps of templates are not loaded yet" {
 		t.Errorf("ready: %v", err)
 	}
 	r.configMaps.asked(errors.New("forbidden"))
-	if _, err := r.check(); err == nil || !strings.HasSuffix(err.Error(), "not come yet: forbidden") {
+	if _, err := r.check(); err == nil || !strings.HasSuffix(err.Error(), "not loaded yet: forbidden") {
 		t.Errorf("ready: %v", err)
 	}
 	r.configMaps.asked(nil)
@@ -116,7 +116,7 @@ func TestConfigMaps(t *testing.T) {
 	// A new one takes no name from an older one, nor from a file; what else it has is used.
 	r.configMaps.take(configMap("a", 0, "file", "one", "three"))
 	r.wants(t, file+" one@b/one.yaml three@a/three.yaml two@b/two.yaml", 2,
-		"; a template with another one's name is refused since ", " (the other one is used): configmap/a/file.yaml:",
+		"; a template with another one's name is rejected since ", " (the other one is used): configmap/a/file.yaml:",
 		"configmap/a/one.yaml:3: metadata.name: the template one is in configmap/b/one.yaml too, on line 3")
 	// It is there when the older one goes.
 	r.configMaps.drop(configMap("b", time.Hour))
@@ -125,12 +125,12 @@ func TestConfigMaps(t *testing.T) {
 	// A broken one that was never good is left out; others are not touched.
 	r.configMaps.take(configMap("c", 0, "four", "!"))
 	r.configMaps.take(configMap("a", 0, "one"))
-	r.wants(t, file+" one@a/one.yaml", 2, "; configmap/c is refused since ", " (none of it is used): configmap/c/bad.yaml:1: ")
+	r.wants(t, file+" one@a/one.yaml", 2, "; configmap/c is rejected since ", " (none of it is used): configmap/c/bad.yaml:1: ")
 	r.configMaps.take(configMap("c", 0, "four"))
 	r.wants(t, file+" four@c/four.yaml one@a/one.yaml", 0)
 	// One that was good before stays as it was, until it is good again or goes.
 	r.configMaps.take(configMap("c", 0, "five", "!"))
-	r.wants(t, file+" four@c/four.yaml one@a/one.yaml", 2, "; configmap/c is refused since ", " (its last good content is used): configmap/c/bad.yaml:1: ")
+	r.wants(t, file+" four@c/four.yaml one@a/one.yaml", 2, "; configmap/c is rejected since ", " (its last valid content is used): configmap/c/bad.yaml:1: ")
 	since := (*r.refused.Load())[0].since
 	r.configMaps.take(configMap("d", 0, "six"))
 	r.wants(t, file+" four@c/four.yaml one@a/one.yaml six@d/six.yaml", 2)
@@ -154,14 +154,14 @@ func TestConfigMaps(t *testing.T) {
 
 	// Who can no longer ask says so, and goes on.
 	r.configMaps.asked(errors.New("forbidden"))
-	r.wants(t, file+" one@a/one.yaml", 1, "; a look at the ConfigMaps is refused since ", " (as they were seen last they are used): forbidden")
+	r.wants(t, file+" one@a/one.yaml", 1, "; reading the ConfigMaps is rejected since ", " (their last known content is used): forbidden")
 	r.configMaps.asked(nil)
 	r.wants(t, file+" one@a/one.yaml", 0)
 
 	// The files are a source of their own.
 	clitest.Write(t, folder+"/file.yaml", "kind: Nonsense\n")
 	r.configMaps.take(configMap("e", 0, "seven"))
-	r.wants(t, file+" one@a/one.yaml seven@e/seven.yaml", 2, "; a newer set is refused since ")
+	r.wants(t, file+" one@a/one.yaml seven@e/seven.yaml", 2, "; a newer set is rejected since ")
 }
 
 // TestReplicasAgree: whatever came before and in which order, replicas that see the

@@ -88,11 +88,11 @@ func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, reg
 		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		problems: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_template_problems",
-			Help: "Problems of the templates as they are in files and ConfigMaps now; what has some is not used, but the last good of it.",
+			Help: "Problems of the current templates in files and ConfigMaps. Files and ConfigMaps with a problem are not used; their last valid content is.",
 		}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pillion_template_loads_total",
-			Help: "Sets of templates that were new, by whether they could be used.",
+			Help: "Changes of the set of templates, by whether the new set was valid.",
 		}, []string{"result"}),
 		loaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pillion_templates",
@@ -100,7 +100,7 @@ func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, reg
 		}, []string{"revision"}),
 		since: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_templates_loaded_timestamp_seconds",
-			Help: "Since when the set of templates is in use, in seconds since 1970.",
+			Help: "Time at which the set of templates came into use, in seconds since 1970.",
 		}),
 		webhooks: webhook.NewMetrics(registry),
 	}
@@ -213,15 +213,15 @@ func (e *engine) reload() {
 		e.reloads.WithLabelValues("refused").Inc()
 		lines := strings.Split(r.err.Error(), "\n")
 		if r.instead == "" {
-			e.log.Error("the new templates cannot be used, the last good ones stay in use", "problems", lines, "revision", e.set().Revision)
+			e.log.Error("the new templates are invalid, the last valid ones stay in use", "problems", lines, "revision", e.set().Revision)
 		} else {
-			e.log.Error("templates cannot be used", "refused", r.what+r.instead, "problems", lines, "revision", e.set().Revision)
+			e.log.Error("templates are invalid", "refused", r.what+r.instead, "problems", lines, "revision", e.set().Revision)
 		}
 	}
 	e.refused.Store(&now)
 	e.problems.Set(float64(problems))
 	if len(now) == 0 && len(before) > 0 {
-		e.log.Info("the templates are good again", "revision", e.set().Revision)
+		e.log.Info("the templates are valid again", "revision", e.set().Revision)
 	}
 }
 
@@ -248,7 +248,7 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 		if ctx.Err() != nil {
 			return
 		}
-		log.Error("cannot watch the files, trying again", "files", paths, "after", watchAgain.String(), "error", err)
+		log.Error("the files cannot be watched, trying again", "files", paths, "after", watchAgain.String(), "error", err)
 		select {
 		case <-ctx.Done():
 			return

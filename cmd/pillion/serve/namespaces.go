@@ -75,7 +75,7 @@ func (i *informer) Namespace(name string) (templates.Namespace, error) {
 	object, _, _ := i.store.GetByKey(name)
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return templates.Namespace{}, fmt.Errorf("the namespace %q is not known here yet; it will be in a moment", name)
+		return templates.Namespace{}, fmt.Errorf("the namespace %q is not known yet; retry in a moment", name)
 	}
 	return templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}, nil
 }
@@ -92,7 +92,7 @@ func (i *informer) asked(err error) {
 func (i *informer) check() (string, error) {
 	why, _ := i.failed.Load().(string)
 	if !i.controller.HasSynced() {
-		return "", errors.New("the list of namespaces has not come yet" + why)
+		return "", errors.New("the namespaces are not loaded yet" + why)
 	}
 	if why != "" {
 		why = ", and changes cannot be read" + why

@@ -86,11 +86,11 @@ func (o *Options) Check() error {
 	case len(o.Templates) == 0 && o.TemplateSelector == "":
 		return errors.New("name the templates: --templates PATH, or --template-configmaps SELECTOR")
 	case o.standalone && o.TemplateSelector != "":
-		return errors.New("--standalone does not go with --template-configmaps")
+		return errors.New("--standalone cannot be used with --template-configmaps")
 	case o.standalone && o.kubeconfig != "":
-		return errors.New("--standalone does not go with --kubeconfig")
+		return errors.New("--standalone cannot be used with --kubeconfig")
 	case o.standalone && o.advise:
-		return errors.New("--standalone does not go with --advise")
+		return errors.New("--standalone cannot be used with --advise")
 	}
 	if err := o.tls.check(o.standalone); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (o *Options) checkValues() error {
 	case o.shutdownDelay < 0:
 		return errors.New("--shutdown-delay must not be negative")
 	case o.requestMemory.Cmp(resource.MustParse("64Mi")) < 0:
-		return errors.New("--max-request-memory must be at least 64Mi: the largest request takes that much")
+		return errors.New("--max-request-memory must be at least 64Mi: the largest request needs that much")
 	case o.memoryLimit.Sign() < 0:
 		return errors.New("--memory-limit must not be negative")
 	}

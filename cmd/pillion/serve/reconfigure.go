@@ -48,15 +48,15 @@ func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, regist
 		},
 		loads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pillion_config_loads_total",
-			Help: "Changes of the configuration file, by whether it could be used.",
+			Help: "Changes of the configuration file, by whether the new file was valid.",
 		}, []string{"result"}),
 		problems: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_config_problems",
-			Help: "Problems of the configuration file; while there are some, the last good one is in use.",
+			Help: "Problems of the configuration file. If there are any, the last valid file is in use.",
 		}),
 		restart: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pillion_config_restart_needed",
-			Help: "1 for each flag whose value in the configuration file will be used after a restart.",
+			Help: "1 for each flag whose value in the configuration file takes effect after a restart.",
 		}, []string{"flag"}),
 	}
 	registry.MustRegister(c.loads, c.problems, c.restart)
@@ -93,12 +93,12 @@ func (c *configuration) reload() {
 			c.refused = &refusal{what: "a newer one", since: time.Now(), err: err}
 			c.problems.Set(float64(len(lines)))
 			c.loads.WithLabelValues("refused").Inc()
-			c.log.Error("the new configuration cannot be used, the last good one stays in use", "problems", lines)
+			c.log.Error("the new configuration is invalid, the last valid one stays in use", "problems", lines)
 		}
 		return
 	}
 	if c.refused != nil {
-		c.log.Info("the configuration is good again", "file", c.path)
+		c.log.Info("the configuration is valid again", "file", c.path)
 	}
 	if !first {
 		c.loads.WithLabelValues("used").Inc()
@@ -147,7 +147,7 @@ func (c *configuration) use(next *Options, flags *pflag.FlagSet) {
 	case len(pending) > 0:
 		c.log.Warn("the configuration needs a restart", "flags", pending)
 	default:
-		c.log.Info("the configuration needs no restart any longer")
+		c.log.Info("the configuration no longer needs a restart")
 	}
 	c.pending = pending
 	c.restart.Reset()

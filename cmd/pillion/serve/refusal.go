@@ -19,7 +19,7 @@ type refusal struct {
 
 // String tells people.
 func (r *refusal) String() string {
-	return fmt.Sprintf("%s is refused since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, cli.OneLine(r.err))
+	return fmt.Sprintf("%s is rejected since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, cli.OneLine(r.err))
 }
 
 // same says whether it was told already.

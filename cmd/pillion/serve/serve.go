@@ -60,7 +60,7 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	}
 	engine, err := newEngine(o.Templates, o.Excluded, more, log, registry)
 	if err != nil {
-		return fmt.Errorf("the templates cannot be used:\n%w", err)
+		return fmt.Errorf("the templates are invalid:\n%w", err)
 	}
 	engine.warnUninjected(o.warnUninjected())
 	callers, err := o.callers.newCallers(ctx, callerCluster{o.kubeconfig, o.tls.configuration}, log, registry)

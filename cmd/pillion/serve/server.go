@@ -120,7 +120,7 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 	_ = listener.Close() // nothing to be done about it
 	s.toWebhooks.finish(limited, began)
 	if err := webhooks.Shutdown(limited); err != nil {
-		s.log.Warn("requests were cut off", "error", err)
+		s.log.Warn("requests were interrupted", "error", err)
 	}
 	s.log.Info("bye")
 	return nil
@@ -213,7 +213,7 @@ func (s *server) conditions() []condition {
 		{"callers", s.callers.check},
 		{"webhooks", func() (string, error) {
 			if !s.toWebhooks.accepting.Load() {
-				return "", errors.New("connections are accepted once there is a certificate")
+				return "", errors.New("connections will be accepted when there is a certificate")
 			}
 			return "connections are accepted", nil
 		}},
@@ -230,7 +230,7 @@ func (s *server) conditions() []condition {
 func buildInfo() prometheus.Collector {
 	v := cli.BuildVersion()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pillion_build_info", Help: "1, with the version, the revision and the Go version of this build.",
+		Name: "pillion_build_info", Help: "Always Always 1, with the version, the revision and the Go version of this build.",
 		ConstLabels: prometheus.Labels{"version": v.Version, "revision": v.Revision, "go_version": v.Go},
 	}, func() float64 { return 1 })
 }

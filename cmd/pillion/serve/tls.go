@@ -109,7 +109,7 @@ func followPair(ctx context.Context, files certs.Files, log *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case err := <-failed:
-			log.Warn("the certificate cannot be watched, so it is read from time to time",
+			log.Warn("the certificate cannot be watched, so it is read periodically",
 				"every", lookAgain.String(), "error", errors.Unwrap(err))
 		case <-time.After(lookAgain):
 			load()

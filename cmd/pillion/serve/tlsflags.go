@@ -47,15 +47,15 @@ func (o *tlsOptions) check(standalone bool) error {
 	}
 	switch {
 	case sources == 0:
-		return errors.New("say --tls-cert-file and --tls-key-file, or --tls-secret, or --tls-self-signed to try things out")
+		return errors.New("use --tls-cert-file and --tls-key-file, or --tls-secret, or --tls-self-signed to try Pillion out")
 	case sources > 1:
-		return errors.New("say only one of --tls-cert-file with --tls-key-file, --tls-secret, and --tls-self-signed")
+		return errors.New("use only one of --tls-cert-file with --tls-key-file, --tls-secret, and --tls-self-signed")
 	case files && (o.certFile == "" || o.keyFile == ""):
-		return errors.New("--tls-cert-file and --tls-key-file go together")
+		return errors.New("--tls-cert-file and --tls-key-file must be used together")
 	case standalone && o.secret != "":
-		return errors.New("--standalone does not go with --tls-secret")
+		return errors.New("--standalone cannot be used with --tls-secret")
 	case standalone && o.configuration != manifests.Name:
-		return errors.New("--standalone does not go with --webhook-configuration")
+		return errors.New("--standalone cannot be used with --webhook-configuration")
 	}
 	if o.secret == "" {
 		return nil
@@ -66,7 +66,7 @@ func (o *tlsOptions) check(standalone bool) error {
 	case len(o.policy.Hosts) == 0:
 		return errors.New("--tls-host must name a host")
 	case o.policy.LeafLifetime < time.Second || o.policy.CALifetime < 3*o.policy.LeafLifetime:
-		return errors.New("--tls-ca-lifetime must be three times --tls-lifetime or more")
+		return errors.New("--tls-ca-lifetime must be at least three times --tls-lifetime")
 	}
 	return nil
 }

@@ -20,13 +20,13 @@ func certificateMetrics(c *certificate) (all []prometheus.Collector) {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
 	}
 	gauge("pillion_certificate_not_before_timestamp_seconds",
-		"Since when the serving certificate is valid, in seconds since 1970; 0 if there is none.", nil,
+		"Time from which the serving certificate is valid, in seconds since 1970; 0 if there is none.", nil,
 		func() float64 { return from(c.Status().Leaf) })
 	gauge("pillion_certificate_expires_timestamp_seconds",
-		"When the serving certificate expires, in seconds since 1970; 0 if there is none.", nil,
+		"Time at which the serving certificate expires, in seconds since 1970; 0 if there is none.", nil,
 		func() float64 { return until(c.Status().Leaf) })
 	gauge("pillion_certificate_pending_since_timestamp_seconds",
-		"Since when a new certificate waits to be served, in seconds since 1970; 0 if there is none.", nil,
+		"Time since which a new certificate waits to be served, in seconds since 1970; 0 if none waits.", nil,
 		func() float64 {
 			if pending := c.Status().Pending; pending != nil {
 				return unix(pending.Since)
@@ -47,7 +47,7 @@ func certificateMetrics(c *certificate) (all []prometheus.Collector) {
 		return all
 	}
 	gauge("pillion_certificate_authority_expires_timestamp_seconds",
-		"When the CA that Pillion made expires, in seconds since 1970; 0 if there is none.", nil,
+		"Time at which the CA that Pillion created expires, in seconds since 1970; 0 if there is none.", nil,
 		func() float64 { return until(c.authority.Status().CA) })
 	gauge("pillion_certificate_authority_leader",
 		"1 for the replica that renews the certificates.", nil,
@@ -58,7 +58,7 @@ func certificateMetrics(c *certificate) (all []prometheus.Collector) {
 			return 0
 		})
 	counter("pillion_certificate_authority_failures_total",
-		"Attempts to write certificates or caBundles that failed.", nil,
+		"Failed attempts to write certificates or caBundles.", nil,
 		func() float64 { return float64(c.authority.Status().Failed) })
 	return all
 }

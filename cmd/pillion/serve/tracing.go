@@ -133,7 +133,7 @@ func (e *exporter) send(ctx context.Context, spans []sdktrace.ReadOnlySpan) erro
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, response.Body) // or the connection is closed
 	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("the collector answers %s", response.Status)
+		return fmt.Errorf("the collector returned %s", response.Status)
 	}
 	return nil
 }

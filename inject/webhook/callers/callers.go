@@ -134,7 +134,7 @@ func (g *Guard) check(r *http.Request, webhook Webhook, now time.Time) (Way, *Re
 		return Unknown, nil
 	}
 	if refused == nil {
-		refused = &Refusal{Reason: Missing, Sentence: "a caller has to show who it is, by " + credentials.list()}
+		refused = &Refusal{Reason: Missing, Sentence: "callers must authenticate with a " + credentials.list()}
 	}
 	refused.Challenges = credentials.challenges()
 	return "", refused
@@ -155,11 +155,11 @@ func (c *Credentials) authorized(headers []string, webhook Webhook, now time.Tim
 	case scheme == schemeBearer && c.Tokens != nil:
 		return "", wrongToken()
 	}
-	return "", &Refusal{Reason: Unsupported, Sentence: "callers are not known here by such an Authorization header, but by " + c.list()}
+	return "", &Refusal{Reason: Unsupported, Sentence: "this kind of Authorization header is not supported; use a " + c.list()}
 }
 
 func wrongToken() *Refusal {
-	return &Refusal{Reason: WrongToken, Sentence: "the bearer token is none of those that are known here"}
+	return &Refusal{Reason: WrongToken, Sentence: "the bearer token is unknown"}
 }
 
 // list names the ways in use.
@@ -171,8 +171,8 @@ func (c *Credentials) list() string {
 	}{
 		{c.Certificates != nil, "client certificate"},
 		{c.Tokens != nil, "bearer token"},
-		{c.Passwords != nil, "user and password"},
-		{c.ServiceAccounts != nil, "service account token"},
+		{c.Passwords != nil, "user name and password"},
+		{c.ServiceAccounts != nil, "ServiceAccount token"},
 	} {
 		if way.inUse && text != "" {
 			text += " or "

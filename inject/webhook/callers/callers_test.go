@@ -187,7 +187,7 @@ func TestSeveral(t *testing.T) {
 		if refused != nil && len(refused.Challenges) != 2 {
 			t.Errorf("the challenges are %q", refused.Challenges)
 		}
-		if c.required == "missing" && refused.Sentence != "a caller has to show who it is, by client certificate or bearer token or user and password" {
+		if c.required == "missing" && refused.Sentence != "callers must authenticate with a client certificate or bearer token or user name and password" {
 			t.Errorf("the sentence is %q", refused.Sentence)
 		}
 	}
@@ -242,23 +242,23 @@ func TestFiles(t *testing.T) {
 		"keys": func(s string) error { _, err := callers.ParseKeys([]byte(s)); return err },
 	}
 	for _, c := range []struct{ parser, content, want string }{
-		{"tokens", "", "it is empty: put in one line for each of a token without spaces"},
-		{"tokens", "\n\r\n\n", "it is empty: put in one line for each of a token without spaces"},
+		{"tokens", "", "it is empty: it must have one line for each of a token without spaces"},
+		{"tokens", "\n\r\n\n", "it is empty: it must have one line for each of a token without spaces"},
 		{"tokens", "fine\nsecret secret\n", "line 2 is not a token without spaces"},
 		{"tokens", "# secret\n", "line 1 is not a token without spaces"},
 		{"tokens", "\xef\xbb\xbfsecret\n", "line 1 is not a token without spaces"},
 		{"tokens", "fine\n\nsecret\x00\n", "line 3 is not a token without spaces"},
-		{"passwords", "\n", "it is empty: put in one line for each of user:password"},
+		{"passwords", "\n", "it is empty: it must have one line for each of user:password"},
 		{"passwords", "user:x\nsecret\n", "line 2 is not user:password"},
 		{"passwords", ":secret\n", "line 1 is not user:password"},
-		{"CAs", "", "there is no CA certificate in it: it must be PEM"},
-		{"CAs", ca[:len(ca)/2], "there is no CA certificate in it: it must be PEM"},
-		{"no name", ca, "a client certificate must be of a certain name"},
-		{"empty name", ca, "a client certificate must be of a certain name"},
+		{"CAs", "", "it has no CA certificate: it must be PEM"},
+		{"CAs", ca[:len(ca)/2], "it has no CA certificate: it must be PEM"},
+		{"no name", ca, "a name for client certificates is required"},
+		{"empty name", ca, "a name for client certificates is required"},
 		{"keys", "", "it is not a JSON Web Key Set"},
 		{"keys", "[]", "it is not a JSON Web Key Set"},
-		{"keys", "{}", "there is no RSA or ECDSA key for signatures with an id in it"},
-		{"keys", `{"keys":[{"kty":"oct","kid":"a","k":"c2VjcmV0"}]}`, "there is no RSA or ECDSA key for signatures with an id in it"},
+		{"keys", "{}", "it has no RSA or ECDSA key for signatures with an id"},
+		{"keys", `{"keys":[{"kty":"oct","kid":"a","k":"c2VjcmV0"}]}`, "it has no RSA or ECDSA key for signatures with an id"},
 	} {
 		if err := parsers[c.parser](c.content); err == nil || err.Error() != c.want {
 			t.Errorf("%s %q: %v, want %s", c.parser, c.content, err, c.want)

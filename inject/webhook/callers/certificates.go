@@ -25,10 +25,10 @@ type Certificates struct {
 func ParseCertificates(authorities []byte, names []string) (*Certificates, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authorities) {
-		return nil, errors.New("there is no CA certificate in it: it must be PEM")
+		return nil, errors.New("it has no CA certificate: it must be PEM")
 	}
 	if len(names) == 0 || slices.Contains(names, "") {
-		return nil, errors.New("a client certificate must be of a certain name")
+		return nil, errors.New("a name for client certificates is required")
 	}
 	return &Certificates{pool, names}, nil
 }
@@ -49,14 +49,14 @@ func (c *Certificates) check(chain []*x509.Certificate, now time.Time) *Refusal 
 		case x509.Expired:
 			return &Refusal{Reason: ExpiredCertificate, Sentence: "the client certificate has expired, or is not valid yet"}
 		case x509.IncompatibleUsage:
-			return &Refusal{Reason: UnknownCertificate, Sentence: "the client certificate is not one for client authentication"}
+			return &Refusal{Reason: UnknownCertificate, Sentence: "the client certificate is not for client authentication"}
 		}
 	}
 	if err != nil {
-		return &Refusal{Reason: UnknownCertificate, Sentence: "the client certificate is not from a CA that is known here"}
+		return &Refusal{Reason: UnknownCertificate, Sentence: "the client certificate is not from an accepted CA"}
 	}
 	if !slices.ContainsFunc(namesOf(leaf), func(name string) bool { return slices.Contains(c.names, name) }) {
-		return &Refusal{Reason: WrongName, Sentence: fmt.Sprintf("the client certificate is of %q, whom this is not for", leaf.Subject.CommonName)}
+		return &Refusal{Reason: WrongName, Sentence: fmt.Sprintf("the client certificate is for %q, which is not allowed to call", leaf.Subject.CommonName)}
 	}
 	return nil
 }

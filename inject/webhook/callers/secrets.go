@@ -40,7 +40,7 @@ func parseSecrets(content []byte, fits func(string) bool, shape string) (secrets
 		all = append(all, sha256.Sum256([]byte(line)))
 	}
 	if len(all) == 0 {
-		return nil, errors.New("it is empty: put in one line for each of " + shape)
+		return nil, errors.New("it is empty: it must have one line for each of " + shape)
 	}
 	return all, nil
 }
@@ -71,5 +71,5 @@ func (p *Passwords) check(sent string) *Refusal {
 	if p.has(sent) {
 		return nil
 	}
-	return &Refusal{Reason: WrongPassword, Sentence: "the user and password are none of those that are known here"}
+	return &Refusal{Reason: WrongPassword, Sentence: "the user or the password is wrong"}
 }

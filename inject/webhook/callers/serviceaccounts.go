@@ -75,7 +75,7 @@ func (s *ServiceAccounts) check(token string, webhook Webhook, now time.Time) *R
 	keys := s.Keys.named(parsed.Headers[0].KeyID)
 	if len(keys) == 0 {
 		s.Missed()
-		return &Refusal{Reason: UnknownKey, Sentence: "the token is signed with a key that is not known here, or not yet"}
+		return &Refusal{Reason: UnknownKey, Sentence: "the token is signed with an unknown key"}
 	}
 	var public jwt.Claims
 	var private claims
@@ -89,10 +89,10 @@ func (s *ServiceAccounts) check(token string, webhook Webhook, now time.Time) *R
 	bound := private.Kubernetes.Mutating != nil || private.Kubernetes.Validating != nil
 	if bound && !s.isFor(webhook, &public, &private) {
 		return &Refusal{Reason: WrongBinding, Sentence: fmt.Sprintf(
-			"the token is bound to another webhook than that of the %s %q, or not for all API groups", webhook, s.nameOf(webhook))}
+			"the token is not bound to the %s %q, or not for all API groups", webhook, s.nameOf(webhook))}
 	}
 	if (!bound || len(s.Subjects) > 0) && !slices.Contains(s.Subjects, public.Subject) {
-		return &Refusal{Reason: WrongSubject, Sentence: fmt.Sprintf("the token is of %q, whom this is not for", public.Subject)}
+		return &Refusal{Reason: WrongSubject, Sentence: fmt.Sprintf("the token is for %q, which is not allowed to call", public.Subject)}
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func ParseKeys(content []byte) (*Keys, error) {
 		}
 	}
 	if len(keys.byID) == 0 {
-		return nil, errors.New("there is no RSA or ECDSA key for signatures with an id in it")
+		return nil, errors.New("it has no RSA or ECDSA key for signatures with an id")
 	}
 	return keys, nil
 }
