@@ -230,7 +230,7 @@ func (s *server) conditions() []condition {
 func buildInfo() prometheus.Collector {
 	v := cli.BuildVersion()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pillion_build_info", Help: "Always Always 1, with the version, the revision and the Go version of this build.",
+		Name: "pillion_build_info", Help: "Always 1, with the version, the revision and the Go version of this build.",
 		ConstLabels: prometheus.Labels{"version": v.Version, "revision": v.Revision, "go_version": v.Go},
 	}, func() float64 { return 1 })
 }
