@@ -135,7 +135,7 @@ func (a *Authority) observe(secret *corev1.Secret) {
 }
 
 // blind is told that the Secret cannot be watched.
-func (a *Authority) blind(err error) { a.Serving.Refuse(ReasonUnreadable, err) }
+func (a *Authority) blind(err error) { a.Serving.Reject(ReasonUnreadable, err) }
 
 // Trust is told what API servers go by, as [Serving] is.
 func (a *Authority) Trust(c Configuration, anchors []Anchor) {

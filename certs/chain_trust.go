@@ -152,6 +152,6 @@ func (c *Chain) verified(pair *tls.Certificate) bool {
 	for _, w := range c.Configurations {
 		anchors = append(anchors, w.Anchors...)
 	}
-	refused := func(a Anchor) bool { return len(a.Bundle) == 0 || c.verify(pair, a) != nil }
-	return len(anchors) > 0 && !slices.ContainsFunc(anchors, refused) && c.checkTime(pair.Leaf, "", "") == ""
+	rejected := func(a Anchor) bool { return len(a.Bundle) == 0 || c.verify(pair, a) != nil }
+	return len(anchors) > 0 && !slices.ContainsFunc(anchors, rejected) && c.checkTime(pair.Leaf, "", "") == ""
 }

@@ -11,7 +11,7 @@ type Files struct {
 }
 
 // Load offers the pair that the files hold now. A pair that is half written,
-// broken or gone is refused: what is served stays. The caller calls it again when
+// broken or gone is rejected: what is served stays. The caller calls it again when
 // the files may have changed.
 func (f Files) Load() error {
 	cert, err := os.ReadFile(f.Cert)
@@ -21,7 +21,7 @@ func (f Files) Load() error {
 			return f.Serving.OfferPEM(cert, key)
 		}
 	}
-	f.Serving.Refuse(ReasonUnreadable, err)
+	f.Serving.Reject(ReasonUnreadable, err)
 	return err
 }
 

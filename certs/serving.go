@@ -24,15 +24,15 @@ type Serving struct {
 	current atomic.Pointer[tls.Certificate] // all that a handshake touches
 	first   chan struct{}                   // closed when there is one
 
-	mu       sync.Mutex // of what follows, which no handshake needs
-	clock    *clock
-	pending  *Pending
-	trusted  []trust
-	awaited  map[Configuration]bool // nothing has been said of them yet
-	await    time.Duration          // until when that counts
-	blind    map[Configuration]blind
-	refused  *Refused
-	refusals map[string]int
+	mu         sync.Mutex // of what follows, which no handshake needs
+	clock      *clock
+	pending    *Pending
+	trusted    []trust
+	awaited    map[Configuration]bool // nothing has been said of them yet
+	await      time.Duration          // until when that counts
+	blind      map[Configuration]blind
+	rejected   *Rejected
+	rejections map[string]int
 }
 
 // Pending is a pair that is not served yet.
@@ -46,8 +46,8 @@ type Pending struct {
 	allowed *time.Duration // since when only what [Advising] trusts speaks against it
 }
 
-// Refused is what was offered last and could not be used at all.
-type Refused struct {
+// Rejected is what was offered last and could not be used at all.
+type Rejected struct {
 	Since time.Time
 	Err   error
 }
@@ -64,7 +64,7 @@ const blindFor = 90 * time.Second
 // awaitFor is longer than an API server takes to say what is there.
 const awaitFor = time.Minute
 
-// The reasons of refusals.
+// The reasons of rejections.
 const (
 	ReasonUnreadable  = "unreadable"
 	ReasonNoPair      = "no_pair"
@@ -72,8 +72,8 @@ const (
 	ReasonNotYetValid = "not_yet_valid"
 )
 
-// RefusalReasons are all of them.
-func RefusalReasons() []string {
+// RejectionReasons are all of them.
+func RejectionReasons() []string {
 	return []string{ReasonUnreadable, ReasonNoPair, ReasonExpired, ReasonNotYetValid}
 }
 
@@ -81,7 +81,7 @@ func RefusalReasons() []string {
 func NewServing(log *slog.Logger) *Serving {
 	return &Serving{
 		log: log, clock: newClock(), first: make(chan struct{}),
-		awaited: map[Configuration]bool{}, blind: map[Configuration]blind{}, refusals: map[string]int{},
+		awaited: map[Configuration]bool{}, blind: map[Configuration]blind{}, rejections: map[string]int{},
 	}
 }
 
@@ -102,7 +102,7 @@ func (s *Serving) Ready() <-chan struct{} { return s.first }
 func (s *Serving) Offer(pair *tls.Certificate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refused = nil
+	s.rejected = nil
 	switch {
 	case same(pair, s.current.Load()):
 		s.pending = nil
@@ -112,28 +112,28 @@ func (s *Serving) Offer(pair *tls.Certificate) {
 	s.judge()
 }
 
-// OfferPEM is Offer of what has to be parsed. A bad pair is refused, which is told
-// as [Serving.Refuse] does, and returned.
+// OfferPEM is Offer of what has to be parsed. A bad pair is rejected, which is told
+// as [Serving.Reject] does, and returned.
 func (s *Serving) OfferPEM(cert, key []byte) error {
 	pair, err := ParsePair(cert, key)
 	if err != nil {
-		s.Refuse(ReasonNoPair, err)
+		s.Reject(ReasonNoPair, err)
 		return err
 	}
 	s.Offer(pair)
 	return nil
 }
 
-// Refuse is how a source says that what it has cannot be used, and so that what is
+// Reject is how a source says that what it has cannot be used, and so that what is
 // served stays. The reason is one of the fixed ones.
-func (s *Serving) Refuse(reason string, err error) {
+func (s *Serving) Reject(reason string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refused != nil && s.refused.Err.Error() == err.Error() {
+	if s.rejected != nil && s.rejected.Err.Error() == err.Error() {
 		return
 	}
-	s.refused = &Refused{Since: s.clock.now().wall, Err: err}
-	s.refusals[reason]++
+	s.rejected = &Rejected{Since: s.clock.now().wall, Err: err}
+	s.rejections[reason]++
 	if s.current.Load() != nil {
 		s.log.Warn("the certificate cannot be reloaded, the last valid one stays in use", "reason", reason, "error", err)
 	}
@@ -246,7 +246,7 @@ func (s *Serving) judge() {
 	}
 	if v.code != p.Code {
 		if v.code == ReasonExpired || v.code == ReasonNotYetValid {
-			s.refusals[v.code]++
+			s.rejections[v.code]++
 		}
 		s.log.Warn("a new certificate waits, the last valid one stays in use", "reason", v.code, "error", v.why, "expires", p.Leaf.NotAfter)
 	}
@@ -256,10 +256,10 @@ func (s *Serving) judge() {
 
 // Status is what there is to say about the serving certificate.
 type Status struct {
-	Leaf     *x509.Certificate // of the pair that is served; nil: none yet
-	Pending  *Pending          // nil: none
-	Refused  *Refused          // nil: what was offered last could be used
-	Refusals map[string]int    // how many, by reason
+	Leaf       *x509.Certificate // of the pair that is served; nil: none yet
+	Pending    *Pending          // nil: none
+	Rejected   *Rejected         // nil: what was offered last could be used
+	Rejections map[string]int    // how many, by reason
 
 	// Mismatch has a sentence for every webhook that API servers cannot call,
 	// because its caBundle does not verify what is served.
@@ -278,7 +278,7 @@ func (s *Serving) Status() Status {
 	defer s.mu.Unlock()
 	now, served := s.clock.now(), s.current.Load()
 	status := Status{
-		Pending: s.pending, Refused: s.refused, Refusals: maps.Clone(s.refusals),
+		Pending: s.pending, Rejected: s.rejected, Rejections: maps.Clone(s.rejections),
 		Mismatch: mismatches(served, s.trusted, now), Blind: map[Configuration]error{},
 	}
 	for c, b := range s.blind {
@@ -310,7 +310,7 @@ func (s Status) Detail() (string, error) {
 	if p := s.Pending; p != nil {
 		notes = append(notes, fmt.Sprintf("a new one waits since %s: %s", stamp(p.Since), p.Why))
 	}
-	if r := s.Refused; r != nil {
+	if r := s.Rejected; r != nil {
 		notes = append(notes, fmt.Sprintf("a new one is rejected since %s: %v", stamp(r.Since), r.Err))
 	}
 	for _, c := range AllConfigurations() {

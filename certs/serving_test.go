@@ -50,7 +50,7 @@ func TestServingNone(t *testing.T) {
 	if _, err := s.Status().Detail(); err == nil {
 		t.Error("it is ready without a certificate")
 	}
-	s.Refuse(ReasonUnreadable, errors.New("no such file"))
+	s.Reject(ReasonUnreadable, errors.New("no such file"))
 	if _, err := s.Status().Detail(); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("it does not say why: %v", err)
 	}
@@ -120,7 +120,7 @@ func TestServingOffers(t *testing.T) {
 	wantServed(t, s, w.second, "nobody calls")
 }
 
-func TestServingRefuses(t *testing.T) {
+func TestServingRejects(t *testing.T) {
 	w := newWorld(t)
 	s, _, log := newTestServing()
 	s.Offer(w.first)
@@ -136,24 +136,24 @@ func TestServingRefuses(t *testing.T) {
 	if err != nil || !strings.Contains(detail, "a new one is rejected since 2030-06-01T12:00:00Z: certificate and key do not match") {
 		t.Errorf("the detail is %q (%v)", detail, err)
 	}
-	if n := s.Status().Refusals[ReasonNoPair]; n != 1 {
-		t.Errorf("refused %d times, want once for all looks at the same pair", n)
+	if n := s.Status().Rejections[ReasonNoPair]; n != 1 {
+		t.Errorf("rejected %d times, want once for all looks at the same pair", n)
 	}
 	if n := strings.Count(log.String(), "last valid one stays"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	must(t, s.OfferPEM(cert, key))
 	wantServed(t, s, w.another, "after it was put right")
-	if s.Status().Refused != nil {
-		t.Error("a refusal is left over")
+	if s.Status().Rejected != nil {
+		t.Error("a rejection is left over")
 	}
 
 	s.Offer(w.oldCA.issue(t, noon().Add(-90*day), noon().Add(-day)))
 	wantServed(t, s, w.another, "after an expired one")
 	s.Offer(w.oldCA.issue(t, noon().Add(day), noon().Add(90*day)))
 	wantServed(t, s, w.another, "after one of tomorrow")
-	if r := s.Status().Refusals; r[ReasonExpired] != 1 || r[ReasonNotYetValid] != 1 {
-		t.Errorf("refusals are %v", r)
+	if r := s.Status().Rejections; r[ReasonExpired] != 1 || r[ReasonNotYetValid] != 1 {
+		t.Errorf("rejections are %v", r)
 	}
 }
 
@@ -303,7 +303,7 @@ func TestFiles(t *testing.T) {
 	s, _, _ := newTestServing()
 	dir := t.TempDir()
 	f := Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), Serving: s}
-	if err := f.Load(); err == nil || s.Status().Refusals[ReasonUnreadable] != 1 {
+	if err := f.Load(); err == nil || s.Status().Rejections[ReasonUnreadable] != 1 {
 		t.Errorf("no files: %v", err)
 	}
 	cert, key := pemPair(t, w.first)
@@ -330,8 +330,8 @@ func TestFiles(t *testing.T) {
 	write(t, f.Key, newKey)
 	must(t, f.Load())
 	wantServed(t, s, w.another, "the new one")
-	if s.Status().Refused != nil {
-		t.Error("a refusal is left over")
+	if s.Status().Rejected != nil {
+		t.Error("a rejection is left over")
 	}
 }
 
@@ -353,7 +353,7 @@ func TestServingConcurrently(t *testing.T) {
 		trustBoth(s, w.oldCA, w.newCA)
 		s.Offer(w.second)
 		s.Offer(w.another)
-		s.Refuse(ReasonNoPair, errors.New("x"))
+		s.Reject(ReasonNoPair, errors.New("x"))
 		s.Status()
 	}
 	wg.Wait()

@@ -49,7 +49,7 @@ func limitCases() []limitCase {
 	migrating := app(one, one)
 	migrating.InitContainers = []corev1.Container{{Name: "migrate", Image: "m", Resources: corev1.ResourceRequirements{Limits: amounts("cpu", "3", "memory", "1Gi")}}}
 	return []limitCase{
-		{name: "quota demands", hard: amounts("limits.memory", "10Gi"), templates: "bare", pod: app(one, one), want: "the container bare has no memory limit, which the quota limits demands"},
+		{name: "quota demands", hard: amounts("limits.memory", "10Gi"), templates: "bare", pod: app(one, one), want: "the container bare has no memory limit, which the quota limits requires"},
 		{name: "quota demands of all", hard: amounts("limits.memory", "10Gi"), templates: "bare", pod: app(nil, nil), refused: true},
 		{name: "quota and pod-level resources", hard: amounts("limits.memory", "10Gi", "requests.cpu", "10"), templates: "bare", pod: whole},
 		{name: "quota fits", hard: amounts("requests.cpu", "1050m", "limits.memory", "1088Mi"), pod: app(one, one)},

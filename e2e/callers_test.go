@@ -251,8 +251,8 @@ func (g *guarded) wantCounted(t *testing.T) {
 		refused = append(refused, "missing")
 	}
 	for _, reason := range refused {
-		if metrics.Counter("pillion_callers_refused_total", map[string]string{"reason": reason}) == 0 {
-			t.Errorf("no caller was refused for %s; the reasons are %v", reason, metrics.Label("pillion_callers_refused_total", "reason"))
+		if metrics.Counter("pillion_callers_rejected_total", map[string]string{"reason": reason}) == 0 {
+			t.Errorf("no caller was refused for %s; the reasons are %v", reason, metrics.Label("pillion_callers_rejected_total", "reason"))
 		}
 	}
 	if metrics.Counter("pillion_callers_accepted_total", map[string]string{"way": g.way}) == 0 {

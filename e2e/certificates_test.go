@@ -144,13 +144,13 @@ func TestBadPairs(t *testing.T) {
 		g.write(t, cert, key)
 		eventually(t, "the good pair is taken for what is served", func(ctx context.Context) error {
 			_, body, err := g.Readiness(ctx)
-			if err == nil && strings.Contains(body, "refused") {
+			if err == nil && strings.Contains(body, "rejected") {
 				err = errors.New(body)
 			}
 			return err
 		})
 	}
-	g.wantMetric(t, "pillion_certificate_refused_total", "no_pair", some)
+	g.wantMetric(t, "pillion_certificate_rejected_total", "no_pair", some)
 
 	cert, key, err = env.Authority.ServingUntil(time.Now().Add(-time.Minute))
 	if err != nil {
@@ -160,7 +160,7 @@ func TestBadPairs(t *testing.T) {
 	g.waitForTold(t, "a new one waits since ")
 	g.waitForTold(t, ": it expired at ")
 	g.waitForServed(t, good)
-	g.wantMetric(t, "pillion_certificate_refused_total", "expired", some)
+	g.wantMetric(t, "pillion_certificate_rejected_total", "expired", some)
 	g.wantMetric(t, "pillion_certificate_pending_since_timestamp_seconds", "", some)
 	g.wantMetric(t, "pillion_certificate_mismatched_webhooks", "", none)
 

@@ -55,7 +55,7 @@ func TestTemplateConfigMaps(t *testing.T) {
 	p.wantInjected(t, "five", "one", "three", "two")
 	p.wantSaid(t, p.pillions[:], "configmap/b is rejected since ", "(none of it is used): configmap/b/bad.yaml:1: ", "the template one is in configmap/a/one.yaml too")
 	for _, pillion := range p.pillions {
-		if said := fmt.Sprint(pillion.Logged("templates are invalid")); !strings.Contains(said, "refused:configmap/b (none of it is used)") {
+		if said := fmt.Sprint(pillion.Logged("templates are invalid")); !strings.Contains(said, "rejected:configmap/b (none of it is used)") {
 			t.Errorf("its log does not name the ConfigMap: %s", said)
 		}
 	}

@@ -113,10 +113,10 @@ func TestServeAdvises(t *testing.T) {
 			return ok, fmt.Sprintf("%q", got)
 		})
 	}
-	says(`did you mean "level"?`, "the LimitRange small demands", "the quota small demands")
+	says(`did you mean "level"?`, "the LimitRange small requires", "the quota small requires")
 	api.quotas <- watchEvent{"ADDED", limitObject("ResourceQuota", "other", "2", `{"hard":{"requests.memory":"1Gi"}}`)}
 	api.quotas <- watchEvent{"DELETED", limitObject("ResourceQuota", "shop", "3", `{"hard":{"limits.memory":"1Gi"}}`)}
-	says(`did you mean "level"?`, "the LimitRange small demands")
+	says(`did you mean "level"?`, "the LimitRange small requires")
 	if _, body := s.get(t, s.admin+"/metrics"); !regexp.MustCompile(`pillion_webhook_requests_total{decision="warned",status="200",webhook="advise"} [1-9]`).MatchString(body) {
 		t.Errorf("the requests are not counted:\n%s", body)
 	}

@@ -82,7 +82,7 @@ func TestServeCallers(t *testing.T) {
 	s.answers(t, right, 200)
 	s.answers(t, "", 401)
 	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "pillion_caller_credential_problems 1") ||
-		!strings.Contains(body, `pillion_callers_refused_total{reason="missing"}`) || !strings.Contains(body, `pillion_callers_accepted_total{way="password"} 1`) {
+		!strings.Contains(body, `pillion_callers_rejected_total{reason="missing"}`) || !strings.Contains(body, `pillion_callers_accepted_total{way="password"} 1`) {
 		t.Errorf("it is not counted:\n%s", body)
 	}
 	// Nor does a file that is gone; the other one is followed all the same.

@@ -40,7 +40,7 @@ func TestLintServer(t *testing.T) {
 		},
 		"no right": {
 			strings.ReplaceAll(all, " % 2", " * 0"), apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`User "u" cannot create`)), exitProblem,
-			[]string{"pillion: --server needs the right to create pods in the namespace shop, even for a dry run: ask for it,"},
+			[]string{"pillion: --server needs the right to create pods in the namespace shop, even for a dry run: ask for"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -295,7 +295,7 @@ func TestServeReload(t *testing.T) {
 	s.logged(t, "the new templates are invalid, the last valid ones stay in use")
 	injects(s, "one", "two")
 	if _, body := s.get(t, s.admin+"/metrics"); strings.Contains(body, "pillion_template_problems 0") ||
-		!strings.Contains(body, `pillion_template_loads_total{result="refused"} 1`) {
+		!strings.Contains(body, `pillion_template_loads_total{result="rejected"} 1`) {
 		t.Errorf("the problem is not counted:\n%s", body)
 	}
 
@@ -305,7 +305,7 @@ func TestServeReload(t *testing.T) {
 	must(t, os.Rename(filepath.Join(folder, ".0.yaml.swp"), filepath.Join(folder, "0.yaml")))
 	injects(s, "four")
 	s.logged(t, "the templates are valid again")
-	if _, body := s.get(t, s.admin+"/readyz?verbose"); strings.Contains(body, "refused") {
+	if _, body := s.get(t, s.admin+"/readyz?verbose"); strings.Contains(body, "rejected") {
 		t.Errorf("a problem is left over:\n%s", body)
 	}
 	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, "pillion_template_problems 0") || strings.Count(body, "\npillion_templates{") != 1 {

@@ -270,7 +270,7 @@ func TestStatusWatch(t *testing.T) {
 		}
 	}
 	code, stdout, stderr := a.status(t, "shop", "--watch", "--interval", "1s", "-o", "json")
-	if code != exitOK || !strings.Contains(stderr, "you may not get namespaces") {
+	if code != exitOK || !strings.Contains(stderr, "you are not allowed to get namespaces") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	lines := slices.Collect(strings.Lines(stdout))

@@ -55,7 +55,7 @@ func TestServeCertificate(t *testing.T) {
 	}
 	s.ready(t, 200, "[+]certificate ok: valid until ")
 	s.ready(t, 200, "a new one is rejected since ")
-	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, `pillion_certificate_refused_total{reason="no_pair"}`) {
+	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, `pillion_certificate_rejected_total{reason="no_pair"}`) {
 		t.Errorf("the refusal is not counted:\n%s", body)
 	}
 	if r := s.mutate(t); len(r.Patch) == 0 {

@@ -70,7 +70,7 @@ func TestServeTraces(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10") // milliseconds
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--trace-endpoint", c.URL)
 	s.ask(t, parent)
-	if said := s.logged(t, "traces cannot be sent, so they are dropped"); said["error"] != "the collector answers 503 Service Unavailable" {
+	if said := s.logged(t, "traces cannot be sent, so they are dropped"); said["error"] != "the collector returned 503 Service Unavailable" {
 		t.Error(said)
 	}
 	c.down.Store(false)

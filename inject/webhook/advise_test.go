@@ -278,7 +278,7 @@ func FuzzAdvise(f *testing.F) {
 		switch w := e.answer(post(t, webhook.PathAdvise, body)); w.Code {
 		case http.StatusOK:
 			if r, _ := checkContract(t, webhook.PathAdvise, body, w); !r.Allowed {
-				t.Errorf("refused: %s", w.Body)
+				t.Errorf("rejected: %s", w.Body)
 			}
 		case http.StatusBadRequest: // no JSON
 		default:

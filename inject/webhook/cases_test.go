@@ -70,20 +70,20 @@ func runCase(t *testing.T, archive *txtar.Archive) string {
 	if w.Code == http.StatusOK {
 		checkContract(t, r.URL.Path, body, w)
 	} else {
-		checkRefusal(t, w)
+		checkRejection(t, w)
 	}
 	return describe(t, w) + logged(t, e.log.Bytes())
 }
 
-// checkRefusal: the API server shows a sentence only if it is in a Status.
-func checkRefusal(t *testing.T, w *httptest.ResponseRecorder) {
+// checkRejection: the API server shows a sentence only if it is in a Status.
+func checkRejection(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	var status metav1.Status
 	if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil || w.Header().Get("Content-Type") != "application/json" {
-		t.Fatalf("the refusal is no JSON: %v, %v\n%s", err, w.Header(), w.Body)
+		t.Fatalf("the rejection is no JSON: %v, %v\n%s", err, w.Header(), w.Body)
 	}
 	if status.Kind != "Status" || int(status.Code) != w.Code || status.Message == "" || status.Reason == "" {
-		t.Errorf("the refusal is no Status of %d: %s", w.Code, w.Body)
+		t.Errorf("the rejection is no Status of %d: %s", w.Code, w.Body)
 	}
 }
 

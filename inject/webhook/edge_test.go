@@ -118,7 +118,7 @@ func checkContract(t testing.TB, path string, request []byte, w *httptest.Respon
 	}
 	r := out.Response
 	if !r.Allowed && (path != webhook.PathValidate || r.Result.Message == "" || r.Result.Code != http.StatusForbidden || r.Warnings != nil) {
-		t.Fatalf("refused: %s", w.Body)
+		t.Fatalf("rejected: %s", w.Body)
 	}
 	if (len(r.Patch) > 0) != (r.PatchType != nil) || bytes.Contains(w.Body.Bytes(), []byte(`"patch":""`)) {
 		t.Fatalf("a patch without its type, or a type without a patch: %s", w.Body)

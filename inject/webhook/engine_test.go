@@ -121,9 +121,9 @@ func wantForetold(t *testing.T, e *edge, came, injected []byte, mutated *admissi
 			t.Errorf("%s: foretold is %q, and it came %q", template, got, text)
 		}
 	}
-	foretold, refused := slices.ContainsFunc(shadow.Warnings, func(w string) bool { return strings.HasSuffix(w, " the pod would be denied") }), !judged.Allowed
-	if foretold != refused {
-		t.Errorf("refused: %t; the warnings are %q", refused, shadow.Warnings)
+	foretold, denied := slices.ContainsFunc(shadow.Warnings, func(w string) bool { return strings.HasSuffix(w, " the pod would be denied") }), !judged.Allowed
+	if foretold != denied {
+		t.Errorf("denied: %t; the warnings are %q", denied, shadow.Warnings)
 	}
 	where := regexp.MustCompile(`/(\d+|-)`) // what is added has its index only then
 	for _, text := range slices.Concat(mutated.Warnings, judged.Warnings) {

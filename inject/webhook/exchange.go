@@ -67,9 +67,9 @@ const (
 	decidedWithheld  = "withheld" // of the patch
 	decidedIgnored   = "ignored"  // the request does not concern the webhook
 	decidedWarned    = "warned"
-	decidedRefused   = "refused" // with an HTTP error
-	decidedShed      = "shed"    // with 429: there are too many
-	decidedDoubted   = "doubted" // another replica is asked
+	decidedRejected  = "rejected" // with an HTTP error
+	decidedShed      = "shed"     // with 429: there are too many
+	decidedDoubted   = "doubted"  // another replica is asked
 )
 
 // unknown are the codes of findings about no template that every webhook has.
@@ -127,7 +127,7 @@ func (e *exchange) decision() string {
 	case e.doubts():
 		return decidedDoubted
 	case e.rejected != nil:
-		return decidedRefused
+		return decidedRejected
 	case e.answer == nil:
 		return decidedIgnored
 	case e.withheld != nil:

@@ -235,8 +235,8 @@ pillion_findings_total{code="not_injected",template="log-agent",webhook="validat
 pillion_webhook_requests_total{decision="denied",status="200",webhook="validate"} 1
 pillion_webhook_requests_total{decision="ignored",status="200",webhook="mutate"} 1
 pillion_webhook_requests_total{decision="injected",status="200",webhook="mutate"} 1
-pillion_webhook_requests_total{decision="refused",status="400",webhook="mutate"} 1
-pillion_webhook_requests_total{decision="refused",status="404",webhook="none"} 1
+pillion_webhook_requests_total{decision="rejected",status="400",webhook="mutate"} 1
+pillion_webhook_requests_total{decision="rejected",status="404",webhook="none"} 1
 pillion_webhook_requests_total{decision="unchanged",status="200",webhook="mutate"} 1
 `
 	if got := counted(t, e.registry); got != want {

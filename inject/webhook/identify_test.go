@@ -170,7 +170,7 @@ func TestCallersMetrics(t *testing.T) {
 	e.answer(post(t, "/elsewhere", body)) // nobody is asked there
 	want := `pillion_callers_accepted_total{way="token"} 1
 pillion_callers_accepted_total{way="unknown"} 1
-pillion_callers_refused_total{reason="wrong_token"} 1
+pillion_callers_rejected_total{reason="wrong_token"} 1
 `
 	if got := counted(t, e.registry); !strings.HasPrefix(got, want) || strings.Count(got, "callers") != 3 {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -20,7 +20,7 @@ func (h *Handler) log(e *exchange, r *http.Request, took time.Duration) {
 		h.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", e.routine(took)...)
 	}
 	decision := e.decision()
-	if decision == decidedRefused || decision == decidedShed {
+	if decision == decidedRejected || decision == decidedShed {
 		h.logRejected(e, r, decision)
 	}
 	if e.withheld != nil {
@@ -63,7 +63,7 @@ func (h *Handler) logRejected(e *exchange, r *http.Request, decision string) {
 	if e.rejected.caller != "" {
 		attrs = append(attrs, slog.String("caller", string(e.rejected.caller)))
 	}
-	h.Log.LogAttrs(r.Context(), slog.LevelWarn, "refused", append(attrs, skipped...)...)
+	h.Log.LogAttrs(r.Context(), slog.LevelWarn, "rejected", append(attrs, skipped...)...)
 }
 
 // logDecided logs one finding or failed decision; kind is its metric.

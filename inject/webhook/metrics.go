@@ -70,7 +70,7 @@ func newMetrics(registry prometheus.Registerer, endpoints []*endpoint) *Metrics 
 		findings: counters("pillion_findings_total",
 			"Findings about final pods (validate) and about annotations of pods (mutate, advise, shadow), by webhook, template and reason code.",
 			"webhook", "template", "code"),
-		rejected: counters("pillion_callers_refused_total", "Requests rejected with 401, by the problem with the caller's credential.",
+		rejected: counters("pillion_callers_rejected_total", "Requests rejected with 401, by the problem with the caller's credential.",
 			"reason"),
 		panics:    &event{Counter: counters("pillion_webhook_panics_total", "Requests that ended in a panic and were answered with 500.").WithLabelValues()},
 		withheld:  &event{Counter: counters("pillion_webhook_patches_withheld_total", "Patches that were not sent because they would not only have added missing fields.").WithLabelValues()},
@@ -92,7 +92,7 @@ func newMetrics(registry prometheus.Registerer, endpoints []*endpoint) *Metrics 
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 	}, []string{"webhook"})
 	registry.MustRegister(durations)
-	m.webhooks[nowhere.name] = m.newWebhook(nowhere.name, durations.WithLabelValues(nowhere.name), []outcome{{decidedRefused, http.StatusNotFound}})
+	m.webhooks[nowhere.name] = m.newWebhook(nowhere.name, durations.WithLabelValues(nowhere.name), []outcome{{decidedRejected, http.StatusNotFound}})
 	for _, e := range m.endpoints {
 		m.webhooks[e.name] = m.newWebhook(e.name, durations.WithLabelValues(e.name), slices.Concat(e.decisions, failures))
 	}
@@ -103,11 +103,11 @@ func newMetrics(registry prometheus.Registerer, endpoints []*endpoint) *Metrics 
 // failures are what can become of a request to any endpoint, and of a request that does not concern it.
 var failures = []outcome{
 	{decidedIgnored, http.StatusOK},
-	{decidedRefused, http.StatusBadRequest},
-	{decidedRefused, http.StatusUnauthorized},
-	{decidedRefused, http.StatusRequestEntityTooLarge},
-	{decidedRefused, http.StatusInternalServerError},
-	{decidedRefused, http.StatusServiceUnavailable},
+	{decidedRejected, http.StatusBadRequest},
+	{decidedRejected, http.StatusUnauthorized},
+	{decidedRejected, http.StatusRequestEntityTooLarge},
+	{decidedRejected, http.StatusInternalServerError},
+	{decidedRejected, http.StatusServiceUnavailable},
 	{decidedShed, http.StatusTooManyRequests},
 }
 

@@ -43,17 +43,17 @@ func FuzzReview(f *testing.F) {
 		if _, err := parser.Parse(`{"what":["was","there",{"before":[]}]}`, 3); err != nil {
 			t.Fatal(err)
 		}
-		r, refused := decode(&parser, nil, body, podLevel)
+		r, rejected := decode(&parser, nil, body, podLevel)
 		var want any
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.UseNumber()
 		valid := json.Valid(body) && d.Decode(&want) == nil
 		root, _ := want.(map[string]any)
 		sent, _ := root["request"].(map[string]any)
-		if refused != nil {
+		if rejected != nil {
 			if text, ok := sent["uid"].(string); valid && utf8.Valid(body) && !strings.Contains(string(body), `\u`) && ok && text != "" &&
-				root["kind"] == "AdmissionReview" && root["apiVersion"] == "admission.k8s.io/v1" && !strings.Contains(refused.sentence, "wrong type") {
-				t.Errorf("%q: %s", body, refused.sentence)
+				root["kind"] == "AdmissionReview" && root["apiVersion"] == "admission.k8s.io/v1" && !strings.Contains(rejected.sentence, "wrong type") {
+				t.Errorf("%q: %s", body, rejected.sentence)
 			}
 			return
 		}

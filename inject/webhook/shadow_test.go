@@ -28,7 +28,7 @@ func TestShadowHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// TestShadowIsCounted apart from what is injected and refused.
+// TestShadowIsCounted apart from what is injected and rejected.
 func TestShadowIsCounted(t *testing.T) {
 	t.Parallel()
 	taken := strings.Replace(pod, `"name":"web"`, `"name":"log-agent"`, 1)

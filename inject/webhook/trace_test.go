@@ -103,10 +103,10 @@ func TestTraceTells(t *testing.T) {
 	e.answer(post(t, webhook.PathValidate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
 	wants("validate http.response.status_code=200 " + uid + "denied pillion.findings.not_injected=1 pillion.uid=705ab4f5-6393-11e8-b7cc-42010a800002 pillion.webhook=validate")
 	e.answer(post(t, "/made/up", nil))
-	wants("none http.response.status_code=404 pillion.decision=refused pillion.webhook=none")
+	wants("none http.response.status_code=404 pillion.decision=rejected pillion.webhook=none")
 	e.Injector = func() *inject.Injector { panic("broken") }
 	e.answer(post(t, webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
-	wants("mutate http.response.status_code=500 " + uid + "refused pillion.uid=705ab4f5-6393-11e8-b7cc-42010a800002 pillion.webhook=mutate error")
+	wants("mutate http.response.status_code=500 " + uid + "rejected pillion.uid=705ab4f5-6393-11e8-b7cc-42010a800002 pillion.webhook=mutate error")
 }
 
 // From a slow bucket of the histogram one gets to a trace, and from it to the log.

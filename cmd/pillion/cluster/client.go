@@ -45,7 +45,7 @@ func get[T any](ctx context.Context, client dynamic.ResourceInterface, name stri
 }
 
 // DryRun has the API server validate a pod, and returns why it rejects the pod.
-func (c *Client) DryRun(ctx context.Context, namespace string, pod []byte) (refused string, err error) {
+func (c *Client) DryRun(ctx context.Context, namespace string, pod []byte) (rejected string, err error) {
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(pod, &object.Object); err != nil {
 		return "", err

@@ -160,9 +160,9 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 		}
 		more = append(more, m)
 	}
-	sets, refused := serve.ConfigMapSets(more)
+	sets, rejected := serve.ConfigMapSets(more)
 	joined, doubled := templates.Join(append([]*templates.Set{set}, sets...)...)
-	for _, err := range refused {
+	for _, err := range rejected {
 		wrong.problems = append(wrong.problems, fmt.Sprintf("A ConfigMap is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err)))
 	}
 	if len(doubled) > 0 {

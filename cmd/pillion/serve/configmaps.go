@@ -193,7 +193,7 @@ func (c *configMaps) follow(ctx context.Context, changed func()) {
 // What is in them decides alone, but for a ConfigMap that is broken: its last good
 // content is known only to a replica that has seen it. One that was started since
 // goes without, rather than not at all, for all other templates are as good as ever.
-func (c *configMaps) sets() (sets []*templates.Set, refused []refusal) {
+func (c *configMaps) sets() (sets []*templates.Set, rejected []rejection) {
 	if c == nil {
 		return nil, nil
 	}
@@ -209,13 +209,13 @@ func (c *configMaps) sets() (sets []*templates.Set, refused []refusal) {
 			sets = append(sets, m.good)
 		}
 		if m.wrong != nil {
-			refused = append(refused, refusal{what: "configmap/" + m.name, instead: instead, err: m.wrong})
+			rejected = append(rejected, rejection{what: "configmap/" + m.name, instead: instead, err: m.wrong})
 		}
 	}
 	if c.failed != nil && c.whole() {
-		refused = append(refused, refusal{what: "reading the ConfigMaps", instead: " (their last known content is used)", err: c.failed})
+		rejected = append(rejected, rejection{what: "reading the ConfigMaps", instead: " (their last known content is used)", err: c.failed})
 	}
-	return sets, refused
+	return sets, rejected
 }
 
 // whole says whether all have come.
@@ -238,9 +238,9 @@ func ConfigMapSets(all []*corev1.ConfigMap) (sets []*templates.Set, wrong []erro
 	for _, m := range all {
 		c.take(m)
 	}
-	sets, refused := c.sets()
-	for i := range refused {
-		wrong = append(wrong, refused[i].err)
+	sets, rejected := c.sets()
+	for i := range rejected {
+		wrong = append(wrong, rejected[i].err)
 	}
 	return sets, wrong
 }

@@ -131,10 +131,10 @@ func TestConfigMaps(t *testing.T) {
 	// One that was good before stays as it was, until it is good again or goes.
 	r.configMaps.take(configMap("c", 0, "five", "!"))
 	r.wants(t, file+" four@c/four.yaml one@a/one.yaml", 2, "; configmap/c is rejected since ", " (its last valid content is used): configmap/c/bad.yaml:1: ")
-	since := (*r.refused.Load())[0].since
+	since := (*r.rejected.Load())[0].since
 	r.configMaps.take(configMap("d", 0, "six"))
 	r.wants(t, file+" four@c/four.yaml one@a/one.yaml six@d/six.yaml", 2)
-	if (*r.refused.Load())[0].since != since {
+	if (*r.rejected.Load())[0].since != since {
 		t.Error("the problem is told as a new one")
 	}
 	r.configMaps.take(configMap("c", time.Minute, "five", "!")) // another one of that name
@@ -192,8 +192,8 @@ func TestReplicasAgree(t *testing.T) {
 			}
 			r.sync()
 			said[i] = r.set().Revision + r.uses()
-			for _, refused := range *r.refused.Load() {
-				said[i] += refused.what + refused.instead + refused.err.Error()
+			for _, rejected := range *r.rejected.Load() {
+				said[i] += rejected.what + rejected.instead + rejected.err.Error()
 			}
 		}
 		if said[0] != said[1] {

@@ -40,9 +40,9 @@ type engine struct {
 	log        *slog.Logger
 	later      func(time.Duration, func()) // time.AfterFunc
 
-	current atomic.Pointer[inUse]
-	whole   atomic.Bool // every source of templates has been read
-	refused atomic.Pointer[[]refusal]
+	current  atomic.Pointer[inUse]
+	whole    atomic.Bool // every source of templates has been read
+	rejected atomic.Pointer[[]rejection]
 
 	loading sync.Mutex       // of loads
 	loader  templates.Loader // of the files
@@ -105,34 +105,34 @@ func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, reg
 		webhooks: webhook.NewMetrics(registry),
 	}
 	registry.MustRegister(e.problems, e.reloads, e.loaded, e.since)
-	for _, result := range []string{"used", "refused"} {
+	for _, result := range []string{"used", "rejected"} {
 		e.reloads.WithLabelValues(result)
 	}
-	e.refused.Store(&[]refusal{})
-	if refused := e.load(); len(refused) > 0 {
-		return nil, refused[0].err
+	e.rejected.Store(&[]rejection{})
+	if rejected := e.load(); len(rejected) > 0 {
+		return nil, rejected[0].err
 	}
 	return e, nil
 }
 
 // load swaps in what files and ConfigMaps hold now, if it is new, and returns what
 // of it cannot be used.
-func (e *engine) load() (refused []refusal) {
+func (e *engine) load() (rejected []rejection) {
 	files, err := cli.LoadWith(&e.loader, e.paths)
 	switch {
 	case err == nil || errors.Is(err, cli.ErrNoTemplates):
 		e.files = files
 	case e.files == nil:
-		return []refusal{{err: err}}
+		return []rejection{{err: err}}
 	default:
-		refused = append(refused, refusal{what: "a newer set", err: err})
+		rejected = append(rejected, rejection{what: "a newer set", err: err})
 	}
 	whole := e.configMaps.whole() // if not, some may come until the next line
 	sets, bad := e.configMaps.sets()
 	set, doubled := templates.Join(append([]*templates.Set{e.files}, sets...)...)
-	refused = append(refused, bad...)
+	rejected = append(rejected, bad...)
 	if len(doubled) > 0 {
-		refused = append(refused, refusal{what: "a template with another one's name", instead: " (the other one is used)", err: doubled})
+		rejected = append(rejected, rejection{what: "a template with another one's name", instead: " (the other one is used)", err: doubled})
 	}
 	isNew := e.current.Load() == nil || e.set().Revision != set.Revision
 	if isNew {
@@ -145,7 +145,7 @@ func (e *engine) load() (refused []refusal) {
 	if isFirst := whole && !e.whole.Swap(whole); len(set.Templates) == 0 && (isFirst || whole && isNew) {
 		e.log.Warn("there are no templates, so nothing will be injected", "paths", e.paths)
 	}
-	return refused
+	return rejected
 }
 
 // use puts a new set in use. The one before still counts until the new one has
@@ -196,11 +196,11 @@ func (e *engine) swap(injector *inject.Injector, settled bool) {
 	e.current.Store(&inUse{injector, judge})
 }
 
-// reload is load with what follows from refusals.
+// reload is load with what follows from rejections.
 func (e *engine) reload() {
 	e.loading.Lock()
 	defer e.loading.Unlock()
-	now, before := e.load(), *e.refused.Load()
+	now, before := e.load(), *e.rejected.Load()
 	problems := 0
 	for i := range now {
 		r := &now[i]
@@ -210,15 +210,15 @@ func (e *engine) reload() {
 			continue
 		}
 		r.since = time.Now()
-		e.reloads.WithLabelValues("refused").Inc()
+		e.reloads.WithLabelValues("rejected").Inc()
 		lines := strings.Split(r.err.Error(), "\n")
 		if r.instead == "" {
 			e.log.Error("the new templates are invalid, the last valid ones stay in use", "problems", lines, "revision", e.set().Revision)
 		} else {
-			e.log.Error("templates are invalid", "refused", r.what+r.instead, "problems", lines, "revision", e.set().Revision)
+			e.log.Error("templates are invalid", "rejected", r.what+r.instead, "problems", lines, "revision", e.set().Revision)
 		}
 	}
-	e.refused.Store(&now)
+	e.rejected.Store(&now)
 	e.problems.Set(float64(problems))
 	if len(now) == 0 && len(before) > 0 {
 		e.log.Info("the templates are valid again", "revision", e.set().Revision)
@@ -258,7 +258,7 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 	}
 }
 
-// check tells which templates are in use. What is refused is told, but leaves
+// check tells which templates are in use. What is rejected is told, but leaves
 // Pillion ready: it works as before.
 func (e *engine) check() (string, error) {
 	if !e.whole.Load() {
@@ -266,7 +266,7 @@ func (e *engine) check() (string, error) {
 	}
 	set := e.set()
 	details := []string{fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))}
-	for _, r := range *e.refused.Load() {
+	for _, r := range *e.rejected.Load() {
 		details = append(details, r.String())
 	}
 	return strings.Join(details, "; "), nil

@@ -28,11 +28,11 @@ type configuration struct {
 	live  map[string]func(next *Options) // flags, and what puts a new value in use
 	log   *slog.Logger
 
-	mu      sync.Mutex
-	read    []byte            // that was looked at last
-	inUse   map[string]string // values that changed while serve ran
-	pending []string          // flags that need a restart
-	refused *refusal          // nil where the file is good
+	mu       sync.Mutex
+	read     []byte            // that was looked at last
+	inUse    map[string]string // values that changed while serve ran
+	pending  []string          // flags that need a restart
+	rejected *rejection        // nil where the file is good
 
 	loads    *prometheus.CounterVec
 	problems prometheus.Gauge
@@ -60,7 +60,7 @@ func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, regist
 		}, []string{"flag"}),
 	}
 	registry.MustRegister(c.loads, c.problems, c.restart)
-	for _, result := range []string{"used", "refused"} {
+	for _, result := range []string{"used", "rejected"} {
 		c.loads.WithLabelValues(result)
 	}
 	return c
@@ -81,29 +81,29 @@ func (c *configuration) reload() {
 	content, err := os.ReadFile(c.path)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil && c.read != nil && bytes.Equal(content, c.read) && c.refused == nil {
+	if err == nil && c.read != nil && bytes.Equal(content, c.read) && c.rejected == nil {
 		return
 	}
 	first := c.read == nil
 	next := &Options{}
 	flags, err := c.parse(next)
 	if err != nil {
-		if c.refused == nil || c.refused.err.Error() != err.Error() {
+		if c.rejected == nil || c.rejected.err.Error() != err.Error() {
 			lines := strings.Split(err.Error(), "\n")
-			c.refused = &refusal{what: "a newer one", since: time.Now(), err: err}
+			c.rejected = &rejection{what: "a newer one", since: time.Now(), err: err}
 			c.problems.Set(float64(len(lines)))
-			c.loads.WithLabelValues("refused").Inc()
+			c.loads.WithLabelValues("rejected").Inc()
 			c.log.Error("the new configuration is invalid, the last valid one stays in use", "problems", lines)
 		}
 		return
 	}
-	if c.refused != nil {
+	if c.rejected != nil {
 		c.log.Info("the configuration is valid again", "file", c.path)
 	}
 	if !first {
 		c.loads.WithLabelValues("used").Inc()
 	}
-	c.read, c.refused = content, nil
+	c.read, c.rejected = content, nil
 	c.problems.Set(0)
 	c.use(next, flags)
 }
@@ -168,8 +168,8 @@ func (c *configuration) check() (string, error) {
 	if len(c.pending) > 0 {
 		detail += "; needs a restart: " + strings.Join(c.pending, ", ")
 	}
-	if c.refused != nil {
-		detail += "; " + c.refused.String()
+	if c.rejected != nil {
+		detail += "; " + c.rejected.String()
 	}
 	return detail, nil
 }

@@ -38,10 +38,10 @@ func certificateMetrics(c *certificate) (all []prometheus.Collector) {
 			"Webhooks whose caBundle does not verify the serving certificate.", prometheus.Labels{"configuration": string(configuration)},
 			func() float64 { return float64(len(c.Status().Mismatch[configuration])) })
 	}
-	for _, reason := range certs.RefusalReasons() {
-		counter("pillion_certificate_refused_total",
+	for _, reason := range certs.RejectionReasons() {
+		counter("pillion_certificate_rejected_total",
 			"New certificates that Pillion could not use, so that the last valid one stayed.", prometheus.Labels{"reason": reason},
-			func() float64 { return float64(c.Status().Refusals[reason]) })
+			func() float64 { return float64(c.Status().Rejections[reason]) })
 	}
 	if c.authority == nil {
 		return all

@@ -33,7 +33,7 @@ const (
 	Unknown Way = "unknown"
 )
 
-// Reason is why a caller is refused; a metric counts them.
+// Reason is why a caller is rejected; a metric counts them.
 type Reason string
 
 // The reasons.
@@ -55,8 +55,8 @@ const (
 	ExpiredToken       Reason = "expired_token" // or not yet valid
 )
 
-// Refusal is what a caller gets who is not let in.
-type Refusal struct {
+// Rejection is what a caller gets who is not let in.
+type Rejection struct {
 	Reason Reason
 	// Sentence says what is wrong. It holds names that were proven, never a credential.
 	Sentence string
@@ -81,7 +81,7 @@ type Guard struct {
 	current  atomic.Pointer[Credentials]
 }
 
-// NewGuard is one that refuses wrong credentials and, where one is required,
+// NewGuard is one that rejects wrong credentials and, where one is required,
 // callers without any. Certificates and tokens expire, so this is the one place on
 // a request's way that needs the time; the engine behind it has no clock. Now gives
 // the time by the clock on the wall, and what it would be if nobody had set that: a
@@ -98,28 +98,28 @@ func (g *Guard) Use(credentials *Credentials) { g.current.Store(credentials) }
 // Credentials are those in use.
 func (g *Guard) Credentials() *Credentials { return g.current.Load() }
 
-// Check tells how the caller of a webhook showed who it is, or why it is refused.
+// Check tells how the caller of a webhook showed who it is, or why it is rejected.
 // It looks at the connection and at the Authorization header alone: who sends
 // Impersonate-* headers has not shown anything.
 //
 // A client certificate belongs to the connection, but it is checked anew at each
 // request, so that a CA that is taken away counts at once.
-func (g *Guard) Check(r *http.Request, webhook Webhook) (Way, *Refusal) {
+func (g *Guard) Check(r *http.Request, webhook Webhook) (Way, *Rejection) {
 	wall, steady := g.now()
-	way, refused := g.check(r, webhook, wall)
-	if refused != nil && !steady.Equal(wall) {
+	way, rejected := g.check(r, webhook, wall)
+	if rejected != nil && !steady.Equal(wall) {
 		if by, wrong := g.check(r, webhook, steady); wrong == nil {
 			return by, nil
 		}
 	}
-	return way, refused
+	return way, rejected
 }
 
-func (g *Guard) check(r *http.Request, webhook Webhook, now time.Time) (Way, *Refusal) {
+func (g *Guard) check(r *http.Request, webhook Webhook, now time.Time) (Way, *Rejection) {
 	credentials := g.current.Load()
-	var refused *Refusal
+	var rejected *Rejection
 	if credentials.Certificates != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		if refused = credentials.Certificates.check(r.TLS.PeerCertificates, now); refused == nil {
+		if rejected = credentials.Certificates.check(r.TLS.PeerCertificates, now); rejected == nil {
 			return ByCertificate, nil
 		}
 	}
@@ -128,24 +128,24 @@ func (g *Guard) check(r *http.Request, webhook Webhook, now time.Time) (Way, *Re
 		if wrong == nil {
 			return way, nil
 		}
-		refused = wrong // says more: a certificate may be shown to everyone
+		rejected = wrong // says more: a certificate may be shown to everyone
 	}
-	if refused == nil && !g.required {
+	if rejected == nil && !g.required {
 		return Unknown, nil
 	}
-	if refused == nil {
-		refused = &Refusal{Reason: Missing, Sentence: "callers must authenticate with a " + credentials.list()}
+	if rejected == nil {
+		rejected = &Rejection{Reason: Missing, Sentence: "callers must authenticate with a " + credentials.list()}
 	}
-	refused.Challenges = credentials.challenges()
-	return "", refused
+	rejected.Challenges = credentials.challenges()
+	return "", rejected
 }
 
 // authorized checks the Authorization header.
-func (c *Credentials) authorized(headers []string, webhook Webhook, now time.Time) (Way, *Refusal) {
+func (c *Credentials) authorized(headers []string, webhook Webhook, now time.Time) (Way, *Rejection) {
 	scheme, value, ok := parseAuthorization(headers)
 	switch {
 	case !ok:
-		return "", &Refusal{Reason: Malformed, Sentence: "the Authorization header is malformed"}
+		return "", &Rejection{Reason: Malformed, Sentence: "the Authorization header is malformed"}
 	case scheme == schemeBasic && c.Passwords != nil:
 		return ByPassword, c.Passwords.check(value)
 	case scheme == schemeBearer && c.Tokens != nil && c.Tokens.has(value):
@@ -155,11 +155,11 @@ func (c *Credentials) authorized(headers []string, webhook Webhook, now time.Tim
 	case scheme == schemeBearer && c.Tokens != nil:
 		return "", wrongToken()
 	}
-	return "", &Refusal{Reason: Unsupported, Sentence: "this kind of Authorization header is not supported; use a " + c.list()}
+	return "", &Rejection{Reason: Unsupported, Sentence: "this kind of Authorization header is not supported; use a " + c.list()}
 }
 
-func wrongToken() *Refusal {
-	return &Refusal{Reason: WrongToken, Sentence: "the bearer token is unknown"}
+func wrongToken() *Rejection {
+	return &Rejection{Reason: WrongToken, Sentence: "the bearer token is unknown"}
 }
 
 // list names the ways in use.

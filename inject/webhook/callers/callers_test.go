@@ -49,15 +49,15 @@ func TestTokens(t *testing.T) {
 		"basic":              {[]string{basic("first-token:")}, "unsupported"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused := wantWay(t, guard, request(t, nil, c.headers...), c.want)
-			if refused == nil {
+			rejected := wantWay(t, guard, request(t, nil, c.headers...), c.want)
+			if rejected == nil {
 				return
 			}
-			if !slices.Equal(refused.Challenges, []string{`Bearer realm="pillion"`}) {
-				t.Errorf("the challenges are %q", refused.Challenges)
+			if !slices.Equal(rejected.Challenges, []string{`Bearer realm="pillion"`}) {
+				t.Errorf("the challenges are %q", rejected.Challenges)
 			}
-			if strings.Contains(refused.Sentence, "second-token") {
-				t.Errorf("the sentence holds the credential: %s", refused.Sentence)
+			if strings.Contains(rejected.Sentence, "second-token") {
+				t.Errorf("the sentence holds the credential: %s", rejected.Sentence)
 			}
 		})
 	}
@@ -102,9 +102,9 @@ func TestPasswords(t *testing.T) {
 		"a bearer's token": {"Bearer YXBpc2VydmVy", "unsupported"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused := wantWay(t, guard, request(t, nil, c.header), c.want)
-			if refused != nil && !slices.Equal(refused.Challenges, []string{`Basic realm="pillion", charset="UTF-8"`}) {
-				t.Errorf("the challenges are %q", refused.Challenges)
+			rejected := wantWay(t, guard, request(t, nil, c.header), c.want)
+			if rejected != nil && !slices.Equal(rejected.Challenges, []string{`Basic realm="pillion", charset="UTF-8"`}) {
+				t.Errorf("the challenges are %q", rejected.Challenges)
 			}
 		})
 	}
@@ -145,8 +145,8 @@ func TestCertificates(t *testing.T) {
 		"missing": {nil, "missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if refused := wantWay(t, guard, request(t, c.chain), c.want); refused != nil && refused.Challenges != nil {
-				t.Errorf("the challenges are %q", refused.Challenges)
+			if rejected := wantWay(t, guard, request(t, c.chain), c.want); rejected != nil && rejected.Challenges != nil {
+				t.Errorf("the challenges are %q", rejected.Challenges)
 			}
 		})
 	}
@@ -183,12 +183,12 @@ func TestSeveral(t *testing.T) {
 			r = request(t, c.chain, c.header)
 		}
 		wantWay(t, newGuard(false, credentials), r, c.optional)
-		refused := wantWay(t, newGuard(true, credentials), r, c.required)
-		if refused != nil && len(refused.Challenges) != 2 {
-			t.Errorf("the challenges are %q", refused.Challenges)
+		rejected := wantWay(t, newGuard(true, credentials), r, c.required)
+		if rejected != nil && len(rejected.Challenges) != 2 {
+			t.Errorf("the challenges are %q", rejected.Challenges)
 		}
-		if c.required == "missing" && refused.Sentence != "callers must authenticate with a client certificate or bearer token or user name and password" {
-			t.Errorf("the sentence is %q", refused.Sentence)
+		if c.required == "missing" && rejected.Sentence != "callers must authenticate with a client certificate or bearer token or user name and password" {
+			t.Errorf("the sentence is %q", rejected.Sentence)
 		}
 	}
 }
@@ -275,8 +275,8 @@ func TestConcurrency(t *testing.T) {
 		wg.Go(func() {
 			for i := range 200 {
 				guard.Use(sets[i%2])
-				if way, refused := guard.Check(request(t, nil, "Bearer both"), callers.Mutating); refused != nil {
-					t.Errorf("refused between two sets that both have the token: %s %s", way, refused.Sentence)
+				if way, rejected := guard.Check(request(t, nil, "Bearer both"), callers.Mutating); rejected != nil {
+					t.Errorf("rejected between two sets that both have the token: %s %s", way, rejected.Sentence)
 				}
 			}
 		})
@@ -299,13 +299,13 @@ func FuzzAuthorization(f *testing.F) {
 	credentials.ServiceAccounts = accounts(f, signer)
 	guard := newGuard(false, credentials)
 	f.Fuzz(func(t *testing.T, header string) {
-		way, refused := guard.Check(&http.Request{Header: http.Header{"Authorization": {header}}}, callers.Mutating)
+		way, rejected := guard.Check(&http.Request{Header: http.Header{"Authorization": {header}}}, callers.Mutating)
 		scheme, value, _ := strings.Cut(header, " ")
 		value = strings.Trim(value, " ")
 		switch {
-		case refused != nil && (refused.Reason == "" || refused.Sentence == ""):
-			t.Errorf("%q is refused for no reason", header)
-		case refused != nil:
+		case rejected != nil && (rejected.Reason == "" || rejected.Sentence == ""):
+			t.Errorf("%q is rejected for no reason", header)
+		case rejected != nil:
 		case way == callers.ByToken && strings.EqualFold(scheme, "bearer") && value == "token":
 		case way == callers.ByPassword && strings.EqualFold(scheme, "basic") && value == "dXNlcjpwYXNzd29yZA==":
 		default:

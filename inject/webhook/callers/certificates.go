@@ -35,7 +35,7 @@ func ParseCertificates(authorities []byte, names []string) (*Certificates, error
 
 // check takes the chain that the caller sent. That it has the key has been shown
 // in the handshake.
-func (c *Certificates) check(chain []*x509.Certificate, now time.Time) *Refusal {
+func (c *Certificates) check(chain []*x509.Certificate, now time.Time) *Rejection {
 	leaf, intermediates := chain[0], x509.NewCertPool()
 	for _, certificate := range chain[1:] {
 		intermediates.AddCert(certificate)
@@ -47,16 +47,16 @@ func (c *Certificates) check(chain []*x509.Certificate, now time.Time) *Refusal 
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		switch invalid.Reason {
 		case x509.Expired:
-			return &Refusal{Reason: ExpiredCertificate, Sentence: "the client certificate has expired, or is not valid yet"}
+			return &Rejection{Reason: ExpiredCertificate, Sentence: "the client certificate has expired, or is not valid yet"}
 		case x509.IncompatibleUsage:
-			return &Refusal{Reason: UnknownCertificate, Sentence: "the client certificate is not for client authentication"}
+			return &Rejection{Reason: UnknownCertificate, Sentence: "the client certificate is not for client authentication"}
 		}
 	}
 	if err != nil {
-		return &Refusal{Reason: UnknownCertificate, Sentence: "the client certificate is not from an accepted CA"}
+		return &Rejection{Reason: UnknownCertificate, Sentence: "the client certificate is not from an accepted CA"}
 	}
 	if !slices.ContainsFunc(namesOf(leaf), func(name string) bool { return slices.Contains(c.names, name) }) {
-		return &Refusal{Reason: WrongName, Sentence: fmt.Sprintf("the client certificate is for %q, which is not allowed to call", leaf.Subject.CommonName)}
+		return &Rejection{Reason: WrongName, Sentence: fmt.Sprintf("the client certificate is for %q, which is not allowed to call", leaf.Subject.CommonName)}
 	}
 	return nil
 }

@@ -131,17 +131,17 @@ func newGuard(required bool, credentials *callers.Credentials) *callers.Guard {
 	return callers.NewGuard(required, credentials, func() (wall, steady time.Time) { return today, today })
 }
 
-// wantWay checks who may call: want is a way, or the reason of a refusal.
-func wantWay(t testing.TB, guard *callers.Guard, r *http.Request, want string) *callers.Refusal {
+// wantWay checks who may call: want is a way, or the reason of a rejection.
+func wantWay(t testing.TB, guard *callers.Guard, r *http.Request, want string) *callers.Rejection {
 	t.Helper()
-	way, refused := guard.Check(r, callers.Mutating)
+	way, rejected := guard.Check(r, callers.Mutating)
 	switch {
-	case refused == nil && string(way) != want:
+	case rejected == nil && string(way) != want:
 		t.Errorf("let in by %s, want %s", way, want)
-	case refused != nil && string(refused.Reason) != want:
-		t.Errorf("refused for %s (%s), want %s", refused.Reason, refused.Sentence, want)
-	case refused != nil && (refused.Sentence == "" || way != "" && way != callers.ByPassword && way != callers.ByServiceAccount):
-		t.Errorf("refused for %s without a sentence, or let in by %q at the same time", refused.Reason, way)
+	case rejected != nil && string(rejected.Reason) != want:
+		t.Errorf("rejected for %s (%s), want %s", rejected.Reason, rejected.Sentence, want)
+	case rejected != nil && (rejected.Sentence == "" || way != "" && way != callers.ByPassword && way != callers.ByServiceAccount):
+		t.Errorf("rejected for %s without a sentence, or let in by %q at the same time", rejected.Reason, way)
 	}
-	return refused
+	return rejected
 }

@@ -67,9 +67,9 @@ func ParsePasswords(content []byte) (*Passwords, error) {
 }
 
 // check takes user:password as one secret: nobody is to learn which half is wrong.
-func (p *Passwords) check(sent string) *Refusal {
+func (p *Passwords) check(sent string) *Rejection {
 	if p.has(sent) {
 		return nil
 	}
-	return &Refusal{Reason: WrongPassword, Sentence: "the user or the password is wrong"}
+	return &Rejection{Reason: WrongPassword, Sentence: "the user or the password is wrong"}
 }

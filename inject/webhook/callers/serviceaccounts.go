@@ -67,7 +67,7 @@ type named struct {
 	Name string `json:"name"`
 }
 
-func (s *ServiceAccounts) check(token string, webhook Webhook, now time.Time) *Refusal {
+func (s *ServiceAccounts) check(token string, webhook Webhook, now time.Time) *Rejection {
 	parsed, err := jwt.ParseSigned(token, algorithms())
 	if err != nil {
 		return wrongToken()
@@ -75,38 +75,38 @@ func (s *ServiceAccounts) check(token string, webhook Webhook, now time.Time) *R
 	keys := s.Keys.named(parsed.Headers[0].KeyID)
 	if len(keys) == 0 {
 		s.Missed()
-		return &Refusal{Reason: UnknownKey, Sentence: "the token is signed with an unknown key"}
+		return &Rejection{Reason: UnknownKey, Sentence: "the token is signed with an unknown key"}
 	}
 	var public jwt.Claims
 	var private claims
 	verified := slices.ContainsFunc(keys, func(key any) bool { return parsed.Claims(key, &public, &private) == nil })
 	if !verified {
-		return &Refusal{Reason: WrongSignature, Sentence: "the token's signature is wrong"}
+		return &Rejection{Reason: WrongSignature, Sentence: "the token's signature is wrong"}
 	}
 	if wrong := s.checkPublic(&public, now); wrong != nil {
 		return wrong
 	}
 	bound := private.Kubernetes.Mutating != nil || private.Kubernetes.Validating != nil
 	if bound && !s.isFor(webhook, &public, &private) {
-		return &Refusal{Reason: WrongBinding, Sentence: fmt.Sprintf(
+		return &Rejection{Reason: WrongBinding, Sentence: fmt.Sprintf(
 			"the token is not bound to the %s %q, or not for all API groups", webhook, s.nameOf(webhook))}
 	}
 	if (!bound || len(s.Subjects) > 0) && !slices.Contains(s.Subjects, public.Subject) {
-		return &Refusal{Reason: WrongSubject, Sentence: fmt.Sprintf("the token is for %q, which is not allowed to call", public.Subject)}
+		return &Rejection{Reason: WrongSubject, Sentence: fmt.Sprintf("the token is for %q, which is not allowed to call", public.Subject)}
 	}
 	return nil
 }
 
 // checkPublic checks the claims of RFC 7519. A token without an end is not one.
-func (s *ServiceAccounts) checkPublic(public *jwt.Claims, now time.Time) *Refusal {
+func (s *ServiceAccounts) checkPublic(public *jwt.Claims, now time.Time) *Rejection {
 	err := public.ValidateWithLeeway(jwt.Expected{Issuer: s.Issuer, AnyAudience: s.Audiences, Time: now}, leeway)
 	switch {
 	case errors.Is(err, jwt.ErrInvalidIssuer):
-		return &Refusal{Reason: WrongIssuer, Sentence: fmt.Sprintf("the token is from the issuer %q, not from %q", public.Issuer, s.Issuer)}
+		return &Rejection{Reason: WrongIssuer, Sentence: fmt.Sprintf("the token is from the issuer %q, not from %q", public.Issuer, s.Issuer)}
 	case errors.Is(err, jwt.ErrInvalidAudience):
-		return &Refusal{Reason: WrongAudience, Sentence: fmt.Sprintf("the token is for the audiences %q, not for %q", public.Audience, s.Audiences)}
+		return &Rejection{Reason: WrongAudience, Sentence: fmt.Sprintf("the token is for the audiences %q, not for %q", public.Audience, s.Audiences)}
 	case err != nil || public.Expiry == nil:
-		return &Refusal{Reason: ExpiredToken, Sentence: "the token has expired, or is not valid yet"}
+		return &Rejection{Reason: ExpiredToken, Sentence: "the token has expired, or is not valid yet"}
 	}
 	return nil
 }

@@ -94,12 +94,12 @@ func TestSignatures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := missed
-			refused := wantWay(t, guard, request(t, nil, "Bearer "+c.token), c.want)
+			rejected := wantWay(t, guard, request(t, nil, "Bearer "+c.token), c.want)
 			if (missed > before) != (c.want == "unknown_key") {
 				t.Error("it is missed what is there, or not missed what is not")
 			}
-			if refused != nil && strings.Contains(refused.Sentence, parts[2]) {
-				t.Errorf("the sentence holds the credential: %s", refused.Sentence)
+			if rejected != nil && strings.Contains(rejected.Sentence, parts[2]) {
+				t.Errorf("the sentence holds the credential: %s", rejected.Sentence)
 			}
 		})
 	}
@@ -185,20 +185,20 @@ func TestBinding(t *testing.T) {
 				set  *callers.ServiceAccounts
 				want string
 			}{{listed, c.listed}, {unlisted, c.unlisted_}} {
-				_, refused := newGuard(true, &callers.Credentials{ServiceAccounts: s.set}).Check(r, c.webhook)
-				if got := reasonOf(refused); got != s.want {
-					t.Errorf("with the subjects %q refused for %q, want %q", s.set.Subjects, got, s.want)
+				_, rejected := newGuard(true, &callers.Credentials{ServiceAccounts: s.set}).Check(r, c.webhook)
+				if got := reasonOf(rejected); got != s.want {
+					t.Errorf("with the subjects %q rejected for %q, want %q", s.set.Subjects, got, s.want)
 				}
 			}
 		})
 	}
 }
 
-func reasonOf(refused *callers.Refusal) string {
-	if refused == nil {
+func reasonOf(rejected *callers.Rejection) string {
+	if rejected == nil {
 		return ""
 	}
-	return string(refused.Reason)
+	return string(rejected.Reason)
 }
 
 func BenchmarkCheck(b *testing.B) {
@@ -226,8 +226,8 @@ func BenchmarkCheck(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, refused := guard.Check(req, callers.Mutating); refused != nil {
-					b.Fatal(refused.Sentence)
+				if _, rejected := guard.Check(req, callers.Mutating); rejected != nil {
+					b.Fatal(rejected.Sentence)
 				}
 			}
 		})

@@ -9,8 +9,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
-// refusal is something new that is not used.
-type refusal struct {
+// rejection is something new that is not used.
+type rejection struct {
 	what    string
 	instead string // what is used
 	since   time.Time
@@ -18,11 +18,11 @@ type refusal struct {
 }
 
 // String tells people.
-func (r *refusal) String() string {
+func (r *rejection) String() string {
 	return fmt.Sprintf("%s is rejected since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, cli.OneLine(r.err))
 }
 
 // same says whether it was told already.
-func (r *refusal) same(other refusal) bool {
+func (r *rejection) same(other rejection) bool {
 	return r.what == other.what && r.instead == other.instead && r.err.Error() == other.err.Error()
 }
