@@ -83,7 +83,7 @@ func checkCases() []checkCase {
 		{"no init containers at all", nil, edits(func(p *corev1.Pod) { p.Spec.InitContainers = nil }), none},
 		{"wrong list", nil, edits(func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "sentry", Image: "registry.example/sentry:2.1"})
-		}), "the container sentry stands in spec.containers, not in spec.initContainers. Move it there"},
+		}), "the container sentry is in spec.containers, not in spec.initContainers. Move it there"},
 		{"no sidecar", nil, edits(sentry(""), func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = nil }), "the init container sentry has no restartPolicy: Always"},
 		{"another image", nil, edits(sentry("0.1")), "the init container sentry has another image: registry.example/sentry:0.1, not registry.example/sentry:2.1."},
 		{"the namespace's image", []namespaceOption{withAnnotation(version, "3.0")}, edits(sentry("3.0")), ""},

@@ -29,7 +29,6 @@ var largestCycle = map[string]int{
 	"cmd/pillion/yamledit":   4,
 	"inject":                 2,
 	"inject/fit":             2,
-	"inject/policy":          11,
 	"inject/sample":          4,
 	"inject/webhook":         3,
 	"inject/webhook/callers": 4,

@@ -35,7 +35,7 @@ func TestImports(t *testing.T) {
 		"inject/explain":         {internal: []string{"inject", "inject/schema", "templates"}, forbidden: impure},
 		"inject/goldentest":      {},
 		"inject/fit":             {internal: []string{"inject", "inject/sample", "inject/schema", "templates"}, forbidden: impure},
-		"inject/policy":          {internal: []string{"inject", "templates", "templates/tree"}, forbidden: impure},
+		"inject/policy":          {internal: []string{"inject", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/reviewtest":      {},
 		"inject/schema":          {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/sample":          {internal: []string{"templates", "templates/tree"}, forbidden: impure},

@@ -97,7 +97,7 @@ func (p *param) parse(text string) (ref.Val, error) {
 	}
 	switch {
 	case len(p.Enum) > 0 && !slices.Contains(p.Enum, Scalar(text)):
-		return nil, fmt.Errorf("is %q; it must be one of %s%s", text, strings.Join(p.choices(), ", "), didYouMean(text, p.choices()))
+		return nil, fmt.Errorf("is %q; it must be one of %s%s", text, strings.Join(p.Choices(), ", "), didYouMean(text, p.Choices()))
 	case p.pattern != nil && !p.pattern.MatchString(text):
 		return nil, fmt.Errorf("is %q; it must match %s", text, p.Pattern)
 	case p.min != nil && p.min.cmp(text) < 0:
@@ -108,7 +108,8 @@ func (p *param) parse(text string) (ref.Val, error) {
 	return value, nil
 }
 
-func (p *param) choices() []string {
+// Choices are the values of an enumeration.
+func (p *Param) Choices() []string {
 	var all []string
 	for _, e := range p.Enum {
 		all = append(all, string(e))

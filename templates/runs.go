@@ -3,7 +3,9 @@
 package templates
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -42,6 +44,23 @@ func (r Runs) MayBe(container *tree.Node) bool {
 		}
 	}
 	return true
+}
+
+// Condition is MayBe as a condition for a container x in CEL, for policies.
+func (r Runs) Condition() string {
+	conditions := []string{"x.name == " + strconv.Quote(r.Name)}
+	for _, field := range []string{"image", "command", "args"} {
+		switch p := r.fields[field]; {
+		case p == nil:
+			conditions = append(conditions, "!has(x."+field+")")
+		case p.kind == staticPart:
+			conditions = append(conditions, fmt.Sprintf("x.?%s.orValue(%s) == %[2]s", field, &p.static))
+		case len(p.pieces) > 0:
+			first, last := p.pieces[0].literal, p.pieces[len(p.pieces)-1].literal
+			conditions = append(conditions, fmt.Sprintf("x.?%s.orValue(%q).startsWith(%q) && x.?%[1]s.orValue(%[2]q).endsWith(%[4]q)", field, first+last, first, last))
+		}
+	}
+	return strings.Join(conditions, " && ")
 }
 
 // mayBe reports whether rendering p may give a string or a list of strings.

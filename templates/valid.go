@@ -88,9 +88,9 @@ func (c *checker) objectRules(y *yaml.Node, o *part, all []objectRule, path stri
 			continue
 		}
 		if computed(!rule.fewer) {
-			o.rules = append(o.rules, rule.check)
+			o.rules = append(o.rules, valueRule{"", rule.check})
 		} else if err := rule.check(&known); err != nil && computed(true) {
-			o.rules = append(o.rules, rule.check)
+			o.rules = append(o.rules, valueRule{"", rule.check})
 		} else if err != nil {
 			c.problem(y, path, "%v", err)
 		}

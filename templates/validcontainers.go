@@ -61,7 +61,7 @@ func valuesOfContainers() map[string][]valueRule {
 		"Container.image":                       {isTrimmed},
 		"Toleration.key":                        {isLabelKey},
 		"HostAlias.ip":                          {isIP},
-		"HostAlias.hostnames":                   {passes(validation.IsDNS1123Subdomain)},
+		"HostAlias.hostnames":                   {isSubdomain},
 		"EnvVar.name":                           {isEnvName},
 		"EnvFromSource.prefix":                  {isPrefix},
 		"ContainerPort.containerPort":           {isPort},
@@ -75,10 +75,10 @@ func valuesOfContainers() map[string][]valueRule {
 		"VolumeMount.bindMountOptions":          {isOneOf([]string{"noexec", "nodev", "nosuid"})},
 		"VolumeDevice.devicePath":               {hasNoBackstep},
 		"ContainerResizePolicy.resourceName":    {isOneOf([]string{"cpu", "memory"})},
-		"ConfigMapKeySelector.name":             {passes(validation.IsDNS1123Subdomain)},
-		"SecretKeySelector.name":                {passes(validation.IsDNS1123Subdomain)},
-		"ConfigMapEnvSource.name":               {passes(validation.IsDNS1123Subdomain)},
-		"SecretEnvSource.name":                  {passes(validation.IsDNS1123Subdomain)},
+		"ConfigMapKeySelector.name":             {isSubdomain},
+		"SecretKeySelector.name":                {isSubdomain},
+		"ConfigMapEnvSource.name":               {isSubdomain},
+		"SecretEnvSource.name":                  {isSubdomain},
 		"ConfigMapKeySelector.key":              {passes(validation.IsConfigMapKey)},
 		"SecretKeySelector.key":                 {passes(validation.IsConfigMapKey)},
 		"FileKeySelector.key":                   {isEnvName},
@@ -87,7 +87,7 @@ func valuesOfContainers() map[string][]valueRule {
 		"SeccompProfile.localhostProfile":       {isRelative, hasNoBackstep},
 		"AppArmorProfile.localhostProfile":      {isNotEmpty, isTrimmed, isAtMost(4095)},
 
-		"WindowsSecurityContextOptions.gmsaCredentialSpecName": {passes(validation.IsDNS1123Subdomain)},
+		"WindowsSecurityContextOptions.gmsaCredentialSpecName": {isSubdomain},
 		"WindowsSecurityContextOptions.gmsaCredentialSpec":     {isNotEmpty, isAtMost(64 << 10)},
 		"WindowsSecurityContextOptions.runAsUserName":          {isNotEmpty, isWindowsUser},
 	}
@@ -154,7 +154,7 @@ func containerRules() map[string][]objectRule {
 				if value == nil || n.Get("operator").Text() == "Exists" {
 					return nil
 				}
-				return isLabelValue(value)
+				return isLabelValue.check(value)
 			}},
 		},
 		"EnvVarSource.fieldRef":         {{reads: []string{"fieldPath"}, check: fieldPath("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "spec.host")}},
@@ -353,14 +353,14 @@ func resourceField(n *tree.Node) error {
 	return nil
 }
 
-func isPrefix(n *tree.Node) error {
+var isPrefix = valueRule{"", func(n *tree.Node) error {
 	if n.Text() == "" {
 		return nil
 	}
-	return isEnvName(n)
-}
+	return isEnvName.check(n)
+}}
 
-func isWindowsUser(n *tree.Node) error {
+var isWindowsUser = valueRule{"", func(n *tree.Node) error {
 	domain, user, both := strings.Cut(n.Text(), `\`)
 	if !both {
 		domain, user = "", domain
@@ -373,4 +373,4 @@ func isWindowsUser(n *tree.Node) error {
 		return fmt.Errorf("%s is not the name of a Windows user: [DOMAIN\\]USER", strconv.Quote(n.Text()))
 	}
 	return nil
-}
+}}

@@ -91,8 +91,8 @@ func valuesOfVolumes() map[string][]valueRule {
 		"PodCertificateProjection.keyPath":                    {isRelative, hasNoBackstep, isNotReserved},
 		"PodCertificateProjection.certificateChainPath":       {isRelative, hasNoBackstep, isNotReserved},
 		"ServiceAccountTokenProjection.expirationSeconds":     {inRange(600, 1<<32)},
-		"PersistentVolumeClaimSpec.storageClassName":          {orEmpty(passes(validation.IsDNS1123Subdomain))},
-		"PersistentVolumeClaimSpec.volumeAttributesClassName": {orEmpty(passes(validation.IsDNS1123Subdomain))},
+		"PersistentVolumeClaimSpec.storageClassName":          {orEmpty(isSubdomain)},
+		"PersistentVolumeClaimSpec.volumeAttributesClassName": {orEmpty(isSubdomain)},
 	}
 	for _, t := range []string{"SecretVolumeSource", "ConfigMapVolumeSource", "DownwardAPIVolumeSource", "ProjectedVolumeSource"} {
 		m[t+".defaultMode"] = []valueRule{inRange(0, 0o777)}
@@ -176,47 +176,47 @@ func hasPrefix(prefix string) func(*tree.Node) bool {
 	return func(n *tree.Node) bool { return strings.HasPrefix(n.Text(), prefix) }
 }
 
-func isInitiator(n *tree.Node) error {
+var isInitiator = valueRule{"", func(n *tree.Node) error {
 	if !regexp.MustCompile(`^(eui\.[[:alnum:]]{16}|naa\.[[:alnum:]]{32}|iqn\.\d{4}-\d{2}\.[[:alnum:]-.]+:[^,;*&$|\s]+)$`).MatchString(n.Text()) {
 		return fmt.Errorf("%q must begin with one of iqn., eui., naa. and be a name of that form", n.Text())
 	}
 	return nil
-}
+}}
 
-func isRegistry(n *tree.Node) error {
+var isRegistry = valueRule{"", func(n *tree.Node) error {
 	for pair := range strings.SplitSeq(n.Text(), ",") {
 		if i := strings.LastIndexByte(pair, ':'); i < 0 || strings.Contains(pair[:i], ":") && !strings.HasPrefix(pair, "[") {
 			return fmt.Errorf("%q must be HOST:PORT, or several with commas between them", n.Text())
 		}
 	}
 	return nil
-}
+}}
 
-func isSigner(n *tree.Node) error {
+var isSigner = valueRule{"", func(n *tree.Node) error {
 	domain, name, ok := strings.Cut(n.Text(), "/")
 	if !ok || len(validation.IsDNS1123Subdomain(domain)) > 0 || !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return fmt.Errorf("%q is not the name of a signer: DOMAIN/NAME", n.Text())
 	}
 	return nil
-}
+}}
 
-func isAbsolute(n *tree.Node) error {
+var isAbsolute = valueRule{"", func(n *tree.Node) error {
 	if !path.IsAbs(n.Text()) {
 		return fmt.Errorf("%q must be an absolute path", n.Text())
 	}
 	return nil
-}
+}}
 
-func isNotReserved(n *tree.Node) error {
+var isNotReserved = valueRule{"", func(n *tree.Node) error {
 	if strings.HasPrefix(n.Text(), "..") {
 		return fmt.Errorf("%q must not begin with two dots", n.Text())
 	}
 	return nil
-}
+}}
 
-func hasNoSlash(n *tree.Node) error {
+var hasNoSlash = valueRule{"", func(n *tree.Node) error {
 	if strings.Contains(n.Text(), "/") {
 		return fmt.Errorf("%q must not contain a slash", n.Text())
 	}
 	return nil
-}
+}}

@@ -17,13 +17,15 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// valueRule checks a scalar, written or rendered. The error says what is wrong
-// with it.
-type valueRule func(*tree.Node) error
+// valueRule is a rule for a scalar, written or rendered.
+type valueRule struct {
+	cel   string                 // for policies: a condition for VALUE that implies the rule; "" if there is none
+	check func(*tree.Node) error // the error says what is wrong
+}
 
 func checkValue(rules []valueRule, n *tree.Node) error {
 	for _, rule := range rules {
-		if err := rule(n); err != nil {
+		if err := rule.check(n); err != nil {
 			return err
 		}
 	}
@@ -31,7 +33,7 @@ func checkValue(rules []valueRule, n *tree.Node) error {
 }
 
 func each(rules []valueRule) valueRule {
-	return func(n *tree.Node) error {
+	return valueRule{"", func(n *tree.Node) error {
 		items := n.Items()
 		for i := range items {
 			if err := checkValue(rules, &items[i]); err != nil {
@@ -39,15 +41,15 @@ func each(rules []valueRule) valueRule {
 			}
 		}
 		return nil
-	}
+	}}
 }
 
-func isQuantity(n *tree.Node) error {
+var isQuantity = valueRule{strings.ReplaceAll(ParamType("quantity").Policy().Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *tree.Node) error {
 	if q, err := quantityOf(n); err != nil || q.Sign() < 0 {
 		return fmt.Errorf("%s is not "+aQuantity, n)
 	}
 	return nil
-}
+}}
 
 func quantityOf(n *tree.Node) (quantity.Quantity, error) {
 	if n.Kind() == tree.String {
@@ -57,7 +59,7 @@ func quantityOf(n *tree.Node) (quantity.Quantity, error) {
 }
 
 func fitsInt(bits int) valueRule {
-	return func(n *tree.Node) error {
+	return valueRule{fmt.Sprintf("VALUE <= %d", int64(1)<<(bits-1)-1), func(n *tree.Node) error {
 		if n.Kind() != tree.Number {
 			return nil
 		}
@@ -65,18 +67,19 @@ func fitsInt(bits int) valueRule {
 			return fmt.Errorf("%s is not an integer of %d bits", n, bits)
 		}
 		return nil
-	}
+	}}
 }
 
-func isNotNegative(n *tree.Node) error {
+var isNotNegative = valueRule{`VALUE >= 0`, func(n *tree.Node) error {
 	if strings.HasPrefix(n.String(), "-") {
 		return fmt.Errorf("%s must not be negative", n)
 	}
 	return nil
-}
+}}
 
 // isPort allows a port's number, and a name where the type does.
-func isPort(n *tree.Node) error {
+var isPort = valueRule{`type(VALUE) == int ? dyn(VALUE) >= 1 && dyn(VALUE) <= 65535 : ` +
+	`dyn(VALUE).matches("^([a-z0-9]+-?)*[a-z0-9]+$") && dyn(VALUE).matches("[a-z]") && size(dyn(VALUE)) <= 15`, func(n *tree.Node) error {
 	if n.Kind() == tree.String {
 		if errs := validation.IsValidPortName(n.Text()); len(errs) > 0 {
 			return fmt.Errorf("%q is not a port; write a number without quotes, or the name of a port", n.Text())
@@ -87,116 +90,122 @@ func isPort(n *tree.Node) error {
 		return fmt.Errorf("%s is not a port: 1 to 65535", n)
 	}
 	return nil
-}
+}}
 
 func inRange(least, most int64) valueRule {
-	return func(n *tree.Node) error {
+	return valueRule{fmt.Sprintf("VALUE >= %d && VALUE <= %d", least, most), func(n *tree.Node) error {
 		if i, err := strconv.ParseInt(n.String(), 10, 64); err != nil || i < least || i > most {
 			return fmt.Errorf("%s must be from %d to %d", n, least, most)
 		}
 		return nil
-	}
+	}}
 }
 
 // passes is one of Kubernetes' own checks.
 func passes(check func(string) []string) valueRule {
-	return func(n *tree.Node) error {
+	return valueRule{"", func(n *tree.Node) error {
 		if errs := check(n.Text()); len(errs) > 0 {
 			return fmt.Errorf("%q: %s", n.Text(), brief(errs[0]))
 		}
 		return nil
-	}
+	}}
+}
+
+var isSubdomain = valueRule{
+	`VALUE.matches("^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$") && size(VALUE) <= 253`,
+	passes(validation.IsDNS1123Subdomain).check,
 }
 
 func orEmpty(rule valueRule) valueRule {
-	return func(n *tree.Node) error {
+	return valueRule{"", func(n *tree.Node) error {
 		if n.Text() == "" {
 			return nil
 		}
-		return rule(n)
-	}
+		return rule.check(n)
+	}}
 }
 
 func isAtMost(bytes int) valueRule {
-	return func(n *tree.Node) error {
+	return valueRule{fmt.Sprintf("size(bytes(VALUE)) <= %d", bytes), func(n *tree.Node) error {
 		if len(n.Text()) > bytes {
 			return fmt.Errorf("is %d bytes long; at most %d are allowed", len(n.Text()), bytes)
 		}
 		return nil
-	}
+	}}
 }
 
 func isOneOf(allowed []string) valueRule {
-	return func(n *tree.Node) error {
+	return valueRule{"VALUE in [\"" + strings.Join(allowed, `", "`) + `"]`, func(n *tree.Node) error {
 		if !slices.Contains(allowed, n.Text()) {
 			return fmt.Errorf("%q must be one of %s", n.Text(), strings.Join(allowed, ", "))
 		}
 		return nil
-	}
+	}}
 }
 
-func isTrimmed(n *tree.Node) error {
+var isTrimmed = valueRule{`VALUE.trim() == VALUE`, func(n *tree.Node) error {
 	if n.Text() != strings.TrimSpace(n.Text()) {
 		return fmt.Errorf("%q must not begin or end with a space", n.Text())
 	}
 	return nil
-}
+}}
 
-func isEnvName(n *tree.Node) error {
+var isEnvName = valueRule{"", func(n *tree.Node) error {
 	if errs := validation.IsRelaxedEnvVarName(n.Text()); len(errs) > 0 {
 		return fmt.Errorf("%q is not the name of an environment variable: %s", n.Text(), brief(errs[0]))
 	}
 	return nil
-}
+}}
 
-// isNotTokenPath: serviceAccountToken decides who gets the token, and not a mount in the user's containers.
+// isNotTokenPath: serviceAccountToken decides who gets the token, and not a mount in the user's containers. Policies
+// mount nothing computed there in any container.
 func isNotTokenPath(applies bool) valueRule {
-	return func(n *tree.Node) error {
+	return valueRule{`!VALUE.matches("^` + TokenPath + `/*$")`, func(n *tree.Node) error {
 		if applies && strings.TrimRight(n.Text(), "/") == TokenPath {
 			return errors.New("a template may not mount anything at the path of the pod's API token")
 		}
 		return nil
-	}
+	}}
 }
 
-func hasNoBackstep(n *tree.Node) error {
+var hasNoBackstep = valueRule{`!VALUE.matches("(^|/)\\.\\.(/|$)")`, func(n *tree.Node) error {
 	if slices.Contains(strings.Split(n.Text(), "/"), "..") {
 		return fmt.Errorf("%q must not contain .. in its path", n.Text())
 	}
 	return nil
-}
+}}
 
-func isLabelKey(n *tree.Node) error {
+var isLabelKey = valueRule{"", func(n *tree.Node) error {
 	if errs := validation.IsQualifiedName(n.Text()); n.Text() != "" && len(errs) > 0 {
 		return fmt.Errorf("%q is not a valid key: %s", n.Text(), brief(errs[0]))
 	}
 	return nil
-}
+}}
 
-func isIP(n *tree.Node) error {
+var isIP = valueRule{"", func(n *tree.Node) error {
 	if _, err := netip.ParseAddr(n.Text()); err != nil {
 		return fmt.Errorf("%q is not an IP address", n.Text())
 	}
 	return nil
-}
+}}
 
-func isLabelValue(n *tree.Node) error {
+var isLabelValue = valueRule{`VALUE.matches("^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$") && size(VALUE) <= 63`, func(n *tree.Node) error {
 	if errs := validation.IsValidLabelValue(n.Text()); len(errs) > 0 {
 		return fmt.Errorf("%q is not a valid label value: %s", n.Text(), brief(errs[0]))
 	}
 	return nil
-}
+}}
 
-func isNotEmpty(n *tree.Node) error {
+var isNotEmpty = valueRule{`string(VALUE) != ""`, func(n *tree.Node) error {
 	if n.Kind() == tree.String && n.IsText("") {
 		return errors.New("must not be empty")
 	}
 	return nil
-}
+}}
 
-func isRelative(n *tree.Node) error {
+var isRelative = valueRule{`!VALUE.startsWith("/")`, func(n *tree.Node) error {
 	if path.IsAbs(n.Text()) {
 		return fmt.Errorf("%q must be a relative path", n.Text())
 	}
 	return nil
-}
+}}

@@ -4,6 +4,7 @@ package templates
 
 import (
 	"iter"
+	"reflect"
 	"slices"
 
 	"github.com/google/cel-go/cel"
@@ -14,6 +15,15 @@ import (
 
 // The types of this file show a compiled template to those who say the same in
 // another language. They are to be read only, like the [Template] they are of.
+
+// Field returns the field of a struct of the pod's API by its name in JSON, if expressions can read it.
+func Field(structName, name string) (reflect.StructField, bool) {
+	f, ok := sharedStructs()[structName][name]
+	if !ok {
+		return reflect.StructField{}, false
+	}
+	return f.json.StructField, true
+}
 
 // Expression is a compiled CEL expression.
 type Expression struct{ p *program }
@@ -41,7 +51,7 @@ func expression(p *program) *Expression {
 // Fragment is a piece of what a template adds: an object, a list, or a value.
 type Fragment struct{ p *part }
 
-// Static is the value where it is the same for every pod, else nil. It may be an
+// Static is the value if it is the same for every pod, else nil. It may be an
 // object or a list too.
 func (f Fragment) Static() *tree.Node {
 	if f.p.kind != staticPart {
@@ -58,26 +68,42 @@ func (f Fragment) Has(name string) bool {
 // When says whether this item of a list is there; nil is always.
 func (f Fragment) When() *Expression { return expression(f.p.when) }
 
-// Place is where a value with expressions is in the API, such as Container.image, and
-// whether it has to keep to rules of that place, beside those of its type.
-func (f Fragment) Place() (place string, ruled bool) {
-	return f.p.place, len(placeRules()[f.p.place]) > 0
+// Place is where a value with expressions is in the API, such as Container.image.
+func (f Fragment) Place() string { return f.p.place }
+
+// Rules are conditions for a value with expressions: CEL in which VALUE is the value. They imply the rules that the
+// value has to keep to. If a rule cannot be expressed, complete is false.
+func (f Fragment) Rules() (conditions []string, complete bool) {
+	complete = true
+	for _, rule := range f.p.rules {
+		conditions, complete = append(conditions, rule.cel), complete && rule.cel != ""
+	}
+	return conditions, complete
 }
 
 // Ruled says whether an object has to keep to rules over values that are computed.
 func (f Fragment) Ruled() bool { return f.p.kind == objectPart && len(f.p.rules) > 0 }
 
-// IsObject says that the fragment is an object.
-func (f Fragment) IsObject() bool { return f.p.kind == objectPart }
+// IsObject reports whether the fragment is an object.
+func (f Fragment) IsObject() bool {
+	return f.p.kind == objectPart || f.p.kind == staticPart && f.p.static.Kind() == tree.Object
+}
 
-// IsList says that the fragment is a list.
-func (f Fragment) IsList() bool { return f.p.kind == listPart }
+// IsList reports whether the fragment is a list.
+func (f Fragment) IsList() bool {
+	return f.p.kind == listPart || f.p.kind == staticPart && f.p.static.Kind() == tree.Array
+}
 
 // Children are an object's members, or a list's items, which have no names.
 func (f Fragment) Children() iter.Seq2[string, Fragment] {
 	return func(yield func(string, Fragment) bool) {
 		for i, child := range f.p.parts {
 			if !yield(f.p.names[i], Fragment{child}) {
+				return
+			}
+		}
+		for _, child := range slices.Concat(f.p.static.Members(), f.p.static.Items()) {
+			if !yield(child.Name(), Fragment{&part{static: child}}) {
 				return
 			}
 		}

@@ -65,8 +65,8 @@ It also differs from the webhook in what users see:
   * It does not report why nothing was injected. Use pillion inject on the manifest.
   * The API server runs policies in any order. Containers are in the order of the
     templates, but volumes, mounts and variables of several templates may not be.
-    An expression may see what another template added. Then the command prints a
-    note to standard error.
+    No expression sees containers of templates, but it may see something else that
+    another template added. Then the command prints a note to standard error.
 
 The same templates always give the same objects. If you remove or rename a template,
 delete its policy. All policies have the label

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fit says what a pod needs of a namespace and of a node: its Pod
-// Security level and its quality of service.
+// Package fit computes what a pod needs of a namespace and of a node: its Pod Security level, its quality of service,
+// and room in the limits of the namespace.
+//
+// The arithmetic of LimitRanges and quotas (limits.go, quota.go) is that of the API server's plugins. A server-side dry
+// run cannot replace it: the webhook /advise must not call the API server, status asks whether several new pods have
+// room at once, and many users of explain may not create pods.
 package fit
 
 import (

@@ -28,8 +28,7 @@ func TestLeftOut(t *testing.T) {
 		set := templates.NewSet([]*templates.Template{tmpl})
 		injector, b := inject.New(set), &builder{set: set, t: tmpl}
 		b.rules()
-		b.variable("annotations", podAnnotations)
-		b.parameters()
+		b.declare(false)
 		b.leftOut()
 		for _, first := range []string{"in", "out", "wrong"} {
 			for _, second := range []string{"in", "out", "wrong"} {

@@ -5,50 +5,49 @@ package policy
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // node is a piece of a fragment: an object, a list, or a value.
 type node struct {
+	field     *schema.Field // what the engine knows of the place
 	object    bool
 	list      bool
 	names     []string // of an object's members
 	children  []node
 	text      string    // a value, in CEL
 	constant  bool      // the value is the same for every pod
-	zero      bool      // what the API server takes for absent
+	zero      bool      // the API server treats the value as absent
 	container bool      // it depends on the app container
 	typ       *cel.Type // of a value that is not constant
-	when      string    // says whether a list's item is there; "" is always
+	when      string    // the condition of a list's item or a map's entry; "" is always
 	whenApp   bool      // that depends on the app container
-	path      string
-	place     string // of a value that is not constant in the API, such as Container.image
-	ruled     bool   // it has to keep to rules of that place
+	path      string    // in the template; "" if the template does not have it
+	place     string    // in the API, such as Container.image, if the value is not constant
+	rules     []string  // conditions for such a value
+	ruled     bool      // it has rules that no condition expresses
 }
 
-// get is an object's member, nil where it has none.
-func (n *node) get(name string) *node {
-	if n == nil {
-		return nil
-	}
-	for i := range n.names {
-		if n.names[i] == name {
-			return &n.children[i]
-		}
-	}
-	return nil
-}
-
-func (n *node) at(names ...string) *node {
+// get returns an object's member, or nil.
+func (n *node) get(names ...string) *node {
 	for _, name := range names {
-		n = n.get(name)
+		i := -1
+		if n != nil {
+			i = slices.Index(n.names, name)
+		}
+		if i < 0 {
+			return nil
+		}
+		n = &n.children[i]
 	}
 	return n
 }
@@ -61,55 +60,87 @@ func (n *node) items() []node {
 	return n.children
 }
 
-// without is an object without some members.
-func (n *node) without(drop func(name string) bool) node {
-	reduced := *n
-	reduced.names, reduced.children = nil, nil
-	for i, name := range n.names {
-		if !drop(name) {
-			reduced.names, reduced.children = append(reduced.names, name), append(reduced.children, n.children[i])
-		}
+// members are the values of an object's members.
+func (n *node) members() []node {
+	if n == nil || !n.object {
+		return nil
 	}
-	return reduced
+	return n.children
+}
+
+// inside is a member of an object, or an item of a list.
+func (n *node) inside(name string) *schema.Field {
+	if n.list {
+		return &schema.Field{Schema: n.field.Elem}
+	}
+	return n.field.At(name)
+}
+
+// put appends a member to an object, or an item to a list, and returns it.
+func (n *node) put(name string, child node) *node {
+	child.field = n.inside(name)
+	n.names, n.children = append(n.names, name), append(n.children, child)
+	return &n.children[len(n.children)-1]
+}
+
+// has returns the member of that name, which it puts there if there is none.
+func (n *node) has(name string, child node) *node {
+	if there := n.get(name); there != nil {
+		return there
+	}
+	return n.put(name, child)
+}
+
+// unquoted is the text of a constant.
+func (n *node) unquoted() string {
+	if n == nil || !n.constant {
+		return ""
+	}
+	return strings.Trim(n.text, `"`) // names, images and policies have nothing to escape
 }
 
 func join(path, name string) string {
-	switch {
-	case name == "":
-		return path
-	case strings.ContainsAny(name, "./[]"):
+	if strings.ContainsAny(name, "./[]") {
 		return fmt.Sprintf("%s[%q]", path, name)
 	}
 	return path + "." + name
 }
 
+// podSchema is the schema of the engine.
+var podSchema = sync.OnceValue(schema.Pod)
+
+// podFragment is what the template adds to a pod.
+func (b *builder) podFragment() node {
+	return b.fragment(b.t.PodFragment(), &schema.Field{Schema: podSchema()}, "spec.pod")
+}
+
 // fragment makes a node of a compiled fragment.
-func (b *builder) fragment(f templates.Fragment, path string) node {
-	n := node{path: path}
+func (b *builder) fragment(f templates.Fragment, field *schema.Field, path string) node {
+	n := node{field: field, path: path, object: f.IsObject(), list: f.IsList(), constant: f.Static() != nil, ruled: f.Ruled()}
 	if w := f.When(); w != nil {
 		r := b.rewrite(path+".${when}", w)
 		n.when, n.whenApp, n.container = r.text, r.container, r.container
 	}
-	switch {
-	case f.Static() != nil:
-		static := b.static(f.Static(), path)
-		static.when, static.whenApp, static.container = n.when, n.whenApp, n.container
-		return static
-	case f.IsObject(), f.IsList():
-		n.object, n.list, n.ruled = f.IsObject(), f.IsList(), f.Ruled()
-		for name, child := range f.Children() {
-			sub := join(path, name)
-			if n.list {
-				sub = fmt.Sprintf("%s[%d]", path, len(n.children))
-			}
-			c := b.fragment(child, sub)
-			n.names, n.children = append(n.names, name), append(n.children, c)
-			n.container = n.container || c.container
+	for name, child := range f.Children() {
+		sub := join(path, name)
+		if n.list {
+			sub = fmt.Sprintf("%s[%d]", path, len(n.children))
 		}
-		return n
+		n.container = n.put(name, b.fragment(child, n.inside(name), sub)).container || n.container
 	}
-	n.place, n.ruled = f.Place()
-	b.leaf(&n, f)
+	switch {
+	case n.object, n.list:
+		n.zero = len(n.children) == 0
+	case n.constant:
+		if n.text = f.Static().String(); f.Static().Kind() == tree.String {
+			n.text = quote(f.Static().Text())
+		}
+		n.zero = slices.Contains([]string{`""`, "false", "0"}, n.text)
+	default:
+		conditions, complete := f.Rules()
+		n.place, n.rules, n.ruled = f.Place(), conditions, !complete
+		b.leaf(&n, f)
+	}
 	return n
 }
 
@@ -133,97 +164,40 @@ func (b *builder) leaf(n *node, f templates.Fragment) {
 	n.text, n.typ = strings.Join(texts, " + "), types.StringType
 }
 
-// static makes a node of a value that is the same for every pod.
-func (b *builder) static(t *tree.Node, path string) node {
-	n := node{path: path, constant: true}
-	switch t.Kind() {
-	case tree.Object:
-		n.object, n.zero = true, len(t.Members()) == 0
-		for i := range t.Members() {
-			m := &t.Members()[i]
-			n.names, n.children = append(n.names, m.Name()), append(n.children, b.static(m, join(path, m.Name())))
-		}
-	case tree.Array:
-		n.list, n.zero = true, len(t.Items()) == 0
-		for i := range t.Items() {
-			n.children = append(n.children, b.static(&t.Items()[i], fmt.Sprintf("%s[%d]", path, i)))
-		}
-	case tree.String:
-		n.text, n.zero = quote(t.Text()), t.IsText("")
-	default:
-		n.text = t.String()
-		n.zero = n.text == "false" || n.text == "0"
-	}
-	return n
-}
+// isMap reports whether a place is an object with free keys.
+func isMap(s *schema.Field) bool { return s.GoType.Kind() == reflect.Map }
 
-// value is the node in CEL, as a value of type t; name is the name of its type
-// where it is a struct, such as Object.spec.volumes.
-func (n *node) value(t reflect.Type, name string) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+// value is the node in CEL. If that is a struct, name is the name of its type, such as Object.spec.volumes.
+func (n *node) value(name string) string {
 	switch {
 	case n.list:
-		return "[" + strings.Join(itemsOf(n.children, func(c *node) string { return c.item(t.Elem(), name) }), ", ") + "]"
-	case n.object && t.Kind() == reflect.Map:
-		return "{" + strings.Join(n.members(func(member string, c *node) string {
-			return quote(member) + ": " + c.typed(t.Elem(), name)
-		}), ", ") + "}"
+		return "[" + strings.Join(n.each(func(_ string, c *node) string { return c.item("", name) }), ", ") + "]"
+	case n.object && isMap(n.field):
+		return "{" + strings.Join(n.each(func(member string, c *node) string { return c.item(quote(member)+": ", name) }), ", ") + "}"
 	case n.object:
-		return name + "{" + strings.Join(n.members(func(member string, c *node) string {
-			return member + ": " + c.value(fieldType(t, member), name+"."+member)
-		}), ", ") + "}"
-	}
-	return n.scalar(t)
-}
-
-// scalar: a quantity is always a text, so that a map of quantities has one type.
-func (n *node) scalar(t reflect.Type) string {
-	if t != reflect.TypeFor[resource.Quantity]() {
+		return name + "{" + strings.Join(n.each(func(member string, c *node) string { return member + ": " + c.value(name+"."+member) }), ", ") + "}"
+	case !n.field.Quantity || n.constant && strings.HasPrefix(n.text, `"`):
 		return n.text
-	}
-	if !n.constant {
-		return "string(" + n.text + ")"
-	}
-	if !strings.HasPrefix(n.text, `"`) {
+	case n.constant: // a quantity is always a string, so that a map of quantities has one type
 		return quote(n.text)
 	}
-	return n.text
+	return "string(" + n.text + ")"
 }
 
-// item is a list's item, which may have a condition.
-func (n *node) item(t reflect.Type, name string) string {
-	if n.when == "" {
-		return n.typed(t, name)
+// item is an item of a list or an entry of a map, which may have a condition. What is read of a pod has no type,
+// but all items must be of one type, so it is converted to the type that it has in the template.
+func (n *node) item(key, name string) string {
+	value := n.value(name)
+	if n.typ != nil && !n.field.Quantity && slices.Contains(scalarTypes(), n.typ.TypeName()) {
+		value = n.typ.TypeName() + "(" + value + ")"
 	}
-	return "?" + optional(n.when, n.typed(t, name))
-}
-
-// typed is a value in a list or a map, which must all be of one type, where what
-// is read of a pod has none.
-func (n *node) typed(t reflect.Type, name string) string {
-	if n.object || n.list || n.constant || t == reflect.TypeFor[resource.Quantity]() {
-		return n.value(t, name)
+	if n.when != "" {
+		return "?" + key + optional(n.when, value)
 	}
-	return converted(n.text, n.typ)
+	return key + value
 }
 
-// converted gives an expression the type that it has in a template.
-func converted(text string, t *cel.Type) string {
-	switch name := t.TypeName(); name {
-	case "string", "int", "bool", "double", "uint":
-		return name + "(" + text + ")"
-	}
-	return text
-}
-
-// optional is a value that is there where the condition holds.
-func optional(condition, value string) string {
-	return fmt.Sprintf("(%s) ? optional.of(%s) : optional.none()", condition, value)
-}
-
-func (n *node) members(f func(name string, child *node) string) []string {
+func (n *node) each(f func(name string, child *node) string) []string {
 	var all []string
 	for i := range n.children {
 		all = append(all, f(n.names[i], &n.children[i]))
@@ -231,55 +205,57 @@ func (n *node) members(f func(name string, child *node) string) []string {
 	return all
 }
 
-func itemsOf(nodes []node, f func(*node) string) []string {
-	var all []string
-	for i := range nodes {
-		all = append(all, f(&nodes[i]))
+// ifThere joins the item's own condition with another.
+func (n *node) ifThere(condition string) string {
+	if n.when == "" {
+		return condition
 	}
-	return all
+	return fmt.Sprintf("(%s) && %s", n.when, condition)
 }
 
-// contained says, in CEL, whether x has all that the node has, and the same:
-// schema.contains of the engine. What is there besides, such as a default, does
-// not matter.
-func (b *builder) contained(n *node, t reflect.Type, x string) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
+// unless is a condition that must hold if the item exists.
+func (n *node) unless(condition string) string {
+	if n.when == "" {
+		return condition
 	}
+	return fmt.Sprintf("!(%s) || (%s)", n.when, condition)
+}
+
+// always is unless outside of app containers: there, what may exist depending on the app container counts.
+func (n *node) always(condition string) string {
+	if n.whenApp {
+		return condition
+	}
+	return n.unless(condition)
+}
+
+// contained is a condition in CEL: x has everything that the node has, with the same values, as in the engine's
+// [schema.Schema.Contains]. Other fields of x, such as defaults, do not matter.
+func (b *builder) contained(n *node, x string) string {
 	switch {
 	case n.list:
 		checks := []string{fmt.Sprintf("size(%s) == %d", x, len(n.children))}
 		for i := range n.children {
 			if n.children[i].when != "" {
-				b.problem(n.children[i].path, "${when} within a volume cannot be compared with the pod's")
+				b.problem(n.children[i].path, "a policy cannot compare a list that has a ${when} with the list of the pod")
 			}
-			checks = append(checks, b.contained(&n.children[i], t.Elem(), fmt.Sprintf("%s[%d]", x, i)))
+			checks = append(checks, b.contained(&n.children[i], fmt.Sprintf("%s[%d]", x, i)))
 		}
 		return all(checks...)
-	case n.object && t.Kind() == reflect.Map:
-		return all(n.members(func(name string, c *node) string {
-			return fmt.Sprintf("%s in %s && %s", quote(name), x, b.contained(c, t.Elem(), fmt.Sprintf("%s[%s]", x, quote(name))))
+	case n.object && isMap(n.field):
+		return all(n.each(func(name string, c *node) string {
+			return fmt.Sprintf("%q in %s && %s", name, x, b.contained(c, fmt.Sprintf("%s[%q]", x, name)))
 		})...)
 	case n.object:
-		return all(n.members(func(name string, c *node) string {
-			f, _ := tree.StructFieldOf(t, name)
-			return b.held(c, f, x+"."+name)
+		return all(n.each(func(name string, c *node) string {
+			there, inside := "has("+x+"."+name+")", b.contained(c, x+"."+name)
+			if c.field.AbsentIsZero && c.zero {
+				return fmt.Sprintf("(!%s || %s)", there, inside)
+			}
+			return all(there, inside)
 		})...)
-	case t == reflect.TypeFor[resource.Quantity]():
-		return fmt.Sprintf("quantity(%s).compareTo(quantity(%s)) == 0", x, n.scalar(t))
+	case n.field.Quantity:
+		return fmt.Sprintf("quantity(%s).compareTo(quantity(%s)) == 0", x, n.value(""))
 	}
 	return fmt.Sprintf("%s == %s", x, n.text)
-}
-
-// held is contained for a field that may be absent.
-func (b *builder) held(n *node, f tree.StructField, x string) string {
-	inside := b.contained(n, f.Type, x)
-	absentIsZero := f.Type.Kind() != reflect.Pointer && f.OmitEmpty
-	switch {
-	case absentIsZero && n.zero:
-		return fmt.Sprintf("(!has(%s) || %s)", x, inside)
-	case inside == "true":
-		return fmt.Sprintf("has(%s)", x)
-	}
-	return fmt.Sprintf("has(%s) && %s", x, inside)
 }

@@ -3,135 +3,66 @@
 package policy
 
 import (
-	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// The API server runs policies in no certain order. What that could change is
-// refused, or said.
+// The API server runs policies in any order. A template is rejected if another one adds something else to the same
+// place, and there is a note if the order changes what its expressions see.
 
-// Notes say, one sentence each, which mutating policies see something else than the
-// webhook would let them see: what another one adds to what their expressions read.
-func Notes(set *templates.Set, o Options) []string {
-	var notes []string
-	for _, t := range set.Templates {
-		if !o.wants(t) {
-			continue
-		}
-		var others, parts, own []string
-		for _, other := range set.Templates {
-			for _, part := range added(other) {
-				switch reads := slices.ContainsFunc(t.Reads(), func(read string) bool { read, _, _ = strings.Cut(read, "["); return read == "*" || read == part }); {
-				case !reads:
-				case other == t:
-					own = append(own, part)
-				default:
-					others, parts = append(others, other.Name), append(parts, part)
-				}
+// claims returns the claims of another template of the set.
+func claims(set *templates.Set, t *templates.Template) []claim {
+	m := newMutation(&builder{set: set, t: t})
+	var all []claim
+	for _, a := range slices.Concat(m.appAdditions("containers"), m.podAdditions()) { // other lists get the same
+		if a.path != "" {
+			value := a.value
+			if strings.Contains(value, "variables.") || strings.HasPrefix(a.what, "the container") {
+				value += t.Name // each policy has its own
 			}
-		}
-		if len(own) > 0 {
-			notes = append(notes, fmt.Sprintf("template %s: note: its expressions read %s, to which it adds: the webhook leaves the template out if that changes what it protects, and a policy does not",
-				t.Name, strings.Join(own, ", ")))
-		}
-		slices.Sort(parts)
-		if len(others) > 0 {
-			others, add := slices.Compact(others), "add"
-			if len(others) == 1 {
-				add = "adds"
-			}
-			notes = append(notes, fmt.Sprintf("template %s: note: its expressions may or may not see what other policies add, for the API server runs policies in no certain order: %s %s to %s",
-				t.Name, strings.Join(others, ", "), add, strings.Join(slices.Compact(parts), ", ")))
+			all = append(all, claim{a.what, value, a.path})
 		}
 	}
-	return notes
+	_, ports := m.ports()
+	return append(all, ports...)
 }
 
-// added are the parts of a pod that a template adds to, by their first two fields.
-func added(t *templates.Template) []string {
-	m := &mutation{builder: &builder{set: templates.NewSet([]*templates.Template{t}), t: t}}
-	m.pod = m.fragment(t.PodFragment(), "spec.pod")
-	var parts []string
-	for i, name := range m.pod.names {
-		for _, field := range m.pod.children[i].names {
-			parts = append(parts, name+"."+field)
-		}
-	}
-	for _, e := range t.EachFragments() {
-		parts = append(parts, "spec.containers")
-		if e.InitContainers {
-			parts = append(parts, "spec.initContainers")
-		}
-	}
-	slices.Sort(parts)
-	return slices.Compact(parts)
-}
-
-// collisions refuses templates that set the same thing differently: which of
-// them wins is a matter of order, and the API server runs policies in none.
+// collisions finds templates that add two different things to one place.
 func (m *mutation) collisions() {
-	own := m.claims()
 	for _, t := range m.set.Templates {
 		if t == m.t {
 			continue
 		}
-		other := &mutation{builder: &builder{set: m.set, t: t}}
-		other.pod = other.fragment(t.PodFragment(), "spec.pod")
-		other.eachNodes()
-		theirs := other.claims()
-		for _, c := range own {
-			if i := slices.IndexFunc(theirs, func(o claim) bool { return o.what == c.what }); i >= 0 && theirs[i].value != c.value {
-				m.problem(c.path, "the template %s sets %s too, and the API server runs policies in no certain order", t.Name, c.what)
+		theirs := map[string]claim{}
+		for _, c := range claims(m.set, t) {
+			theirs[c.what] = c
+		}
+		for _, c := range claims(m.set, m.t) {
+			if other, ok := theirs[c.what]; ok && other.value != c.value {
+				m.problem(c.path, "the template %s adds %s too, and the API server runs policies in any order", t.Name, c.what)
 			}
 		}
 	}
 }
 
-// claim is something that only one template can set.
-type claim struct{ what, value, path string }
-
-func (m *mutation) claims() []claim {
-	var all []claim
-	for _, kind := range []string{"annotations", "labels"} {
-		n := m.pod.at("metadata", kind)
-		for i := range n.itemsOrMembers() {
-			all = append(all, claim{"the " + strings.TrimSuffix(kind, "s") + " " + n.names[i], n.children[i].text, n.children[i].path})
+// added are the parts of a pod to which a template adds something that expressions can see, by their first two fields.
+// They do not see its containers.
+func added(set *templates.Set, t *templates.Template) []string {
+	parts := map[string]bool{}
+	for _, c := range claims(set, t) {
+		if part, _, _ := strings.Cut(c.what, " "); strings.Contains(part, ".") {
+			part, _, _ = strings.Cut(part, "[")
+			parts[strings.Join(strings.SplitN(part, ".", 3)[:2], ".")] = true
 		}
 	}
-	for _, c := range m.newContainers() {
-		all = append(all, claim{"the container " + c.name, c.value(reflect.TypeFor[corev1.Container](), "") + m.t.Name, c.path})
-	}
-	for _, c := range m.newContainers() {
-		for i := range c.get("ports").items() {
-			p := &c.get("ports").items()[i]
-			if number := m.nodePort(p); number != nil {
-				all = append(all, claim{fmt.Sprintf("the port %s/%s of the node", number.text, strings.Trim(portProtocol(p), `"`)), m.t.Name, number.path})
-			}
+	for _, e := range t.EachFragments() {
+		parts["spec.containers"] = true
+		if e.InitContainers {
+			parts["spec.initContainers"] = true
 		}
 	}
-	volumes := m.pod.at("spec", "volumes").items()
-	for i := range volumes {
-		all = append(all, claim{"the volume " + unquoted(volumes[i].get("name")), volumes[i].value(reflect.TypeFor[corev1.Volume](), ""), volumes[i].path})
-	}
-	for i := range m.each {
-		for field, key := range map[string]string{"env": "name", "volumeMounts": "mountPath"} {
-			items := m.each[i].add.get(field).items()
-			for j := range items {
-				if k := items[j].get(key); k.constant {
-					all = append(all, claim{
-						field + " " + unquoted(k) + " of app containers",
-						items[j].value(fieldType(reflect.TypeFor[corev1.Container](), field).Elem(), ""), items[j].path,
-					})
-				}
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b claim) int { return strings.Compare(a.path, b.path) })
-	return all
+	return slices.Sorted(maps.Keys(parts))
 }

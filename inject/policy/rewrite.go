@@ -14,49 +14,43 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/parser"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // rewritten is an expression as the API server takes it.
 type rewritten struct {
 	text string
-	typ  *cel.Type // what it gave in the template
+	typ  *cel.Type // its type in the template
 	// variables: it reads variables or namespaceObject, which a matchCondition cannot.
 	variables bool
-	container bool // it reads the app container
+	container bool     // it reads the app container
+	ownLists  []string // the lists of containers that it reads
 }
 
-// appVariable stands for the app container in what is rewritten.
-const appVariable = "app"
-
-// rewriter makes an expression of a template one of the API server's: other
-// names for the variables, and a guard wherever something that is absent reads as
-// empty in a template and is an error there.
+// rewriter turns an expression of a template into one of the API server. The variables have other names. A field
+// that a pod lacks reads as empty in a template and is an error in the API server, so it gets a guard. The pod's
+// containers are those that no template brought, as in the engine.
 type rewriter struct {
 	ast.ExprFactory
-	from      *ast.AST
-	structs   map[string]reflect.Type
-	bound     []string // variables of macros that are in scope
-	id        int64
-	variables bool
-	container bool
+	rewritten
+	from  *ast.AST
+	bound []string // variables of macros that are in scope
+	id    int64
 }
 
-// rewrite gives the expression anew. The error says what the API server does not have.
+// rewrite rewrites an expression. It returns an error if the API server lacks something that the expression needs.
 func rewrite(e *templates.Expression) (rewritten, error) {
-	r := &rewriter{ExprFactory: ast.NewExprFactory(), from: e.AST(), structs: podStructs()}
+	r := &rewriter{ExprFactory: ast.NewExprFactory(), from: e.AST()}
 	expr, err := r.visit(e.AST().Expr())
 	if err != nil {
 		return rewritten{}, fmt.Errorf("%w (in %q)", err, e.Source())
 	}
-	text, err := parser.Unparse(expr, ast.NewSourceInfo(nil), parser.WrapOnColumn(1<<30))
-	if err != nil {
+	if r.text, err = parser.Unparse(expr, ast.NewSourceInfo(nil), parser.WrapOnColumn(1<<30)); err != nil {
 		return rewritten{}, fmt.Errorf("%w (in %q)", err, e.Source())
 	}
-	return rewritten{text, e.Type(), r.variables, r.container}, nil
+	r.typ = e.Type()
+	return r.rewritten, nil
 }
 
 func (r *rewriter) next() int64 { r.id++; return r.id }
@@ -64,6 +58,16 @@ func (r *rewriter) next() int64 { r.id++; return r.id }
 func (r *rewriter) visit(e ast.Expr) (ast.Expr, error) {
 	if macro, ok := r.from.SourceInfo().GetMacroCall(e.ID()); ok {
 		return r.macro(macro)
+	}
+	if operand, name, optional, ok := field(e); ok && r.isSpec(operand) && slices.Contains(lists(), name) {
+		own := r.own(name)
+		if _, _, maybe, _ := field(operand); optional || maybe {
+			own = r.NewCall(r.next(), "optional.ofNonZeroValue", own)
+		}
+		return own, nil
+	}
+	if r.isPod(e) || r.isSpec(e) {
+		return nil, errors.New("it uses pod or pod.spec as a whole, which here has the containers of templates too; only fields can be expressed")
 	}
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -75,15 +79,52 @@ func (r *rewriter) visit(e ast.Expr) (ast.Expr, error) {
 	case ast.CallKind:
 		return r.call(e.AsCall())
 	case ast.ListKind:
-		items, err := r.visitAll(e.AsList().Elements())
-		if err == nil {
-			r.convert(items, e.AsList().Elements())
-		}
+		items, err := r.typed(e.AsList().Elements()...)
 		return r.NewList(r.next(), items, e.AsList().OptionalIndices()), err
 	case ast.MapKind:
 		return r.mapping(e.AsMap())
 	}
 	return nil, errors.New("it makes an object of a type that the API server does not know")
+}
+
+// field takes apart an expression that reads a field: operand.name or operand.?name.
+func field(e ast.Expr) (operand ast.Expr, name string, optional, ok bool) {
+	switch {
+	case e.Kind() == ast.SelectKind:
+		return e.AsSelect().Operand(), e.AsSelect().FieldName(), false, true
+	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.OptSelect:
+		name, ok = e.AsCall().Args()[1].AsLiteral().Value().(string)
+		return e.AsCall().Args()[0], name, true, ok
+	}
+	return nil, "", false, false
+}
+
+func (r *rewriter) isPod(e ast.Expr) bool {
+	return e.Kind() == ast.IdentKind && e.AsIdent() == "pod" && !slices.Contains(r.bound, "pod")
+}
+
+func (r *rewriter) isSpec(e ast.Expr) bool {
+	operand, name, _, ok := field(e)
+	return ok && name == "spec" && r.isPod(operand)
+}
+
+// own is a list of the pod's containers without those that templates brought.
+func (r *rewriter) own(list string) ast.Expr {
+	r.variables, r.ownLists = true, append(r.ownLists, list)
+	return r.path("variables", ownVariable(list))
+}
+
+// operand rewrites an expression of which a field is read. It may be the pod or its spec.
+func (r *rewriter) operand(e ast.Expr) (ast.Expr, error) {
+	switch _, name, optional, _ := field(e); {
+	case r.isPod(e):
+		return r.path("object"), nil
+	case r.isSpec(e) && optional:
+		return r.NewCall(r.next(), operators.OptSelect, r.path("object"), r.NewLiteral(r.next(), types.String(name))), nil
+	case r.isSpec(e):
+		return r.path("object", name), nil
+	}
+	return r.visit(e)
 }
 
 func (r *rewriter) visitAll(all []ast.Expr) ([]ast.Expr, error) {
@@ -97,28 +138,28 @@ func (r *rewriter) visitAll(all []ast.Expr) ([]ast.Expr, error) {
 	return out, nil
 }
 
-// convert gives what stands in a list or a map the type that it has in the
-// template: there they must all be of one type, and what is read of a pod has none.
-func (r *rewriter) convert(items, from []ast.Expr) {
-	for i, e := range from {
-		if e.Kind() == ast.LiteralKind {
-			continue
-		}
-		switch name := r.from.GetType(e.ID()).TypeName(); name {
-		case "string", "int", "bool", "double", "uint":
+// typed rewrites the items of a list or a map and converts them to the types that they have in the template. They must
+// all be of one type, and what is read of a pod has none.
+func (r *rewriter) typed(from ...ast.Expr) ([]ast.Expr, error) {
+	items, err := r.visitAll(from)
+	for i := range items {
+		if name := r.from.GetType(from[i].ID()).TypeName(); from[i].Kind() != ast.LiteralKind && slices.Contains(scalarTypes(), name) {
 			items[i] = r.NewCall(r.next(), name, items[i])
 		}
 	}
+	return items, err
 }
+
+// scalarTypes are types to which an expression can convert.
+func scalarTypes() []string { return []string{"string", "int", "bool", "double", "uint"} }
 
 func (r *rewriter) mapping(m ast.MapExpr) (ast.Expr, error) {
 	var entries []ast.EntryExpr
 	for _, entry := range m.Entries() {
-		both, err := r.visitAll([]ast.Expr{entry.AsMapEntry().Key(), entry.AsMapEntry().Value()})
+		both, err := r.typed(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
 		if err != nil {
 			return nil, err
 		}
-		r.convert(both, []ast.Expr{entry.AsMapEntry().Key(), entry.AsMapEntry().Value()})
 		entries = append(entries, r.NewMapEntry(r.next(), both[0], both[1], entry.AsMapEntry().IsOptional()))
 	}
 	return r.NewMap(r.next(), entries), nil
@@ -129,8 +170,6 @@ func (r *rewriter) ident(name string) (ast.Expr, error) {
 		return r.NewIdent(r.next(), name), nil
 	}
 	switch name {
-	case "pod":
-		name = "object"
 	case "container":
 		name, r.container = appVariable, true
 	case "params", "ns", "request":
@@ -139,8 +178,8 @@ func (r *rewriter) ident(name string) (ast.Expr, error) {
 	return r.NewIdent(r.next(), name), nil
 }
 
-// own says whether e is one of the variables that are not the pod's or a container's.
-func (r *rewriter) own(e ast.Expr) (name string, ok bool) {
+// outside reports whether e is one of the variables that are not the pod or a container.
+func (r *rewriter) outside(e ast.Expr) (name string, ok bool) {
 	if e.Kind() != ast.IdentKind || slices.Contains(r.bound, e.AsIdent()) {
 		return "", false
 	}
@@ -159,8 +198,8 @@ func (r *rewriter) path(names ...string) ast.Expr {
 	return e
 }
 
-// ownField is a field of params, ns or request.
-func (r *rewriter) ownField(name, field string) ast.Expr {
+// outsideField is a field of params, ns or request.
+func (r *rewriter) outsideField(name, field string) ast.Expr {
 	switch name + "." + field {
 	case "ns.name":
 		return r.path("request", "namespace")
@@ -185,10 +224,10 @@ func (r *rewriter) orEmpty(operand ast.Expr, field string, empty ast.Expr) ast.E
 }
 
 func (r *rewriter) selection(s ast.SelectExpr) (ast.Expr, error) {
-	if name, ok := r.own(s.Operand()); ok {
-		return r.ownField(name, s.FieldName()), nil
+	if name, ok := r.outside(s.Operand()); ok {
+		return r.outsideField(name, s.FieldName()), nil
 	}
-	operand, err := r.visit(s.Operand())
+	operand, err := r.operand(s.Operand())
 	if err != nil {
 		return nil, err
 	}
@@ -199,20 +238,20 @@ func (r *rewriter) selection(s ast.SelectExpr) (ast.Expr, error) {
 	return r.NewSelect(r.next(), operand, s.FieldName()), err
 }
 
-// empty is what a field reads as where it is absent: nil where that is an error
-// in a template too. Every pod has metadata and spec.
+// empty is the value that an absent field reads as, or nil if reading it is an error in a template too. Every pod
+// has metadata and spec.
 func (r *rewriter) empty(s ast.SelectExpr) (ast.Expr, error) {
 	of := r.from.GetType(s.Operand().ID())
 	optional := of.Kind() == types.OpaqueKind && of.TypeName() == "optional_type"
 	if optional {
 		of = of.Parameters()[0]
 	}
-	t := r.structs[of.TypeName()]
-	if of.Kind() != types.StructKind || t == nil || t == reflect.TypeFor[corev1.Pod]() {
+	f, ok := templates.Field(of.TypeName(), s.FieldName())
+	if of.Kind() != types.StructKind || !ok || of.TypeName() == "Pod" {
 		return nil, nil
 	}
 	var empty ast.Expr
-	switch fieldType(t, s.FieldName()).Kind() {
+	switch f.Type.Kind() {
 	case reflect.Map, reflect.Struct:
 		empty = r.NewMap(r.next(), nil)
 	case reflect.Slice:
@@ -234,7 +273,11 @@ func (r *rewriter) call(c ast.CallExpr) (ast.Expr, error) {
 		}
 	}
 	if strings.ContainsAny(name[:1], "abcdefghijklmnopqrstuvwxyz") && !slices.Contains(functions(), name) {
-		return nil, fmt.Errorf("the function %s is not the same, or not there, in the API server", name)
+		return nil, fmt.Errorf("the API server has no function %s, or a different one", name)
+	}
+	if name == operators.OptSelect {
+		operand, err := r.operand(c.Args()[0])
+		return r.NewCall(r.next(), name, operand, r.NewLiteral(r.next(), c.Args()[1].AsLiteral())), err
 	}
 	args, err := r.visitAll(c.Args())
 	if err != nil {
@@ -247,9 +290,8 @@ func (r *rewriter) call(c ast.CallExpr) (ast.Expr, error) {
 	return r.NewMemberCall(r.next(), name, target, args...), err
 }
 
-// functions are those that templates and the API server have alike. The API
-// server's strings are of version 2 of the library, those of templates of the
-// latest: format and reverse are not the same.
+// functions are those that are the same in templates and in the API server. The API server has version 2 of the
+// strings library and templates have the latest: format and reverse are not the same.
 func functions() []string {
 	return []string{
 		"size", "contains", "startsWith", "endsWith", "matches", "string", "int", "uint", "double", "bool", "bytes",
@@ -272,58 +314,31 @@ func (r *rewriter) macro(e ast.Expr) (ast.Expr, error) {
 		return nil, err
 	}
 	if ranged := r.from.GetType(c.Target().ID()).Kind(); (c.FunctionName() == operators.Map || c.FunctionName() == operators.Filter) && ranged != types.ListKind {
-		return nil, errors.New("it makes a list of a map's keys, which the API server goes through in no certain order")
+		return nil, errors.New("it makes a list of a map's keys, which have no fixed order in the API server")
 	}
 	bound := len(r.bound)
 	defer func() { r.bound = r.bound[:bound] }()
 	variable := c.Args()[0].AsIdent()
 	if slices.Contains(taken(), variable) {
-		return nil, fmt.Errorf("a variable of its own is named %q, which means something else here; take another name", variable)
+		return nil, fmt.Errorf("it has a variable named %q, which means something else in a policy; rename it", variable)
 	}
 	r.bound = append(r.bound, variable)
 	args, err := r.visitAll(c.Args())
 	return r.NewMemberCall(r.next(), c.FunctionName(), target, args...), err
 }
 
-// taken are the names that mean something in the API server, or here.
+// taken are the names that already mean something in the API server or in a policy.
 func taken() []string {
 	return []string{"object", "oldObject", "request", "namespaceObject", "variables", "params", "authorizer", appVariable}
 }
 
 func (r *rewriter) has(s ast.SelectExpr) (ast.Expr, error) {
-	if _, ok := r.own(s.Operand()); ok {
+	if _, ok := r.outside(s.Operand()); ok {
 		return r.NewLiteral(r.next(), types.True), nil // they are always there
 	}
-	operand, err := r.visit(s.Operand())
-	return r.NewCall(r.next(), operators.Has, r.NewSelect(r.next(), operand, s.FieldName())), err
-}
-
-// podStructs are the structs that a pod is made of, by the names that they have
-// in templates.
-func podStructs() map[string]reflect.Type {
-	all := map[string]reflect.Type{}
-	var add func(reflect.Type)
-	add = func(t reflect.Type) {
-		switch t.Kind() {
-		case reflect.Pointer, reflect.Slice, reflect.Map:
-			add(t.Elem())
-		case reflect.Struct:
-			if all[t.Name()] != nil {
-				return
-			}
-			all[t.Name()] = t
-			for f := range t.Fields() {
-				add(f.Type)
-			}
-		}
+	if r.isSpec(s.Operand()) && slices.Contains(lists(), s.FieldName()) {
+		return r.NewCall(r.next(), operators.NotEquals, r.own(s.FieldName()), r.NewList(r.next(), nil, nil)), nil
 	}
-	add(reflect.TypeFor[corev1.Pod]())
-	return all
-}
-
-// fieldType is the type of a struct's field of that name in JSON; every field of
-// a checked template is there.
-func fieldType(t reflect.Type, name string) reflect.Type {
-	f, _ := tree.StructFieldOf(t, name)
-	return f.Type
+	operand, err := r.operand(s.Operand())
+	return r.NewCall(r.next(), operators.Has, r.NewSelect(r.next(), operand, s.FieldName())), err
 }

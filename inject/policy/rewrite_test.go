@@ -65,9 +65,8 @@ func TestRewrite(t *testing.T) {
 	} {
 		tmpl := parse(t, fmt.Sprintf(paramsTemplate, fmt.Sprintf("'=${%s}'", strings.ReplaceAll(e, "'", "''"))))
 		b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
-		b.variable("annotations", podAnnotations)
-		b.parameters()
-		pod := b.fragment(tmpl.PodFragment(), "spec.pod")
+		pod := b.podFragment()
+		b.declare(false)
 		if len(b.problems) > 0 {
 			t.Errorf("%s: %v", e, b.problems)
 			continue
@@ -88,7 +87,7 @@ func sameValue(t *testing.T, b *builder, pod *node, w world, in *templates.Input
 	}
 	want, wantErr := b.t.Render(in, values)
 	w.declare(t, b.variables)
-	text := pod.at("spec", "containers").items()[0].get("args").items()[0].text
+	text := pod.get("spec", "containers").items()[0].get("args").items()[0].text
 	got, gotErr := w.eval(t, text)
 	if (wantErr == nil) != (gotErr == nil) {
 		t.Errorf("%s\nin a template: %v\nhere: %v\nfor %s", text, wantErr, gotErr, in.Pod)
@@ -111,17 +110,19 @@ func firstArg(n *tree.Node) string {
 func TestNotRewritten(t *testing.T) {
 	t.Parallel()
 	for e, want := range map[string]string{
-		`'abc'.reverse()`:                                                    "the function reverse",
-		`'%d'.format([1])`:                                                   "the function format",
-		`pod.metadata.labels.map(k, k).join(',')`:                            "in no certain order",
-		`ns.labels.map(k, k).join(',')`:                                      "in no certain order",
+		`'abc'.reverse()`:                                                    "no function reverse",
+		`'%d'.format([1])`:                                                   "no function format",
+		`pod.metadata.labels.map(k, k).join(',')`:                            "have no fixed order",
+		`ns.labels.map(k, k).join(',')`:                                      "have no fixed order",
 		`pod.spec.containers.map(object, object.name).join(',')`:             `named "object"`,
 		`string(pod.metadata.?labels == optional.none()) + string(ns == ns)`: "ns as a whole",
-		`pod.?spec.containers.orValue([]).map(c, c.name).join(',')`:          "write .?containers",
+		`pod.?spec.volumes.orValue([]).map(c, c.name).join(",")`:             "write .?volumes",
+		`string(pod == pod)`:                                                 "pod or pod.spec as a whole",
+		`string(pod.spec == pod.spec)`:                                       "pod or pod.spec as a whole",
 	} {
 		tmpl := parse(t, fmt.Sprintf(paramsTemplate, fmt.Sprintf("'=${%s}'", strings.ReplaceAll(e, "'", "''"))))
 		b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
-		b.fragment(tmpl.PodFragment(), "spec.pod")
+		b.podFragment()
 		if len(b.problems) != 1 || !strings.Contains(b.problems[0].Message, want) {
 			t.Errorf("%s: %v, want %q", e, b.problems, want)
 		}

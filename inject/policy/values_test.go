@@ -4,12 +4,9 @@ package policy
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -24,7 +21,7 @@ func someTexts() []string {
 		"", " ", "a", "A", "a b", "a,b", "info", "loud", "true", "false", "True", "0", "1", "-1", "+1", "007", "1.0", "1.5", ".5", "5.", "1e3", "1E-2", "1e400", "0x10",
 		"Inf", "NaN", "1_000", "9223372036854775807", "9223372036854775808", "99999999999999999999", "100m", "64Mi", "1Gi", "-5", "1e1000", "m", "30s", "1h30m", "5", "-5m",
 		".5s", "1.5h", "1us", "1µs", "h", "80", "65535", "65536", "2147483648", "http", "-http", "a--b", "averylongportname", "/logs", "/logs/", "//", "/", "/a//b", "/a/../b",
-		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", tokenPath)
+		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", templates.TokenPath)
 }
 
 // declarations are parameters of each type, with each kind of limit.
@@ -63,9 +60,8 @@ func TestParameters(t *testing.T) {
 					ns.Annotations = map[string]string{"a.pillion.dev/p": text}
 				}
 				values, err := tmpl.Values(func(key string) (string, bool) { return text, places[0] && key == "a.pillion.dev/p" }, &ns)
-				b := &builder{t: tmpl}
-				b.variable("annotations", podAnnotations)
-				b.parameters()
+				b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
+				b.declare(false)
 				w := newWorld(t, env, pod, ns)
 				w.declare(t, b.variables)
 				valid, _ := w.eval(t, "variables.valid_p")
@@ -111,11 +107,9 @@ func TestValueConditions(t *testing.T) {
 	} {
 		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
 			params: [{name: s, default: x}, {name: n, type: integer, default: 1}], pod: {%s}}}`, place))
-		m := &mutation{builder: &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}}
-		m.pod = m.fragment(tmpl.PodFragment(), "spec.pod")
-		m.variable("annotations", podAnnotations)
-		m.parameters()
-		conditions := all(m.valueConditions(&m.pod, reflect.TypeFor[corev1.Pod]())...)
+		m := newMutation(&builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl})
+		m.declare(false)
+		conditions := all(m.checked(&m.pod)...)
 		if len(m.problems) > 0 {
 			t.Fatal(m.problems)
 		}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// appAdditions are added to each app container of a list.
+func (m *mutation) appAdditions(list string) (all []addition) {
+	for i := range m.each {
+		if list == "containers" || m.each[i].initContainers {
+			at := place{`/spec/` + list + `/" + string(i) + "`, "app containers", "Object.spec." + list}
+			all = append(all, m.merge(&m.each[i].add, appVariable, at)...)
+		}
+	}
+	return all
+}
+
+// podAdditions are added to the pod.
+func (m *mutation) podAdditions() (all []addition) {
+	for _, part := range []string{"metadata", "spec"} {
+		all = append(all, m.merge(m.pod.get(part), "object."+part, place{"/" + part, part, "Object." + part})...)
+	}
+	return append(all, m.insertions()...)
+}
+
+// insertions put the template's containers where they belong. The last one is inserted first, so that no index
+// depends on what is inserted before.
+func (m *mutation) insertions() []addition {
+	var first, last []addition
+	for i := range m.containers {
+		c := &m.containers[i]
+		index := m.back(c.list)
+		if c.first {
+			index = m.front(c.list, m.containers[:i])
+		}
+		at := place{fmt.Sprintf(`/spec/%s/" + string(%s) + "`, c.list, index), "the container " + c.name, "Object.spec." + c.list}
+		// A container of the name is the template's own only if the pod says that it was injected, and in the right list.
+		other := lists()[1-slices.Index(lists(), c.list)]
+		free := fmt.Sprintf("!variables.%s.exists(x, x.name == %[3]q) && (variables.injected || !variables.%[2]s.exists(x, x.name == %[3]q))", other, c.list, c.name)
+		a := addition{at, "variables." + c.variable, c.value(at.name), c.path, c.unless(free)}
+		if c.first {
+			first = append(first, a)
+		} else {
+			last = append(last, a)
+		}
+	}
+	all := append(first, last...)
+	for _, list := range lists() {
+		if m.pod.get("spec", list) != nil {
+			at := place{at: "/spec/" + list}
+			all = append(all, addition{place: at, when: "!has(object.spec." + list + ")", value: "[]"})
+		}
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// front is the index behind the containers that earlier templates, or this one from earlier in its own list, put at
+// the front. The API server runs policies in any order, so it must not matter which of them was first.
+func (m *mutation) front(list string, own []newContainer) string {
+	names := ifMarked(m.set.Templates[:slices.Index(m.set.Templates, m.t)])
+	for _, c := range own {
+		if c.first {
+			names = append(names, quote(c.name))
+		}
+	}
+	if len(names) == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("(variables.%[1]s.transformList(i, x, !(x.name in [%[2]s]), i) + [size(variables.%[1]s)])[0]", list, strings.Join(names, ", "))
+}
+
+// back is the index before the containers that later templates put at the end.
+func (m *mutation) back(list string) string {
+	names := ifMarked(m.set.Templates[slices.Index(m.set.Templates, m.t)+1:])
+	if len(names) == 0 {
+		return fmt.Sprintf("size(variables.%s)", list)
+	}
+	return fmt.Sprintf("([0] + variables.%s.transformList(i, x, !(x.name in [%s]), i + 1)).max()", list, strings.Join(names, ", "))
+}
+
+// ifMarked are optional items of a list: the names of the containers of templates that the pod marks as the template's.
+func ifMarked(all []*templates.Template) (names []string) {
+	for _, t := range all {
+		for _, name := range t.Containers {
+			names = append(names, "?"+optional("variables."+marked(t), quote(name)))
+		}
+	}
+	return names
+}

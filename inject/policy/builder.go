@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Problem is a reason why a template cannot be expressed.
+type Problem struct {
+	Template string `json:"template"`
+	Path     string `json:"path"`
+	Message  string `json:"message"`
+}
+
+// Problems are all reasons, and an error.
+type Problems []Problem //nolint:errname // a list of what is wrong, and only then an error
+
+// Error returns one line for each problem.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i := range p {
+		lines[i] = fmt.Sprintf("template %s: %s: %s", p[i].Template, p[i].Path, p[i].Message)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// builder collects the policy of one template.
+type builder struct {
+	set       *templates.Set
+	t         *templates.Template
+	excluded  []string // namespaces
+	problems  Problems
+	variables []admissionregistrationv1.Variable
+	condition string // the template's, if matchConditions cannot express it
+
+	conditionParams []string // parameters that the condition reads
+	ownLists        []string // lists of containers that expressions read
+}
+
+func (b *builder) problem(path, format string, args ...any) {
+	p := Problem{b.t.Name, path, fmt.Sprintf(format, args...)}
+	if !slices.Contains(b.problems, p) {
+		b.problems = append(b.problems, p)
+	}
+}
+
+// rewrite rewrites an expression for the API server. If that is not possible, there is a problem.
+func (b *builder) rewrite(path string, e *templates.Expression) rewritten {
+	r, err := rewrite(e)
+	if err != nil {
+		b.problem(path, "%v", err)
+		return rewritten{text: "false", typ: e.Type()}
+	}
+	b.ownLists = append(b.ownLists, r.ownLists...)
+	return r
+}
+
+// variable declares variables.<name>.
+func (b *builder) variable(name, expression string) {
+	b.variables = append(b.variables, admissionregistrationv1.Variable{Name: name, Expression: expression})
+}

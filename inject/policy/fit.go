@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// conditions declares what the engine checks before it adds anything: if one of these does not hold, the policy
+// leaves the pod unchanged.
+func (m *mutation) conditions() {
+	m.must("valid", m.declare(true)...)
+	m.must("condition", m.condition)
+	if len(m.containers) > 0 {
+		m.variable("podResources", "size(object.spec.?resources.orValue({})) > 0")
+		m.variable("injected", fmt.Sprintf("%q in variables.annotations", m.t.Annotation(templates.AnnotationInjected)))
+		m.variable("token", m.token())
+	}
+	m.must("valuesRight", m.valuesRight()...)
+	m.prepare()
+	for _, c := range m.containers {
+		m.variable(c.variable, all(c.when, fmt.Sprintf("!%s.exists(x, x.name == %q)", bothLists, c.name)))
+	}
+	m.must("placesFree", conflicts(m.podAdditions())...)
+	for _, list := range lists() {
+		if free := conflicts(m.appAdditions(list)); len(free) > 0 {
+			m.must(list+"Free", fmt.Sprintf("variables.%s.all(%s, !(%s) || (%s))", list, appVariable, m.isApp(m.each[0].where), all(free...)))
+		}
+	}
+	portsFree, _ := m.ports()
+	m.must("portsFree", portsFree...)
+	m.variable("fit", all(m.fit...))
+}
+
+// conflicts are the conditions of additions without which nothing is added.
+func conflicts(additions []addition) (all []string) {
+	for _, a := range additions {
+		if a.conflict != "" {
+			all = append(all, a.conflict)
+		}
+	}
+	return all
+}
+
+// must declares a variable that must be true.
+func (m *mutation) must(name string, conditions ...string) {
+	if condition := all(conditions...); condition != "true" {
+		m.variable(name, condition)
+		m.fit = append(m.fit, "variables."+name)
+	}
+}
+
+// token is the name of the volume that containers get where the ServiceAccount plugin would mount the API token, or "".
+func (m *mutation) token() string {
+	volume := quote(templates.NoTokenVolume)
+	if m.t.Spec.ServiceAccountToken == templates.Inherit {
+		var brought []string
+		for _, t := range m.set.Templates {
+			brought = append(brought, t.Containers...)
+		}
+		user := fmt.Sprintf("%s.filter(x, !(x.name in [%s]))", bothLists, quoted(brought))
+		declined := fmt.Sprintf("size(%[1]s) > 0 && %[1]s.all(x, x.?volumeMounts.orValue([]).exists(y, y.mountPath == %[2]q))", user, templates.TokenPath)
+		volume = fmt.Sprintf("(%s.map(x, x.name).filter(x, x.startsWith(%q)) + [%s ? %q : \"\"])[0]", podVolumes, templates.TokenVolumePrefix, declined, templates.NoTokenVolume)
+	}
+	return fmt.Sprintf("object.spec.?automountServiceAccountToken.orValue(true) ?\n  %s :\n  \"\"", volume)
+}
+
+// isApp is the condition that a container is the user's own, and that the entry applies to it. What a required
+// template gives to every container, none escapes by an annotation alone.
+func (m *mutation) isApp(where string) string {
+	var brought []string
+	for _, t := range m.set.Templates {
+		images := map[string]*node{}
+		if m.t.Spec.Required {
+			for _, c := range newMutation(&builder{set: m.set, t: t}).containers {
+				images[c.name] = c.get("image")
+			}
+		}
+		for _, name := range t.Containers {
+			is := fmt.Sprintf("%s.name == %q && variables.%s", appVariable, name, marked(t))
+			if image := images[name]; image != nil {
+				is += fmt.Sprintf(" && %s.image == %s", appVariable, image.text)
+				if t != m.t && !image.constant {
+					m.problem("spec.forEachContainer", "the template is required, and a policy cannot tell whether a container is that of the template %s, because its image is not constant", t.Name)
+				}
+			}
+			brought = append(brought, is)
+		}
+	}
+	return all("!("+some(brought...)+")", where)
+}
+
+// ports are the conditions that no other container takes the ports of the node that the template's containers take, and
+// claims to these ports. On the host network each port is one of the node's. The address does not matter here, nor
+// whether the other container has ended by then.
+func (m *mutation) ports() (conditions []string, claims []claim) {
+	const onHost = "object.spec.?hostNetwork.orValue(false)"
+	for i := range m.containers {
+		c := &m.containers[i]
+		for j := range c.get("ports").items() {
+			p := &c.get("ports").children[j]
+			number, own, protocol, always := p.get("hostPort"), p.get("containerPort"), quote(string(corev1.ProtocolTCP)), ""
+			if n := p.get("protocol"); n != nil {
+				protocol = n.text
+			}
+			switch host := m.t.Spec.Match.HostNetwork; {
+			case number == nil && !host:
+				continue
+			case number == nil:
+				number, always = own, "!"+onHost+" || "
+			case host && number.text != own.text:
+				conditions = append(conditions, fmt.Sprintf("!%s || %s == %s", onHost, number.text, own.text))
+			}
+			conditions = append(conditions, p.unless(fmt.Sprintf("!variables.%s || %s%s.filter(x, x.name != %q).all(x, x.?ports.orValue([]).all(y, "+
+				"(!has(y.hostPort) && !%s) || (has(y.hostPort) ? y.hostPort : y.containerPort) != %s || y.?protocol.orValue(\"TCP\") != %s))",
+				c.variable, always, bothLists, c.name, onHost, number.text, protocol)))
+			port := claim{fmt.Sprintf("the port %s/%s of the node", number.text, strings.Trim(protocol, `"`)), m.t.Name, number.path}
+			if !number.constant || slices.ContainsFunc(claims, func(c claim) bool { return c.what == port.what }) {
+				m.problem(number.path, "a policy cannot tell whether this port of the node is used only once")
+			}
+			claims = append(claims, port)
+		}
+	}
+	return conditions, claims
+}
+
+// valuesRight: the API server accepts the values of expressions.
+func (m *mutation) valuesRight() []string {
+	conditions := m.checked(&m.pod)
+	for i := range m.each {
+		conditions = append(append(conditions, m.checked(&m.each[i].add)...), m.mountsRight(&m.each[i].add)...)
+	}
+	for _, c := range m.containers {
+		for _, condition := range append(m.mountsRight(c.node), resourcesRight(c.node)...) {
+			conditions = append(conditions, c.unless(condition))
+		}
+	}
+	return conditions
+}
+
+// mountsRight: no two mounts are at one place, and each has a volume.
+func (m *mutation) mountsRight(container *node) []string {
+	var conditions []string
+	mounts, volumes := container.get("volumeMounts").items(), m.pod.get("spec", "volumes").items()
+	for i := range mounts {
+		at, name := mounts[i].get("mountPath"), mounts[i].get("name")
+		for j := range mounts[:i] {
+			if other := mounts[j].get("mountPath"); !at.constant || !other.constant {
+				conditions = append(conditions, fmt.Sprintf("%s != %s", cleaned(at), cleaned(other)))
+			}
+		}
+		for j := range volumes {
+			if v := &volumes[j]; v.when != "" && v.get("name").text == name.text {
+				conditions = append(conditions, mounts[i].always(fmt.Sprintf("%s || %s.exists(x, x.name == %s)", v.when, podVolumes, name.text)))
+			}
+		}
+	}
+	return conditions
+}
+
+// resourcesRight: a request is not more than its limit.
+func resourcesRight(container *node) []string {
+	var conditions []string
+	requests := container.get("resources", "requests")
+	for i := range requests.members() {
+		name, request := requests.names[i], &requests.children[i]
+		limit := container.get("resources", "limits", name)
+		if limit == nil || limit.text == request.text || request.constant && limit.constant {
+			continue // constants were checked when the template was loaded
+		}
+		condition := fmt.Sprintf("quantity(%s).compareTo(quantity(%s)) <= 0", request.value(""), limit.value(""))
+		if shared(name) {
+			condition = "variables.podResources || " + condition
+		}
+		conditions = append(conditions, condition)
+	}
+	return conditions
+}

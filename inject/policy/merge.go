@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// place is a place in the pod.
+type place struct {
+	at   string // JSON pointer, as the inside of a string in CEL
+	what string // for users
+	name string // of the type in CEL, such as Object.spec.volumes
+}
+
+func (p place) member(name string) place {
+	return place{p.at + "/" + tree.Escape(name), strings.TrimPrefix(p.what+"."+name, "."), p.name + "." + name}
+}
+
+func (p place) item(key string) place {
+	return place{p.at + "/-", p.what + "[" + key + "]", p.name}
+}
+
+// addition is one operation of the patch, which is done if the place is free.
+type addition struct {
+	place
+	when     string
+	value    string
+	path     string // in the template; "" if only Pillion has it
+	conflict string // a condition for the whole template: nothing else is in the place; "" is always
+}
+
+// operation is an optional item of a list of operations.
+func (a *addition) operation() string {
+	return fmt.Sprintf("?(%s) ?\n  optional.of(JSONPatch{op: \"add\", path: %s, value: %s}) :\n  optional.none()", a.when, strings.TrimSuffix(`"`+a.at+`"`, ` + ""`), a.value)
+}
+
+// merge returns what an object of the pod lacks of a node, as the engine's planner does: it adds members that are
+// absent, goes into objects, and adds the items of a list whose key is new. The object is x in CEL.
+func (b *builder) merge(n *node, x string, at place) (all []addition) {
+	for i := range n.members() {
+		name, child, here := n.names[i], &n.children[i], at.member(n.names[i])
+		own := addition{place: here, when: "!has(" + x + "." + name + ")", value: child.text, path: child.path}
+		switch {
+		case at.name == "Object.spec" && slices.Contains(lists(), name):
+			continue // insertions
+		case isMap(n.field):
+			own.when = fmt.Sprintf("!(%q in %s)", name, x)
+		case child.list:
+			all = append(all, b.items(child, x, name, own)...)
+			continue
+		case child.object:
+			empty := here.name + "{}"
+			if isMap(child.field) {
+				empty = "{}"
+			}
+			all = append(append(all, addition{place: here, when: own.when, value: empty}), b.merge(child, x+".?"+name+".orValue({})", here)...)
+			continue
+		case name == "shareProcessNamespace":
+			own.when += fmt.Sprintf(" && !(%s && object.spec.?hostPID.orValue(false))", child.text)
+		}
+		all = append(all, own)
+	}
+	return all
+}
+
+// items returns what the list x.name of the pod lacks of a node. The list whose order matters, envFrom, is added as a
+// whole, but item by item: a list of objects as a value makes the API server of Kubernetes 1.36 panic.
+func (b *builder) items(n *node, x, name string, list addition) []addition {
+	theirs := x + ".?" + name + ".orValue([])"
+	all := []addition{{place: list.place, when: list.when, value: "[]"}}
+	if n.field.Elem.GoType == schema.VolumeMountType() { // other paths could be any place
+		all[0].conflict = theirs + `.all(x, !x.mountPath.matches("//|/\\.\\.?(/|$)"))`
+	}
+	for i := range n.children {
+		item := &n.children[i]
+		key, same := b.same(item, n.field)
+		own := addition{place: list.item(key), when: fmt.Sprintf("!%s.exists(x, %s)", theirs, same), value: item.value(list.name), path: item.path}
+		if n.field.Shape == schema.Unit {
+			own.when = list.when
+		}
+		if item.when != "" {
+			own.when = fmt.Sprintf("(%s) && %s", item.when, own.when)
+		}
+		switch item.field.GoType {
+		case schema.VolumeType():
+			own.conflict = item.unless(fmt.Sprintf("%s.all(x, !(%s) || (%s))", theirs, same, b.contained(item, "x")))
+		case schema.VolumeMountType():
+			own.conflict = item.unless(fmt.Sprintf("%s.all(x, x.name == %s || !%s) && %s.?volumeDevices.orValue([]).all(x, !%s)",
+				theirs, item.get("name").text, same, x, strings.ReplaceAll(same, "x.mountPath", "x.devicePath")))
+		}
+		all = append(all, own)
+	}
+	return all
+}
+
+// same returns the key of a list's item, and when an item x of the pod has that key: all fields, if the list has none.
+func (b *builder) same(item *node, list *schema.Field) (key, same string) {
+	switch own := item.get(list.Key); {
+	case list.Key == "" && !item.object:
+		return item.text, "x == " + item.text
+	case list.Key == "":
+		for f := range item.field.GoType.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			is := "!has(x." + name + ")"
+			if own := item.get(name); own != nil && !own.zero {
+				is = fmt.Sprintf("has(x.%s) && x.%[1]s == %s", name, own.text)
+			}
+			same = strings.TrimPrefix(same+" && "+is, " && ")
+		}
+		return same, same
+	case own == nil:
+		b.problem(item.path, "an item without %s cannot be compared with those of the pod", list.Key)
+		return "", "false"
+	case list.Key == "mountPath":
+		// A path of the pod may end with a slash. A policy leaves a pod alone if a path has another form, such as one with //.
+		return cleaned(own), fmt.Sprintf(`(x.mountPath == %[1]s || x.mountPath == %[1]s + "/")`, cleaned(own))
+	default:
+		return own.text, fmt.Sprintf(`x.?%s.orValue("") == %s`, list.Key, own.text)
+	}
+}
+
+// cleaned is a path of the template in CEL, as [schema.CleanPath] writes it. What an expression returns is clean if the
+// policy adds it.
+func cleaned(n *node) string {
+	if n.constant {
+		return quote(schema.CleanPath(n.unquoted()))
+	}
+	return n.text
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+)
+
+// checked returns the conditions for the values of expressions in a node. Without them, the API server would reject
+// the pod that gets the values. They are the checks that the engine makes when it renders. A value under a ${when}
+// is checked only if that is true.
+func (b *builder) checked(n *node) []string {
+	var found []string
+	if n.object {
+		b.coupled(n)
+	}
+	for i := range n.children {
+		found = append(found, b.checked(&n.children[i])...)
+	}
+	if !n.object && !n.list && !n.constant {
+		if found = b.checksOf(n); n.container && len(found) > 0 {
+			b.problem(n.path, "a policy cannot check a value that depends on the app container before it adds the value")
+		}
+	}
+	if n.when != "" && len(found) > 0 {
+		return []string{n.always(all(found...))}
+	}
+	return found
+}
+
+// coupled finds objects that are valid or not depending on the rest of the pod, or on values of expressions.
+func (b *builder) coupled(n *node) {
+	if n.ruled && n.field.GoType != schema.ResourcesType() { // see resourcesRight
+		b.problem(n.path, "a policy cannot check values of expressions that depend on each other")
+	}
+	switch n.field.GoType {
+	case schema.ContainerType():
+		for _, path := range [][]string{{"resizePolicy"}, {"volumeDevices"}, {"lifecycle", "stopSignal"}, {"lifecycle", "preStop", "sleep"}, {"lifecycle", "postStart", "sleep"}, {"securityContext", "procMount"}} {
+			if found := n.get(path...); found != nil {
+				b.problem(found.path, "a policy cannot check whether the rest of the pod allows this")
+			}
+		}
+	case schema.VolumeType():
+		if (n.get("persistentVolumeClaim") != nil || n.get("ephemeral") != nil) && b.t.HasForEach() {
+			b.problem(n.path, "a policy cannot check whether a container has this volume as a device")
+		}
+	}
+}
+
+// checksOf returns the conditions for one value.
+func (b *builder) checksOf(n *node) []string {
+	switch {
+	case n.place == "EnvVar.name", n.place == "VolumeMount.name":
+		b.problem(n.path, "a name must be constant here")
+	case n.ruled:
+		b.problem(n.path, "a policy cannot check the value of an expression here before it adds the value")
+	}
+	rules := n.rules
+	if n.place == "VolumeMount.mountPath" { // of cleaned paths, equal places are equal strings
+		rules = append(rules, `VALUE.matches("^(/[^/]+)+$") && !VALUE.matches("/\\.\\.?(/|$)")`)
+	}
+	text := n.text
+	if !regexp.MustCompile(`^[a-zA-Z_.]+$`).MatchString(text) {
+		text = "(" + text + ")"
+	}
+	found := make([]string, len(rules))
+	for i, rule := range rules {
+		found[i] = strings.ReplaceAll(rule, "VALUE", text)
+	}
+	return found
+}
