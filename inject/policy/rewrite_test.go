@@ -45,6 +45,8 @@ func TestRewrite(t *testing.T) {
 		`pod.metadata.?labels.?app.orValue('none')`, `has(pod.metadata.labels)`, `has(pod.metadata.labels.app)`, `'app' in pod.metadata.labels`,
 		`size(pod.metadata.labels)`, `pod.metadata.labels.exists(k, pod.metadata.labels[k] == 'c')`, `pod.metadata.annotations == {'x': '1'}`,
 		`pod.spec.containers[0].name`, `pod.spec.containers.map(c, c.name).join(',')`, `pod.spec.initContainers.map(c, c.name).join(',')`,
+		`has(pod.spec.initContainers)`, `pod.spec.?initContainers.optMap(l, l[0].name).orValue('none')`, `pod.?spec.?containers.hasValue()`,
+		`pod.?spec.initContainers.hasValue()`, `pod.?spec.?hostNetwork.orValue(false)`,
 		`size(pod.spec.volumes)`, `pod.spec.volumes.exists(v, has(v.emptyDir))`, `pod.spec.volumes.filter(v, has(v.emptyDir)).map(v, v.name).join('+')`,
 		`pod.spec.containers.exists(c, has(c.resources) && has(c.resources.limits) && 'cpu' in c.resources.limits)`,
 		`pod.spec.containers.exists(c, 'cpu' in c.resources.limits)`, `pod.spec.containers.all(c, c.ports.all(p, p.containerPort > 79))`,
