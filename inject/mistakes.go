@@ -103,9 +103,17 @@ func (s *subject) ownKeys(n *names) {
 	if label := s.optIn(); label != nil && !label.IsText(Enabled) && !label.IsText(Disabled) {
 		n.add(Finding{
 			Code: CodeUnknownParameter, Path: "/metadata/labels/" + tree.Escape(LabelInject), Found: quoted(label),
-			Message: fmt.Sprintf("the label %s: %s means nothing; it must be %s or %s", LabelInject, label, Enabled, Disabled),
+			Message: fmt.Sprintf("the label %s; it must be %s or %s", meaningless(label), Enabled, Disabled),
 		})
 	}
+}
+
+// meaningless says what is wrong with the value of the label by which pods opt in.
+func meaningless(label *tree.Node) string {
+	if label.Kind() == tree.Null || label.IsText("") {
+		return LabelInject + " has no value"
+	}
+	return fmt.Sprintf("%s: %s means nothing", LabelInject, label)
 }
 
 // unknown says what is wrong with an annotation that looks like one of a

@@ -27,7 +27,13 @@ func (p Problem) String() string {
 		b.WriteString(": " + p.Path)
 	}
 	b.WriteString(": " + p.Message)
-	return b.String()
+	return OneLine(b.String())
+}
+
+// OneLine shows the line breaks in text as escapes. What others wrote must not begin a
+// line: that could look like something that a command says.
+func OneLine(text string) string {
+	return strings.NewReplacer("\r\n", `\r\n`, "\n", `\n`, "\r", `\r`).Replace(text)
 }
 
 // Problems is the error of a set of templates that cannot be used.

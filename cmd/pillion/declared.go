@@ -3,13 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -45,32 +45,36 @@ func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 		}
 		files = append(files, manifest{name, data})
 		for _, d := range yamledit.Split(data) {
-			o.declare(d)
+			if err := o.declare(d); err != nil {
+				return nil, located(d, name, err)
+			}
 		}
 	}
 	return files, nil
 }
 
-// ofNamespace is in every document that holds a Namespace.
-var ofNamespace = regexp.MustCompile(`kind["']?\s*:\s*["']?Namespace(List)?\b`)
-
-// declare keeps what a document says of namespaces. What is wrong with it is found when it
-// is processed.
-func (o *injectOptions) declare(d yamledit.Document) {
-	if !ofNamespace.Match(d.Body) {
-		return
+// declare keeps what a document says of namespaces. Pods must not count as opted in
+// because their Namespace cannot be read, so that is an error.
+func (o *injectOptions) declare(d yamledit.Document) error {
+	if !bytes.Contains(d.Body, []byte("Namespace")) && !bytes.Contains(d.Body, []byte(`\`)) { // as which it can be written too
+		return nil
 	}
 	root, err := d.Parse()
 	if err != nil || len(root.Content) == 0 {
-		return
+		return nil // which is found when the document is processed
 	}
-	if node, err := tree.FromYAML(root.Node); err == nil {
-		o.declareIn(&node, "", "")
+	node, err := tree.FromYAML(root.Node)
+	if err != nil {
+		if kindOf(root.Content[0]) == "Namespace" {
+			return fmt.Errorf("this Namespace cannot be read: %w", err)
+		}
+		return nil
 	}
+	return o.declareIn(&node, "", "")
 }
 
 // declareIn keeps what an object or the items of a list say of namespaces.
-func (o *injectOptions) declareIn(node *tree.Node, apiVersion, kind string) {
+func (o *injectOptions) declareIn(node *tree.Node, apiVersion, kind string) error {
 	if text := node.At("apiVersion").Text(); text != "" {
 		apiVersion = text
 	}
@@ -78,19 +82,36 @@ func (o *injectOptions) declareIn(node *tree.Node, apiVersion, kind string) {
 		kind = text
 	}
 	of, isList := strings.CutSuffix(kind, "List")
-	switch name := node.At("metadata", "name").Text(); {
+	switch {
 	case apiVersion != "v1":
-	case kind == "Namespace" && name != "":
-		o.declared[name] = templates.Namespace{
-			Name: name, Known: true,
-			Labels: texts(node.At("metadata", "labels")), Annotations: texts(node.At("metadata", "annotations")),
-		}
+	case kind == "Namespace":
+		return o.declareOne(node)
 	case isList && (of == "" || of == "Namespace"):
 		items := node.At("items").Items()
 		for i := range items {
-			o.declareIn(&items[i], apiVersion, of)
+			if err := o.declareIn(&items[i], apiVersion, of); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+func (o *injectOptions) declareOne(node *tree.Node) error {
+	name := node.At("metadata", "name").Text()
+	if name == "" {
+		return errors.New("this Namespace has no metadata.name that is a string")
+	}
+	for _, place := range []string{"labels", "annotations"} {
+		if k := node.At("metadata", place).Kind(); node.At("metadata", place) != nil && k != tree.Object && k != tree.Null {
+			return fmt.Errorf("metadata.%s of the Namespace %q must be an object", place, name)
+		}
+	}
+	o.declared[name] = templates.Namespace{
+		Name: name, Known: true,
+		Labels: texts(node.At("metadata", "labels")), Annotations: texts(node.At("metadata", "annotations")),
+	}
+	return nil
 }
 
 // texts are labels or annotations, those without quotes as their author meant them.
@@ -99,7 +120,7 @@ func texts(node *tree.Node) map[string]string {
 	members := node.Members()
 	for i := range members {
 		text := members[i].Text()
-		if text == "" && members[i].Kind() != tree.String {
+		if k := members[i].Kind(); k != tree.String && k != tree.Null { // null is no value, which is ""
 			text = members[i].String()
 		}
 		all[members[i].Name()] = text
@@ -159,7 +180,7 @@ var errArray = errors.New("this is an array of objects, and no object: write the
 // isArray reports whether a document is an array that holds objects of Kubernetes.
 func isArray(root *yaml.Node) bool {
 	return root.Kind == yaml.SequenceNode && slices.ContainsFunc(root.Content, func(item *yaml.Node) bool {
-		return yamledit.Member(item, "kind") != nil && yamledit.Member(item, "apiVersion") != nil
+		return isArray(item) || yamledit.Member(item, "kind") != nil && yamledit.Member(item, "apiVersion") != nil
 	})
 }
 

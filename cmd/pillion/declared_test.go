@@ -113,3 +113,44 @@ func checkDeclared(t *testing.T, dir, stream string, want map[string]string) {
 		t.Errorf("%d reports, want %d", len(explained.Reports), len(want))
 	}
 }
+
+// TestDeclaredForms: a Namespace counts however its kind is written, and one that cannot be
+// read is an error: its pods must not count as opted in.
+func TestDeclaredForms(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "t.yaml"), agentTemplate)
+	const pod = "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {containers: [{name: a, image: b}]}\n"
+	inject := func(stream string) (code int, out, told string) {
+		var stdout, stderr bytes.Buffer
+		code = run([]string{"inject", "-f", "-", "-t", dir}, strings.NewReader(stream), &stdout, &stderr)
+		return code, stdout.String(), stderr.String()
+	}
+	for _, kind := range []string{
+		"kind: Namespace", "kind: !!str Namespace", "kind: &k Namespace", "kind: >-\n  Namespace", "kind: |-\n  Namespace", `kind: "Name\u0073pace"`,
+		`"kind": "Namespace"`, "? kind\n: Namespace", `"\x6bind": Namespace`, "kind:\n  Namespace", "kind: 'Namespace'", "x: &k Namespace\nkind: *k", "<<: {kind: Namespace}",
+	} {
+		stream := "apiVersion: v1\n" + kind + "\nmetadata:\n  name: shop\n"
+		for _, labels := range []string{"", "  labels:\n", "  labels: {}\n", "  labels: {pillion.dev/inject: }\n", "  labels: {pillion.dev/inject: null}\n"} {
+			if code, out, told := inject(stream + labels + pod); code != exitOK || out != stream+labels+pod || !strings.Contains(told, "not_opted_in") || strings.Contains(told, "null") {
+				t.Errorf("%q with %q: exit code %d\n%s", kind, labels, code, told)
+			}
+		}
+		if code, _, told := inject(stream + "  labels: {pillion.dev/inject: enabled}\n" + pod); code != exitOK || !strings.Contains(told, ": injected") {
+			t.Errorf("%q: exit code %d\n%s", kind, code, told)
+		}
+	}
+	for of, stream := range map[string]string{
+		"has no metadata.name":         "apiVersion: v1\nkind: Namespace\nmetadata: {name: 5}" + pod,
+		"must be an object":            "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: [a]}" + pod,
+		"this Namespace cannot be":     "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, name: shop}" + pod,
+		"this is an array of objects":  "[[{\"apiVersion\": \"v1\", \"kind\": \"Pod\"}]]",
+		"items[1] of this List is no":  "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n- - {apiVersion: v1, kind: Pod}\n",
+		"items[0] of this PodList is":  "apiVersion: v1\nkind: PodList\nitems: [5]\n",
+		"the items of this List are n": "apiVersion: v1\nkind: List\nitems: {a: b}\n",
+	} {
+		if code, out, told := inject(stream); code != exitProblem || out != "" || !strings.Contains(strings.Join(strings.Fields(told), " "), of) {
+			t.Errorf("%s: exit code %d\n%s\n%s", of, code, out, told)
+		}
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
@@ -188,7 +187,7 @@ func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
 			}
 			found, err := o.document(injector, d)
 			if err != nil {
-				return nil, d.Locate(file.name, err)
+				return nil, located(d, file.name, err)
 			}
 			reports = append(reports, found...)
 		}
@@ -204,7 +203,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 	if isArray(root.Content[0]) {
 		return nil, errArray
 	}
-	isReview := isKind(root.Content[0], "AdmissionReview")
+	isReview := kindOf(root.Content[0]) == "AdmissionReview"
 	if !isReview && !mayHoldPods(root.Content[0]) {
 		return nil, nil
 	}
@@ -217,7 +216,11 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		return []*explain.Report{r}, err
 	}
 	var reports []*explain.Report
-	for _, object := range objects(&node, "", "", nil) {
+	found, err := objects(&node, "", "", nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range found {
 		req, wrong, err := (&injection{options: &o.injectOptions}).request(object)
 		if err != nil {
 			return nil, err
@@ -233,11 +236,6 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		reports = append(reports, r)
 	}
 	return reports, nil
-}
-
-func isKind(root *yaml.Node, kind string) bool {
-	n := yamledit.Member(root, "kind")
-	return n != nil && n.Value == kind
 }
 
 // review explains a request as an API server sent it. That it was sent is the opt-in.

@@ -167,9 +167,9 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 		r, err := i.Explain(ctx, a.resource, namespace, a.name)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // the others may be there
-			o.failed = append(o.failed, fmt.Errorf("%s: %w", a.argument, err))
+			o.failed = append(o.failed, fmt.Errorf("%s: %w", templates.OneLine(a.argument), err))
 		case err != nil:
-			return nil, fmt.Errorf("%s: %w", a.argument, err)
+			return nil, fmt.Errorf("%s: %w", templates.OneLine(a.argument), err)
 		default:
 			reports = append(reports, r)
 		}

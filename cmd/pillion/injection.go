@@ -49,7 +49,7 @@ func (j *injection) file(name string, data []byte) error {
 			continue
 		}
 		if err := j.document(i, d); err != nil {
-			return d.Locate(name, err)
+			return located(d, name, err)
 		}
 	}
 	return nil
@@ -109,7 +109,11 @@ func (j *injection) document(i int, d yamledit.Document) error {
 		}
 	}
 	var changes []yamledit.Change
-	for _, o := range objects(&node, "", "", nil) {
+	found, err := objects(&node, "", "", nil)
+	if err != nil {
+		return err
+	}
+	for _, o := range found {
 		j.found++
 		of, err := j.change(root, o)
 		if err != nil {
@@ -225,7 +229,7 @@ func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, 
 func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 	complain := j.say
 	if j.options.strict {
-		complain = func(o object, text string) { j.wrong = append(j.wrong, o.title()+": "+text) }
+		complain = func(o object, text string) { j.wrong = append(j.wrong, o.title()+": "+templates.OneLine(text)) }
 	}
 	for _, sentence := range wrong {
 		complain(o, "warning: "+sentence)
@@ -257,16 +261,16 @@ func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 func (j *injection) misplaced(o object) {
 	for _, f := range j.injector.Misplaced(o.apiVersion, o.kind, o.node) {
 		if j.options.strict {
-			j.wrong = append(j.wrong, f.Message)
+			j.wrong = append(j.wrong, templates.OneLine(f.Message))
 			continue
 		}
-		fmt.Fprintln(j.report, cli.Fold(j.report, "warning: "+f.Message)) // which names the object
+		fmt.Fprintln(j.report, cli.Fold(j.report, templates.OneLine("warning: "+f.Message))) // which names the object
 	}
 }
 
 // say writes what is to know about an object.
 func (j *injection) say(o object, text string) {
-	fmt.Fprintln(j.report, cli.Fold(j.report, o.title()+": "+text))
+	fmt.Fprintln(j.report, cli.Fold(j.report, o.title()+": "+templates.OneLine(text)))
 }
 
 // patch writes the line of an object with -o patch. The paths are the object's.

@@ -236,7 +236,7 @@ func (o *lintOptions) subjects(e *fit.Evaluator, stdin io.Reader) ([]fit.Subject
 		for _, d := range yamledit.Split(file.data) {
 			of, err := o.subjectsIn(e, d)
 			if err != nil {
-				return nil, d.Locate(file.name, err)
+				return nil, located(d, file.name, err)
 			}
 			all = append(all, of...)
 		}
@@ -260,7 +260,11 @@ func (o *lintOptions) subjectsIn(e *fit.Evaluator, d yamledit.Document) ([]fit.S
 		return nil, err
 	}
 	var all []fit.Subject
-	for _, object := range objects(&node, "", "", nil) {
+	found, err := objects(&node, "", "", nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range found {
 		req, _, err := (&injection{options: &o.pods}).request(object)
 		if err != nil {
 			return nil, err

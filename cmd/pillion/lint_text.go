@@ -52,7 +52,7 @@ func (l *linted) text() string {
 			of += " on " + t.On
 		}
 		for _, sentence := range l.sentences(t) {
-			b.WriteString(of + ": " + sentence + "\n")
+			b.WriteString(templates.OneLine(of+": "+sentence) + "\n")
 		}
 	}
 	return b.String()

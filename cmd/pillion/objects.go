@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,9 +26,9 @@ type object struct {
 	node             *tree.Node
 }
 
-// objects are the objects with a pod in a document, which may be a list. The
+// objects returns the objects with a pod in a document, which may be a list. The
 // items of a typed list may leave out what the list's kind says already.
-func objects(node *tree.Node, apiVersion, kind string, at []string) []object {
+func objects(node *tree.Node, apiVersion, kind string, at []string) ([]object, error) {
 	if text := node.At("apiVersion").Text(); text != "" {
 		apiVersion = text
 	}
@@ -36,33 +37,57 @@ func objects(node *tree.Node, apiVersion, kind string, at []string) []object {
 	}
 	if podAt, ok := inject.PodIn(apiVersion, kind); ok {
 		if node.At(podAt...).Kind() != tree.Object {
-			return nil
+			return nil, nil
 		}
-		return []object{{apiVersion, kind, at, podAt, node}}
+		return []object{{apiVersion, kind, at, podAt, node}}, nil
 	}
 	of, isList := strings.CutSuffix(kind, "List")
 	if !isList {
-		return nil
+		return nil, nil
 	}
 	if _, ok := inject.PodIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") {
-		return nil
+		return nil, nil
+	}
+	list := node.At("items")
+	if list != nil && list.Kind() != tree.Array && list.Kind() != tree.Null {
+		return nil, fmt.Errorf("the items of this %s are no list", templates.OneLine(kind))
 	}
 	var all []object
-	items := node.At("items").Items()
+	items := list.Items()
 	for i := range items {
-		all = append(all, objects(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}))...)
+		if items[i].Kind() != tree.Object {
+			return nil, fmt.Errorf("items[%d] of this %s is no object; every item must be one, not a list of some", i, templates.OneLine(kind))
+		}
+		of, err := objects(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, of...)
 	}
-	return all
+	return all, nil
 }
 
-// mayHoldPods says whether a document is of a kind that [objects] looks into.
+// mayHoldPods reports whether a document is of a kind that [objects] looks into.
 func mayHoldPods(root *yaml.Node) bool {
-	apiVersion, kind := yamledit.Member(root, "apiVersion"), yamledit.Member(root, "kind")
-	if apiVersion == nil || kind == nil {
-		return false
+	if yamledit.Member(root, "<<") != nil {
+		return true // what it brings shows only later
 	}
-	_, ok := inject.PodIn(apiVersion.Value, kind.Value)
-	return ok || strings.HasSuffix(kind.Value, "List")
+	_, ok := inject.PodIn(textOf(root, "apiVersion"), kindOf(root))
+	return ok || strings.HasSuffix(kindOf(root), "List")
+}
+
+// kindOf returns a document's kind.
+func kindOf(root *yaml.Node) string { return textOf(root, "kind") }
+
+func textOf(root *yaml.Node, name string) string {
+	n := yamledit.Member(root, name)
+	for n != nil && n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n == nil {
+		return ""
+	}
+	return n.Value
 }
 
 // quoted is a pod's JSON in which the values of Pillion's labels and annotations are texts, as whoever wrote 5 or
@@ -89,7 +114,7 @@ func quoted(node *tree.Node) (pod []byte, wrong []string) {
 }
 
 // title is how people know the object: Deployment/web.
-func (o object) title() string { return o.kind + "/" + o.name() }
+func (o object) title() string { return templates.OneLine(o.kind + "/" + o.name()) }
 
 func (o object) name() string {
 	if name := o.node.At("metadata", "name").Text(); name != "" {
@@ -166,4 +191,9 @@ func unlisted(n *tree.Node) []tree.Node {
 		all = append(all, unlisted(&item)...)
 	}
 	return all
+}
+
+// located is an error of a document, in one line: it may repeat what the document says.
+func located(d yamledit.Document, file string, err error) error {
+	return errors.New(templates.OneLine(d.Locate(file, err).Error()))
 }

@@ -62,7 +62,7 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 		fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+cli.PlainWords(cluster.NoAnswer(err))))
 		return exitProblem
 	}
-	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", cli.Fold(stderr, "pillion: "+cli.PlainWords(wrongCommand(root, err))), cmd.CommandPath())
+	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", cli.Fold(stderr, "pillion: "+templates.OneLine(cli.PlainWords(wrongCommand(root, err)))), cmd.CommandPath())
 	return exitUsage
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,11 +22,17 @@ import (
 var hostile = []string{
 	"\x1b[2J\x1b[31mall is well\x1b[0m", "\x1b]52;c;cm0gLXJmIH4=\x07", "\u009b31m", "\x9b31m", "\u202ereversed\u202c", "\u2066isolated\u2069",
 	"\u200e\u200f\u061c", "line\u2028and\u2029paragraph", "back\b\b\bspace", "over\rwritten", "\x00\x7f\x85\u0085", "\xe2\x80", "two\nlines\tand a tab",
-	"x -n kube-system deployment.apps/coredns", "x\n-n kube-system deployment.apps/coredns",
+	forged, "x\r\nFORGED", "x -n kube-system deployment.apps/coredns", "x\n-n kube-system deployment.apps/coredns",
 }
 
+// forged would begin a line, as what a command says does.
+const forged = "x\nFORGED: all is well"
+
+// beginsLine finds a line that begins with what is in a hostile text.
+var beginsLine = regexp.MustCompile(`(?m)^\s*FORGED`)
+
 // FuzzScreen: whatever stands in manifests, templates, logs, arguments and the cluster,
-// no command writes a hidden character, and its JSON and YAML still mean the same.
+// no command writes a hidden character or a line that begins with such text, and its JSON and YAML still mean the same.
 func FuzzScreen(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(text)
@@ -83,6 +90,9 @@ func FuzzScreen(f *testing.F) {
 			}
 			if all := out.String() + told.String(); strings.ContainsFunc(all, inject.Hidden) || !utf8.ValidString(all) {
 				t.Errorf("%q writes %q", args, all)
+			}
+			if line := beginsLine.FindString(out.String() + "\n" + told.String()); line != "" && !slices.Contains(args, "-o") && !slices.Contains(args, "--print-config") {
+				t.Errorf("%q writes a forged line:\n%s\n%s", args, &out, &told)
 			}
 			checkMeaning(t, args, out.Bytes(), text)
 			if slices.Contains(args, "name") && strings.Contains(out.String(), "kube-system") {

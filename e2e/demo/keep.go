@@ -49,6 +49,7 @@ func (d *demo) showWhatToTry() error {
 		"Pods that exist stay as they are. If you delete them, their Deployment creates new ones:",
 		"kubectl delete pods --all --namespace "+optedIn,
 		"kubectl get pods --namespace "+optedIn+" --output yaml")
+	fmt.Fprintln(d.screen.out, "Pods stay Pending: this cluster has an API server and controllers, and no nodes to run them.")
 	if d.Kubectl == "" {
 		fmt.Fprintln(d.screen.out, "kubectl is missing: install it (https://kubernetes.io/docs/tasks/tools/). The other commands work without it.")
 	}
@@ -105,6 +106,10 @@ func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byt
 		for _, problem := range problems {
 			fmt.Fprintf(d.screen.out, "  %v\n", problem)
 		}
+		if err := d.showTemplates(ctx); err != nil && ctx.Err() == nil {
+			d.screen.line(red, "  %v", err)
+		}
+		fmt.Fprintln(d.screen.out, "  `pillion status` says so too: it reads the ConfigMap pillion-templates, which has what is in the folder.")
 		return before
 	case goodAgain:
 		d.screen.line(green, "%s  The templates are valid again.", now)

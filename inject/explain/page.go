@@ -4,6 +4,7 @@ package explain
 
 import (
 	"fmt"
+	"github.com/pillion-dev/pillion/templates"
 	"strings"
 	"unicode/utf8"
 
@@ -51,10 +52,10 @@ func (p *page) pair(name, style, text string) {
 const column = 16
 
 // Wrap breaks text into lines of at most room runes, without hidden characters
-// ([inject.Visible]). It breaks between words only: a longer word has a line of its own, for
+// ([inject.Visible]) and line breaks of its own. It breaks between words only: a longer word has a line of its own, for
 // it may be something to copy.
 func Wrap(text string, room int) []string {
-	words := strings.Fields(inject.Visible(text))
+	words := strings.Fields(inject.Visible(templates.OneLine(text)))
 	lines, column := []string{""}, 0
 	for _, word := range words {
 		n := utf8.RuneCountInString(word)

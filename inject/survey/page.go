@@ -4,6 +4,7 @@ package survey
 
 import (
 	"fmt"
+	"github.com/pillion-dev/pillion/templates"
 	"strings"
 	"unicode/utf8"
 
@@ -26,6 +27,9 @@ func (p *page) line(column int, text string) {
 // table writes a title and numbers under heads, with the names first. If it is too wide, it
 // is a sentence for each name.
 func (p *page) table(heads []string, names []string, rows [][]int) {
+	for i := range names {
+		names[i] = templates.OneLine(names[i])
+	}
 	room := p.width
 	for _, head := range heads[1:] {
 		room -= 2 + utf8.RuneCountInString(head)

@@ -5,8 +5,11 @@ package cli
 import (
 	"bytes"
 	"math/rand/v2"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
@@ -55,6 +58,23 @@ func TestFoldLine(t *testing.T) {
 		}
 		if wide := clitest.TooWide(folded, width); len(wide) > 0 {
 			t.Errorf("over %d columns: %q", width, wide)
+		}
+	}
+}
+
+// TestQuoteItem: a flag that takes several values reads back each one that is quoted for it.
+func TestQuoteItem(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"a.yaml", "a,b.yaml", `a"b,c.yaml`, "a b", `"`, "it's,", "a\nb"} {
+		var got []string
+		flags := pflag.NewFlagSet("x", pflag.ContinueOnError)
+		flags.StringSliceVar(&got, "templates", nil, "")
+		out, err := exec.Command("sh", "-c", "printf %s "+QuoteItem(path)).Output()
+		if err == nil {
+			err = flags.Parse([]string{"--templates", string(out)})
+		}
+		if err != nil || len(got) != 1 || got[0] != path {
+			t.Errorf("%q is quoted as %s and read as %q: %v", path, QuoteItem(path), got, err)
 		}
 	}
 }

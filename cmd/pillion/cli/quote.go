@@ -17,3 +17,11 @@ func Quote(argument string) string {
 	}
 	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
 }
+
+// QuoteItem quotes an argument of a flag that takes several, separated by commas.
+func QuoteItem(argument string) string {
+	if strings.ContainsAny(argument, ",\"\n") {
+		argument = `"` + strings.ReplaceAll(argument, `"`, `""`) + `"`
+	}
+	return Quote(argument)
+}

@@ -30,7 +30,7 @@ func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstruc
 		object, err := k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("there is no namespace %s", name)
+			return fmt.Errorf("there is no namespace %s", templates.OneLine(name))
 		case err != nil:
 			return forbidden(err, "get", "namespaces", "", "name others")
 		}

@@ -106,7 +106,7 @@ func NoAnswer(err error) error {
 func (o *Options) Commands(arguments, paths []string) survey.Commands {
 	var files []string
 	for _, path := range paths {
-		files = append(files, "--templates "+cli.Quote(path))
+		files = append(files, "--templates "+cli.QuoteItem(path))
 	}
 	program := o.cmd.Root().CommandPath()
 	flags := o.given("kubeconfig", "context", "system-namespace")
