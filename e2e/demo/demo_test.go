@@ -124,8 +124,15 @@ func TestYourTurn(t *testing.T) {
 	r.edit(t, "image:", "imgae:")
 	r.waitFor(t, `The new templates are invalid; the last valid ones stay in use:\n  \S*log-agent.yaml:\d+: spec\.pod\.spec\.initContainers\[0\]\.imgae: unknown key; did you mean "image"\?`)
 	r.wantImage(t, commands, "registry.example/log-agent:1.5.0")
+	r.waitFor(t, "so `pillion status` reports this too")
+	if out, err := r.shell(t, commands[0], "pillion status"); err == nil || !strings.Contains(out, "imgae") {
+		t.Errorf("status, with a broken file: %v\n%s", err, out)
+	}
 	r.edit(t, "imgae:", "image:")
 	r.waitFor(t, `The templates are valid again`)
+	if out, err := r.shell(t, commands[0], "pillion status"); err != nil {
+		t.Errorf("status, with good files: %v\n%s", err, out)
+	}
 
 	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(commands[0])[1]
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

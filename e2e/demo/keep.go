@@ -106,12 +106,11 @@ func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byt
 		for _, problem := range problems {
 			fmt.Fprintf(d.screen.out, "  %v\n", problem)
 		}
-		if err := d.showTemplates(ctx); err != nil && ctx.Err() == nil {
-			d.screen.line(red, "  %v", err)
-		}
-		fmt.Fprintln(d.screen.out, "  `pillion status` says so too: it reads the ConfigMap pillion-templates, which has what is in the folder.")
+		d.publish(ctx)
+		fmt.Fprintln(d.screen.out, "  The ConfigMap pillion-templates has the folder's files as they are, so `pillion status` reports this too.")
 		return before
 	case goodAgain:
+		d.publish(ctx)
 		d.screen.line(green, "%s  The templates are valid again.", now)
 		return before
 	}
@@ -132,6 +131,13 @@ func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byt
 		}
 	}
 	return after
+}
+
+// publish does what showTemplates does, and shows why it cannot.
+func (d *demo) publish(ctx context.Context) {
+	if err := d.showTemplates(ctx); err != nil && ctx.Err() == nil {
+		d.screen.line(red, "  %v", err)
+	}
 }
 
 // newPod returns what the API server makes of a pod of the Deployment, without what it makes up each time.
