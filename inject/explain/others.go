@@ -64,7 +64,7 @@ func (p *page) others(all []*Template, applied bool) {
 	}
 	why, more := reasons(all)
 	p.WriteString("\n")
-	p.line("", fmt.Sprintf("%s %s not apply (%s): %s%s", plural(len(all), what), verb, why, someNames(all), more))
+	p.line("", fmt.Sprintf("%s %s not apply (%s): %s%s", Plural(len(all), what), verb, why, someNames(all), more))
 }
 
 // reasons are why templates do not apply, in as many words as there is room for.

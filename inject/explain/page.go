@@ -87,7 +87,8 @@ func some(names []string, room int) string {
 	return text
 }
 
-func plural(n int, what string) string {
+// Plural is a count with its noun, such as "2 pods".
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

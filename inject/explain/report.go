@@ -79,7 +79,7 @@ func (r *Report) summary() string {
 	}
 	with := ""
 	if r.Final.Verdict == "warned" {
-		with = ", with " + plural(len(r.Final.Findings), "warning")
+		with = ", with " + Plural(len(r.Final.Findings), "warning")
 	}
 	switch {
 	case r.Object.Live:
@@ -97,9 +97,9 @@ func (r *Report) summary() string {
 	case right == 0:
 		return fmt.Sprintf("The pod gets nothing%s.", with)
 	case right == len(r.Templates):
-		return fmt.Sprintf("The pod gets %s%s.", plural(right, "template"), with)
+		return fmt.Sprintf("The pod gets %s%s.", Plural(right, "template"), with)
 	}
-	return fmt.Sprintf("The pod gets %d of the %s%s.", right, plural(len(r.Templates), "template"), with)
+	return fmt.Sprintf("The pod gets %d of the %s%s.", right, Plural(len(r.Templates), "template"), with)
 }
 
 // liveSummary counts what a pod that exists has of what it should have.
@@ -124,11 +124,11 @@ func (r *Report) liveSummary() string {
 	case n == 0:
 		return "The pod should have no templates, and has none."
 	case by[Current] == n:
-		return fmt.Sprintf("The pod has everything that it should have: %s.", plural(n, "template"))
+		return fmt.Sprintf("The pod has everything that it should have: %s.", Plural(n, "template"))
 	}
 	also := ""
 	if failed > 0 {
-		also = fmt.Sprintf("; a new pod would lack %s too, so a restart does not help: fix this first", plural(failed, "template"))
+		also = fmt.Sprintf("; a new pod would lack %s too, so a restart does not help: fix this first", Plural(failed, "template"))
 	}
 	return fmt.Sprintf("The pod is not current: %s%s.", strings.Join(parts, ", "), also)
 }

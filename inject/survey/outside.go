@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
 )
 
 // The codes say why Pillion leaves the pods of a namespace alone.
@@ -112,7 +113,7 @@ func NewOutsiders(found []Outside, of int) *Outsiders {
 		}
 		return "are"
 	}
-	all := plural(of, "namespace")
+	all := explain.Plural(of, "namespace")
 	out := func(n int) string {
 		switch {
 		case of == 1:
@@ -161,14 +162,7 @@ func (r *Outsiders) Names() (names []string) {
 
 // Text is the report for people, in lines of that width: what somebody might want to change comes first.
 func (r *Outsiders) Text(width int) string {
-	p := &page{width: width}
-	p.line(0, r.Summary)
-	for _, problem := range r.Problems {
-		p.line(0, "Problem: "+problem)
-	}
-	for _, doubt := range r.Doubts {
-		p.line(0, "Uncertain: "+doubt)
-	}
+	p := newPage(width, r.Summary, r.Problems, r.Doubts)
 	for _, intended := range []bool{false, true} {
 		title := "\n"
 		if intended {

@@ -17,6 +17,19 @@ type page struct {
 	width int
 }
 
+// newPage begins a report.
+func newPage(width int, summary string, problems, doubts []string) *page {
+	p := &page{width: width}
+	p.line(0, summary)
+	for _, problem := range problems {
+		p.line(0, "Problem: "+problem)
+	}
+	for _, doubt := range doubts {
+		p.line(0, "Uncertain: "+doubt)
+	}
+	return p
+}
+
 // line writes text that begins at a column, over as many lines as it needs.
 func (p *page) line(column int, text string) {
 	for _, part := range explain.Wrap(text, p.width-column) {
@@ -88,13 +101,6 @@ func (p *page) command(parts ...string) {
 
 // nameWidth is what a table's first column has room for; longer names get a line.
 const nameWidth = 40
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
 
 func are(pods int) string {
 	if pods == 1 {

@@ -218,7 +218,7 @@ func (r *Report) fails() string {
 func (r *Report) summary() string {
 	p := &r.Pods
 	wanted := p.Pods - p.NotWanted
-	where := plural(len(r.Namespaces), "namespace")
+	where := explain.Plural(len(r.Namespaces), "namespace")
 	switch {
 	case len(r.Namespaces) == 0:
 		return "No namespace and no pod has opted in"
@@ -229,7 +229,7 @@ func (r *Report) summary() string {
 	case wanted == 0:
 		return fmt.Sprintf("None of the %d pods in %s should be injected", p.Pods, where)
 	case p.Current == wanted && r.mistaken == 0 && len(r.Problems)+len(r.Doubts)+len(r.Failing)+len(r.Misplaced) == 0:
-		return fmt.Sprintf("No problems: %s in %s, of which %d should be injected, and all of these are current", plural(p.Pods, "pod"), where, wanted)
+		return fmt.Sprintf("No problems: %s in %s, of which %d should be injected, and all of these are current", explain.Plural(p.Pods, "pod"), where, wanted)
 	}
 	var parts []string
 	for _, s := range []explain.State{explain.Current, explain.Missing, explain.Altered, explain.Outdated} {
@@ -237,7 +237,7 @@ func (r *Report) summary() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
-	return fmt.Sprintf("%s in %s, of which %d should be injected: %s", plural(p.Pods, "pod"), where, wanted, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s in %s, of which %d should be injected: %s", explain.Plural(p.Pods, "pod"), where, wanted, strings.Join(parts, ", "))
 }
 
 // Restarts are the owners to restart, each as arguments of kubectl rollout restart.

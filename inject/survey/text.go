@@ -12,14 +12,7 @@ import (
 
 // Text is the report for people, in lines of that width.
 func (r *Report) Text(width int) string {
-	p := &page{width: width}
-	p.line(0, r.Summary)
-	for _, problem := range r.Problems {
-		p.line(0, "Problem: "+problem)
-	}
-	for _, doubt := range r.Doubts {
-		p.line(0, "Uncertain: "+doubt)
-	}
+	p := newPage(width, r.Summary, r.Problems, r.Doubts)
 	r.failing(p)
 	r.misplaced(p)
 	r.outside(p)
@@ -94,7 +87,7 @@ func (m *Mistake) text(of int) string {
 	if m.Denied {
 		denied = ", and a new one would be denied"
 	}
-	return fmt.Sprintf("%s%s in %d of %s, for example %s%s: %s", head, m.Code, m.Pods, plural(of, "pod"), m.Example, denied, m.Why)
+	return fmt.Sprintf("%s%s in %d of %s, for example %s%s: %s", head, m.Code, m.Pods, explain.Plural(of, "pod"), m.Example, denied, m.Why)
 }
 
 // owners says why the pods that are not current are not, and what they ask for in vain, by owner.
@@ -108,7 +101,7 @@ func (r *Report) owners(p *page) {
 		p.WriteString("\n")
 		p.line(0, fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
 		for _, reason := range s.Reasons {
-			p.line(2, fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
+			p.line(2, fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, explain.Plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
 		}
 		for i := range s.Mistakes {
 			p.line(2, s.Mistakes[i].text(s.Pods))
@@ -154,7 +147,7 @@ func (r *Report) restarts(p *page) {
 	}
 	if n := len(r.Restarts()); n > 0 {
 		p.WriteString("\n")
-		p.line(0, fmt.Sprintf("A restart fixes %s:", plural(n, "workload")))
+		p.line(0, fmt.Sprintf("A restart fixes %s:", explain.Plural(n, "workload")))
 		p.command(r.commands.Status+" -o name |", "xargs -r -L1 "+r.commands.Kubectl+" rollout restart")
 	}
 }
@@ -188,7 +181,7 @@ func (r *Report) lacking(p *page) {
 	}
 	if r.Unlabelled > 0 {
 		p.WriteString("\n")
-		p.line(0, fmt.Sprintf("Not opted in: %s. To see why, and how to opt in:", plural(r.Unlabelled, "more namespace")))
+		p.line(0, fmt.Sprintf("Not opted in: %s. To see why, and how to opt in:", explain.Plural(r.Unlabelled, "more namespace")))
 		p.command(r.commands.Unlabelled)
 	}
 }
@@ -202,7 +195,7 @@ func (r *Report) mutators(p *page) {
 	p.line(0, "Other webhooks and policies that may change new pods, in order:")
 	for i := range r.Mutators {
 		m := &r.Mutators[i]
-		p.line(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", m.Title(), m.Runs, m.ReinvocationPolicy, m.Namespaces, plural(len(r.Namespaces), "namespace")))
+		p.line(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", m.Title(), m.Runs, m.ReinvocationPolicy, m.Namespaces, explain.Plural(len(r.Namespaces), "namespace")))
 		p.line(4, m.Effect)
 	}
 }
@@ -214,7 +207,7 @@ func (r *Report) validators(p *page) {
 	}
 	for i := range r.Validators {
 		v := &r.Validators[i]
-		p.line(2, fmt.Sprintf("%s, failurePolicy %s, in %d of %s", title(v.Name, v.Webhook), v.FailurePolicy, v.Namespaces, plural(len(r.Namespaces), "namespace")))
+		p.line(2, fmt.Sprintf("%s, failurePolicy %s, in %d of %s", title(v.Name, v.Webhook), v.FailurePolicy, v.Namespaces, explain.Plural(len(r.Namespaces), "namespace")))
 	}
 }
 

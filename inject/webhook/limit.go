@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 const (
@@ -51,7 +52,8 @@ type Limiter struct {
 // and answers take at most memory bytes. Processing only needs a CPU, so more than a few slots for
 // each CPU gain nothing.
 func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limiter {
-	l := &Limiter{shed: prometheus.NewCounterVec(prometheus.CounterOpts{
+	metrics := promauto.With(registry)
+	l := &Limiter{shed: metrics.NewCounterVec(prometheus.CounterOpts{
 		Name: "pillion_webhook_shed_total",
 		Help: "Requests answered with 429, by reason: queue (the request would wait too long), deadline (it waited too long), memory.",
 	}, []string{"reason"})}
@@ -61,14 +63,13 @@ func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limite
 	for _, why := range []string{shedQueue, shedDeadline, shedMemory} {
 		l.shed.WithLabelValues(why)
 	}
-	gauge := func(name, help string, value func() int64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+	gauge := func(name, help string, value func() int64) {
+		metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
-	registry.MustRegister(l.shed,
-		gauge("pillion_webhook_working", "Requests being processed.", l.Working),
-		gauge("pillion_webhook_waiting", "Requests waiting to be processed.", l.Waiting),
-		gauge("pillion_webhook_memory_bytes", "Memory of the bodies, values and responses of requests, without the uncounted part of each request.", l.memory.Load),
-		gauge("pillion_webhook_memory_limit_bytes", "Limit of pillion_webhook_memory_bytes.", l.maxMemory.Load))
+	gauge("pillion_webhook_working", "Requests being processed.", l.Working)
+	gauge("pillion_webhook_waiting", "Requests waiting to be processed.", l.Waiting)
+	gauge("pillion_webhook_memory_bytes", "Memory of the bodies, values and responses of requests, without the uncounted part of each request.", l.memory.Load)
+	gauge("pillion_webhook_memory_limit_bytes", "Limit of pillion_webhook_memory_bytes.", l.maxMemory.Load)
 	return l
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/webhook/callers"
@@ -58,9 +59,7 @@ type found struct {
 
 func newMetrics(registry prometheus.Registerer, endpoints []*endpoint) *Metrics {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-		registry.MustRegister(c)
-		return c
+		return promauto.With(registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
 		requests: counters("pillion_webhook_requests_total", "Requests by webhook, decision and HTTP status.",
@@ -84,14 +83,13 @@ func newMetrics(registry prometheus.Registerer, endpoints []*endpoint) *Metrics 
 	for _, way := range []callers.Way{callers.ByCertificate, callers.ByToken, callers.ByPassword, callers.ByServiceAccount, callers.Unknown} {
 		m.ways[way] = accepted.WithLabelValues(string(way))
 	}
-	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	durations := promauto.With(registry).NewHistogramVec(prometheus.HistogramOpts{
 		Name: "pillion_webhook_duration_seconds",
 		Help: "Time from a request's headers to its response, by webhook.",
 		// The API server's own histogram begins at 5 ms; almost all requests take less.
 		Buckets:                     []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 	}, []string{"webhook"})
-	registry.MustRegister(durations)
 	m.webhooks[nowhere.name] = m.newWebhook(nowhere.name, durations.WithLabelValues(nowhere.name), []outcome{{decidedRejected, http.StatusNotFound}})
 	for _, e := range m.endpoints {
 		m.webhooks[e.name] = m.newWebhook(e.name, durations.WithLabelValues(e.name), slices.Concat(e.decisions, failures))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -133,12 +134,11 @@ func (o *callerOptions) newCallers(ctx context.Context, of callerCluster, log *s
 	}
 	c := &callerCheck{
 		mode: o.authentication, certs: o.caFile != "", log: log, clock: certs.NewClock(), missed: make(chan struct{}, 1),
-		problems: prometheus.NewGauge(prometheus.GaugeOpts{
+		problems: promauto.With(registry).NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_caller_credential_problems",
 			Help: "Files with caller credentials that are invalid now; the last valid ones are in use.",
 		}),
 	}
-	registry.MustRegister(c.problems)
 	c.files = o.sources()
 	credentials := &callers.Credentials{}
 	if o.issuer != "" {

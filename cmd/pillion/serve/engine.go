@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject"
@@ -83,28 +84,28 @@ type superseded struct {
 
 // newEngine loads the files for the first time; here a problem is an error.
 func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, registry prometheus.Registerer) (*engine, error) {
+	metrics := promauto.With(registry)
 	e := &engine{
 		paths: paths, excluded: excluded, configMaps: more, log: log,
 		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
-		problems: prometheus.NewGauge(prometheus.GaugeOpts{
+		problems: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_template_problems",
 			Help: "Problems of the current templates in files and ConfigMaps. Files and ConfigMaps with a problem are not used; their last valid content is.",
 		}),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reloads: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "pillion_template_loads_total",
 			Help: "Changes of the set of templates, by whether the new set was valid.",
 		}, []string{"result"}),
-		loaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		loaded: metrics.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pillion_templates",
 			Help: "Templates in use, by the revision of the set.",
 		}, []string{"revision"}),
-		since: prometheus.NewGauge(prometheus.GaugeOpts{
+		since: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_templates_loaded_timestamp_seconds",
 			Help: "Time at which the set of templates came into use, in seconds since 1970.",
 		}),
 		webhooks: webhook.NewMetrics(registry),
 	}
-	registry.MustRegister(e.problems, e.reloads, e.loaded, e.since)
 	for _, result := range []string{"used", "rejected"} {
 		e.reloads.WithLabelValues(result)
 	}

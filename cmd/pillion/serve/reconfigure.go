@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -41,25 +42,25 @@ type configuration struct {
 
 // newConfiguration takes the flags that serve was started with.
 func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, registry prometheus.Registerer) *configuration {
+	metrics := promauto.With(registry)
 	c := &configuration{
 		path: o.config, flags: flags, log: log, inUse: map[string]string{},
 		live: map[string]func(*Options){
 			"log-level": func(next *Options) { o.log.lowest.Set(next.log.lowest.Level()) },
 		},
-		loads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		loads: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "pillion_config_loads_total",
 			Help: "Changes of the configuration file, by whether the new file was valid.",
 		}, []string{"result"}),
-		problems: prometheus.NewGauge(prometheus.GaugeOpts{
+		problems: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_config_problems",
 			Help: "Problems of the configuration file. If there are any, the last valid file is in use.",
 		}),
-		restart: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		restart: metrics.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pillion_config_restart_needed",
 			Help: "1 for each flag whose value in the configuration file takes effect after a restart.",
 		}, []string{"flag"}),
 	}
-	registry.MustRegister(c.loads, c.problems, c.restart)
 	for _, result := range []string{"used", "rejected"} {
 		c.loads.WithLabelValues(result)
 	}

@@ -200,7 +200,7 @@ func (s *server) register() {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(),
 	)
-	s.registry.MustRegister(certificateMetrics(s.certificate)...)
+	certificateMetrics(s.certificate, s.registry)
 }
 
 // conditions are the conditions of being ready.

@@ -7,17 +7,19 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/pillion-dev/pillion/certs"
 )
 
-// certificateMetrics are read from the certificate's status when they are collected.
-func certificateMetrics(c *certificate) (all []prometheus.Collector) {
+// certificateMetrics registers metrics that are read from the certificate's status when they are collected.
+func certificateMetrics(c *certificate, registry prometheus.Registerer) {
+	metrics := promauto.With(registry)
 	gauge := func(name, help string, labels prometheus.Labels, value func() float64) {
-		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+		metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
 	}
 	counter := func(name, help string, labels prometheus.Labels, value func() float64) {
-		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
+		metrics.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value)
 	}
 	gauge("pillion_certificate_not_before_timestamp_seconds",
 		"Time from which the serving certificate is valid, in seconds since 1970; 0 if there is none.", nil,
@@ -44,7 +46,7 @@ func certificateMetrics(c *certificate) (all []prometheus.Collector) {
 			func() float64 { return float64(c.Status().Rejections[reason]) })
 	}
 	if c.authority == nil {
-		return all
+		return
 	}
 	gauge("pillion_certificate_authority_expires_timestamp_seconds",
 		"Time at which the CA that Pillion created expires, in seconds since 1970; 0 if there is none.", nil,
@@ -60,7 +62,6 @@ func certificateMetrics(c *certificate) (all []prometheus.Collector) {
 	counter("pillion_certificate_authority_failures_total",
 		"Failed attempts to write certificates or caBundles.", nil,
 		func() float64 { return float64(c.authority.Status().Failed) })
-	return all
 }
 
 func from(c *x509.Certificate) float64 {
