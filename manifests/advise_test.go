@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"gopkg.in/evanphx/json-patch.v4"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -87,7 +87,7 @@ func TestAdviseEntries(t *testing.T) {
 func TestAdviseSelectors(t *testing.T) {
 	mutating, _ := entries(load(t))
 	_, all := loadAdvise(t)
-	for _, name := range append(manifests.ExcludedNamespaces(), "default", "team-a") {
+	for _, name := range append(inject.SystemNamespaces(), "default", "team-a") {
 		for _, ns := range optIns(labels.Set{corev1.LabelMetadataName: name}) {
 			for _, pod := range optIns(labels.Set{"app": "web"}) {
 				for _, workload := range []string{"template", "jobTemplate"} {

@@ -19,9 +19,6 @@ import (
 )
 
 func TestCodeAgrees(t *testing.T) {
-	if !slices.Equal(manifests.ExcludedNamespaces(), inject.SystemNamespaces()) {
-		t.Errorf("the webhooks leave out %q, the engine %q", manifests.ExcludedNamespaces(), inject.SystemNamespaces())
-	}
 	if manifests.MutatePath != webhook.PathMutate || manifests.ValidatePath != webhook.PathValidate || manifests.ShadowPath != webhook.PathShadow {
 		t.Errorf("the API server calls %s, %s and %s", manifests.MutatePath, manifests.ValidatePath, manifests.ShadowPath)
 	}
@@ -50,7 +47,7 @@ spec: {default: true, pod: {metadata: {annotations: {example.com/t: t}}}}`))
 	}
 	engine := inject.New(templates.NewSet(found))
 	mutating, _ := entries(load(t))
-	for _, name := range append(manifests.ExcludedNamespaces(), "team-a") {
+	for _, name := range append(inject.SystemNamespaces(), "team-a") {
 		for _, ns := range optIns(labels.Set{corev1.LabelMetadataName: name}) {
 			for _, pod := range optIns(labels.Set{"app": "web"}) {
 				called := slices.ContainsFunc(mutating, func(e entry) bool { return e.matches(t, ns, pod) })

@@ -73,9 +73,3 @@ const (
 	TLSSecret          = "pillion-tls"
 	TLSPath            = "/etc/pillion/tls"
 )
-
-// ExcludedNamespaces are the namespaces whose pods no entry matches, whatever
-// their labels.
-func ExcludedNamespaces() []string {
-	return []string{"kube-system", "kube-public", "kube-node-lease", Namespace}
-}

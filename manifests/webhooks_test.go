@@ -132,11 +132,11 @@ func TestSelectors(t *testing.T) { checkSelectors(t) }
 func checkSelectors(t testing.TB) {
 	t.Helper()
 	mutating, validating := entries(load(t))
-	namespaces := append(manifests.ExcludedNamespaces(), "default", "team-a")
+	namespaces := append(inject.SystemNamespaces(), "default", "team-a")
 	for _, name := range namespaces {
 		for _, ns := range optIns(labels.Set{corev1.LabelMetadataName: name}) {
 			for _, pod := range optIns(labels.Set{"app": "web"}) {
-				excluded := slices.Contains(manifests.ExcludedNamespaces(), name)
+				excluded := slices.Contains(inject.SystemNamespaces(), name)
 				nsSays, nsHas := ns[inject.LabelInject]
 				byNamespace := !excluded && nsSays == inject.Enabled
 				byPod := !excluded && !nsHas && pod[inject.LabelInject] == inject.Enabled
