@@ -20,7 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // statusOptions are the flags of status.
@@ -59,8 +59,7 @@ StatefulSet, DaemonSet, CronJob, Job or other object that made the pods. Status 
 lists other webhooks and policies that change or check new pods, and what their order
 means.
 
-Status uses the templates and the webhook configuration of the cluster. It reads pods
-in pages.
+Status uses the templates and the webhook configuration of the cluster.
 
 -o json and -o yaml write one object: summary, pods (counts), namespaces, templates,
 owners (with reasons, mistakes and an example of a pod for each), mutators, validators,
@@ -169,7 +168,7 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 }
 
 // commands are those that look where this one does.
-func (o *statusOptions) commands() survey.Commands {
+func (o *statusOptions) commands() status.Commands {
 	var arguments []string
 	for _, name := range o.Namespaces {
 		arguments = append(arguments, cli.Quote(name))
@@ -184,7 +183,7 @@ func (o *statusOptions) commands() survey.Commands {
 }
 
 // look writes one report. On a terminal that is watched it takes the last one's place.
-func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) (*survey.Report, error) {
+func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) (*status.Report, error) {
 	report, err := c.Report(ctx, o.Query, stderr)
 	if err != nil {
 		return nil, err

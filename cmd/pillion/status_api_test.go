@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // pagedAPI is a Kubernetes API with a made-up cluster: it makes the objects of each page
@@ -200,7 +200,7 @@ func kubeconfigText(server string) string {
 clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {}}]}`, server)
 }
 
-func (a *pagedAPI) report(t *testing.T, args ...string) (r survey.Report, code int) {
+func (a *pagedAPI) report(t *testing.T, args ...string) (r status.Report, code int) {
 	t.Helper()
 	code, stdout, stderr := a.status(t, append(args, "-o", "json")...)
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 const shopStateful = "/apis/apps/v1/namespaces/shop/statefulsets"
@@ -48,7 +48,7 @@ func TestStatusMisplaced(t *testing.T) {
 		"shop: StatefulSet/db has pillion.dev/inject in metadata; Pillion reads spec.template.metadata",
 	}
 	elsewhere := append([]string{"quiet: Deployment/web has pillion.dev/inject in metadata; Pillion reads spec.template.metadata"}, want...)
-	wantMisplaced := func(want []string, args ...string) (report survey.Report) {
+	wantMisplaced := func(want []string, args ...string) (report status.Report) {
 		t.Helper()
 		_, stdout, stderr := a.status(t, append(args, "-o", "json")...)
 		must(t, json.Unmarshal([]byte(stdout), &report))

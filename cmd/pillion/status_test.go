@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // TestStatusLarge: 10,000 pods are read in pages and never held together.
@@ -110,9 +110,9 @@ func TestStatusSelection(t *testing.T) {
 					t.Errorf("the notes are %q", r.Notes)
 				}
 			}
-			outside := map[string]string{"shop": "", "quiet": survey.Unlabelled, "trial": survey.Shadowed, "typo": survey.UnknownLabel}
+			outside := map[string]string{"shop": "", "quiet": status.Unlabelled, "trial": status.Shadowed, "typo": status.UnknownLabel}
 			for name := range got {
-				if i := slices.IndexFunc(r.Outside, func(o survey.Outside) bool { return o.Namespace == name }); c.named && (i >= 0) != (outside[name] != "") ||
+				if i := slices.IndexFunc(r.Outside, func(o status.Outside) bool { return o.Namespace == name }); c.named && (i >= 0) != (outside[name] != "") ||
 					i >= 0 && (!c.named || r.Outside[i].Code != outside[name]) {
 					t.Errorf("outside: %+v", r.Outside)
 				}

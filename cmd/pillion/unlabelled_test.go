@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // outsideAPI has a namespace for each reason to be outside: those of [newPagedAPI], and more.
@@ -62,7 +62,7 @@ func TestUnlabelled(t *testing.T) {
 	if code != exitProblem || stderr != "" {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	var fromJSON, fromYAML survey.Outsiders
+	var fromJSON, fromYAML status.Outsiders
 	_, stdout, _ = a.status(t, "unlabelled", "-o", "json")
 	must(t, json.Unmarshal([]byte(stdout), &fromJSON))
 	_, stdout, _ = a.status(t, "unlabelled", "-o", "yaml")

@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // TestFieldsAreDocumented: the JSON of explain and of status.
 func TestFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
 	wantDocumented(t, "README.md", reflect.TypeFor[explain.Report]())
-	wantDocumented(t, "../survey/README.md", reflect.TypeFor[survey.Report](), reflect.TypeFor[survey.Outsiders]())
+	wantDocumented(t, "../status/README.md", reflect.TypeFor[status.Report](), reflect.TypeFor[status.Outsiders]())
 }
 
 // wantDocumented: the file has each type with the fields that its JSON has, in their

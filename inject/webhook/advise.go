@@ -11,7 +11,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -34,7 +34,7 @@ const fitSize, fitItems = 1 << 20, 10_000
 var advise = &endpoint{
 	path:      PathAdvise,
 	name:      "advise",
-	caller:    callers.Advising,
+	caller:    authentication.Advising,
 	levels:    podLevel,
 	large:     true, // API types take many times the memory of the body
 	decisions: answered(decidedWarned, decidedSilent),

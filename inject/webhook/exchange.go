@@ -10,7 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 // endpoint is one webhook. Each has a file of its own; [Handler.ask] does what they have in common.
@@ -18,7 +18,7 @@ type endpoint struct {
 	path string
 	name string // in metrics and in the log
 	// caller is the webhook configuration that a caller's token must be bound to.
-	caller callers.Webhook
+	caller authentication.Webhook
 	// levels is how many levels of a review the parser indexes.
 	levels int
 	// large: requests are processed one at a time, as requests with large bodies are.
@@ -91,7 +91,7 @@ var nowhere = &endpoint{name: "none"}
 type exchange struct {
 	start    time.Time
 	endpoint *endpoint
-	caller   callers.Way // "" if no caller check is configured
+	caller   authentication.Way // "" if no caller check is configured
 	share    share
 	request  *request
 	answer   answer               // nil if the request does not concern the endpoint

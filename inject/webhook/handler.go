@@ -20,7 +20,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -43,10 +43,10 @@ type Handler struct {
 	Injector   func() *inject.Injector
 	Judge      func() *inject.Judge
 	Namespaces Namespaces
-	Callers    *callers.Guard // nil: everyone may call
-	Fit        *fit.Evaluator // nil: advise does not report what pods need of their namespace
-	Limits     Limits         // nil: no LimitRange and no quota is known
-	Limiter    *Limiter       // nil: no limit
+	Callers    *authentication.Guard // nil: everyone may call
+	Fit        *fit.Evaluator        // nil: advise does not report what pods need of their namespace
+	Limits     Limits                // nil: no LimitRange and no quota is known
+	Limiter    *Limiter              // nil: no limit
 	Metrics    *Metrics
 	Log        *slog.Logger
 	Tracer     trace.Tracer // nil: there are no traces

@@ -17,17 +17,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject/webhook"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 // guard has the edge let in who has the token.
 func guard(t *testing.T, e *edge, required bool) {
 	t.Helper()
-	tokens, err := callers.ParseTokens([]byte("right-token\n"))
+	tokens, err := authentication.ParseTokens([]byte("right-token\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Callers = callers.NewGuard(required, &callers.Credentials{Tokens: tokens}, func() (wall, steady time.Time) { return time.Now(), time.Now() })
+	e.Callers = authentication.NewGuard(required, &authentication.Credentials{Tokens: tokens}, func() (wall, steady time.Time) { return time.Now(), time.Now() })
 }
 
 // unread fails when somebody reads it.

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -31,7 +31,7 @@ type Metrics struct {
 	panics    *event
 	withheld  *event
 	webhooks  map[string]*webhookSeries
-	ways      map[callers.Way]prometheus.Counter
+	ways      map[authentication.Way]prometheus.Counter
 	templates atomic.Pointer[map[string]*templateSeries]
 	gone      *event // for templates without series; it is not registered
 }
@@ -75,12 +75,12 @@ func newMetrics(registry prometheus.Registerer, endpoints []*endpoint) *Metrics 
 		withheld:  &event{Counter: counters("pillion_webhook_patches_withheld_total", "Patches that were not sent because they would not only have added missing fields.").WithLabelValues()},
 		endpoints: endpoints,
 		webhooks:  map[string]*webhookSeries{},
-		ways:      map[callers.Way]prometheus.Counter{},
+		ways:      map[authentication.Way]prometheus.Counter{},
 		gone:      &event{Counter: prometheus.NewCounter(prometheus.CounterOpts{})},
 	}
 	accepted := counters("pillion_callers_accepted_total",
 		"Requests by how the caller authenticated; unknown if it did not authenticate.", "way")
-	for _, way := range []callers.Way{callers.ByCertificate, callers.ByToken, callers.ByPassword, callers.ByServiceAccount, callers.Unknown} {
+	for _, way := range []authentication.Way{authentication.ByCertificate, authentication.ByToken, authentication.ByPassword, authentication.ByServiceAccount, authentication.Unknown} {
 		m.ways[way] = accepted.WithLabelValues(string(way))
 	}
 	durations := promauto.With(registry).NewHistogramVec(prometheus.HistogramOpts{

@@ -9,7 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 // PathMutate is the path of the mutating webhook, which injects.
@@ -20,7 +20,7 @@ const decidedInjected = "injected"
 var mutate = &endpoint{
 	path:      PathMutate,
 	name:      "mutate",
-	caller:    callers.Mutating,
+	caller:    authentication.Mutating,
 	levels:    podLevel,
 	counted:   true,
 	decisions: answered(decidedInjected, decidedUnchanged, decidedWithheld),

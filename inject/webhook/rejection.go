@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 // rejection is the HTTP error that a request gets instead of an answer.
@@ -20,7 +20,7 @@ type rejection struct {
 	sentence   string
 	retryAfter string // seconds; "" if a retry is useless
 	location   string // of a redirect
-	caller     callers.Reason
+	caller     authentication.Reason
 	shed       string // why there is no capacity for it
 }
 

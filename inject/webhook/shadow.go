@@ -11,7 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 // PathShadow is the path of the webhook that reports on pods of shadow namespaces and changes nothing.
@@ -30,7 +30,7 @@ const maxShadow = 120
 var shadow = &endpoint{
 	path:      PathShadow,
 	name:      "shadow",
-	caller:    callers.Validating, // both are in one configuration
+	caller:    authentication.Validating, // both are in one configuration
 	levels:    podLevel,
 	once:      true,
 	decisions: answered(decidedWouldInject, decidedWouldDeny, decidedUnchanged),

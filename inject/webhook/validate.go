@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 // PathValidate is the path of the validating webhook, which judges final pods.
@@ -20,7 +20,7 @@ const PathValidate = "/validate"
 var validate = &endpoint{
 	path:   PathValidate,
 	name:   "validate",
-	caller: callers.Validating,
+	caller: authentication.Validating,
 	levels: finalLevel,
 	judges: true,
 	decisions: append(answered("allowed", decidedWarned, "denied"),

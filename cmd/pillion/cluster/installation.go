@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -33,7 +33,7 @@ type Installation struct {
 	entries  []explain.Entry
 	unknown  bool // the entries may not be read
 	answered *bool
-	mutation *survey.Mutation
+	mutation *status.Mutation
 	notes    []string
 	whole    bool // all objects of a namespace are explained
 	wrong    unsure
@@ -47,7 +47,7 @@ type Explaining struct {
 	Fits     *fit.Evaluator
 	Overlay  func(templates.Namespace) (templates.Namespace, error) // sets the labels of flags
 	Overlaid bool                                                   // Overlay changes namespaces
-	Commands survey.Commands
+	Commands status.Commands
 }
 
 func (i *Installation) note(text string) {
@@ -122,7 +122,7 @@ func (i *Installation) ownPolicies(ctx context.Context) {
 	}
 	validating := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
 	var names []string
-	err := i.pages(ctx, i.Resource(validating), survey.OwnPolicyLabel, func(p *unstructured.Unstructured) error {
+	err := i.pages(ctx, i.Resource(validating), status.OwnPolicyLabel, func(p *unstructured.Unstructured) error {
 		names = append(names, p.GetName())
 		return nil
 	}, func() { names = nil })
@@ -139,7 +139,7 @@ type place struct {
 	unknown string // why the limits are not all known
 	notes   []string
 	optedIn time.Time                // when its label was set
-	counts  map[string]*survey.Count // of its pods, by selector
+	counts  map[string]*status.Count // of its pods, by selector
 }
 
 // place reads it once.
@@ -178,6 +178,6 @@ func (i *Installation) place(ctx context.Context, namespace string) (*place, err
 // sinceLabelled is when the namespace got its label, if it opted in.
 func (p *place) sinceLabelled(fields []metav1.ManagedFieldsEntry) {
 	if p.Labels[inject.LabelInject] == inject.Enabled {
-		p.optedIn = survey.OptedIn(fields)
+		p.optedIn = status.OptedIn(fields)
 	}
 }

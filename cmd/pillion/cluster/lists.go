@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
@@ -73,8 +73,8 @@ func (l *podLister) pages(ctx context.Context, client dynamic.ResourceInterface,
 }
 
 // mutation reads what is installed that changes objects. What cannot be read is noted.
-func (l *podLister) mutation(ctx context.Context, note func(string)) *survey.Mutation {
-	m := &survey.Mutation{Own: manifests.Name}
+func (l *podLister) mutation(ctx context.Context, note func(string)) *status.Mutation {
+	m := &status.Mutation{Own: manifests.Name}
 	v1 := admissionregistrationv1.SchemeGroupVersion
 	if err := listAll(ctx, l, v1.WithResource("mutatingwebhookconfigurations"), &m.Webhooks); err != nil {
 		m.Webhooks = nil
@@ -100,8 +100,8 @@ func (l *podLister) mutation(ctx context.Context, note func(string)) *survey.Mut
 }
 
 // validation reads what is installed that judges objects. What cannot be read is noted.
-func (l *podLister) validation(ctx context.Context, note func(string)) *survey.Validation {
-	v := &survey.Validation{Own: manifests.Name}
+func (l *podLister) validation(ctx context.Context, note func(string)) *status.Validation {
+	v := &status.Validation{Own: manifests.Name}
 	v1 := admissionregistrationv1.SchemeGroupVersion
 	if err := listAll(ctx, l, v1.WithResource("validatingwebhookconfigurations"), &v.Webhooks); err != nil {
 		note("Other validating webhooks are not listed: " + whyNot(err, "validatingwebhookconfigurations") + ".")

@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -42,8 +42,8 @@ func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstruc
 }
 
 // known is what decides about a namespace beside its labels.
-func (k *look) known(ns *unstructured.Unstructured) survey.Known {
-	known := survey.Known{Awaited: k.awaited[ns.GetName()], Deleted: ns.GetDeletionTimestamp() != nil}
+func (k *look) known(ns *unstructured.Unstructured) status.Known {
+	known := status.Known{Awaited: k.awaited[ns.GetName()], Deleted: ns.GetDeletionTimestamp() != nil}
 	switch name := ns.GetName(); {
 	case name == k.system:
 		known.Excluded = "Pillion itself runs in it"
@@ -59,13 +59,13 @@ func (k *look) known(ns *unstructured.Unstructured) survey.Known {
 type look struct {
 	*podLister
 	injector   *inject.Injector
-	report     *survey.Report
-	mutation   *survey.Mutation
-	validation *survey.Validation
+	report     *status.Report
+	mutation   *status.Mutation
+	validation *status.Validation
 	fits       *fit.Evaluator
 	notes      map[string]bool
 	selector   labels.Selector   // of pods
-	own        survey.Scope      // what all namespaces have in common
+	own        status.Scope      // what all namespaces have in common
 	found      int               // how many namespaces there are to look at
 	shadowed   []string          // where nothing is injected, and what would be is told
 	wrong      []string          // whose label means nothing
@@ -88,19 +88,19 @@ func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 	return slices.ContainsFunc(k.own.Entries, func(e explain.Entry) bool { return e.Match(ns.GetLabels(), probe).Called })
 }
 
-func (k *look) count(ns *unstructured.Unstructured) *survey.Count {
+func (k *look) count(ns *unstructured.Unstructured) *status.Count {
 	scope := k.scope(ns)
 	if scope.LastWord = k.mutation.LastWord(ns.GetLabels()); k.mutation.Webhooks == nil {
 		scope.LastWord = []string{"webhooks that you may not list"}
 	}
-	return survey.NewCount(k.injector, *scope)
+	return status.NewCount(k.injector, *scope)
 }
 
-func (k *look) scope(ns *unstructured.Unstructured) *survey.Scope {
+func (k *look) scope(ns *unstructured.Unstructured) *status.Scope {
 	scope := k.own
 	scope.Namespace = templates.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true}
 	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
-		scope.OptedIn = survey.OptedIn(ns.GetManagedFields())
+		scope.OptedIn = status.OptedIn(ns.GetManagedFields())
 	}
 	return &scope
 }

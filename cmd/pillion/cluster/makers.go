@@ -17,21 +17,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // makers reads what makes the pods of a namespace: who owns the owners of pods, and who
 // cannot make pods.
-func (k *look) makers(ctx context.Context, namespace string, count *survey.Count) error {
+func (k *look) makers(ctx context.Context, namespace string, count *status.Count) error {
 	for _, kind := range makerKinds() {
 		names := count.Controllers(kind.Kind)
-		owners := map[string]survey.Owner{}
-		var failing []*survey.Failing
+		owners := map[string]status.Owner{}
+		var failing []*status.Failing
 		client := k.Resource(kind.GroupVersion().WithResource(kind.resource)).Namespace(namespace)
 		err := k.pages(ctx, client, "", func(object *unstructured.Unstructured) error {
 			if _, owns := slices.BinarySearch(names, object.GetName()); owns {
 				if o := metav1.GetControllerOf(object); o != nil {
-					owners[object.GetName()] = survey.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+					owners[object.GetName()] = status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
 				}
 			}
 			f, err := k.lacks(ctx, count, kind, object)
@@ -59,7 +59,7 @@ func (k *look) makers(ctx context.Context, namespace string, count *survey.Count
 }
 
 // lacks returns which of its pods an object cannot make, if the user asks about these.
-func (k *look) lacks(ctx context.Context, count *survey.Count, kind makerKind, object *unstructured.Unstructured) (*survey.Failing, error) {
+func (k *look) lacks(ctx context.Context, count *status.Count, kind makerKind, object *unstructured.Unstructured) (*status.Failing, error) {
 	made, _, err := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
 	if err != nil || !k.selector.Matches(labels.Set(made)) {
 		return nil, err
@@ -112,7 +112,7 @@ func (k *look) lastFailure(ctx context.Context, kind string, object *unstructure
 
 // failElsewhere finds the namespaces with ReplicaSets whose pods opt in by themselves and
 // cannot be made: there may be no pod of them. A ReplicaSet has its pods' labels.
-func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*survey.Count) error {
+func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*status.Count) error {
 	kind := makerKinds()[0]
 	client := k.Resource(kind.GroupVersion().WithResource(kind.resource))
 	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(object *unstructured.Unstructured) error {

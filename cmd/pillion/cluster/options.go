@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // Options are the flags that select a cluster, as kubectl's do.
@@ -103,7 +103,7 @@ func NoAnswer(err error) error {
 
 // Commands returns the commands to suggest for the same cluster; that of status repeats these arguments, and all of
 // them the templates.
-func (o *Options) Commands(arguments, paths []string) survey.Commands {
+func (o *Options) Commands(arguments, paths []string) status.Commands {
 	var files []string
 	for _, path := range paths {
 		files = append(files, "--templates "+cli.QuoteItem(path))
@@ -111,7 +111,7 @@ func (o *Options) Commands(arguments, paths []string) survey.Commands {
 	program := o.cmd.Root().CommandPath()
 	flags := o.given("kubeconfig", "context", "system-namespace")
 	join := func(parts ...[]string) string { return strings.Join(slices.Concat(parts...), " ") }
-	return survey.Commands{
+	return status.Commands{
 		Status:     join([]string{program, "status"}, arguments, files, flags),
 		Unlabelled: join([]string{program, "status", "unlabelled"}, flags),
 		Explain:    join([]string{program, "explain"}, files, flags),

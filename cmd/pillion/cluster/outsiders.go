@@ -14,14 +14,14 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/templates"
 )
 
 // Outsiders finds the namespaces that have not opted in, of those that are named or of all.
-func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer) (*survey.Outsiders, error) {
+func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer) (*status.Outsiders, error) {
 	l := &podLister{c, newProgress(stderr)}
-	k := &look{podLister: l, notes: map[string]bool{}, report: survey.NewReport(&templates.Set{})}
+	k := &look{podLister: l, notes: map[string]bool{}, report: status.NewReport(&templates.Set{})}
 	d, err := l.deployed(ctx, k.note)
 	if err != nil {
 		return nil, err
@@ -30,11 +30,11 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 	if err := k.webhooks(ctx); err != nil {
 		return nil, err
 	}
-	var found []survey.Outside
+	var found []status.Outside
 	of := 0
 	each := func(ns *unstructured.Unstructured) error {
 		of++
-		if o := survey.NewOutside(k.scope(ns), k.known(ns)); o != nil {
+		if o := status.NewOutside(k.scope(ns), k.known(ns)); o != nil {
 			found = append(found, *o)
 		}
 		return nil
@@ -49,7 +49,7 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 		return nil, err
 	}
 	k.usable(ctx, d)
-	r := survey.NewOutsiders(found, of)
+	r := status.NewOutsiders(found, of)
 	r.Problems, r.Doubts, r.Notes = k.report.Problems, k.report.Doubts, slices.Sorted(maps.Keys(k.notes))
 	return r, nil
 }

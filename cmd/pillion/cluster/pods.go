@@ -17,7 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // Query says which pods a report is about.
@@ -29,11 +29,11 @@ type Query struct {
 }
 
 // Report counts pods and finds out what is wrong with them. If that takes long, it writes its progress to stderr.
-func (c *Client) Report(ctx context.Context, q Query, stderr io.Writer) (*survey.Report, error) {
+func (c *Client) Report(ctx context.Context, q Query, stderr io.Writer) (*status.Report, error) {
 	return (&podLister{c, newProgress(stderr)}).report(ctx, q)
 }
 
-func (l *podLister) report(ctx context.Context, q Query) (*survey.Report, error) {
+func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error) {
 	l.progress.start()
 	defer l.progress.end()
 	k, err := l.newLook(ctx, q)
@@ -56,7 +56,7 @@ func (l *podLister) report(ctx context.Context, q Query) (*survey.Report, error)
 	}
 	k.report.Mutators = append(k.report.Mutators, k.mutation.Mutators(k.report.Labels())...)
 	k.report.Validators = k.validation.Validators(k.report.Labels())
-	for _, loop := range survey.Loops(k.mutation, k.validation, l.system, k.labels(ctx)) {
+	for _, loop := range status.Loops(k.mutation, k.validation, l.system, k.labels(ctx)) {
 		k.note(loop.String())
 	}
 	k.report.Notes = append(k.report.Notes, slices.Sorted(maps.Keys(k.notes))...)
@@ -75,7 +75,7 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	if k.injector, err = l.newInjector(ctx, q.Templates, k.note, &wrong); err != nil {
 		return nil, l.whatFollows(ctx, err)
 	}
-	k.report = survey.NewReport(k.injector.Set())
+	k.report = status.NewReport(k.injector.Set())
 	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
 	k.own.Incomplete = len(wrong.problems) > 0
 	if k.fits, err = fit.NewEvaluator(); err != nil {
@@ -117,7 +117,7 @@ func (k *look) optedIn(ctx context.Context, all bool) error {
 	err := k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
 		ns = needed(ns)
 		k.labelled(ns)
-		if o := survey.NewOutside(k.scope(ns), k.known(ns)); o != nil && !o.Intended {
+		if o := status.NewOutside(k.scope(ns), k.known(ns)); o != nil && !o.Intended {
 			k.report.Unlabelled++
 		}
 		switch {
@@ -158,7 +158,7 @@ func needed(ns *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 // namespace counts all pods of a namespace.
-func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*survey.Count, error) {
+func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*status.Count, error) {
 	count := k.count(ns)
 	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
 	err := k.pages(ctx, client, k.selector.String(), func(pod *unstructured.Unstructured) error {
@@ -176,7 +176,7 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 	if len(namespaces) == 0 {
 		return nil
 	}
-	counts := map[string]*survey.Count{}
+	counts := map[string]*status.Count{}
 	client := k.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
 	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+","+inject.LabelInject+"!="+inject.Disabled), func(pod *unstructured.Unstructured) error {
 		ns := namespaces[pod.GetNamespace()]
@@ -207,7 +207,7 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 	return nil
 }
 
-func (k *look) add(count *survey.Count, pod *unstructured.Unstructured) error {
+func (k *look) add(count *status.Count, pod *unstructured.Unstructured) error {
 	text, err := pod.MarshalJSON()
 	if err == nil {
 		err = count.Add(text)
@@ -220,7 +220,7 @@ func (k *look) add(count *survey.Count, pod *unstructured.Unstructured) error {
 }
 
 // finish finds out who owns the owners of a namespace's pods, and adds all to the report.
-func (k *look) finish(ctx context.Context, namespace string, count *survey.Count) error {
+func (k *look) finish(ctx context.Context, namespace string, count *status.Count) error {
 	if err := k.makers(ctx, namespace, count); err != nil {
 		return err
 	}

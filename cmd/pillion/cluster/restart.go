@@ -15,7 +15,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
@@ -50,7 +50,7 @@ type ownedKind struct {
 }
 
 // consider finds out which owners of a namespace's pods to restart.
-func (k *look) consider(ctx context.Context, namespace string, count *survey.Count) error {
+func (k *look) consider(ctx context.Context, namespace string, count *status.Count) error {
 	if len(k.report.Problems)+len(k.report.Doubts) > 0 {
 		return nil
 	}

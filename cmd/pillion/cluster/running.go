@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 )
 
 // maxRunning bounds how many pods of a namespace explain reads.
@@ -34,7 +34,7 @@ func (i *Installation) running(ctx context.Context, p *place, object *unstructur
 	if count == nil {
 		return nil, nil
 	}
-	owner := survey.Owner{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
+	owner := status.Owner{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
 	if r := count.Behind(owner, "", ""); r == nil || len(r.Behind) == 0 {
 		return r, nil
 	}
@@ -98,20 +98,20 @@ func podsOf(object *unstructured.Unstructured) string {
 }
 
 // counted counts the pods of a namespace once; nil if they cannot be read.
-func (i *Installation) counted(ctx context.Context, p *place, selector string) *survey.Count {
+func (i *Installation) counted(ctx context.Context, p *place, selector string) *status.Count {
 	if count, known := p.counts[selector]; known {
 		return count
 	}
 	if p.counts == nil {
-		p.counts = map[string]*survey.Count{}
+		p.counts = map[string]*status.Count{}
 	}
-	scope := survey.Scope{Namespace: p.Namespace, OptedIn: p.optedIn, Unknown: i.unknown || i.byPolicies() || !p.Known, Installed: i.since, LastWord: i.mutation.LastWord(p.Labels)}
+	scope := status.Scope{Namespace: p.Namespace, OptedIn: p.optedIn, Unknown: i.unknown || i.byPolicies() || !p.Known, Installed: i.since, LastWord: i.mutation.LastWord(p.Labels)}
 	for _, e := range i.entries {
 		if e.Type == explain.Mutating {
 			scope.Entries = append(scope.Entries, e)
 		}
 	}
-	count := survey.NewCount(i.injector, scope)
+	count := status.NewCount(i.injector, scope)
 	pods := i.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.Name)
 	read := 0
 	err := i.pages(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
@@ -123,7 +123,7 @@ func (i *Installation) counted(ctx context.Context, p *place, selector string) *
 			return err
 		}
 		return count.Add(text)
-	}, func() { count, read = survey.NewCount(i.injector, scope), 0 })
+	}, func() { count, read = status.NewCount(i.injector, scope), 0 })
 	switch {
 	case errors.Is(err, errEnough):
 		p.notes = append(p.notes, fmt.Sprintf("This report compares only %d running pods of the namespace %s; pillion status compares all.", maxRunning, p.Name))

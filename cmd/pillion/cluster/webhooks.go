@@ -19,7 +19,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/manifests"
 )
 
@@ -38,14 +38,14 @@ func (k *look) webhooks(ctx context.Context) error {
 		}
 		return labels, known
 	}
-	for _, loop := range survey.Loops(k.mutation, k.validation, k.system, optedIn) {
+	for _, loop := range status.Loops(k.mutation, k.validation, k.system, optedIn) {
 		k.awaited[loop.Namespace] = fmt.Sprintf("the %s runs there and is called for Pillion's own pods; if each waited for the other, neither would start", loop.Webhook)
 	}
 	return k.installed(ctx, k.mutation)
 }
 
 // installed finds Pillion's own webhooks among all, or asks for them alone.
-func (k *look) installed(ctx context.Context, m *survey.Mutation) error {
+func (k *look) installed(ctx context.Context, m *status.Mutation) error {
 	own := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if i := slices.IndexFunc(m.Webhooks, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool { return c.Name == m.Own }); i >= 0 {
 		own = &m.Webhooks[i]

@@ -24,7 +24,7 @@ import (
 
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 const (
@@ -104,15 +104,15 @@ type callerCluster struct {
 type source struct {
 	name    string // of the file, for people
 	read    func(context.Context) ([]byte, error)
-	use     func(*callers.Credentials, []byte) error // an error leaves the credentials as they are
-	content []byte                                   // that is in use
-	problem error                                    // why what is there now is not
+	use     func(*authentication.Credentials, []byte) error // an error leaves the credentials as they are
+	content []byte                                          // that is in use
+	problem error                                           // why what is there now is not
 }
 
 // callerCheck is the guard, and what keeps its credentials as the files and the
 // cluster say. A nil one lets everyone call.
 type callerCheck struct {
-	guard *callers.Guard
+	guard *authentication.Guard
 	clock *certs.Clock
 	mode  string
 	certs bool
@@ -140,9 +140,9 @@ func (o *callerOptions) newCallers(ctx context.Context, of callerCluster, log *s
 		}),
 	}
 	c.files = o.sources()
-	credentials := &callers.Credentials{}
+	credentials := &authentication.Credentials{}
 	if o.issuer != "" {
-		credentials.ServiceAccounts = &callers.ServiceAccounts{
+		credentials.ServiceAccounts = &authentication.ServiceAccounts{
 			Issuer: o.issuer, Audiences: o.audiences, Subjects: o.subjects, Configuration: of.configuration, Missed: c.miss,
 		}
 	}
@@ -153,34 +153,34 @@ func (o *callerOptions) newCallers(ctx context.Context, of callerCluster, log *s
 		}
 		c.keys = &source{name: "the cluster's keys", read: read, use: useKeys}
 	}
-	c.guard = callers.NewGuard(o.authentication == "required", credentials, c.clock.Now)
+	c.guard = authentication.NewGuard(o.authentication == "required", credentials, c.clock.Now)
 	return c, c.reload(ctx, c.files...)
 }
 
 // sources are the files that the options name.
 func (o *callerOptions) sources() []*source {
 	var all []*source
-	add := func(name string, use func(*callers.Credentials, []byte) error) {
+	add := func(name string, use func(*authentication.Credentials, []byte) error) {
 		if name != "" {
 			all = append(all, &source{name: name, use: use, read: func(context.Context) ([]byte, error) { return os.ReadFile(name) }})
 		}
 	}
-	add(o.caFile, func(c *callers.Credentials, content []byte) error {
-		parsed, err := callers.ParseCertificates(content, o.names)
+	add(o.caFile, func(c *authentication.Credentials, content []byte) error {
+		parsed, err := authentication.ParseCertificates(content, o.names)
 		if err == nil {
 			c.Certificates = parsed
 		}
 		return err
 	})
-	add(o.tokenFile, func(c *callers.Credentials, content []byte) error {
-		parsed, err := callers.ParseTokens(content)
+	add(o.tokenFile, func(c *authentication.Credentials, content []byte) error {
+		parsed, err := authentication.ParseTokens(content)
 		if err == nil {
 			c.Tokens = parsed
 		}
 		return err
 	})
-	add(o.basicAuthFile, func(c *callers.Credentials, content []byte) error {
-		parsed, err := callers.ParsePasswords(content)
+	add(o.basicAuthFile, func(c *authentication.Credentials, content []byte) error {
+		parsed, err := authentication.ParsePasswords(content)
 		if err == nil {
 			c.Passwords = parsed
 		}
@@ -190,8 +190,8 @@ func (o *callerOptions) sources() []*source {
 	return all
 }
 
-func useKeys(c *callers.Credentials, content []byte) error {
-	keys, err := callers.ParseKeys(content)
+func useKeys(c *authentication.Credentials, content []byte) error {
+	keys, err := authentication.ParseKeys(content)
 	if err != nil {
 		return err
 	}
@@ -360,7 +360,7 @@ func (c *callerCheck) configure(config *tls.Config) {
 }
 
 // use is for the handler.
-func (c *callerCheck) use() *callers.Guard {
+func (c *callerCheck) use() *authentication.Guard {
 	if c == nil {
 		return nil
 	}

@@ -25,7 +25,7 @@ import (
 
 	"github.com/pillion-dev/pillion/certs"
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 // keySet returns a JSON Web Key Set with one key of that id.
@@ -60,7 +60,7 @@ func TestFollowKeys(t *testing.T) {
 			}},
 		}
 		c.clock = certs.NewClock()
-		c.guard = callers.NewGuard(true, &callers.Credentials{ServiceAccounts: &callers.ServiceAccounts{Missed: c.miss}}, c.clock.Now)
+		c.guard = authentication.NewGuard(true, &authentication.Credentials{ServiceAccounts: &authentication.ServiceAccounts{Missed: c.miss}}, c.clock.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		go c.follow(ctx)
 		want := func(after time.Duration, times int32) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package callers_test
+package authentication_test
 
 import (
 	"crypto/rand"
@@ -16,12 +16,12 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
-func accounts(t testing.TB, signer issuer) *callers.ServiceAccounts {
+func accounts(t testing.TB, signer issuer) *authentication.ServiceAccounts {
 	t.Helper()
-	return &callers.ServiceAccounts{
+	return &authentication.ServiceAccounts{
 		Issuer: "https://issuer.example", Audiences: []string{"pillion", "https://pillion.pillion-system.svc:443/mutate"},
 		Subjects: []string{"system:serviceaccount:shop:apiserver"}, Configuration: "pillion",
 		Keys: signer.keys(t), Missed: func() {},
@@ -30,7 +30,7 @@ func accounts(t testing.TB, signer issuer) *callers.ServiceAccounts {
 
 func TestServiceAccounts(t *testing.T) {
 	signer := issuer{must[*rsa.PrivateKey](t)(rsa.GenerateKey(rand.Reader, 2048)), "one"}
-	guard := newGuard(true, &callers.Credentials{ServiceAccounts: accounts(t, signer)})
+	guard := newGuard(true, &authentication.Credentials{ServiceAccounts: accounts(t, signer)})
 	for name, c := range map[string]struct {
 		claims map[string]any
 		want   string
@@ -109,12 +109,12 @@ func TestSignatures(t *testing.T) {
 func TestKeyRotation(t *testing.T) {
 	one, two := issuer{newKey(t), "one"}, issuer{newKey(t), "two"}
 	set := accounts(t, one)
-	credentials := &callers.Credentials{ServiceAccounts: set}
+	credentials := &authentication.Credentials{ServiceAccounts: set}
 	guard := newGuard(true, credentials)
-	with := func(keys *callers.Keys) {
+	with := func(keys *authentication.Keys) {
 		next := *set
 		next.Keys = keys
-		guard.Use(&callers.Credentials{ServiceAccounts: &next})
+		guard.Use(&authentication.Credentials{ServiceAccounts: &next})
 	}
 	want := func(first, second string) {
 		t.Helper()
@@ -123,7 +123,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 	want("service_account", "unknown_key")
 	both := two.set(t, jose.JSONWebKey{Key: one.key.Public(), KeyID: "one"}, jose.JSONWebKey{Key: []byte("a shared key"), KeyID: "two"})
-	with(must[*callers.Keys](t)(callers.ParseKeys(both)))
+	with(must[*authentication.Keys](t)(authentication.ParseKeys(both)))
 	want("service_account", "service_account")
 	with(two.keys(t))
 	want("unknown_key", "service_account")
@@ -155,37 +155,37 @@ func TestBinding(t *testing.T) {
 	two["aud"] = []string{"pillion", "x"}
 	for name, c := range map[string]struct {
 		claims            map[string]any
-		webhook           callers.Webhook
+		webhook           authentication.Webhook
 		listed, unlisted_ string
 	}{
-		"right":                 {bound(nil), callers.Mutating, "", ""},
-		"another's subject":     {stranger, callers.Mutating, "wrong_subject", ""},
-		"not bound":             {nil, callers.Mutating, "", "wrong_subject"},
-		"the other webhook":     {bound(nil), callers.Validating, "wrong_binding", "wrong_binding"},
-		"another configuration": {bound(map[string]any{"mutatingwebhookconfiguration": named("other")}), callers.Mutating, "wrong_binding", "wrong_binding"},
-		"both":                  {bound(map[string]any{"validatingwebhookconfiguration": named("pillion")}), callers.Mutating, "wrong_binding", "wrong_binding"},
-		"another group":         {bound(groups("apps")), callers.Mutating, "wrong_binding", "wrong_binding"},
-		"the core group":        {bound(groups("")), callers.Mutating, "wrong_binding", "wrong_binding"},
-		"no group":              {bound(groups()), callers.Mutating, "wrong_binding", "wrong_binding"},
-		"no attestation":        {bound(map[string]any{"attestations": nil}), callers.Mutating, "wrong_binding", "wrong_binding"},
-		"two audiences":         {two, callers.Mutating, "wrong_binding", "wrong_binding"},
+		"right":                 {bound(nil), authentication.Mutating, "", ""},
+		"another's subject":     {stranger, authentication.Mutating, "wrong_subject", ""},
+		"not bound":             {nil, authentication.Mutating, "", "wrong_subject"},
+		"the other webhook":     {bound(nil), authentication.Validating, "wrong_binding", "wrong_binding"},
+		"another configuration": {bound(map[string]any{"mutatingwebhookconfiguration": named("other")}), authentication.Mutating, "wrong_binding", "wrong_binding"},
+		"both":                  {bound(map[string]any{"validatingwebhookconfiguration": named("pillion")}), authentication.Mutating, "wrong_binding", "wrong_binding"},
+		"another group":         {bound(groups("apps")), authentication.Mutating, "wrong_binding", "wrong_binding"},
+		"the core group":        {bound(groups("")), authentication.Mutating, "wrong_binding", "wrong_binding"},
+		"no group":              {bound(groups()), authentication.Mutating, "wrong_binding", "wrong_binding"},
+		"no attestation":        {bound(map[string]any{"attestations": nil}), authentication.Mutating, "wrong_binding", "wrong_binding"},
+		"two audiences":         {two, authentication.Mutating, "wrong_binding", "wrong_binding"},
 		"validating": {bound(map[string]any{
 			"mutatingwebhookconfiguration": nil, "validatingwebhookconfiguration": named("pillion"),
-		}), callers.Validating, "", ""},
+		}), authentication.Validating, "", ""},
 		"advising": {bound(map[string]any{
 			"mutatingwebhookconfiguration": nil, "validatingwebhookconfiguration": named("pillion-advise"),
-		}), callers.Advising, "", ""},
+		}), authentication.Advising, "", ""},
 		"advising by another's": {bound(map[string]any{
 			"mutatingwebhookconfiguration": nil, "validatingwebhookconfiguration": named("pillion"),
-		}), callers.Advising, "wrong_binding", "wrong_binding"},
+		}), authentication.Advising, "wrong_binding", "wrong_binding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request(t, nil, "Bearer "+signer.sign(t, jose.ES256, claimsOf(c.claims)))
 			for _, s := range []struct {
-				set  *callers.ServiceAccounts
+				set  *authentication.ServiceAccounts
 				want string
 			}{{listed, c.listed}, {unlisted, c.unlisted_}} {
-				_, rejected := newGuard(true, &callers.Credentials{ServiceAccounts: s.set}).Check(r, c.webhook)
+				_, rejected := newGuard(true, &authentication.Credentials{ServiceAccounts: s.set}).Check(r, c.webhook)
 				if got := reasonOf(rejected); got != s.want {
 					t.Errorf("with the subjects %q rejected for %q, want %q", s.set.Subjects, got, s.want)
 				}
@@ -194,7 +194,7 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-func reasonOf(rejected *callers.Rejection) string {
+func reasonOf(rejected *authentication.Rejection) string {
 	if rejected == nil {
 		return ""
 	}
@@ -205,10 +205,10 @@ func BenchmarkCheck(b *testing.B) {
 	ca, signer := newAuthority(b, nil), issuer{newKey(b), "one"}
 	rsaSigner := issuer{must[*rsa.PrivateKey](b)(rsa.GenerateKey(rand.Reader, 2048)), "two"}
 	credentials := tokens(b, "token")
-	credentials.Certificates = must[*callers.Certificates](b)(callers.ParseCertificates(ca.pem, []string{"apiserver"}))
+	credentials.Certificates = must[*authentication.Certificates](b)(authentication.ParseCertificates(ca.pem, []string{"apiserver"}))
 	credentials.ServiceAccounts = accounts(b, signer)
 	keys := slices.Concat(rsaSigner.set(b, jose.JSONWebKey{Key: signer.key.Public(), KeyID: "one"}))
-	credentials.ServiceAccounts.Keys = must[*callers.Keys](b)(callers.ParseKeys(keys))
+	credentials.ServiceAccounts.Keys = must[*authentication.Keys](b)(authentication.ParseKeys(keys))
 	guard := newGuard(true, credentials)
 	for name, r := range map[string]struct {
 		chain  []*x509.Certificate
@@ -226,7 +226,7 @@ func BenchmarkCheck(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, rejected := guard.Check(req, callers.Mutating); rejected != nil {
+				if _, rejected := guard.Check(req, authentication.Mutating); rejected != nil {
 					b.Fatal(rejected.Sentence)
 				}
 			}

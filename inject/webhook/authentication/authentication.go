@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package callers tells who calls the webhooks. An API server does not say who
+// Package authentication tells who calls the webhooks. An API server does not say who
 // it is unless it is told to (AdmissionConfiguration, apiserver.config.k8s.io/v1),
 // so anything else that reaches the port could ask as well.
 //
@@ -12,7 +12,7 @@
 //
 // Tokens and passwords in files are among the ways because the kubeconfig that an API server has for webhooks can hold
 // these. k8s.io/apiserver has no authenticator of passwords any more, and reads its file of tokens only once.
-package callers
+package authentication
 
 import (
 	"net/http"

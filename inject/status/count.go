@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package survey says of all pods of a cluster what they have of the templates
+// Package status says of all pods of a cluster what they have of the templates
 // that they should have, by namespace, template and owner. What it holds grows
 // with these, never with the number of pods.
-package survey
+package status
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package callers_test
+package authentication_test
 
 import (
 	"crypto/x509"
@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 func basic(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
 
-func tokens(t testing.TB, content string) *callers.Credentials {
+func tokens(t testing.TB, content string) *authentication.Credentials {
 	t.Helper()
-	return &callers.Credentials{Tokens: must[*callers.Tokens](t)(callers.ParseTokens([]byte(content)))}
+	return &authentication.Credentials{Tokens: must[*authentication.Tokens](t)(authentication.ParseTokens([]byte(content)))}
 }
 
 func TestTokens(t *testing.T) {
@@ -66,7 +66,7 @@ func TestTokens(t *testing.T) {
 // TestClockJumps: what was good by the clock before it jumped is good, and so is what is by the clock after it.
 func TestClockJumps(t *testing.T) {
 	known := newAuthority(t, nil)
-	certificates := must[*callers.Certificates](t)(callers.ParseCertificates(known.pem, []string{"apiserver"}))
+	certificates := must[*authentication.Certificates](t)(authentication.ParseCertificates(known.pem, []string{"apiserver"}))
 	for _, c := range []struct {
 		wall, steady time.Duration // after today
 		want         string
@@ -78,15 +78,15 @@ func TestClockJumps(t *testing.T) {
 		{100 * 365 * 24 * time.Hour, 100 * 365 * 24 * time.Hour, "expired_certificate"},
 		{100 * 365 * 24 * time.Hour, 99 * 365 * 24 * time.Hour, "expired_certificate"},
 	} {
-		guard := callers.NewGuard(true, &callers.Credentials{Certificates: certificates},
+		guard := authentication.NewGuard(true, &authentication.Credentials{Certificates: certificates},
 			func() (wall, steady time.Time) { return today.Add(c.wall), today.Add(c.steady) })
 		wantWay(t, guard, request(t, []*x509.Certificate{known.client(t, "apiserver")}), c.want)
 	}
 }
 
 func TestPasswords(t *testing.T) {
-	passwords := must[*callers.Passwords](t)(callers.ParsePasswords([]byte("apiserver:a pass:word\nother:ü\n")))
-	guard := newGuard(true, &callers.Credentials{Passwords: passwords})
+	passwords := must[*authentication.Passwords](t)(authentication.ParsePasswords([]byte("apiserver:a pass:word\nother:ü\n")))
+	guard := newGuard(true, &authentication.Credentials{Passwords: passwords})
 	for name, c := range map[string]struct{ header, want string }{
 		"right":            {basic("apiserver:a pass:word"), "password"},
 		"the other one":    {basic("other:ü"), "password"},
@@ -113,9 +113,9 @@ func TestPasswords(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	known, unknown := newAuthority(t, nil), newAuthority(t, nil)
 	between := newAuthority(t, known)
-	certificates := must[*callers.Certificates](t)(callers.ParseCertificates(
+	certificates := must[*authentication.Certificates](t)(authentication.ParseCertificates(
 		append(newAuthority(t, nil).pem, known.pem...), []string{"apiserver", "apiserver.example", "spiffe://example/apiserver"}))
-	guard := newGuard(true, &callers.Credentials{Certificates: certificates})
+	guard := newGuard(true, &authentication.Credentials{Certificates: certificates})
 	uri := must[*url.URL](t)(url.Parse("spiffe://example/apiserver"))
 	for name, c := range map[string]struct {
 		chain []*x509.Certificate
@@ -160,8 +160,8 @@ func TestCertificates(t *testing.T) {
 func TestSeveral(t *testing.T) {
 	ca := newAuthority(t, nil)
 	credentials := tokens(t, "token")
-	credentials.Certificates = must[*callers.Certificates](t)(callers.ParseCertificates(ca.pem, []string{"apiserver"}))
-	credentials.Passwords = must[*callers.Passwords](t)(callers.ParsePasswords([]byte("user:password")))
+	credentials.Certificates = must[*authentication.Certificates](t)(authentication.ParseCertificates(ca.pem, []string{"apiserver"}))
+	credentials.Passwords = must[*authentication.Passwords](t)(authentication.ParsePasswords([]byte("user:password")))
 	right, wrong := []*x509.Certificate{ca.client(t, "apiserver")}, []*x509.Certificate{ca.client(t, "kubelet")}
 	for _, c := range []struct {
 		chain              []*x509.Certificate
@@ -205,9 +205,9 @@ func TestImpersonation(t *testing.T) {
 
 func TestRotation(t *testing.T) {
 	before, after := newAuthority(t, nil), newAuthority(t, nil)
-	load := func(content string, ca []byte) *callers.Credentials {
+	load := func(content string, ca []byte) *authentication.Credentials {
 		credentials := tokens(t, content)
-		credentials.Certificates = must[*callers.Certificates](t)(callers.ParseCertificates(ca, []string{"apiserver"}))
+		credentials.Certificates = must[*authentication.Certificates](t)(authentication.ParseCertificates(ca, []string{"apiserver"}))
 		return credentials
 	}
 	guard := newGuard(true, load("first", before.pem))
@@ -231,15 +231,15 @@ func TestRotation(t *testing.T) {
 func TestFiles(t *testing.T) {
 	ca := string(newAuthority(t, nil).pem)
 	parsers := map[string]func(string) error{
-		"tokens":    func(s string) error { _, err := callers.ParseTokens([]byte(s)); return err },
-		"passwords": func(s string) error { _, err := callers.ParsePasswords([]byte(s)); return err },
-		"CAs":       func(s string) error { _, err := callers.ParseCertificates([]byte(s), []string{"x"}); return err },
-		"no name":   func(s string) error { _, err := callers.ParseCertificates([]byte(s), nil); return err },
+		"tokens":    func(s string) error { _, err := authentication.ParseTokens([]byte(s)); return err },
+		"passwords": func(s string) error { _, err := authentication.ParsePasswords([]byte(s)); return err },
+		"CAs":       func(s string) error { _, err := authentication.ParseCertificates([]byte(s), []string{"x"}); return err },
+		"no name":   func(s string) error { _, err := authentication.ParseCertificates([]byte(s), nil); return err },
 		"empty name": func(s string) error {
-			_, err := callers.ParseCertificates([]byte(s), []string{"x", ""})
+			_, err := authentication.ParseCertificates([]byte(s), []string{"x", ""})
 			return err
 		},
-		"keys": func(s string) error { _, err := callers.ParseKeys([]byte(s)); return err },
+		"keys": func(s string) error { _, err := authentication.ParseKeys([]byte(s)); return err },
 	}
 	for _, c := range []struct{ parser, content, want string }{
 		{"tokens", "", "it is empty: it must have one line for each of a token without spaces"},
@@ -268,14 +268,14 @@ func TestFiles(t *testing.T) {
 
 // Requests go on while the credentials are swapped.
 func TestConcurrency(t *testing.T) {
-	sets := []*callers.Credentials{tokens(t, "first\nboth"), tokens(t, "second\nboth")}
+	sets := []*authentication.Credentials{tokens(t, "first\nboth"), tokens(t, "second\nboth")}
 	guard := newGuard(true, sets[0])
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for i := range 200 {
 				guard.Use(sets[i%2])
-				if way, rejected := guard.Check(request(t, nil, "Bearer both"), callers.Mutating); rejected != nil {
+				if way, rejected := guard.Check(request(t, nil, "Bearer both"), authentication.Mutating); rejected != nil {
 					t.Errorf("rejected between two sets that both have the token: %s %s", way, rejected.Sentence)
 				}
 			}
@@ -294,20 +294,20 @@ func FuzzAuthorization(f *testing.F) {
 		f.Add(seed)
 	}
 	credentials := tokens(f, "token")
-	credentials.Passwords = must[*callers.Passwords](f)(callers.ParsePasswords([]byte("user:password")))
+	credentials.Passwords = must[*authentication.Passwords](f)(authentication.ParsePasswords([]byte("user:password")))
 	signer := issuer{newKey(f), "1"}
 	credentials.ServiceAccounts = accounts(f, signer)
 	guard := newGuard(false, credentials)
 	f.Fuzz(func(t *testing.T, header string) {
-		way, rejected := guard.Check(&http.Request{Header: http.Header{"Authorization": {header}}}, callers.Mutating)
+		way, rejected := guard.Check(&http.Request{Header: http.Header{"Authorization": {header}}}, authentication.Mutating)
 		scheme, value, _ := strings.Cut(header, " ")
 		value = strings.Trim(value, " ")
 		switch {
 		case rejected != nil && (rejected.Reason == "" || rejected.Sentence == ""):
 			t.Errorf("%q is rejected for no reason", header)
 		case rejected != nil:
-		case way == callers.ByToken && strings.EqualFold(scheme, "bearer") && value == "token":
-		case way == callers.ByPassword && strings.EqualFold(scheme, "basic") && value == "dXNlcjpwYXNzd29yZA==":
+		case way == authentication.ByToken && strings.EqualFold(scheme, "bearer") && value == "token":
+		case way == authentication.ByPassword && strings.EqualFold(scheme, "basic") && value == "dXNlcjpwYXNzd29yZA==":
 		default:
 			t.Errorf("%q is let in by %s", header, way)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package callers_test
+package authentication_test
 
 import (
 	"crypto"
@@ -21,7 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/pillion-dev/pillion/inject/webhook/callers"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
 // today is when these tests take place.
@@ -93,9 +93,9 @@ func (i issuer) set(t testing.TB, more ...jose.JSONWebKey) []byte {
 	return must[[]byte](t)(json.Marshal(jose.JSONWebKeySet{Keys: keys}))
 }
 
-func (i issuer) keys(t testing.TB) *callers.Keys {
+func (i issuer) keys(t testing.TB) *authentication.Keys {
 	t.Helper()
-	return must[*callers.Keys](t)(callers.ParseKeys(i.set(t)))
+	return must[*authentication.Keys](t)(authentication.ParseKeys(i.set(t)))
 }
 
 func (i issuer) sign(t testing.TB, algorithm jose.SignatureAlgorithm, claims map[string]any) string {
@@ -127,20 +127,20 @@ func request(t testing.TB, chain []*x509.Certificate, authorization ...string) *
 	return r
 }
 
-func newGuard(required bool, credentials *callers.Credentials) *callers.Guard {
-	return callers.NewGuard(required, credentials, func() (wall, steady time.Time) { return today, today })
+func newGuard(required bool, credentials *authentication.Credentials) *authentication.Guard {
+	return authentication.NewGuard(required, credentials, func() (wall, steady time.Time) { return today, today })
 }
 
 // wantWay checks who may call: want is a way, or the reason of a rejection.
-func wantWay(t testing.TB, guard *callers.Guard, r *http.Request, want string) *callers.Rejection {
+func wantWay(t testing.TB, guard *authentication.Guard, r *http.Request, want string) *authentication.Rejection {
 	t.Helper()
-	way, rejected := guard.Check(r, callers.Mutating)
+	way, rejected := guard.Check(r, authentication.Mutating)
 	switch {
 	case rejected == nil && string(way) != want:
 		t.Errorf("let in by %s, want %s", way, want)
 	case rejected != nil && string(rejected.Reason) != want:
 		t.Errorf("rejected for %s (%s), want %s", rejected.Reason, rejected.Sentence, want)
-	case rejected != nil && (rejected.Sentence == "" || way != "" && way != callers.ByPassword && way != callers.ByServiceAccount):
+	case rejected != nil && (rejected.Sentence == "" || way != "" && way != authentication.ByPassword && way != authentication.ByServiceAccount):
 		t.Errorf("rejected for %s without a sentence, or let in by %q at the same time", rejected.Reason, way)
 	}
 	return rejected

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package survey_test
+package status_test
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/goldentest"
-	"github.com/pillion-dev/pillion/inject/survey"
+	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -29,11 +29,11 @@ import (
 type world struct {
 	namespaces []metav1.PartialObjectMetadata
 	pods       []json.RawMessage
-	owners     map[string]map[string]survey.Owner // kind, name
+	owners     map[string]map[string]status.Owner // kind, name
 	workloads  map[string][]byte                  // kind/name
 	own        admissionregistrationv1.MutatingWebhookConfiguration
-	mutation   survey.Mutation
-	validation survey.Validation
+	mutation   status.Mutation
+	validation status.Validation
 }
 
 func (w *world) add(t *testing.T, text []byte) {
@@ -50,9 +50,9 @@ func (w *world) add(t *testing.T, text []byte) {
 	case "ReplicaSet", "Job":
 		o := metav1.GetControllerOf(&object)
 		if w.owners[object.Kind] == nil {
-			w.owners[object.Kind] = map[string]survey.Owner{}
+			w.owners[object.Kind] = map[string]status.Owner{}
 		}
-		w.owners[object.Kind][object.Name] = survey.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+		w.owners[object.Kind][object.Name] = status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
 	case "MutatingWebhookConfiguration":
 		w.mutation.Webhooks = append(w.mutation.Webhooks, *decode[admissionregistrationv1.MutatingWebhookConfiguration](t, text))
 	case "MutatingAdmissionPolicy":
@@ -85,7 +85,7 @@ func must(t *testing.T, err error) {
 }
 
 // report counts the pods of all namespaces of the world.
-func (w *world) report(t *testing.T, set *templates.Set) *survey.Report {
+func (w *world) report(t *testing.T, set *templates.Set) *status.Report {
 	t.Helper()
 	injector := inject.New(set)
 	for i := range w.mutation.Webhooks {
@@ -93,11 +93,11 @@ func (w *world) report(t *testing.T, set *templates.Set) *survey.Report {
 			w.own = w.mutation.Webhooks[i]
 		}
 	}
-	r := survey.NewReport(set)
+	r := status.NewReport(set)
 	for _, ns := range w.namespaces {
-		c := survey.NewCount(injector, survey.Scope{
+		c := status.NewCount(injector, status.Scope{
 			Namespace: templates.Namespace{Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true},
-			OptedIn:   survey.OptedIn(ns.ManagedFields),
+			OptedIn:   status.OptedIn(ns.ManagedFields),
 			Entries:   explain.MutatingEntries(&w.own), Installed: w.own.CreationTimestamp.Time,
 		})
 		for _, pod := range w.pods {
@@ -121,7 +121,7 @@ func (w *world) report(t *testing.T, set *templates.Set) *survey.Report {
 }
 
 // consider looks at the owners that the case has, and at plain ones in the place of others.
-func (w *world) consider(t *testing.T, c *survey.Count) {
+func (w *world) consider(t *testing.T, c *status.Count) {
 	t.Helper()
 	room := func(map[string]string, []byte, int) string { return "" }
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
@@ -157,9 +157,9 @@ func TestCases(t *testing.T) {
 	})
 }
 
-func run(t *testing.T, archive *txtar.Archive) (*survey.Report, string) {
+func run(t *testing.T, archive *txtar.Archive) (*status.Report, string) {
 	t.Helper()
-	w := &world{owners: map[string]map[string]survey.Owner{}, workloads: map[string][]byte{}, mutation: survey.Mutation{Own: "pillion"}, validation: survey.Validation{Own: "pillion"}}
+	w := &world{owners: map[string]map[string]status.Owner{}, workloads: map[string][]byte{}, mutation: status.Mutation{Own: "pillion"}, validation: status.Validation{Own: "pillion"}}
 	var files []templates.File
 	var cluster []byte
 	for _, f := range archive.Files {
@@ -187,7 +187,7 @@ func run(t *testing.T, archive *txtar.Archive) (*survey.Report, string) {
 
 // checkText: at every width every line fits but for commands and words alone, none ends in a space, and
 // where tables are tables at both, the words are the same.
-func checkText(t *testing.T, r *survey.Report) {
+func checkText(t *testing.T, r *status.Report) {
 	t.Helper()
 	const table = 100 // where tables are tables
 	want := strings.Fields(r.Text(table))
@@ -224,13 +224,13 @@ spec:
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	set := agent(t)
-	size := func(pods int) (int, *survey.Report) {
-		c := survey.NewCount(inject.New(set), survey.Scope{Namespace: templates.Namespace{Name: "shop"}, Unknown: true})
+	size := func(pods int) (int, *status.Report) {
+		c := status.NewCount(inject.New(set), status.Scope{Namespace: templates.Namespace{Name: "shop"}, Unknown: true})
 		for i := range pods {
 			must(t, c.Add(fmt.Appendf(nil, `{"metadata":{"name":"p-%06d","annotations":{"agent.pillion.dev/injected":"r%06d","agent.pillion.dev/p%06d":""}},
 				"spec":{"initContainers":[{"name":"agent","image":"agent:0"}],"containers":[{"name":"web"}]}}`, i, i, i)))
 		}
-		r := survey.NewReport(set)
+		r := status.NewReport(set)
 		r.Add(c)
 		r.Finish()
 		text, err := json.Marshal(r)
@@ -255,9 +255,9 @@ func TestBounded(t *testing.T) {
 func TestSummaryOfOne(t *testing.T) {
 	t.Parallel()
 	set := agent(t)
-	c := survey.NewCount(inject.New(set), survey.Scope{Namespace: templates.Namespace{Name: "shop"}, Unknown: true})
+	c := status.NewCount(inject.New(set), status.Scope{Namespace: templates.Namespace{Name: "shop"}, Unknown: true})
 	must(t, c.Add([]byte(`{"metadata":{"name":"web","labels":{"pillion.dev/inject":"disabled"}},"spec":{"containers":[{"name":"web"}]}}`)))
-	r := survey.NewReport(set)
+	r := status.NewReport(set)
 	r.Add(c)
 	r.Finish()
 	if want := "The only pod in 1 namespace should not be injected."; r.Summary != want {
@@ -275,10 +275,10 @@ func TestOptedIn(t *testing.T) {
 		return e
 	}
 	labelled := fields(`{"f:metadata":{"f:labels":{"f:pillion.dev/inject":{}}}}`)
-	if got := survey.OptedIn([]metav1.ManagedFieldsEntry{{}, fields(`{"f:metadata":{"f:labels":{"f:other":{}}}}`), labelled}); !got.Equal(at.Time) {
+	if got := status.OptedIn([]metav1.ManagedFieldsEntry{{}, fields(`{"f:metadata":{"f:labels":{"f:other":{}}}}`), labelled}); !got.Equal(at.Time) {
 		t.Errorf("got %s, want %s", got, at)
 	}
-	if got := survey.OptedIn([]metav1.ManagedFieldsEntry{fields(`{"f:spec":{}}`), fields(`[]`)}); !got.IsZero() {
+	if got := status.OptedIn([]metav1.ManagedFieldsEntry{fields(`{"f:spec":{}}`), fields(`[]`)}); !got.IsZero() {
 		t.Errorf("got %s, want no time", got)
 	}
 }
