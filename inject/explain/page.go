@@ -4,11 +4,11 @@ package explain
 
 import (
 	"fmt"
-	"github.com/pillion-dev/pillion/templates"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // The colours of a terminal (ECMA-48, SGR).

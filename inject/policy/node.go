@@ -205,14 +205,6 @@ func (n *node) each(f func(name string, child *node) string) []string {
 	return all
 }
 
-// ifThere joins the item's own condition with another.
-func (n *node) ifThere(condition string) string {
-	if n.when == "" {
-		return condition
-	}
-	return fmt.Sprintf("(%s) && %s", n.when, condition)
-}
-
 // unless is a condition that must hold if the item exists.
 func (n *node) unless(condition string) string {
 	if n.when == "" {

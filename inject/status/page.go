@@ -4,11 +4,11 @@ package status
 
 import (
 	"fmt"
-	"github.com/pillion-dev/pillion/templates"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // page is text in lines of at most width runes.
