@@ -21,7 +21,7 @@ func someTexts() []string {
 		"", " ", "a", "A", "a b", "a,b", "info", "loud", "true", "false", "True", "0", "1", "-1", "+1", "007", "1.0", "1.5", ".5", "5.", "1e3", "1E-2", "1e400", "0x10",
 		"Inf", "NaN", "1_000", "9223372036854775807", "9223372036854775808", "99999999999999999999", "100m", "64Mi", "1Gi", "-5", "1e1000", "m", "30s", "1h30m", "5", "-5m",
 		".5s", "1.5h", "1us", "1µs", "h", "80", "65535", "65536", "2147483648", "http", "-http", "a--b", "averylongportname", "/logs", "/logs/", "//", "/", "/a//b", "/a/../b",
-		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", templates.TokenPath)
+		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "File", "a.b-c", "A_B", "511", "512", "2147483647", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", templates.TokenPath)
 }
 
 // declarations are parameters of each type, with each kind of limit.
@@ -104,6 +104,12 @@ func TestValueConditions(t *testing.T) {
 		`spec: {volumes: [{name: v, emptyDir: {medium: "${params.s}", sizeLimit: "${params.s}"}}]}`,
 		`spec: {volumes: [{name: v, secret: {secretName: "${params.s}", defaultMode: "${params.n}"}}]}`,
 		`spec: {volumes: [{"${when}": "params.s == '/logs'", name: v, hostPath: {path: "${params.s}"}}]}`,
+		`spec: {volumes: [{name: v, secret: {secretName: s, items: [{key: "${params.s}", path: a, mode: "${params.n}"}]}}]}`,
+		`spec: {securityContext: {fsGroup: "${params.n}"}}`,
+		`spec: {containers: [{name: c, image: i, terminationMessagePolicy: "${params.s}"}]}`,
+		`spec: {containers: [{name: c, image: i, env: [{name: A, valueFrom: {configMapKeyRef: {name: "${params.s}", key: a}}}]}]}`,
+		`spec: {containers: [{name: c, image: i, livenessProbe: {grpc: {port: "${params.n}"}, terminationGracePeriodSeconds: "${params.n}"}}]}`,
+		`spec: {containers: [{name: c, image: i, ports: [{containerPort: 80, hostPort: "${params.n}"}]}]}`,
 	} {
 		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
 			params: [{name: s, default: x}, {name: n, type: integer, default: 1}], pod: {%s}}}`, place))
