@@ -4,8 +4,6 @@ package fit
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +15,6 @@ type Limits struct {
 	Ranges []*corev1.LimitRange
 	Quotas []*corev1.ResourceQuota
 }
-
-// breach is a limit that a pod breaks. Rule is the same for every pod that breaks it.
-type breach struct{ rule, text string }
 
 // Broken says which limits the pod breaks after an injection and not before it,
 // one sentence each. What the API server adds to a pod is added first: requests
@@ -62,17 +57,6 @@ func (l Limits) breaches(pod *corev1.Pod, n int) []breach {
 	return all
 }
 
-// containersOf are all containers, init containers last, as the API server checks them.
-func containersOf(pod *corev1.Pod) []*corev1.Container {
-	var all []*corev1.Container
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			all = append(all, &list[i])
-		}
-	}
-	return all
-}
-
 // fill adds what a list does not have yet.
 func fill(list *corev1.ResourceList, from corev1.ResourceList) {
 	for name, q := range from {
@@ -110,8 +94,6 @@ func defaults(r *corev1.LimitRange, c *corev1.Container) []breach {
 	}
 	return all
 }
-
-func sorted(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
 
 // subject is what a LimitRange limits.
 type subject struct {
@@ -189,62 +171,4 @@ func (s subject) beyond(name corev1.ResourceName, most resource.Quantity) string
 		return fmt.Sprintf("%s has a %s limit of %.3g times its request, and {} allows no more than %s times", s.name, name, ratio, &most)
 	}
 	return ""
-}
-
-func requestsOf(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }
-func limitsOf(r *corev1.ResourceRequirements) corev1.ResourceList   { return r.Limits }
-
-// total is what a pod needs altogether (KEP-753, and KEP-2837 for the pod's own
-// resources, which count instead where there are some): containers and native
-// sidecars run together; before them each init container runs beside the
-// sidecars above it, and what is more counts.
-func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
-	whole, starting, sidecars := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
-	for i := range pod.Spec.Containers {
-		add(whole, of(&pod.Spec.Containers[i].Resources))
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		own := of(&c.Resources)
-		now := make(corev1.ResourceList, len(own)) // of the others there is no more than before
-		for name := range own {
-			now[name] = sidecars[name]
-		}
-		add(now, own)
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			add(whole, own)
-			maps.Copy(sidecars, now)
-		}
-		raise(starting, now)
-	}
-	raise(whole, starting)
-	if pod.Spec.Resources != nil {
-		for name, q := range of(pod.Spec.Resources) {
-			if shared(name) {
-				whole[name] = q
-			}
-		}
-	}
-	return whole
-}
-
-func add(sum, list corev1.ResourceList) {
-	for name, q := range list {
-		s := sum[name].DeepCopy()
-		s.Add(q)
-		sum[name] = s
-	}
-}
-
-func raise(most, list corev1.ResourceList) {
-	for name, q := range list {
-		if m, ok := most[name]; !ok || q.Cmp(m) > 0 {
-			most[name] = q
-		}
-	}
-}
-
-// shared says whether a resource can be a whole pod's.
-func shared(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

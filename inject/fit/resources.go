@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// breach is a limit that a pod breaks. Rule is the same for every pod that breaks it.
+type breach struct{ rule, text string }
+
+func sorted(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
+
+// containersOf are all containers, init containers last, as the API server checks them.
+func containersOf(pod *corev1.Pod) []*corev1.Container {
+	var all []*corev1.Container
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+// total is what a pod needs altogether (KEP-753, and KEP-2837 for the pod's own
+// resources, which count instead where there are some): containers and native
+// sidecars run together; before them each init container runs beside the
+// sidecars above it, and what is more counts.
+func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
+	whole, starting, sidecars := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
+	for i := range pod.Spec.Containers {
+		add(whole, of(&pod.Spec.Containers[i].Resources))
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		own := of(&c.Resources)
+		now := make(corev1.ResourceList, len(own)) // of the others there is no more than before
+		for name := range own {
+			now[name] = sidecars[name]
+		}
+		add(now, own)
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(whole, own)
+			maps.Copy(sidecars, now)
+		}
+		raise(starting, now)
+	}
+	raise(whole, starting)
+	if pod.Spec.Resources != nil {
+		for name, q := range of(pod.Spec.Resources) {
+			if shared(name) {
+				whole[name] = q
+			}
+		}
+	}
+	return whole
+}
+
+func add(sum, list corev1.ResourceList) {
+	for name, q := range list {
+		s := sum[name].DeepCopy()
+		s.Add(q)
+		sum[name] = s
+	}
+}
+
+func raise(most, list corev1.ResourceList) {
+	for name, q := range list {
+		if m, ok := most[name]; !ok || q.Cmp(m) > 0 {
+			most[name] = q
+		}
+	}
+}
+
+// shared says whether a resource can be a whole pod's.
+func shared(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+func requestsOf(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }
+
+func limitsOf(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }
