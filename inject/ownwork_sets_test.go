@@ -32,6 +32,9 @@ func (g *sets) bool(each bool) string {
 		"pod.spec.containers.exists(c, c.ports.exists(p, p.containerPort == 80))", "pod.spec.containers.all(c, size(c.volumeMounts) < 2)",
 		"has(pod.spec.securityContext.fsGroup)", "pod.metadata.labels[?'app'].hasValue()", "pod.metadata.labels.exists(k, k.startsWith('t'))",
 		"'t0.pillion.dev/injected' in pod.metadata.annotations", "pod.metadata.annotations.exists(k, k.startsWith('x'))",
+		"pod.metadata.annotations[?'x.example/t1'].orValue('') == 'y'", "pod.metadata.annotations[?'x.example/t0'].hasValue()",
+		"pod.spec.containers.exists(c, c.env.exists(e, e.value == 'y'))", "pod.spec.volumes.exists(v, has(v.emptyDir.sizeLimit))",
+		"pod.spec.volumes.exists(v, has(v.configMap.defaultMode))", "pod.spec.containers.all(c, !has(c.securityContext))", "size(pod.spec.tolerations) == 0",
 		"pod.spec.volumes.exists(v, v.name == 'shared')", "params.b", "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))",
 	}
 	if each {
@@ -48,7 +51,9 @@ func (g *sets) bool(each bool) string {
 func (g *sets) text(each bool) string {
 	all := []string{
 		"fix", "fix", "fix", "fix", "fix", "${string(size(pod.spec.containers))}", "${pod.metadata.labels[?'app'].orValue('none')}", "${pod.metadata.labels['app']}", "${params.p}",
-		"n-${ns.name}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}", "${" + g.bool(each) + " ? 'y' : 'n'}",
+		"n-${ns.name}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
+		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}",
+		"${pod.spec.containers.map(c, c.env.map(e, e.name).join('.')).join(',')}", "${pod.spec.volumes.map(v, v.name).join(',')}", "${" + g.bool(each) + " ? 'y' : 'n'}",
 	}
 	if each {
 		all = append(all, "${container.name}", "${container.image}", "${string(size(container.env))}")
@@ -129,7 +134,7 @@ func (g *sets) pod(own bool) string {
 		fields = append(fields, g.maybe(5, func() string { return `"resources":{"limits":{"cpu":"50m"}}` })...)
 		containers = append(containers, "{"+strings.Join(fields, ",")+"}")
 	}
-	annotations := g.pick("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"t1.pillion.dev/p":"q"`)
+	annotations := g.pick("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"x.example/t0":"`+g.pick("y", "n", "none", "1", "2", "n-shop")+`"`, `"t1.pillion.dev/p":"q"`)
 	containers = append(containers, g.maybe(8, func() string {
 		if !own {
 			return `{"name":"c2"}`

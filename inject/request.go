@@ -26,6 +26,8 @@ type Request struct {
 	Pod *tree.Node
 	// Claims are names of volumes that the pod will have and does not say yet, see [Claims].
 	Claims []string
+	// File is true if no API server has filled in the pod's defaults. Expressions see them.
+	File bool
 	// Scratch is memory to work in, which the Result lies in then, or nil.
 	Scratch *Scratch
 	// Done is closed when nobody waits for the result any more; nil is never.
@@ -42,7 +44,7 @@ type Request struct {
 func (r *Request) asked() asked {
 	return asked{
 		operation: r.Operation, username: r.Username, dryRun: r.DryRun, optedIn: r.OptedIn, namespace: r.Namespace,
-		claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone,
+		claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone, file: r.File,
 	}
 }
 
@@ -79,7 +81,7 @@ func (s *Scratch) Kept() int { return s.Parser.Kept() + s.settling.kept() }
 func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 	r := &run{}
 	r.start(i, req.asked(), &tree.Arena{})
-	r.look(pod)
+	r.look(pod, false)
 	return r
 }
 

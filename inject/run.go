@@ -32,9 +32,9 @@ func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
 }
 
 // look begins another look at the pod.
-func (r *run) look(pod *tree.Node) {
+func (r *run) look(pod *tree.Node, grown bool) {
 	r.log.Keep()
-	r.subject.look(pod)
+	r.subject.look(pod, grown)
 	asked := &r.subject.asked
 	r.owners = owners{subject: &r.subject, candidates: r.owners.candidates[:0]}
 	r.input = templates.Input{
@@ -42,7 +42,8 @@ func (r *run) look(pod *tree.Node) {
 		Request: templates.RequestInfo{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
 	}
 	r.leftOut, r.added = nil, false
-	r.input.Pod, r.shown = r.view()
+	view, shown := r.view()
+	r.input.Pod, r.shown = r.subject.foreseen(view, r.subject.schema), shown
 }
 
 // view returns the pod as expressions see it, and how many containers they see.
@@ -84,7 +85,10 @@ func (r *run) decide(decisions []Decision) {
 			return
 		}
 		if r.added {
-			c.input.Pod, _ = r.view()
+			// The next look, which there is if that matters, sees what this one adds as it will be stored.
+			if c.input.Pod, _ = r.view(); s.asked.file {
+				c.input.Pod = s.foreseen(c.input.Pod, s.schema)
+			}
 		}
 		if c.plan(o, &r.log, r.injector.couplings) {
 			r.added = true

@@ -106,7 +106,7 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 	*p = pass{result: &s.result}
 	for range maxRounds {
 		run := &s.run
-		run.look(s.result.pod)
+		run.look(s.result.pod, s.result.size > 0)
 		run.leftOut = leftOut
 		decisions := s.decisions
 		if s.result.Decisions != nil {

@@ -20,7 +20,7 @@ type asked struct {
 	namespace           templates.Namespace
 	claims              []string
 	done                <-chan struct{}
-	detail, alone       bool
+	detail, alone, file bool
 }
 
 // gone reports whether nobody waits for the result. The caller then stops, whatever its
@@ -46,6 +46,7 @@ type subject struct {
 	nodes     *tree.Arena    // memory for what is made to be added
 
 	pod         *tree.Node
+	grown       bool // by earlier looks
 	labels      *tree.Node
 	annotations *tree.Node
 	requested   requested
@@ -67,11 +68,12 @@ type subject struct {
 }
 
 // look begins another look at the pod.
-func (s *subject) look(pod *tree.Node) {
+func (s *subject) look(pod *tree.Node, grown bool) {
 	*s = subject{
 		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, excluded: s.excluded, nodes: s.nodes,
 		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0],
 		pod:         pod,
+		grown:       grown,
 		labels:      pod.At("metadata", "labels"),
 		annotations: pod.At("metadata", "annotations"),
 		os:          podOS(pod),

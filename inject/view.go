@@ -5,6 +5,7 @@ package inject
 import (
 	"slices"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -47,6 +48,15 @@ func (s *subject) view() (pod *tree.Node, containers int) {
 		return s.pod, containers
 	}
 	return s.held(s.nodes.With(s.pod, "spec", *seen)), containers
+}
+
+// foreseen returns a part of the pod as expressions see it: with what earlier looks added as an
+// API server will store it, so that a second run sees the same.
+func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
+	if !s.asked.file && (!s.grown || n.AddedSize() == 0) {
+		return n
+	}
+	return new(of.Foreseen(n, s.asked.file))
 }
 
 // held is a node in memory for nodes.

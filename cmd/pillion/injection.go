@@ -144,7 +144,7 @@ func (j *injection) request(o object) (req inject.Request, wrong []string, err e
 	}
 	namespace, err := j.options.about(name)
 	pod, wrong := quoted(o.node.At(o.podAt...))
-	return inject.Request{Operation: "CREATE", OptedIn: j.options.uninject, Namespace: namespace, Object: pod, Claims: inject.Claims(o.node)}, wrong, err
+	return inject.Request{Operation: "CREATE", OptedIn: j.options.uninject, File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.node)}, wrong, err
 }
 
 // inject asks the engine about one object and tells what it said.

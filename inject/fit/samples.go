@@ -75,7 +75,7 @@ func run(s sample.Situation, all ...*templates.Template) *result {
 // again injects the same templates into another pod.
 func (r *result) again(s sample.Situation) *result {
 	r = &result{injector: r.injector, final: inject.Request{
-		Operation: "CREATE", OptedIn: true, Username: s.Username, DryRun: s.DryRun, Namespace: s.Namespace, Object: s.Pod,
+		Operation: "CREATE", OptedIn: true, Username: s.Username, DryRun: s.DryRun, Namespace: s.Namespace, Object: s.Pod, File: true,
 	}}
 	var err error
 	if r.Result, err = r.injector.Inject(r.final); err != nil {

@@ -45,10 +45,21 @@ func (s *Schema) stored(n *tree.Node) tree.Node {
 	object := tree.Members()
 	for i := range n.Members() {
 		m := &n.Members()[i]
-		if f := s.At(m.Name()); !f.Gated && (!f.AbsentIsZero || !IsZero(m) || m.Kind() == tree.Object) {
+		if f := s.At(m.Name()); !f.Gated && f.stays(m) {
 			object.Set(m.Name(), f.stored(m))
 		}
 	}
+	s.fillIn(&object)
+	return object
+}
+
+// stays reports whether an API server keeps a value, gates aside.
+func (f *Field) stays(value *tree.Node) bool {
+	return !f.AbsentIsZero || !IsZero(value) || value.Kind() == tree.Object
+}
+
+// fillIn adds the defaults of the object's own fields.
+func (s *Schema) fillIn(object *tree.Node) {
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 		f := s.fields[name]
 		value, ok := Default(f.Parent.Name() + "." + name)
@@ -58,6 +69,36 @@ func (s *Schema) stored(n *tree.Node) tree.Node {
 		if v, err := tree.Parse([]byte(value)); err == nil {
 			object.Set(name, *v)
 		}
+	}
+}
+
+// Foreseen returns a value of a pod with what was added as an API server will store it. If file is true, the rest gets
+// its defaults too: an API server has filled in those of the pods that it sends.
+func (s *Schema) Foreseen(n *tree.Node, file bool) tree.Node {
+	switch {
+	case n.Added():
+		return s.stored(n)
+	case !file && n.AddedSize() == 0:
+		return *n
+	case n.Kind() == tree.Array && s.Elem != nil:
+		items := n.Items()
+		list := tree.Items(make([]tree.Node, 0, len(items))...)
+		for i := range items {
+			list.Append(s.Elem.Foreseen(&items[i], file))
+		}
+		return list
+	case n.Kind() != tree.Object || s.fields == nil:
+		return *n
+	}
+	object := tree.Members()
+	for i := range n.Members() {
+		m := &n.Members()[i]
+		if f := s.At(m.Name()); !file || f.stays(m) {
+			object.Set(m.Name(), f.Foreseen(m, file))
+		}
+	}
+	if file {
+		s.fillIn(&object)
 	}
 	return object
 }
