@@ -104,6 +104,12 @@ With -o name, and if you interrupt --watch, the exit code is 0.`,
 			return o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
+	o.flags(cmd)
+	cmd.AddCommand(newUnlabelled())
+	return cmd
+}
+
+func (o *statusOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "check this `NAMESPACE`, the same as an argument; may be repeated")
 	f.BoolVarP(&o.All, "all-namespaces", "A", false, "check all namespaces, including those that did not opt in, and ignore --namespace")
@@ -115,8 +121,6 @@ With -o name, and if you interrupt --watch, the exit code is 0.`,
 	o.cluster.Flags(cmd, nil)
 	cmd.ValidArgsFunction = o.cluster.CompleteNamespaces
 	cli.OutputFlag(cmd, &o.output, statusOutputs()...)
-	cmd.AddCommand(newUnlabelled())
-	return cmd
 }
 
 func (o *statusOptions) check(args []string) error {
