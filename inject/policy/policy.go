@@ -7,9 +7,9 @@
 // exactly as the engine whether a pod is fit for injection, it leaves the pod unchanged.
 //
 // What the engine's planner does with values, a policy does with expressions, because the pod exists only later, in
-// the API server. One walk over the fragment (merge.go) writes additions in the way the planner makes them, by the
-// same merge keys. The checks in fit.go and values.go have counterparts in the engine: CEL cannot call Go, so these
-// conditions are here a second time. TestEngine compares their results.
+// the API server. One walk over the fragment (merge.go) writes additions and conflicts by the engine's schema, and the
+// conditions for values come from the rules of the templates. The positions in additions.go and the checks in fit.go
+// have counterparts in the engine: CEL cannot call Go, so they are here a second time. TestEngine compares the results.
 package policy
 
 import (
