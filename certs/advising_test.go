@@ -18,7 +18,7 @@ import (
 func TestServingAdvising(t *testing.T) {
 	w := newWorld(t)
 	advising := func(s *Serving, bundle []byte) {
-		s.Trust(Advising, []Anchor{{Webhook: "advising", Host: testHost, Bundle: bundle}})
+		s.Trust(Advising, []CABundle{{Webhook: "advising", Host: testHost, Bundle: bundle}})
 	}
 	s, hand, _ := newTestServing()
 	s.Offer(w.first)
@@ -85,7 +85,7 @@ func TestAuthorityAdvising(t *testing.T) {
 		return applied == "pillion-advise", nil, forbidden
 	})
 	for range 100 {
-		a.Trust(Advising, []Anchor{{"a1.pillion.dev", testHost, []byte("theirs")}})
+		a.Trust(Advising, []CABundle{{"a1.pillion.dev", testHost, []byte("theirs")}})
 		if _, err := a.step(t.Context()); err != nil && !strings.Contains(err.Error(), "of the ValidatingWebhookConfiguration pillion-advise: ") {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestAuthorityAdvising(t *testing.T) {
 			t.Errorf("after %s it issues: %t", after, got)
 		}
 	}
-	a.Trust(Advising, []Anchor{{"a1.pillion.dev", testHost, a.look().held.caBundle()}})
+	a.Trust(Advising, []CABundle{{"a1.pillion.dev", testHost, a.look().held.caBundle()}})
 	v := a.look()
 	a.agreedOn = nil
 	a.trusts(v.held.ca.cert, v)

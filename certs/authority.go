@@ -54,7 +54,7 @@ type authorityView struct {
 	missed  time.Duration  // since when
 	held    material       // what is in it
 	last    material       // the last of these that had a CA
-	anchors map[Configuration][]Anchor
+	bundles map[Configuration][]CABundle
 	applied map[Configuration]string // the caBundle that was applied since then
 	leading bool
 }
@@ -74,7 +74,7 @@ func NewAuthority(o AuthorityOptions) *Authority {
 		clock:            newClock(),
 		calm:             map[Configuration]flowcontrol.RateLimiter{},
 		kick:             make(chan struct{}, 1),
-		view:             authorityView{anchors: map[Configuration][]Anchor{}, applied: map[Configuration]string{}},
+		view:             authorityView{bundles: map[Configuration][]CABundle{}, applied: map[Configuration]string{}},
 	}
 	for _, c := range AllConfigurations() {
 		a.calm[c] = flowcontrol.NewTokenBucketRateLimiter(0.5, 10)
@@ -138,9 +138,9 @@ func (a *Authority) observe(secret *corev1.Secret) {
 func (a *Authority) blind(err error) { a.Serving.Reject(ReasonUnreadable, err) }
 
 // Trust is told what API servers go by, as [Serving] is.
-func (a *Authority) Trust(c Configuration, anchors []Anchor) {
+func (a *Authority) Trust(c Configuration, bundles []CABundle) {
 	a.mu.Lock()
-	a.view.anchors[c] = anchors
+	a.view.bundles[c] = bundles
 	delete(a.view.applied, c)
 	a.mu.Unlock()
 	a.wake()
@@ -183,7 +183,7 @@ func (a *Authority) look() authorityView {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := a.view
-	v.anchors, v.applied = maps.Clone(a.view.anchors), maps.Clone(a.view.applied)
+	v.bundles, v.applied = maps.Clone(a.view.bundles), maps.Clone(a.view.applied)
 	return v
 }
 
@@ -191,12 +191,12 @@ func (a *Authority) look() authorityView {
 // for long enough. One that does not exist is called by nobody. [Advising] is
 // waited for, but not for long.
 func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
-	holds := func(n Anchor) bool { return contains(parseCertificates(n.Bundle), ca) }
+	holds := func(n CABundle) bool { return contains(parseCertificates(n.Bundle), ca) }
 	lacks := func(c Configuration) bool {
-		return slices.ContainsFunc(v.anchors[c], func(n Anchor) bool { return !holds(n) })
+		return slices.ContainsFunc(v.bundles[c], func(n CABundle) bool { return !holds(n) })
 	}
-	_, mutating := v.anchors[Mutating]
-	_, validating := v.anchors[Validating]
+	_, mutating := v.bundles[Mutating]
+	_, validating := v.bundles[Validating]
 	running := a.clock.running()
 	switch {
 	case !mutating || !validating || lacks(Mutating) || lacks(Validating):
@@ -215,8 +215,8 @@ func (a *Authority) yields(v authorityView) bool {
 		return false
 	}
 	for _, c := range []Configuration{Mutating, Validating} {
-		anchors, known := v.anchors[c]
-		if !known || slices.ContainsFunc(anchors, func(n Anchor) bool { return len(n.Bundle) > 0 }) {
+		bundles, known := v.bundles[c]
+		if !known || slices.ContainsFunc(bundles, func(n CABundle) bool { return len(n.Bundle) > 0 }) {
 			return true
 		}
 	}

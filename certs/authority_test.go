@@ -67,8 +67,8 @@ func (r *replica) mustStep(t *testing.T) {
 
 // anchorsOf are of both configurations, with this caBundle.
 func (r *replica) anchorsOf(bundle []byte) {
-	r.Trust(Mutating, []Anchor{{"m1.pillion.dev", testHost, bundle}, {"m2.pillion.dev", testHost, bundle}})
-	r.Trust(Validating, []Anchor{{"v1.pillion.dev", testHost, bundle}})
+	r.Trust(Mutating, []CABundle{{"m1.pillion.dev", testHost, bundle}, {"m2.pillion.dev", testHost, bundle}})
+	r.Trust(Validating, []CABundle{{"v1.pillion.dev", testHost, bundle}})
 }
 
 // Of two replicas that find no Secret one makes it, and both serve what is in it.
@@ -175,7 +175,7 @@ func TestAuthorityApplies(t *testing.T) {
 	if len(client.Actions()) != 0 {
 		t.Errorf("applied again: %v", client.Actions())
 	}
-	a.Trust(Validating, []Anchor{{"v1.pillion.dev", testHost, nil}}) // somebody cleared it
+	a.Trust(Validating, []CABundle{{"v1.pillion.dev", testHost, nil}}) // somebody cleared it
 	a.mustStep(t)
 	if len(client.Actions()) != 1 {
 		t.Errorf("not repaired: %v", client.Actions())
@@ -192,7 +192,7 @@ func TestAuthorityStaysCalm(t *testing.T) {
 	a.see(t, client)
 	client.ClearActions()
 	for range 1000 {
-		a.Trust(Validating, []Anchor{{"v1.pillion.dev", testHost, []byte("theirs")}})
+		a.Trust(Validating, []CABundle{{"v1.pillion.dev", testHost, []byte("theirs")}})
 		a.mustStep(t)
 	}
 	if n := len(client.Actions()); n < 5 || n > 50 {
@@ -321,7 +321,7 @@ func TestAuthorityRotates(t *testing.T) {
 	if n := len(client.Actions()); n != 2 {
 		t.Fatalf("the bundle is not applied to both: %v", client.Actions())
 	}
-	a.Trust(Mutating, []Anchor{{"m1.pillion.dev", testHost, m.caBundle()}, {"m2.pillion.dev", testHost, m.caBundle()}})
+	a.Trust(Mutating, []CABundle{{"m1.pillion.dev", testHost, m.caBundle()}, {"m2.pillion.dev", testHost, m.caBundle()}})
 	a.hand.pass(time.Hour)
 	a.mustStep(t)
 	if !same(parseMaterial(a.see(t, client).Data).leaf, old.leaf) {
@@ -392,7 +392,7 @@ func TestAnchor(t *testing.T) {
 		{admissionregistrationv1.WebhookClientConfig{URL: new("https://[::1]:8443/mutate")}, "::1"},
 		{admissionregistrationv1.WebhookClientConfig{URL: new("https://example.com/mutate")}, "example.com"},
 	} {
-		if got := AnchorOf("a", row.config); got.Host != row.want {
+		if got := CABundleOf("a", row.config); got.Host != row.want {
 			t.Errorf("%q, want %q", got.Host, row.want)
 		}
 	}

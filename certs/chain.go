@@ -41,7 +41,7 @@ type WebhookConfiguration struct {
 	Unread     bool   // the asker may not read it: it may be there or not
 	Optional   bool   // another source than the others' is none
 	InjectFrom string // the annotation cert-manager.io/inject-ca-from
-	Anchors    []Anchor
+	CABundles  []CABundle
 }
 
 // Endpoint is who was asked for its certificate.

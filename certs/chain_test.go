@@ -104,7 +104,7 @@ func newChainCase(t *testing.T) *chainCase {
 	for _, kind := range []string{"Mutating", "Validating"} {
 		c.Configurations = append(c.Configurations, WebhookConfiguration{
 			Kind: kind + "WebhookConfiguration", Name: "pillion", Found: true, InjectFrom: "pillion-system/pillion",
-			Anchors: []Anchor{
+			CABundles: []CABundle{
 				{Webhook: "namespace." + strings.ToLower(kind), Host: chainHost, Bundle: ca.certPEM()},
 				{Webhook: "pod." + strings.ToLower(kind), Host: chainHost, Bundle: ca.certPEM()},
 			},
@@ -128,8 +128,8 @@ func (c *chainCase) present(pair issued) {
 // bundle gives every webhook another caBundle.
 func (c *chainCase) bundle(bundle []byte) {
 	for _, w := range c.Configurations {
-		for n := range w.Anchors {
-			w.Anchors[n].Bundle = bundle
+		for n := range w.CABundles {
+			w.CABundles[n].Bundle = bundle
 		}
 	}
 }
@@ -180,8 +180,8 @@ func TestChain(t *testing.T) {
 			c.hold(other)
 			c.present(other)
 		}, []string{"MutatingWebhookConfiguration/pillion: the caBundle of namespace.mutating and pod.mutating does not verify", "ValidatingWebhookConfiguration/pillion: the caBundle of"}},
-		"empty": {func(c *chainCase) { c.Configurations[0].Anchors[1].Bundle = nil }, []string{"MutatingWebhookConfiguration/pillion: the caBundle of pod.mutating is empty"}},
-		"garbage": {func(c *chainCase) { c.Configurations[1].Anchors[0].Bundle = []byte("hello") }, []string{
+		"empty": {func(c *chainCase) { c.Configurations[0].CABundles[1].Bundle = nil }, []string{"MutatingWebhookConfiguration/pillion: the caBundle of pod.mutating is empty"}},
+		"garbage": {func(c *chainCase) { c.Configurations[1].CABundles[0].Bundle = []byte("hello") }, []string{
 			"ValidatingWebhookConfiguration/pillion: the caBundle of namespace.validating holds no certificate",
 		}},
 		"another CA": {func(c *chainCase) { c.bundle(issue(t, nil, chainNow.AddDate(0, -1, 0)).certPEM()) }, []string{
@@ -225,7 +225,7 @@ func TestChain(t *testing.T) {
 			c.own()
 			c.Configurations = append(c.Configurations, WebhookConfiguration{
 				Kind: "ValidatingWebhookConfiguration", Name: "pillion-advise", Found: true, Optional: true, InjectFrom: "pillion-system/pillion",
-				Anchors: []Anchor{{Webhook: "namespace.advising", Host: chainHost}},
+				CABundles: []CABundle{{Webhook: "namespace.advising", Host: chainHost}},
 			})
 		}, []string{"ValidatingWebhookConfiguration/pillion-advise: the caBundle of namespace.advising is empty, so API servers cannot verify Pillion; put the"}},
 		"nothing may be read": {func(c *chainCase) {

@@ -31,7 +31,7 @@ func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []st
 			problems = append(problems, fmt.Sprintf("%s lacks the annotation %s, so cert-manager does not fill its caBundle; install Pillion again", name, injectAnnotation))
 		}
 		var empty, unusable, lost []string
-		for _, a := range w.Anchors {
+		for _, a := range w.CABundles {
 			trusted := bundleCertificates(a.Bundle)
 			t := TrustReport{Configuration: name, Webhook: a.Webhook, Certificates: []X509Report{}}
 			for _, one := range trusted {
@@ -80,7 +80,7 @@ func whoTrusts(source string) string {
 }
 
 // verify says what an API server would say about the pair, its time aside.
-func (c *Chain) verify(pair *tls.Certificate, a Anchor) error {
+func (c *Chain) verify(pair *tls.Certificate, a CABundle) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(a.Bundle)
 	return verify(pair, a.Host, roots, c.Now)
@@ -130,7 +130,7 @@ func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, addr
 		return problem
 	}
 	for _, w := range c.Configurations {
-		for _, a := range w.Anchors {
+		for _, a := range w.CABundles {
 			if err := c.verify(presented, a); err != nil && len(a.Bundle) > 0 {
 				return fmt.Sprintf("%s presents a certificate that the caBundle of %s does not verify (%v); read /readyz?verbose of that pod", address, a.Webhook, err)
 			}
@@ -148,10 +148,10 @@ func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, addr
 
 // verified says whether every API server's call to whoever presents the pair succeeds now.
 func (c *Chain) verified(pair *tls.Certificate) bool {
-	var anchors []Anchor
+	var bundles []CABundle
 	for _, w := range c.Configurations {
-		anchors = append(anchors, w.Anchors...)
+		bundles = append(bundles, w.CABundles...)
 	}
-	rejected := func(a Anchor) bool { return len(a.Bundle) == 0 || c.verify(pair, a) != nil }
-	return len(anchors) > 0 && !slices.ContainsFunc(anchors, rejected) && c.checkTime(pair.Leaf, "", "") == ""
+	rejected := func(a CABundle) bool { return len(a.Bundle) == 0 || c.verify(pair, a) != nil }
+	return len(bundles) > 0 && !slices.ContainsFunc(bundles, rejected) && c.checkTime(pair.Leaf, "", "") == ""
 }

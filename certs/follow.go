@@ -29,9 +29,9 @@ func (c Configuration) Resource() schema.GroupVersionResource {
 type Configurations struct {
 	Client dynamic.Interface
 	Name   string // of the first two, see [Configuration.Named]
-	// Trust is told what API servers go by; with no anchors, that there is no such
+	// Trust is told what API servers go by; with no bundles, that there is no such
 	// configuration. Blind is told that a configuration cannot be watched.
-	Trust func(Configuration, []Anchor)
+	Trust func(Configuration, []CABundle)
 	Blind func(Configuration, error)
 }
 
@@ -39,10 +39,10 @@ type Configurations struct {
 func (c *Configurations) Follow(ctx context.Context, which Configuration) {
 	// Both kinds look the same.
 	trust := func(config *admissionregistrationv1.ValidatingWebhookConfiguration) {
-		var all []Anchor
+		var all []CABundle
 		if config != nil {
 			for i := range config.Webhooks {
-				all = append(all, AnchorOf(config.Webhooks[i].Name, config.Webhooks[i].ClientConfig))
+				all = append(all, CABundleOf(config.Webhooks[i].Name, config.Webhooks[i].ClientConfig))
 			}
 		}
 		c.Trust(which, all)
@@ -50,9 +50,9 @@ func (c *Configurations) Follow(ctx context.Context, which Configuration) {
 	follow(ctx, c.Client.Resource(which.Resource()), which.Named(c.Name), trust, func(err error) { c.Blind(which, err) })
 }
 
-// AnchorOf reads a clientConfig as an API server does.
-func AnchorOf(webhook string, c admissionregistrationv1.WebhookClientConfig) Anchor {
-	a := Anchor{Webhook: webhook, Bundle: c.CABundle}
+// CABundleOf reads a clientConfig as an API server does.
+func CABundleOf(webhook string, c admissionregistrationv1.WebhookClientConfig) CABundle {
+	a := CABundle{Webhook: webhook, Bundle: c.CABundle}
 	switch {
 	case c.Service != nil:
 		a.Host = c.Service.Name + "." + c.Service.Namespace + ".svc"

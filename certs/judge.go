@@ -41,8 +41,8 @@ func (c Configuration) Kind() string {
 	return "ValidatingWebhookConfiguration"
 }
 
-// Anchor is what API servers go by when they call one webhook.
-type Anchor struct {
+// CABundle is what API servers use to verify Pillion when they call one webhook.
+type CABundle struct {
 	Webhook string // its name in the configuration
 	Host    string // the name that the certificate must bear
 	Bundle  []byte // caBundle: PEM, or nothing
@@ -56,7 +56,7 @@ const propagation = 5 * time.Second
 // patience is how long a rotation waits for [Advising] alone.
 const patience = time.Minute
 
-// trust is an anchor with what led to it.
+// trust is a CABundle with what led to it.
 type trust struct {
 	configuration Configuration
 	webhook       string
@@ -82,7 +82,7 @@ type replaced struct {
 	at time.Duration // when
 }
 
-func newView(a Anchor) *view {
+func newView(a CABundle) *view {
 	v := &view{host: a.Host, bundle: string(a.Bundle), roots: x509.NewCertPool()}
 	v.roots.AppendCertsFromPEM(a.Bundle) // what is no certificate verifies nothing
 	return v
@@ -94,7 +94,7 @@ func (v *view) verifies(pair *tls.Certificate, now moment) bool {
 
 // update is the trust in one webhook after what is said of it now. A caBundle
 // that is emptied says nothing, since nobody means that: what it was still counts.
-func (t trust) update(a Anchor, at time.Duration) trust {
+func (t trust) update(a CABundle, at time.Duration) trust {
 	t.replaced = slices.DeleteFunc(slices.Clone(t.replaced), func(r replaced) bool { return at-r.at >= propagation })
 	t.empty = len(a.Bundle) == 0
 	if t.empty || t.view != nil && t.view.bundle == string(a.Bundle) && t.view.host == a.Host {

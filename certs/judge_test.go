@@ -43,7 +43,7 @@ func TestJudge(t *testing.T) {
 			if i == 0 {
 				at -= time.Hour
 			}
-			tr = tr.update(Anchor{Webhook: string(c), Host: testHost, Bundle: bundle}, at)
+			tr = tr.update(CABundle{Webhook: string(c), Host: testHost, Bundle: bundle}, at)
 		}
 		return tr
 	}
@@ -106,7 +106,7 @@ func TestJudgeClockJumps(t *testing.T) {
 	served := oldCA.issue(t, start.Add(-10*day), start.Add(80*day))
 	again := oldCA.issue(t, start.Add(-day), start.Add(89*day))
 	fromNew := newCA.issue(t, start.Add(-day), start.Add(89*day))
-	trusted := []trust{trust{}.update(Anchor{Webhook: "a", Host: testHost, Bundle: oldCA.pem}, 0)}
+	trusted := []trust{trust{}.update(CABundle{Webhook: "a", Host: testHost, Bundle: oldCA.pem}, 0)}
 	for _, wall := range []time.Duration{-10000 * day, -20 * day, -5 * day, 0, 80 * day, 85 * day, 100 * day, 10000 * day} {
 		now := moment{wall: start.Add(wall), steady: start}
 		if v := judge(served, fromNew, trusted, now, time.Hour); v.serve {
@@ -122,8 +122,8 @@ func TestJudgeClockJumps(t *testing.T) {
 	short := newTestCA(t, "short", start.Add(-10*day), start.Add(40*day))
 	served = short.issue(t, start.Add(-10*day), start.Add(80*day))
 	trusted = []trust{
-		trust{}.update(Anchor{Webhook: "a", Host: testHost, Bundle: short.pem}, 0),
-		trust{}.update(Anchor{Webhook: "b", Host: testHost, Bundle: append(newCA.pem, short.pem...)}, 0),
+		trust{}.update(CABundle{Webhook: "a", Host: testHost, Bundle: short.pem}, 0),
+		trust{}.update(CABundle{Webhook: "b", Host: testHost, Bundle: append(newCA.pem, short.pem...)}, 0),
 	}
 	for _, wall := range []time.Duration{0, 60 * day, 10000 * day} {
 		now := moment{wall: start.Add(wall), steady: start}
@@ -184,7 +184,7 @@ func TestServingProperty(t *testing.T) {
 					}
 				}
 				c := []Configuration{Mutating, Validating}[random.IntN(2)]
-				s.Trust(c, []Anchor{{Webhook: string(c), Host: testHost, Bundle: bundle}})
+				s.Trust(c, []CABundle{{Webhook: string(c), Host: testHost, Bundle: bundle}})
 				trusted = s.trusted // it is the judgement after it that counts
 			}
 			after, err := s.GetCertificate(nil)

@@ -143,15 +143,15 @@ func (a *Authority) tellAPIServers(ctx context.Context, m material, v authorityV
 	}
 	calm = true
 	for _, c := range AllConfigurations() {
-		other := func(n Anchor) bool { return !bytes.Equal(n.Bundle, bundle) }
-		if v.applied[c] == string(bundle) || !slices.ContainsFunc(v.anchors[c], other) {
+		other := func(n CABundle) bool { return !bytes.Equal(n.Bundle, bundle) }
+		if v.applied[c] == string(bundle) || !slices.ContainsFunc(v.bundles[c], other) {
 			continue
 		}
 		if !a.calm[c].TryAccept() {
 			calm = false
 			continue
 		}
-		if failed := a.apply(ctx, c, v.anchors[c], bundle); failed != nil {
+		if failed := a.apply(ctx, c, v.bundles[c], bundle); failed != nil {
 			err = errors.Join(err, fmt.Errorf("applying the caBundles of the %s %s: %w", c.Kind(), c.Named(a.Configuration), failed))
 			continue
 		}
@@ -162,7 +162,7 @@ func (a *Authority) tellAPIServers(ctx context.Context, m material, v authorityV
 
 // apply owns the caBundle of every webhook, and no other field. Until the watch
 // tells of the configuration again it is not needed a second time.
-func (a *Authority) apply(ctx context.Context, c Configuration, anchors []Anchor, bundle []byte) (err error) {
+func (a *Authority) apply(ctx context.Context, c Configuration, bundles []CABundle, bundle []byte) (err error) {
 	a.mu.Lock()
 	a.view.applied[c] = string(bundle)
 	a.mu.Unlock()
@@ -175,7 +175,7 @@ func (a *Authority) apply(ctx context.Context, c Configuration, anchors []Anchor
 	}()
 	name := c.Named(a.Configuration)
 	var webhooks []any
-	for _, n := range anchors {
+	for _, n := range bundles {
 		webhooks = append(webhooks, map[string]any{"name": n.Webhook, "clientConfig": map[string]any{"caBundle": base64.StdEncoding.EncodeToString(bundle)}})
 	}
 	config := &unstructured.Unstructured{Object: map[string]any{"webhooks": webhooks}}

@@ -151,8 +151,8 @@ func (s *Serving) Await(all ...Configuration) {
 }
 
 // Trust says what API servers go by when they call the webhooks of a
-// configuration; with no anchors, that they call none.
-func (s *Serving) Trust(c Configuration, anchors []Anchor) {
+// configuration; with no bundles, that they call none.
+func (s *Serving) Trust(c Configuration, bundles []CABundle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.blind, c)
@@ -165,7 +165,7 @@ func (s *Serving) Trust(c Configuration, anchors []Anchor) {
 		}
 		return t.configuration == c
 	})
-	for _, a := range anchors {
+	for _, a := range bundles {
 		t := before[a.Webhook]
 		delete(before, a.Webhook)
 		t.configuration, t.webhook, t.gone = c, a.Webhook, nil

@@ -38,7 +38,7 @@ func trustBoth(s *Serving, cas ...*testCA) {
 		bundle = append(bundle, ca.pem...)
 	}
 	for _, c := range []Configuration{Mutating, Validating} {
-		s.Trust(c, []Anchor{{Webhook: string(c), Host: testHost, Bundle: bundle}})
+		s.Trust(c, []CABundle{{Webhook: string(c), Host: testHost, Bundle: bundle}})
 	}
 }
 
@@ -231,8 +231,8 @@ func TestServingMismatch(t *testing.T) {
 	w := newWorld(t)
 	s, _, _ := newTestServing()
 	s.Offer(w.first)
-	s.Trust(Mutating, []Anchor{{Webhook: "a", Host: testHost, Bundle: w.oldCA.pem}, {Webhook: "b", Host: testHost}})
-	s.Trust(Validating, []Anchor{{Webhook: "c", Host: "example.com", Bundle: w.oldCA.pem}, {Webhook: "d", Host: testHost, Bundle: []byte("x")}})
+	s.Trust(Mutating, []CABundle{{Webhook: "a", Host: testHost, Bundle: w.oldCA.pem}, {Webhook: "b", Host: testHost}})
+	s.Trust(Validating, []CABundle{{Webhook: "c", Host: "example.com", Bundle: w.oldCA.pem}, {Webhook: "d", Host: testHost, Bundle: []byte("x")}})
 	status := s.Status()
 	if len(status.Mismatch[Mutating]) != 1 || len(status.Mismatch[Validating]) != 2 {
 		t.Errorf("mismatches are %q", status.Mismatch)

@@ -47,7 +47,7 @@ func (p *planner) eachAppContainer() {
 			continue
 		}
 		if existing[app.index].Added() {
-			p.log.Own(&existing[app.index])
+			p.journal.Own(&existing[app.index])
 		}
 		for j := range app.fragments {
 			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {

@@ -61,7 +61,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 		return
 	}
 	if existing.Added() {
-		p.log.Own(existing) // what is shared with the template must never be added to
+		p.journal.Own(existing) // what is shared with the template must never be added to
 	}
 	p.object(existing, fragment, s.Elem, at)
 	p.checkProtected(existing, fragment, at)

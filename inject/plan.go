@@ -11,7 +11,7 @@ import (
 // plan compares the fragment with the pod and adds what is missing to the tree.
 // A template is planned whole or not at all, so where there is a conflict all of
 // it is taken back. It reports whether anything was added.
-func (c *candidate) plan(o *owners, log *tree.Log, couplings []coupling) (added bool) {
+func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling) (added bool) {
 	if err := o.renderApps(c); err != nil {
 		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
 		return false
@@ -20,7 +20,7 @@ func (c *candidate) plan(o *owners, log *tree.Log, couplings []coupling) (added 
 	noContainer, altered := (c.subject.asked.alone || c.subject.asked.detail) && c.noContainer(), altered(c.subject, c.t, &c.fragment)
 	p := &planner{
 		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, owners: o, couplings: couplings,
-		log: log, wasMarked: c.subject.marked(c.t), wasInjected: c.subject.annotation(c.t.injected) != nil,
+		journal: journal, wasMarked: c.subject.marked(c.t), wasInjected: c.subject.annotation(c.t.injected) != nil,
 	}
 	p.eachAppContainer()
 	p.object(c.subject.pod, &c.fragment, c.subject.schema, c.subject.at)
@@ -54,10 +54,10 @@ func (c *candidate) plan(o *owners, log *tree.Log, couplings []coupling) (added 
 	}
 	delete(c.subject.marks, c.t) // which may say so by now
 	if c.decision.Code == CodeInjected && !c.subject.asked.alone {
-		p.log.Keep()
+		p.journal.Keep()
 		return true
 	}
-	if p.log.Undo(); p.additions > 0 {
+	if p.journal.Undo(); p.additions > 0 {
 		c.subject.here = c.subject.here[:0]
 	}
 	return false

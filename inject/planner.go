@@ -24,8 +24,8 @@ type planner struct {
 	wasInjected bool
 
 	// What it writes.
-	log       *tree.Log // of the additions to the pod
-	found     bool      // something that the fragment has is in the pod
+	journal   *tree.Journal // of the additions to the pod
+	found     bool          // something that the fragment has is in the pod
 	additions int
 	added     []Place // with Request.Detail, and of a final pod
 	kept      []Place
@@ -63,12 +63,12 @@ func (p *planner) addition(at schema.Pointer, value *tree.Node) {
 // add puts a new member into an object of the pod.
 func (p *planner) add(pod *tree.Node, name string, value tree.Node, at schema.Pointer) *tree.Node {
 	p.addition(at, &value)
-	return p.log.Add(pod, name, value)
+	return p.journal.Add(pod, name, value)
 }
 
 func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list schema.Pointer) {
 	p.addition(list.Member("-"), &value)
-	p.log.Insert(pod, i, value)
+	p.journal.Insert(pod, i, value)
 }
 
 // isClaim says of a volume, or of a mount of it, whether it is one that a StatefulSet gives the pod.

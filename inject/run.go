@@ -15,7 +15,7 @@ type run struct {
 	subject  subject
 	owners   owners
 	input    templates.Input
-	log      tree.Log
+	journal  tree.Journal
 	room     []candidate
 
 	leftOut map[string]string // template to why
@@ -25,7 +25,7 @@ type run struct {
 
 // start prepares for looks at one pod.
 func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
-	r.injector, r.log.Nodes = i, nodes
+	r.injector, r.journal.Nodes = i, nodes
 	s := &r.subject
 	s.asked, s.schema, s.templates, s.brings, s.excluded, s.nodes = asked, i.schema, i.templates, i.brings, i.excluded, nodes
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
@@ -33,7 +33,7 @@ func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
 
 // look begins another look at the pod.
 func (r *run) look(pod *tree.Node, grown bool) {
-	r.log.Keep()
+	r.journal.Keep()
 	r.subject.look(pod, grown)
 	asked := &r.subject.asked
 	r.owners = owners{subject: &r.subject, candidates: r.owners.candidates[:0]}
@@ -90,7 +90,7 @@ func (r *run) decide(decisions []Decision) {
 				c.input.Pod = s.foreseen(c.input.Pod, s.schema)
 			}
 		}
-		if c.plan(o, &r.log, r.injector.couplings) {
+		if c.plan(o, &r.journal, r.injector.couplings) {
 			r.added = true
 			s.forget()
 			o.users = [2][]appContainer{}

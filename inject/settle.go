@@ -40,7 +40,7 @@ type settling struct {
 
 // kept is how many bytes are kept for the next pod.
 func (s *settling) kept() int {
-	return s.run.log.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + cap(s.run.room)*int(unsafe.Sizeof(candidate{}))
+	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + cap(s.run.room)*int(unsafe.Sizeof(candidate{}))
 }
 
 // settle adds to the pod until there is nothing left to add. A template that is left out because

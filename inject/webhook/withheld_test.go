@@ -19,20 +19,20 @@ import (
 func TestWithheld(t *testing.T) {
 	pod := []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"app","env":[{"name":"A"}]}]}}`)
 	added := func(name string) tree.Node { // a member that says that it was added
-		return *new(tree.Log).Add(new(tree.Members()), name, tree.Items(tree.Text("x")))
+		return *new(tree.Journal).Add(new(tree.Members()), name, tree.Items(tree.Text("x")))
 	}
 	for name, fault := range map[string]func(pod *tree.Node){
 		"an existing key": func(pod *tree.Node) { *pod.At("metadata", "labels", "a") = added("a") },
 		"a replaced list": func(pod *tree.Node) { *pod.At("spec", "containers").Items()[0].Get("env") = added("env") },
 		"a missing parent": func(pod *tree.Node) {
 			pod.Get("spec").Set("affinity", tree.Members())
-			new(tree.Log).Add(pod.At("spec", "affinity"), "x", tree.Text("y"))
+			new(tree.Journal).Add(pod.At("spec", "affinity"), "x", tree.Text("y"))
 		},
 		"an index out of range": func(pod *tree.Node) {
 			list := pod.At("spec", "containers")
 			list.Append(tree.Text("1"))
 			list.Append(tree.Text("2"))
-			new(tree.Log).Insert(list, 2, tree.Text("3"))
+			new(tree.Journal).Insert(list, 2, tree.Text("3"))
 		},
 	} {
 		e := newEdge(load(t, sidecar))

@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// Log remembers what was added to a tree, so that it can be taken back. Its zero
+// Journal records what was added to a tree, so that it can be taken back. Its zero
 // value is of a tree to which nothing was added.
-type Log struct {
+type Journal struct {
 	Nodes  *Arena // memory for what is added, or nil
 	before []change
 }
@@ -24,39 +24,39 @@ type change struct {
 	item     int
 }
 
-func (l *Log) note(n *Node) { l.before = append(l.before, change{at: n, was: *n}) }
+func (j *Journal) note(n *Node) { j.before = append(j.before, change{at: n, was: *n}) }
 
 // Add puts a new member at the end of an object and returns it. Null and [] may
 // be given content this way, for both say that nothing is there; a member that
 // says anything else is never touched: Add then returns nil.
-func (l *Log) Add(n *Node, name string, value Node) *Node {
+func (j *Journal) Add(n *Node, name string, value Node) *Node {
 	value.added, value.name = true, name
 	if m := n.member(name); m != nil {
 		if m.kind != Null && (m.kind != Array || len(m.Items()) > 0) {
 			return nil
 		}
-		l.note(m)
+		j.note(m)
 		*m = value
 		return m
 	}
-	l.insert(n, len(n.kids), value)
+	j.insert(n, len(n.kids), value)
 	return &n.kids[len(n.kids)-1]
 }
 
 // Insert puts a new item before item i of an array; i may be the array's length.
-func (l *Log) Insert(n *Node, i int, value Node) {
+func (j *Journal) Insert(n *Node, i int, value Node) {
 	n.fill()
 	value.added = true
-	l.insert(n, i, value)
+	j.insert(n, i, value)
 }
 
 // insert moves the nodes after the new one, and all of them only if there is no
 // room: what is added to a long list again and again copies it once.
-func (l *Log) insert(n *Node, i int, value Node) {
+func (j *Journal) insert(n *Node, i int, value Node) {
 	if len(n.kids) == cap(n.kids) {
-		l.makeRoom(n)
+		j.makeRoom(n)
 	}
-	l.before = append(l.before, change{at: n, inserted: true, item: i})
+	j.before = append(j.before, change{at: n, inserted: true, item: i})
 	n.kids = n.kids[:len(n.kids)+1]
 	copy(n.kids[i+1:], n.kids[i:])
 	n.kids[i] = value
@@ -68,16 +68,16 @@ const mostRoom = 1024
 // makeRoom moves a node's children to where there is room for more. Those of a long
 // list stay there when what was added is taken back, so that the next template
 // does not move them again; what was noted of them before has to follow.
-func (l *Log) makeRoom(n *Node) {
+func (j *Journal) makeRoom(n *Node) {
 	old := n.kids
-	stays := len(old) > len(l.before)
+	stays := len(old) > len(j.before)
 	if !stays {
-		l.note(n)
+		j.note(n)
 	}
-	n.kids = append(l.Nodes.Nodes(len(old)+min(len(old), mostRoom)+spare), old...)
-	for i := range l.before {
-		if k := indexOf(old, l.before[i].at); stays && k >= 0 {
-			l.before[i].at = &n.kids[k]
+	n.kids = append(j.Nodes.Nodes(len(old)+min(len(old), mostRoom)+spare), old...)
+	for i := range j.before {
+		if k := indexOf(old, j.before[i].at); stays && k >= 0 {
+			j.before[i].at = &n.kids[k]
 		}
 	}
 }
@@ -95,28 +95,28 @@ func indexOf(list []Node, n *Node) int {
 }
 
 // Own makes a node, which may be shared, one that may be added to.
-func (l *Log) Own(n *Node) {
-	l.note(n)
+func (j *Journal) Own(n *Node) {
+	j.note(n)
 	*n = n.Clone()
 }
 
 // Keep forgets what was added, which stays.
-func (l *Log) Keep() { l.before = l.before[:0] }
+func (j *Journal) Keep() { j.before = j.before[:0] }
 
 // Kept is how many bytes are kept for the next pod.
-func (l *Log) Kept() int { return cap(l.before) * int(unsafe.Sizeof(change{})) }
+func (j *Journal) Kept() int { return cap(j.before) * int(unsafe.Sizeof(change{})) }
 
 // Undo takes back what was added since the last Keep. Pointers into the tree that
 // were taken since hold no longer.
-func (l *Log) Undo() {
-	for _, c := range slices.Backward(l.before) {
+func (j *Journal) Undo() {
+	for _, c := range slices.Backward(j.before) {
 		if c.inserted {
 			c.at.kids = slices.Delete(c.at.kids, c.item, c.item+1)
 		} else {
 			*c.at = c.was
 		}
 	}
-	l.Keep()
+	j.Keep()
 }
 
 // Additions calls yield for each operation `add` (RFC 6902) that makes the tree

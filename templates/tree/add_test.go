@@ -49,7 +49,7 @@ func TestUndo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log := &tree.Log{Nodes: &tree.Arena{}}
+		journal := &tree.Journal{Nodes: &tree.Arena{}}
 		for round := range 6 {
 			before := dumped(root)
 			for i := range g.IntN(200) {
@@ -58,22 +58,22 @@ func TestUndo(t *testing.T) {
 				value := tree.Members(tree.Field("in", tree.Items(tree.Int(int64(i)))))
 				switch g.IntN(5) {
 				case 0:
-					log.Insert(list, g.IntN(len(list.Items())+1), value)
+					journal.Insert(list, g.IntN(len(list.Items())+1), value)
 				case 1:
-					log.Insert(list, len(list.Items()), value)
+					journal.Insert(list, len(list.Items()), value)
 				case 2:
-					log.Add(item, fmt.Sprint("m", round, "-", i), tree.Text("x"))
+					journal.Add(item, fmt.Sprint("m", round, "-", i), tree.Text("x"))
 				case 3:
-					log.Insert(item.Get("in"), 0, tree.Int(7))
+					journal.Insert(item.Get("in"), 0, tree.Int(7))
 				case 4:
-					log.Add(root.Get("o"), []string{"a", "n", fmt.Sprint(i)}[g.IntN(3)], tree.Items())
+					journal.Add(root.Get("o"), []string{"a", "n", fmt.Sprint(i)}[g.IntN(3)], tree.Items())
 				}
 			}
 			if g.IntN(2) == 0 {
-				log.Keep()
+				journal.Keep()
 				continue
 			}
-			log.Undo()
+			journal.Undo()
 			if after := dumped(root); after != before {
 				t.Fatalf("seed %d: \n%s\nbecame\n%s", seed, before, after)
 			}
@@ -90,19 +90,19 @@ func TestManyInsertions(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := root.Get("list")
-	log := &tree.Log{}
+	journal := &tree.Journal{}
 	if len(list.Items()) != items {
 		t.Fatal(len(list.Items()))
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for i := range 50 {
-		log.Insert(list, i/2, tree.Text("first"))
-		log.Insert(list, len(list.Items()), tree.Text("last"))
+		journal.Insert(list, i/2, tree.Text("first"))
+		journal.Insert(list, len(list.Items()), tree.Text("last"))
 		if i%2 == 0 {
-			log.Undo()
+			journal.Undo()
 		} else {
-			log.Keep()
+			journal.Keep()
 		}
 	}
 	runtime.ReadMemStats(&after)

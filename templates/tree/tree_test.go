@@ -75,17 +75,17 @@ func TestLookup(t *testing.T) {
 
 func TestAdditions(t *testing.T) {
 	n := parse(t, `{"list":[{"x":1},{"x":2}],"empty":[],"null":null,"obj":{"a/b~c":{"k":1}}}`)
-	var log tree.Log
+	var journal tree.Journal
 	add := func() {
 		list := n.Get("list")
-		log.Add(&list.Items()[1], "y", tree.Text("in the second"))
-		log.Insert(list, 0, tree.Text("first"))
-		log.Insert(list, 2, tree.Text("middle"))
-		log.Insert(list, 4, tree.Text("last"))
-		log.Add(n, "empty", tree.Items(tree.Int(1)))
-		log.Add(n, "null", tree.Bool(true))
-		log.Add(n.At("obj", "a/b~c"), "new~/", tree.Members(tree.Field("\"", tree.Float(1.5))))
-		if log.Add(n, "obj", tree.Int(1)) != nil || log.Add(n, "list", tree.Items()) != nil {
+		journal.Add(&list.Items()[1], "y", tree.Text("in the second"))
+		journal.Insert(list, 0, tree.Text("first"))
+		journal.Insert(list, 2, tree.Text("middle"))
+		journal.Insert(list, 4, tree.Text("last"))
+		journal.Add(n, "empty", tree.Items(tree.Int(1)))
+		journal.Add(n, "null", tree.Bool(true))
+		journal.Add(n.At("obj", "a/b~c"), "new~/", tree.Members(tree.Field("\"", tree.Float(1.5))))
+		if journal.Add(n, "obj", tree.Int(1)) != nil || journal.Add(n, "list", tree.Items()) != nil {
 			t.Error("what was there was replaced")
 		}
 	}
@@ -96,12 +96,12 @@ func TestAdditions(t *testing.T) {
 		return got
 	}
 	add()
-	if log.Undo(); len(additions()) > 0 || len(n.Get("list").Items()) != 2 || n.Get("empty").Kind() != tree.Array {
+	if journal.Undo(); len(additions()) > 0 || len(n.Get("list").Items()) != 2 || n.Get("empty").Kind() != tree.Array {
 		t.Errorf("not taken back: %q", got)
 	}
 	add()
-	log.Keep()
-	log.Undo()
+	journal.Keep()
+	journal.Undo()
 	additions()
 	want := []string{
 		`/list/1/y "in the second"`, `/list/0 "first"`, `/list/2 "middle"`, `/list/- "last"`,

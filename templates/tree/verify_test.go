@@ -86,7 +86,7 @@ func TestVerifier(t *testing.T) {
 func TestVerifierOfFaults(t *testing.T) {
 	t.Parallel()
 	added := func(name string) tree.Node { // one that says that it was added
-		return *new(tree.Log).Add(new(tree.Members()), name, tree.Items(tree.Text("x")))
+		return *new(tree.Journal).Add(new(tree.Members()), name, tree.Items(tree.Text("x")))
 	}
 	for name, fault := range map[string]func(root *tree.Node){
 		"an existing member": func(root *tree.Node) { *root.At("metadata", "labels", "a") = added("a") },
@@ -94,17 +94,17 @@ func TestVerifierOfFaults(t *testing.T) {
 		"a replaced item":    func(root *tree.Node) { *root.At("spec", "containers").Items()[0].Get("env") = added("env") },
 		"a missing parent": func(root *tree.Node) {
 			root.Get("spec").Set("affinity", tree.Members())
-			new(tree.Log).Add(root.At("spec", "affinity"), "x", tree.Text("y"))
+			new(tree.Journal).Add(root.At("spec", "affinity"), "x", tree.Text("y"))
 		},
 		"an index too large": func(root *tree.Node) {
 			l := root.At("spec", "containers")
 			l.Append(tree.Text("1"))
 			l.Append(tree.Text("2"))
-			new(tree.Log).Insert(l, 3, tree.Text("3"))
+			new(tree.Journal).Insert(l, 3, tree.Text("3"))
 		},
 		"a filled list that is replaced": func(root *tree.Node) {
 			l := root.At("spec", "volumes")
-			new(tree.Log).Insert(l, 0, tree.Text("1"))
+			new(tree.Journal).Insert(l, 0, tree.Text("1"))
 			root.Get("spec").Set("volumes", added("volumes"))
 		},
 		"the same name again": func(root *tree.Node) {

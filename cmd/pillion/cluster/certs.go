@@ -123,8 +123,8 @@ func (g *gathering) deployment(ctx context.Context) error {
 
 // configurations reads them all; the Service is the one that their webhooks name.
 func (g *gathering) configurations(ctx context.Context, name string) (service *admissionregistrationv1.ServiceReference, err error) {
-	anchor := func(w *certs.WebhookConfiguration, webhook string, c admissionregistrationv1.WebhookClientConfig) {
-		a := certs.AnchorOf(webhook, c)
+	note := func(w *certs.WebhookConfiguration, webhook string, c admissionregistrationv1.WebhookClientConfig) {
+		a := certs.CABundleOf(webhook, c)
 		switch {
 		case c.Service != nil:
 			service = c.Service
@@ -135,7 +135,7 @@ func (g *gathering) configurations(ctx context.Context, name string) (service *a
 		}
 		a.Host = cmp.Or(a.Host, manifests.ServiceHost)
 		g.Host = a.Host
-		w.Anchors = append(w.Anchors, a)
+		w.CABundles = append(w.CABundles, a)
 	}
 	for _, c := range certs.AllConfigurations() {
 		w := certs.WebhookConfiguration{Kind: c.Kind(), Name: c.Named(name), Optional: c == certs.Advising}
@@ -151,7 +151,7 @@ func (g *gathering) configurations(ctx context.Context, name string) (service *a
 		}
 		w.Found, w.InjectFrom = ok, config.Annotations[certmanagerv1.WantInjectAnnotation]
 		for _, webhook := range config.Webhooks {
-			anchor(&w, webhook.Name, webhook.ClientConfig)
+			note(&w, webhook.Name, webhook.ClientConfig)
 		}
 		g.Configurations = append(g.Configurations, w)
 	}

@@ -63,9 +63,9 @@ func (c *certificate) inCluster(o *Options, log *slog.Logger) error {
 		if err := c.newAuthority(o, client, log); err != nil {
 			return err
 		}
-		trust = func(configuration certs.Configuration, anchors []certs.Anchor) {
-			c.Trust(configuration, anchors)
-			c.authority.Trust(configuration, anchors)
+		trust = func(configuration certs.Configuration, bundles []certs.CABundle) {
+			c.Trust(configuration, bundles)
+			c.authority.Trust(configuration, bundles)
 		}
 	}
 	configurations := &certs.Configurations{Client: client, Name: o.tls.configuration, Trust: trust, Blind: c.Blind}
