@@ -187,7 +187,7 @@ func (a *Authority) look() authorityView {
 	return v
 }
 
-// trusts says whether every API server trusts the CA: the configurations said so
+// trusts reports whether every API server trusts the CA: the configurations said so
 // for long enough. One that does not exist is called by nobody. [Advising] is
 // waited for, but not for long.
 func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
@@ -208,7 +208,7 @@ func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
 	return running-a.agreed >= propagation && !lacks(Advising) || running-a.agreed >= patience
 }
 
-// yields says whether another replica should make the Secret: one that knows the CA
+// yields reports whether another replica should make the Secret: one that knows the CA
 // which API servers trust, if there is one. For a moment, that is.
 func (a *Authority) yields(v authorityView) bool {
 	if v.last.ca != nil || a.clock.running()-v.missed >= propagation {

@@ -88,7 +88,7 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// same says whether two pairs present the same chain, and so have the same key.
+// same reports whether two pairs present the same chain, and so have the same key.
 func same(a, b *tls.Certificate) bool {
 	if a == nil || b == nil || len(a.Certificate) != len(b.Certificate) {
 		return a == b
@@ -101,7 +101,7 @@ func same(a, b *tls.Certificate) bool {
 	return true
 }
 
-// verify says whether a client that trusts the roots takes the pair for the
+// verify reports whether a client that trusts the roots takes the pair for the
 // host's, or why not.
 //
 // Where the clock says that the pair's time is over or has not come, the nearest

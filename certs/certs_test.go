@@ -110,7 +110,7 @@ func (s *Serving) tick() {
 	s.judge()
 }
 
-// wantServed says which pair a handshake gets.
+// wantServed reports which pair a handshake gets.
 func wantServed(t *testing.T, s *Serving, want *tls.Certificate, what string) {
 	t.Helper()
 	if got, err := s.GetCertificate(nil); err != nil || !same(got, want) {

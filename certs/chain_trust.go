@@ -61,7 +61,7 @@ func (c *Chain) trustProblems(r *ChainReport, name string, empty, unusable, lost
 			problems = append(problems, fmt.Sprintf("%s: the caBundle of %s %s; %s", name, strings.Join(webhooks, " and "), what, whoTrusts(r.Source)))
 		}
 	}
-	if r.Secret != nil || c.Secret != nil || len(r.Problems) == 0 { // else it is empty for want of a certificate
+	if r.Secret != nil || c.Secret != nil || len(r.Problems) == 0 { // else it is empty because there is no a certificate
 		add(empty, "is empty, so API servers cannot verify Pillion")
 	}
 	add(unusable, "holds no certificate")
@@ -79,7 +79,7 @@ func whoTrusts(source string) string {
 	return "put the certificate of the CA into it"
 }
 
-// verify says what an API server would say about the pair, its time aside.
+// verify reports what an API server would say about the pair, its time aside.
 func (c *Chain) verify(pair *tls.Certificate, a CABundle) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(a.Bundle)
@@ -146,7 +146,7 @@ func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, addr
 	return ""
 }
 
-// verified says whether every API server's call to whoever presents the pair succeeds now.
+// verified reports whether every API server's call to whoever presents the pair succeeds now.
 func (c *Chain) verified(pair *tls.Certificate) bool {
 	var bundles []CABundle
 	for _, w := range c.Configurations {

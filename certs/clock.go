@@ -21,10 +21,10 @@ const (
 // since, which nobody can set.
 type moment struct{ wall, steady time.Time }
 
-// passed says whether t is over by both.
+// passed reports whether t is over by both.
 func (m moment) passed(t time.Time) bool { return m.wall.After(t) && m.steady.After(t) }
 
-// before says whether t is still to come by both.
+// before reports whether t is still to come by both.
 func (m moment) before(t time.Time) bool { return m.wall.Before(t) && m.steady.Before(t) }
 
 // verify is [verify] at a moment: what is good by one of both is good. A CA may end

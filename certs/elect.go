@@ -57,7 +57,7 @@ func (a *Authority) leases() dynamic.ResourceInterface {
 	return a.Client.Resource(leases).Namespace(a.Namespace)
 }
 
-// leads says whether the Lease is this one's still.
+// leads reports whether the Lease is this one's still.
 func (e *election) leads() bool { return e.leader && e.running()-e.asked < leadTime }
 
 // stand renews the Lease, or takes one that is nobody's. A Lease that does not exist is made by PUT, for

@@ -65,7 +65,7 @@ func CABundleOf(webhook string, c admissionregistrationv1.WebhookClientConfig) C
 }
 
 // follow calls changed with the object of that name, a T, as often as it changes, and
-// with nil where there is none, until ctx is done. It asks for no other object, so
+// with nil if there is none, until ctx is done. It asks for no other object, so
 // a right to that one by its name is enough.
 func follow[T any](ctx context.Context, from dynamic.ResourceInterface, name string, changed func(*T), failed func(error)) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()

@@ -49,7 +49,7 @@ type CABundle struct {
 }
 
 // propagation is how long an API server may go by a caBundle that has been
-// replaced. It follows the configurations by a watch of its own; where there are
+// replaced. It follows the configurations by a watch of its own; if there are
 // several, each by its own.
 const propagation = 5 * time.Second
 
@@ -66,7 +66,7 @@ type trust struct {
 	gone          *time.Duration // when its webhook was taken away; nil: it is there
 }
 
-// optional says whether a rotation may lose it.
+// optional reports whether a rotation may lose it.
 func (t trust) optional() bool { return t.configuration == Advising }
 
 // view is what an API server goes by.
@@ -107,7 +107,7 @@ func (t trust) update(a CABundle, at time.Duration) trust {
 	return t
 }
 
-// verdict says whether the offered pair is to be served, or else why not yet.
+// verdict reports whether the offered pair is to be served, or else why not yet.
 type verdict struct {
 	serve bool
 	code  string // of [Pending]
@@ -167,7 +167,7 @@ func judgeTime(served, offered *x509.Certificate, now time.Time) verdict {
 	return verdict{}
 }
 
-// unsettled says whether an API server that is a moment behind could lose us.
+// unsettled reports whether an API server that is a moment behind could lose us.
 func unsettled(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) bool {
 	for _, t := range trusted {
 		for _, r := range t.replaced {

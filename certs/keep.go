@@ -71,7 +71,7 @@ func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 	return next, errors.Join(err, tellErr)
 }
 
-// made is the Secret that was made, until the watch brings it: where that is late, a second one of the same manager would
+// made is the Secret that was made, until the watch brings it: if that is late, a second one of the same manager would
 // take the place of the first.
 type made struct {
 	material
@@ -110,7 +110,7 @@ func (a *Authority) create(ctx context.Context, m *made) error {
 	return nil
 }
 
-// update writes what is wanted into the Secret as it was seen. Where it has been
+// update writes what is wanted into the Secret as it was seen. If it has been
 // changed since, the watch brings that, and there will be another step.
 func (a *Authority) update(ctx context.Context, seen *corev1.Secret, m material, done []string) error {
 	data, err := m.data()

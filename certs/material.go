@@ -99,7 +99,7 @@ func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// contains says whether one of the certificates is c.
+// contains reports whether one of the certificates is c.
 func contains(all []*x509.Certificate, c *x509.Certificate) bool {
 	return slices.ContainsFunc(all, c.Equal)
 }

@@ -48,7 +48,7 @@ func (p Policy) plan(m material, now moment, trusted func(*x509.Certificate) boo
 	return next, append(done, "new certificate: "+why), nil
 }
 
-// caDue says why there has to be a new CA.
+// caDue reports why there has to be a new CA.
 func (p Policy) caDue(ca *issuer, now moment) string {
 	switch {
 	case ca == nil:
@@ -59,7 +59,7 @@ func (p Policy) caDue(ca *issuer, now moment) string {
 	return ""
 }
 
-// leafDue says why there has to be a new certificate, and whether it can wait
+// leafDue reports why there has to be a new certificate, and whether it can wait
 // until API servers trust its CA: as long as the old one is good.
 func (p Policy) leafDue(m material, now moment) (why string, wait bool) {
 	if m.leaf == nil {

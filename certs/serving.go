@@ -150,7 +150,7 @@ func (s *Serving) Await(all ...Configuration) {
 	}
 }
 
-// Trust says what API servers go by when they call the webhooks of a
+// Trust reports what API servers go by when they call the webhooks of a
 // configuration; with no bundles, that they call none.
 func (s *Serving) Trust(c Configuration, bundles []CABundle) {
 	s.mu.Lock()

@@ -266,7 +266,7 @@ func TestServingBlind(t *testing.T) {
 	}
 }
 
-// Right after the start it is not known what API servers trust. The first pair does
+// Right after the start it is unknown what API servers trust. The first pair does
 // not wait for that, and a newer one not for ever.
 func TestServingAwaits(t *testing.T) {
 	w := newWorld(t)

@@ -71,7 +71,7 @@ func limitCases() []limitCase {
 	}
 }
 
-// run: a Deployment is advised about exactly where the API server refuses its pods because of the injection.
+// run: a Deployment is advised about exactly where the API server rejects its pods because of the injection.
 func (c *limitCase) run(t *testing.T) {
 	t.Parallel()
 	if c.hard != nil {

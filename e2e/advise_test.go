@@ -312,7 +312,7 @@ func (a *advisor) podsOptIn(t *testing.T) {
 	}
 }
 
-// down: without Pillion nothing is refused and nothing is said. It is the last test of the advisor.
+// down: without Pillion nothing is rejected and nothing is said. It is the last test of the advisor.
 func (a *advisor) down(t *testing.T) {
 	ns := advisedNamespace(t)
 	if err := a.Stop(); err != nil {

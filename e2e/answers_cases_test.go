@@ -42,7 +42,7 @@ type answer func(http.ResponseWriter, *admissionv1.AdmissionReview)
 type answerCase struct {
 	name   string
 	answer answer
-	// at is the address to call where that is the case.
+	// at is the address to call if that is the case.
 	at                   string
 	mutating, validating answerOutcome
 }
@@ -158,7 +158,7 @@ func httpCases() []answerCase {
 	}
 }
 
-// statusCases are the statuses that Pillion refuses a request with. The API server repeats the sentence of each, because
+// statusCases are the statuses that Pillion rejects a request with. The API server repeats the sentence of each, because
 // it is in a Status: of a sentence in plain text it repeats few (see "status 400 in words").
 func statusCases() []answerCase {
 	var all []answerCase

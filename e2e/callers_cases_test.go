@@ -232,7 +232,7 @@ func TestBoundTokens(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec authenticationv1.TokenRequestSpec
 		path string
-		want string // "" where it is let in
+		want string // "" if it is let in
 	}{
 		"mutating":              {spec: bound(mutating, pillionConfiguration, mutateAudience), path: "/mutate"},
 		"validating":            {spec: bound(validating, pillionConfiguration, mutateAudience), path: "/validate"},

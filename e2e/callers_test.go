@@ -43,7 +43,7 @@ type guarded struct {
 
 // TestCallers: an API server that shows who it is, by each of the ways, has pods injected and judged. With
 // another credential or without any, the mutating webhook is passed over (failurePolicy Ignore) and the
-// validating one refuses the pod (Fail). Credentials are replaced while both sides run.
+// validating one rejects the pod (Fail). Credentials are replaced while both sides run.
 func TestCallers(t *testing.T) {
 	t.Parallel()
 	var all []*guarded
@@ -207,7 +207,7 @@ func (g *guarded) awaitReread(t *testing.T, server *cluster.APIServer) {
 	}
 }
 
-// wantRefused waits until the API server is refused, and creates pods then.
+// wantRefused waits until the API server is rejected, and creates pods then.
 func (g *guarded) wantRefused(t *testing.T, server *cluster.APIServer, name, sentence string) {
 	t.Helper()
 	eventually(t, "the API server is refused", func(ctx context.Context) error {

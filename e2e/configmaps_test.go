@@ -60,7 +60,7 @@ func TestTemplateConfigMaps(t *testing.T) {
 		}
 	}
 
-	// One that breaks stays as it was, where that is known; a replica that is started now goes without, and is ready.
+	// One that breaks stays as it was, if that is known; a replica that is started now goes without, and is ready.
 	a = p.update(t, a, "six", "!")
 	p.wantSaid(t, p.pillions[:], "configmap/a is rejected since ", "(its last valid content is used): configmap/a/bad.yaml:1: ")
 	p.wantInjected(t, "five", "one", "three", "two")

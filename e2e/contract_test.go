@@ -155,7 +155,7 @@ func TestRegisteredForAll(t *testing.T) {
 }
 
 // forAll are Pillion's first entries for all operations on all objects that bear the label, as configurations
-// of that name. What Pillion cannot answer is refused.
+// of that name. What Pillion cannot answer is rejected.
 func forAll(name string) *cluster.Manifests {
 	own := env.manifests.ForNamespaces(name, map[string]string{corev1.LabelMetadataName: name})
 	m, v := &own.Mutating.Webhooks[0], &own.Validating.Webhooks[0]
@@ -242,7 +242,7 @@ func TestSystemRoots(t *testing.T) {
 	})
 }
 
-// TestConfigurationRules: what the API server refuses in a webhook configuration, and what it fills in.
+// TestConfigurationRules: what the API server rejects in a webhook configuration, and what it fills in.
 func TestConfigurationRules(t *testing.T) {
 	t.Parallel()
 	type entry = admissionregistrationv1.MutatingWebhook

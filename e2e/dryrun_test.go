@@ -25,7 +25,7 @@ func TestDryRunInTemplate(t *testing.T) {
 		dryRun bool
 		label  string
 		code   string
-		args   []string // of the sidecar; nil where there is none
+		args   []string // of the sidecar; nil if there is none
 	}{
 		{"real", false, "", "injected", []string{"--dry-run=false"}},
 		{"dry-run", true, "", "condition_false", nil},

@@ -107,7 +107,7 @@ type generatedResult struct {
 }
 
 // createGenerated sends the pods one after the other. A combination that Kubernetes does not take is left out; what a
-// template refuses is not, though it is never stored.
+// template rejects is not, though it is never stored.
 func createGenerated(t *testing.T, ns string, pods []*corev1.Pod) []generatedResult {
 	t.Helper()
 	var made []generatedResult
@@ -296,7 +296,7 @@ func explain(t *testing.T, stdin []byte, args ...string) explained {
 }
 
 // TestExplainInstalled: of Pillion as it ships, explain says yes where a pod is injected, and no where the
-// Deployment excludes the namespace, and where nobody answers: then pods are refused.
+// Deployment excludes the namespace, and where nobody answers: then pods are rejected.
 func TestExplainInstalled(t *testing.T) {
 	t.Parallel()
 	i := install(t, newCluster(t), "self-signed")

@@ -52,7 +52,7 @@ func moments() []moment {
 }
 
 // TestTamper: whatever another webhook does to what Pillion has added, and whenever it does it, comes out:
-// Pillion puts it back, or says where the damage is, and refuses the pod or warns of it as the template says.
+// Pillion puts it back, or says where the damage is, and rejects the pod or warns of it as the template says.
 func TestTamper(t *testing.T) {
 	t.Parallel()
 	cases := tamperings()

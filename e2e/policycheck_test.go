@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPolicyChecks: the API server refuses pods without a required template, with no webhook at all.
+// TestPolicyChecks: the API server rejects pods without a required template, with no webhook at all.
 func TestPolicyChecks(t *testing.T) {
 	t.Parallel()
 	installPolicies(t, validatingLabel, "--templates", "testdata/policy")

@@ -232,7 +232,7 @@ func TestReinvocationLateOptIn(t *testing.T) {
 	})
 }
 
-// R7: Kubernetes refuses what came out of the webhooks. It says so to the user; nothing is stored.
+// R7: Kubernetes rejects what came out of the webhooks. It says so to the user; nothing is stored.
 func TestReinvocationRefused(t *testing.T) {
 	t.Parallel()
 
@@ -302,7 +302,7 @@ func TestReinvocationPolicyOfOthers(t *testing.T) {
 }
 
 // wantNothingToAdd checks that a third call, were there one, would change nothing: the command prints
-// patches only where there are some.
+// patches only if there are some.
 func wantNothingToAdd(t *testing.T, stored *corev1.Pod) {
 	t.Helper()
 	pod := stored.DeepCopy()
@@ -316,7 +316,7 @@ func wantNothingToAdd(t *testing.T, stored *corev1.Pod) {
 	}
 }
 
-// checkAuditAnnotations runs when all tests are done: the API server refuses, and logs, an audit
+// checkAuditAnnotations runs when all tests are done: the API server rejects, and logs, an audit
 // annotation whose value differs between the calls for one pod. Where another webhook has tampered with
 // the pod between the calls, they do differ.
 func checkAuditAnnotations(c *cluster.Cluster) error {

@@ -28,7 +28,7 @@ const (
 // rollout is one change of templates.
 type rollout struct {
 	name string // of the folder with the new set
-	// injected says whether a pod has what the new set gives it.
+	// injected reports whether a pod has what the new set gives it.
 	injected func(*corev1.Pod) bool
 }
 

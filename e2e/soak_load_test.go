@@ -61,7 +61,7 @@ type soakLoad struct {
 
 	mu       sync.Mutex
 	outcomes map[outcome]int
-	refusals []failure // and creates for want of an API server
+	refusals []failure // and creates because there is no an API server
 	wrong    []failure // what must never be
 }
 
@@ -208,7 +208,7 @@ func (l *soakLoad) audited(ctx context.Context, namespace, name string) map[stri
 	return event.Annotations
 }
 
-// judge says what a create came to, and "" where it must never come to that. It began when all replicas had the
+// judge reports what a create came to, and "" where it must never come to that. It began when all replicas had the
 // least versions.
 func (l *soakLoad) judge(namespace string, pod *corev1.Pod, least [2]int64, err error) (outcome, error) {
 	switch {
@@ -240,7 +240,7 @@ func byPillion() *regexp.Regexp {
 	return regexp.MustCompile(`webhook "(namespace|pod)\.validate\.pillion\.dev"(: | denied the request: ).+`)
 }
 
-// isAway says whether it was not even asked: an API server that ends or starts says so itself.
+// isAway reports whether it was not even asked: an API server that ends or starts says so itself.
 func isAway(err error) bool {
 	status := apierrors.APIStatus(nil)
 	return !errors.As(err, &status) && !errors.Is(err, context.DeadlineExceeded) ||
@@ -248,7 +248,7 @@ func isAway(err error) bool {
 		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// hasGuard says what the pod lacks of what the templates give it, in versions between the least and the newest.
+// hasGuard reports what the pod lacks of what the templates give it, in versions between the least and the newest.
 func (l *soakLoad) hasGuard(pod *corev1.Pod, least [2]int64) error {
 	var versions [2]int64
 	for n, source := range l.sources {

@@ -162,7 +162,7 @@ func workloadOf(t *testing.T, kind string, pod labels.Set, owners []any) any {
 	return decode(t, string(text))
 }
 
-// holds says whether all matchConditions of an entry do.
+// holds reports whether all matchConditions of an entry do.
 func holds(t *testing.T, e entry, object any) bool {
 	t.Helper()
 	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.OptionalTypes())

@@ -34,7 +34,7 @@ func TestCodeAgrees(t *testing.T) {
 	}
 }
 
-// What the API server would not have asked about, the engine refuses by the same
+// What the API server would not have asked about, the engine rejects by the same
 // rule, and the other way round: so the command line tells what a cluster does.
 func TestEngineAgreesWithSelectors(t *testing.T) {
 	found, problems := templates.Parse("t.yaml", []byte(`

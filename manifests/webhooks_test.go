@@ -165,7 +165,7 @@ func optIns(set labels.Set) []labels.Set {
 	return all
 }
 
-// A condition that errs refuses the pod under failurePolicy Fail.
+// A condition that errs rejects the pod under failurePolicy Fail.
 func TestMatchConditionNeverErrs(t *testing.T) { checkMatchConditionNeverErrs(t) }
 
 func checkMatchConditionNeverErrs(t testing.TB) {

@@ -280,7 +280,7 @@ func (s *clusterState) command(a *pagedAPI) string {
 	return "  " + strings.Join(append([]string{"pillion status"}, s.args...), " ") + " --kubeconfig " + a.file + " -o name |\n    xargs -r -L1 kubectl --kubeconfig " + a.file + " rollout restart\n"
 }
 
-// restart is kubectl rollout restart: all new pods beside the old ones, where there is
+// restart is kubectl rollout restart: all new pods beside the old ones, if there is
 // most of them at once. It returns the old ones.
 func (s *clusterState) restart(o *ownerState) (old [][]byte) {
 	old = slices.Clone(o.pods)

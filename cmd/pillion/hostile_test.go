@@ -300,7 +300,7 @@ func (s *served) withstand(t *testing.T, attack attack) {
 	}
 }
 
-// raced says whether the race detector is there, which takes many times the memory.
+// raced reports whether the race detector is there, which takes many times the memory.
 func raced() bool {
 	build, _ := debug.ReadBuildInfo()
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})

@@ -66,7 +66,7 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	return exitUsage
 }
 
-// wrongFlag says what was probably meant by a flag, or what it takes.
+// wrongFlag reports what was probably meant by a flag, or what it takes.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var names []string
@@ -81,7 +81,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// wrongCommand says what was probably meant by a command, in place of cobra's lines.
+// wrongCommand reports what was probably meant by a command, in place of cobra's lines.
 func wrongCommand(root *cobra.Command, err error) error {
 	rest, ok := strings.CutPrefix(err.Error(), "unknown command ")
 	quoted, quoteErr := strconv.QuotedPrefix(rest)

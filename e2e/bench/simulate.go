@@ -14,7 +14,7 @@ type model struct {
 	rate            float64 // creates per second, each at random
 	burst           int     // creates at once, besides, each
 	every, length   float64 // so many seconds, for that long
-	patience        float64 // a call that would wait longer is refused
+	patience        float64 // a call that would wait longer is rejected
 	apiServer       float64 // between the answer of the first webhook and the call of the second
 	classes         []class
 }

@@ -141,7 +141,7 @@ func (e Event) said(by string) map[string]string {
 	return said
 }
 
-// CreatesPod says whether the request made the pod, or was refused while it tried to. Pods whose name
+// CreatesPod reports whether the request made the pod, or was refused while it tried to. Pods whose name
 // the API server chose are found by that name or by the generateName.
 func (e Event) CreatesPod(namespace, name string) bool {
 	ref := e.ObjectRef

@@ -233,7 +233,7 @@ func rewrite(args []string, path, dir string) []string {
 	return out
 }
 
-// setEndpoint makes address one of the Service's, to be used where it is ready. The Service's own selector finds
+// setEndpoint makes address one of the Service's, to be used if it is ready. The Service's own selector finds
 // none: no node runs a pod.
 func (c *Cluster) setEndpoint(ctx context.Context, name, address string, ready bool) error {
 	host, text, err := net.SplitHostPort(address)

@@ -26,7 +26,7 @@ const (
 	reset  = "\033[0m"
 )
 
-// screen prints, in colour where that is of use.
+// screen prints, in colour if that is of use.
 type screen struct {
 	out   *os.File
 	color bool

@@ -209,7 +209,7 @@ func versionOf(ctx context.Context, program string, args ...string) (string, err
 	return found, nil
 }
 
-// platformOf returns what the program is for, or "" if that is not known.
+// platformOf returns what the program is for, or "" if that is unknown.
 func platformOf(program string) string {
 	if f, err := elf.Open(program); err == nil {
 		defer f.Close()

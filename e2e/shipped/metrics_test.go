@@ -99,7 +99,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// check looks for a label's name and value, where they are for the program to choose.
+// check looks for a label's name and value, if they are for the program to choose.
 func (w vocabulary) check(t *testing.T, what, name, value string) {
 	t.Helper()
 	switch name {

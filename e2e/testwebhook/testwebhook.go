@@ -30,7 +30,7 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Mutate says what to change in a pod; nothing when it returns nil.
+// Mutate reports what to change in a pod; nothing when it returns nil.
 type Mutate func(pod *corev1.Pod) []Operation
 
 // Call is one request that a webhook got.

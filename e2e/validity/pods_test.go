@@ -11,7 +11,7 @@ import (
 )
 
 // grow changes one random place of o, an object of type t, for which only the
-// fields that allowed names count (nil: all). It says whether it did.
+// fields that allowed names count (nil: all). It reports whether it did.
 func (m *maker) grow(o object, t reflect.Type, allowed func(parent reflect.Type, name string) bool) {
 	fields := fieldsOf(t)
 	for range 20 {

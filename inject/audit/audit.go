@@ -253,7 +253,7 @@ func (l *Log) Report() *Report {
 	return &r
 }
 
-// Bad says whether there is a loop, a pod that passed, or one that Pillion changed a second time.
+// Bad reports whether there is a loop, a pod that passed, or one that Pillion changed a second time.
 func (r *Report) Bad() bool {
 	return len(r.Loops)+len(r.FailedOpen) > 0 || slices.ContainsFunc(r.SecondRounds, func(c Count) bool { return strings.HasSuffix(c.Webhook, own) })
 }

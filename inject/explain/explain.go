@@ -117,7 +117,7 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	f = Final{"allowed", findings(slices.DeleteFunc(verdict.Judged, func(f inject.Finding) bool {
 		return r.Object.Live && slices.ContainsFunc(injector.Set().Templates, func(t *templates.Template) bool { return t.Name == f.Template && t.ReadsRequest() })
 	}))}
-	switch { // whether another replica knows better is not known here
+	switch { // whether another replica knows better is unknown here
 	case len(f.Findings) == 0:
 	case f.Findings[0].Mode == templates.Deny: // which come first
 		f.Verdict = "denied"
@@ -137,7 +137,7 @@ func (r *Report) unanswered() string {
 	return "allowed"
 }
 
-// shadowed says whether the pod is to be made in a namespace where nothing is
+// shadowed reports whether the pod is to be made in a namespace if nothing is
 // injected, and what would be is told.
 func (s *Subject) shadowed() bool {
 	return !s.Object.Live && !s.Request.OptedIn && s.Request.Namespace.Labels[inject.LabelInject] == inject.Shadow && !called(s.Webhooks, Mutating)
@@ -171,12 +171,12 @@ func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
 type Subject struct {
 	Object   Object
 	Request  inject.Request
-	Webhooks []Webhook // nil where no cluster was looked at
-	Answered *bool     // nil where that is not known
+	Webhooks []Webhook // nil if no cluster was looked at
+	Answered *bool     // nil if that is unknown
 	Notes    []string
 	// Misplaced is what [inject.Injector.Misplaced] finds.
 	Misplaced []inject.Finding
-	// Misfits says what the namespace has against the injected pod alone, and in a
-	// note what could not be read for that; nil where nothing is known.
+	// Misfits reports what the namespace has against the injected pod alone, and in a
+	// note what could not be read for that; nil if nothing is known.
 	Misfits func(pod, injected []byte) (misfits []string, note string)
 }

@@ -25,8 +25,8 @@ type Report struct {
 	// OptedIn is, of a pod whose namespace has not opted in and that has not either, one
 	// sentence about what a pod would get if the namespace did.
 	OptedIn string `json:"optedIn,omitempty"`
-	// Called says whether the API server asks Pillion about this pod, and Answered
-	// whether anybody is there to answer; absent where that is not known.
+	// Called reports whether the API server asks Pillion about this pod, and Answered
+	// whether anybody is there to answer; absent if that is unknown.
 	Called   *bool `json:"called,omitempty"`
 	Answered *bool `json:"answered,omitempty"`
 	// Webhooks are the entries of the installed webhook configurations.
@@ -41,13 +41,13 @@ type Report struct {
 	// Misplaced are sentences about what the workload has in its own metadata, where
 	// Pillion does not read it.
 	Misplaced []string `json:"misplaced,omitempty"`
-	// Running is what the workload's running pods have; nil where that is not known.
+	// Running is what the workload's running pods have; nil if that is unknown.
 	Running *Running `json:"running,omitempty"`
 	// Patch is what the mutating webhook adds, as RFC 6902.
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Final is what the validating webhook says then.
 	Final Final `json:"final"`
-	// Misfits are why the API server refuses the injected pod, and not the pod as it is.
+	// Misfits are why the API server rejects the injected pod, and not the pod as it is.
 	Misfits []string `json:"misfits,omitempty"`
 	// Notes are sentences about the cluster, or about how the manifest is written.
 	Notes []string `json:"notes,omitempty"`
@@ -163,7 +163,7 @@ func (r *Report) Compare(running *Running) {
 
 func no(known *bool) bool { return known != nil && !*known }
 
-// unreached says why Pillion does not process the pod; "" if it does, or if that is not known.
+// unreached reports why Pillion does not process the pod; "" if it does, or if that is unknown.
 func (r *Report) unreached() string {
 	switch {
 	case no(r.Called):

@@ -55,13 +55,13 @@ func EvidenceOf(pod []byte) Evidence {
 	return e
 }
 
-// bare says whether the pod has none of the template's containers, whatever it
+// bare reports whether the pod has none of the template's containers, whatever it
 // says. A template that has none itself leaves no pod bare.
 func (e *Evidence) bare(t *templates.Template) bool {
 	return len(t.Containers) > 0 && !slices.ContainsFunc(t.Containers, func(name string) bool { return slices.Contains(e.containers, name) })
 }
 
-// State says what the pod has of a template, from a decision about the pod as it
+// State reports what the pod has of a template, from a decision about the pod as it
 // is (with [inject.Request.Detail]).
 func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 	by := e.InjectedBy[d.Template]

@@ -14,9 +14,9 @@ import (
 type Template struct {
 	Template string `json:"template"`
 	Revision string `json:"revision"` // of the template as it is now
-	// Code is the reason code. Of a pod that exists it is absent where State says all.
+	// Code is the reason code. Of a pod that exists it is absent if State says all.
 	Code inject.Code `json:"code,omitempty"`
-	// Message says why, in one sentence.
+	// Message reports why, in one sentence.
 	Message string `json:"message"`
 	// Requested: the pod's annotation names the template.
 	Requested bool `json:"requested,omitempty"`
@@ -45,7 +45,7 @@ type Template struct {
 
 // Place is where the pod and a template differ.
 type Place struct {
-	Path     string          `json:"path"`     // JSON Pointer into the pod as it came
+	Path     string          `json:"path"`     // JSON Pointer into the pod as received
 	Pod      json.RawMessage `json:"pod"`      // null where the pod says nothing
 	Template json.RawMessage `json:"template"` // null where the template says nothing
 }
@@ -62,10 +62,10 @@ type Finding struct {
 	Code     inject.Code            `json:"code"`
 	Template string                 `json:"template,omitempty"` // "" where no template is meant that exists
 	Path     string                 `json:"path"`               // "" where no one place is to blame
-	Expected json.RawMessage        `json:"expected,omitempty"` // absent where nothing should be there
-	Found    json.RawMessage        `json:"found,omitempty"`    // absent where nothing is there
+	Expected json.RawMessage        `json:"expected,omitempty"` // absent if nothing should be there
+	Found    json.RawMessage        `json:"found,omitempty"`    // absent if nothing is there
 	Message  string                 `json:"message"`            // one sentence, with what to do
-	Mode     templates.ValidateMode `json:"mode,omitempty"`     // Deny where it is reason enough to refuse the pod
+	Mode     templates.ValidateMode `json:"mode,omitempty"`     // Deny if it is reason enough to refuse the pod
 }
 
 // explained is what was decided about a template for a pod that is created or,

@@ -92,7 +92,7 @@ func (p *page) findings(r *Report) {
 	}
 }
 
-// webhooks says why the API server calls none, or verbosely of each whether it does.
+// webhooks reports why the API server calls none, or verbosely of each whether it does.
 func (p *page) webhooks(r *Report) {
 	if r.Called == nil {
 		return

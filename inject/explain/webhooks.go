@@ -49,7 +49,7 @@ type Entry struct {
 	ObjectSelector    *metav1.LabelSelector
 	MatchConditions   []admissionregistrationv1.MatchCondition
 	FailurePolicy     *admissionregistrationv1.FailurePolicyType
-	Service           *admissionregistrationv1.ServiceReference // nil where a URL is called
+	Service           *admissionregistrationv1.ServiceReference // nil if a URL is called
 
 	conditions []condition
 }
@@ -84,12 +84,12 @@ func ValidatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration
 	return all
 }
 
-// called says whether the API server calls any webhook of the type.
+// called reports whether the API server calls any webhook of the type.
 func called(all []Webhook, typ string) bool {
 	return slices.ContainsFunc(all, func(w Webhook) bool { return w.Type == typ && w.Called })
 }
 
-// Match says whether the API server calls the webhook when the pod is created in
+// Match reports whether the API server calls the webhook when the pod is created in
 // a namespace with these labels. It goes by the same order as the API server:
 // rules, selectors, matchConditions.
 func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
@@ -140,7 +140,7 @@ func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, rea
 	return e.holds(object)
 }
 
-// CreatesPods says whether a rule is for the creation of pods.
+// CreatesPods reports whether a rule is for the creation of pods.
 func CreatesPods(r admissionregistrationv1.RuleWithOperations) bool {
 	has := func(list []string, names ...string) bool {
 		return slices.ContainsFunc(list, func(s string) bool { return slices.Contains(names, s) })

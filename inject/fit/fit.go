@@ -45,9 +45,9 @@ func (e *Evaluator) Level(pod *corev1.Pod) (level psa.Level, why string) {
 	return psa.LevelPrivileged, why
 }
 
-// Violation says how a pod breaks the level that its namespace enforces by its
-// labels; "" where it does not. What the API server enforces by default or leaves
-// out is not known.
+// Violation reports how a pod breaks the level that its namespace enforces by its
+// labels; "" if it does not. What the API server enforces by default or leaves
+// out is unknown.
 func (e *Evaluator) Violation(namespace map[string]string, pod *corev1.Pod) string {
 	free := psa.LevelVersion{Level: psa.LevelPrivileged, Version: psa.LatestVersion()}
 	all, errs := psa.PolicyToEvaluate(namespace, psa.Policy{Enforce: free, Audit: free, Warn: free})
@@ -70,7 +70,7 @@ func (e *Evaluator) violation(level psa.LevelVersion, pod *corev1.Pod) string {
 
 // QoS is a pod's quality of service class, as the API server computes it
 // (ComputePodQOS in k8s.io/kubernetes/pkg/apis/core/v1/helper/qos): of the pod's
-// own resources where it has some, else of all containers and init containers.
+// own resources if it has some, else of all containers and init containers.
 func QoS(pod *corev1.Pod) corev1.PodQOSClass {
 	var all []corev1.ResourceRequirements
 	if r := pod.Spec.Resources; r != nil {

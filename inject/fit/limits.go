@@ -16,10 +16,10 @@ type Limits struct {
 	Quotas []*corev1.ResourceQuota
 }
 
-// Broken says which limits the pod breaks after an injection and not before it,
+// Broken reports which limits the pod breaks after an injection and not before it,
 // one sentence each. What the API server adds to a pod is added first: requests
 // that equal limits (SetDefaults_Pod), and what LimitRanges have as defaults. The
-// overhead of a RuntimeClass is not known here.
+// overhead of a RuntimeClass is unknown here.
 func (l Limits) Broken(before, after *corev1.Pod) []string {
 	mine := map[string]bool{}
 	for _, b := range l.breaches(before, 1) {
@@ -72,7 +72,7 @@ func fill(list *corev1.ResourceList, from corev1.ResourceList) {
 
 // defaults gives a container what the LimitRange has as defaults
 // (mergeContainerResources of the plugin LimitRanger). A limit from there may be
-// less than what the container requests, which validation refuses.
+// less than what the container requests, which validation rejects.
 func defaults(r *corev1.LimitRange, c *corev1.Container) []breach {
 	var all []breach
 	for i := range r.Spec.Limits {

@@ -58,7 +58,7 @@ func TestBroken(t *testing.T) {
 	type pairs = map[corev1.ResourceName]string
 	for name, c := range map[string]struct {
 		limits     fit.Limits
-		containers []corev1.Container // of the pod; web, where there is none
+		containers []corev1.Container // of the pod; web, if there is none
 		inits      []corev1.Container
 		brings     corev1.Container // the sidecar
 		resources  *corev1.ResourceRequirements

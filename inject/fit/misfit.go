@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Room says why the API server would not take n more pods like this one in a namespace
+// Room reports why the API server would not take n more pods like this one in a namespace
 // with these labels; "" if it would.
 func (e *Evaluator) Room(namespace map[string]string, limits Limits, pod []byte, n int) string {
 	var one corev1.Pod
@@ -24,7 +24,7 @@ func (e *Evaluator) Room(namespace map[string]string, limits Limits, pod []byte,
 	return ""
 }
 
-// Misfits says why the API server would refuse a pod once something was injected
+// Misfits reports why the API server would refuse a pod once something was injected
 // into it that it would take as it is: one sentence for each Pod Security level,
 // LimitRange and quota of its namespace that only the injected one breaks. The
 // pods are JSON; nothing is said of what does not decode as one.

@@ -27,7 +27,7 @@ func containersOf(pod *corev1.Pod) []*corev1.Container {
 }
 
 // total is what a pod needs altogether (KEP-753, and KEP-2837 for the pod's own
-// resources, which count instead where there are some): containers and native
+// resources, which count instead if there are some): containers and native
 // sidecars run together; before them each init container runs beside the
 // sidecars above it, and what is more counts.
 func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
@@ -76,7 +76,7 @@ func raise(most, list corev1.ResourceList) {
 	}
 }
 
-// shared says whether a resource can be a whole pod's.
+// shared reports whether a resource can be a whole pod's.
 func shared(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

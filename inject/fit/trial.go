@@ -43,7 +43,7 @@ type Trial struct {
 	// Hints are what is probably not meant so, one sentence each.
 	Hints []string `json:"hints,omitempty"`
 	// Needs are the parameters without a default: a pod or namespace that sets none
-	// of them does not get the template, or is refused (Denied).
+	// of them does not get the template, or is rejected (Denied).
 	Needs  []string `json:"needs,omitempty"`
 	Denied bool     `json:"denied,omitempty"`
 	// Conflicts are with other templates, in a pod that asks for all of them.

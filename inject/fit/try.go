@@ -174,7 +174,7 @@ func gets(d *inject.Decision) bool {
 	return d.Code.Succeeded()
 }
 
-// notTried says why.
+// notTried reports why.
 func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[string]string, d *inject.Decision) {
 	what := "a sample pod"
 	if pod.On != "" {
@@ -200,7 +200,7 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	}
 }
 
-// judge says what the template makes of the first pod.
+// judge reports what the template makes of the first pod.
 func (e *Evaluator) judge(trial *Trial, t *templates.Template, r *result, before *corev1.Pod) {
 	trial.PodSecurity, trial.Why = e.Level(r.pod)
 	if level, _ := e.Level(before); level != psa.LevelRestricted {

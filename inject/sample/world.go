@@ -164,7 +164,7 @@ func with(of any, p, above path, value any) any {
 	return of
 }
 
-// grow is the world with another item in a list, and where that is.
+// grow is the world with another item in a list, and if that is.
 func (w *world) grow(list path) (*world, path) {
 	items, _ := w.get(list).([]any)
 	at := list.to(len(items))

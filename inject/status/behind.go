@@ -10,7 +10,7 @@ import (
 )
 
 // Behind compares the running pods of an owner with new ones; nil if it has none. [Count.Consider] finds out
-// before whether to restart it; unsure is why that is not known.
+// before whether to restart it; unsure is why that is unknown.
 func (c *Count) Behind(o Owner, kubectl, unsure string) *explain.Running {
 	g := c.owners[o]
 	if g == nil {

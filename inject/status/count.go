@@ -112,7 +112,7 @@ func (c *Count) Add(text []byte) error {
 // optedIn reports whether the namespace's label says so.
 func (c *Count) optedIn() bool { return c.scope.Namespace.Labels[inject.LabelInject] == inject.Enabled }
 
-// called says whether the API server would ask Pillion about the pod today, and
+// called reports whether the API server would ask Pillion about the pod today, and
 // else why not.
 func (c *Count) called(text []byte) (called bool, why string) {
 	why = "no webhook of Pillion is installed"

@@ -83,7 +83,7 @@ func (c *Count) asked(pod []byte) bool {
 	return called
 }
 
-// lacks returns why, and what there is to say if that is not known.
+// lacks returns why, and what there is to say if that is unknown.
 func (m *maker) lacks() (why, unexplained string) {
 	for _, condition := range m.Status.Conditions {
 		if condition.Type == "ReplicaFailure" && condition.Status == metav1.ConditionTrue && condition.Reason == "FailedCreate" {

@@ -81,7 +81,7 @@ func compareOwners(a, b Owner) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
 }
 
-// resource is the owner as kubectl rollout restart takes it; "" where it does not. The
+// resource is the owner as kubectl rollout restart takes it; "" if it does not. The
 // author of a pod may name any owner, and this becomes arguments of a command.
 func (o Owner) resource() string {
 	switch group, _, _ := strings.Cut(o.APIVersion, "/"); {
@@ -192,7 +192,7 @@ func (g *group) merge(o *group) {
 	}
 }
 
-// held says why it does not help to make the pods anew: all are current, or not all would be right then.
+// held reports why it does not help to make the pods anew: all are current, or not all would be right then.
 func (g *group) held() string {
 	switch {
 	case len(g.reasons) == 0:
@@ -203,7 +203,7 @@ func (g *group) held() string {
 	return g.hold
 }
 
-// entry is the tally of a name, which is made where there is none.
+// entry is the tally of a name, which is made if there is none.
 func entry(all map[string]*Tally, name string) *Tally {
 	t := all[name]
 	if t == nil {
@@ -219,7 +219,7 @@ type Failing struct {
 	Owner
 	Why string `json:"why"` // what its status says, or an event about it
 
-	unexplained string // what its status says where that is not why
+	unexplained string // what its status says if that is not why
 }
 
 // String is a sentence.

@@ -27,7 +27,7 @@ type Mutator struct {
 	ReinvocationPolicy string `json:"reinvocationPolicy"`
 	// Namespaces is how many of those that were looked at its selectors match.
 	Namespaces int `json:"namespaces"`
-	// Effect says what that order means.
+	// Effect reports what that order means.
 	Effect string `json:"effect"`
 }
 
@@ -90,7 +90,7 @@ func (m *Mutation) Mutators(namespaces []map[string]string) []Mutator {
 	return all
 }
 
-// again says whether the API server asks Pillion again after others changed a pod.
+// again reports whether the API server asks Pillion again after others changed a pod.
 func (m *Mutation) again() bool {
 	for i := range m.Webhooks {
 		c := &m.Webhooks[i]
@@ -202,7 +202,7 @@ func (m *Mutation) LastWord(namespace map[string]string) []string {
 	return titles
 }
 
-// effect says what the order means for the sidecars. Whoever may be called again
+// effect reports what the order means for the sidecars. Whoever may be called again
 // is, at most once, after somebody else changed the pod.
 func (m *Mutator) effect(pillionAgain bool) string {
 	again := m.ReinvocationPolicy == string(admissionregistrationv1.IfNeededReinvocationPolicy)

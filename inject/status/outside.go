@@ -183,7 +183,7 @@ func (r *Outsiders) Text(width int) string {
 	return p.String()
 }
 
-// afterwards says what the commands do, if there is one.
+// afterwards reports what the commands do, if there is one.
 func (p *page) afterwards(all []Outside, space string, commands Commands) {
 	if slices.ContainsFunc(all, func(o Outside) bool { return o.Command != "" }) {
 		p.WriteString(space)

@@ -22,7 +22,7 @@ type view struct {
 	notCalled string // why the API server would not ask today; "" where it would
 }
 
-// reason says why a template is not current in the pod.
+// reason reports why a template is not current in the pod.
 func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason {
 	r := Reason{Template: d.Template, State: state, Pods: 1, Example: v.pod.Metadata.Name}
 	if !d.Code.Succeeded() {
@@ -39,7 +39,7 @@ func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason
 	return r
 }
 
-// right says whether a pod made anew would be as it should be, by this template. A
+// right reports whether a pod made anew would be as it should be, by this template. A
 // conflict of an outdated one is with what the older revision brought.
 func (v *view) right(d *inject.Decision, state explain.State) bool {
 	return !d.Code.Wanted() || state == explain.NotWanted || v.notCalled == "" && (!d.Code.Failed() || state == explain.Outdated && d.Code == inject.CodeConflict)

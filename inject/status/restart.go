@@ -30,7 +30,7 @@ func (c *Count) Candidates(kind string) []string {
 	return names
 }
 
-// Room says why the namespace would not take so many more of a pod; "" if it would.
+// Room reports why the namespace would not take so many more of a pod; "" if it would.
 type Room func(namespace map[string]string, pod []byte, n int) string
 
 // workload is what of a Deployment, StatefulSet or DaemonSet matters here.
@@ -87,7 +87,7 @@ func (c *Count) Consider(object []byte, room Room) error {
 	return nil
 }
 
-// foresee says what is wrong with the pods that would be made of a template in the place
+// foresee reports what is wrong with the pods that would be made of a template in the place
 // of others, of which some may be injected; "" if nothing is.
 func (c *Count) foresee(template []byte, claims []string, injected bool, room func(pod []byte) string) (wrong string, err error) {
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: template, Claims: claims, Detail: true}

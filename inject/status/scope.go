@@ -18,14 +18,14 @@ import (
 // Scope is what the pods of a namespace have in common.
 type Scope struct {
 	Namespace templates.Namespace
-	// OptedIn is when the namespace got its label; zero where that is not known.
+	// OptedIn is when the namespace got its label; zero if that is unknown.
 	OptedIn time.Time
 	// Entries are the installed mutating webhooks, and Installed when they came.
 	// Unknown: what is installed could not be seen.
 	Entries   []explain.Entry
 	Installed time.Time
 	Unknown   bool
-	// Incomplete: some templates are not known, because a ConfigMap that holds some is broken.
+	// Incomplete: some templates are unknown, because a ConfigMap that holds some is broken.
 	Incomplete bool
 	// LastWord is what may change pods here after Pillion ([Mutation.LastWord]).
 	LastWord []string
@@ -45,7 +45,7 @@ type pod struct {
 	Status struct{ Phase corev1.PodPhase }
 }
 
-// counts says whether the pod runs and is an API server's: one that ends will not
+// counts reports whether the pod runs and is an API server's: one that ends will not
 // be restarted for its sidecar, and a mirror pod is never injected.
 func (p *pod) counts() bool {
 	_, mirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
@@ -64,7 +64,7 @@ func (p *pod) owner() Owner {
 }
 
 // called reports whether the API server would call Pillion for an ordinary pod if the namespace had this
-// label, and else why not. If the webhooks are not known, the label decides.
+// label, and else why not. If the webhooks are unknown, the label decides.
 func (s *Scope) called(label string) (called bool, why string) {
 	if s.Unknown || len(s.Entries) == 0 {
 		return label == inject.Enabled, "of its labels"

@@ -52,7 +52,7 @@ func (r *Report) templates(p *page) {
 	p.table([]string{"TEMPLATE", "FOR PODS", "INJECTED", "CURRENT", "OUTDATED", "MISSING", "ALTERED"}, names, rows)
 }
 
-// words says what those of the states mean that a pod has.
+// words reports what those of the states mean that a pod has.
 func (r *Report) words(p *page) {
 	first := true
 	for _, w := range []struct {
@@ -90,7 +90,7 @@ func (m *Mistake) text(of int) string {
 	return fmt.Sprintf("%s%s in %d of %s, for example %s%s: %s", head, m.Code, m.Pods, explain.Plural(of, "pod"), m.Example, denied, m.Why)
 }
 
-// owners says why the pods that are not current are not, and what they ask for in vain, by owner.
+// owners reports why the pods that are not current are not, and what they ask for in vain, by owner.
 func (r *Report) owners(p *page) {
 	told := map[string]bool{} // what is wrong with namespaces
 	for i := range r.Owners {
@@ -159,7 +159,7 @@ func (r *Report) failing(p *page) {
 	}
 }
 
-// outside says why namespaces have not opted in, and what helps.
+// outside reports why namespaces have not opted in, and what helps.
 func (r *Report) outside(p *page) {
 	for i := range r.Outside {
 		if o := &r.Outside[i]; o.Command == "" {
@@ -172,7 +172,7 @@ func (r *Report) outside(p *page) {
 	p.afterwards(r.Outside, "", r.commands)
 }
 
-// lacking leads to why pods have no sidecar where that is as it should be.
+// lacking leads to why pods have no sidecar if that is as it should be.
 func (r *Report) lacking(p *page) {
 	for _, w := range r.without {
 		p.WriteString("\n")
@@ -214,7 +214,7 @@ func (r *Report) validators(p *page) {
 // misplacedShown is how many of them the text has.
 const misplacedShown = 20
 
-// misplaced says which workloads have keys in the wrong place.
+// misplaced reports which workloads have keys in the wrong place.
 func (r *Report) misplaced(p *page) {
 	for i, m := range r.Misplaced {
 		if i == misplacedShown {

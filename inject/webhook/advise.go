@@ -29,7 +29,7 @@ const fitSize, fitItems = 1 << 20, 10_000
 // controller creates the pods and drops the warnings that it gets. It never denies,
 // and of objects that it does not understand it reports nothing.
 //
-// Who creates the pods, and whether in a dry run, is not known yet, so expressions
+// Who creates the pods, and whether in a dry run, is unknown yet, so expressions
 // see neither, as in the command line.
 var advise = &endpoint{
 	path:      PathAdvise,

@@ -180,7 +180,7 @@ func TestAdviseMisplaced(t *testing.T) {
 	}
 }
 
-// A namespace that is not known yet is no reason to say something that is wrong.
+// A namespace that is unknown yet is no reason to say something that is wrong.
 func TestAdviseNamespaceNotKnownYet(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))

@@ -21,8 +21,8 @@ import (
 )
 
 // A case is one file: the head of the request as HTTP writes it (an API server's
-// for /mutate where there is none), its body, templates (*.template.yaml; one of
-// the test where there is none), and what came back and was logged. REVISION in
+// for /mutate if there is none), its body, templates (*.template.yaml; one of
+// the test if there is none), and what came back and was logged. REVISION in
 // the body is the first template's.
 func TestCases(t *testing.T) {
 	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {

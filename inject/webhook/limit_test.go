@@ -79,7 +79,7 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) (o o
 	return o
 }
 
-// wellShed says whether the API server will ask again.
+// wellShed reports whether the API server will ask again.
 func (o outcome) wellShed() bool {
 	return o.status == http.StatusTooManyRequests && o.retryAfter == "1" &&
 		o.said.Kind == "Status" && o.said.Reason == metav1.StatusReasonTooManyRequests && strings.HasPrefix(o.said.Message, "too many requests")

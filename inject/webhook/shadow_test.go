@@ -10,7 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// TestShadowHoldsUpNobody: where nothing can be said, the pod goes on at once; the
+// TestShadowHoldsUpNobody: if nothing can be said, the pod goes on at once; the
 // API server is never told to ask again.
 func TestShadowHoldsUpNobody(t *testing.T) {
 	t.Parallel()

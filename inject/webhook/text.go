@@ -26,7 +26,7 @@ const (
 	maxName     = 256 // in the log; names of an API server are shorter
 )
 
-// inAuditLog says where the remaining warnings are.
+// inAuditLog reports where the remaining warnings are.
 const inAuditLog = "; the audit log has them"
 
 // warnings prepares sentences for the API server, which silently drops an empty warning

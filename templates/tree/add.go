@@ -65,7 +65,7 @@ func (j *Journal) insert(n *Node, i int, value Node) {
 // mostRoom is how many nodes more than needed a long list gets room for.
 const mostRoom = 1024
 
-// makeRoom moves a node's children to where there is room for more. Those of a long
+// makeRoom moves a node's children to if there is room for more. Those of a long
 // list stay there when what was added is taken back, so that the next template
 // does not move them again; what was noted of them before has to follow.
 func (j *Journal) makeRoom(n *Node) {
@@ -120,7 +120,7 @@ func (j *Journal) Undo() {
 }
 
 // Additions calls yield for each operation `add` (RFC 6902) that makes the tree
-// as it came into the tree as it is, in an order in which they apply: what goes
+// as received into the tree as it is, in an order in which they apply: what goes
 // into existing items comes before the insertions that shift them. No path
 // names a member that is there already, unless that member is null or []. The
 // path is to be read during the call.

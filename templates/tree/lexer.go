@@ -126,7 +126,7 @@ func specialIn(b string) uint64 {
 	return (x | (x - ' '*each) | (x ^ '"'*each - each) | (x ^ '\\'*each - each)) & high
 }
 
-// isPlain says whether a text needs no escape in JSON.
+// isPlain reports whether a text needs no escape in JSON.
 func isPlain(s string) bool {
 	i := 0
 	for ; i+8 <= len(s); i += 8 {

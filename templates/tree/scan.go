@@ -58,7 +58,7 @@ const maxValues = 1 << 20
 // is asked for at a time.
 const FewValues = 4096
 
-// Room says whether there is room for so many more values.
+// Room reports whether there is room for so many more values.
 type Room interface{ Values(n int) bool }
 
 // ErrNoRoom says that the text has more values than a [Room] had room for.
@@ -259,7 +259,7 @@ func (s *Parser) entry(i int, closing byte) (value int) {
 	return s.colon(i)
 }
 
-// colon says where a value begins whose name ends at i, or with -1 that there is none.
+// colon reports where a value begins whose name ends at i, or with -1 that there is none.
 func (s *Parser) colon(i int) int {
 	if s.at(i) != ':' {
 		if i = s.skipBlank(i); s.at(i) != ':' {

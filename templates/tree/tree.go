@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tree holds JSON as it came: a value is parsed as far as somebody
+// Package tree holds JSON as received: a value is parsed as far as somebody
 // looks into it and no further, what nobody looks at keeps its bytes, and the
 // tree remembers what was added to it, so that the additions can be told as
 // RFC 6902 operations without comparing two documents.
@@ -29,7 +29,7 @@ const (
 	Array  = jsontext.KindBeginArray
 )
 
-// Node is one JSON value, with its name where it is an object's member.
+// Node is one JSON value, with its name if it is an object's member.
 type Node struct {
 	name  string // unescaped
 	text  string // the value's JSON; "" for a value that was put together here
@@ -98,7 +98,7 @@ func (n *Node) Seal() {
 	n.text = string(n.AppendTo(nil))
 }
 
-// Get is an object's member of that name. It is nil where n is nil or no
+// Get is an object's member of that name. It is nil if n is nil or no
 // object, and where the member is absent or null, which mean the same to the
 // API server.
 func (n *Node) Get(name string) *Node {
@@ -160,7 +160,7 @@ func (n *Node) Text() string {
 	return unquote(n.text)
 }
 
-// IsText says whether the node is the string s.
+// IsText reports whether the node is the string s.
 func (n *Node) IsText(s string) bool {
 	switch {
 	case n == nil || n.kind != String:
@@ -171,7 +171,7 @@ func (n *Node) IsText(s string) bool {
 	return len(s) < len(n.text)-len(`""`) && n.Text() == s // an escape is longer than what it stands for
 }
 
-// SameText says whether both nodes are the same string. Nearly all that are the same are written the same.
+// SameText reports whether both nodes are the same string. Nearly all that are the same are written the same.
 func (n *Node) SameText(other *Node) bool {
 	switch {
 	case n == nil || other == nil || n.kind != String || other.kind != String:
@@ -182,10 +182,10 @@ func (n *Node) SameText(other *Node) bool {
 	return (n.escaped || other.escaped) && other.IsText(n.Text())
 }
 
-// Added says whether the node was added to the tree by [Log.Add] or [Log.Insert].
+// Added reports whether the node was added to the tree by [Log.Add] or [Log.Insert].
 func (n *Node) Added() bool { return n != nil && n.added }
 
-// AppendTo writes the value's JSON: the text as it came where it came as text.
+// AppendTo writes the value's JSON: the text as received where it came as text.
 // Additions inside a node that came as text are in [Node.AppendWithAdditions] only.
 func (n *Node) AppendTo(dst []byte) []byte {
 	if n.text != "" {

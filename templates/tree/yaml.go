@@ -217,7 +217,7 @@ func WhereYAML(text []byte, err error) (line int, message string) {
 	return first + found + 1, message
 }
 
-// CutLine takes "line N: text" apart, as errors about YAML begin; N is 0 where it is not said.
+// CutLine takes "line N: text" apart, as errors about YAML begin; N is 0 if it is not said.
 func CutLine(text string) (line int, after string) {
 	rest, ok := strings.CutPrefix(text, "line ")
 	if number, after, found := strings.Cut(rest, ": "); ok && found {

@@ -188,7 +188,7 @@ func checkConfig(path string, data []byte, flags *pflag.FlagSet) (map[string]int
 	return lines, errors.Join(wrong...)
 }
 
-// checkKey says what is wrong with a key or its value, or "".
+// checkKey reports what is wrong with a key or its value, or "".
 func checkKey(flags *pflag.FlagSet, name string, value *yaml.Node) string {
 	f := flags.Lookup(name)
 	if f == nil || slices.Contains(notInFile(), name) {
@@ -215,7 +215,7 @@ func checkKey(flags *pflag.FlagSet, name string, value *yaml.Node) string {
 	return "must be " + KindOf(f)
 }
 
-// scalarFits says whether a YAML value has the type of a flag.
+// scalarFits reports whether a YAML value has the type of a flag.
 func scalarFits(flagType string, n *yaml.Node) bool {
 	tag := n.ShortTag()
 	switch flagType {
@@ -235,7 +235,7 @@ func scalarFits(flagType string, n *yaml.Node) bool {
 	return tag == "!!int"
 }
 
-// KindOf says what a flag takes.
+// KindOf reports what a flag takes.
 func KindOf(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "string":

@@ -42,7 +42,7 @@ type gathering struct {
 	addresses []string // of webhooks that are called by URL
 }
 
-// found says whether what was read is there. Of what may not be read, a note is made.
+// found reports whether what was read is there. Of what may not be read, a note is made.
 func (g *gathering) found(err error, what string) (bool, error) {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -108,7 +108,7 @@ func (c *Client) gather(ctx context.Context, configuration string, endpoints []s
 	return g.Chain, nil
 }
 
-// deployment says whether Pillion is to make its certificate itself. Who may not
+// deployment reports whether Pillion is to make its certificate itself. Who may not
 // read it goes without.
 func (g *gathering) deployment(ctx context.Context) error {
 	pod, err := g.cluster.ownPod(ctx)
@@ -161,7 +161,7 @@ func (g *gathering) configurations(ctx context.Context, name string) (service *a
 // certManager reads the Certificate and the issuer that it names.
 func (g *gathering) certManager(ctx context.Context, namespace, name string) error {
 	v1 := certmanagerv1.SchemeGroupVersion
-	// Where there is no such kind, the API server answers without a Status.
+	// If there is no such kind, the API server answers without a Status.
 	certificate, err := get[certmanagerv1.Certificate](ctx, g.cluster.Resource(v1.WithResource("certificates")).Namespace(namespace), name)
 	g.CertManager = !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	if ok, err := g.found(err, "the Certificate "+namespace+"/"+name); err != nil || !ok {

@@ -34,7 +34,7 @@ func (c *Client) NamespaceOr(named string) string {
 	return c.namespace
 }
 
-// get reads an object as its type; an empty one where there is an error.
+// get reads an object as its type; an empty one if there is an error.
 func get[T any](ctx context.Context, client dynamic.ResourceInterface, name string) (*T, error) {
 	typed := new(T)
 	object, err := client.Get(ctx, name, metav1.GetOptions{})

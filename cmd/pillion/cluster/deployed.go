@@ -49,7 +49,7 @@ func (c *Client) ownPod(ctx context.Context) (corev1.PodSpec, error) {
 }
 
 // deployed reads the Deployment: its flags, its variables, and the ConfigMap that is
-// mounted as the file of --config. What is not known is noted.
+// mounted as the file of --config. What is unknown is noted.
 func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, error) {
 	pod, err := c.ownPod(ctx)
 	forbidden := apierrors.IsForbidden(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // newInjector returns an injector with the templates in the files, or with those of the cluster's own pods of Pillion,
-// and with the other settings of these pods, as far as they are known. What is not known is noted or in wrong.
+// and with the other settings of these pods, as far as they are known. What is unknown is noted or in wrong.
 func (c *Client) newInjector(ctx context.Context, paths []string, note func(string), wrong *unsure) (*inject.Injector, error) {
 	d, err := c.deployed(ctx, note)
 	if err != nil {

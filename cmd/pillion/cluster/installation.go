@@ -42,7 +42,7 @@ type Installation struct {
 	owners   map[string]*unstructured.Unstructured
 }
 
-// Explaining says how to explain the objects of a cluster.
+// Explaining reports how to explain the objects of a cluster.
 type Explaining struct {
 	Fits     *fit.Evaluator
 	Overlay  func(templates.Namespace) (templates.Namespace, error) // sets the labels of flags
@@ -94,8 +94,8 @@ func (i *Installation) configurations(ctx context.Context) error {
 	return err
 }
 
-// answers says whether anybody is ready behind the Service that the API server
-// calls; nil where that is not known.
+// answers reports whether anybody is ready behind the Service that the API server
+// calls; nil if that is unknown.
 func (i *Installation) answers(ctx context.Context, c *admissionregistrationv1.MutatingWebhookConfiguration) *bool {
 	for k := range c.Webhooks {
 		service := c.Webhooks[k].ClientConfig.Service

@@ -141,7 +141,7 @@ func allOf[T any](ctx context.Context, l *podLister, client dynamic.ResourceInte
 	}, func() { *into = []T{} })
 }
 
-// forbidden says what to do where somebody may not do something.
+// forbidden reports what to do where somebody may not do something.
 func forbidden(err error, verb, resources, namespace, instead string) error {
 	if !apierrors.IsForbidden(err) {
 		return err

@@ -67,7 +67,7 @@ type look struct {
 	selector   labels.Selector   // of pods
 	own        status.Scope      // what all namespaces have in common
 	found      int               // how many namespaces there are to look at
-	shadowed   []string          // where nothing is injected, and what would be is told
+	shadowed   []string          // if nothing is injected, and what would be is told
 	wrong      []string          // whose label means nothing
 	awaited    map[string]string // why nothing in a namespace may wait for Pillion
 	events     int               // of how many owners they were read
@@ -75,7 +75,7 @@ type look struct {
 
 func (k *look) note(text string) { k.notes[text] = true }
 
-// matches says whether a webhook is for a pod of the namespace with this opt-in label.
+// matches reports whether a webhook is for a pod of the namespace with this opt-in label.
 func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 	labels := map[string]string{}
 	if label != "" {

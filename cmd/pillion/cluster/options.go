@@ -65,7 +65,7 @@ func (o *Options) Connect() (*Client, error) {
 	return &Client{client, config, namespace, o.System}, err
 }
 
-// nowhere says whether some files are named, and none is there.
+// nowhere reports whether some files are named, and none is there.
 func nowhere(list string) bool {
 	files := slices.DeleteFunc(filepath.SplitList(list), func(file string) bool { return file == "" })
 	return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {

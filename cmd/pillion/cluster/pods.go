@@ -20,7 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/status"
 )
 
-// Query says which pods a report is about.
+// Query reports which pods a report is about.
 type Query struct {
 	Namespaces []string // none: those that opted in
 	All        bool     // namespaces, also those that did not opt in
@@ -89,7 +89,7 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	return k, k.webhooks(ctx)
 }
 
-// labelled keeps what a namespace's label says where it does not opt in.
+// labelled keeps what a namespace's label says if it does not opt in.
 func (k *look) labelled(ns *unstructured.Unstructured) {
 	switch value, ok := ns.GetLabels()[inject.LabelInject]; {
 	case value == inject.Shadow:

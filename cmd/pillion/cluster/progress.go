@@ -19,7 +19,7 @@ const (
 
 // progress is a line on a terminal about what takes longer than that.
 type progress struct {
-	w     io.Writer // nil where nobody sees it
+	w     io.Writer // nil if nobody sees it
 	next  time.Time // when there is something to say
 	shown bool
 }

@@ -22,7 +22,7 @@ const maxRunning = 10 * pageSize
 
 var errEnough = errors.New("enough pods")
 
-// running compares the pods of a workload with what a new one would be; nil if that is not known.
+// running compares the pods of a workload with what a new one would be; nil if that is unknown.
 func (i *Installation) running(ctx context.Context, p *place, object *unstructured.Unstructured) (*explain.Running, error) {
 	selector := ""
 	if !i.whole {
@@ -58,7 +58,7 @@ func isRestarted(kind string) bool {
 	return kind == "Deployment" || kind == "StatefulSet" || kind == "DaemonSet"
 }
 
-// unsure is why it is not known what new pods would be.
+// unsure is why it is unknown what new pods would be.
 func (i *Installation) unsure() string {
 	switch {
 	case len(i.wrong.problems) > 0:

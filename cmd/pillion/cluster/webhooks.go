@@ -71,7 +71,7 @@ func (k *look) installed(ctx context.Context, m *status.Mutation) error {
 	return nil
 }
 
-// answering notes what is wrong with what is installed, or not known of it: nothing is
+// answering notes what is wrong with what is installed, or unknown of it: nothing is
 // advised then.
 func (k *look) answering(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) {
 	doubt := func(format string, args ...any) {
@@ -110,7 +110,7 @@ func (k *look) answering(ctx context.Context, own *admissionregistrationv1.Mutat
 	}
 }
 
-// listens reports whether somebody listens at a URL; the error is why that is not known. A host that refuses
+// listens reports whether somebody listens at a URL; the error is why that is unknown. A host that rejects
 // connections is known not to. What is this machine for the API server is this one here only if it runs here.
 func (k *look) listens(ctx context.Context, address string) (bool, error) {
 	u, err := url.Parse(address)

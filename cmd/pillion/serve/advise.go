@@ -21,7 +21,7 @@ import (
 // them, there is no advice about them.
 type advice struct {
 	fits           *fit.Evaluator
-	ranges, quotas cache.Indexer // nil where they are not asked for
+	ranges, quotas cache.Indexer // nil if they are not asked for
 	follow         []func(context.Context)
 }
 

@@ -277,7 +277,7 @@ func (c *callerCheck) all() []*source {
 	return append(slices.Clip(c.files), c.keys)
 }
 
-// miss tells that a token named a key that is not known. Requests call it.
+// miss tells that a token named a key that is unknown. Requests call it.
 func (c *callerCheck) miss() {
 	select {
 	case c.missed <- struct{}{}:
@@ -309,7 +309,7 @@ func (c *callerCheck) follow(ctx context.Context) {
 }
 
 // followKeys asks the cluster for its keys: at the start, from time to time, and
-// if a token names one that is not known; never more often than every keysAgain,
+// if a token names one that is unknown; never more often than every keysAgain,
 // whoever sends what. The key sets of OIDC libraries ask while they verify a token,
 // and a request must not wait for the API server.
 func (c *callerCheck) followKeys(ctx context.Context) {

@@ -39,7 +39,7 @@ func keySet(t *testing.T, id string) []byte {
 }
 
 // The cluster's keys come in the background: at the start, again soon while they do
-// not, from time to time, and when a token names one that is not known, but not as
+// not, from time to time, and when a token names one that is unknown, but not as
 // often as strangers like.
 func TestFollowKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

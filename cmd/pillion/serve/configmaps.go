@@ -54,7 +54,7 @@ type templateMap struct {
 	wrong   error          // with what it holds now
 }
 
-// newConfigMaps asks for nothing yet; nil where the options name no ConfigMaps.
+// newConfigMaps asks for nothing yet; nil if the options name no ConfigMaps.
 func (o *Options) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 	if o.TemplateSelector == "" {
 		return nil, nil
@@ -218,10 +218,10 @@ func (c *configMaps) sets() (sets []*templates.Set, rejected []rejection) {
 	return sets, rejected
 }
 
-// whole says whether all have come.
+// whole reports whether all have come.
 func (c *configMaps) whole() bool { return c == nil || cache.IsDone(c.synced) }
 
-// missing says why not all have come.
+// missing reports why not all have come.
 func (c *configMaps) missing() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,7 +51,7 @@ func (r *replica) sync() {
 	r.reload()
 }
 
-// uses are the templates in use, with where they are from.
+// uses are the templates in use, with if they are from.
 func (r *replica) uses() string {
 	r.reload()
 	var all []string

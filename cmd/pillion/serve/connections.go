@@ -19,7 +19,7 @@ const (
 	// MaxConnections is how many there are to a listener at a time, at about 60 KiB each while they
 	// are in use. Half of them are kept for a next request; an API server keeps 25 idle ones.
 	MaxConnections = 1000
-	// maxAdmin is how many of them may come to the admin address, where none is kept.
+	// maxAdmin is how many of them may come to the admin address, if none is kept.
 	maxAdmin = 100
 	// MaxHTTP2 is how many of them speak HTTP/2, with so many requests at a time each. API servers
 	// speak it to localhost only; a connection takes up to 50 times as much as one of HTTP/1.1,
@@ -60,7 +60,7 @@ func (c *connections) finish(ctx context.Context, began time.Time) {
 	}
 }
 
-// count keeps account of the connections. Where there are too many, the one that has waited longest for its first
+// count keeps account of the connections. If there are too many, the one that has waited longest for its first
 // answer goes: who only connects can hold a place for as long as others need none.
 func (c *connections) count(conn net.Conn, state http.ConnState) {
 	switch state {
@@ -107,7 +107,7 @@ type listener struct {
 	costly *connections // of both listeners, those that may be many
 }
 
-// Accept implements [net.Listener]. Where there are too many connections it takes its time, so that each has a second
+// Accept implements [net.Listener]. If there are too many connections it takes its time, so that each has a second
 // until others need its place. After an error of this kind net/http tries again soon.
 func (l *listener) Accept() (net.Conn, error) {
 	if most := l.to.most(); l.to.open.Load() >= most {

@@ -36,7 +36,7 @@ const settleTime = 5 * time.Minute
 // itself.
 type engine struct {
 	paths      []string
-	configMaps *configMaps // nil where all templates are in files
+	configMaps *configMaps // nil if all templates are in files
 	excluded   []string
 	log        *slog.Logger
 	later      func(time.Duration, func()) // time.AfterFunc
@@ -259,7 +259,7 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 	}
 }
 
-// check tells which templates are in use. What is rejected is told, but leaves
+// check reports which templates are in use. What is rejected is told, but leaves
 // Pillion ready: it works as before.
 func (e *engine) check() (string, error) {
 	if !e.whole.Load() {

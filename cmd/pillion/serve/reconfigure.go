@@ -33,7 +33,7 @@ type configuration struct {
 	read     []byte            // that was looked at last
 	inUse    map[string]string // values that changed while serve ran
 	pending  []string          // flags that need a restart
-	rejected *rejection        // nil where the file is good
+	rejected *rejection        // nil if the file is good
 
 	loads    *prometheus.CounterVec
 	problems prometheus.Gauge

@@ -22,7 +22,7 @@ func (r *rejection) String() string {
 	return fmt.Sprintf("%s is rejected since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, cli.OneLine(r.err))
 }
 
-// same says whether it was told already.
+// same reports whether it was told already.
 func (r *rejection) same(other rejection) bool {
 	return r.what == other.what && r.instead == other.instead && r.err.Error() == other.err.Error()
 }

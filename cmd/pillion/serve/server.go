@@ -36,10 +36,10 @@ type server struct {
 	engine      *engine
 	namespaces  namespaces
 	certificate *certificate
-	callers     *callerCheck // nil where everyone may call
+	callers     *callerCheck // nil if everyone may call
 	advice      *advice
 	config      *configuration
-	tracer      trace.Tracer // nil where there are to be no traces
+	tracer      trace.Tracer // nil if there are to be no traces
 
 	limiter *webhook.Limiter
 
@@ -156,7 +156,7 @@ func connected(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, connectedAt{}, time.Now())
 }
 
-// isLast says whether the request is to be the last one of its connection.
+// isLast reports whether the request is to be the last one of its connection.
 func (s *server) isLast(r *http.Request) bool {
 	return s.toWebhooks.draining.Load() || s.toWebhooks.full() ||
 		time.Since(r.Context().Value(connectedAt{}).(time.Time)) > ConnectionAge

@@ -64,7 +64,7 @@ func (o *traceOptions) check() error {
 }
 
 // tracer makes spans and sends them, until stop has sent the last ones; it is nil
-// where there are to be none. What an API server decided about its trace holds for
+// if there are to be none. What an API server decided about its trace holds for
 // the span here. Spans that the collector does not take in time are dropped;
 // requests never wait for it.
 func (o *traceOptions) tracer(ctx context.Context, log *slog.Logger) (tracer trace.Tracer, stop func(), err error) {
@@ -80,7 +80,7 @@ func (o *traceOptions) tracer(ctx context.Context, log *slog.Logger) (tracer tra
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
 		attribute.String("service.name", traceName), attribute.String("service.version", cli.BuildVersion().Version)),
-		resource.WithFromEnv()) // OTEL_RESOURCE_ATTRIBUTES says what else there is to say
+		resource.WithFromEnv()) // OTEL_RESOURCE_ATTRIBUTES reports what else there is to say
 	if err != nil {
 		return nil, nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}

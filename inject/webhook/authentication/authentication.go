@@ -29,7 +29,7 @@ const (
 	ByToken          Way = "token"
 	ByPassword       Way = "password"
 	ByServiceAccount Way = "service_account"
-	// Unknown is a caller without a credential, where none is required.
+	// Unknown is a caller without a credential, if none is required.
 	Unknown Way = "unknown"
 )
 
@@ -58,7 +58,7 @@ const (
 // Rejection is what a caller gets who is not let in.
 type Rejection struct {
 	Reason Reason
-	// Sentence says what is wrong. It holds names that were proven, never a credential.
+	// Sentence reports what is wrong. It holds names that were proven, never a credential.
 	Sentence string
 	// Challenges are for WWW-Authenticate (RFC 9110, section 11.6.1). There is
 	// none for client certificates.
@@ -81,7 +81,7 @@ type Guard struct {
 	current  atomic.Pointer[Credentials]
 }
 
-// NewGuard is one that rejects wrong credentials and, where one is required,
+// NewGuard is one that rejects wrong credentials and, if one is required,
 // callers without any. Certificates and tokens expire, so this is the one place on
 // a request's way that needs the time; the engine behind it has no clock. Now gives
 // the time by the clock on the wall, and what it would be if nobody had set that: a
@@ -98,7 +98,7 @@ func (g *Guard) Use(credentials *Credentials) { g.current.Store(credentials) }
 // Credentials are those in use.
 func (g *Guard) Credentials() *Credentials { return g.current.Load() }
 
-// Check tells how the caller of a webhook showed who it is, or why it is rejected.
+// Check reports how the caller of a webhook showed who it is, or why it is rejected.
 // It looks at the connection and at the Authorization header alone: who sends
 // Impersonate-* headers has not shown anything.
 //

@@ -37,7 +37,7 @@ func parseAuthorization(headers []string) (scheme, value string, ok bool) {
 	return scheme, "", true
 }
 
-// isToken tells what can stand in a header as one word. It is more than the
+// isToken reports what can stand in a header as one word. It is more than the
 // token68 of RFC 6750, because API servers send what they are given.
 func isToken(text string) bool {
 	return text != "" && strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) < 0

@@ -37,7 +37,7 @@ const everyGroup = "*"
 // A token that is bound to a webhook configuration (KEP-6060, Kubernetes 1.37) is
 // taken for the webhook of that kind, where the configuration has the right name
 // and every API group is attested. Only who may attest that gets such a token, so
-// its subject counts only where there are Subjects. Any other token must be of one
+// its subject counts only if there are Subjects. Any other token must be of one
 // of the Subjects.
 type ServiceAccounts struct {
 	Issuer    string
