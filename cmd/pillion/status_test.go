@@ -102,7 +102,7 @@ func TestStatusSelection(t *testing.T) {
 				t.Errorf("pods by namespace: %v, want %v", got, c.want)
 			}
 			notes := []string{
-				"Only shadowed (pillion.dev/inject: shadow), so nothing is injected: trial.",
+				"Shadow only (pillion.dev/inject: shadow), so nothing is injected: trial.",
 				`Nothing is injected in namespaces with an invalid label pillion.dev/inject; it must be enabled or shadow: typo ("enable").`,
 			}
 			for _, note := range notes { // of namespaces that are named there is more to say
@@ -154,16 +154,16 @@ func TestStatusForbidden(t *testing.T) {
 		stderr     string // else
 	}{
 		{"namespaces", "/api/v1/namespaces", nil, "", "pillion: you are not allowed to list namespaces: ask for the verb list on the resource namespaces, or name those that you are allowed to read: pillion status NAMESPACE...\n"},
-		{"namespace", "/api/v1/namespaces/shop", []string{"shop"}, "", "pillion: you may not get namespaces: ask for the verb get on the resource namespaces, or name others\n"},
+		{"namespace", "/api/v1/namespaces/shop", []string{"shop"}, "", "pillion: you are not allowed to get namespaces: ask for the verb get on the resource namespaces, or name others\n"},
 		{"pods", shopPods, nil, "", "pillion: you are not allowed to list pods in the namespace shop: ask for the verb list on the resource pods, or name namespaces that you are allowed to read: pillion status NAMESPACE...\n"},
 		{"pods that opted in", optedInPods, nil, "", "pillion: you are not allowed to list pods: ask for the verb list on the resource pods, or name namespaces that you are allowed to read: pillion status NAMESPACE...\n"},
 		{"no such namespace", "", []string{"shap"}, "", "pillion: there is no namespace shap\n"},
 		{"ReplicaSets", shopSets, nil, "Deployment/web-0 in the namespace shop", ""},
 		{"ReplicaSets, the note", shopSets, nil, "Note: You are not allowed to list replicasets in the namespace shop, so owners are guessed", ""},
 		{"webhooks", webhooksPath, nil, "Note: Other webhooks are not listed: you are not allowed to list mutatingwebhookconfigurations.", ""},
-		{"policies", policies, nil, "Note: Policies that change pods are not listed: you are not allowed to list mutatingadmissionpolicies", ""},
-		{"validating webhooks", policiesPath + "validatingwebhookconfigurations", nil, "Note: Other validating webhooks are not listed: you are not allowed to list validatingwebhookconfigurations.", ""},
-		{"validating policies", policiesPath + "validatingadmissionpolicies", nil, "Note: Policies that validate pods are not listed: you are not allowed to list validatingadmissionpolicies", ""},
+		{"policies", policies, nil, "Note: Policies that change pods are not listed: you are not allowed to list\nmutatingadmissionpolicies and", ""},
+		{"validating webhooks", policiesPath + "validatingwebhookconfigurations", nil, "Note: Other validating webhooks are not listed: you are not allowed to list\nvalidatingwebhookconfigurations.", ""},
+		{"validating policies", policiesPath + "validatingadmissionpolicies", nil, "Note: Policies that validate pods are not listed: you are not allowed to list\nvalidatingadmissionpolicies and", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
