@@ -61,7 +61,7 @@ func (o *injectOptions) declare(d yamledit.Document) error {
 	}
 	root, err := d.Parse()
 	if err != nil || len(root.Content) == 0 {
-		return nil // which is found when the document is processed
+		return err
 	}
 	node, err := tree.FromYAML(root.Node)
 	if err != nil {
