@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs is where the serving certificate comes from and how it stays
-// fresh. [Serving] holds the pair that is served and decides when a newer one
-// takes its place. [Files] and [Secret] offer it pairs; [Configurations] tells it
-// what API servers trust. [Authority] makes the pairs where nobody else does.
+// Package certs loads or creates the serving certificate and renews it.
+//
+// [Serving] holds the key pair in use and decides when to switch to a newer one.
+// [Files] and [Secret] offer pairs to it. [Configurations] reports the caBundles that
+// API servers trust. [Authority] creates pairs if no other source does.
 package certs
 
 import (

@@ -46,7 +46,7 @@ type Pending struct {
 	allowed *time.Duration // since when only what [Advising] trusts speaks against it
 }
 
-// Rejected is what was offered last and could not be used at all.
+// Rejected describes the last offered pair, if it was invalid.
 type Rejected struct {
 	Since time.Time
 	Err   error
@@ -64,7 +64,7 @@ const blindFor = 90 * time.Second
 // awaitFor is longer than an API server takes to say what is there.
 const awaitFor = time.Minute
 
-// The reasons of rejections.
+// The reasons for rejecting a pair.
 const (
 	ReasonUnreadable  = "unreadable"
 	ReasonNoPair      = "no_pair"
@@ -72,7 +72,7 @@ const (
 	ReasonNotYetValid = "not_yet_valid"
 )
 
-// RejectionReasons are all of them.
+// RejectionReasons returns all of them.
 func RejectionReasons() []string {
 	return []string{ReasonUnreadable, ReasonNoPair, ReasonExpired, ReasonNotYetValid}
 }

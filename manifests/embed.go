@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests is how Pillion is installed: a kustomize base, and the names
-// in it that code has to agree with. Its test holds the two together.
+// Package manifests contains the kustomize base that installs Pillion, and the names
+// in it that the code uses. Its tests check that both agree.
 //
 // The base takes its templates from the folder templates/library, which is a
 // kustomization of its own.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit sums up API servers' audit logs (audit.k8s.io/v1): what Pillion decided, who changed
-// pods in a second round, what is patched again and again, and what passed while Pillion did not answer.
+// Package audit summarizes audit logs of API servers (audit.k8s.io/v1): the decisions of Pillion, webhooks that changed
+// pods in a second round, patches that are applied again and again, and pods that were accepted while Pillion did not
+// answer.
 package audit
 
 import (

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain says what becomes of a pod, and why, to the person who wrote
-// it. All of it is a view of the [inject.Result] that the webhook itself would
-// compute; the package decides nothing.
+// Package explain reports to users whether a pod gets its sidecars, and why. A report
+// is a view of the [inject.Result] that the webhook computes; this package decides nothing.
 package explain
 
 import (

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fit computes what a pod needs of a namespace and of a node: its Pod Security level, its quality of service,
-// and room in the limits of the namespace.
+// Package fit checks pods against the limits of their namespace. It computes the Pod Security level of a pod, its quality
+// of service class, and whether LimitRanges and quotas allow it.
 //
 // The arithmetic of LimitRanges and quotas (limits.go, quota.go) is that of the API server's plugins. A server-side dry
-// run cannot replace it: the webhook /advise must not call the API server, status asks whether several new pods have
-// room at once, and many users of explain may not create pods.
+// run cannot replace it: the webhook /advise must not call the API server, status checks whether several new pods fit at
+// once, and many users of explain are not allowed to create pods.
 package fit
 
 import (

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sample makes pods that meet a template's condition, so that the template can
-// be tried. It reads what the condition compares, makes that so, and evaluates the condition
-// itself on the result: what it does not understand costs a sample, never a wrong one.
+// Package sample creates pods that meet a template's condition, so that the template can
+// be tried. It reads the comparisons in the condition and builds a pod that satisfies them.
+// Then it evaluates the condition on that pod. If it does not understand a comparison, it may
+// find no sample, but it never returns a wrong one.
 package sample
 
 import (

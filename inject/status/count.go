@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status says of all pods of a cluster what they have of the templates
-// that they should have, by namespace, template and owner. What it holds grows
-// with these, never with the number of pods.
+// Package status compares all pods of a cluster with the templates, and counts them by
+// namespace, template and owner. Its memory use grows with the number of these, not
+// with the number of pods.
 package status
 
 import (

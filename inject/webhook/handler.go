@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook is the HTTP edge: it decodes an AdmissionReview, calls the
-// engine once, and encodes the AdmissionReview with the answer.
+// Package webhook handles HTTP: it decodes an AdmissionReview, calls the engine
+// once, and encodes the AdmissionReview with the response.
 //
-// Requests that are not about the creation of a pod are allowed unchanged. A
-// request that cannot be answered gets an HTTP error with a sentence, which the
-// API server handles by the webhook's failurePolicy.
+// It allows requests that do not create a pod, without changes. A request that it
+// cannot answer gets an HTTP error with a sentence. The API server handles such an
+// error according to the failurePolicy of the webhook.
 //
-// A webhook is an [endpoint]; mutate.go, validate.go, shadow.go and advise.go have one each.
+// A webhook is an [endpoint]. mutate.go, validate.go, shadow.go and advise.go define one each.
 package webhook
 
 import (

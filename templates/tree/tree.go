@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tree holds JSON as received: a value is parsed as far as somebody
-// looks into it and no further, what nobody looks at keeps its bytes, and the
-// tree remembers what was added to it, so that the additions can be told as
-// RFC 6902 operations without comparing two documents.
+// Package tree represents JSON as it was received. It parses a value only when the
+// caller reads it, and keeps the bytes of all other values. A tree records the values
+// that were added to it, so that these can be written as RFC 6902 operations without
+// comparing two documents.
 //
-// A tree belongs to one goroutine, for looking into it may open it further. Only
-// a tree on which [Node.Seal] was called may be shared, and then only for reading.
+// A tree belongs to one goroutine, because reading it may parse more of it. Only a
+// tree on which [Node.Seal] was called may be shared, and then only for reading.
 package tree
 
 import (

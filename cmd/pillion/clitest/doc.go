@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clitest holds what the tests of several packages of the command need.
+// Package clitest contains helpers for the tests of several packages of the command.
 package clitest

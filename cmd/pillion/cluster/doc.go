@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster reads from a cluster what commands report: what is installed, what pods have, and why.
+// Package cluster reads the data for reports from a cluster: what is installed, and the state of pods.
 package cluster

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve is pillion serve: the webhook server, its certificate, its callers, and what it follows while it runs.
+// Package serve implements pillion serve: the webhook server, its certificate, the authentication of its callers, and the
+// files and objects that it watches.
 package serve

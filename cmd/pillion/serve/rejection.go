@@ -9,7 +9,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
-// rejection is something new that is not used.
+// rejection is a new file or object that is invalid, so it is not used.
 type rejection struct {
 	what    string
 	instead string // what is used
@@ -17,12 +17,12 @@ type rejection struct {
 	err     error
 }
 
-// String tells people.
+// String returns a sentence for users.
 func (r *rejection) String() string {
 	return fmt.Sprintf("%s is rejected since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, cli.OneLine(r.err))
 }
 
-// same reports whether it was told already.
+// same reports whether both report the same problem.
 func (r *rejection) same(other rejection) bool {
 	return r.what == other.what && r.instead == other.instead && r.err.Error() == other.err.Error()
 }

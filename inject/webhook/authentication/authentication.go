@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authentication tells who calls the webhooks. An API server does not say who
-// it is unless it is told to (AdmissionConfiguration, apiserver.config.k8s.io/v1),
-// so anything else that reaches the port could ask as well.
+// Package authentication authenticates the callers of the webhooks. By default, an
+// API server sends no credentials (see AdmissionConfiguration,
+// apiserver.config.k8s.io/v1), so other clients can call the webhooks too.
 //
-// There are four ways for a caller to show who it is, and one of those that are
-// in use is enough: a client certificate, a bearer token, a user with a password,
-// and the token of a service account. All are checked from memory: nothing here
-// reads a file, asks anyone or takes a lock. Whoever reads the files swaps in what
-// they hold now.
+// There are four kinds of credentials: client certificates, bearer tokens, user names
+// with passwords, and ServiceAccount tokens. A caller needs one of the enabled kinds.
+// All are checked in memory: this package reads no file, makes no request and takes no
+// lock. Its user reads the files and replaces the credentials.
 //
-// Tokens and passwords in files are among the ways because the kubeconfig that an API server has for webhooks can hold
-// these. k8s.io/apiserver has no authenticator of passwords any more, and reads its file of tokens only once.
+// It supports tokens and passwords from files because an API server's kubeconfig for webhooks can contain these.
+// k8s.io/apiserver no longer authenticates passwords, and it reads a file of tokens only once.
 package authentication
 
 import (
@@ -33,7 +32,7 @@ const (
 	Unknown Way = "unknown"
 )
 
-// Reason is why a caller is rejected; a metric counts them.
+// Reason is the reason code of a rejection; a metric counts them.
 type Reason string
 
 // The reasons.
@@ -55,10 +54,10 @@ const (
 	ExpiredToken       Reason = "expired_token" // or not yet valid
 )
 
-// Rejection is what a caller gets who is not let in.
+// Rejection is the error for a caller that is not authenticated.
 type Rejection struct {
 	Reason Reason
-	// Sentence reports what is wrong. It holds names that were proven, never a credential.
+	// Sentence reports what is wrong. It may contain verified names, but never a credential.
 	Sentence string
 	// Challenges are for WWW-Authenticate (RFC 9110, section 11.6.1). There is
 	// none for client certificates.
