@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Serving holds the pair that is served. Sources offer it pairs, and what API
-// servers trust is told to it; it decides by the rule of [judge].
+// Serving holds the key pair in use. Sources offer it newer pairs, and report the
+// caBundles that API servers trust. [judge] decides when to switch.
 type Serving struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Certificate] // all that a handshake touches
@@ -28,8 +28,8 @@ type Serving struct {
 	clock      *clock
 	pending    *Pending
 	trusted    []trust
-	awaited    map[Configuration]bool // nothing has been said of them yet
-	await      time.Duration          // until when that counts
+	awaited    map[Configuration]bool // configurations that were not reported yet
+	await      time.Duration          // when Serving stops waiting for them
 	blind      map[Configuration]blind
 	rejected   *Rejected
 	rejections map[string]int
@@ -52,7 +52,7 @@ type Rejected struct {
 	Err   error
 }
 
-// blind is why a configuration cannot be watched.
+// blind is the reason that a configuration cannot be watched.
 type blind struct {
 	at  time.Duration
 	err error
@@ -61,7 +61,7 @@ type blind struct {
 // blindFor is longer than the pause between two attempts to watch.
 const blindFor = 90 * time.Second
 
-// awaitFor is longer than an API server takes to say what is there.
+// awaitFor is longer than an API server takes to list the configurations.
 const awaitFor = time.Minute
 
 // The reasons for rejecting a pair.
@@ -77,7 +77,7 @@ func RejectionReasons() []string {
 	return []string{ReasonUnreadable, ReasonNoPair, ReasonExpired, ReasonNotYetValid}
 }
 
-// NewServing has no pair until one is offered.
+// NewServing returns a Serving without a pair.
 func NewServing(log *slog.Logger) *Serving {
 	return &Serving{
 		log: log, clock: newClock(), first: make(chan struct{}),
@@ -87,7 +87,7 @@ func NewServing(log *slog.Logger) *Serving {
 
 var errNone = errors.New("there is no serving certificate yet")
 
-// GetCertificate is for [tls.Config]. It takes no lock, reads no file and no clock.
+// GetCertificate implements the field of [tls.Config]. It takes no lock, and reads no file and no clock.
 func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := s.current.Load(); pair != nil {
 		return pair, nil
@@ -95,10 +95,10 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, errNone
 }
 
-// Ready is closed when there is a pair to serve. There is one from then on.
+// Ready returns a channel that is closed when there is a pair to serve. From then on there always is one.
 func (s *Serving) Ready() <-chan struct{} { return s.first }
 
-// Offer is how a source says which pair is the newest.
+// Offer reports the newest pair of a source.
 func (s *Serving) Offer(pair *tls.Certificate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +112,8 @@ func (s *Serving) Offer(pair *tls.Certificate) {
 	s.judge()
 }
 
-// OfferPEM is Offer of what has to be parsed. A bad pair is rejected, which is told
-// as [Serving.Reject] does, and returned.
+// OfferPEM parses a pair and calls Offer. It rejects an invalid pair as [Serving.Reject]
+// does, and returns the error.
 func (s *Serving) OfferPEM(cert, key []byte) error {
 	pair, err := ParsePair(cert, key)
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *Serving) OfferPEM(cert, key []byte) error {
 	return nil
 }
 
-// Reject is how a source says that what it has cannot be used, and so that what is
-// served stays. The reason is one of the fixed ones.
+// Reject reports that the pair of a source is invalid, so the pair in use stays. The
+// reason is one of [RejectionReasons].
 func (s *Serving) Reject(reason string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +139,9 @@ func (s *Serving) Reject(reason string, err error) {
 	}
 }
 
-// Await says that Trust will be told of these configurations. Until then no newer
-// pair is served, though not for ever: a right to watch them may come a moment late.
+// Await announces that Trust will be called for these configurations. Until then,
+// Serving switches to no newer pair. It waits for a limited time only, because the
+// permission to watch them may be granted late.
 func (s *Serving) Await(all ...Configuration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,8 +151,8 @@ func (s *Serving) Await(all ...Configuration) {
 	}
 }
 
-// Trust reports what API servers go by when they call the webhooks of a
-// configuration; with no bundles, that they call none.
+// Trust reports the caBundles with which API servers call the webhooks of a
+// configuration. Without bundles, they call none.
 func (s *Serving) Trust(c Configuration, bundles []CABundle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +172,7 @@ func (s *Serving) Trust(c Configuration, bundles []CABundle) {
 		t.configuration, t.webhook, t.gone = c, a.Webhook, nil
 		s.trusted = append(s.trusted, t.update(a, now))
 	}
-	// A configuration that is deleted and made again trusts what it did before.
+	// A configuration that is deleted and created again trusts the same CAs as before.
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		t := before[name]
 		if t.gone == nil {
@@ -183,7 +184,7 @@ func (s *Serving) Trust(c Configuration, bundles []CABundle) {
 	s.judge()
 }
 
-// Blind says that a configuration cannot be watched. What was known of it counts on.
+// Blind reports that a configuration cannot be watched. Serving keeps using its last known state.
 func (s *Serving) Blind(c Configuration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,8 +196,8 @@ func (s *Serving) Blind(c Configuration, err error) {
 	s.judge()
 }
 
-// Run judges again as time passes, until ctx is done. With nothing pending that
-// costs nothing.
+// Run checks the pending pair again as time passes, until ctx is done. It does nothing
+// if there is no pending pair.
 func (s *Serving) Run(ctx context.Context) {
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
@@ -212,14 +213,14 @@ func (s *Serving) Run(ctx context.Context) {
 	}
 }
 
-// judge puts the pending pair in use if it is time to.
+// judge switches to the pending pair if every API server trusts it.
 func (s *Serving) judge() {
 	now := s.clock.now()
 	s.trusted = slices.DeleteFunc(s.trusted, func(t trust) bool { return t.gone != nil && s.clock.running()-*t.gone >= propagation })
 	if s.pending == nil {
 		return
 	}
-	p := *s.pending // what Status gave out stays as it is
+	p := *s.pending // the snapshots of Status do not change
 	served, running := s.current.Load(), s.clock.running()
 	v := judge(served, p.pair, slices.DeleteFunc(slices.Clone(s.trusted), trust.optional), now, running)
 	if !v.serve {
@@ -254,7 +255,7 @@ func (s *Serving) judge() {
 	s.pending = &p
 }
 
-// Status is what there is to say about the serving certificate.
+// Status describes the serving certificate.
 type Status struct {
 	Leaf       *x509.Certificate // of the pair that is served; nil: none yet
 	Pending    *Pending          // nil: none
@@ -262,17 +263,17 @@ type Status struct {
 	Rejections map[string]int    // how many, by reason
 
 	// Mismatch has a sentence for every webhook that API servers cannot call,
-	// because its caBundle does not verify what is served.
+	// because its caBundle does not verify the certificate in use.
 	Mismatch map[Configuration][]string
-	// Blind is why a configuration cannot be watched.
+	// Blind has the reasons that configurations cannot be watched.
 	Blind map[Configuration]error
 
-	// Invalid is why the served pair's time is over or has not come. A clock that
-	// jumped does not decide it.
+	// Invalid is set if the certificate in use has expired or is not valid yet. A clock
+	// that jumped has no effect on it.
 	Invalid error
 }
 
-// Status is a snapshot.
+// Status returns a snapshot.
 func (s *Serving) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,8 +301,8 @@ func (s *Serving) Status() Status {
 	return status
 }
 
-// Detail is the status as one line for people; the error, why what is served
-// cannot be used.
+// Detail returns the status as one line for users. It returns an error if the
+// certificate in use is invalid.
 func (s Status) Detail() (string, error) {
 	var notes []string
 	if s.Leaf != nil {

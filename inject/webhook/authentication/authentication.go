@@ -28,7 +28,7 @@ const (
 	ByToken          Way = "token"
 	ByPassword       Way = "password"
 	ByServiceAccount Way = "service_account"
-	// Unknown is a caller without a credential, if none is required.
+	// Unknown means that the caller has no credential and needs none.
 	Unknown Way = "unknown"
 )
 
@@ -38,14 +38,14 @@ type Reason string
 // The reasons.
 const (
 	Missing            Reason = "missing"             // no credential
-	Malformed          Reason = "malformed"           // an Authorization header that is none
-	Unsupported        Reason = "unsupported"         // a way that is not in use
+	Malformed          Reason = "malformed"           // an invalid Authorization header
+	Unsupported        Reason = "unsupported"         // a kind of credential that is not enabled
 	UnknownCertificate Reason = "unknown_certificate" // not from the CAs, or not for clients
 	ExpiredCertificate Reason = "expired_certificate"
 	WrongName          Reason = "wrong_name" // of a certificate
 	WrongToken         Reason = "wrong_token"
 	WrongPassword      Reason = "wrong_password" // or user
-	UnknownKey         Reason = "unknown_key"    // that a token is said to be signed with
+	UnknownKey         Reason = "unknown_key"    // of the token's signature
 	WrongSignature     Reason = "wrong_signature"
 	WrongIssuer        Reason = "wrong_issuer"
 	WrongAudience      Reason = "wrong_audience"
@@ -59,13 +59,13 @@ type Rejection struct {
 	Reason Reason
 	// Sentence reports what is wrong. It may contain verified names, but never a credential.
 	Sentence string
-	// Challenges are for WWW-Authenticate (RFC 9110, section 11.6.1). There is
-	// none for client certificates.
+	// Challenges are the values of WWW-Authenticate (RFC 9110, section 11.6.1).
+	// There is none for client certificates.
 	Challenges []string
 }
 
-// Credentials are what callers are checked against. They are not changed once
-// they are in use; a nil part is a way that is not in use.
+// Credentials contains the accepted credentials. It does not change while it is in
+// use. A nil field means that this kind of credential is not enabled.
 type Credentials struct {
 	Certificates    *Certificates
 	Tokens          *Tokens
@@ -73,36 +73,38 @@ type Credentials struct {
 	ServiceAccounts *ServiceAccounts
 }
 
-// Guard checks callers. It is safe for concurrent use.
+// Guard authenticates callers. It is safe for concurrent use.
 type Guard struct {
 	required bool
 	now      func() (wall, steady time.Time)
 	current  atomic.Pointer[Credentials]
 }
 
-// NewGuard is one that rejects wrong credentials and, if one is required,
-// callers without any. Certificates and tokens expire, so this is the one place on
-// a request's way that needs the time; the engine behind it has no clock. Now gives
-// the time by the clock on the wall, and what it would be if nobody had set that: a
-// clock that jumps makes no good caller a stranger.
+// NewGuard returns a guard that rejects wrong credentials and, if credentials are
+// required, callers without any.
+//
+// Certificates and tokens expire, so this is the only code on the request path that
+// reads a clock. The function now returns the time of the wall clock, and the time
+// that it would show if it had not been set since the start. If the wall clock
+// jumps, valid credentials are still accepted.
 func NewGuard(required bool, credentials *Credentials, now func() (wall, steady time.Time)) *Guard {
 	g := &Guard{required: required, now: now}
 	g.Use(credentials)
 	return g
 }
 
-// Use swaps in other credentials.
+// Use replaces the credentials.
 func (g *Guard) Use(credentials *Credentials) { g.current.Store(credentials) }
 
-// Credentials are those in use.
+// Credentials returns the credentials in use.
 func (g *Guard) Credentials() *Credentials { return g.current.Load() }
 
-// Check reports how the caller of a webhook showed who it is, or why it is rejected.
-// It looks at the connection and at the Authorization header alone: who sends
-// Impersonate-* headers has not shown anything.
+// Check authenticates the caller of a webhook. It returns how the caller
+// authenticated, or a rejection. It reads only the connection and the Authorization
+// header; Impersonate-* headers have no effect.
 //
-// A client certificate belongs to the connection, but it is checked anew at each
-// request, so that a CA that is taken away counts at once.
+// A client certificate belongs to the connection, but Check verifies it for each
+// request, so that removing a CA takes effect immediately.
 func (g *Guard) Check(r *http.Request, webhook Webhook) (Way, *Rejection) {
 	wall, steady := g.now()
 	way, rejected := g.check(r, webhook, wall)
@@ -127,7 +129,7 @@ func (g *Guard) check(r *http.Request, webhook Webhook, now time.Time) (Way, *Re
 		if wrong == nil {
 			return way, nil
 		}
-		rejected = wrong // says more: a certificate may be shown to everyone
+		rejected = wrong // more specific: clients may send a certificate to every server
 	}
 	if rejected == nil && !g.required {
 		return Unknown, nil
@@ -139,7 +141,7 @@ func (g *Guard) check(r *http.Request, webhook Webhook, now time.Time) (Way, *Re
 	return "", rejected
 }
 
-// authorized checks the Authorization header.
+// authorized authenticates by the Authorization header.
 func (c *Credentials) authorized(headers []string, webhook Webhook, now time.Time) (Way, *Rejection) {
 	scheme, value, ok := parseAuthorization(headers)
 	switch {
@@ -161,7 +163,7 @@ func wrongToken() *Rejection {
 	return &Rejection{Reason: WrongToken, Sentence: "the bearer token is unknown"}
 }
 
-// list names the ways in use.
+// list returns the names of the enabled kinds of credentials.
 func (c *Credentials) list() string {
 	text := ""
 	for _, way := range []struct {
