@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// The annotations of the API server's mutating and validating dispatchers, but for "round_N_index_M".
+// The annotations of the API server's mutating and validating dispatchers, except for "round_N_index_M".
 const (
 	mutation       = "mutation.webhook.admission.k8s.io/round_"
 	patch          = "patch.webhook.admission.k8s.io/round_"
@@ -27,7 +27,7 @@ const (
 )
 
 const (
-	// loopAt is how often the same patch makes a loop: twice may be two people.
+	// loopAt is the number of equal patches that count as a loop. Two may come from two users.
 	loopAt = 3
 	// maxPatches bounds what is remembered, at some 100 bytes each.
 	maxPatches = 10_000
@@ -78,7 +78,7 @@ func (l *Log) Add(line []byte) error {
 		if _, ok := errors.AsType[*json.SyntaxError](err); !ok {
 			return errNone
 		}
-		if err.Error() == "unexpected end of JSON input" { // there is nothing else to tell it by
+		if err.Error() == "unexpected end of JSON input" { // the error has no type
 			return ErrHalf
 		}
 		return fmt.Errorf("not JSON: %w", err)
@@ -174,7 +174,7 @@ func (l *Log) mutated(e *event, round, value string, patched map[string]bool) {
 	}
 }
 
-// code is what a text of Pillion's begins with: "injected", "missing at /spec/...".
+// code returns the beginning of a string of Pillion's: "injected", "missing at /spec/...".
 func code(text string) string {
 	end := strings.IndexFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
 	if end < 0 {
@@ -203,11 +203,11 @@ func (e *event) pod() string {
 	return cmp.Or(name, "*")
 }
 
-// Report is what audit logs say. Its JSON is a format that people script on: members are added, never
+// Report summarizes audit logs. Its JSON is a stable format for scripts: fields may be added, but not
 // renamed or removed.
 type Report struct {
 	Summary   string  `json:"summary"`   // one sentence
-	Requests  int     `json:"requests"`  // that created or changed pods, or were refused
+	Requests  int     `json:"requests"`  // that created or changed pods, or were denied
 	Asked     int     `json:"asked"`     // of these, those with a decision
 	DryRuns   int     `json:"dryRuns"`   // which are counted nowhere else
 	Decisions []Count `json:"decisions"` // what Pillion said
@@ -259,7 +259,7 @@ func (r *Report) Bad() bool {
 	return len(r.Loops)+len(r.FailedOpen) > 0 || slices.ContainsFunc(r.SecondRounds, func(c Count) bool { return strings.HasSuffix(c.Webhook, own) })
 }
 
-// Text is the report for people, in lines of any width. What a log says may be anything.
+// Text returns the report for users, in lines of any width. It may contain any string from the log.
 func (r *Report) Text() string {
 	var b strings.Builder
 	b.WriteString(r.Summary + "\n")

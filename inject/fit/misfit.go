@@ -24,10 +24,10 @@ func (e *Evaluator) Room(namespace map[string]string, limits Limits, pod []byte,
 	return ""
 }
 
-// Misfits reports why the API server would refuse a pod once something was injected
-// into it that it would take as it is: one sentence for each Pod Security level,
-// LimitRange and quota of its namespace that only the injected one breaks. The
-// pods are JSON; nothing is said of what does not decode as one.
+// Misfits returns the reasons why the API server would deny the injected pod, although
+// it would accept the original one: one sentence for each Pod Security level,
+// LimitRange and quota of the namespace that only the injected pod violates. The pods
+// are JSON; if one cannot be decoded, Misfits returns nil.
 func (e *Evaluator) Misfits(namespace map[string]string, limits Limits, before, after []byte) []string {
 	var plain, injected corev1.Pod
 	if e.absurd.Match(before) || e.absurd.Match(after) {

@@ -24,7 +24,7 @@ type Trial struct {
 	// Sample is what the sample pod has for the template's condition alone.
 	Sample []string `json:"sample,omitempty"`
 	// PodSecurity is the strictest level that the pod keeps to with the template in it: the
-	// template's own, for the pod keeps to restricted without it, unless Without is another
+	// template's own, because the pod keeps to restricted without it, unless Without is another
 	// level. It is "" if the template could not be tried.
 	PodSecurity psa.Level `json:"podSecurity,omitempty"`
 	Without     psa.Level `json:"podSecurityWithout,omitempty"`

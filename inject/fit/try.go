@@ -148,8 +148,8 @@ func (s Subject) sets(key string) bool {
 	return byPod || byNamespace
 }
 
-// meeting is a pod that gets the template: a sample as it has to be, or the user's as it is. If it is not ok,
-// it is the best that there is.
+// meeting returns a pod that gets the template: a sample that meets its condition, or the user's pod unchanged. If
+// there is none, it returns the best candidate and false.
 func meeting(t *templates.Template, pod Subject, fixed []string) (Subject, bool) {
 	r := run(pod.Situation, t)
 	if pod.On != "" {

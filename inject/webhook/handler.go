@@ -43,7 +43,7 @@ type Handler struct {
 	Injector   func() *inject.Injector
 	Judge      func() *inject.Judge
 	Namespaces Namespaces
-	Callers    *authentication.Guard // nil: everyone may call
+	Callers    *authentication.Guard // nil: callers are not authenticated
 	Fit        *fit.Evaluator        // nil: advise does not report what pods need of their namespace
 	Limits     Limits                // nil: no LimitRange and no quota is known
 	Limiter    *Limiter              // nil: no limit

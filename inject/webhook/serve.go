@@ -129,7 +129,7 @@ func (h *Handler) identify(e *exchange, w http.ResponseWriter, r *http.Request) 
 	return rejected
 }
 
-// contentTypes is the header of every answer; nobody writes to it.
+// contentTypes is the header of every response; it is read only.
 var contentTypes = []string{contentJSON}
 
 func (e *exchange) write(w http.ResponseWriter, r *http.Request) {

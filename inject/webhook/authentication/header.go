@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// The schemes, as they are compared: without regard to case (RFC 9110, section 11.1).
+// The schemes in lower case; they are compared without regard to case (RFC 9110, section 11.1).
 const (
 	schemeBearer = "bearer"
 	schemeBasic  = "basic"
 )
 
-// maxAuthorization bounds the header; a service account's token has about 1 KiB.
+// maxAuthorization bounds the header; a ServiceAccount token has about 1 KiB.
 const maxAuthorization = 16 << 10
 
-// parseAuthorization gives the scheme in lower case and what was sent with it: a
-// token, or user:password. Two headers are none, for who is between might have
-// looked at the other one.
+// parseAuthorization returns the scheme in lower case and the credential: a token or
+// user:password. It rejects two headers, because a proxy may have checked the other
+// one.
 func parseAuthorization(headers []string) (scheme, value string, ok bool) {
 	if len(headers) != 1 || len(headers[0]) > maxAuthorization {
 		return "", "", false
@@ -37,13 +37,13 @@ func parseAuthorization(headers []string) (scheme, value string, ok bool) {
 	return scheme, "", true
 }
 
-// isToken reports what can stand in a header as one word. It is more than the
-// token68 of RFC 6750, because API servers send what they are given.
+// isToken reports whether the string is one word of a header. It accepts more than
+// token68 of RFC 6750, because API servers send tokens unchanged.
 func isToken(text string) bool {
 	return text != "" && strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// isPair tells user:password (RFC 7617): no control character, and a user.
+// isPair reports whether the string is user:password (RFC 7617), with a user and without control characters.
 func isPair(text string) bool {
 	return strings.Index(text, ":") > 0 && strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0
 }

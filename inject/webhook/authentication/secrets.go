@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// secrets are hashes of what callers may send, all of the same length: how long a
-// comparison takes tells nothing about any of them.
+// secrets are hashes of the accepted credentials. All have the same length, so the time
+// of a comparison reveals nothing about them.
 type secrets [][sha256.Size]byte
 
 func (s secrets) has(sent string) bool {
@@ -66,7 +66,7 @@ func ParsePasswords(content []byte) (*Passwords, error) {
 	return &Passwords{all}, err
 }
 
-// check takes user:password as one secret: nobody is to learn which half is wrong.
+// check compares user:password as one secret, so that callers cannot learn which half is wrong.
 func (p *Passwords) check(sent string) *Rejection {
 	if p.has(sent) {
 		return nil

@@ -21,7 +21,7 @@ const leeway = 30 * time.Second
 // Webhook is the one that is called.
 type Webhook string
 
-// The webhooks. Advising is the optional one, that looks at workloads.
+// The webhooks. Advising is optional; it checks workloads.
 const (
 	Mutating   Webhook = "MutatingWebhookConfiguration"
 	Validating Webhook = "ValidatingWebhookConfiguration"
