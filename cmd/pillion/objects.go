@@ -102,7 +102,7 @@ func quoted(node *tree.Node) (pod []byte, wrong []string) {
 			if !ofTemplate && !strings.HasPrefix(m.Name(), templates.Domain+"/") || m.Kind() == tree.String || m.Kind() == tree.Null {
 				continue
 			}
-			sentence := "the " + place + " " + m.Name() + " must be a text"
+			sentence := "the " + place + " " + m.Name() + " must be a string"
 			if m.Kind() != tree.Object && m.Kind() != tree.Array {
 				sentence += fmt.Sprintf("; put it in quotes: %q", m)
 				*m = tree.Field(m.Name(), tree.Text(m.String()))

@@ -41,7 +41,7 @@ func (u *unfolding) node(y *yaml.Node) (*yaml.Node, error) {
 		return nil, fmt.Errorf("line %d: the aliases unfold to more than %d values", y.Line, u.most)
 	}
 	if u.depth++; u.depth > maxYAMLDepth {
-		return nil, fmt.Errorf("line %d: the values nest deeper than %d levels, or an alias stands for itself", y.Line, maxYAMLDepth)
+		return nil, fmt.Errorf("line %d: the values nest deeper than %d levels, or an alias contains itself", y.Line, maxYAMLDepth)
 	}
 	defer func() { u.depth-- }()
 	if len(y.Content) == 0 {
@@ -105,10 +105,10 @@ func fromMapping(y *yaml.Node) (Node, error) {
 			continue
 		}
 		if key.Kind != yaml.ScalarNode {
-			return Node{}, fmt.Errorf("line %d: a key must be a plain text", key.Line)
+			return Node{}, fmt.Errorf("line %d: a key must be a plain string", key.Line)
 		}
 		if n.member(key.Value) != nil {
-			return Node{}, fmt.Errorf("line %d: the key %q stands there twice", key.Line, key.Value)
+			return Node{}, fmt.Errorf("line %d: the key %q appears twice", key.Line, key.Value)
 		}
 		n.Set(key.Value, value)
 	}
