@@ -201,7 +201,8 @@ func dropsZero(pod, stored any) bool {
 	case map[string]any:
 		s, _ := stored.(map[string]any)
 		for key, value := range p {
-			if there, ok := s[key]; !ok && isZeroJSON(value) || dropsZero(value, there) {
+			there, ok := s[key]
+			if !ok && isZeroJSON(value) || dropsZero(value, there) || key == "volumes" && dropsSource(value, there) {
 				return true
 			}
 		}
@@ -209,6 +210,23 @@ func dropsZero(pod, stored any) bool {
 		s, _ := stored.([]any)
 		for i := range min(len(p), len(s)) {
 			if dropsZero(p[i], s[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// dropsSource reports whether storing the volumes drops a source that the API does not know. The
+// engine takes such a volume for another one than the template's; an API server never sends it.
+func dropsSource(volumes, stored any) bool {
+	p, _ := volumes.([]any)
+	s, _ := stored.([]any)
+	for i := range min(len(p), len(s)) {
+		came, _ := p[i].(map[string]any)
+		kept, _ := s[i].(map[string]any)
+		for key := range came {
+			if _, ok := kept[key]; !ok {
 				return true
 			}
 		}

@@ -69,7 +69,7 @@ func TestQuoteItem(t *testing.T) {
 		var got []string
 		flags := pflag.NewFlagSet("x", pflag.ContinueOnError)
 		flags.StringSliceVar(&got, "templates", nil, "")
-		out, err := exec.Command("sh", "-c", "printf %s "+QuoteItem(path)).Output()
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+QuoteItem(path)).Output()
 		if err == nil {
 			err = flags.Parse([]string{"--templates", string(out)})
 		}
