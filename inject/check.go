@@ -11,14 +11,14 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Check judges a final pod by the result of a run over it ([Judge.Judge] makes
-// one): it is right when injecting it again would add nothing, and
-// what its templates protect is as they say. What else differs is the user's
-// or another webhook's own business. Findings that deny come first.
+// Check returns the findings about a final pod. The result must come from a run over that pod, as
+// [Judge.Judge] makes it. The pod is correct if another injection would add nothing, and if its
+// protected fields have the templates' values. Other differences are up to users and other
+// webhooks. Findings that deny come first.
 func (r *Result) Check() []Finding { return r.check(false) }
 
-// check is Check. If strict is true, a template of which nothing is in the pod,
-// because the mutating webhook did not add it, denies the pod in every mode.
+// check implements Check. If strict is true, a template denies the pod in every mode if nothing of
+// it is in the pod because the mutating webhook did not add it.
 func (r *Result) check(strict bool) []Finding {
 	var all []Finding
 	wanted := map[string]templates.ValidateMode{}
@@ -36,7 +36,7 @@ func (r *Result) check(strict bool) []Finding {
 	for _, f := range r.Findings {
 		f.Mode = templates.Warn
 		if mode := wanted[f.Template]; mode != "" && f.Path != "" {
-			f.Mode = mode // the pod's own mistake in a template that it gets
+			f.Mode = mode // a mistake of the pod in a template that it gets
 		}
 		all = append(all, f)
 	}
@@ -55,7 +55,7 @@ func rank(m templates.ValidateMode) int {
 	return 1
 }
 
-// faults are what is wrong with a template that the pod should have.
+// faults returns what is wrong with a template that the pod should have.
 func (d *Decision) faults() []Finding {
 	if d.Code == CodePresent || d.Code == CodeInjected {
 		return d.differences(false)
@@ -63,7 +63,7 @@ func (d *Decision) faults() []Finding {
 	return d.failures()
 }
 
-// differences are what is missing and what is altered.
+// differences returns findings for missing and altered parts.
 func (d *Decision) differences(strict bool) []Finding {
 	if d.Absent {
 		return []Finding{d.notThere(strict)}
@@ -92,7 +92,7 @@ func (d *Decision) differences(strict bool) []Finding {
 	return all
 }
 
-// changer is the end of a sentence about a protected place: what may have changed it.
+// changer returns the end of a sentence about a protected field: what may have changed it.
 func (d *Decision) changer(at string) string {
 	names := strings.Split(at, "/") // "", spec, containers, 0, args
 	if len(names) > 4 && slices.Contains(d.computed, names[4]) {
@@ -101,7 +101,7 @@ func (d *Decision) changer(at string) string {
 	return "the template protects it, so see who changes it"
 }
 
-// notThere is the finding about a template of which nothing is in the pod.
+// notThere returns the finding about a template of which nothing is in the pod.
 func (d *Decision) notThere(strict bool) Finding {
 	f := Finding{Code: CodeNotInjected, Template: d.Template, Path: d.containerPath(), Expected: d.container(), Mode: d.Mode}
 	f.Message = "nothing of it is in the pod: the mutating webhook was not called or did not answer in time; create the pod again"
@@ -114,13 +114,13 @@ func (d *Decision) notThere(strict bool) Finding {
 	return f
 }
 
-// blame is the end of a sentence about what is not as the template says. Of a pod that another
-// revision injected that is no wonder; once it is made anew, what others do to it shows.
+// blame returns the end of a sentence about a difference. If another revision injected the pod,
+// differences are expected, and the advice is to create the pod again.
 func (d *Decision) blame(others string) string {
 	if d.other == "" {
 		return "; " + others
 	}
-	const most = 20 // of what anybody may have written
+	const most = 20 // because any client may have written it
 	by := []rune(strings.Trim(d.other, `"`))
 	if len(by) > most {
 		by = append(by[:most], '…')
@@ -128,7 +128,8 @@ func (d *Decision) blame(others string) string {
 	return fmt.Sprintf("; the pod says that it was injected by revision %s: create it again, from a manifest that was not injected", string(by))
 }
 
-// failures say why a template that the pod should have got could not be injected.
+// failures returns findings about a template that the pod should have but that could not be
+// injected.
 func (d *Decision) failures() []Finding {
 	code := CodeNotInjected
 	switch d.Code {
@@ -162,8 +163,7 @@ func value(text string) string {
 	return text
 }
 
-// containerPath is where the first container that is not there belongs, or else the
-// first thing that is not there.
+// containerPath returns the path of the first missing container, or else of the first missing part.
 func (d *Decision) containerPath() string {
 	for _, p := range d.Added {
 		if list := path.Dir(p.Path); list == "/spec/initContainers" || list == "/spec/containers" {
@@ -171,7 +171,7 @@ func (d *Decision) containerPath() string {
 		}
 	}
 	if len(d.Added) > 0 {
-		return d.Added[0].Path // the template brings no containers
+		return d.Added[0].Path // the template has no containers
 	}
 	return "/spec/containers"
 }
@@ -186,11 +186,11 @@ func (d *Decision) container() string {
 	return ""
 }
 
-// maxDenial bounds a denial's message, in bytes: an event has room for 1,024, and
-// "Error creating: admission webhook ... denied the request: " stands before it.
+// maxDenial is the maximum length of a denial's message, in bytes. An event has room for 1,024, and
+// the message starts with "Error creating: admission webhook ... denied the request: ".
 const maxDenial = 900
 
-// Denial puts findings into one message, as many as fit.
+// Denial joins findings into one message, as many as fit.
 func Denial(all []Finding) string {
 	if len(all) == 1 {
 		return Cut(all[0].String(), maxDenial)
@@ -210,9 +210,9 @@ func Denial(all []Finding) string {
 	return message
 }
 
-// Warnings are the sentences for whoever sent the pod, in a stable order. What
-// is routine (a template that nobody asked for) is no warning. A final pod that
-// is let through has the same, and an API server shows the same text once.
+// Warnings returns the warnings for the client that sent the pod, in a stable order. It omits
+// routine decisions, such as a template that the pod did not request. A final pod that is allowed
+// has the same warnings, and an API server shows each warning once.
 func (r *Result) Warnings() []string {
 	var all []string
 	for i := range r.Findings {

@@ -9,42 +9,41 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// MaxSets is how many sets of templates a [Judge] goes by, the one in use among them.
+// MaxSets is the maximum number of sets of templates in a [Judge], including the one in use.
 const MaxSets = 8
 
-// Judge judges final pods. It is immutable and may be shared.
+// Judge judges final pods. It is immutable and safe for concurrent use.
 //
-// While templates change, the set of templates that injected a pod may differ from
-// the set in use here. Two rules keep good pods from being denied then:
+// While templates change, the set of templates that injected a pod may differ from the set in use
+// here. Two rules prevent that correct pods are denied:
 //
-//   - A pod that is right by a set that was in use here a moment ago is right. Such
-//     a set excuses what it injected, not what it never knew: a template with mode
-//     Deny that it did not inject is enforced at once. The owner of the Judge drops
-//     old sets when no replica can use them any more.
-//   - If the pod is wrong by all of these sets, but another replica may have a newer
-//     or older set by which it is right, the denial is not certain ([Verdict.Doubt]):
-//     the API server may call another replica.
+//   - A pod is correct if it is correct by a set that was in use here a moment ago. Such
+//     a set excuses only templates that it injected. A template with mode Deny that it
+//     did not inject is enforced at once. The owner of the Judge drops old sets when no
+//     replica can use them any more.
+//   - If the pod is wrong by all of these sets, another replica may still have a newer or
+//     older set by which it is correct. The denial is then not certain ([Verdict.Doubt]),
+//     because the API server may call another replica.
 //
-// Forging an "injected" annotation gains nothing. It never makes a pod right; it
-// only selects the set whose findings are reported, and causes a few more calls.
+// Forging an "injected" annotation gains nothing. It never makes a pod correct. It only selects the
+// set whose findings are reported, and causes a few more calls.
 type Judge struct {
 	sets    []*Injector // the set in use first, then superseded sets, newest first
 	settled bool
 	lenient bool
 }
 
-// NewJudge makes a Judge of the injector in use and those that it superseded a
-// moment ago, newest first. Settled reports that by now no other replica can have an
-// older set than this one.
+// NewJudge returns a Judge for the injector in use and the injectors that it superseded a moment
+// ago, newest first. Settled reports that no other replica can have an older set than this one.
 //
-// The Judge denies pods that the mutating webhook should have injected and did not,
-// because it was not called or did not answer, whatever the template's mode.
+// The Judge denies pods that the mutating webhook should have injected and did not, because it was
+// not called or did not answer. It does so whatever the template's mode is.
 func NewJudge(inUse *Injector, superseded []*Injector, settled bool) *Judge {
 	all := append([]*Injector{inUse}, superseded...)
 	return &Judge{sets: all[:min(len(all), MaxSets)], settled: settled}
 }
 
-// Lenient returns a Judge for which the template's mode counts for those pods too.
+// Lenient returns a Judge that follows the template's mode for those pods too.
 func (j *Judge) Lenient() *Judge {
 	lenient := *j
 	lenient.lenient = true
@@ -54,18 +53,18 @@ func (j *Judge) Lenient() *Judge {
 // Verdict is the result for a final pod.
 type Verdict struct {
 	*Result
-	Set    string    // revision of the set of templates by which the pod was judged
-	Judged []Finding // those that deny come first
+	Set    string    // revision of the set that judged the pod
+	Judged []Finding // findings that deny come first
 	Denied bool
-	// Doubt reports whether another replica may have templates by which the denied pod
-	// is right: newer ones, if the pod names a revision that is not known here, or older
-	// ones without what the pod lacks.
+	// Doubt reports whether the denied pod may be correct by the templates of another replica.
+	// These may be newer, if the pod names a revision that is unknown here. They may be older, and
+	// lack the templates that the pod lacks.
 	Doubt bool
 }
 
-// Judge judges a final pod. The error describes what is wrong with its JSON.
+// Judge judges a final pod. It returns an error if the pod's JSON is invalid.
 func (j *Judge) Judge(req Request) (*Verdict, error) {
-	// What is missing of one template must not hide behind what another would add.
+	// Additions of one template must not hide what is missing of another.
 	req.alone = true
 	var err error
 	if req.Pod, err = req.parse(); err != nil {
@@ -76,9 +75,9 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 		return now, err
 	}
 	said := revisions(req.Pod)
-	denial, by, foreign := now, j.sets[0], j.sets[0].foreign(said) // by the set that has most of the revisions that the pod names
+	denial, by, foreign := now, j.sets[0], j.sets[0].foreign(said) // by the set that has most of the pod's revisions
 	for _, older := range j.sets[1:] {
-		req.Scratch = nil // contains now
+		req.Scratch = nil // now uses its memory
 		v, err := j.by(older, req)
 		if err != nil {
 			return nil, err
@@ -103,10 +102,10 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 	return denial, nil
 }
 
-// decideAgain replaces the decisions about absent templates that the mutating webhook
-// leaves out of this pod: only beside the other templates, and in more than one round,
-// does it find out that something never settles or is too large. It adds to req.Pod,
-// which is of no more use then.
+// decideAgain replaces the decisions about absent templates that the mutating webhook does not
+// inject into this pod. Some problems appear only together with the other templates and after
+// several looks: additions that never end or are too large. It adds to req.Pod, so the caller must
+// not use that afterwards.
 func (i *Injector) decideAgain(req Request, v *Verdict) error {
 	req.alone, req.Scratch = false, nil
 	r, err := i.Inject(req)
@@ -136,9 +135,9 @@ func denies(all []Finding) bool {
 	return slices.ContainsFunc(all, func(f Finding) bool { return f.Mode == templates.Deny })
 }
 
-// enforce adds to the verdict of a superseded set what that set cannot excuse: the
-// findings of templates with mode Deny that it did not inject. It removes warnings
-// about names that the set in use knows.
+// enforce adds to the verdict of a superseded set the findings that this set cannot excuse: those
+// about templates with mode Deny that it did not inject. It removes warnings about names that the
+// set in use knows.
 func (v *Verdict) enforce(now *Verdict, inUse *Injector) {
 	judged := slices.DeleteFunc(v.Judged, func(f Finding) bool { return f.unknown != "" && inUse.byName[f.unknown] != nil })
 	for _, f := range now.Judged {
@@ -194,7 +193,7 @@ func (v *Verdict) lacks() bool {
 	})
 }
 
-// Word is what became of the pod.
+// Word returns the verdict as one word.
 func (v *Verdict) Word() string {
 	switch {
 	case v.Denied:
@@ -205,8 +204,8 @@ func (v *Verdict) Word() string {
 	return "allowed"
 }
 
-// AppendAudit appends the audit annotations: the findings by template, and the
-// verdict. What is not a template's has a key that no template's name can be.
+// AppendAudit appends the audit annotations: the findings by template, and the verdict. A finding
+// about no template has its code as the key, which is never a template's name.
 func (v *Verdict) AppendAudit(notes []Note) []Note {
 	for i := range v.Judged {
 		f := v.Judged[i]
@@ -220,8 +219,8 @@ func (v *Verdict) AppendAudit(notes []Note) []Note {
 	return append(notes, Note{"final_verdict", v.Word() + " by the templates of revision " + v.Set})
 }
 
-// InjectedBy is what a pod says by which revision of which template it was
-// injected; nothing where it cannot be read.
+// InjectedBy returns the revisions of the templates that injected a pod, by template name, as its
+// annotations record them. It returns nil if it cannot parse the pod.
 func InjectedBy(pod []byte) map[string]string {
 	n, err := tree.Parse(pod)
 	if err != nil {
@@ -230,7 +229,8 @@ func InjectedBy(pod []byte) map[string]string {
 	return revisions(n)
 }
 
-// revisions are what a pod says by which revision of which template it was injected.
+// revisions returns the revisions of the templates that injected a pod, as its annotations record
+// them.
 func revisions(pod *tree.Node) map[string]string {
 	said := map[string]string{}
 	annotations := pod.At("metadata", "annotations").Members()
@@ -242,7 +242,7 @@ func revisions(pod *tree.Node) map[string]string {
 	return said
 }
 
-// foreign is how many of the revisions are not of this set.
+// foreign returns the number of these revisions that are not in this set.
 func (i *Injector) foreign(said map[string]string) int {
 	n := len(said)
 	for _, t := range i.set.Templates {

@@ -12,20 +12,20 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Adds says whether there is anything to add.
+// Adds reports whether there is anything to add.
 func (r *Result) Adds() bool { return r.size > 0 }
 
-// Injected is the pod with what was added.
+// Injected returns the pod with all additions.
 func (r *Result) Injected() *tree.Node { return r.pod }
 
-// InjectedJSON is the same as JSON. What has no additions keeps its bytes.
+// InjectedJSON returns the pod with all additions as JSON. Parts without additions keep their
+// bytes.
 func (r *Result) InjectedJSON() []byte {
 	return r.pod.AppendWithAdditions(make([]byte, 0, r.pod.Size()+r.size))
 }
 
-// Ops is the patch (RFC 6902): one operation for each inserted item, created
-// parent or missing key. Every operation is an add. Values are encoded JSON
-// (json.RawMessage).
+// Ops returns the patch (RFC 6902). It has one operation for each inserted item, created parent or
+// missing key. Every operation is an add. Values are encoded JSON (json.RawMessage).
 func (r *Result) Ops() []jsonpatch.JsonPatchOperation {
 	var ops []jsonpatch.JsonPatchOperation
 	if r.Adds() {
@@ -36,10 +36,11 @@ func (r *Result) Ops() []jsonpatch.JsonPatchOperation {
 	return ops
 }
 
-// Patch is the patch as JSON, or nil when there is nothing to add.
+// Patch returns the patch as JSON, or nil if there is nothing to add.
 func (r *Result) Patch() []byte { return r.AppendPatch(nil, "") }
 
-// UnsoundError says that a patch is not what it must be: a defect of Pillion's.
+// UnsoundError reports that a patch is not valid for its pod. It is always caused by a bug in
+// Pillion.
 type UnsoundError struct {
 	Path string // of the operation
 	Err  error
@@ -50,11 +51,11 @@ func (e *UnsoundError) Error() string {
 	return "the patch would add at " + e.Path + ": " + e.Err.Error()
 }
 
-// AppendVerified is AppendPatch for a pod that came as a text, with each operation
-// checked against that: it must be an add to a place that does not exist yet. If
-// one is not, the error is an [UnsoundError] and the patch must not be used. An API
-// server fails such a pod's creation, or loses what its author wrote, whatever the
-// webhook's failurePolicy.
+// AppendVerified is like AppendPatch, but checks each operation against the pod's original JSON.
+// Each operation must be an add to a place that does not exist yet. Otherwise AppendVerified
+// returns an [UnsoundError], and the caller must not use the patch. With such a patch, the API
+// server would fail the pod's creation or lose a part of the pod, whatever the webhook's
+// failurePolicy is.
 func (r *Result) AppendVerified(b []byte, with *tree.Verifier) ([]byte, error) {
 	var unsound *UnsoundError
 	with.Begin(r.pod)
@@ -72,13 +73,13 @@ func (r *Result) AppendVerified(b []byte, with *tree.Verifier) ([]byte, error) {
 	return b, nil
 }
 
-// roomAround is for the paths of a patch, most of the time.
+// roomAround is usually enough room for the paths of a patch.
 const roomAround = 2 << 10
 
-// AppendPatch writes the patch to the end of b, and nothing where there is nothing
-// to add. Before all paths stands the pod's own, which is "" for a pod. The library
-// would write paths without JSON's escapes, and a pod's annotation keys are not
-// validated yet when a webhook sees them.
+// AppendPatch appends the patch to b, or nothing if there is nothing to add. It prefixes all paths
+// with podPath, which is "" if the document is the pod itself. It does not use the library's
+// encoder, which writes paths without JSON's escapes. When a webhook sees a pod, the keys of its
+// annotations are not validated yet.
 func (r *Result) AppendPatch(b []byte, podPath string) []byte {
 	return r.appendPatch(b, podPath, func([]byte) {})
 }

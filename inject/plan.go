@@ -8,15 +8,15 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// plan compares the fragment with the pod and adds what is missing to the tree.
-// A template is planned whole or not at all, so where there is a conflict all of
-// it is taken back. It reports whether anything was added.
+// plan compares the fragment with the pod and adds what is missing to the tree. It plans a complete
+// template or nothing: if there is a conflict, it undoes all additions. It reports whether anything
+// was added.
 func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling) (added bool) {
 	if err := o.renderApps(c); err != nil {
 		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
 		return false
 	}
-	// Both are about the pod as it came.
+	// Both describe the original pod.
 	noContainer, altered := (c.subject.asked.alone || c.subject.asked.detail) && c.noContainer(), altered(c.subject, c.t, &c.fragment)
 	p := &planner{
 		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, owners: o, couplings: couplings,
@@ -52,7 +52,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", c.t.injected, c.t.Revision))
 		}
 	}
-	delete(c.subject.marks, c.t) // which may say so by now
+	delete(c.subject.marks, c.t) // its annotation may have been added
 	if c.decision.Code == CodeInjected && !c.subject.asked.alone {
 		p.journal.Keep()
 		return true

@@ -9,34 +9,34 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// planner merges what one template is to add into the pod.
+// planner merges the additions of one template into the pod.
 type planner struct {
-	// What it reads.
+	// Input.
 	subject   *subject
 	t         *loaded
 	fragment  *tree.Node     // for the pod
-	apps      []appContainer // for the containers that the user wrote
+	apps      []appContainer // for the user's containers
 	owners    *owners
 	couplings []coupling
 	wasMarked bool // see marked
-	// wasInjected: fields that are not there may have been dropped by the API server,
-	// see gated.
+	// wasInjected reports whether the pod's annotation records an injection. The API server may
+	// then have dropped missing fields, see gated.
 	wasInjected bool
 
-	// What it writes.
+	// Output.
 	journal   *tree.Journal // of the additions to the pod
-	found     bool          // something that the fragment has is in the pod
+	found     bool          // whether a part of the fragment is in the pod
 	additions int
-	added     []Place // with Request.Detail, and of a final pod
+	added     []Place // only for Request.Detail and final pods
 	kept      []Place
 	conflicts []Obstacle
 	failed    error
-	claimed   nodePorts // by what is to be added
-	theirs    []string  // containers of the pod's own, whatever is to be added to them
+	claimed   nodePorts // by planned additions
+	theirs    []string  // containers that the pod already has, even if something is added to them
 }
 
 func (p *planner) conflict(at fmt.Stringer, pod, fragment *tree.Node, format string, args ...any) {
-	if len(p.conflicts) < maxConflicts { // a place takes a walk through its list
+	if len(p.conflicts) < maxConflicts { // a place costs a walk through its list
 		p.conflictAt(newPlace(at.String(), pod, fragment), format, args...)
 	}
 }
@@ -51,8 +51,8 @@ func (p *planner) keep(at schema.Pointer, pod, fragment *tree.Node) {
 	p.kept = append(p.kept, newPlace(at.String(), pod, fragment))
 }
 
-// addition notes that something is missing. The parent that has to be made for
-// it is none by itself.
+// addition records that something is missing. A parent that is created only to contain it does not
+// count.
 func (p *planner) addition(at schema.Pointer, value *tree.Node) {
 	p.additions++
 	if (p.subject.asked.detail || p.subject.asked.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !schema.IsZero(value)) {
@@ -60,7 +60,7 @@ func (p *planner) addition(at schema.Pointer, value *tree.Node) {
 	}
 }
 
-// add puts a new member into an object of the pod.
+// add adds a new member to an object of the pod.
 func (p *planner) add(pod *tree.Node, name string, value tree.Node, at schema.Pointer) *tree.Node {
 	p.addition(at, &value)
 	return p.journal.Add(pod, name, value)
@@ -71,7 +71,8 @@ func (p *planner) insert(pod *tree.Node, i int, value tree.Node, list schema.Poi
 	p.journal.Insert(pod, i, value)
 }
 
-// isClaim says of a volume, or of a mount of it, whether it is one that a StatefulSet gives the pod.
+// isClaim reports whether a volume, or the volume of a mount, is one that a StatefulSet adds to the
+// pod.
 func (p *planner) isClaim(volume *tree.Node) bool {
 	return p.subject.claims[volume.Get("name").Text()]
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// noContainer reports whether none of the template's containers is in the pod, unless it
-// is the pod's own.
+// noContainer reports whether no container in the pod comes from the template. A container that the
+// pod's author wrote for the template to complete does not count.
 func (c *candidate) noContainer() bool {
 	return c.subject.annotation(c.t.customize).IsText("true") || !slices.ContainsFunc(c.t.Containers, c.subject.has)
 }
 
-// absent reports whether nothing in the pod shows that the template was ever injected.
-// The record of the injection alone does not: it may be forged, or copied from another
-// pod. Nor does the record of another template.
+// absent reports whether nothing in the pod shows that the template was ever injected. The record
+// of the injection is no proof: it may be forged, or copied from another pod. The record of another
+// template is no proof either.
 func (p *planner) absent(noContainer bool) bool {
 	return noContainer && p.moreThanRecord() && (!p.wasInjected || !p.found)
 }
@@ -31,8 +31,8 @@ func (p *planner) moreThanRecord() bool {
 	return slices.ContainsFunc(p.added, func(at Place) bool { return at.Path != record && at.Template != alone })
 }
 
-// altered are the protected fields of the template's containers that differ
-// from the template, the first place of each.
+// altered returns the protected fields of the template's containers that differ from the template.
+// It returns only the first place in each field.
 func altered(s *subject, t *loaded, fragment *tree.Node) []Place {
 	if len(t.protect) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func altered(s *subject, t *loaded, fragment *tree.Node) []Place {
 		}
 		containers := s.schema.At("spec").At(list)
 		for i := range own {
-			if found := containers.Find(existing, &own[i]); found >= 0 { // else it is missing, which says it all
+			if found := containers.Find(existing, &own[i]); found >= 0 { // otherwise it is reported as missing
 				all = append(all, alteredIn(s, t, &existing[found], &own[i], s.beside.Member("spec").Member(list).Item(existing, found))...)
 			}
 		}
@@ -53,7 +53,7 @@ func altered(s *subject, t *loaded, fragment *tree.Node) []Place {
 	return all
 }
 
-// alteredIn is altered of one container.
+// alteredIn implements altered for one container.
 func alteredIn(s *subject, t *loaded, existing, own *tree.Node, at schema.Pointer) []Place {
 	var all []Place
 	add := func(d *difference) {
@@ -72,14 +72,15 @@ func alteredIn(s *subject, t *loaded, existing, own *tree.Node, at schema.Pointe
 	return all
 }
 
-// sameVolume says whether the pod's volume is the template's: nothing less, and
-// nothing more than Kubernetes' defaults. The webhooks must agree about it, the first of
-// which sees the fields that the API server drops before it calls the second.
+// sameVolume reports whether the pod's volume is the template's, apart from Kubernetes' defaults.
+// Both webhooks must get the same result, although only the first one sees fields that the API
+// server drops before the second call.
 func (s *subject) sameVolume(pod, fragment *tree.Node, in *schema.Schema, at schema.Pointer) bool {
 	return comparison{subject: s, at: at, f: in.AsField(), stored: true}.find(s.withSource(pod), s.withSource(fragment)) == nil
 }
 
-// withSource is a volume with the source that Kubernetes gives to one that has none.
+// withSource returns a volume with a source. If it has none, it gets the source that Kubernetes
+// sets by default.
 func (s *subject) withSource(volume *tree.Node) *tree.Node {
 	members := volume.Members()
 	if slices.ContainsFunc(members, func(m tree.Node) bool { return m.Name() != "name" && m.Kind() != tree.Null }) {

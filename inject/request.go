@@ -10,34 +10,35 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Request is a pod about to be created.
+// Request describes a pod that is about to be created.
 type Request struct {
 	Operation string // CREATE
 	Username  string
 	DryRun    bool
-	// OptedIn: the selectors of a webhook configuration matched, or so its caller
-	// says. What is known of the namespace may be a moment older.
+	// OptedIn reports whether the selectors of a webhook configuration matched. The labels of
+	// Namespace may be older than those that the selectors matched.
 	OptedIn bool
-	// Namespace is the request's namespace; the pod's own metadata may not name one.
+	// Namespace is the request's namespace. The pod's own metadata may lack it.
 	Namespace templates.Namespace
-	// Object is the pod's JSON as it came.
+	// Object is the pod's JSON, as received.
 	Object []byte
-	// Pod is the same where the caller has parsed it already. The engine adds to it.
+	// Pod is Object parsed, if the caller has parsed it already. Inject adds to it.
 	Pod *tree.Node
-	// Claims are names of volumes that the pod will have and does not say yet, see [Claims].
+	// Claims are the names of volumes that the pod will get later, see [Claims].
 	Claims []string
-	// File is true if no API server has filled in the pod's defaults. Expressions see them.
+	// File reports whether the pod lacks defaults because it does not come from an API server.
+	// Expressions see the defaults.
 	File bool
-	// Scratch is memory to work in, which the Result lies in then, or nil.
+	// Scratch is memory to reuse, or nil. The Result is only valid until the next use of Scratch.
 	Scratch *Scratch
-	// Done is closed when nobody waits for the result any more; nil is never.
+	// Done is closed if the result is no longer needed. It may be nil.
 	Done <-chan struct{}
-	// Detail asks for [Decision.Added] and [Decision.Passed], which the mutating
-	// webhook does not need.
+	// Detail requests [Decision.Added] and [Decision.Passed], which the mutating webhook does not
+	// need.
 	Detail bool
 
-	// alone, for a final pod: every template is compared with the pod as it came,
-	// not with what those before it would add.
+	// alone is set for a final pod. Every template is then compared with the original pod, without
+	// the additions of earlier templates.
 	alone bool
 }
 
@@ -48,7 +49,7 @@ func (r *Request) asked() asked {
 	}
 }
 
-// parse gives the pod as a tree.
+// parse returns the pod as a tree.
 func (r *Request) parse() (pod *tree.Node, err error) {
 	if pod = r.Pod; pod == nil {
 		if pod, err = tree.Parse(r.Object); err != nil {
@@ -66,18 +67,18 @@ func (r *Request) parse() (pod *tree.Node, err error) {
 	return pod, nil
 }
 
-// Scratch is memory for looking at one pod after another. Its zero value may be
-// used; what was told of a pod holds until the next one.
+// Scratch is memory to process one pod after another. Its zero value is ready to use. A Result that
+// uses it is valid until the next pod.
 type Scratch struct {
-	tree.Parser // of the pod, or of what it is in
+	tree.Parser // for the pod, or for the document that contains it
 
 	settling settling
 }
 
-// Kept is how many bytes are kept for the next pod.
+// Kept returns the number of bytes that stay allocated for the next pod.
 func (s *Scratch) Kept() int { return s.Parser.Kept() + s.settling.kept() }
 
-// newRun begins the only look at a pod.
+// newRun begins the only look of a run.
 func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 	r := &run{}
 	r.start(i, req.asked(), &tree.Arena{})
@@ -85,13 +86,12 @@ func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 	return r
 }
 
-// maxFields bounds the objects in which a field is looked for again and again. The
-// API knows about 50 in a spec.
+// maxFields is the maximum size of objects in which members are searched one by one. The API has
+// about 50 fields in a spec.
 const maxFields = 500
 
-// Inject decides about every template and plans what to add. The error says
-// what is wrong with Object, or is [ErrGone]; everything else that can go wrong is
-// a decision.
+// Inject decides about every template and plans what to add. It returns an error if Object is
+// invalid, or [ErrGone]. Every other problem is a decision.
 func (i *Injector) Inject(req Request) (*Result, error) {
 	pod, err := req.parse()
 	if err != nil {
@@ -100,7 +100,7 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	if req.Scratch == nil {
 		req.Scratch = &Scratch{}
 	}
-	req.Scratch.Env = i.addsEnv // when it parses the next pod
+	req.Scratch.Env = i.addsEnv // takes effect when it parses the next pod
 	s := &req.Scratch.settling
 	if err := s.settle(i, req.asked(), &req.Scratch.Arena, pod); err != nil {
 		return nil, err

@@ -10,44 +10,43 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Decision is what was decided about one template for one pod.
+// Decision is the outcome for one template and one pod.
 type Decision struct {
 	Template string `json:"template"`
 	Revision string `json:"revision"`
 	Code     Code   `json:"code"`
-	// Message is one sentence for the person who wrote the pod; "" where the
-	// code says all there is.
+	// Message is one sentence for the pod's author, or "" if the code says enough.
 	Message string `json:"message,omitempty"`
-	// Requested: the pod's annotation names the template, if the [Request] asked for details.
+	// Requested reports whether the pod's annotation names the template. It is set only if the
+	// [Request] has Detail.
 	Requested bool `json:"requested,omitempty"`
-	// Passed are the rules before the one that decided, and why each did not apply,
-	// if the [Request] asked for details.
+	// Passed are the rules before the deciding one, with the reasons why they did not apply. It is
+	// set only if the [Request] has Detail.
 	Passed []Step `json:"passed,omitempty"`
-	// Params are the values that the template was rendered with, in the order
-	// of their declaration.
+	// Params are the values that the template was rendered with, in the order of declaration.
 	Params []templates.Value `json:"params,omitempty"`
-	// Added are the places where the pod has nothing of what the template has,
-	// if the [Request] asked for them. A new item of a list is at "<list>/-".
+	// Added are the places that the template has and the pod lacks. It is set only if the [Request]
+	// has Detail, and for final pods. A new item of a list is at "<list>/-".
 	Added []Place `json:"added,omitempty"`
-	// Kept are the places where the pod says something else and wins.
+	// Kept are the places where the pod differs from the template and keeps its own value.
 	Kept []Place `json:"kept,omitempty"`
-	// Altered are the protected places (spec.validate.protect) where the pod
-	// says something else.
+	// Altered are the protected places (spec.validate.protect) where the pod differs from the
+	// template.
 	Altered []Place `json:"altered,omitempty"`
-	// Obstacles are the places that make the decision invalid_parameter or conflict.
+	// Obstacles are the places that cause a decision invalid_parameter or conflict.
 	Obstacles []Obstacle `json:"obstacles,omitempty"`
-	// Notes are things that the pod's author should know, one sentence each.
+	// Notes are facts for the pod's author, one sentence each.
 	Notes []string `json:"notes,omitempty"`
 	// Mode is what the validating webhook does about this template's findings.
 	Mode templates.ValidateMode `json:"mode"`
-	// Absent: nothing in the pod but a record, which proves nothing, shows that the template
-	// was ever injected. Not looked for in the mutating webhook.
+	// Absent reports whether nothing in the pod shows that the template was ever injected, except
+	// perhaps a record, which proves nothing. The mutating webhook does not set it.
 	Absent bool `json:"absent,omitempty"`
 
-	computed []string // of a final pod: see [templates.Template.Computed]
-	audit    string   // of a template that is injected or present
-	recorded bool     // of a final pod: it says that the template was injected
-	other    string   // of a final pod: the revision that it says it was injected by, if it is not the template's (JSON)
+	computed []string // only for a final pod: see [templates.Template.Computed]
+	audit    string   // only for a template that is injected or present
+	recorded bool     // only for a final pod: it records an injection of the template
+	other    string   // only for a final pod: the revision in that record (JSON), if it is not the template's
 }
 
 // Step is a rule that did not apply.
@@ -56,44 +55,45 @@ type Step struct {
 	Message string `json:"message"`
 }
 
-// Place is where the pod and a template differ.
+// Place is a difference between the pod and a template.
 type Place struct {
-	Path     string `json:"path"`     // JSON Pointer into the pod as it came
-	Pod      string `json:"pod"`      // JSON; null where the pod says nothing
-	Template string `json:"template"` // JSON; null where the template says nothing
+	Path     string `json:"path"`     // JSON Pointer into the original pod
+	Pod      string `json:"pod"`      // JSON; null if the pod has nothing there
+	Template string `json:"template"` // JSON; null if the template has nothing there
 }
 
-// Obstacle is a place that keeps a template out.
+// Obstacle is a place that prevents the injection of a template.
 type Obstacle struct {
 	Place
 	Message string `json:"message"`
 }
 
-// Result is all there is to say about one pod. The admission response, the
-// injected YAML, metrics, audit annotations and log lines are functions of it.
+// Result is the outcome for one pod. The admission response, the injected YAML, metrics, audit
+// annotations and log lines are functions of it.
 type Result struct {
 	Pod Identity
-	// Decisions, one for each loaded template, in the order of application.
+	// Decisions has one item for each loaded template, in the order of application.
 	Decisions []Decision
-	// Findings are the mistakes in the pod's annotations that no template's
-	// decision shows. [Result.Check] has them too.
+	// Findings are mistakes in the pod's annotations that no decision reports. [Result.Check]
+	// returns them too.
 	Findings []Finding
 
-	pod  *tree.Node // with what was added
-	size int        // of that, in about so many bytes
+	pod  *tree.Node // with all additions
+	size int        // approximate size of the additions, in bytes
 }
 
 // Note is an audit annotation.
 type Note struct{ Key, Text string }
 
-// AppendAudit appends the audit annotations, template to decision, in the order of
-// the decisions; a key comes once. A pod that is looked at twice in one admission
-// gives the same values both times, because the API server refuses a second,
-// different value; so injected and present read alike. The templates that nobody
-// asked for share one: each annotation takes 3 us of the API server's time, and room
-// in its log.
+// AppendAudit appends the audit annotations, one for each template with its decision, in the order
+// of the decisions. No key occurs twice.
+//
+// An API server may call the webhook twice in one admission, and rejects a second value that
+// differs. Therefore "injected" and "present" have the same value. All templates that the pod did
+// not request share one annotation, because each annotation costs the API server 3 us and space in
+// its log.
 func (r *Result) AppendAudit(notes []Note) []Note {
-	var before *Decision // most templates that do not match do so for one reason
+	var before *Decision // most templates that do not match have the same reason
 	text := ""
 	var others strings.Builder
 	for i := range r.Decisions {
@@ -122,10 +122,11 @@ func (r *Result) AppendAudit(notes []Note) []Note {
 	return notes
 }
 
-// maxNote is where a note is longer than any audit annotation, in bytes: 512 runes of four.
+// maxNote is a length that exceeds the one of any audit annotation, in bytes: 512 runes of four
+// bytes.
 const maxNote = 2048
 
-// addNote adds to the text of a note that is there already.
+// addNote appends to the note with that key, or adds a new one.
 func addNote(notes []Note, key, text string) []Note {
 	for i := range notes {
 		if notes[i].Key == key {
@@ -138,7 +139,7 @@ func addNote(notes []Note, key, text string) []Note {
 	return append(notes, Note{key, text})
 }
 
-// Sentence is the decision's message, or what its code means where it has none.
+// Sentence returns the decision's message, or the meaning of its code if it has no message.
 func (d *Decision) Sentence() string {
 	if d.Message != "" {
 		return d.Message
@@ -146,9 +147,9 @@ func (d *Decision) Sentence() string {
 	return d.Code.sentence()
 }
 
-// Identity is how people know a pod.
+// Identity identifies a pod for users.
 type Identity struct {
-	Name         string // "" where the API server is yet to make one of GenerateName
+	Name         string // "" if the API server will generate it from GenerateName
 	GenerateName string
 	Owner        string // Kind/name of the controller, or ""
 }
@@ -167,23 +168,22 @@ func identify(pod *tree.Node) Identity {
 	return id
 }
 
-// Finding is one thing that is wrong with a final pod, or with what its author
-// asked for.
+// Finding describes one thing that is wrong with a final pod, or with its annotations.
 type Finding struct {
 	Code     Code   `json:"code"`
-	Template string `json:"template,omitempty"` // "" where no template is meant that exists
-	Path     string `json:"path"`               // JSON Pointer into the pod; "" where no one place is to blame
-	Expected string `json:"expected,omitempty"` // JSON; "" where nothing should be there
-	Found    string `json:"found,omitempty"`    // JSON; "" where nothing is there
+	Template string `json:"template,omitempty"` // "" if the finding is not about an existing template
+	Path     string `json:"path"`               // JSON Pointer into the pod; "" if the finding is not about one place
+	Expected string `json:"expected,omitempty"` // JSON; "" if nothing should be there
+	Found    string `json:"found,omitempty"`    // JSON; "" if nothing is there
 	Message  string `json:"message"`            // one sentence, with what to do
-	// Mode is Deny where the finding is reason enough to refuse the pod.
+	// Mode is Deny if the finding suffices to deny the pod.
 	Mode templates.ValidateMode `json:"mode"`
 
-	unknown string // the template's name, if no template has it
+	unknown string // name in the pod's annotations that no template has
 }
 
-// String is the finding as people read it: template: code at path: sentence. The
-// path is left out where the sentence has it: see [Named].
+// String returns the finding for users, as "template: code at path: sentence". It omits the path if
+// the sentence contains it, see [schema.Named].
 func (f *Finding) String() string {
 	var b strings.Builder
 	if f.Template != "" {
@@ -196,6 +196,6 @@ func (f *Finding) String() string {
 	return b.String() + ": " + f.Message
 }
 
-// maxConflicts bounds what is said about one template; the first is what has to
-// be mended first.
+// maxConflicts is the maximum number of conflicts that are reported for one template. Users have to
+// fix the first one first.
 const maxConflicts = 4

@@ -13,18 +13,18 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// rule has an opinion on one template for one pod, or passes it on.
+// rule decides about one template for one pod, or leaves the decision to the next rule.
 type rule struct {
 	code  Code
 	about about
-	// applies decides, with one sentence for the pod's author; "" where the code
-	// says it all.
+	// applies reports whether the rule applies. It also returns one sentence for the pod's author,
+	// or "" if the code says enough.
 	applies func(*subject, *loaded) (bool, string)
-	// passes says why it does not apply, for who wants to know everything.
+	// passes returns why the rule does not apply, for detailed output.
 	passes func(*subject, *loaded) string
 }
 
-// about is whether a rule reads the template.
+// about reports whether a rule reads the template.
 type about bool
 
 const (
@@ -32,8 +32,8 @@ const (
 	theTemplate about = true
 )
 
-// rules in their order: the first that applies decides. They look at the pod and
-// the template only; what it takes to render comes after them.
+// rules returns the rules in order. The first one that applies decides. They read the pod and the
+// template only. Decisions that depend on rendering come later.
 func rules() []rule {
 	return []rule{
 		{CodeMirrorPod, thePod, ofPod(mirrorPod), always("it is no mirror pod")},
@@ -48,7 +48,7 @@ func rules() []rule {
 	}
 }
 
-// DecisionCodes are the codes of decisions, in the order in which they are decided.
+// DecisionCodes returns the codes of decisions, in the order in which Inject decides.
 func DecisionCodes() []Code {
 	var all []Code
 	for _, r := range rules() {
@@ -57,12 +57,13 @@ func DecisionCodes() []Code {
 	return append(all, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed, CodeConflict, CodePresent, CodeInjected)
 }
 
-// AboutPod reports whether a decision is about the pod, and so the same for almost all templates.
+// AboutPod reports whether decisions with this code are about the pod, and therefore equal for
+// almost all templates.
 func (c Code) AboutPod() bool {
 	return slices.ContainsFunc(rules(), func(r rule) bool { return r.code == c && r.about == thePod })
 }
 
-// ofPod is a rule for which all templates are alike.
+// ofPod makes a rule from a function that does not read the template.
 func ofPod(applies func(*subject) (bool, string)) func(*subject, *loaded) (bool, string) {
 	return func(s *subject, _ *loaded) (bool, string) { return applies(s) }
 }
@@ -71,7 +72,8 @@ func always(why string) func(*subject, *loaded) string {
 	return func(*subject, *loaded) string { return why }
 }
 
-// mirrorPod: the kubelet makes mirror pods of static pods and deletes what differs.
+// mirrorPod reports whether the pod is a mirror pod. The kubelet creates mirror pods for static
+// pods and deletes those that differ.
 func mirrorPod(s *subject) (bool, string) {
 	return s.annotation(corev1.MirrorPodAnnotationKey) != nil, ""
 }
@@ -87,14 +89,14 @@ func whyNotExcluded(s *subject, t *loaded) string {
 	return fmt.Sprintf("the namespace %s is not excluded", s.asked.namespace.Name)
 }
 
-// notOptedIn is the webhooks' selectors once more, for a pod that no API server
-// asks about. Where nothing is known of the namespace, it counts as opted in.
+// notOptedIn applies the webhooks' selectors to a pod that does not come from an API server. If the
+// labels of the namespace are unknown, it counts as opted in.
 //
-//	namespace | pod      | looked at
+//	namespace | pod      | processed
 //	enabled   | any      | yes
 //	absent    | enabled  | yes
-//	absent    | else     | no
-//	else      | any      | no
+//	absent    | other    | no
+//	other     | any      | no
 func notOptedIn(s *subject) (bool, string) {
 	ns := &s.asked.namespace
 	label, labelled := ns.Labels[LabelInject]
@@ -109,8 +111,8 @@ func notOptedIn(s *subject) (bool, string) {
 	return true, fmt.Sprintf("neither the namespace %s nor the pod has the label %s: %s", ns.Name, LabelInject, Enabled)
 }
 
-// WrongNamespaceLabel says that a value of a namespace's label means nothing, as the
-// end of a sentence; "" of one that means something.
+// WrongNamespaceLabel returns the end of a sentence about a namespace label with an invalid value.
+// It returns "" if the value is valid.
 func WrongNamespaceLabel(value string) string {
 	if value == Enabled || value == Shadow || value == Disabled {
 		return ""
@@ -118,7 +120,7 @@ func WrongNamespaceLabel(value string) string {
 	return fmt.Sprintf(", which means nothing; it must be %s or %s", Enabled, Shadow)
 }
 
-// WrongPodLabel says that the value of a pod's label, in JSON, means nothing.
+// WrongPodLabel returns a sentence about a pod label with an invalid value. The value is JSON.
 func WrongPodLabel(value string) string {
 	return fmt.Sprintf("the pod's label is %s, which means nothing; use %s", value, Enabled)
 }
@@ -222,15 +224,15 @@ func whyMatched(selector labels.Selector, what string) string {
 	return fmt.Sprintf("the %s has %s", what, selector)
 }
 
-// readsNameOnly says whether a selector needs no label but the one that every
-// namespace has; what others say not to be there might be.
+// readsNameOnly reports whether a selector reads only the label that every namespace has. Other
+// labels are unknown: even a label that the selector requires to be absent might exist.
 func readsNameOnly(selector labels.Selector) bool {
 	requirements, _ := selector.Requirements()
 	return !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
 }
 
-// podNotMatched: a pod without containers is refused by the API server, which a
-// template's container would make one that it takes.
+// podNotMatched reports whether the template is not for this pod. It also applies to pods without
+// containers: the API server rejects them, but would accept them with the template's container.
 func podNotMatched(s *subject, t *loaded) (bool, string) {
 	if len(s.pod.At("spec", "containers").Items()) == 0 {
 		return true, "the pod has no containers"
@@ -244,7 +246,7 @@ func podNotMatched(s *subject, t *loaded) (bool, string) {
 
 func whyPodMatched(s *subject, t *loaded) string { return whyMatched(t.PodSelector, "pod") }
 
-// nodeLabels shows a JSON object as labels.Labels.
+// nodeLabels implements labels.Labels for a JSON object.
 type nodeLabels struct{ n *tree.Node }
 
 // Has implements labels.Labels.
@@ -256,8 +258,8 @@ func (l nodeLabels) Get(key string) string { return l.n.Get(key).Text() }
 // Lookup implements labels.Labels.
 func (l nodeLabels) Lookup(key string) (string, bool) { return l.Get(key), l.Has(key) }
 
-// namespaceLabels are the namespace's labels and the one that the API server
-// puts on every namespace.
+// namespaceLabels implements labels.Labels for the namespace's labels. It adds the one that the API
+// server sets on every namespace.
 type namespaceLabels struct{ ns *templates.Namespace }
 
 // Has implements labels.Labels.

@@ -9,7 +9,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// run is one look at one pod: decide, render, plan. Its memory is used for the next look, too.
+// run is one look: decide, render, plan. The next look reuses its memory.
 type run struct {
 	injector *Injector
 	subject  subject
@@ -18,12 +18,12 @@ type run struct {
 	journal  tree.Journal
 	room     []candidate
 
-	leftOut map[string]string // template to why
+	leftOut map[string]string // reasons by template
 	added   bool
-	shown   int // how many containers expressions saw at first
+	shown   int // number of containers that expressions saw at first
 }
 
-// start prepares for looks at one pod.
+// start prepares for the looks of one pod.
 func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
 	r.injector, r.journal.Nodes = i, nodes
 	s := &r.subject
@@ -31,7 +31,7 @@ func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 
-// look begins another look at the pod.
+// look begins another look.
 func (r *run) look(pod *tree.Node, grown bool) {
 	r.journal.Keep()
 	r.subject.look(pod, grown)
@@ -46,7 +46,7 @@ func (r *run) look(pod *tree.Node, grown bool) {
 	r.input.Pod, r.shown = r.subject.foreseen(view, r.subject.schema), shown
 }
 
-// view returns the pod as expressions see it, and how many containers they see.
+// view returns the pod as expressions see it, and the number of visible containers.
 func (r *run) view() (pod *tree.Node, containers int) {
 	if !r.injector.readsContainers {
 		return r.subject.pod, 0
@@ -54,8 +54,8 @@ func (r *run) view() (pod *tree.Node, containers int) {
 	return r.subject.view()
 }
 
-// decide decides about every template in order. All are rendered before any is
-// planned: which containers are the user's own depends on what all of them bring.
+// decide decides about every template, in order. It renders all templates before it plans any,
+// because all of them together determine which containers are the user's.
 func (r *run) decide(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	for i, t := range s.templates {
@@ -85,7 +85,8 @@ func (r *run) decide(decisions []Decision) {
 			return
 		}
 		if r.added {
-			// The next look, which there is if that matters, sees what this one adds as it will be stored.
+			// If these additions matter, there is another look. It sees them as the API server will
+			// store them.
 			if c.input.Pod, _ = r.view(); s.asked.file {
 				c.input.Pod = s.foreseen(c.input.Pod, s.schema)
 			}

@@ -13,17 +13,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// What templates add may change what expressions give. Inject therefore looks at the pod until a
-// second run would add nothing, and leaves out the templates with which that never happens, or
-// with which the validating webhook would find fault with the result.
+// Additions may change the values of expressions. Inject therefore inspects the pod again until
+// another run would add nothing. It leaves out a template if the additions never end, or if the
+// validating webhook would report the result.
 
 const (
-	// maxRounds is how often a pod is looked at again because what was added might
-	// change what another template sees. Two are enough for templates that do not
+	// maxRounds is the maximum number of looks in one pass. Additions might change what another
+	// template sees, so the pod needs another look. Two looks are enough for templates that do not
 	// depend on each other in a chain.
 	maxRounds = 16
-	// maxLooks bounds all looks at one pod, with those after a template was left out. Of
-	// 20,000 random sets of templates, none needs more than 17.
+	// maxLooks is the maximum number of looks for one pod, including those after a template was left
+	// out. Of 20,000 random sets of templates, none needs more than 17.
 	maxLooks = 64
 )
 
@@ -38,20 +38,22 @@ type settling struct {
 	looks     int
 }
 
-// kept is how many bytes are kept for the next pod.
+// kept returns the number of bytes that stay allocated for the next pod.
 func (s *settling) kept() int {
 	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + cap(s.run.room)*int(unsafe.Sizeof(candidate{}))
 }
 
-// settle adds to the pod until there is nothing left to add. A template that is left out because
-// of what it does starts everything anew, so that the others get what they would get without it.
-// What was left out may be right beside what was added since; so the pod is looked at once more, as
-// in a second run, until such a pass adds nothing.
+// settle adds to the pod until nothing is left to add.
+//
+// If a template must be left out because of what it adds, settle starts again from the original
+// pod. The other templates then get the same result as without that template. A template that was
+// left out may be correct together with later additions. settle therefore makes another pass, as a
+// second run would, until a pass adds nothing.
 func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node) error {
 	s.run.start(i, asked, nodes)
 	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
 	s.result, s.looks = Result{Pod: identify(pod), pod: pod}, 0
-	var leftOut []map[string]string // by pass
+	var leftOut []map[string]string // indexed by pass
 	for {
 		pass, culprits := s.passes(leftOut)
 		if s.run.subject.asked.gone() {
@@ -68,14 +70,14 @@ func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree
 			leftOut = []map[string]string{s.all()}
 		}
 		var err error
-		if pod, err = tree.Parse([]byte(pod.String())); err != nil { // as it came
+		if pod, err = tree.Parse([]byte(pod.String())); err != nil { // the original pod
 			return err
 		}
 		s.result = Result{Pod: s.result.Pod, pod: pod}
 	}
 }
 
-// all leaves out every template.
+// all returns every template, to be left out.
 func (s *settling) all() map[string]string {
 	all := map[string]string{}
 	for _, name := range s.run.injector.names {
@@ -84,7 +86,8 @@ func (s *settling) all() map[string]string {
 	return all
 }
 
-// passes returns the templates to leave out in a pass, and why; none if the pod is settled.
+// passes returns the templates to leave out in a pass, with the reasons. It returns none if the pod
+// is settled.
 func (s *settling) passes(leftOut []map[string]string) (pass int, culprits map[string]string) {
 	for ; ; pass++ {
 		var without map[string]string
@@ -99,8 +102,8 @@ func (s *settling) passes(leftOut []map[string]string) (pass int, culprits map[s
 	}
 }
 
-// pass looks at the pod until nothing more is to be added. The templates that it names make
-// that impossible, and why.
+// pass inspects the pod until there is nothing more to add. It returns the templates that make this
+// impossible, with the reasons.
 func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) {
 	p := &s.current
 	*p = pass{result: &s.result}
@@ -122,7 +125,7 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 			s.result.Findings = mistakes(run.injector, &run.subject)
 		}
 		p.take(decisions)
-		if !run.added { // by now
+		if !run.added {
 			return p.faulty()
 		}
 		if s.result.size = s.result.pod.AddedSize(); s.result.size > maxPatch {
@@ -135,16 +138,16 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 	return p.blame(p.last, neverSettles)
 }
 
-// pass is what the looks of one pass found.
+// pass is the result of the looks of one pass.
 type pass struct {
 	result *Result
 	last   []Decision
-	old    []bool // the templates that an earlier pass injected
-	adds   []bool // those that earlier looks of this pass injected
-	were   []bool // those of which everything was in the pod before, as it must be
+	old    []bool // injected by an earlier pass
+	adds   []bool // injected by earlier looks of this pass
+	were   []bool // was complete and correct in the pod before this pass
 }
 
-// take takes the decisions of a look. What an earlier one injected stays injected.
+// take records the decisions of a look. A template that an earlier look injected stays injected.
 func (p *pass) take(decisions []Decision) {
 	first := p.last
 	p.last = decisions
@@ -179,10 +182,10 @@ func flags(decisions []Decision, is func(*Decision) bool) []bool {
 
 func (d *Decision) isInjected() bool { return d.Code == CodeInjected }
 
-// isRight reports whether everything of the template is in the pod, as it must be.
+// isRight reports whether all of the template is in the pod, and correct.
 func (d *Decision) isRight() bool { return d.Code == CodePresent && len(d.faults()) == 0 }
 
-// blame leaves out the templates among those decisions that add something since this pass.
+// blame returns the templates among the decisions that have added something since this pass began.
 func (p *pass) blame(decisions []Decision, why string) map[string]string {
 	culprits := map[string]string{}
 	for i := range decisions {
@@ -191,14 +194,14 @@ func (p *pass) blame(decisions []Decision, why string) map[string]string {
 		}
 	}
 	if len(culprits) == 0 && len(decisions) > 0 && &decisions[0] != &p.result.Decisions[0] {
-		return p.blame(p.result.Decisions, why) // earlier ones add more because of later ones
+		return p.blame(p.result.Decisions, why) // later templates made earlier ones add more
 	}
 	return culprits
 }
 
-// faulty leaves out the templates that the validating webhook would find fault with in the pod
-// as it is by now: what was added has changed what their expressions give. If that is a template
-// that was there before, it is the others' fault.
+// faulty returns the templates that the validating webhook would report in the current pod, because
+// additions changed the values of their expressions. If such a template was in the pod before,
+// faulty returns the templates that added something instead.
 func (p *pass) faulty() map[string]string {
 	if p.were == nil {
 		return nil // nothing was added
@@ -217,7 +220,7 @@ func (p *pass) faulty() map[string]string {
 	return culprits
 }
 
-// fault says what is wrong, without advice about others.
+// fault returns what is wrong, without advice.
 func (f *Finding) fault() string {
 	if f.Code == CodeAltered {
 		return fmt.Sprintf("%s is %s and has to be %s", schema.Where(f.Path), orNothing(f.Found), orNothing(f.Expected))
@@ -232,8 +235,8 @@ func orNothing(value string) string {
 	return Brief(value)
 }
 
-// lookAgain says whether what was added could change what a template sees: then a
-// second admission of the same pod must not find what this one left out.
+// lookAgain reports whether the additions could change what a template sees. Without another look,
+// a second admission of the same pod might add what this one left out.
 func (r *run) lookAgain() bool {
 	if slices.ContainsFunc(r.owners.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed }) {
 		return true
@@ -242,5 +245,5 @@ func (r *run) lookAgain() bool {
 	return containers != r.shown || slices.ContainsFunc(r.injector.reads, func(part read) bool { return part.addedIn(view) })
 }
 
-// ErrGone says that [Request.Done] was closed before the work was done.
+// ErrGone is returned if [Request.Done] was closed before the work was done.
 var ErrGone = errors.New("nobody waits for the result")

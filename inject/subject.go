@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// asked is what a [Request] says besides the pod.
+// asked is the part of a [Request] that does not describe the pod.
 type asked struct {
 	operation, username string
 	dryRun              bool
@@ -23,9 +23,9 @@ type asked struct {
 	detail, alone, file bool
 }
 
-// gone reports whether nobody waits for the result. The caller then stops, whatever its
-// result is by now: Inject finds out too. It is called before each template, app
-// container and expression, each of which is a few milliseconds of work at most.
+// gone reports whether the result is no longer needed. The caller then stops at once; its result
+// does not matter, because Inject also calls gone. It is called before each template, app container
+// and expression, which take a few milliseconds each at most.
 func (a *asked) gone() bool {
 	select {
 	case <-a.done:
@@ -35,39 +35,39 @@ func (a *asked) gone() bool {
 	}
 }
 
-// subject is the pod in one look at it: what it and the request say, and what was found out about
-// it once for all templates.
+// subject is the pod during one look: the data of the pod and of the request, and results that all
+// templates share.
 type subject struct {
 	asked     asked
 	schema    *schema.Schema
 	templates []*loaded
-	brings    map[string]int // the containers that any template brings, numbered from 1
+	brings    map[string]int // container names of all templates, numbered from 1
 	excluded  []string       // namespaces
-	nodes     *tree.Arena    // memory for what is made to be added
+	nodes     *tree.Arena    // memory for new nodes
 
 	pod         *tree.Node
-	grown       bool // by earlier looks
+	grown       bool // whether earlier looks added something
 	labels      *tree.Node
 	annotations *tree.Node
 	requested   requested
 	os          string
-	onHost      bool           // its network is the node's
-	at, beside  schema.Pointer // both of the pod, with room to go further
+	onHost      bool           // whether the pod uses the node's network
+	at, beside  schema.Pointer // pointers to the pod, with capacity for longer paths
 
-	// What was found out.
+	// Results that all templates share.
 	tokens  [2]*tree.Node // see tokenMount
 	keys    map[*tree.Node]*keys
 	here    []bool           // see has
 	marks   map[*loaded]bool // see marked
 	ports   nodePorts        // see portsTaken
 	volumes map[string]bool  // see isTokenVolume
-	// ours is what ofTemplates returns, if it is known.
+	// ours caches the result of ofTemplates if oursKnown is true.
 	ours      []templates.Runs
 	oursKnown bool
-	claims    map[string]bool // of the request
+	claims    map[string]bool // claims of the request
 }
 
-// look begins another look at the pod.
+// look begins another look.
 func (s *subject) look(pod *tree.Node, grown bool) {
 	*s = subject{
 		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, excluded: s.excluded, nodes: s.nodes,
@@ -88,13 +88,13 @@ func (s *subject) look(pod *tree.Node, grown bool) {
 	s.requested = parseRequested(s.annotation(AnnotationTemplates))
 }
 
-// replace is for a pod that lacks something that the one before had.
+// replace sets a pod that lacks something that the previous one had.
 func (s *subject) replace(pod *tree.Node) {
 	s.pod, s.tokens, s.keys, s.here, s.marks = pod, [2]*tree.Node{}, nil, nil, nil
 	s.forget()
 }
 
-// forget is for when something was added to the pod.
+// forget drops the results that change if something is added to the pod.
 func (s *subject) forget() { s.ports, s.volumes, s.oursKnown = nil, nil, false }
 
 func (s *subject) optIn() *tree.Node                { return s.labels.Get(LabelInject) }
@@ -105,10 +105,10 @@ func (s *subject) annotationText(key string) (string, bool) {
 	return n.Text(), n != nil
 }
 
-// marked says whether the pod says that a container of the name that a template
-// brings is the template's: because it was injected, or is to be filled in. The
-// annotation proves nothing, and need not: all that it lets happen is that what
-// the container lacks is added.
+// marked reports whether an annotation of the pod says that containers with the template's names
+// belong to the template. The annotation records an injection or requests that Pillion completes
+// the containers. It proves nothing. This is safe: its only effect is that Pillion adds what the
+// container lacks.
 func (s *subject) marked(t *loaded) bool {
 	if len(s.annotations.Members()) < longList {
 		return s.says(t)
@@ -129,8 +129,8 @@ func (s *subject) says(t *loaded) bool {
 		s.annotation(t.customize).IsText("true")
 }
 
-// isTokenVolume says whether the volume of that name projects the pod's API token:
-// its name alone anyone can give to a volume.
+// isTokenVolume reports whether the volume with that name projects the pod's API token. The name
+// alone is no proof, because any volume may have it.
 func (s *subject) isTokenVolume(name string) bool {
 	if s.volumes == nil {
 		s.volumes = map[string]bool{}
@@ -146,21 +146,21 @@ func (s *subject) isTokenVolume(name string) bool {
 	return s.volumes[name]
 }
 
-// podResources says whether the pod asks for resources as a whole (KEP-2837).
+// podResources reports whether the pod has pod-level resources (KEP-2837).
 func (s *subject) podResources() bool {
 	resources := s.pod.At("spec", "resources")
 	return len(resources.Get("requests").Members())+len(resources.Get("limits").Members()) > 0
 }
 
-// withItem is a copy of an object with one item more in a list.
+// withItem returns a copy of an object with another item in a list.
 func (s *subject) withItem(n *tree.Node, list string, item tree.Node) tree.Node {
 	old := n.Get(list).Items()
 	items := append(s.nodes.Nodes(len(old)+1), old...)
 	return s.nodes.With(n, list, tree.Items(append(items, item)...))
 }
 
-// tooMany says which of the pod's lists is too long for any template, or "". What
-// templates bring does not count, or a pod would have too many by being injected.
+// tooMany returns an error message if one of the pod's lists is too long for any template, or "".
+// It does not count templates' containers, because otherwise injection could make a pod too long.
 func (s *subject) tooMany() string {
 	for _, list := range containerLists() {
 		items := s.pod.At("spec", list).Items()
@@ -182,17 +182,17 @@ func (s *subject) tooMany() string {
 	return ""
 }
 
-// maxContainers bounds what a pod can cost: no node runs as many, and the API
-// server asks before it has looked at the pod.
+// maxContainers limits the cost of a pod. No node runs as many containers, but the API server calls
+// the webhook before it validates the pod.
 const maxContainers = 500
 
-// keys are the items of a long list by their keys, of those that came with the
-// pod: what is added may be taken back.
+// keys indexes the items of a long list by key. It contains only the original items, because
+// additions may be undone.
 type keys struct {
 	first map[string]int
 	came  int
 }
 
-// longList is how many items a list has that is gone through once for all that
-// are looked for in it, and not once for each.
+// longList is the number of items from which a list is indexed, instead of searched for each
+// lookup.
 const longList = 32

@@ -13,32 +13,33 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Removal is what makes of an injected pod the one that it was made of.
+// Removal is what to remove from an injected pod to get the original one.
 type Removal struct {
 	Pod       Identity
-	Templates []string // what was injected, in the order of application
+	Templates []string // injected templates, in the order of application
 	// Paths are JSON Pointers, to be removed one after another.
 	Paths []string
-	// Kept are places that are just as a template has them, and are taken for the pod's
-	// own because they are before others of its own.
+	// Kept are places that equal a template's but that stay, because they precede other items of
+	// the pod's own.
 	Kept []string
-	// Served: the pod came from an API server, which writes defaults and sorts keys.
+	// Served reports whether the pod comes from an API server, which sets defaults and sorts keys.
 	Served bool
-	// Empty are the values that were empty before they were filled. Their paths are right
-	// once Paths are removed.
+	// Empty are the values that were empty before injection. Their paths are correct after the
+	// removal of Paths.
 	Empty []Empty
 
-	own    func(path string) bool // whether the pod had it just as a template has it
-	filled map[string]string      // Empty by the paths
+	own    func(path string) bool // whether the original pod had the same value as a template
+	filled map[string]string      // Empty by path
 }
 
-// Empty is a value that was empty, and how it was written.
+// Empty is a value that was empty in the original pod, with its JSON.
 type Empty struct{ Path, Text string }
 
-// Uninject is the inverse of [Injector.Inject]: it says what to take out of a pod
-// that says of itself what was injected. Taken out and injected again it is the
-// same pod, or there is an error that says why not. What the pod had already just
-// as a template has it goes too, unless the pod's [AnnotationUninject] names it.
+// Uninject is the inverse of [Injector.Inject]. It returns what to remove from a pod whose
+// annotations record injections. If the remaining pod is injected again, the result is the same
+// pod; otherwise Uninject returns an error with the reason. Values that the original pod already
+// had exactly as a template has them are removed too, unless the pod's [AnnotationUninject] names
+// them.
 func (i *Injector) Uninject(req Request) (*Removal, error) {
 	pod, err := tree.Parse(req.Object)
 	if err != nil {
@@ -53,12 +54,12 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 		return nil, err
 	}
 	r.own = before.owns
-	// The containers go first: expressions may count them.
+	// The containers go first, because expressions may count them.
 	doc, err := decode(req.Object)
 	if err != nil {
 		return nil, err
 	}
-	r.filled = before.Empty // where these are in containers, nothing is removed yet
+	r.filled = before.Empty // paths in containers, from which nothing is removed yet
 	doc = r.remove(doc, i.recorded(pod, r))
 	bare, err := json.Marshal(doc)
 	if err != nil {
@@ -71,8 +72,8 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	if err != nil {
 		return nil, err
 	}
-	// If an item that is just as a template has it is followed by others, it may be the
-	// pod's own: then it stays, and the templates leave it alone too.
+	// An item that equals a template's and that precedes other items may be the pod's own. The
+	// second attempt keeps such items.
 	var failed error
 	for _, ownStays := range []bool{false, true} {
 		attempt := *r
@@ -93,8 +94,8 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	return nil, failed
 }
 
-// emptied notes where the values are in the pod without the templates' containers that
-// were empty.
+// emptied records the paths of values that were empty. The paths are those in the pod without the
+// templates' containers.
 func (r *Removal) emptied(bare []byte, before Before) error {
 	pod, err := tree.Parse(bare)
 	if err != nil {
@@ -108,8 +109,7 @@ func (r *Removal) emptied(bare []byte, before Before) error {
 	return nil
 }
 
-// addedBy renders what the templates added, each as if those before it had added
-// nothing.
+// addedBy renders what the templates added, each as if the earlier ones had added nothing.
 func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate, error) {
 	pod, err := tree.Parse(bare)
 	if err != nil {
@@ -145,9 +145,9 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 	return all, nil
 }
 
-// subtract takes out what templates added, the last one first, for each added
-// behind those before it. It returns what is left, and what is kept as the pod's own.
-// Original is the pod with its keys in the order of its author, or nil.
+// subtract removes what templates added. It removes the last template's additions first, because
+// each template adds after the earlier ones. It returns the remaining pod and the paths that it
+// keeps as the pod's own. Original is the pod with its author's order of keys, or nil.
 func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate, ownStays bool) (left []byte, kept []string, err error) {
 	doc, err := decode(bare)
 	if err != nil {
@@ -166,8 +166,8 @@ func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate,
 	return left, kept, err
 }
 
-// injectedBy are the templates that a pod says were injected, which have to be
-// these ones.
+// injectedBy returns the names of the templates that injected a pod, as its annotations record
+// them. It returns an error if the Injector has no template with that name and revision.
 func (i *Injector) injectedBy(pod *tree.Node) ([]string, error) {
 	said := revisions(pod)
 	var all []string
@@ -187,8 +187,7 @@ func (i *Injector) injectedBy(pod *tree.Node) ([]string, error) {
 	return all, nil
 }
 
-// recorded are the places of the templates' containers and of the record of
-// their injection.
+// recorded returns the paths of the templates' containers and of the records of injections.
 func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 	var all []string
 	if pod.At("metadata", "annotations", AnnotationUninject) != nil {
@@ -200,7 +199,7 @@ func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 		}
 		all = append(all, annotationPath(t.injected))
 		if pod.At("metadata", "annotations", t.customize).IsText("true") {
-			continue // the pod's own; what was filled in is subtracted
+			continue // the user's container; subtract removes what was added to it
 		}
 		for _, list := range containerLists() {
 			items := pod.At("spec", list).Items()
@@ -215,8 +214,8 @@ func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 	return all
 }
 
-// remove takes the paths out of doc, with the parents that it leaves empty, and
-// notes them in an order in which each is still right when its turn comes.
+// remove removes the paths from doc, together with parents that become empty. It records them in an
+// order in which each path is still correct when it is used.
 func (r *Removal) remove(doc any, paths []string) any {
 	slices.SortFunc(paths, func(a, b string) int { return comparePaths(b, a) })
 	for _, path := range slices.Compact(paths) {
@@ -230,20 +229,20 @@ func (r *Removal) remove(doc any, paths []string) any {
 			if doc, empty = without(doc, strings.Split(path, "/")[1:]); !empty || r.written(path) {
 				break
 			}
-			r.Paths = r.Paths[:len(r.Paths)-1] // the parent goes instead
+			r.Paths = r.Paths[:len(r.Paths)-1] // remove the parent instead
 		}
 	}
 	return doc
 }
 
-// written says whether what a path is taken out of is there even when it is
-// empty: an API server writes these objects into every pod.
+// written reports whether the parent of a path stays even if it is empty, because an API server
+// writes this object into every pod.
 func (r *Removal) written(path string) bool {
 	parent := path[:strings.LastIndexByte(path, '/')]
 	return r.Served && (parent == "/spec/securityContext" || strings.HasSuffix(parent, "/resources"))
 }
 
-// comparePaths orders pointers with the indices of a list as numbers.
+// comparePaths orders pointers, with list indexes as numbers.
 func comparePaths(a, b string) int {
 	return slices.CompareFunc(strings.Split(a, "/"), strings.Split(b, "/"), func(a, b string) int {
 		i, errA := strconv.Atoi(a)

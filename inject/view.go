@@ -10,14 +10,16 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Expressions see the pod without the containers that templates bring: only so does a template
-// that counts the containers, or loops over them, give the same for the pod as it came and for
-// the final pod. A container is a template's if it was added just now, or if the pod says so (see
-// marked) and it may be the template's container. What runs something else is seen: an annotation
-// alone does not hide it from the condition of a required template.
+// Expressions see the pod without the containers of templates. Otherwise a template that counts
+// containers or loops over them would have a different result for the final pod.
+//
+// A container belongs to a template if it was just added. It also belongs to a template if the
+// pod's annotations say so (see marked) and if it can be the template's container (see
+// [templates.Runs.MayBe]). All other containers are visible: an annotation alone cannot hide a
+// container from the condition of a required template.
 
-// view returns the pod as expressions see it, and how many containers they see. It shares what
-// it can with the pod.
+// view returns the pod as expressions see it, and the number of visible containers. It shares
+// memory with the pod.
 func (s *subject) view() (pod *tree.Node, containers int) {
 	spec := s.pod.Get("spec")
 	seen := spec
@@ -50,8 +52,8 @@ func (s *subject) view() (pod *tree.Node, containers int) {
 	return s.held(s.nodes.With(s.pod, "spec", *seen)), containers
 }
 
-// foreseen returns a part of the pod as expressions see it: with what earlier looks added as an
-// API server will store it, so that a second run sees the same.
+// foreseen returns a part of the pod as expressions see it. Additions of earlier looks have the
+// form in which the API server will store them, so a second run sees the same.
 func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
 	if !s.asked.file && (!s.grown || n.AddedSize() == 0) {
 		return n
@@ -59,10 +61,10 @@ func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
 	return new(of.Foreseen(n, s.asked.file))
 }
 
-// held is a node in memory for nodes.
+// held copies a node into the arena and returns its address.
 func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1), n)[0] }
 
-// hides reports whether expressions do not see a container of the pod.
+// hides reports whether a container of the pod is invisible to expressions.
 func (s *subject) hides(container *tree.Node) bool {
 	name := container.Get("name").Text()
 	if s.brings[name] == 0 {
@@ -71,7 +73,7 @@ func (s *subject) hides(container *tree.Node) bool {
 	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return c.Name == name && c.MayBe(container) })
 }
 
-// ofTemplates are the containers that are a template's if the pod has them.
+// ofTemplates returns the containers that belong to a template if the pod has them.
 func (s *subject) ofTemplates() []templates.Runs {
 	if !s.oursKnown {
 		s.ours, s.oursKnown = s.ours[:0], true
