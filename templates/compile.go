@@ -23,22 +23,22 @@ import (
 // compiler compiles the expressions of one template.
 type compiler struct {
 	env    *cel.Env // params, pod, ns, request
-	each   *cel.Env // and container
+	each   *cel.Env // env plus container
 	params []Param
 	reads  reads
 
 	readsRequest bool
 }
 
-// language is what all templates' expressions have in common.
+// language returns the CEL environment that all templates share.
 var language = sync.OnceValues(func() (*cel.Env, error) {
 	env, err := cel.NewEnv(
 		cel.OptionalTypes(),
 		cel.HomogeneousAggregateLiterals(),
 		cel.CrossTypeNumericComparisons(true),
-		ext.Strings(), // from version 5 on its functions have costs
+		ext.Strings(), // its functions have costs from version 5 on
 		ext.Sets(),
-		cel.EnableMacroCallTracking(), // for who writes expressions anew, see Expression
+		cel.EnableMacroCallTracking(), // for translations into other languages, see Expression
 	)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func newCompiler(params []Param) (*compiler, error) {
 	return &compiler{env: env, each: each, params: params, reads: reads{}}, nil
 }
 
-// compile checks and compiles one expression. The error is one sentence.
+// compile checks and compiles one expression. An error is one sentence.
 func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
@@ -117,15 +117,15 @@ func (c *compiler) paramsRead(checked *ast.AST) []string {
 			names[parent.AsSelect().FieldName()] = true
 			continue
 		}
-		for i := range c.params { // it may be any of them
+		for i := range c.params { // params as a whole: it may read any of them
 			names[c.params[i].Name] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
 }
 
-// inspect refuses what would not give the same bytes every time, and notes what
-// of the pod is read.
+// inspect rejects expressions that might not return the same bytes every time. It records which
+// parts of the pod they read.
 func (c *compiler) inspect(checked *ast.AST) error {
 	var loops, maps bool
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
@@ -162,8 +162,9 @@ func (c *compiler) inspect(checked *ast.AST) error {
 	return nil
 }
 
-// nesting is how many lists and maps the type has in one another. To compare what is deep costs nothing by CEL's
-// account, and twice as much with each level where a list is made of one thing twice.
+// nesting returns the number of levels of nested lists and maps in the type. CEL's cost model
+// charges nothing for comparing nested values. The real cost doubles with each level if a list
+// contains the same value twice.
 func nesting(t *types.Type) (levels int) {
 	for _, of := range t.Parameters() {
 		levels = max(levels, nesting(of))
@@ -174,13 +175,12 @@ func nesting(t *types.Type) (levels int) {
 	return levels
 }
 
-// hasStruct says whether a value of the type is an object with fields, or has one in it.
+// hasStruct reports whether the type is an object with fields, or contains one.
 func hasStruct(t *types.Type) bool {
 	return t.Kind() == types.StructKind || slices.ContainsFunc(t.Parameters(), hasStruct)
 }
 
-// split takes a text with ${...} apart; $${ is a literal ${. Literal pieces and
-// expressions alternate as they come.
+// split splits a string with ${...} into literals and expressions, in order. $${ is a literal ${.
 func (c *compiler) split(env *cel.Env, text string) ([]piece, error) {
 	var pieces []piece
 	var literal strings.Builder
@@ -216,8 +216,8 @@ func (c *compiler) split(env *cel.Env, text string) ([]piece, error) {
 	return pieces, nil
 }
 
-// cutExpression finds the } that closes an expression: not one in a CEL string
-// or in a map literal.
+// cutExpression finds the } that closes an expression. It ignores those in CEL strings and map
+// literals.
 func cutExpression(text string) (source, rest string, ok bool) {
 	depth, quote := 0, byte(0)
 	for i := 0; i < len(text); i++ {

@@ -15,10 +15,10 @@ import (
 // program is a compiled expression.
 type program struct {
 	source  string
-	direct  direct   // where it can do without CEL
-	params  []string // that a condition reads
-	ofPod   bool     // its value depends on the pod
-	given   paramSet // that it reads, if pure: then it reads nothing else
+	direct  direct   // evaluates it without CEL, if possible
+	params  []string // parameters that a condition reads
+	ofPod   bool     // whether its value depends on the pod
+	given   paramSet // if pure: the parameters that it reads, and it reads nothing else
 	pure    bool
 	checked *ast.AST
 	env     *cel.Env
@@ -60,7 +60,7 @@ func (p *program) evalBool(in *Input) (bool, error) {
 	return out == types.True, nil
 }
 
-// piece is a part of a text: literal, or an expression where program is not nil.
+// piece is a part of a string: a literal, or an expression if program is not nil.
 type piece struct {
 	literal string
 	program *program

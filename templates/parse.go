@@ -24,9 +24,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Parse reads, checks and compiles the templates of one file: a YAML stream
-// (JSON is YAML). Each problem names file, line and path; a template with
-// problems is not returned.
+// Parse reads, checks and compiles the templates of one file, which is a YAML stream (JSON is
+// YAML). Each problem has file, line and path. Parse does not return templates with problems.
 func Parse(file string, data []byte) ([]*Template, Problems) {
 	var all []*Template
 	var problems Problems
@@ -53,7 +52,7 @@ func Parse(file string, data []byte) ([]*Template, Problems) {
 	}
 }
 
-// maxNodes bounds what the aliases of a document can unfold to.
+// maxNodes limits the number of nodes of a document after its aliases are expanded.
 const maxNodes = 100_000
 
 func parseOne(file string, y *yaml.Node) (*Template, Problems) {
@@ -64,7 +63,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, Problems{{File: file, Line: line, Message: message}}
 	}
 	if !c.identity(y) {
-		return nil, c.problems // its keys mean nothing to us
+		return nil, c.problems // its keys have no meaning here
 	}
 	shell := c.walk(y, reflect.TypeFor[document](), "", "")
 	var doc document
@@ -72,7 +71,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, c.problems
 	}
 	if err := json.Unmarshal(shell.static.AppendTo(nil), &doc); err != nil {
-		c.problem(y, "", "%v", err) // a mistake of the checker, which should have found it
+		c.problem(y, "", "%v", err) // a bug of the checker, which should have found it
 		return nil, c.problems
 	}
 	t := &Template{Name: doc.Metadata.Name, File: file, line: at(y, "metadata", "name").Line, Spec: doc.Spec, params: map[string]*param{}}
@@ -83,7 +82,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	c.protect(y, t)
 	c.labels(y, t)
 	if !c.params(y, t) {
-		return nil, c.problems // expressions would only repeat them
+		return nil, c.problems // expressions would only report them again
 	}
 	c.expressions(y, t)
 	if len(c.problems) > 0 {
@@ -95,7 +94,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	}
 	t.presets()
 	whole, err := tree.FromYAML(y)
-	if err != nil { // a tag that means nothing, a number that JSON does not have
+	if err != nil { // an unknown tag, or a number that JSON lacks
 		line, message := tree.CutLine(err.Error())
 		return nil, Problems{{File: file, Line: line, Message: "not YAML: " + message}}
 	}
@@ -107,7 +106,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	return t, nil
 }
 
-// identity says whether the document is a SidecarTemplate at all.
+// identity reports whether the document is a SidecarTemplate.
 func (c *checker) identity(y *yaml.Node) bool {
 	for _, want := range [][2]string{{"apiVersion", APIVersion}, {"kind", Kind}} {
 		switch found := child(y, want[0]); {
@@ -126,7 +125,7 @@ func (c *checker) selectors(y *yaml.Node, t *Template) {
 	t.PodSelector = c.selector(at(y, "spec", "match", "podSelector"), "spec.match.podSelector", match.PodSelector)
 }
 
-// selector is nil where there is none, which matches everything.
+// selector compiles a label selector. It returns nil, which matches everything, if there is none.
 func (c *checker) selector(y *yaml.Node, path string, s *metav1.LabelSelector) labels.Selector {
 	if s == nil {
 		return nil
@@ -138,7 +137,7 @@ func (c *checker) selector(y *yaml.Node, path string, s *metav1.LabelSelector) l
 	return selector
 }
 
-// protect checks that each protected field is one that a container has.
+// protect checks that containers have each protected field.
 func (c *checker) protect(y *yaml.Node, t *Template) {
 	list := child(child(child(y, "spec"), "validate"), "protect")
 	for i, path := range t.Spec.Validate.Protect {
@@ -157,8 +156,8 @@ func (c *checker) protect(y *yaml.Node, t *Template) {
 	}
 }
 
-// fieldOf gives the names of a struct's fields and the type of one of them,
-// nil where there is none of that name.
+// fieldOf returns the names of a struct's fields and the type of the field with that name, or nil
+// if it has none.
 func fieldOf(t reflect.Type, name string) (names []string, field reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -229,7 +228,7 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 	return f
 }
 
-// defaults fills in what has a default, so that nobody else needs to know it.
+// defaults sets the defaults, so that other code does not have to know them.
 func (t *Template) defaults() {
 	t.Computed = t.pod.computedFields()
 	if t.Spec.Match.OS == "" {
@@ -253,8 +252,8 @@ func (t *Template) defaults() {
 	}
 }
 
-// revision is taken of the document as canonical JSON (keys sorted), so that
-// comments, order and layout do not count.
+// revision returns the hash of the document as canonical JSON with sorted keys. Comments, order and
+// layout do not change it.
 func revision(n *tree.Node) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(n.AppendTo(nil)))

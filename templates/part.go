@@ -22,8 +22,8 @@ const (
 	leafPart
 )
 
-// part is a compiled piece of a fragment. The structure is fixed when the
-// template is loaded; only leaves have expressions, so no value can become structure.
+// part is a compiled piece of a fragment. Its structure is fixed when the template is loaded. Only
+// leaves have expressions, so a value can never add structure.
 type part struct {
 	kind   partKind
 	static tree.Node
@@ -31,15 +31,15 @@ type part struct {
 	parts  []*part
 	when   *program
 	pieces []piece
-	whole  bool       // the leaf is one expression and takes its type
-	preset *tree.Node // its value where no pod sets params; nil where it depends on more
+	whole  bool       // the leaf is a single expression and has its type
+	preset *tree.Node // its value if the pod sets none of params; nil if it also depends on other data
 	params paramSet
 	rules  []valueRule
-	path   string // of a leaf or a ${when}, for what goes wrong there
-	place  string // of a leaf in the API, such as Container.image
+	path   string // path of a leaf or a ${when}, for errors
+	place  string // a leaf's place in the API, for example Container.image
 }
 
-// add puts in a child; nil stands for one that has a problem.
+// add adds a child. It ignores nil, which is a child with a problem.
 func (p *part) add(name string, child *part) {
 	if child == nil {
 		return
@@ -48,7 +48,7 @@ func (p *part) add(name string, child *part) {
 	p.parts = append(p.parts, child)
 }
 
-// folded makes an object or list without expressions a static part.
+// folded converts an object or list without expressions into a static part.
 func (p *part) folded() *part {
 	n := tree.Items()
 	if p.kind == objectPart {
@@ -68,10 +68,10 @@ func (p *part) folded() *part {
 	return &part{static: n, when: p.when, path: p.path}
 }
 
-// errTooLong is said before a text that no API server takes is built further.
+// errTooLong is returned before a string grows longer than any API server accepts.
 var errTooLong = fmt.Errorf("an expression gives more than %d bytes", maxOutput)
 
-// render makes n the part's value for one pod; keep is false where a ${when} says that the item is left out.
+// render sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
 func (p *part) render(in *Input, n *tree.Node) (keep bool, err error) {
 	if p.when != nil {
 		if keep, err = p.when.evalBool(in); err != nil {
@@ -153,7 +153,7 @@ func (p *part) renderValue(in *Input, n *tree.Node) error {
 	return nil
 }
 
-// render makes n the value.
+// render sets n to the expression's value.
 func (p *program) render(in *Input, n *tree.Node) error {
 	if done := p.direct.render(in, n); done {
 		return nil
@@ -168,7 +168,7 @@ func (p *program) render(in *Input, n *tree.Node) error {
 	return err
 }
 
-// evalText gives the value as a part of a text.
+// evalText returns the value as a part of a string.
 func (p *program) evalText(in *Input) (string, error) {
 	if text, ok := p.direct.asText(in); ok {
 		return text, nil
@@ -186,11 +186,10 @@ func (p *program) evalText(in *Input) (string, error) {
 	return "", errors.New("the value of " + p.source + " is not a string")
 }
 
-// whenKey in an object that is a list item leaves the item out where the
-// expression is false.
+// whenKey in an object that is a list item omits the item if the expression is false.
 const whenKey = "${when}"
 
-// known is the part without what is computed.
+// known returns the part without computed values.
 func (p *part) known() tree.Node {
 	switch p.kind {
 	case staticPart:
@@ -215,8 +214,8 @@ func (p *part) known() tree.Node {
 	return tree.Node{}
 }
 
-// computes says whether what is at a path depends on the pod; with when, whether an
-// item of a list is there too.
+// computes reports whether the value at a path depends on the pod. If when is true, conditional
+// list items count too.
 func (p *part) computes(path string, when bool) bool {
 	switch p.kind {
 	case staticPart:

@@ -11,12 +11,12 @@ import (
 // Problem is one thing that is wrong with a template file.
 type Problem struct {
 	File    string `json:"file"`
-	Line    int    `json:"line,omitempty"` // from 1; 0 where the whole file is meant
-	Path    string `json:"path,omitempty"` // as spec.params[0].type
+	Line    int    `json:"line,omitempty"` // from 1; 0 for the whole file
+	Path    string `json:"path,omitempty"` // for example spec.params[0].type
 	Message string `json:"message"`
 }
 
-// String is file:line: path: message.
+// String returns "file:line: path: message".
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -30,16 +30,16 @@ func (p Problem) String() string {
 	return OneLine(b.String())
 }
 
-// OneLine shows the line breaks in text as escapes. What others wrote must not begin a
-// line: that could look like something that a command says.
+// OneLine shows the line breaks in a string as escapes. A string from another author must not begin
+// a new line, because that line could look like output of the command.
 func OneLine(text string) string {
 	return strings.NewReplacer("\r\n", `\r\n`, "\n", `\n`, "\r", `\r`).Replace(text)
 }
 
-// Problems is the error of a set of templates that cannot be used.
+// Problems is the error for a set of templates that cannot be used.
 type Problems []Problem
 
-// Error lists the problems, one a line.
+// Error returns the problems, one per line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -48,7 +48,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// err is nil for no problems, which a nil Problems in an error is not.
+// err returns nil if there are no problems. A nil Problems would be a non-nil error.
 func (ps Problems) err() error {
 	if len(ps) == 0 {
 		return nil
@@ -56,12 +56,12 @@ func (ps Problems) err() error {
 	return ps
 }
 
-// maxTyped is how long a name is that somebody may have misspelled, in bytes. To
-// compare longer ones would cost the square of their length.
+// maxTyped is the maximum length of a name that is compared with others to find typing errors, in
+// bytes. The cost grows with the square of the length.
 const maxTyped = 100
 
-// Closest is the candidate nearest to name, or "" when none is near enough to
-// be what was meant: a third of its letters may differ.
+// Closest returns the candidate that is nearest to name. It returns "" if more than a third of the
+// letters of each candidate differ.
 func Closest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
 	if len(name) > maxTyped {
@@ -75,8 +75,8 @@ func Closest(name string, candidates []string) string {
 	return best
 }
 
-// distance counts the letters to insert, drop, replace or swap with their
-// neighbour that make a into b.
+// distance returns how many letters to insert, delete, replace or swap with their neighbor to make
+// b from a.
 func distance(a, b string) int {
 	if len(a) > maxTyped || len(b) > maxTyped {
 		return max(len(a), len(b))
@@ -104,7 +104,7 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// didYouMean is the end of a message about an unknown name.
+// didYouMean returns the end of a message about an unknown name.
 func didYouMean(name string, candidates []string) string {
 	if c := Closest(name, candidates); c != "" {
 		return fmt.Sprintf("; did you mean %q?", c)
@@ -112,7 +112,7 @@ func didYouMean(name string, candidates []string) string {
 	return ""
 }
 
-// brief leaves out the regular expression that Kubernetes' messages end with.
+// brief removes the regular expression at the end of Kubernetes' messages.
 func brief(message string) string {
 	message, _, _ = strings.Cut(message, " (e.g.")
 	return message

@@ -9,9 +9,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Condition says whether the template's condition holds; without one it does. It
-// is an error if the condition reads a parameter that has no value, even if it
-// would not have come to that: a policy cannot tell ([Expression.Params]).
+// Condition reports whether the template's condition is true. Without a condition it returns true.
+// It returns an error if the condition reads a parameter that has no value, even if evaluation
+// would not use it: a policy cannot distinguish these cases ([Expression.Params]).
 func (t *Template) Condition(in *Input, values Values) (bool, error) {
 	if t.condition == nil {
 		return true, nil
@@ -32,8 +32,8 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 	return ok, nil
 }
 
-// Render gives the fragment for one pod: a partial Pod. It may share parts with
-// the template and must only be read.
+// Render returns the fragment for one pod: a partial Pod. The fragment may share memory with the
+// template, so callers must not change it.
 func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
 	in.given = t.given(values)
 	var n tree.Node
@@ -41,8 +41,8 @@ func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
 	return n, err
 }
 
-// ForEach gives what is to be added to one app container: partial Containers in
-// the order of the template, to be read only.
+// ForEach returns what to add to one app container: partial Containers in the order of the
+// template. Callers must not change them.
 func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initContainer bool) ([]tree.Node, error) {
 	all := in.Nodes.Nodes(len(t.forEach))
 	in.with(values, container).given = t.given(values)
@@ -68,5 +68,5 @@ func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initC
 	return all, nil
 }
 
-// HasForEach says whether the template adds anything to app containers.
+// HasForEach reports whether the template adds anything to app containers.
 func (t *Template) HasForEach() bool { return len(t.forEach) > 0 }

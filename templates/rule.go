@@ -13,34 +13,36 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// What a template gets wrong by itself, whatever the pod, is a problem when it is
-// loaded: these are the rules of the API server's validation (ValidatePodCreate) for
-// one object of a fragment. A rule over values that are computed is applied when
-// they are. The module e2e/validity compares all of them with Kubernetes' own code.
+// Loading a template finds the mistakes that do not depend on the pod. These are the rules of the
+// API server's validation (ValidatePodCreate) for a single object of a fragment. If a rule reads
+// computed values, it is applied when they are known. The module e2e/validity compares all rules
+// with Kubernetes' own code.
 
-// shape is which fields an object must have, whatever their values.
+// shape defines which fields an object must have, whatever their values.
 type shape struct {
-	required []string // and not empty
+	required []string // must not be empty
 	one      []string // exactly one of them
 	some     []string // at least one of them
-	never    []string // what a template may not set
+	never    []string // not allowed in templates
 }
 
-// objectRule is about an object as a whole.
+// objectRule is a rule for an object as a whole.
 type objectRule struct {
-	reads []string // the fields that it is about, and of lists those of the items: all it looks at
+	reads []string // all fields that check reads; for lists, also those of the items
 	check func(object *tree.Node) error
-	// fewer: fewer items of a list never break it, so that a ${when} does not matter.
+	// fewer reports that removing items of a list never breaks the rule, so ${when} does not
+	// matter.
 	fewer bool
-	// own: the API server takes what breaks it, and a template should not have it.
+	// own reports that the rule is Pillion's: the API server accepts objects that break it.
 	own bool
-	// applies says whether the object has what the rule is about; nil: always.
+	// applies reports whether the object has the fields of the rule. If it is nil, the rule always
+	// applies.
 	applies func(o *part) bool
 }
 
-// needs is a rule for a field that may be there only if another has a value.
+// needs returns a rule for a field that is allowed only if another field has a certain value.
 func needs(name string, when func(*tree.Node) bool, other string, ok func(*tree.Node) bool, message string) objectRule {
-	applies := func(o *part) bool { // if one of them is never there, that may be all there is to know
+	applies := func(o *part) bool { // a field that can never exist may decide the rule
 		return (when(nil) || has(name)(o)) && (!ok(nil) || has(other)(o))
 	}
 	return objectRule{applies: applies, reads: []string{name, other}, check: func(n *tree.Node) error {
@@ -55,7 +57,7 @@ func has(field string) func(*part) bool {
 	return func(o *part) bool { return slices.Contains(o.names, field) }
 }
 
-// hasTwo says whether a list has more items than one.
+// hasTwo reports whether a list has at least two items.
 func hasTwo(list string) func(*part) bool {
 	return func(o *part) bool {
 		i := slices.Index(o.names, list)
@@ -63,7 +65,7 @@ func hasTwo(list string) func(*part) bool {
 	}
 }
 
-// hasName is a rule for a reference to a Secret, which has a name.
+// hasName returns a rule for a reference to a Secret, which must have a name.
 func hasName() objectRule {
 	return objectRule{reads: []string{"name"}, check: func(n *tree.Node) error {
 		if errs := validation.IsDNS1123Subdomain(n.Get("name").Text()); len(errs) > 0 {
@@ -87,12 +89,12 @@ func not(f func(*tree.Node) bool) func(*tree.Node) bool {
 	return func(n *tree.Node) bool { return !f(n) }
 }
 
-// unique is a rule for a list whose items each have another value of a field ("" is
-// the item itself).
+// unique returns a rule for a list in which a field must differ between items ("" is the item
+// itself).
 func unique(list, field string) objectRule {
 	return objectRule{fewer: true, applies: hasTwo(list), reads: []string{strings.TrimSuffix(list+"."+field, ".")}, check: func(n *tree.Node) error {
 		items := n.Get(list).Items()
-		const few = 32 // are sooner compared than put into a map
+		const few = 32 // comparing a few items is faster than a map
 		keys, seen := make([]string, 0, few), map[string]bool(nil)
 		if len(items) > few {
 			keys, seen = nil, make(map[string]bool, len(items))

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// fields is what a fragment may set: nil for anything, else field by field.
+// fields is what a fragment may set: anything if it is nil, otherwise only these fields.
 type fields map[string]fields
 
-// podFields leave out what scheduling and earlier admission plugins have
-// decided by the time a webhook is called.
+// podFields omit what scheduling and earlier admission plugins have decided before the API server
+// calls a webhook.
 func podFields() fields {
 	return fields{
 		"metadata": {"annotations": nil, "labels": nil},
@@ -30,7 +30,7 @@ func podFields() fields {
 	}
 }
 
-// forEachFields leave out what says which program an app container runs, and how.
+// forEachFields omit the fields that define which program an app container runs, and how.
 func forEachFields() fields {
 	return fields{
 		"env": nil, "envFrom": nil, "volumeMounts": nil, "volumeDevices": nil, "ports": nil,
@@ -55,9 +55,8 @@ func (c *checker) only(y *yaml.Node, path string, allowed fields) {
 	}
 }
 
-// podRules checks what the types do not say of a pod fragment: the rules of the
-// API server's validation that a fragment alone can break.
-// It returns the names of the containers.
+// podRules checks a pod fragment beyond its types: the rules of the API server's validation that a
+// fragment alone can break. It returns the names of the containers.
 func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 	c.only(y, path, podFields())
 	c.keys(child(child(y, "metadata"), "annotations"), path+".metadata.annotations", func(_, prefix string) string {
@@ -97,7 +96,8 @@ func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	}
 }
 
-// keys checks the keys of labels or annotations; wrong is what else is wrong with one.
+// keys checks the keys of labels or annotations. The function wrong returns any other error of a
+// key.
 func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
 	if y == nil || y.Kind != yaml.MappingNode {
 		return
@@ -121,8 +121,8 @@ func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string)
 	}
 }
 
-// reservedAnnotations are what keys of annotations begin with that the API server
-// reads, drops or checks against the rest of a pod.
+// reservedAnnotations returns prefixes of annotation keys that the API server reads, drops or
+// compares with the rest of a pod.
 func reservedAnnotations() []string {
 	return []string{
 		corev1.MirrorPodAnnotationKey, corev1.TolerationsAnnotationKey, corev1.SeccompPodAnnotationKey, corev1.SeccompContainerAnnotationKeyPrefix,
@@ -130,17 +130,17 @@ func reservedAnnotations() []string {
 	}
 }
 
-// within reports whether a key's prefix is the domain or below it.
+// within reports whether a key's prefix is the domain or one of its subdomains.
 func within(prefix, domain string) bool {
 	return prefix == domain || strings.HasSuffix(prefix, "."+domain)
 }
 
-// reservedDomains are domains whose labels mean something to Kubernetes or to Pillion.
+// reservedDomains returns the domains whose labels have a meaning for Kubernetes or Pillion.
 func reservedDomains() []string { return []string{"kubernetes.io", "k8s.io", Domain} }
 
-// labels checks the keys of labels. What makes a pod selects its pods by labels: if a
-// template adds one that its selector excludes, it never finds the pod that it made,
-// and makes the next.
+// labels checks the keys of labels. Controllers select their pods by labels. If a template added a
+// label that a controller's selector excludes, the controller would never find its pod and would
+// create new ones without end.
 func (c *checker) labels(y *yaml.Node, t *Template) {
 	list := at(y, "spec", "labelDomains")
 	for i, domain := range t.Spec.LabelDomains {
@@ -170,8 +170,8 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 	})
 }
 
-// names checks the names of a list of containers or volumes:
-// constant, because a name that differs from run to run would be added twice.
+// names checks the names in a list of containers or volumes. They must be constant: a name that
+// differs between runs would be added twice.
 func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) {
 	for i, item := range items(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
@@ -215,7 +215,7 @@ func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
 	}
 }
 
-// volumeKinds are the volumes of a fragment, name to kind.
+// volumeKinds returns the kinds of a fragment's volumes by name.
 func volumeKinds(spec *yaml.Node) map[string]string {
 	kinds := map[string]string{}
 	for _, volume := range items(child(spec, "volumes")) {
@@ -230,7 +230,7 @@ func volumeKinds(spec *yaml.Node) map[string]string {
 	return kinds
 }
 
-// mounts checks what refers to the template's own volumes.
+// mounts checks references to the template's own volumes.
 func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]string) {
 	seen := map[string]bool{}
 	volume := func(y *yaml.Node, sub string) (kind string, ok bool) {
@@ -259,7 +259,7 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 	for i, d := range items(child(container, "volumeDevices")) {
 		sub := fmt.Sprintf("%s.volumeDevices[%d]", path, i)
 		if child(d, "name") == nil {
-			continue // which is reported
+			continue // already reported
 		}
 		if kind, ok := volume(d, sub); ok && kind != "persistentVolumeClaim" && kind != "ephemeral" {
 			c.problem(d, sub+".name", "a device must be a volume of the kind persistentVolumeClaim or ephemeral, not %s", kind)
@@ -277,7 +277,7 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 	}
 }
 
-// volume is the kind of a volume that the template has.
+// volume returns the kind of one of the template's volumes.
 func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
 	if kind, ok = volumes[name.Value]; !ok {
 		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, didYouMean(name.Value, slices.Collect(maps.Keys(volumes))))
@@ -285,7 +285,8 @@ func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string
 	return kind, ok
 }
 
-// oneSource finds a volume of two kinds. One of none is an emptyDir to the API server.
+// oneSource reports a volume with two sources. The API server makes an emptyDir of a volume without
+// a source.
 func (c *checker) oneSource(volume *yaml.Node, path string) {
 	source := ""
 	for i := 0; volume.Kind == yaml.MappingNode && i+1 < len(volume.Content); i += 2 {
@@ -299,5 +300,5 @@ func (c *checker) oneSource(volume *yaml.Node, path string) {
 	}
 }
 
-// dnsLabel is RFC 1123's, as Kubernetes takes it for names.
+// dnsLabel is the label of RFC 1123 in the form that Kubernetes requires for names.
 const dnsLabel = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package templates is the template format: what a SidecarTemplate may say, how
-// it is checked and compiled, and what it renders to for one pod.
+// Package templates implements the template format: what a SidecarTemplate may contain, how it is
+// checked and compiled, and what it renders to for one pod.
 //
-// Everything that can be wrong with a template is found when it is loaded
-// ([Parse], [Load]) and told as a [Problem] with file, line and path. What is
-// left for a request is what only the pod can tell: a parameter's value, and an
-// expression that fails on this pod.
+// Loading a template ([Parse], [Load]) finds everything that is wrong with it, and reports each
+// [Problem] with file, line and path. A request can fail only because of the pod: a parameter has
+// an invalid value, or an expression fails on this pod.
 //
-// Rendering is a pure function of the template and an [Input]: no clock, no
-// randomness, no environment, no network, no order of map iteration.
+// Rendering is a pure function of the template and an [Input]. It uses no clock, randomness,
+// environment, network or map iteration order.
 package templates
 
 import (
@@ -28,37 +27,36 @@ const (
 	Kind       = "SidecarTemplate"
 )
 
-// Domain is the suffix of a template's annotations and the prefix of Pillion's own.
+// Domain is the suffix of templates' annotations and the prefix of Pillion's own.
 const Domain = "pillion.dev"
 
-// Template is a checked and compiled SidecarTemplate. It is immutable and may
-// be shared.
+// Template is a checked and compiled SidecarTemplate. It is immutable and safe for concurrent use.
 type Template struct {
 	Name     string
 	Revision string // first 12 hex digits of the SHA-256 of the canonical form
-	File     string // where it was read
+	File     string // the file that it was read from
 	Spec     Spec
 
-	NamespaceSelector labels.Selector // nil: every namespace
-	PodSelector       labels.Selector // nil: every pod
+	NamespaceSelector labels.Selector // nil matches every namespace
+	PodSelector       labels.Selector // nil matches every pod
 
-	// Containers are the names of the containers that it brings, init containers
-	// first. They are the same for every pod.
+	// Containers are the names of the template's containers, init containers first. They are the
+	// same for every pod.
 	Containers []string
 
-	// Computed are the fields of its containers that are computed from the pod.
+	// Computed are the fields of its containers that expressions compute from the pod.
 	Computed []string
-	// Unprotected are the fields of its containers that ProtectAll leaves out: those that
-	// are computed, if it is the default here. Another webhook may change what they are
-	// computed from.
+	// Unprotected are the fields of its containers that ProtectAll omits. These are the computed
+	// fields, if ProtectAll is the default here: another webhook may change the part of the pod
+	// that they are computed from.
 	Unprotected []string
 
-	line      int // of its name
+	line      int // line of its name
 	condition *program
 	pod       *part
 	forEach   []forEach
 	params    map[string]*param
-	ordered   []*param // the same, as they are declared
+	ordered   []*param // params in the order of declaration
 	preset    Values   // the defaults, if every parameter has one
 	reads     reads
 
@@ -85,7 +83,7 @@ type metadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Spec is what a template says.
+// Spec is the content of a template.
 type Spec struct {
 	Description         string        `json:"description,omitempty"`
 	Default             bool          `json:"default,omitempty"`
@@ -95,13 +93,13 @@ type Spec struct {
 	Params              []Param       `json:"params,omitempty"`
 	Pod                 podFragment   `json:"pod"`
 	ForEachContainer    []ForEach     `json:"forEachContainer,omitempty"`
-	LabelDomains        []string      `json:"labelDomains,omitempty"` // whose labels it may set, beside its own
+	LabelDomains        []string      `json:"labelDomains,omitempty"` // domains of other labels that it may set
 	Placement           Placement     `json:"placement"`
 	ServiceAccountToken TokenMode     `json:"serviceAccountToken,omitempty"`
 	Validate            ValidateRules `json:"validate"`
 }
 
-// Match says which pods a template is for; what is not said matches.
+// Match selects the pods of a template. An empty field matches every pod, unless it has a default.
 type Match struct {
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	PodSelector       *metav1.LabelSelector `json:"podSelector,omitempty"`
@@ -110,55 +108,55 @@ type Match struct {
 	HostNetwork       bool                  `json:"hostNetwork,omitempty"`
 }
 
-// ForEach is added to every app container for which Where (CEL, bool) holds.
+// ForEach is added to every app container for which Where (CEL, bool) is true.
 type ForEach struct {
 	Where          string            `json:"where,omitempty"`
 	InitContainers bool              `json:"initContainers,omitempty"`
 	Add            containerFragment `json:"add"`
 }
 
-// Placement says where new containers go.
+// Placement is the position of new containers.
 type Placement struct {
-	// First by default for native sidecars, Last for other init containers.
+	// InitContainers defaults to First for native sidecars, and to Last for other init containers.
 	InitContainers Place `json:"initContainers,omitempty"`
-	// Last by default.
+	// Containers defaults to Last.
 	Containers Place `json:"containers,omitempty"`
 }
 
 // Place is First or Last.
 type Place string
 
-// The places in a list of containers.
+// The positions in a list of containers.
 const (
 	First Place = "First"
 	Last  Place = "Last"
 )
 
-// TokenMode says what stands in an injected container where the ServiceAccount
+// TokenMode defines the mount in an injected container at the path where the ServiceAccount
 // admission plugin would mount the pod's API token.
 type TokenMode string
 
-// Inherit mounts the token as the plugin would; None mounts an empty volume
-// there, so that no credential reaches the sidecar.
+// Inherit mounts the token as the plugin would. None mounts an empty volume there, so that the
+// sidecar gets no credential.
 const (
 	Inherit TokenMode = "Inherit"
 	None    TokenMode = "None"
 )
 
-// ValidateRules say what the validating webhook does about a final pod.
+// ValidateRules define what the validating webhook does about a final pod.
 type ValidateRules struct {
 	Mode    ValidateMode `json:"mode,omitempty"`
 	Protect []string     `json:"protect,omitempty"`
 }
 
-// ProtectAll in Protect stands for all fields of a container but its resources, which
-// LimitRanges and autoscalers set. It is the default of a required template.
+// ProtectAll in Protect means all fields of a container except its resources, which LimitRanges and
+// autoscalers set. It is the default of a required template.
 const ProtectAll = "all"
 
-// ResourcesField is the field that ProtectAll leaves out.
+// ResourcesField is the field that ProtectAll omits.
 const ResourcesField = "resources"
 
-// Protects reports whether a field of the template's containers must be as the template says.
+// Protects reports whether a field of the template's containers must keep the template's value.
 func (t *Template) Protects(field string) bool {
 	return slices.Contains(t.Spec.Validate.Protect, field) ||
 		slices.Contains(t.Spec.Validate.Protect, ProtectAll) && t.inAll(field)
@@ -177,14 +175,14 @@ const (
 	Warn ValidateMode = "Warn"
 )
 
-// podFragment and containerFragment mark the places where Kubernetes' own
-// syntax with expressions stands; they are compiled, not decoded.
+// podFragment and containerFragment mark the places that contain Kubernetes' own syntax with
+// expressions. These are compiled, not decoded.
 type (
 	podFragment       struct{}
 	containerFragment struct{}
 )
 
-// Annotation is the annotation key of this template with that name.
+// Annotation returns this template's annotation key with that name.
 func (t *Template) Annotation(name string) string { return t.Name + "." + Domain + "/" + name }
 
 // The names in a template's annotations that are not parameters.
@@ -193,8 +191,7 @@ const (
 	AnnotationCustomize = "customize"
 )
 
-// SplitAnnotation takes <template>.pillion.dev/<name> apart; ok is false for
-// any other key.
+// SplitAnnotation splits <template>.pillion.dev/<name>. It returns false for any other key.
 func SplitAnnotation(key string) (template, name string, ok bool) {
 	prefix, name, ok := strings.Cut(key, "/")
 	if !ok {
@@ -204,12 +201,11 @@ func SplitAnnotation(key string) (template, name string, ok bool) {
 	return template, name, ok && template != ""
 }
 
-// Reads are the parts of the pod, by their first two fields as in "spec.volumes",
-// that what the template gives depends on, sorted; "*" is all of it. Of
-// "spec.containers[]" only which containers there are counts, and of "metadata.labels[app]"
-// that label.
+// Reads returns the parts of the pod that the template's result depends on, sorted. A part is named
+// by its first two fields, for example "spec.volumes"; "*" is the whole pod. "spec.containers[]" is
+// only the set of containers, and "metadata.labels[app]" only that label.
 func (t *Template) Reads() []string { return slices.Sorted(maps.Keys(t.reads)) }
 
-// ReadsRequest says whether what the template gives depends on who makes a pod, or
-// on a dry run: then it cannot be told again of a pod that exists.
+// ReadsRequest reports whether the template's result depends on the user who creates a pod, or on a
+// dry run. Such a result cannot be computed again for an existing pod.
 func (t *Template) ReadsRequest() bool { return t.readsRequest }

@@ -16,7 +16,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// shapeOf is by the object's place, such as Container.livenessProbe, or its type.
+// shapeOf returns the shape of an object by its place, for example Container.livenessProbe, or by
+// its type.
 func shapeOf(t reflect.Type, place string) shape {
 	if s, ok := shapes()[place]; ok {
 		return s
@@ -72,8 +73,8 @@ func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
 	}
 }
 
-// objectRules applies the rules to what of the object is known, and leaves the others
-// to the part.
+// objectRules applies the rules to the known values of the object. The part keeps the rules that
+// depend on other values.
 func (c *checker) objectRules(y *yaml.Node, o *part, all []objectRule, path string) {
 	if len(all) == 0 {
 		return
@@ -97,7 +98,7 @@ func (c *checker) objectRules(y *yaml.Node, o *part, all []objectRule, path stri
 	}
 }
 
-// Broken says which rule an object of type t breaks that a fragment was added to.
+// Broken returns an error if an object of type t breaks a rule after a fragment was added to it.
 func Broken(t reflect.Type, object, fragment *tree.Node) error {
 	for _, rule := range objectRules()[t.Name()] {
 		if !rule.own && slices.ContainsFunc(rule.reads, func(path string) bool {
@@ -112,9 +113,9 @@ func Broken(t reflect.Type, object, fragment *tree.Node) error {
 	return nil
 }
 
-// rulesFor are the rules of a value: its Go type's, which a pod must keep to or the
-// API server cannot decode it (and refuses it, whatever the webhook's failurePolicy
-// says), and those of its place, such as Container.image.
+// rulesFor returns the rules for a value. Some belong to its Go type: if a pod breaks them, the API
+// server cannot decode it and rejects it, whatever the webhook's failurePolicy is. The others
+// belong to its place, for example Container.image.
 func rulesFor(t reflect.Type, place, path string) []valueRule {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -137,7 +138,7 @@ func rulesFor(t reflect.Type, place, path string) []valueRule {
 	}
 	switch name {
 	case "image", "name":
-		if typ != "LocalObjectReference" && place != "ContainerPort.name" { // an empty reference is none
+		if typ != "LocalObjectReference" && place != "ContainerPort.name" { // an empty reference means no reference
 			rules = append(rules, isNotEmpty)
 		}
 	case "mountPath":

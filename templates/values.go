@@ -17,10 +17,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// valueRule is a rule for a scalar, written or rendered.
+// valueRule is a rule for a scalar, literal or rendered.
 type valueRule struct {
-	cel   string                 // for policies: a condition for VALUE that implies the rule; "" if there is none
-	check func(*tree.Node) error // the error says what is wrong
+	cel   string                 // for policies: a condition on VALUE that implies the rule, or "" if there is none
+	check func(*tree.Node) error // an error describes what is wrong
 }
 
 func checkValue(rules []valueRule, n *tree.Node) error {
@@ -77,7 +77,7 @@ var isNotNegative = valueRule{`VALUE >= 0`, func(n *tree.Node) error {
 	return nil
 }}
 
-// isPort allows a port's number, and a name where the type does.
+// isPort allows a port number. It also allows a name if the type does.
 var isPort = valueRule{`type(VALUE) == int ? dyn(VALUE) >= 1 && dyn(VALUE) <= 65535 : ` +
 	`dyn(VALUE).matches("^([a-z0-9]+-?)*[a-z0-9]+$") && dyn(VALUE).matches("[a-z]") && size(dyn(VALUE)) <= 15`, func(n *tree.Node) error {
 	if n.Kind() == tree.String {
@@ -101,7 +101,7 @@ func inRange(least, most int64) valueRule {
 	}}
 }
 
-// passes is one of Kubernetes' own checks.
+// passes returns a rule for one of Kubernetes' own checks.
 func passes(check func(string) []string) valueRule {
 	return valueRule{"", func(n *tree.Node) error {
 		if errs := check(n.Text()); len(errs) > 0 {
@@ -157,8 +157,9 @@ var isEnvName = valueRule{"", func(n *tree.Node) error {
 	return nil
 }}
 
-// isNotTokenPath: serviceAccountToken decides who gets the token, and not a mount in the user's containers. Policies
-// mount nothing computed there in any container.
+// isNotTokenPath returns a rule against mounts at the token's path. Only serviceAccountToken
+// decides which containers get the token, not a mount in the user's containers. In policies, the
+// rule holds for computed mounts of all containers.
 func isNotTokenPath(applies bool) valueRule {
 	return valueRule{`!VALUE.matches("^` + TokenPath + `/*$")`, func(n *tree.Node) error {
 		if applies && strings.TrimRight(n.Text(), "/") == TokenPath {

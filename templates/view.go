@@ -13,10 +13,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// The types of this file show a compiled template to those who say the same in
-// another language. They are to be read only, like the [Template] they are of.
+// The types in this file expose a compiled template for translation into other languages. They are
+// read-only, like the [Template] that they come from.
 
-// Field returns the field of a struct of the pod's API by its name in JSON, if expressions can read it.
+// Field returns the field with that JSON name in a struct of the pod's API. It returns false if
+// expressions cannot read it.
 func Field(structName, name string) (reflect.StructField, bool) {
 	f, ok := sharedStructs()[structName][name]
 	if !ok {
@@ -28,17 +29,17 @@ func Field(structName, name string) (reflect.StructField, bool) {
 // Expression is a compiled CEL expression.
 type Expression struct{ p *program }
 
-// Source is the expression as it was written.
+// Source returns the expression as written.
 func (e *Expression) Source() string { return e.p.source }
 
-// AST is the type-checked expression. It remembers its macros as they were
-// written, by [ast.SourceInfo.GetMacroCall].
+// AST returns the type-checked expression. Its macros are available as written, by
+// [ast.SourceInfo.GetMacroCall].
 func (e *Expression) AST() *ast.AST { return e.p.checked }
 
-// Type is what the expression gives.
+// Type returns the type of the expression's value.
 func (e *Expression) Type() *cel.Type { return e.p.out }
 
-// Params are the parameters that a condition reads.
+// Params returns the parameters that a condition reads.
 func (e *Expression) Params() []string { return e.p.params }
 
 func expression(p *program) *Expression {
@@ -51,8 +52,8 @@ func expression(p *program) *Expression {
 // Fragment is a piece of what a template adds: an object, a list, or a value.
 type Fragment struct{ p *part }
 
-// Static is the value if it is the same for every pod, else nil. It may be an
-// object or a list too.
+// Static returns the value if it is the same for every pod, and otherwise nil. It may be an object
+// or a list.
 func (f Fragment) Static() *tree.Node {
 	if f.p.kind != staticPart {
 		return nil
@@ -60,19 +61,20 @@ func (f Fragment) Static() *tree.Node {
 	return &f.p.static
 }
 
-// Has says whether it is an object with a member of that name.
+// Has reports whether the fragment is an object with a member of that name.
 func (f Fragment) Has(name string) bool {
 	return f.p.static.Get(name) != nil || f.IsObject() && slices.Contains(f.p.names, name)
 }
 
-// When says whether this item of a list is there; nil is always.
+// When returns the condition of a list item, or nil if the item is always present.
 func (f Fragment) When() *Expression { return expression(f.p.when) }
 
-// Place is where a value with expressions is in the API, such as Container.image.
+// Place returns the place in the API of a value with expressions, for example Container.image.
 func (f Fragment) Place() string { return f.p.place }
 
-// Rules are conditions for a value with expressions: CEL in which VALUE is the value. They imply the rules that the
-// value has to keep to. If a rule cannot be expressed, complete is false.
+// Rules returns conditions for a value with expressions. They are CEL expressions in which VALUE is
+// the value. They imply the rules for the value. If a rule cannot be expressed in CEL, complete is
+// false.
 func (f Fragment) Rules() (conditions []string, complete bool) {
 	complete = true
 	for _, rule := range f.p.rules {
@@ -81,7 +83,7 @@ func (f Fragment) Rules() (conditions []string, complete bool) {
 	return conditions, complete
 }
 
-// Ruled says whether an object has to keep to rules over values that are computed.
+// Ruled reports whether an object has rules about computed values.
 func (f Fragment) Ruled() bool { return f.p.kind == objectPart && len(f.p.rules) > 0 }
 
 // IsObject reports whether the fragment is an object.
@@ -94,7 +96,7 @@ func (f Fragment) IsList() bool {
 	return f.p.kind == listPart || f.p.kind == staticPart && f.p.static.Kind() == tree.Array
 }
 
-// Children are an object's members, or a list's items, which have no names.
+// Children returns an object's members, or a list's items, which have no names.
 func (f Fragment) Children() iter.Seq2[string, Fragment] {
 	return func(yield func(string, Fragment) bool) {
 		for i, child := range f.p.parts {
@@ -110,14 +112,14 @@ func (f Fragment) Children() iter.Seq2[string, Fragment] {
 	}
 }
 
-// Piece is literal text, or an expression where that is not nil.
+// Piece is a literal string, or an expression if Expression is not nil.
 type Piece struct {
 	Literal    string
 	Expression *Expression
 }
 
-// Pieces are what a value with expressions is put together from; whole says that
-// it is one expression, whose type it takes.
+// Pieces returns the parts of a value with expressions. If whole is true, the value is a single
+// expression and has its type.
 func (f Fragment) Pieces() (pieces []Piece, whole bool) {
 	for _, p := range f.p.pieces {
 		pieces = append(pieces, Piece{p.literal, expression(p.program)})
@@ -125,20 +127,20 @@ func (f Fragment) Pieces() (pieces []Piece, whole bool) {
 	return pieces, f.p.whole
 }
 
-// ConditionExpression is that of spec.match.condition, or nil.
+// ConditionExpression returns spec.match.condition, or nil.
 func (t *Template) ConditionExpression() *Expression { return expression(t.condition) }
 
-// PodFragment is the partial Pod of spec.pod.
+// PodFragment returns the partial Pod in spec.pod.
 func (t *Template) PodFragment() Fragment { return Fragment{t.pod} }
 
 // EachFragment is one entry of spec.forEachContainer.
 type EachFragment struct {
-	Where          *Expression // nil: every app container
+	Where          *Expression // nil for every app container
 	InitContainers bool
 	Add            Fragment // a partial Container
 }
 
-// EachFragments are the entries of spec.forEachContainer.
+// EachFragments returns the entries of spec.forEachContainer.
 func (t *Template) EachFragments() []EachFragment {
 	var all []EachFragment
 	for _, f := range t.forEach {
