@@ -2,8 +2,8 @@
 
 package inject
 
-// renderApps renders what the template adds to each container that the user
-// wrote: once, so that looking and adding go by the very same.
+// renderApps renders what the template adds to each container that the user wrote. It does so only
+// once, so that checks and additions use the same values.
 func (o *owners) renderApps(c *candidate) error {
 	if !c.t.HasForEach() {
 		return nil
@@ -27,8 +27,8 @@ func (o *owners) renderApps(c *candidate) error {
 	return nil
 }
 
-// eachAppContainer merges what the template adds to each app container. Nothing
-// has been inserted before them yet.
+// eachAppContainer merges what the template adds to each app container. It runs before containers
+// are inserted, so their indexes are still the original ones.
 func (p *planner) eachAppContainer() {
 	elem := p.subject.schema.At("spec").At("containers").Elem
 	for i := range p.apps {

@@ -14,17 +14,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Before is what an injected pod does not show of the pod that it was made of. Its
-// paths are JSON Pointers with the names of containers in place of their indices:
-// injection moves containers.
+// Before is what an injected pod does not show of the original pod. Its paths are JSON Pointers
+// that contain the names of containers instead of their indexes, because injection moves
+// containers.
 type Before struct {
-	// Empty has how an empty value was written that was filled.
+	// Empty has the original JSON or YAML of each empty value that was filled, by path.
 	Empty map[string]string `json:"empty,omitempty"`
-	// Own is what the pod had just as a template has it.
+	// Own has the paths of values that the original pod had exactly as a template has them.
 	Own []string `json:"own,omitempty"`
 }
 
-// beforeOf returns what a pod's annotation says. Without the annotation it is nothing.
+// beforeOf parses the pod's annotation. It returns a zero Before if there is none.
 func beforeOf(pod *tree.Node) (b Before, err error) {
 	said := pod.At("metadata", "annotations", AnnotationUninject)
 	if said == nil {
@@ -36,21 +36,21 @@ func beforeOf(pod *tree.Node) (b Before, err error) {
 	return b, err
 }
 
-// owns reports whether the pod had what is at a path just as a template has it.
+// owns reports whether the original pod had the value at a path exactly as a template has it.
 func (b *Before) owns(path string) bool {
 	return slices.ContainsFunc(b.Own, func(own string) bool { return within(own, path) })
 }
 
-// within reports whether a path is in what is at another one.
+// within reports whether a path is equal to another one or below it.
 func within(other, path string) bool {
 	rest, ok := strings.CutPrefix(path, other)
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// yamlComment is a comment in YAML.
+// yamlComment matches a comment in YAML.
 var yamlComment = regexp.MustCompile(`(?m)(^|\s)#.*$`)
 
-// emptyOf is an empty value that is written so.
+// emptyOf returns the empty value that a string in JSON or YAML stands for.
 func emptyOf(text string) any {
 	text = yamlComment.ReplaceAllString(text, "")
 	switch at := strings.IndexAny(text, "[{"); {
@@ -62,7 +62,7 @@ func emptyOf(text string) any {
 	return map[string]any{}
 }
 
-// empties puts an empty value in the place of what is at the names.
+// empties replaces the value at a path with an empty value.
 func empties(doc any, names []string, value any) {
 	name := schema.Unescape(names[0])
 	object, isObject := doc.(map[string]any)
@@ -80,7 +80,7 @@ func empties(doc any, names []string, value any) {
 	}
 }
 
-// named returns a path with the name of a container in place of its index.
+// named replaces the index of a container in a path with its name.
 func named(pod *tree.Node, path string) string {
 	return throughContainer(path, func(list, at string) string {
 		items := pod.At("spec", list).Items()
@@ -104,7 +104,7 @@ func indexed(pod *tree.Node, path string) string {
 	})
 }
 
-// throughContainer replaces what names a container in a path.
+// throughContainer replaces the part of a path that identifies a container.
 func throughContainer(path string, replace func(list, at string) string) string {
 	names, lists := strings.Split(path, "/"), containerLists()
 	if len(names) > 3 && names[1] == "spec" && slices.Contains(lists[:], names[2]) {
@@ -113,7 +113,8 @@ func throughContainer(path string, replace func(list, at string) string) string 
 	return strings.Join(names, "/")
 }
 
-// withoutBefore takes the annotation out of a pod, which has others if it has this one.
+// withoutBefore removes the annotation from a pod. It keeps the map of annotations, because a pod
+// with this annotation always has others.
 func withoutBefore(pod any) {
 	if object, ok := pod.(map[string]any); ok {
 		if metadata, ok := object["metadata"].(map[string]any); ok {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Brief shows a value, as JSON, so that people know it again: of an item with a name or a
-// path only that.
+// Brief shortens a value in JSON so that users can still identify it. If an item has a name or a
+// path, it returns only that.
 func Brief(text string) string {
 	var item struct{ Name, MountPath string }
 	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &item) == nil {
@@ -23,5 +23,5 @@ func Brief(text string) string {
 	return Cut(text, maxValue)
 }
 
-// maxValue bounds how much of a value a sentence shows.
+// maxValue is the maximum length of a value in a sentence.
 const maxValue = 80

@@ -14,20 +14,20 @@ type candidate struct {
 	subject  *subject
 	t        *loaded
 	decision *Decision
-	input    templates.Input // its own, for what its expressions may cost
+	input    templates.Input // not shared, because it counts the cost of the template's expressions
 	values   templates.Values
-	fragment tree.Node // what is to be there, as a partial Pod
+	fragment tree.Node // what the pod must have, as a partial Pod
 	apps     []appContainer
 }
 
-// pass notes that a rule does not apply.
+// pass records that a rule does not apply.
 func (c *candidate) pass(code Code, why string) {
 	if c.subject.asked.detail {
 		c.decision.Passed = append(c.decision.Passed, Step{code, why})
 	}
 }
 
-// sameProgram says whether a container runs what the template's does.
+// sameProgram reports whether a container runs the same program as the template's container.
 func (c *candidate) sameProgram(existing *tree.Node) bool {
 	own := c.own(existing)
 	if own == nil {
@@ -45,19 +45,18 @@ func (c *candidate) sameProgram(existing *tree.Node) bool {
 	return true
 }
 
-// same says whether a container has all that the template's container of that
-// name would have.
+// same reports whether a container has everything that the template's container with that name has.
 func (c *candidate) same(existing *tree.Node) bool {
 	own := c.own(existing)
 	return own != nil && c.subject.schema.At("spec").At("containers").Elem.Contains(existing, own)
 }
 
-// own is the template's container of that name, or nil.
+// own returns the template's container with that name, or nil.
 func (c *candidate) own(existing *tree.Node) *tree.Node {
 	return c.subject.sameName(&c.fragment, existing)
 }
 
-// sameName is the container of a fragment that has the name of one of the pod's, or nil.
+// sameName returns the container of a fragment with the same name as one of the pod's, or nil.
 func (s *subject) sameName(fragment, existing *tree.Node) *tree.Node {
 	for _, list := range containerLists() {
 		items := fragment.At("spec", list).Items()
@@ -68,10 +67,10 @@ func (s *subject) sameName(fragment, existing *tree.Node) *tree.Node {
 	return nil
 }
 
-// appContainer is a container that the user wrote, and what it is to get.
+// appContainer is a container that the user wrote, with the additions for it.
 type appContainer struct {
 	list      string
 	index     int
-	name      string // in a pointer: the index among those that came, or -
+	name      string // for pointers: its index among the original containers, or -
 	fragments []tree.Node
 }

@@ -4,11 +4,11 @@ package inject
 
 import "strings"
 
-// Code says in one stable word what was decided and why. It is a metric label,
-// a part of the audit annotation and the anchor of a documentation section.
+// Code is the reason for a decision, as one stable word. It is a metric label, a part of the audit
+// annotation and the anchor of a documentation section.
 type Code string
 
-// The codes of decisions, in the order of the rules that give them.
+// The codes of decisions, in the order of the rules that return them.
 const (
 	CodeMirrorPod           Code = "mirror_pod"
 	CodeExcludedNamespace   Code = "excluded_namespace"
@@ -27,15 +27,16 @@ const (
 	CodeInjected            Code = "injected"
 )
 
-// The codes of findings that belong to no loaded template, or to none alone.
+// The codes of findings about no loaded template, or about several.
 const (
 	CodeUnknownTemplate  Code = "unknown_template"
 	CodeUnknownParameter Code = "unknown_parameter"
-	// CodeMisplaced is about a workload: see [Injector.Misplaced].
+	// CodeMisplaced is for findings about a workload, see [Injector.Misplaced].
 	CodeMisplaced Code = "misplaced"
 )
 
-// The codes of findings about a final pod, beside those two and invalid_parameter.
+// The other codes of findings about a final pod, which may also have the first two and
+// invalid_parameter.
 const (
 	CodeMissing     Code = "missing"
 	CodeAltered     Code = "altered"
@@ -48,12 +49,12 @@ func (c Code) Wanted() bool { return c.Succeeded() || c.Failed() }
 // Succeeded reports whether the pod has the template, or gets it.
 func (c Code) Succeeded() bool { return c == CodeInjected || c == CodePresent }
 
-// Failed reports whether the template is for the pod, and a user has to fix something first.
+// Failed reports whether the template is for the pod, but a user has to fix something first.
 func (c Code) Failed() bool {
 	return c == CodeConflict || c == CodeInvalidParameter || c == CodeRenderFailed
 }
 
-// sentence is what the code means.
+// sentence returns the meaning of the code.
 func (c Code) sentence() string {
 	switch c {
 	case CodeMirrorPod:

@@ -16,17 +16,17 @@ type difference struct {
 	pod, fragment *tree.Node
 }
 
-// comparison is of one place of the pod and the fragment.
+// comparison compares one place in the pod and the fragment.
 type comparison struct {
 	subject *subject
 	at      schema.Pointer
 	f       *schema.Field
-	name    string     // of the place in the object that it is a field of
-	in      *tree.Node // the pod's object that it is a field of
-	// stored: what the API server may drop of the pod does not count, as if it had.
+	name    string     // of the field at this place
+	in      *tree.Node // the pod's object with this field
+	// stored treats fields of the pod that the API server may drop as dropped.
 	stored bool
-	// again: of a whole pod and what injecting it again makes. Items keep their places, and
-	// resources count, for they may be the user's own.
+	// again compares a whole pod with the result of injecting it again. Items must keep their
+	// positions. Resources are compared too, because they may be the user's own.
 	again bool
 }
 
@@ -34,7 +34,7 @@ func (d comparison) differ(pod, fragment *tree.Node) *difference {
 	return &difference{d.at.String(), pod, fragment}
 }
 
-// within goes down a protected path and gives the first difference there, or nil.
+// within returns the first difference at or below a protected path, or nil.
 func (d comparison) within(pod, fragment *tree.Node, path []string) *difference {
 	if len(path) == 0 {
 		return d.find(pod, fragment)
@@ -42,7 +42,7 @@ func (d comparison) within(pod, fragment *tree.Node, path []string) *difference 
 	return d.member(path[0]).within(pod.Get(path[0]), fragment.Get(path[0]), path[1:])
 }
 
-// everything gives the first difference in each protected field of a container.
+// everything calls add with the first difference in each protected field of a container.
 func (d comparison) everything(t *loaded, pod, fragment *tree.Node, add func(*difference)) {
 	for _, of := range [2]*tree.Node{fragment, pod} {
 		members := of.Members()
@@ -60,11 +60,11 @@ func (d comparison) member(name string) comparison {
 	return comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, stored: d.stored, again: d.again}
 }
 
-// find is the first place at or below d where the pod is not what the fragment
-// says, or says more. What Kubernetes itself fills in, or drops, does not count.
+// find returns the first place at or below d where the pod lacks, changes or exceeds the fragment.
+// It ignores what Kubernetes itself sets or drops.
 func (d comparison) find(pod, fragment *tree.Node) *difference {
 	if d.f.AbsentIsZero && fragment != nil && schema.IsZero(fragment) {
-		fragment = nil // which the API server takes for nothing, too
+		fragment = nil // the API server treats both as absent
 	}
 	if pod.Kind() == tree.Null {
 		pod = nil
@@ -92,7 +92,7 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 	case fragment.Kind() == tree.Array:
 		return d.findItem(pod, fragment)
 	case d.f.EqualScalars(pod, fragment) || d.name == "imagePullPolicy" && pod.IsText(string(corev1.PullAlways)):
-		return nil // AlwaysPullImages
+		return nil // the AlwaysPullImages admission plugin sets it
 	}
 	return d.differ(pod, fragment)
 }
@@ -120,8 +120,8 @@ func (d comparison) findMember(pod, fragment *tree.Node) *difference {
 	return nil
 }
 
-// findItem compares lists: those without a key item by item, the others by their
-// keys, each of which may stand there once.
+// findItem compares lists. It compares lists without a key item by item. In other lists it compares
+// the items with equal keys, and each key may occur only once.
 func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 	theirs, own := pod.Items(), fragment.Items()
 	elem := d.f.Elem
@@ -145,10 +145,10 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 		switch {
 		case at < 0 && d.isTokenMount(&theirs[i]):
 			continue
-		case at < 0 || used[at]: // one more, which would win
+		case at < 0 || used[at]: // an additional item, which would take effect
 			return d.item(elem, theirs, i).differ(&theirs[i], nil)
 		case (d.name == "env" || d.again) && at < next:
-			return d.differ(pod, fragment) // a variable may refer to those before it
+			return d.differ(pod, fragment) // a variable may refer to earlier ones
 		}
 		next, used[at] = at, true
 		if found := d.item(elem, theirs, i).find(&theirs[i], &own[at]); found != nil {
@@ -167,8 +167,8 @@ func (d comparison) item(elem *schema.Schema, items []tree.Node, i int) comparis
 	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
 }
 
-// isTokenMount says whether an item of a list is what the ServiceAccount plugin
-// adds, or what Pillion put in its place.
+// isTokenMount reports whether an item of a list is the mount that the ServiceAccount plugin adds,
+// or the one that Pillion adds instead.
 func (d comparison) isTokenMount(mount *tree.Node) bool {
 	volume := mount.Get("name")
 	return d.name == "volumeMounts" && volume != nil && len(mount.Members()) == 3 &&
@@ -176,16 +176,15 @@ func (d comparison) isTokenMount(mount *tree.Node) bool {
 		(volume.IsText(templates.NoTokenVolume) || d.subject.isTokenVolume(volume.Text()))
 }
 
-// fills says whether Kubernetes itself may have put something into a container
-// where the template says nothing: a default, the ServiceAccount plugin's mount,
-// or a LimitRange's resources.
+// fills reports whether Kubernetes itself may have set a value that the template lacks: a default,
+// the ServiceAccount plugin's mount, or a LimitRange's resources.
 func (d comparison) fills(pod *tree.Node) bool {
 	if d.f.Parent == nil {
-		return d.f.Quantity && !d.again // of a resource
+		return d.f.Quantity && !d.again // the quantity of a resource
 	}
 	switch place := d.f.Parent.Name() + "." + d.name; place {
 	case "ResourceRequirements.requests":
-		return !d.again || d.in != nil && d.f.Contains(orElse(d.in.Get("limits"), pod), pod) // its default
+		return !d.again || d.in != nil && d.f.Contains(orElse(d.in.Get("limits"), pod), pod) // requests default to limits
 	case "Container.resources", "ResourceRequirements.limits":
 		return !d.again
 	case "Container.imagePullPolicy", "ImageVolumeSource.pullPolicy":

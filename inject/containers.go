@@ -61,15 +61,15 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 		return
 	}
 	if existing.Added() {
-		p.journal.Own(existing) // what is shared with the template must never be added to
+		p.journal.Own(existing) // never add to memory that is shared with the template
 	}
 	p.object(existing, fragment, s.Elem, at)
 	p.checkProtected(existing, fragment, at)
 	p.checkMerged(existing, fragment, at)
 }
 
-// checkProtected finds what the template protects in a container of the pod's own, which
-// has been filled in, and the pod says otherwise: the validating webhook would deny it.
+// checkProtected finds protected fields that differ in a container of the user's that the template
+// completes. The validating webhook would deny the pod.
 func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointer) {
 	if p.wasInjected || existing.Added() {
 		return
@@ -84,9 +84,9 @@ func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointe
 	}
 }
 
-// notInjected says what to do about a container that is not as the template says, in a
-// pod without the record of an injection. A copy of a pod has lost its annotations:
-// kubectl debug --copy-to drops them, and the labels, by default.
+// notInjected returns what to do about a container that differs from the template, in a pod without
+// a record of the injection. A copy of a pod may have lost it: by default, kubectl debug --copy-to
+// drops annotations and labels.
 func (p *planner) notInjected(existing, fragment *tree.Node) string {
 	name, image := fragment.Get("name").Text(), existing.Get("image")
 	switch {
@@ -98,9 +98,9 @@ func (p *planner) notInjected(existing, fragment *tree.Node) string {
 	return fmt.Sprintf("the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"", name, p.t.customize)
 }
 
-// place is the index for a new container: by default, native sidecars stand
-// before all init containers, so that they serve those too, and everything else last.
-// What templates put first stands in the order of the templates.
+// place returns the index for a new container. By default, native sidecars come before all init
+// containers, so that they serve those too, and other containers come last. Containers with the
+// placement First are in the order of the templates.
 func (p *planner) place(pod, fragment *tree.Node, list string) int {
 	place := p.t.Spec.Placement.Containers
 	if list == "initContainers" {
@@ -120,16 +120,17 @@ func (p *planner) place(pod, fragment *tree.Node, list string) int {
 	return i
 }
 
-// checkContainer finds what the API server would refuse, or silently break, if
-// fragment were added to existing, a container of list; nil stands for a new one.
+// checkContainer finds conflicts that would make the API server reject the pod, or break it
+// silently, if fragment were added to existing, a container in list. If existing is nil, the
+// container is new.
 func (p *planner) checkContainer(list string, existing, fragment *tree.Node, at schema.Pointer) (addable bool) {
 	addable = p.checkMounts(existing, fragment, at)
 	p.checkPorts(list, existing, fragment, at)
 	return addable
 }
 
-// checkClashes finds what two entries of forEachContainer would put into one
-// container at the same place.
+// checkClashes finds places of one container to which two entries of forEachContainer add different
+// values.
 func (p *planner) checkClashes(fragments []tree.Node, container *schema.Schema, at schema.Pointer) {
 	for i := range fragments {
 		members := fragments[i].Members()

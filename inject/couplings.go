@@ -11,16 +11,16 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// A valid pod stays valid. What a template gets wrong by itself is found when it is
-// loaded or rendered (templates/valid.go). These are the rules of the API server's
-// validation that couple what a template adds with what the pod has. The module
-// e2e/validity looks for one that is not here, with Kubernetes' own code.
+// Injection must not make a valid pod invalid. Mistakes of the template alone are found when it is
+// loaded or rendered (templates/valid.go). The rules in this file are those of the API server's
+// validation that involve both the template's additions and the rest of the pod. The module
+// e2e/validity compares them with Kubernetes' own code to find rules that are missing here.
 
-// coupling is a rule for a field of a container: it matters only for containers to
-// which a template adds that field.
+// coupling is a rule for a field of a container. It is checked only for containers to which a
+// template adds that field.
 type coupling struct {
 	field  string
-	broken func(pod, container *tree.Node) string // what to do; "" is no problem
+	broken func(pod, container *tree.Node) string // returns what to do, or "" if the rule is kept
 }
 
 func couplings() []coupling {
@@ -32,11 +32,11 @@ func couplings() []coupling {
 	}
 }
 
-// fitting is a container without the fields that the pod rules out and that it can do
-// without. They are left out before anything is compared.
+// fitting returns a container without optional fields that the pod does not allow. They are removed
+// before anything is compared.
 func (s *subject) fitting(container tree.Node) tree.Node {
 	if resize := container.Get("resizePolicy"); resize != nil && s.pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restarts(resize) {
-		container = s.nodes.Without(&container, "resizePolicy") // the default, NotRequired, is all that is allowed
+		container = s.nodes.Without(&container, "resizePolicy") // only the default, NotRequired, is allowed
 	}
 	if lifecycle := container.Get("lifecycle"); lifecycle.Get("stopSignal") != nil && s.pod.At("spec", "os", "name") == nil {
 		rest := s.nodes.Without(lifecycle, "stopSignal")
@@ -58,7 +58,7 @@ func restarts(resizePolicy *tree.Node) bool {
 	return false
 }
 
-// sleepsTooLong: a hook sleeps no longer than the pod's grace period.
+// sleepsTooLong reports a hook that sleeps longer than the pod's grace period.
 func sleepsTooLong(pod, container *tree.Node) string {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if n := pod.At("spec", "terminationGracePeriodSeconds"); n != nil {
@@ -77,7 +77,7 @@ func sleepsTooLong(pod, container *tree.Node) string {
 	return ""
 }
 
-// unmasked: only a pod with its own user namespace may see all of /proc.
+// unmasked reports a container that sees all of /proc in a pod without its own user namespace.
 func unmasked(pod, container *tree.Node) string {
 	if container.At("securityContext", "procMount").IsText(string(corev1.UnmaskedProcMount)) && pod.At("spec", "hostUsers").Kind() != tree.False {
 		return "securityContext.procMount Unmasked needs hostUsers: false; set it in the pod"
@@ -85,7 +85,7 @@ func unmasked(pod, container *tree.Node) string {
 	return ""
 }
 
-// devicesOfUser: a pod with its own user namespace has no block devices.
+// devicesOfUser reports block devices in a pod with its own user namespace.
 func devicesOfUser(pod, _ *tree.Node) string {
 	if pod.At("spec", "hostUsers").Kind() == tree.False {
 		return "a pod with hostUsers: false cannot have volumeDevices"
@@ -93,7 +93,7 @@ func devicesOfUser(pod, _ *tree.Node) string {
 	return ""
 }
 
-// otherSeccomp: an annotation, the older way, must not contradict the field.
+// otherSeccomp reports an annotation, the older form, that contradicts the field.
 func otherSeccomp(pod, container *tree.Node) string {
 	profile := container.At("securityContext", "seccompProfile")
 	if profile == nil {
@@ -119,7 +119,7 @@ func otherSeccomp(pod, container *tree.Node) string {
 	return fmt.Sprintf("the pod's annotation %s says something else than securityContext.seccompProfile; remove it", key)
 }
 
-// hostProcess: all containers of a pod are Windows host process containers, or none.
+// hostProcess reports a mix of Windows host process containers with other containers in one pod.
 func hostProcess(pod, container *tree.Node) string {
 	all := pod.At("spec", "securityContext", "windowsOptions", "hostProcess")
 	of := func(c *tree.Node) *tree.Node { return c.At("securityContext", "windowsOptions", "hostProcess") }

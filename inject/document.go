@@ -31,12 +31,13 @@ func parseAgain(doc any) (*tree.Node, error) {
 	return tree.Parse(text)
 }
 
-// served reports whether the pod came from an API server.
+// served reports whether the pod comes from an API server.
 func served(pod *tree.Node) bool {
 	return pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil
 }
 
-// without is doc without what is at the names, and whether that leaves its parent empty.
+// without returns doc without the value at the path. It also reports whether its parent is then
+// empty.
 func without(doc any, names []string) (after any, empty bool) {
 	name := schema.Unescape(names[0])
 	switch at := doc.(type) {

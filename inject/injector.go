@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inject is the engine: which templates a pod gets, what they add to
-// it, and the patch that says so.
+// Package inject is the engine. It decides which templates a pod gets, computes what they add to
+// it, and writes the patch.
 //
-// [Injector.Inject] is the only way in, for the webhook and the command line
-// alike, and its [Result] is all that either of them knows. The package is pure:
-// no I/O, no clock, no state; an Injector is immutable and may be shared.
+// [Injector.Inject] is the only entry point for the webhook and the command line. Both use only
+// its [Result]. The package is pure: it has no I/O, no clock and no state. An Injector is immutable
+// and safe for concurrent use.
 //
-// Two things always hold. Every operation is an add that leaves whatever the
-// pod says in place; and injecting the result again adds nothing.
+// Two invariants hold. Every operation is an add that changes nothing in the pod. Injecting the
+// result again adds nothing.
 package inject
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// maxPatch bounds what may be added, in bytes of JSON; the API server takes no
-// object over 3 MiB.
+// maxPatch is the maximum size of additions, in bytes of JSON. The API server accepts no object
+// over 3 MiB.
 const maxPatch = 3 << 20
 
 // Injector decides and plans for one set of templates.
@@ -31,22 +31,23 @@ type Injector struct {
 	set       *templates.Set
 	templates []*loaded
 	byName    map[string]*loaded
-	names     []string       // of the templates, sorted
-	brings    map[string]int // the containers that any of them brings, numbered from 1
+	names     []string       // names of the templates, sorted
+	brings    map[string]int // container names of all templates, numbered from 1
 	reads     []read         // the parts of the pod that templates depend on
-	// readsContainers: an expression reads the pod's lists of containers.
+	// readsContainers reports whether an expression reads the pod's lists of containers.
 	readsContainers bool
-	addsEnv         bool // to the pod's own containers
+	addsEnv         bool // whether a template adds variables to the pod's own containers
 	rules           []rule
 	couplings       []coupling
 	excluded        []string
 	schema          *schema.Schema
 }
 
-// Excludes reports whether nothing is ever injected in a namespace.
+// Excludes reports whether Pillion never injects in a namespace.
 func (i *Injector) Excludes(namespace string) bool { return slices.Contains(i.excluded, namespace) }
 
-// New makes an Injector. System namespaces are excluded always, others on request.
+// New returns an Injector. It always excludes the system namespaces, in addition to
+// excludedNamespaces.
 func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	i := &Injector{
 		set:       set,
@@ -94,5 +95,5 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	return i
 }
 
-// Set is the set of templates.
+// Set returns the set of templates.
 func (i *Injector) Set() *templates.Set { return i.set }

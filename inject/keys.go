@@ -7,7 +7,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// find is [schema.Schema.Find] in a list of the pod that only grows at its end.
+// find is like [schema.Schema.Find], for a list of the pod that only grows at its end.
 func (s *subject) find(in *schema.Schema, list, fragment *tree.Node) int {
 	items := list.Items()
 	key, ok := in.TextKey(fragment)
@@ -38,14 +38,14 @@ func (s *subject) find(in *schema.Schema, list, fragment *tree.Node) int {
 	return -1
 }
 
-// has says whether the pod has a container of that name, which some template brings.
+// has reports whether the pod has a container with that name, which must be in brings.
 func (s *subject) has(name string) bool {
 	if len(s.here) == 0 {
 		s.here = append(s.here, make([]bool, len(s.brings)+1)...)
 		for _, list := range containerLists() {
 			items := s.pod.At("spec", list).Items()
 			for i := range items {
-				s.here[s.brings[items[i].Get("name").Text()]] = true // none of them is 0
+				s.here[s.brings[items[i].Get("name").Text()]] = true // names of templates' containers are never 0
 			}
 		}
 	}

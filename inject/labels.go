@@ -4,25 +4,25 @@ package inject
 
 import "github.com/pillion-dev/pillion/templates"
 
-// The labels and annotations that people write. A template's own annotations
-// are [templates.Template.Annotation].
+// The labels and annotations that users write. See [templates.Template.Annotation] for those of a
+// template.
 const (
-	// LabelInject on a namespace or pod is Enabled or Disabled; on a namespace Shadow
-	// too: nothing is injected there, and what would be is told.
+	// LabelInject on a namespace or pod is Enabled or Disabled. On a namespace it may also be
+	// Shadow: Pillion then injects nothing there, and reports what it would inject.
 	LabelInject = templates.Domain + "/inject"
 	Enabled     = "enabled"
 	Disabled    = "disabled"
 	Shadow      = "shadow"
-	// AnnotationTemplates on a pod names the templates: "a,b" for exactly these,
-	// "+a,-b" for these beside or without the defaults.
+	// AnnotationTemplates on a pod names templates. "a,b" selects exactly these. "+a,-b" adds to
+	// the default templates and removes from them.
 	AnnotationTemplates = templates.Domain + "/templates"
-	// AnnotationUninject on a pod is written by the command line's inject, and read by
-	// uninject; see [Before]. It means nothing to the webhooks.
+	// AnnotationUninject on a pod is written by the command pillion inject and read by pillion
+	// uninject, see [Before]. The webhooks ignore it.
 	AnnotationUninject = templates.Domain + "/uninject"
 )
 
-// SystemNamespaces are never looked at: a broken Pillion must not hold up the
-// cluster's own recovery, or its own.
+// SystemNamespaces returns the namespaces that Pillion never processes, so that it can block
+// neither the cluster's recovery nor its own.
 func SystemNamespaces() []string {
 	return []string{"kube-system", "kube-public", "kube-node-lease", "pillion-system"}
 }

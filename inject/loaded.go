@@ -7,22 +7,22 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// loaded is a template with what need not be written anew for each pod: the keys
-// of its annotations, and the sentences for pods that it does not match.
+// loaded is a template with data that is the same for each pod: the keys of its annotations, and
+// the sentences for pods that it does not match.
 type loaded struct {
 	*templates.Template
 	prefix                 string // of its annotations' keys
 	runs                   []templates.Runs
 	injected, customize    string
-	settable               []string   // what pods may set by the other ones
-	protect                [][]string // the names in each protected path
+	settable               []string   // names of the other annotations that pods may set
+	protect                [][]string // the elements of each protected path
 	forNamespaces, forPods string
-	audit                  string     // for a pod that has it
-	revision               tree.Node  // of the record of the injection
-	recorded               *tree.Node // its fragment with the record of the injection, or nil where it is not always the same
+	audit                  string     // audit annotation of a pod that has the template
+	revision               tree.Node  // value of the annotation that records the injection
+	recorded               *tree.Node // the fragment with that annotation, or nil if it differs between pods
 }
 
-// record is a fragment with that annotation.
+// record returns a fragment with the annotation that records the injection.
 func (t *loaded) record(nodes *tree.Arena, fragment *tree.Node) tree.Node {
 	metadata := fragment.Get("metadata")
 	annotations := nodes.With(metadata.Get("annotations"), t.injected, t.revision)

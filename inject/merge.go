@@ -7,7 +7,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// object goes in key by key.
+// object merges an object of the fragment key by key.
 func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	members := fragment.Members()
 	for i := range members {
@@ -24,7 +24,7 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.P
 	}
 }
 
-// allExcluded says whether nothing would come into an object that is made for it.
+// allExcluded reports whether a new object would stay empty because all of its fields are excluded.
 func (p *planner) allExcluded(fragment *tree.Node, s *schema.Schema) bool {
 	members := fragment.Members()
 	for i := range members {
@@ -40,7 +40,7 @@ func (p *planner) excluded(pod *tree.Node, f *schema.Field, name string, value *
 		f.Gated && (p.subject.asked.alone || p.wasInjected)
 }
 
-// member goes into what is there of the pod, or nil, by the name of the fragment's value.
+// member merges a value of the fragment into there, the pod's member with the same name, or nil.
 func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Node, at schema.Pointer) {
 	name := value.Name()
 	switch {
@@ -68,7 +68,7 @@ func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Nod
 	case there == nil:
 		before := len(p.added)
 		p.object(p.add(pod, name, tree.Members(p.subject.nodes.Nodes(len(value.Members()))...), at), value, f.Schema, at)
-		if len(p.added) > before { // as one
+		if len(p.added) > before { // report the object as one addition
 			p.added = append(p.added[:before], newPlace(at.String(), nil, value))
 		}
 	default:
@@ -76,7 +76,7 @@ func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Nod
 	}
 }
 
-// list puts in the items whose key is new.
+// list inserts the items with new keys.
 func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	items := fragment.Items()
 	for i := range items {
@@ -104,8 +104,8 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Poi
 	}
 }
 
-// known is an item whose key the pod has already: the pod's own counts. Where
-// it stands for something else, the rest of the fragment would not work.
+// known handles an item whose key the pod already has. The pod's item stays. If it is something
+// different, the rest of the fragment would not work, so there is a conflict.
 func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	if s.Elem.GoType == schema.VolumeType() {
 		if p.subject.sameVolume(pod, fragment, s.Elem, at) {
@@ -131,9 +131,8 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 	}
 }
 
-// resources fills in a resource that neither requests nor limits of the pod
-// name: a request of the template's beside a limit of the pod's could be more
-// than the limit.
+// resources adds the resources that neither the requests nor the limits of the pod name. Otherwise
+// a request of the template could exceed a limit of the pod.
 func (p *planner) resources(pod, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	said := func(name string) bool {
 		return pod.At("requests", name) != nil || pod.At("limits", name) != nil

@@ -12,14 +12,14 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// maxMisplaced bounds a sentence about misplaced keys, in runes, if it can: the API
-// server asks for warnings of at most 120, and the code comes before it.
+// maxMisplaced is the maximum length of a sentence about misplaced keys, in runes, if it can be
+// that short. The API server recommends at most 120 for a warning, which starts with the code.
 const maxMisplaced = 105
 
-// Misplaced finds the labels and annotations of Pillion's that a workload has in its
-// own metadata, where they mean nothing: those of its pods count. It is the most
-// common mistake, and nothing in a pod shows it. What the pod template has as well
-// is no mistake, nor is the record of an injection, which Pillion writes.
+// Misplaced finds Pillion's labels and annotations in a workload's own metadata. They have no
+// effect there, because only those of its pods count. This is the most common mistake, and pods do
+// not show it. Keys that the pod template has as well are no mistake, nor are records of
+// injections, which Pillion writes.
 func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Finding {
 	podAt, _ := PodIn(apiVersion, kind)
 	if len(podAt) == 0 {
@@ -45,8 +45,7 @@ func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Findi
 	return all
 }
 
-// MisplacedOptIn reports whether a workload has the label by which its pods would opt
-// in, and its pods do not have it.
+// MisplacedOptIn reports whether a workload has the opt-in label, but its pods do not.
 func MisplacedOptIn(apiVersion, kind string, object *tree.Node) bool {
 	podAt, _ := PodIn(apiVersion, kind)
 	for depth := range podAt {
@@ -64,10 +63,10 @@ func nameOf(object *tree.Node) string {
 	return object.At("metadata", "generateName").Text()
 }
 
-// misplacedIn are the keys in some metadata that mean something in that of a pod, or
-// of a namespace alone, and that the pod does not have with the same value.
+// misplacedIn returns the keys in some metadata that have an effect only on a pod, or only on a
+// namespace. It omits keys that the pod has with the same value.
 func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []string) {
-	var first []string // what matters for all templates
+	var first []string // keys that concern all templates
 	for _, place := range []string{"labels", "annotations"} {
 		members := metadata.Get(place).Members()
 		for k := range members {
@@ -77,7 +76,7 @@ func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []stri
 			case members[k].Kind() == tree.Null, there.SameText(&members[k]), there != nil && there.String() == members[k].String():
 			case strings.HasPrefix(key, templates.Domain+"/"):
 				first = append(first, key)
-			case place == "labels" || !ofTemplate || name == templates.AnnotationInjected: // a template's label is its own
+			case place == "labels" || !ofTemplate || name == templates.AnnotationInjected: // labels are the template's own
 			case i.setByNamespace(template, name):
 				namespaces = append(namespaces, key)
 			default:
@@ -91,7 +90,7 @@ func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []stri
 	return slices.Concat(slices.Compact(first), slices.Compact(own)), slices.Compact(namespaces)
 }
 
-// setByNamespace reports whether a parameter is one that pods may not set.
+// setByNamespace reports whether only namespaces may set a parameter, and pods may not.
 func (i *Injector) setByNamespace(template, param string) bool {
 	t := i.byName[template]
 	return t != nil && slices.ContainsFunc(t.Spec.Params, func(p templates.Param) bool {
@@ -99,7 +98,7 @@ func (i *Injector) setByNamespace(template, param string) bool {
 	})
 }
 
-// misplaced is the finding about some keys. It names as many as it has room for.
+// misplaced returns the finding about some keys. It names as many as fit.
 func misplaced(title, at, reads string, keys []string) Finding {
 	const most = 16
 	message := ""
@@ -112,7 +111,7 @@ func misplaced(title, at, reads string, keys []string) Finding {
 	return Finding{Code: CodeMisplaced, Message: message, Mode: templates.Warn}
 }
 
-// someOf names the first n of some names, and how many more there are.
+// someOf returns the first n names, and how many more there are.
 func someOf(names []string, n int) string {
 	var some []string
 	for _, name := range names[:n] {

@@ -11,11 +11,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// maxFindings bounds what is said about a pod's annotations: nobody reads more,
-// and looking for the closest name takes time.
+// maxFindings is the maximum number of findings about a pod's annotations. More would not help
+// users, and the search for similar names takes time.
 const maxFindings = 16
 
-// names are the mistakes in the annotations of a pod and its namespace.
+// names collects the mistakes in the annotations of a pod and its namespace.
 type names struct {
 	injector *Injector
 	all      []Finding
@@ -27,11 +27,11 @@ func (n *names) add(f Finding) {
 	}
 }
 
-// mistakes are the names in the pod's annotations that nothing answers to.
+// mistakes returns findings about names in the pod's annotations that do not exist.
 func mistakes(i *Injector, s *subject) []Finding {
 	for _, ofPod := range []func(*subject) (bool, string){mirrorPod, excludedNamespace, notOptedIn} {
 		if applies, _ := ofPod(s); applies {
-			return nil // not ours to comment on
+			return nil // other software set these
 		}
 	}
 	n := &names{injector: i}
@@ -49,7 +49,7 @@ func mistakes(i *Injector, s *subject) []Finding {
 		}
 	}
 	members := s.annotations.Members()
-	for _, known := range []bool{true, false} { // those of templates that there are first
+	for _, known := range []bool{true, false} { // first those of existing templates
 		for k := range members {
 			if f, ok := n.unknown("", members[k].Name(), known); ok {
 				f.Path, f.Found = annotationPath(members[k].Name()), quoted(&members[k])
@@ -67,7 +67,7 @@ func mistakes(i *Injector, s *subject) []Finding {
 	return n.all
 }
 
-// namespaceKeys are the keys of the namespace's annotations that look like a template's.
+// namespaceKeys returns the keys of the namespace's annotations that have the form of a template's.
 func (s *subject) namespaceKeys() []string {
 	var keys []string
 	for key := range s.asked.namespace.Annotations {
@@ -79,7 +79,7 @@ func (s *subject) namespaceKeys() []string {
 	return keys
 }
 
-// ownKeys finds keys and values of Pillion's own that mean nothing.
+// ownKeys finds keys with Pillion's prefix, and their values, that have no meaning.
 func (s *subject) ownKeys(n *names) {
 	for _, place := range []struct {
 		what, path string
@@ -108,7 +108,7 @@ func (s *subject) ownKeys(n *names) {
 	}
 }
 
-// meaningless says what is wrong with the value of the label by which pods opt in.
+// meaningless returns what is wrong with the value of the opt-in label.
 func meaningless(label *tree.Node) string {
 	if label.Kind() == tree.Null || label.IsText("") {
 		return LabelInject + " has no value"
@@ -116,13 +116,13 @@ func meaningless(label *tree.Node) string {
 	return fmt.Sprintf("%s: %s means nothing", LabelInject, label)
 }
 
-// unknown says what is wrong with an annotation that looks like one of a
-// template's, of a template that is known or of one that is not.
+// unknown returns a finding about an annotation that has the form of a template's. It considers
+// only existing templates if known is true, and only others if it is false.
 func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 	template, name, ok := templates.SplitAnnotation(key)
 	t := n.injector.byName[template]
 	if !ok || len(n.all) == maxFindings || (t != nil) != known || name == templates.AnnotationInjected {
-		return Finding{}, false // what was injected once may be gone since
+		return Finding{}, false // the template of an injected pod may have been deleted
 	}
 	if t == nil {
 		return Finding{Code: CodeUnknownTemplate, unknown: template, Message: fmt.Sprintf("the %sannotation %s is for the unknown template %q%s",

@@ -2,24 +2,24 @@
 
 package inject
 
-// nodePort is a port of the node that a container takes.
+// nodePort is a port of the node that a container uses.
 type nodePort struct {
 	container, port, protocol, ip string
 	at                            place // the container's ports
 	order                         int
 }
 
-// place is a pointer that is a text already.
+// place is a pointer that already is a string.
 type place string
 
 func (p place) String() string { return string(p) }
 
-// nodePorts are who takes which port of the node: the first of all, by port and
-// protocol, and the first for each address.
+// nodePorts has the containers that use ports of the node. For each port and protocol it has the
+// first container, and the first one for each address.
 type nodePorts map[[2]string]map[string]*nodePort
 
-// allHosts and anyHost stand for addresses: no address is all of them, and a port
-// that is at any address clashes with those.
+// allHosts and anyHost are keys instead of addresses. A port without an address uses all addresses.
+// A port at any address conflicts with it.
 const allHosts, anyHost = "", "\x00"
 
 func (all nodePorts) take(n nodePort) {
@@ -29,7 +29,7 @@ func (all nodePorts) take(n nodePort) {
 		taken = map[string]*nodePort{}
 		all[key] = taken
 	}
-	n.order = len(taken) // later ones have more; two alike are never compared
+	n.order = len(taken) // later ones have a higher order; equal ones are never compared
 	for _, host := range []string{n.host(), anyHost} {
 		if taken[host] == nil {
 			taken[host] = &n
@@ -37,7 +37,7 @@ func (all nodePorts) take(n nodePort) {
 	}
 }
 
-// clash is the first that shares the port at an address of the node, or nil.
+// clash returns the first port that conflicts at an address of the node, or nil.
 func (all nodePorts) clash(n *nodePort) *nodePort {
 	taken := all[[2]string{n.port, n.protocol}]
 	if n.host() == allHosts {

@@ -11,7 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// containerLists are the lists of containers that a fragment may have.
+// containerLists returns the lists of containers that a fragment may have.
 func containerLists() [2]string { return [2]string{"initContainers", "containers"} }
 
 func orElse(n, other *tree.Node) *tree.Node {
@@ -35,7 +35,8 @@ func mounts(container *tree.Node, path string) bool {
 	return false
 }
 
-// numbered are the indices of items, with what a pointer to each says: see [schema.Pointer.String].
+// numbered returns the indexes of items, and what a pointer to each item contains, see
+// [schema.Pointer.String].
 func numbered(items []tree.Node) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		came := 0
@@ -51,7 +52,8 @@ func numbered(items []tree.Node) iter.Seq2[int, string] {
 	}
 }
 
-// isEmptyList: such a list is in files alone, an API server keeps none.
+// isEmptyList reports whether a value is an empty list. Only files have those, because an API
+// server omits them.
 func isEmptyList(n *tree.Node) bool {
 	return n.Kind() == tree.Array && len(n.Items()) == 0
 }

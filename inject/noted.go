@@ -11,10 +11,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Before returns what to write into the annotation [AnnotationUninject] of a pod into
-// which something is injected, or "". Empty finds the empty value that an addition at
-// a path fills, and how it is written. After a second injection nothing tells any
-// more what the pod had just as a template has it.
+// Before returns the value for the annotation [AnnotationUninject] of a pod that is injected, or
+// "". The function empty returns the empty value that an addition at a path fills, and its original
+// JSON or YAML. Without this annotation, a second injection would lose what the original pod had
+// exactly as a template has it.
 func (i *Injector) Before(req Request, result *Result, empty func(path string) (at, text string, ok bool)) (string, error) {
 	if !result.Adds() {
 		return "", nil
@@ -53,8 +53,9 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 	return strings.TrimSuffix(text.String(), "\n"), err
 }
 
-// own returns what a pod has just as the templates have it that are injected into it.
-// It is nothing if one of them is injected only because of another: uninject says so.
+// own returns the paths that a pod has exactly as the templates have them that are injected into
+// it. It returns none if one of the templates is injected only because of another; uninject reports
+// that.
 func (i *Injector) own(req Request, pod *tree.Node, result *Result) (own []string) {
 	r := &Removal{Served: served(pod), own: func(path string) bool {
 		own = append(own, path)
@@ -70,5 +71,5 @@ func (i *Injector) own(req Request, pod *tree.Node, result *Result) (own []strin
 		return nil
 	}
 	slices.Sort(own)
-	return slices.CompactFunc(own, within) // what is in a container that is the pod's own need not be named
+	return slices.CompactFunc(own, within) // a path covers everything below it
 }

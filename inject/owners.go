@@ -8,17 +8,17 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// owners know which containers of the pod are a template's.
+// owners finds out which containers of the pod belong to a template.
 type owners struct {
 	subject    *subject
 	candidates []*candidate
-	flipped    []*loaded         // left out by what a template's addition may change
+	flipped    []*loaded         // templates that do not apply, which additions may change
 	users      [2][]appContainer // see userContainers
 }
 
-// bringer is the other template that a container of the pod belongs to, or "".
-// A name has one owner: the template that brought it in this look, else the one
-// whose container it equals, else the first that the pod marks as injected.
+// bringer returns the other template that a container of the pod belongs to, or "". A name has one
+// owner. It is the template that added the container in this look, or else the one whose container
+// is equal, or else the first one that the pod marks as injected.
 func (o *owners) bringer(existing *tree.Node, besides *loaded, wasMarked bool) string {
 	name, before := existing.Get("name").Text(), true
 	for _, c := range o.candidates {
@@ -34,9 +34,9 @@ func (o *owners) bringer(existing *tree.Node, besides *loaded, wasMarked bool) s
 	return ""
 }
 
-// standsBefore reports whether a container at the front of a list was put there by
-// an earlier template, or by this one from earlier in its own list. wasMarked is whether
-// the pod was marked before anything of this template was added.
+// standsBefore reports whether a container at the front of a list was put there by an earlier
+// template, or by this one from earlier in its own list. wasMarked reports whether the pod was
+// marked before this template added anything.
 func (o *owners) standsBefore(existing, fragment *tree.Node, of *loaded, wasMarked bool) bool {
 	if existing.Added() {
 		return true
@@ -57,9 +57,8 @@ func (o *owners) standsBefore(existing, fragment *tree.Node, of *loaded, wasMark
 	return false
 }
 
-// userContainers are the containers of the pod that no template brought, seen by
-// a template that is required or by one that is not. They are looked for anew
-// only when something was added.
+// userContainers returns the containers of the pod that no template brought. The result differs
+// between required templates and others. It is computed again only if something was added.
 func (o *owners) userContainers(required bool) []appContainer {
 	known := &o.users[0]
 	if required {
@@ -71,7 +70,7 @@ func (o *owners) userContainers(required bool) []appContainer {
 	*known = []appContainer{}
 	for _, list := range containerLists() {
 		items := o.subject.pod.At("spec", list).Items()
-		for i, name := range numbered(items) { // one that was added may be as good as the user's for a required template by now
+		for i, name := range numbered(items) { // for a required template, an added container may count as the user's
 			if items[i].Kind() == tree.Object && !o.brought(&items[i], required) {
 				*known = append(*known, appContainer{list: list, index: i, name: name})
 			}
@@ -80,11 +79,11 @@ func (o *owners) userContainers(required bool) []appContainer {
 	return *known
 }
 
-// brought says whether a container of the pod is a template's and not the
-// user's. A template that no longer wants this pod counts too, for what it added
-// itself may be why. What a required template gives to every container, none
-// escapes by an annotation alone: it must run what the template's container runs
-// that it is said to be.
+// brought reports whether a container of the pod belongs to a template, not to the user. A template
+// that no longer wants this pod counts too, because its own additions may be the reason. For
+// required templates, an annotation is not enough: the container must also run the same program as
+// the template's container. Otherwise an annotation could hide a container from a required
+// template.
 func (o *owners) brought(existing *tree.Node, required bool) bool {
 	name := existing.Get("name").Text()
 	if o.subject.brings[name] == 0 {

@@ -10,9 +10,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// checkMounts finds mounts that stand in each other's way, and such without a
-// volume: a ${when} may have left it out. Two of the fragment's own at one place
-// make it one that cannot be added.
+// checkMounts finds mounts that conflict with each other, and mounts without a volume, because a
+// ${when} may have omitted it. It returns false if the fragment itself has two mounts at one path.
 func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) (addable bool) {
 	taken := make([]string, 0, 16)
 	addable = true
@@ -51,14 +50,14 @@ func mountPlace(item *tree.Node) string {
 }
 
 func (p *planner) hasVolume(mount *tree.Node) bool {
-	volumes := p.subject.schema.At("spec").At("volumes").Schema // found by name, as a mount is by its volume's
+	volumes := p.subject.schema.At("spec").At("volumes").Schema // matches by name, as mounts refer to volumes
 	return volumes.Find(p.fragment.At("spec", "volumes").Items(), mount) >= 0 || p.subject.find(volumes, p.subject.pod.At("spec", "volumes"), mount) >= 0 ||
 		p.isClaim(mount)
 }
 
-// checkPorts: two containers with the same port of the node never start, and the
-// API server's validation does not find all of them. A plain init container is
-// done before the others begin.
+// checkPorts finds two containers that use the same port of the node. They would never start, and
+// the API server's validation does not find all such cases. A plain init container ends before the
+// others begin.
 func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at schema.Pointer) {
 	ports := fragment.Get("ports").Items()
 	if len(ports) == 0 {
@@ -88,7 +87,7 @@ func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at sche
 	}
 }
 
-// checkPortName: a port's name stands for one port of its container.
+// checkPortName finds another port of the container with the same name.
 func (p *planner) checkPortName(container string, port *tree.Node, own []tree.Node, key *schema.Field, at schema.Pointer) {
 	name := port.Get("name")
 	for i := range own {
@@ -98,8 +97,8 @@ func (p *planner) checkPortName(container string, port *tree.Node, own []tree.No
 	}
 }
 
-// checkNodePort finds who else takes a port of the node, this template itself or
-// a container of the pod.
+// checkNodePort finds another container that uses a port of the node. It may be one of the
+// template's or one of the pod's.
 func (p *planner) checkNodePort(n nodePort, port *tree.Node) {
 	for _, all := range []nodePorts{p.claimed, p.subject.portsTaken()} {
 		if other := all.clash(&n); other != nil {
@@ -109,8 +108,8 @@ func (p *planner) checkNodePort(n nodePort, port *tree.Node) {
 	}
 }
 
-// portsTaken are the ports of the node that the pod's containers take. A plain
-// init container is done before the others begin.
+// portsTaken returns the ports of the node that the pod's containers use. It ignores plain init
+// containers, which end before the others begin.
 func (s *subject) portsTaken() nodePorts {
 	if s.ports != nil {
 		return s.ports
@@ -134,8 +133,8 @@ func (s *subject) portsTaken() nodePorts {
 	return s.ports
 }
 
-// nodePortOf is what a port takes of the node: on the host network each port
-// does, which the API server writes down as hostPort.
+// nodePortOf returns the port of the node that a container's port uses. On the host network, every
+// port uses one, and the API server sets hostPort.
 func (s *subject) nodePortOf(container string, port *tree.Node) (n nodePort, ok bool) {
 	number := port.Get("hostPort")
 	if number == nil || schema.IsZero(number) {

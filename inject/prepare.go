@@ -17,9 +17,8 @@ func noToken() tree.Node {
 	return tree.Members(tree.Field("name", tree.Text(templates.NoTokenVolume)), tree.Field("emptyDir", tree.Members()))
 }
 
-// prepare adds to the fragment what depends on the pod but not on the template's
-// author: the record of what was injected, the token's mount, and room in the
-// pod's own resources.
+// prepare adds to the fragment what depends on the pod but not on the template's author: the record
+// of the injection, and the token's mount. It also removes resources if the pod has its own.
 func (c *candidate) prepare() {
 	c.recordInjection()
 	spec := c.fragment.Get("spec")
@@ -46,8 +45,8 @@ func (c *candidate) prepare() {
 	c.fragment = c.subject.nodes.With(&c.fragment, "spec", prepared)
 }
 
-// recordInjection adds the annotation that says which revision was injected. One
-// that is there already counts, whatever it says.
+// recordInjection adds the annotation that records the injected revision. An existing annotation
+// stays, whatever its value is.
 func (c *candidate) recordInjection() {
 	switch {
 	case c.subject.annotation(c.t.injected) != nil:
@@ -58,9 +57,9 @@ func (c *candidate) recordInjection() {
 	}
 }
 
-// tokenMount is the mount that each container gets where the plugin would mount
-// the token, or nil. Leaving the plugin nothing to add spares the pod the second
-// call that a changed pod costs.
+// tokenMount returns the mount for each container at the path where the plugin would mount the
+// token, or nil. The plugin then has nothing to add. This saves the second call that the API server
+// makes if a plugin changes the pod.
 func (c *candidate) tokenMount() *tree.Node {
 	known := &c.subject.tokens[0]
 	if c.t.Spec.ServiceAccountToken == templates.Inherit {
@@ -75,7 +74,7 @@ func (c *candidate) tokenMount() *tree.Node {
 	return *known
 }
 
-// newTokenMount is tokenMount; no object stands for nil.
+// newTokenMount computes tokenMount. It returns a node that is not an object instead of nil.
 func (c *candidate) newTokenMount() tree.Node {
 	if c.subject.pod.At("spec", "automountServiceAccountToken").Kind() == tree.False {
 		return tree.Node{}
@@ -92,8 +91,8 @@ func (c *candidate) newTokenMount() tree.Node {
 		tree.Field("mountPath", tree.Text(templates.TokenPath)))...)
 }
 
-// tokenVolume is the volume that the plugin made, or "" where it did not: then
-// no container gets a token.
+// tokenVolume returns the volume that the plugin made. It returns "" if there is none, so that no
+// container gets a token.
 func (c *candidate) tokenVolume() string {
 	volumes := c.subject.pod.At("spec", "volumes").Items()
 	for i := range volumes {
@@ -104,9 +103,9 @@ func (c *candidate) tokenVolume() string {
 	return ""
 }
 
-// tokenDeclined says whether the pod gets no token because each of its
-// containers mounts something of its own there. To inherit that is to do the
-// same: the plugin would make a token for the new container alone.
+// tokenDeclined reports whether the pod gets no token because each of its containers mounts
+// something else at that path. To inherit this means to do the same, because the plugin would add a
+// token for the new container alone.
 func (c *candidate) tokenDeclined() bool {
 	if c.tokenVolume() != "" {
 		return false
@@ -117,7 +116,7 @@ func (c *candidate) tokenDeclined() bool {
 		for i := range containers {
 			name := containers[i].Get("name").Text()
 			if c.subject.brings[name] > 0 {
-				continue // a template's, so it says nothing of what the user wants
+				continue // a template's container does not show what the user wants
 			}
 			if !mounts(&containers[i], templates.TokenPath) {
 				return false
@@ -139,10 +138,9 @@ func (c *candidate) prepareContainer(container, token *tree.Node) (prepared tree
 	return prepared, mounted
 }
 
-// inherited says whether the pod's container of that name keeps what the plugin,
-// the user, or an earlier look at the pod, put there. With None that is only so
-// for a container that the user brings: what the plugin gives to one of the
-// template's own is a credential that must not be there.
+// inherited reports whether the pod's container of that name keeps its mount at the token's path,
+// which the plugin, the user, or an earlier look added. With None, this is true only for containers
+// that the user wrote. A template's own container must not keep a credential that the plugin added.
 func (c *candidate) inherited(container *tree.Node) bool {
 	if c.t.Spec.ServiceAccountToken != templates.Inherit && !c.subject.annotation(c.t.customize).IsText("true") {
 		return false
@@ -159,9 +157,9 @@ func (c *candidate) inherited(container *tree.Node) bool {
 	return false
 }
 
-// withoutResources leaves cpu, memory and huge pages out where the pod has resources of its
-// own (KEP-2837): the container shares them, and the sum of what containers ask
-// for may not be more, which the API server would refuse.
+// withoutResources removes cpu, memory and huge pages if the pod has pod-level resources
+// (KEP-2837). The container then shares these. The API server rejects a pod whose containers
+// request more in total.
 func (c *candidate) withoutResources(container tree.Node, name string) tree.Node {
 	resources := container.Get("resources")
 	if resources == nil {

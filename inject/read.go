@@ -9,14 +9,15 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// read is a part of the pod that templates depend on: all of it, which items it has, or a member.
+// read is a part of the pod that templates depend on: all of it, the set of its items, or one
+// member.
 type read struct {
 	path  []string
 	items bool
 	key   string
 }
 
-// newRead takes a part apart, see [templates.Template.Reads].
+// newRead parses a part, see [templates.Template.Reads].
 func newRead(part string) (r read) {
 	path, within, ok := strings.Cut(part, "[")
 	if ok {
@@ -29,12 +30,12 @@ func newRead(part string) (r read) {
 	return r
 }
 
-// ofContainers reports whether the lists of containers are in it.
+// ofContainers reports whether the part includes the lists of containers.
 func (r read) ofContainers() bool {
 	return len(r.path) == 0 || len(r.path) > 1 && (r.path[1] == "containers" || r.path[1] == "initContainers")
 }
 
-// addedIn says whether something was added at that path, or what is on the way there.
+// addedIn reports whether something was added at that path, or a parent was.
 func (r read) addedIn(n *tree.Node) bool {
 	for path := r.path; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {
 		n = n.Get(path[0])

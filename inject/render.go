@@ -9,8 +9,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// render applies the rules and renders the fragment; a code other than "" says
-// why there is none.
+// render applies the rules and renders the fragment. If it returns a code other than "", there is
+// no fragment, and the code is the reason.
 func (c *candidate) render(rules []rule) (Code, string) {
 	for i := range rules {
 		rule := &rules[i]
@@ -53,7 +53,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	return "", ""
 }
 
-// setsParams says whether the pod may set parameters of the template.
+// setsParams reports whether the pod may set parameters of the template.
 func (c *candidate) setsParams() bool {
 	members, prefix := c.subject.annotations.Members(), c.t.prefix
 	for i := range members {
@@ -71,7 +71,7 @@ func whyCondition(c *candidate) string {
 	return "its condition holds: " + c.t.Spec.Match.Condition
 }
 
-// invalid is the place of a parameter's value that is not allowed, if it is in the pod.
+// invalid returns the place of an invalid parameter value, if the pod contains it.
 func (c *candidate) invalid(err error) []Obstacle {
 	v, ok := errors.AsType[*templates.InvalidValueError](err)
 	if !ok || v.Source == templates.FromNamespace {

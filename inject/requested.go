@@ -12,10 +12,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// requested is what the annotation pillion.dev/templates asks for.
+// requested is the content of the annotation pillion.dev/templates.
 type requested struct {
-	exact bool            // the names without sign are all there is
-	names map[string]bool // false: left out
+	exact bool            // only the named templates count
+	names map[string]bool // false if the template is excluded
 }
 
 func parseRequested(n *tree.Node) requested {
@@ -49,7 +49,7 @@ func (r requested) says(name string) (named, wanted bool) {
 	return named, wanted
 }
 
-// podOS is the pod's operating system; without a word of it, linux.
+// podOS returns the pod's operating system. The default is linux.
 func podOS(pod *tree.Node) string {
 	if os := pod.At("spec", "os", "name").Text(); os != "" {
 		return os

@@ -10,14 +10,14 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 )
 
-// verify injects what is left once more.
+// verify injects the remaining pod again and compares the result with the original request.
 func (i *Injector) verify(req Request, bare []byte) error {
 	want, err := decode(req.Object)
 	if err != nil {
 		return err
 	}
 	withoutBefore(want)
-	req.Object, req.Scratch = bare, nil // which what was added lies in
+	req.Object, req.Scratch = bare, nil // because Scratch contains what was added
 	r, err := i.Inject(req)
 	if err != nil {
 		return err
@@ -41,8 +41,8 @@ func (i *Injector) verify(req Request, bare []byte) error {
 	return different
 }
 
-// differs is about the first place where the pod differs from what injecting makes, or nil if
-// these are only what an API server writes into the pods that it gets.
+// differs returns an error about the first place where the pod differs from the result of another
+// injection. It returns nil if the only differences are values that an API server sets.
 func (i *Injector) differs(req *Request, want, got any) error {
 	pod, err := parseAgain(want)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// subtraction is what a pod has of a fragment.
+// subtraction finds what a pod has of a fragment.
 type subtraction struct {
 	candidate   *candidate
 	paths, kept []string
 	own         func(path string) bool
-	ownStays    bool // items of lists that are before others stay, in app containers
+	ownStays    bool // in app containers, keeps list items that precede others
 	inApp       bool
-	original    *tree.Node // the pod with its keys in the order of its author, or nil
+	original    *tree.Node // the pod with its author's order of keys, or nil
 }
 
 func (s *subtraction) all() {
@@ -57,7 +57,7 @@ func (s *subtraction) object(pod, fragment *tree.Node, in *schema.Schema, at str
 
 func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at string) {
 	items, theirs := fragment.Items(), pod.Items()
-	before, next := false, len(items) // other items of the list, or the fragment's in another order
+	before, next := false, len(items) // before: other items follow, or the fragment's in another order
 	for j := range slices.Backward(theirs) {
 		at, found := at+"/"+strconv.Itoa(j), false
 		for i := range items {
@@ -78,7 +78,7 @@ func (s *subtraction) list(pod, fragment *tree.Node, in *schema.Schema, at strin
 	}
 }
 
-// take takes out what is at a path, unless it is the pod's own.
+// take records the path for removal, unless the value is the pod's own.
 func (s *subtraction) take(at string, own bool) {
 	switch {
 	case s.own(named(s.candidate.subject.pod, at)):
@@ -89,8 +89,8 @@ func (s *subtraction) take(at string, own bool) {
 	}
 }
 
-// isBeforeOwn reports whether a label or annotation is before one of the pod's own,
-// for what is added is behind them.
+// isBeforeOwn reports whether a label or annotation precedes one of the pod's own. Pillion adds its
+// keys after those.
 func (s *subtraction) isBeforeOwn(at string, fragment *tree.Node) bool {
 	object, ok := strings.CutPrefix(at[:strings.LastIndexByte(at, '/')], "/metadata/")
 	if !ok || s.original == nil {

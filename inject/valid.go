@@ -13,11 +13,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// checkMerged finds what makes a container invalid to which fragment was added; of a
-// container that is new, both are the same.
+// checkMerged finds what makes a container invalid after fragment was added to it. For a new
+// container, merged and fragment are the same.
 func (p *planner) checkMerged(merged, fragment *tree.Node, at schema.Pointer) {
 	if len(p.conflicts) > 0 {
-		return // which may be the same
+		return // they may be the cause
 	}
 	for _, rule := range p.couplings {
 		if fragment.Get(rule.field) == nil {
@@ -48,14 +48,13 @@ func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at sc
 	}
 }
 
-// maxAnnotations is what the annotations of an object may have in all
-// (TotalAnnotationSizeLimitB).
+// maxAnnotations is the maximum total size of an object's annotations (TotalAnnotationSizeLimitB).
 const maxAnnotations = 256 << 10
 
-// checkAnnotations: the annotations of the pod must not grow too large.
+// checkAnnotations reports a conflict if the pod's annotations become too large.
 func (p *planner) checkAnnotations() {
 	annotations := p.subject.pod.At("metadata", "annotations")
-	if annotations == nil || annotations.Size()+annotations.AddedSize() < maxAnnotations/2 { // about so many bytes
+	if annotations == nil || annotations.Size()+annotations.AddedSize() < maxAnnotations/2 { // these sizes are estimates
 		return
 	}
 	size := 0
@@ -69,7 +68,8 @@ func (p *planner) checkAnnotations() {
 	}
 }
 
-// checkClaims: the claim of an ephemeral volume is named by the pod and the volume.
+// checkClaims finds conflicts between names of claims. The name of an ephemeral volume's claim
+// consists of the names of the pod and the volume.
 func (p *planner) checkClaims() {
 	volumes := p.fragment.At("spec", "volumes").Items()
 	for i := range volumes {
@@ -83,10 +83,10 @@ func (p *planner) checkClaims() {
 func (p *planner) checkClaim(volume *tree.Node) {
 	pod := p.subject.pod.At("metadata", "name").Text()
 	if pod == "" {
-		return // one that no other name can be like
+		return // the API server will generate a unique name
 	}
 	name := pod + "-" + volume.Get("name").Text()
-	const longest = 253 // of a claim's name
+	const longest = 253 // maximum length of a claim's name
 	if volume.Get("ephemeral") != nil && len(name) > longest {
 		p.conflict(schema.Pointer{}.Member("metadata").Member("name"), nil, volume, "the claim of the volume %s has the pod's name in its own, which becomes longer than %d bytes; give the pod a shorter name", volume.Get("name").Text(), longest)
 	}

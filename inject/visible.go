@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden reports whether a terminal or a reader could be misled by a character
-// instead of showing it: control characters, those that change the direction of
-// text, and the separators of lines and paragraphs. A newline and a tab are not.
+// Hidden reports whether a character could mislead a terminal or a reader: control characters,
+// characters that change the text direction, and line and paragraph separators. Newline and tab are
+// not hidden.
 func Hidden(r rune) bool {
 	switch {
 	case ' ' <= r && r <= '~', r == '\n', r == '\t':
@@ -22,8 +22,8 @@ func Hidden(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// Visible shows the hidden characters of text as \u001b, and bytes that are not
-// UTF-8 as \x9b.
+// Visible returns the string with hidden characters as \u001b, and bytes that are not UTF-8 as
+// \x9b.
 func Visible(text string) string {
 	if utf8.ValidString(text) && strings.IndexFunc(text, Hidden) < 0 {
 		return text
@@ -31,7 +31,7 @@ func Visible(text string) string {
 	return string(AppendVisible(nil, text))
 }
 
-// AppendVisible appends what [Visible] returns.
+// AppendVisible appends the result of [Visible].
 func AppendVisible(b []byte, text string) []byte {
 	for i, r := range text {
 		switch {
@@ -46,7 +46,7 @@ func AppendVisible(b []byte, text string) []byte {
 	return b
 }
 
-// Cut shortens text to at most limit bytes and an ellipsis.
+// Cut shortens a string to at most limit bytes plus an ellipsis.
 func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

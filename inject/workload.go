@@ -8,7 +8,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// PodIn says where objects of a kind hold a pod's metadata and spec; nil for a
+// PodIn returns the path of a pod's metadata and spec in objects of a kind. The path is nil for a
 // pod itself.
 func PodIn(apiVersion, kind string) (path []string, ok bool) {
 	group, _, found := strings.Cut(apiVersion, "/")
@@ -29,8 +29,8 @@ func PodIn(apiVersion, kind string) (path []string, ok bool) {
 	return nil, false
 }
 
-// Claims are the names of the volumes that the claims of a StatefulSet become in each of its pods, where they
-// take the place of volumes of these names; none of other objects.
+// Claims returns the names of the volumes that a StatefulSet's claims become in each of its pods.
+// They replace volumes with the same names. For other objects it returns none.
 func Claims(object *tree.Node) (names []string) {
 	claims := object.At("spec", "volumeClaimTemplates").Items()
 	for i := range claims {
