@@ -16,58 +16,58 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// AuthorityOptions are what an [Authority] needs.
+// AuthorityOptions configures an [Authority].
 type AuthorityOptions struct {
 	Client dynamic.Interface
 
 	Namespace, Name string // of the Secret
-	Configuration   string // the name of the webhook configurations, see [Configuration.Named]
-	Identity        string // of this replica, unlike the others'
+	Configuration   string // name of the webhook configurations, see [Configuration.Named]
+	Identity        string // unique for each replica
 	Policy          Policy
 	Serving         *Serving
 	Log             *slog.Logger
 }
 
-// Authority issues the certificates of all replicas where nobody else does. CA and
-// certificate are in one Secret that the replicas share. The first one makes it;
-// one of them, elected, renews what is in it, and has the caBundles of the webhook
-// configurations say the same.
+// Authority issues the serving certificate of all replicas if no other source does. The CA and
+// the certificate are in one Secret that the replicas share. The first replica creates it. An
+// elected replica renews its content, and keeps the caBundles of the webhook configurations
+// equal to it.
 type Authority struct {
 	AuthorityOptions
 	clock *clock
-	calm  map[Configuration]flowcontrol.RateLimiter // of writes of caBundles: somebody may fight for them
+	calm  map[Configuration]flowcontrol.RateLimiter // of writes of caBundles, if another client keeps changing them
 	kick  chan struct{}
 
 	mu     sync.Mutex
 	view   authorityView
 	status AuthorityStatus
 
-	agreedOn *x509.Certificate // the CA that all API servers are seen to trust, [Advising] aside
+	agreedOn *x509.Certificate // the CA that all API servers are known to trust, ignoring [Advising]
 	agreed   time.Duration     // since when
-	made     *made             // for step alone
+	made     *made             // used by step only
 }
 
-// authorityView is what the Authority sees of the cluster.
+// authorityView is what the Authority knows about the cluster.
 type authorityView struct {
-	known   bool           // whether there is a Secret
-	secret  *corev1.Secret // nil: there is none
-	missed  time.Duration  // since when
-	held    material       // what is in it
-	last    material       // the last of these that had a CA
+	known   bool           // whether the Secret's state is known
+	secret  *corev1.Secret // nil: it does not exist
+	missed  time.Duration  // since when it is missing
+	held    material       // the Secret's content
+	last    material       // the last content that had a CA
 	bundles map[Configuration][]CABundle
-	applied map[Configuration]string // the caBundle that was applied since then
+	applied map[Configuration]string // the caBundles applied since then
 	leading bool
 }
 
-// AuthorityStatus is what there is to say about an Authority.
+// AuthorityStatus describes the state of an Authority.
 type AuthorityStatus struct {
 	Leading bool
-	CA      *x509.Certificate // that issues; nil: none yet
-	Failed  int               // attempts to write something
-	Problem error             // of the last attempt
+	CA      *x509.Certificate // the issuing CA; nil: none yet
+	Failed  int               // failed attempts to write
+	Problem error             // error of the last attempt
 }
 
-// NewAuthority does nothing until it is run.
+// NewAuthority returns an Authority that does nothing until Run is called.
 func NewAuthority(o AuthorityOptions) *Authority {
 	a := &Authority{
 		AuthorityOptions: o,
@@ -82,7 +82,7 @@ func NewAuthority(o AuthorityOptions) *Authority {
 	return a
 }
 
-// Run issues and renews until ctx is done.
+// Run issues and renews certificates until ctx is done.
 func (a *Authority) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -113,11 +113,11 @@ func (a *Authority) Run(ctx context.Context) {
 func (a *Authority) wake() {
 	select {
 	case a.kick <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending already
 	}
 }
 
-// observe takes note of the Secret, and offers what is in it.
+// observe stores the Secret's new state and offers its pair to Serving.
 func (a *Authority) observe(secret *corev1.Secret) {
 	a.mu.Lock()
 	if secret == nil && (!a.view.known || a.view.secret != nil) {
@@ -129,15 +129,15 @@ func (a *Authority) observe(secret *corev1.Secret) {
 	}
 	a.mu.Unlock()
 	if secret != nil {
-		_ = a.Serving.OfferPEM(secret.Data[keyLeaf], secret.Data[keyLeafKey]) // which tells it
+		_ = a.Serving.OfferPEM(secret.Data[keyLeaf], secret.Data[keyLeafKey]) // OfferPEM logs the error
 	}
 	a.wake()
 }
 
-// blind is told that the Secret cannot be watched.
+// blind reports that the Secret cannot be watched.
 func (a *Authority) blind(err error) { a.Serving.Reject(ReasonUnreadable, err) }
 
-// Trust is told what API servers go by, as [Serving] is.
+// Trust reports the caBundles that API servers use, as [Serving.Trust] does.
 func (a *Authority) Trust(c Configuration, bundles []CABundle) {
 	a.mu.Lock()
 	a.view.bundles[c] = bundles
@@ -146,7 +146,7 @@ func (a *Authority) Trust(c Configuration, bundles []CABundle) {
 	a.wake()
 }
 
-// lead takes note of being the elected one or not.
+// lead records whether this replica is the elected one.
 func (a *Authority) lead(leading bool) {
 	a.mu.Lock()
 	changed := leading != a.view.leading
@@ -171,14 +171,14 @@ func (a *Authority) tell(err error) {
 	}
 }
 
-// Status is a snapshot.
+// Status returns a snapshot.
 func (a *Authority) Status() AuthorityStatus {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.status
 }
 
-// look is a snapshot of what is seen.
+// look returns a snapshot of the view.
 func (a *Authority) look() authorityView {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,9 +187,9 @@ func (a *Authority) look() authorityView {
 	return v
 }
 
-// trusts reports whether every API server trusts the CA: the configurations said so
-// for long enough. One that does not exist is called by nobody. [Advising] is
-// waited for, but not for long.
+// trusts reports whether every API server trusts the CA, because the configurations have
+// contained it for long enough. A configuration that does not exist does not count: API
+// servers do not call its webhooks. It waits for [Advising] only for a limited time.
 func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
 	holds := func(n CABundle) bool { return contains(parseCertificates(n.Bundle), ca) }
 	lacks := func(c Configuration) bool {
@@ -208,8 +208,8 @@ func (a *Authority) trusts(ca *x509.Certificate, v authorityView) bool {
 	return running-a.agreed >= propagation && !lacks(Advising) || running-a.agreed >= patience
 }
 
-// yields reports whether another replica should make the Secret: one that knows the CA
-// which API servers trust, if there is one. For a moment, that is.
+// yields reports whether this replica should let another one create the Secret. For a moment,
+// it lets a replica go first that may know the CA that API servers trust.
 func (a *Authority) yields(v authorityView) bool {
 	if v.last.ca != nil || a.clock.running()-v.missed >= propagation {
 		return false
@@ -223,9 +223,9 @@ func (a *Authority) yields(v authorityView) bool {
 	return false
 }
 
-// see takes note of the Secret (nil: there is none). One that was deleted leaves
-// its CA, so that nothing that is served stops verifying; its certificate is made
-// anew. One that lost its bundle leaves that.
+// see updates the view with the Secret (nil: it does not exist). The CA of a deleted Secret
+// stays in use, so that clients can still verify what is served; its certificate is issued
+// again. The same holds for a Secret that lost its bundle.
 func (v *authorityView) see(secret *corev1.Secret) {
 	v.known, v.secret = true, secret
 	if secret == nil {

@@ -11,13 +11,13 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 )
 
-// injectAnnotation names the Certificate by which cainjector keeps a caBundle.
+// injectAnnotation names the Certificate whose CA cainjector writes into the caBundle.
 const injectAnnotation = certmanagerv1.WantInjectAnnotation
 
-// renewalLate is how long after its time a renewal is late.
+// renewalLate is how long a renewal may be overdue before it counts as late.
 const renewalLate = 10 * time.Minute
 
-// checkCertManager reports on Issuer and Certificate, and returns what is wrong with the first that is not well.
+// checkCertManager reports on the Issuer and the Certificate. It returns the first problem.
 func (c *Chain) checkCertManager(r *ChainReport) string {
 	var issuer, certificate string
 	if c.Issuer != nil {
@@ -103,7 +103,7 @@ func (c *Chain) checkCertificate() (*CertificateReport, string) {
 	return report, ""
 }
 
-// because is a condition's reason in brackets.
+// because returns a condition's reason in parentheses.
 func because(reason, message string) string {
 	text := strings.Trim(reason+": "+strings.Join(strings.Fields(message), " "), ": ")
 	if text == "" {
@@ -112,7 +112,7 @@ func because(reason, message string) string {
 	return " (" + text + ")"
 }
 
-// namespaceOf is the first part of namespace/name.
+// namespaceOf returns the namespace in namespace/name.
 func namespaceOf(name string) string {
 	namespace, _, _ := strings.Cut(name, "/")
 	return namespace

@@ -21,11 +21,11 @@ import (
 	"time"
 )
 
-// backdate is how far back a new certificate is valid: clocks differ.
+// backdate returns how far in the past a new certificate becomes valid, because clocks differ.
 func backdate(lifetime time.Duration) time.Duration { return min(time.Hour, lifetime) }
 
-// ParsePair makes a pair of a certificate with its chain and its key, both PEM.
-// An error says what is wrong in words for people.
+// ParsePair parses a PEM certificate with its chain, and its PEM key. Its errors are written
+// for users.
 func ParsePair(cert, key []byte) (*tls.Certificate, error) {
 	switch {
 	case len(bytes.TrimSpace(cert)) == 0:
@@ -40,12 +40,12 @@ func ParsePair(cert, key []byte) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// selfSignedFor is how long a self-signed certificate is valid: longer than any
-// process that keeps it in memory runs.
+// selfSignedFor is the lifetime of a self-signed certificate. It is longer than any process
+// that keeps the certificate in memory runs.
 const selfSignedFor = 10 * 365 * 24 * time.Hour
 
-// SelfSigned makes a certificate for the hosts (names and IP addresses) that
-// nobody trusts until they are told to. Its key never leaves the process.
+// SelfSigned creates a certificate for the hosts (names and IP addresses). No client trusts it
+// by default. Its key never leaves the process.
 func SelfSigned(hosts ...string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -56,7 +56,7 @@ func SelfSigned(hosts ...string) (*tls.Certificate, error) {
 	return sign(template, template, key, key)
 }
 
-// leafTemplate is a serving certificate for the hosts that is not signed yet.
+// leafTemplate returns an unsigned serving certificate for the hosts.
 func leafTemplate(now time.Time, lifetime time.Duration, hosts []string) *x509.Certificate {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "pillion"},
@@ -76,7 +76,7 @@ func leafTemplate(now time.Time, lifetime time.Duration, hosts []string) *x509.C
 	return template
 }
 
-// sign makes the pair of a template and its key, signed by the parent's.
+// sign signs the template with the parent's key, and returns the pair.
 func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
 	if err != nil {
@@ -89,7 +89,7 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// same reports whether two pairs present the same chain, and so have the same key.
+// same reports whether two pairs have the same chain, and therefore the same key.
 func same(a, b *tls.Certificate) bool {
 	if a == nil || b == nil || len(a.Certificate) != len(b.Certificate) {
 		return a == b
@@ -102,12 +102,11 @@ func same(a, b *tls.Certificate) bool {
 	return true
 }
 
-// verify reports whether a client that trusts the roots takes the pair for the
-// host's, or why not.
+// verify returns an error if a client that trusts the roots would reject the pair for this
+// host.
 //
-// Where the clock says that the pair's time is over or has not come, the nearest
-// moment of it counts: when a pair is valid is judged elsewhere, and a clock that
-// is wrong says nothing about who signed what.
+// It ignores expiry: outside the pair's validity period, it uses the nearest moment inside.
+// Other code checks the period. A wrong clock must not affect the check of signatures.
 func verify(pair *tls.Certificate, host string, roots *x509.CertPool, now time.Time) error {
 	intermediates := x509.NewCertPool()
 	for _, der := range pair.Certificate[1:] {

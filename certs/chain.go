@@ -16,39 +16,40 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Chain is what a cluster has between whoever issues Pillion's certificate and the
-// API servers that have to trust it. What the cluster has not is nil or missing.
+// Chain is the data between the issuer of Pillion's certificate and the API servers that must
+// trust the certificate. Objects that do not exist are nil or missing.
 type Chain struct {
 	Now            time.Time
 	Host           string // the name that API servers verify
 	Configurations []WebhookConfiguration
-	CertManager    bool // whether the cluster knows its kinds
+	CertManager    bool // whether the cluster has its resource types
 	Issuer         certmanagerv1.GenericIssuer
 	Certificate    *certmanagerv1.Certificate
 	SecretName     string // namespace/name
 	Secret         *corev1.Secret
-	SelfManaged    bool // whether Pillion is told to make the certificate
+	SelfManaged    bool // whether Pillion is configured to create the certificate
 	Served         []Endpoint
-	Outside        bool     // whether API servers call an address, so that there need be no Secret
-	Deserted       string   // namespace/name of the Service, where no endpoint is ready
-	Unread         []string // sentences about what the asker may not read
+	Outside        bool     // whether API servers call Pillion by address, so that no Secret is required
+	Deserted       string   // namespace/name of the Service, if it has no ready endpoint
+	Unread         []string // sentences about what the user is not allowed to read
 }
 
-// WebhookConfiguration is what counts here of a Mutating- or ValidatingWebhookConfiguration.
+// WebhookConfiguration contains the relevant fields of a Mutating- or
+// ValidatingWebhookConfiguration.
 type WebhookConfiguration struct {
 	Kind, Name string
 	Found      bool
-	Unread     bool   // the asker may not read it: it may be there or not
-	Optional   bool   // another source than the others' is none
+	Unread     bool   // the user is not allowed to read it; it may not exist
+	Optional   bool   // does not count when the source of the CA is determined
 	InjectFrom string // the annotation cert-manager.io/inject-ca-from
 	CABundles  []CABundle
 }
 
-// Endpoint is who was asked for its certificate.
+// Endpoint is an endpoint and the certificate that it presented.
 type Endpoint struct {
 	Address string
-	Chain   []*x509.Certificate // as presented, the server's own first
-	Err     error               // why it could not be asked
+	Chain   []*x509.Certificate // as presented, the server's certificate first
+	Err     error               // why the connection failed
 }
 
 // The sources of a certificate.
@@ -58,26 +59,29 @@ const (
 	SourceOwn         = "own"
 )
 
-// ChainReport is what `pillion certs -o json` writes.
+// ChainReport is the output of `pillion certs -o json`.
 type ChainReport struct {
-	// Source is cert-manager, self-managed (by Pillion), or own (yours); missing where too little may be read to tell.
+	// Source is cert-manager, self-managed (by Pillion), or own (yours). It is missing if the
+	// user's permissions do not suffice to find out.
 	Source string `json:"source,omitempty"`
 	// Host is the name that API servers verify.
 	Host        string             `json:"host"`
 	Issuer      *IssuerReport      `json:"issuer,omitempty"`
 	Certificate *CertificateReport `json:"certificate,omitempty"`
 	Secret      *SecretReport      `json:"secret,omitempty"`
-	// Trust is, for each webhook, what its caBundle trusts.
+	// Trust has an entry for the caBundle of each webhook.
 	Trust []TrustReport `json:"trust"`
-	// Served is what was presented: by each endpoint, or else what the Secret holds.
+	// Served has the certificate that each endpoint presented, or, if none was reached, that of
+	// the Secret.
 	Served []ServedReport `json:"served"`
-	// Notes are worth knowing, and nothing is wrong.
+	// Notes are worth knowing, but are not problems.
 	Notes []string `json:"notes,omitempty"`
-	// Problems are sentences: what is wrong and what to do, causes first. None: all is well.
+	// Problems are sentences: what is wrong and what to do, causes first. It is empty if all is
+	// well.
 	Problems []string `json:"problems"`
 }
 
-// IssuerReport is cert-manager's Issuer or ClusterIssuer.
+// IssuerReport describes cert-manager's Issuer or ClusterIssuer.
 type IssuerReport struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
@@ -86,7 +90,7 @@ type IssuerReport struct {
 	Message string `json:"message,omitempty"`
 }
 
-// CertificateReport is cert-manager's Certificate.
+// CertificateReport describes cert-manager's Certificate.
 type CertificateReport struct {
 	Namespace string     `json:"namespace"`
 	Name      string     `json:"name"`
@@ -98,31 +102,32 @@ type CertificateReport struct {
 	Renewal   *time.Time `json:"renewal,omitempty"`
 }
 
-// SecretReport is the Secret that Pillion serves from.
+// SecretReport describes the Secret with the serving certificate.
 type SecretReport struct {
 	Name string `json:"name"` // namespace/name
-	// Certificate is missing when the Secret has no usable pair.
+	// Certificate is missing if the Secret has no usable pair.
 	Certificate *X509Report `json:"certificate,omitempty"`
 }
 
-// TrustReport is one webhook's caBundle.
+// TrustReport describes the caBundle of one webhook.
 type TrustReport struct {
 	Configuration string       `json:"configuration"` // Kind/name
 	Webhook       string       `json:"webhook"`
 	Certificates  []X509Report `json:"certificates"`
 }
 
-// ServedReport is a certificate that was presented.
+// ServedReport describes a certificate that an endpoint presented.
 type ServedReport struct {
 	// From is an endpoint's host:port, or Secret/namespace/name.
 	From        string      `json:"from"`
 	Certificate *X509Report `json:"certificate,omitempty"`
-	// Verified is whether every webhook's caBundle verifies it, for Host, and its time is now.
+	// Verified reports whether the certificate is valid now and every webhook's caBundle
+	// verifies it for Host.
 	Verified bool   `json:"verified"`
 	Error    string `json:"error,omitempty"`
 }
 
-// X509Report is a certificate.
+// X509Report describes a certificate.
 type X509Report struct {
 	Subject string    `json:"subject"`
 	Issuer  string    `json:"issuer"`
@@ -141,7 +146,7 @@ func reportX509(c *x509.Certificate) X509Report {
 	}
 }
 
-// bundleCertificates are those of a caBundle that can be read.
+// bundleCertificates returns the certificates of a caBundle that can be parsed.
 func bundleCertificates(bundle []byte) []*x509.Certificate {
 	var all []*x509.Certificate
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
@@ -152,7 +157,7 @@ func bundleCertificates(bundle []byte) []*x509.Certificate {
 	return all
 }
 
-// asPair is a presented chain in the form that [verify] takes.
+// asPair converts a presented chain for [verify].
 func asPair(chain []*x509.Certificate) *tls.Certificate {
 	pair := &tls.Certificate{Leaf: chain[0]}
 	for _, c := range chain {
@@ -161,7 +166,7 @@ func asPair(chain []*x509.Certificate) *tls.Certificate {
 	return pair
 }
 
-// Report judges the chain.
+// Report checks the chain and returns the result.
 func (c *Chain) Report() *ChainReport {
 	r := &ChainReport{Source: c.source(), Host: c.Host, Trust: []TrustReport{}, Served: []ServedReport{}, Problems: []string{}}
 	r.Notes = append(r.Notes, c.Unread...)
@@ -170,7 +175,7 @@ func (c *Chain) Report() *ChainReport {
 		r.Problems = append(r.Problems, problem)
 	}
 	r.Problems = append(r.Problems, c.checkTrust(r, pair)...)
-	r.Problems = append(r.Problems, c.checkServed(r, pair)...) // last: it counts what was found before
+	r.Problems = append(r.Problems, c.checkServed(r, pair)...) // last: it depends on the problems found before
 	return r
 }
 
@@ -191,8 +196,8 @@ func (c *Chain) source() string {
 	return SourceOwn
 }
 
-// fromIssuerToSecret follows the chain to the pair that the Secret holds, up to the
-// first link that is broken: what comes behind it is broken because of it.
+// fromIssuerToSecret follows the chain to the pair in the Secret. It stops at the first broken
+// link, because later problems are only a consequence of that one.
 func (c *Chain) fromIssuerToSecret(r *ChainReport) (pair *tls.Certificate, problem string) {
 	if r.Source == SourceCertManager {
 		problem = c.checkCertManager(r)
@@ -228,7 +233,7 @@ func (c *Chain) whoMakesIt(source string) string {
 	return "put a certificate for " + c.Host + " and its key there, or install with cert-manager"
 }
 
-// checkTime finds a certificate whose time is not now.
+// checkTime returns a problem if a certificate has expired or is not valid yet.
 func (c *Chain) checkTime(leaf *x509.Certificate, where, source string) string {
 	switch {
 	case c.Now.After(leaf.NotAfter):

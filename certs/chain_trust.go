@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// filesFollow is more than a kubelet takes to bring a changed Secret to a pod.
+// filesFollow is more than the kubelet takes to update a mounted Secret.
 const filesFollow = 5 * time.Minute
 
-// checkTrust looks at the webhook configurations alone; pair is what the Secret holds, or nil.
+// checkTrust checks only the webhook configurations; pair is the Secret's pair, or nil.
 func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []string) {
 	var unread []string
 	for _, w := range c.Configurations {
@@ -61,7 +61,7 @@ func (c *Chain) trustProblems(r *ChainReport, name string, empty, unusable, lost
 			problems = append(problems, fmt.Sprintf("%s: the caBundle of %s %s; %s", name, strings.Join(webhooks, " and "), what, whoTrusts(r.Source)))
 		}
 	}
-	if r.Secret != nil || c.Secret != nil || len(r.Problems) == 0 { // else it is empty because there is no a certificate
+	if r.Secret != nil || c.Secret != nil || len(r.Problems) == 0 { // otherwise, there is no certificate
 		add(empty, "is empty, so API servers cannot verify Pillion")
 	}
 	add(unusable, "holds no certificate")
@@ -79,14 +79,16 @@ func whoTrusts(source string) string {
 	return "put the certificate of the CA into it"
 }
 
-// verify reports what an API server would say about the pair, its time aside.
+// verify returns an error if an API server would reject the pair, ignoring its validity
+// period.
 func (c *Chain) verify(pair *tls.Certificate, a CABundle) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(a.Bundle)
 	return verify(pair, a.Host, roots, c.Now)
 }
 
-// checkServed looks at what the endpoints present; where none could be asked, at what the Secret holds.
+// checkServed checks the certificates that the endpoints present. If no endpoint was reached,
+// it checks the Secret's.
 func (c *Chain) checkServed(r *ChainReport, pair *tls.Certificate) (problems []string) {
 	asked := 0
 	for _, e := range c.Served {
@@ -121,7 +123,8 @@ func (c *Chain) checkServed(r *ChainReport, pair *tls.Certificate) (problems []s
 	return nil
 }
 
-// presented judges what an endpoint presents beside what the Secret holds, about which there is a sentence already.
+// presented compares a presented certificate with the one in the Secret. The report already
+// covers the Secret's own problems.
 func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, address string) string {
 	if same(presented, pair) {
 		return ""
@@ -146,7 +149,7 @@ func (c *Chain) presented(r *ChainReport, presented, pair *tls.Certificate, addr
 	return ""
 }
 
-// verified reports whether every API server's call to whoever presents the pair succeeds now.
+// verified reports whether every API server can call a server that presents the pair now.
 func (c *Chain) verified(pair *tls.Certificate) bool {
 	var bundles []CABundle
 	for _, w := range c.Configurations {

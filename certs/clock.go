@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// jump is a difference that no clock drifts by between two looks at it.
+	// jump is more than a clock drifts between two readings.
 	jump = time.Minute
-	// believed is how long a clock that jumped has to say the same before it counts.
+	// believed is how long a clock that jumped must stay consistent before it counts.
 	believed = time.Hour
 )
 
-// moment is what time it may be: by the clock on the wall, which somebody may
-// set, and by what it said when it was last believed and the time that has run
-// since, which nobody can set.
+// moment is the current time according to two clocks. The wall clock can be set by users and
+// programs. The steady clock adds the elapsed time to the last trusted reading of the wall
+// clock, so it cannot be set.
 type moment struct{ wall, steady time.Time }
 
-// passed reports whether t is over by both.
+// passed reports whether t is in the past by both clocks.
 func (m moment) passed(t time.Time) bool { return m.wall.After(t) && m.steady.After(t) }
 
-// before reports whether t is still to come by both.
+// before reports whether t is in the future by both clocks.
 func (m moment) before(t time.Time) bool { return m.wall.Before(t) && m.steady.Before(t) }
 
-// verify is [verify] at a moment: what is good by one of both is good. A CA may end
-// before what it issued.
+// verify is [verify] at a moment. It succeeds if the pair verifies by one of the clocks. A CA
+// may expire before the certificates that it issued.
 func (m moment) verify(pair *tls.Certificate, host string, roots *x509.CertPool) error {
 	err := verify(pair, host, roots, m.wall)
 	if err != nil && verify(pair, host, roots, m.steady) == nil {
@@ -37,24 +37,24 @@ func (m moment) verify(pair *tls.Certificate, host string, roots *x509.CertPool)
 	return err
 }
 
-// clock tells moments. One that is set (by a person, a virtual machine's host, a
-// time server) takes no good certificate out of service, unless it goes on saying
-// so for an hour. It is not for concurrent use.
+// clock returns moments. If the wall clock is set (by a user, a virtual machine's host or a
+// time server), valid certificates stay in use, unless the new time holds for an hour. It is
+// not safe for concurrent use.
 type clock struct {
 	wall    func() time.Time
-	running func() time.Duration // since any moment
+	running func() time.Duration // time since a fixed moment
 
-	base    time.Time     // what the wall said
-	at      time.Duration // when
-	strayed time.Duration // since when the wall says something else
+	base    time.Time     // the last trusted wall time
+	at      time.Duration // when it was read
+	strayed time.Duration // since when the wall time differs
 	astray  bool
 }
 
-// newClock takes the machine's clock.
+// newClock returns a clock that reads the machine's time.
 func newClock() *clock {
 	start := time.Now()
 	return &clock{
-		wall:    func() time.Time { return time.Now().Round(0) }, // without the monotonic reading
+		wall:    func() time.Time { return time.Now().Round(0) }, // drops the monotonic reading
 		running: func() time.Duration { return time.Since(start) },
 	}
 }
@@ -73,32 +73,33 @@ func (c *clock) now() moment {
 	return moment{wall, steady}
 }
 
-// Clock is such a clock for many at the same moment: Now takes no lock. One goroutine calls Tick all the time.
+// Clock is a clock for concurrent use: Now takes no lock. One goroutine calls Tick repeatedly.
 type Clock struct {
 	clock *clock
 	known atomic.Pointer[known]
 }
 
-// known is what the clock on the wall said when it was believed last, and when that was.
+// known is the last trusted wall time, and when it was read.
 type known struct {
 	base time.Time
 	at   time.Duration
 }
 
-// NewClock takes the machine's clock.
+// NewClock returns a Clock that reads the machine's time.
 func NewClock() *Clock {
 	c := &Clock{clock: newClock()}
 	c.Tick()
 	return c
 }
 
-// Tick takes note of the clock on the wall.
+// Tick reads the wall clock.
 func (c *Clock) Tick() {
 	c.clock.now()
 	c.known.Store(&known{c.clock.base, c.clock.at})
 }
 
-// Now is what time it is by the clock on the wall, and what it would be if nobody had set that. Mostly they are equal.
+// Now returns the time of the wall clock, and the time that it would show if it had not been
+// set. Usually they are equal.
 func (c *Clock) Now() (wall, steady time.Time) {
 	last := c.known.Load()
 	wall, steady = c.clock.wall(), last.base.Add(c.clock.running()-last.at)

@@ -15,26 +15,28 @@ import (
 )
 
 const (
-	// LeaseName is the Lease by which one replica is elected.
+	// LeaseName is the name of the Lease for the election.
 	LeaseName = "pillion-certs"
-	// leaseTime is how long a Lease is another one's after it was last seen to change; leadTime is
-	// how long it is one's own after it was asked for, which is over sooner.
+	// leaseTime is how long another replica holds the Lease after its last observed change.
+	// leadTime is how long this replica holds it after its own request. leadTime is shorter, so
+	// that two replicas never lead at the same time.
 	leaseTime, leadTime = 15 * time.Second, 10 * time.Second
-	// leaseRetry is how often it is looked at and renewed, and how long that may take.
+	// leaseRetry is the interval between reads or renewals of the Lease, and their timeout.
 	leaseRetry = 2 * time.Second
 )
 
-// election does what client-go's leaderelection does, and takes part in its elections. That one
-// comes with the clients and types of all API groups: a quarter of the program, and 10 MiB of memory.
+// election takes part in elections of client-go's package leaderelection. It does not use that
+// package, which imports the clients and types of all API groups: a quarter of the program's
+// size, and 10 MiB of memory.
 type election struct {
 	leases   dynamic.ResourceInterface
 	identity string
 	running  func() time.Duration
 
 	seen   string        // the Lease's resourceVersion
-	since  time.Duration // when that was seen first
-	leader bool          // this one wrote it last
-	asked  time.Duration // when it asked for that
+	since  time.Duration // when that version was first seen
+	leader bool          // this replica wrote the Lease last
+	asked  time.Duration // when this replica requested it
 }
 
 // elect takes part in the election of the replica that renews, until ctx is done.
@@ -57,11 +59,11 @@ func (a *Authority) leases() dynamic.ResourceInterface {
 	return a.Client.Resource(leases).Namespace(a.Namespace)
 }
 
-// leads reports whether the Lease is this one's still.
+// leads reports whether this replica still holds the Lease.
 func (e *election) leads() bool { return e.leader && e.running()-e.asked < leadTime }
 
-// stand renews the Lease, or takes one that is nobody's. A Lease that does not exist is made by PUT, for
-// which a right to objects of a certain name is enough; there is none for POST.
+// stand renews the Lease, or acquires it if no replica holds it. It creates a missing Lease
+// with PUT, because RBAC can restrict PUT to a resource name, but not POST.
 func (e *election) stand(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaseRetry)
 	defer cancel()
@@ -97,7 +99,7 @@ func (e *election) stand(ctx context.Context) error {
 	lease.Object["spec"] = next
 	switch _, err = e.leases.Update(ctx, lease, metav1.UpdateOptions{}); {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsInvalid(err): // no resourceVersion
-		return nil // another one was faster
+		return nil // another replica was faster
 	case err != nil:
 		return err
 	}
@@ -105,7 +107,7 @@ func (e *election) stand(ctx context.Context) error {
 	return nil
 }
 
-// resign leaves the Lease to the others, who need not wait then.
+// resign releases the Lease, so that other replicas do not have to wait for it to expire.
 func (e *election) resign(ctx context.Context) {
 	if !e.leads() {
 		return
@@ -114,7 +116,7 @@ func (e *election) resign(ctx context.Context) {
 	defer cancel()
 	lease, err := e.leases.Get(ctx, LeaseName, metav1.GetOptions{})
 	if err != nil {
-		return // they have to wait
+		return // they wait until the Lease expires
 	}
 	if holder, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity"); holder == e.identity {
 		unstructured.RemoveNestedField(lease.Object, "spec", "holderIdentity")

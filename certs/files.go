@@ -4,15 +4,14 @@ package certs
 
 import "os"
 
-// Files is a certificate with its chain and its key in two PEM files.
+// Files has the paths of two PEM files: a certificate with its chain, and its key.
 type Files struct {
 	Cert, Key string
 	Serving   *Serving
 }
 
-// Load offers the pair that the files hold now. A pair that is half written,
-// broken or gone is rejected: what is served stays. The caller calls it again when
-// the files may have changed.
+// Load offers the pair that the files contain now. If they are incomplete, invalid or missing,
+// the pair in use stays. Call it again when the files may have changed.
 func (f Files) Load() error {
 	cert, err := os.ReadFile(f.Cert)
 	if err == nil {
@@ -25,5 +24,5 @@ func (f Files) Load() error {
 	return err
 }
 
-// Paths are the files.
+// Paths returns the paths of the files.
 func (f Files) Paths() []string { return []string{f.Cert, f.Key} }

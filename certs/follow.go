@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Resource is what API servers call the configurations of this kind.
+// Resource returns the API resource of this kind of configuration.
 func (c Configuration) Resource() schema.GroupVersionResource {
 	return admissionregistrationv1.SchemeGroupVersion.WithResource(strings.ToLower(c.Kind()) + "s")
 }
@@ -28,16 +28,16 @@ func (c Configuration) Resource() schema.GroupVersionResource {
 // Configurations follows webhook configurations.
 type Configurations struct {
 	Client dynamic.Interface
-	Name   string // of the first two, see [Configuration.Named]
-	// Trust is told what API servers go by; with no bundles, that there is no such
-	// configuration. Blind is told that a configuration cannot be watched.
+	Name   string // of the first two configurations, see [Configuration.Named]
+	// Trust is called with the caBundles that API servers use, or with none if the configuration
+	// does not exist. Blind is called if a configuration cannot be watched.
 	Trust func(Configuration, []CABundle)
 	Blind func(Configuration, error)
 }
 
-// Follow follows one of them until ctx is done.
+// Follow follows one configuration until ctx is done.
 func (c *Configurations) Follow(ctx context.Context, which Configuration) {
-	// Both kinds look the same.
+	// Both kinds have the same relevant fields.
 	trust := func(config *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		var all []CABundle
 		if config != nil {
@@ -50,7 +50,7 @@ func (c *Configurations) Follow(ctx context.Context, which Configuration) {
 	follow(ctx, c.Client.Resource(which.Resource()), which.Named(c.Name), trust, func(err error) { c.Blind(which, err) })
 }
 
-// CABundleOf reads a clientConfig as an API server does.
+// CABundleOf returns what an API server reads from a clientConfig.
 func CABundleOf(webhook string, c admissionregistrationv1.WebhookClientConfig) CABundle {
 	a := CABundle{Webhook: webhook, Bundle: c.CABundle}
 	switch {
@@ -64,9 +64,9 @@ func CABundleOf(webhook string, c admissionregistrationv1.WebhookClientConfig) C
 	return a
 }
 
-// follow calls changed with the object of that name, a T, as often as it changes, and
-// with nil if there is none, until ctx is done. It asks for no other object, so
-// a right to that one by its name is enough.
+// follow calls changed with the named object, a T, whenever it changes, and with nil if it
+// does not exist, until ctx is done. It requests no other object, so permission for this
+// resource name suffices.
 func follow[T any](ctx context.Context, from dynamic.ResourceInterface, name string, changed func(*T), failed func(error)) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
@@ -79,14 +79,14 @@ func follow[T any](ctx context.Context, from dynamic.ResourceInterface, name str
 			return from.Watch(ctx, o)
 		},
 	}, &unstructured.Unstructured{}, 0, nil)
-	// Both can only fail once the informer has been started.
+	// Both calls can fail only after the informer has been started.
 	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
 			failed(err)
 		}
 	})
-	var mu sync.Mutex // of calls of changed: the last one tells the last state
+	var mu sync.Mutex // serializes calls of changed, so that the last one gets the last state
 	tell := func(object any) {
 		typed := new(T)
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, typed)

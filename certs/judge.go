@@ -11,21 +11,22 @@ import (
 	"time"
 )
 
-// Configuration is one of the webhook configurations.
+// Configuration is a webhook configuration of Pillion's.
 type Configuration string
 
-// The configurations. Advising is of the component advise: it may be missing, and
-// without it warnings are lost, and nothing else.
+// The configurations. Advising belongs to the component advise. It is optional: without it,
+// only warnings are lost.
 const (
 	Mutating   Configuration = "mutating"
 	Validating Configuration = "validating"
 	Advising   Configuration = "advising"
 )
 
-// AllConfigurations are all of them.
+// AllConfigurations returns all configurations.
 func AllConfigurations() []Configuration { return []Configuration{Mutating, Validating, Advising} }
 
-// Named is the configuration's name in a cluster where the first two have this one.
+// Named returns the configuration's name in a cluster in which the first two have the given
+// name.
 func (c Configuration) Named(name string) string {
 	if c == Advising {
 		return name + "-advise"
@@ -33,7 +34,7 @@ func (c Configuration) Named(name string) string {
 	return name
 }
 
-// Kind is its kind.
+// Kind returns the configuration's Kubernetes kind.
 func (c Configuration) Kind() string {
 	if c == Mutating {
 		return "MutatingWebhookConfiguration"
@@ -44,47 +45,46 @@ func (c Configuration) Kind() string {
 // CABundle is what API servers use to verify Pillion when they call one webhook.
 type CABundle struct {
 	Webhook string // its name in the configuration
-	Host    string // the name that the certificate must bear
-	Bundle  []byte // caBundle: PEM, or nothing
+	Host    string // the name that the certificate must contain
+	Bundle  []byte // the caBundle in PEM, or empty
 }
 
-// propagation is how long an API server may go by a caBundle that has been
-// replaced. It follows the configurations by a watch of its own; if there are
-// several, each by its own.
+// propagation is how long an API server may still use a replaced caBundle. Each API server
+// watches the configurations by itself.
 const propagation = 5 * time.Second
 
 // patience is how long a rotation waits for [Advising] alone.
 const patience = time.Minute
 
-// trust is a CABundle with what led to it.
+// trust is a CABundle with its history.
 type trust struct {
 	configuration Configuration
 	webhook       string
-	empty         bool  // it has been emptied; view is what was there before
-	view          *view // nil: it was never anything but empty
+	empty         bool  // the caBundle has been emptied; view has its previous content
+	view          *view // nil: it has always been empty
 	replaced      []replaced
-	gone          *time.Duration // when its webhook was taken away; nil: it is there
+	gone          *time.Duration // when its webhook was removed; nil: it exists
 }
 
-// optional reports whether a rotation may lose it.
+// optional reports whether a rotation may ignore this webhook.
 func (t trust) optional() bool { return t.configuration == Advising }
 
-// view is what an API server goes by.
+// view is the configuration that an API server uses.
 type view struct {
 	host   string
 	bundle string
 	roots  *x509.CertPool
 }
 
-// replaced is a view that some API servers may still have.
+// replaced is a view that some API servers may still use.
 type replaced struct {
 	view
-	at time.Duration // when
+	at time.Duration // when it was replaced
 }
 
 func newView(a CABundle) *view {
 	v := &view{host: a.Host, bundle: string(a.Bundle), roots: x509.NewCertPool()}
-	v.roots.AppendCertsFromPEM(a.Bundle) // what is no certificate verifies nothing
+	v.roots.AppendCertsFromPEM(a.Bundle) // a bundle without certificates verifies nothing
 	return v
 }
 
@@ -92,8 +92,8 @@ func (v *view) verifies(pair *tls.Certificate, now moment) bool {
 	return v != nil && now.verify(pair, v.host, v.roots) == nil
 }
 
-// update is the trust in one webhook after what is said of it now. A caBundle
-// that is emptied says nothing, since nobody means that: what it was still counts.
+// update returns the trust in one webhook after a change. An emptied caBundle is ignored,
+// because it is never intentional: the previous content still counts.
 func (t trust) update(a CABundle, at time.Duration) trust {
 	t.replaced = slices.DeleteFunc(slices.Clone(t.replaced), func(r replaced) bool { return at-r.at >= propagation })
 	t.empty = len(a.Bundle) == 0
@@ -107,20 +107,20 @@ func (t trust) update(a CABundle, at time.Duration) trust {
 	return t
 }
 
-// verdict reports whether the offered pair is to be served, or else why not yet.
+// verdict reports whether to serve the offered pair, or why not yet.
 type verdict struct {
 	serve bool
-	code  string // of [Pending]
+	code  string // as in [Pending]
 	why   string
 }
 
 // judge decides between the served pair (nil: none) and a newer one.
 //
-// The rule is that no API server that can call us now may lose us: the newer pair
-// is served when every caBundle that verifies the served one verifies it too, and
-// so did those that were replaced a moment ago. One that no caBundle verifies is no
-// better than the served one, until that has expired. When it is about to, a newer
-// one that some API server trusts is better.
+// The rule: an API server that can call Pillion now must never lose it. The newer pair is
+// served if every caBundle that verifies the served pair verifies it too, including recently
+// replaced caBundles. A newer pair that no caBundle verifies is not better than the served one
+// until that has expired. Shortly before that, a newer pair that some API server trusts is
+// better.
 func judge(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) verdict {
 	if served == nil {
 		return verdict{serve: true}
@@ -154,8 +154,8 @@ func judge(served, offered *tls.Certificate, trusted []trust, now moment, runnin
 	return verdict{serve: true}
 }
 
-// judgeTime finds that the offered pair is not valid now. A clock by which the
-// served pair is not valid either says nothing.
+// judgeTime reports whether the offered pair is outside its validity period. It ignores a
+// clock by which the served pair would be invalid too.
 func judgeTime(served, offered *x509.Certificate, now time.Time) verdict {
 	const layout = time.RFC3339
 	switch {
@@ -167,7 +167,8 @@ func judgeTime(served, offered *x509.Certificate, now time.Time) verdict {
 	return verdict{}
 }
 
-// unsettled reports whether an API server that is a moment behind could lose us.
+// unsettled reports whether an API server that still uses an older view could reject the
+// offered pair.
 func unsettled(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) bool {
 	for _, t := range trusted {
 		for _, r := range t.replaced {
@@ -179,13 +180,13 @@ func unsettled(served, offered *tls.Certificate, trusted []trust, now moment, ru
 	return false
 }
 
-// deadline is the moment from which a newer certificate that only some API
-// servers trust is better than c, and a new one is due at the latest.
+// deadline returns the moment after which a newer certificate that only some API servers trust
+// is better than c. By then a new certificate is due.
 func deadline(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-min(time.Hour, c.NotAfter.Sub(c.NotBefore)/10))
 }
 
-// mismatches are the webhooks that an API server cannot call now, each with why.
+// mismatches returns the webhooks that an API server cannot call now, each with the reason.
 func mismatches(served *tls.Certificate, trusted []trust, now moment) map[Configuration][]string {
 	all := map[Configuration][]string{}
 	for _, t := range trusted {

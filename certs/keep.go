@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// FieldManager owns the caBundles, and nothing else.
+	// FieldManager owns the caBundles and no other field.
 	FieldManager = "pillion-certs"
-	// stepTime limits the calls of one step.
+	// stepTime limits the API calls of one step.
 	stepTime = 10 * time.Second
 )
 
-// step brings the cluster one step nearer to what it should be, and says when to
-// look again if nothing happens before.
+// step performs the next change in the cluster, and returns when to check again if no event
+// happens before.
 func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
@@ -47,7 +47,7 @@ func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 		return next, err
 	}
 	if v.secret == nil {
-		if a.made == nil || m.ca != nil { // else the CA stays
+		if a.made == nil || m.ca != nil { // otherwise the CA stays
 			a.made = &made{material: wanted}
 		}
 		return time.Second, a.create(ctx, a.made)
@@ -59,10 +59,10 @@ func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 	if len(done) > 0 {
 		err = a.update(ctx, v.secret, wanted, done)
 	} else if wanted.leaf.Leaf.CheckSignatureFrom(wanted.ca.cert) != nil {
-		next = min(next, time.Second) // the new CA has yet to be trusted
+		next = min(next, time.Second) // API servers do not trust the new CA yet
 	}
 	if !slices.EqualFunc(m.bundle, wanted.bundle, (*x509.Certificate).Equal) {
-		return next, err // API servers are told what is in the Secret, not what may get there
+		return next, err // caBundles get only what the Secret already contains
 	}
 	calm, tellErr := a.tellAPIServers(ctx, m, v)
 	if !calm {
@@ -71,16 +71,16 @@ func (a *Authority) step(ctx context.Context) (next time.Duration, err error) {
 	return next, errors.Join(err, tellErr)
 }
 
-// made is the Secret that was made, until the watch brings it: if that is late, a second one of the same manager would
-// take the place of the first.
+// made is the Secret that this replica created. It is kept until the watch delivers it. If the
+// watch is late, a second apply by the same field manager would replace the first.
 type made struct {
 	material
 	told bool
 }
 
-// create makes the Secret. A replica that was faster wins: all apply it under
-// managers of their own, so the second one is a conflict. (A right to create
-// objects of a certain name exists for applying them, not for posting them.)
+// create creates the Secret. If another replica is faster, that one wins: each replica applies
+// the Secret with its own field manager, so the second apply is a conflict. (RBAC can restrict
+// apply to a resource name, but not POST.)
 func (a *Authority) create(ctx context.Context, m *made) error {
 	data, err := m.data()
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *Authority) create(ctx context.Context, m *made) error {
 	_, err = a.secrets().Apply(ctx, a.Name, secret, metav1.ApplyOptions{FieldManager: FieldManager + "-" + a.Identity})
 	switch {
 	case apierrors.IsConflict(err):
-		return nil // and the watch brings it
+		return nil // the watch delivers it
 	case err != nil:
 		return fmt.Errorf("creating the Secret %s/%s: %w", a.Namespace, a.Name, err)
 	}
@@ -110,8 +110,8 @@ func (a *Authority) create(ctx context.Context, m *made) error {
 	return nil
 }
 
-// update writes what is wanted into the Secret as it was seen. If it has been
-// changed since, the watch brings that, and there will be another step.
+// update writes the wanted content into the Secret that was seen. If the Secret has changed
+// since, the write fails, the watch delivers the change, and another step follows.
 func (a *Authority) update(ctx context.Context, seen *corev1.Secret, m material, done []string) error {
 	data, err := m.data()
 	if err != nil {
@@ -134,8 +134,8 @@ func (a *Authority) update(ctx context.Context, seen *corev1.Secret, m material,
 	return nil
 }
 
-// tellAPIServers has every caBundle be the material's. Some are left (calm is
-// false) where somebody else has changed them too often lately.
+// tellAPIServers sets every caBundle to the material's. It skips a configuration (calm is
+// false) that other clients have changed too often lately.
 func (a *Authority) tellAPIServers(ctx context.Context, m material, v authorityView) (calm bool, err error) {
 	bundle := m.caBundle()
 	if len(bundle) == 0 {
@@ -160,8 +160,8 @@ func (a *Authority) tellAPIServers(ctx context.Context, m material, v authorityV
 	return calm, err
 }
 
-// apply owns the caBundle of every webhook, and no other field. Until the watch
-// tells of the configuration again it is not needed a second time.
+// apply applies the caBundle of every webhook, and no other field. It does not repeat this
+// until the watch reports a change of the configuration.
 func (a *Authority) apply(ctx context.Context, c Configuration, bundles []CABundle, bundle []byte) (err error) {
 	a.mu.Lock()
 	a.view.applied[c] = string(bundle)
@@ -190,7 +190,7 @@ func (a *Authority) secrets() dynamic.ResourceInterface {
 	return a.Client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(a.Namespace)
 }
 
-// untyped is an object as [dynamic.Interface] takes it.
+// untyped converts an object for [dynamic.Interface].
 func untyped(object runtime.Object) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	return &unstructured.Unstructured{Object: fields}, err

@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// The keys of the Secret. The first three are as others write them too.
+// The keys of the Secret. The first three are the usual ones of TLS Secrets.
 const (
 	keyLeaf     = "tls.crt"
 	keyLeafKey  = "tls.key"
@@ -20,11 +20,11 @@ const (
 	keyCABundle = "ca-bundle.crt"
 )
 
-// material is what the Secret holds.
+// material is the content of the Secret.
 type material struct {
-	leaf   *tls.Certificate    // nil: none, or a broken one
-	ca     *issuer             // of the next leaf; nil: none, or a broken one
-	bundle []*x509.Certificate // all CAs that API servers are to trust
+	leaf   *tls.Certificate    // nil: missing or invalid
+	ca     *issuer             // issuer of the next leaf; nil: missing or invalid
+	bundle []*x509.Certificate // all CAs that API servers must trust
 }
 
 // issuer is a CA with its key.
@@ -33,8 +33,8 @@ type issuer struct {
 	key  *ecdsa.PrivateKey
 }
 
-// parseMaterial takes what it can use and leaves out the rest. A Secret without a
-// bundle has at least its CA in it.
+// parseMaterial parses the valid parts of the data and ignores the rest. If there is no
+// bundle, the bundle consists of the CA.
 func parseMaterial(data map[string][]byte) material {
 	var m material
 	m.leaf, _ = ParsePair(data[keyLeaf], data[keyLeafKey])
@@ -50,7 +50,7 @@ func parseMaterial(data map[string][]byte) material {
 	return m
 }
 
-// parseCertificates finds the certificates in a PEM text.
+// parseCertificates returns the certificates in a PEM string.
 func parseCertificates(text []byte) (all []*x509.Certificate) {
 	for {
 		var block *pem.Block
@@ -63,7 +63,7 @@ func parseCertificates(text []byte) (all []*x509.Certificate) {
 	}
 }
 
-// data is the material as the Secret holds it.
+// data returns the material in the format of the Secret.
 func (m material) data() (map[string][]byte, error) {
 	leafKey, err := x509.MarshalPKCS8PrivateKey(m.leaf.PrivateKey)
 	if err != nil {
@@ -86,7 +86,7 @@ func (m material) data() (map[string][]byte, error) {
 	}, nil
 }
 
-// caBundle is what API servers are to trust.
+// caBundle returns the certificates that API servers must trust, in PEM.
 func (m material) caBundle() []byte {
 	var text []byte
 	for _, c := range m.bundle {
@@ -104,7 +104,7 @@ func contains(all []*x509.Certificate, c *x509.Certificate) bool {
 	return slices.ContainsFunc(all, c.Equal)
 }
 
-// merged is data with what is wanted in it.
+// merged returns data with the wanted entries in it.
 func merged(data, wanted map[string][]byte) map[string][]byte {
 	all := maps.Clone(data)
 	if all == nil {

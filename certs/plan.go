@@ -14,18 +14,17 @@ import (
 	"time"
 )
 
-// Policy is what an [Authority] issues.
+// Policy describes the certificates that an [Authority] issues.
 type Policy struct {
 	Hosts []string // names and addresses of a certificate
-	// A certificate is renewed at two thirds of its lifetime, and so is a CA, which
-	// has to live several times as long.
+	// A certificate or CA is renewed after two thirds of its lifetime. A CA must live several
+	// times as long as a certificate.
 	LeafLifetime, CALifetime time.Duration
 }
 
-// plan is the material that there should be instead of m, with what was done for
-// people; nothing where m is right. It is called again and again, and makes one
-// step at a time: a new CA issues its first certificate only when API servers
-// trust it, or when there is no more time to wait for that.
+// plan returns the next material to replace m, with descriptions for the log, or nothing if m
+// needs no change. It is called repeatedly and makes one step at a time. A new CA issues its
+// first certificate only after API servers trust it, or if there is no more time to wait.
 func (p Policy) plan(m material, now moment, trusted func(*x509.Certificate) bool) (next material, done []string, err error) {
 	next = m
 	if why := p.caDue(m.ca, now); why != "" {
@@ -48,7 +47,7 @@ func (p Policy) plan(m material, now moment, trusted func(*x509.Certificate) boo
 	return next, append(done, "new certificate: "+why), nil
 }
 
-// caDue reports why there has to be a new CA.
+// caDue returns why a new CA is required, or "".
 func (p Policy) caDue(ca *issuer, now moment) string {
 	switch {
 	case ca == nil:
@@ -59,8 +58,8 @@ func (p Policy) caDue(ca *issuer, now moment) string {
 	return ""
 }
 
-// leafDue reports why there has to be a new certificate, and whether it can wait
-// until API servers trust its CA: as long as the old one is good.
+// leafDue returns why a new certificate is required, and whether it can wait until API servers
+// trust its CA. It can wait while the old certificate is valid.
 func (p Policy) leafDue(m material, now moment) (why string, wait bool) {
 	if m.leaf == nil {
 		return "there is no certificate, or it is invalid", false
@@ -93,7 +92,7 @@ func (p Policy) newCA(now time.Time) (*issuer, error) {
 	id := make([]byte, 4)
 	_, _ = rand.Read(id) // never fails
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "pillion CA " + hex.EncodeToString(id)}, // two in a bundle are told apart
+		Subject:               pkix.Name{CommonName: "pillion CA " + hex.EncodeToString(id)}, // differs for each CA in a bundle
 		NotBefore:             now.Add(-backdate(p.CALifetime)),
 		NotAfter:              now.Add(p.CALifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
@@ -108,7 +107,7 @@ func (p Policy) newCA(now time.Time) (*issuer, error) {
 	return &issuer{pair.Leaf, key}, nil
 }
 
-// issue makes a certificate that does not outlive its CA.
+// issue creates a certificate that expires no later than its CA.
 func (p Policy) issue(ca *issuer, now time.Time) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

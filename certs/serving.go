@@ -21,10 +21,10 @@ import (
 // caBundles that API servers trust. [judge] decides when to switch.
 type Serving struct {
 	log     *slog.Logger
-	current atomic.Pointer[tls.Certificate] // all that a handshake touches
-	first   chan struct{}                   // closed when there is one
+	current atomic.Pointer[tls.Certificate] // the only field that handshakes read
+	first   chan struct{}                   // closed when there is a pair
 
-	mu         sync.Mutex // of what follows, which no handshake needs
+	mu         sync.Mutex // of the following fields, which handshakes do not use
 	clock      *clock
 	pending    *Pending
 	trusted    []trust
@@ -43,7 +43,7 @@ type Pending struct {
 	Why   string
 
 	pair    *tls.Certificate
-	allowed *time.Duration // since when only what [Advising] trusts speaks against it
+	allowed *time.Duration // since when only [Advising] does not trust the pair
 }
 
 // Rejected describes the last offered pair, if it was invalid.
@@ -220,7 +220,7 @@ func (s *Serving) judge() {
 	if s.pending == nil {
 		return
 	}
-	p := *s.pending // the snapshots of Status do not change
+	p := *s.pending // Status returns pointers, so a pending pair is replaced, not changed
 	served, running := s.current.Load(), s.clock.running()
 	v := judge(served, p.pair, slices.DeleteFunc(slices.Clone(s.trusted), trust.optional), now, running)
 	if !v.serve {
@@ -257,10 +257,10 @@ func (s *Serving) judge() {
 
 // Status describes the serving certificate.
 type Status struct {
-	Leaf       *x509.Certificate // of the pair that is served; nil: none yet
+	Leaf       *x509.Certificate // of the pair in use; nil: none yet
 	Pending    *Pending          // nil: none
-	Rejected   *Rejected         // nil: what was offered last could be used
-	Rejections map[string]int    // how many, by reason
+	Rejected   *Rejected         // nil: the last offered pair was valid
+	Rejections map[string]int    // count by reason
 
 	// Mismatch has a sentence for every webhook that API servers cannot call,
 	// because its caBundle does not verify the certificate in use.
