@@ -28,21 +28,22 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// dialWithin is how long an endpoint may take to present its certificate: from
-// outside of a cluster most cannot be reached at all.
+// dialWithin is the time limit for an endpoint to present its certificate. From outside of a
+// cluster, most endpoints are unreachable.
 const dialWithin = 3 * time.Second
 
-// chainTime bounds the whole of it.
+// chainTime limits the whole command.
 const chainTime = 15 * time.Second
 
-// gathering collects what certs judges.
+// gathering collects the data that the command certs checks.
 type gathering struct {
 	*certs.Chain
 	cluster   *Client
-	addresses []string // of webhooks that are called by URL
+	addresses []string // of webhooks that API servers call by URL
 }
 
-// found reports whether what was read is there. Of what may not be read, a note is made.
+// found reports whether the object exists. If the user is not allowed to read it, found adds a
+// note.
 func (g *gathering) found(err error, what string) (bool, error) {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -56,8 +57,8 @@ func (g *gathering) found(err error, what string) (bool, error) {
 	return true, nil
 }
 
-// Chain reads what API servers verify Pillion's certificate by. It connects to the endpoints, or if there are none to
-// those of the Service.
+// Chain reads everything between the issuer of Pillion's certificate and the API servers. It
+// connects to the endpoints, or, if there are none, to the Service's.
 func (c *Client) Chain(ctx context.Context, configuration string, endpoints []string, now time.Time) (*certs.Chain, error) {
 	ctx, cancel := context.WithTimeout(ctx, chainTime)
 	defer cancel()
@@ -108,8 +109,8 @@ func (c *Client) gather(ctx context.Context, configuration string, endpoints []s
 	return g.Chain, nil
 }
 
-// deployment reports whether Pillion is to make its certificate itself. Who may not
-// read it goes without.
+// deployment finds out whether Pillion is configured to create its certificate. This is
+// skipped if the user is not allowed to read the Deployment.
 func (g *gathering) deployment(ctx context.Context) error {
 	pod, err := g.cluster.ownPod(ctx)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
@@ -121,7 +122,8 @@ func (g *gathering) deployment(ctx context.Context) error {
 	return nil
 }
 
-// configurations reads them all; the Service is the one that their webhooks name.
+// configurations reads all webhook configurations. The Service is the one that their webhooks
+// name.
 func (g *gathering) configurations(ctx context.Context, name string) (service *admissionregistrationv1.ServiceReference, err error) {
 	note := func(w *certs.WebhookConfiguration, webhook string, c admissionregistrationv1.WebhookClientConfig) {
 		a := certs.CABundleOf(webhook, c)
@@ -139,7 +141,7 @@ func (g *gathering) configurations(ctx context.Context, name string) (service *a
 	}
 	for _, c := range certs.AllConfigurations() {
 		w := certs.WebhookConfiguration{Kind: c.Kind(), Name: c.Named(name), Optional: c == certs.Advising}
-		// Both kinds look the same.
+		// Both kinds have the same relevant fields.
 		config, err := get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, g.cluster.Resource(c.Resource()), w.Name)
 		w.Unread = apierrors.IsForbidden(err)
 		ok, err := g.found(err, "the "+w.Kind+" "+w.Name)
@@ -158,10 +160,10 @@ func (g *gathering) configurations(ctx context.Context, name string) (service *a
 	return service, nil
 }
 
-// certManager reads the Certificate and the issuer that it names.
+// certManager reads the Certificate and its issuer.
 func (g *gathering) certManager(ctx context.Context, namespace, name string) error {
 	v1 := certmanagerv1.SchemeGroupVersion
-	// If there is no such kind, the API server answers without a Status.
+	// If the cluster has no such resource type, the API server answers without a Status.
 	certificate, err := get[certmanagerv1.Certificate](ctx, g.cluster.Resource(v1.WithResource("certificates")).Namespace(namespace), name)
 	g.CertManager = !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	if ok, err := g.found(err, "the Certificate "+namespace+"/"+name); err != nil || !ok {
@@ -182,7 +184,7 @@ func (g *gathering) certManager(ctx context.Context, namespace, name string) err
 	return err
 }
 
-// endpoints are the addresses behind the Service that are ready.
+// endpoints adds the ready addresses of the Service.
 func (g *gathering) endpoints(ctx context.Context, service *admissionregistrationv1.ServiceReference) ([]string, error) {
 	client := g.cluster.Resource(discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).Namespace(service.Namespace)
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
@@ -223,7 +225,8 @@ func readyAddresses(all []discoveryv1.EndpointSlice) []string {
 	return addresses
 }
 
-// presentedBy has every endpoint present its certificate, all at the same time.
+// presentedBy connects to all endpoints at the same time and returns the certificates that
+// they present.
 func presentedBy(ctx context.Context, host string, addresses []string) []certs.Endpoint {
 	endpoints := make([]certs.Endpoint, len(addresses))
 	var all sync.WaitGroup
@@ -237,7 +240,7 @@ func presentedBy(ctx context.Context, host string, addresses []string) []certs.E
 func presented(ctx context.Context, host, address string) certs.Endpoint {
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	// What is presented is judged, not trusted.
+	// The certificate is only inspected, not trusted.
 	dialer := &tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // see above
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {

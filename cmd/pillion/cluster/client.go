@@ -18,15 +18,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Client reads a cluster as its user sees it.
+// Client reads a cluster with the permissions of its user.
 type Client struct {
 	dynamic.Interface
 	config    *rest.Config
-	namespace string // the kubeconfig's
+	namespace string // of the kubeconfig
 	system    string
 }
 
-// NamespaceOr returns the namespace that is named, or else the kubeconfig's.
+// NamespaceOr returns the given namespace, or the kubeconfig's if none is given.
 func (c *Client) NamespaceOr(named string) string {
 	if named != "" {
 		return named
@@ -34,7 +34,7 @@ func (c *Client) NamespaceOr(named string) string {
 	return c.namespace
 }
 
-// get reads an object as its type; an empty one if there is an error.
+// get reads an object as type T. If there is an error, it returns an empty object.
 func get[T any](ctx context.Context, client dynamic.ResourceInterface, name string) (*T, error) {
 	typed := new(T)
 	object, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -56,7 +56,7 @@ func (c *Client) DryRun(ctx context.Context, namespace string, pod []byte) (reje
 	_, err = c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(namespace).Create(ctx, object,
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 	if denied, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsForbidden(err) {
-		// An authorizer names no pod; admission does.
+		// If authorization denied the request, the error names no pod; if admission did, it does.
 		if d := denied.ErrStatus.Details; d != nil && d.Kind == "pods" && d.Name == "" {
 			return "", fmt.Errorf("--server needs the right to create pods in the namespace %s, even for a dry run: ask for it, or use another --namespace", namespace)
 		}
@@ -67,8 +67,8 @@ func (c *Client) DryRun(ctx context.Context, namespace string, pod []byte) (reje
 	return "", err
 }
 
-// namesOf lists the metadata alone of all objects of a kind: pods are large. A moment old is good enough, and
-// cheap for the API server.
+// namesOf lists only the metadata of all objects of a kind, because pods are large. It reads
+// from the API server's cache, which is cheap and may be slightly old.
 func (c *Client) namesOf(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
 	client, err := metadata.NewForConfig(c.config)
 	if err != nil {

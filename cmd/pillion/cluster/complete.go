@@ -16,20 +16,19 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 )
 
-// What a shell completes from the cluster: names that begin with what was typed. Whatever
-// goes wrong there is nothing to complete, and nothing is written: it would appear in the
-// middle of the user's command line.
+// Shell completion with names from the cluster. If anything fails, there are no completions
+// and no error message: it would appear in the middle of the user's command line.
 
 // completionLimit is how long a shell waits for names.
 const completionLimit = 2 * time.Second
 
-// noFiles is the directive of all these completions: they are no names of files.
+// noFiles is the directive of all these completions: do not complete file names.
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
-// names asks for names until the limit. A credential plugin does not heed a context, so what it asks is
-// left behind.
+// names calls ask and stops waiting at the limit. A credential plugin ignores the context, so
+// it may continue in the background.
 func (o *Options) names(cmd *cobra.Command, ask func(context.Context, *Client) ([]string, error)) []string {
-	if cli.Configure(cmd.Flags()) != nil { // which cobra leaves out before it completes
+	if cli.Configure(cmd.Flags()) != nil { // cobra skips this before it completes
 		return nil
 	}
 	kube.Quiet()
@@ -56,8 +55,8 @@ func (o *Options) names(cmd *cobra.Command, ask func(context.Context, *Client) (
 	}
 }
 
-// beginning are the names that begin as typed, without those that are there already. Of a list with commas
-// the last one is completed.
+// beginning returns the names that start with what was typed, without those that are already
+// there. In a list with commas, it completes the last item.
 func beginning(typed string, names, there []string) []string {
 	done := typed[:strings.LastIndexByte(typed, ',')+1]
 	there = slices.Concat(there, strings.Split(done, ","))
@@ -70,14 +69,14 @@ func beginning(typed string, names, there []string) []string {
 	return all
 }
 
-// CompleteNamespaces completes a flag, or arguments of which each is another one.
+// CompleteNamespaces completes a flag, or arguments that are all different.
 func (o *Options) CompleteNamespaces(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
 	names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) { return c.namesOf(ctx, namespaces, "") })
 	return beginning(typed, names, args), noFiles
 }
 
-// completeContexts goes by the kubeconfig alone.
+// completeContexts reads only the kubeconfig.
 func (o *Options) completeContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	config, err := o.rules().Load()
 	if err != nil {
@@ -98,7 +97,7 @@ func CompleteTemplateFiles(paths *[]string) cobra.CompletionFunc {
 	}
 }
 
-// CompleteTemplates completes the names of the templates in files, or of the cluster's.
+// CompleteTemplates completes the names of the templates in files, or of those in the cluster.
 func (o *Options) CompleteTemplates(paths *[]string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(*paths) > 0 {
@@ -115,7 +114,8 @@ func (o *Options) CompleteTemplates(paths *[]string) cobra.CompletionFunc {
 	}
 }
 
-// CompleteObjects completes KIND/NAME, and the names after a KIND, of objects with pods in a namespace.
+// CompleteObjects completes KIND/NAME, and names after a KIND. It offers objects with pods in
+// a namespace.
 func (o *Options) CompleteObjects(namespace *string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		kind, begun, isPair := strings.Cut(typed, "/")

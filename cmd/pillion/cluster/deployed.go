@@ -23,20 +23,20 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// unsure is what may be other than the templates that are known say: with problems, or because
-// that could not be found out.
+// unsure lists reasons why the templates found may not be the ones in use: problems, and
+// doubts about what could not be read.
 type unsure struct{ problems, doubts []string }
 
-// deployed is what the cluster's pods of Pillion run with.
+// deployed is the configuration of Pillion's pods in the cluster.
 type deployed struct {
 	*Client
 	pod     corev1.PodSpec
 	options serve.Options
-	found   bool // the Deployment is there and can be read
-	guessed bool // for the user may not read it
+	found   bool // the Deployment exists and can be read
+	guessed bool // the user is not allowed to read it
 }
 
-// ownPod is what the Deployment says of the pods that Pillion runs as.
+// ownPod returns the spec of Pillion's pods, according to the Deployment.
 func (c *Client) ownPod(ctx context.Context) (corev1.PodSpec, error) {
 	type deployment struct { // see apps
 		Spec struct {
@@ -48,8 +48,8 @@ func (c *Client) ownPod(ctx context.Context) (corev1.PodSpec, error) {
 	return d.Spec.Template.Spec, err
 }
 
-// deployed reads the Deployment: its flags, its variables, and the ConfigMap that is
-// mounted as the file of --config. What is unknown is noted.
+// deployed reads the Deployment: its flags, its environment variables, and the ConfigMap that
+// is mounted as the file of --config. It notes what it cannot find out.
 func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, error) {
 	pod, err := c.ownPod(ctx)
 	forbidden := apierrors.IsForbidden(err)
@@ -59,7 +59,7 @@ func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, er
 			manifests.Name, c.system, manifests.TemplatesConfigMap))
 	}
 	switch {
-	case forbidden, apierrors.IsNotFound(err), err == nil && len(d.pod.Containers) == 0: // it may be run in another way
+	case forbidden, apierrors.IsNotFound(err), err == nil && len(d.pod.Containers) == 0: // it may run in another way
 		d.options.Templates = []string{manifests.TemplatesPath}
 		d.pod = corev1.PodSpec{
 			Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "templates", MountPath: manifests.TemplatesPath}}}},
@@ -86,7 +86,7 @@ func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, er
 func (d *deployed) configure(ctx context.Context, flags *pflag.FlagSet) error {
 	container := d.pod.Containers[0]
 	args := slices.Concat(container.Command, container.Args)
-	flags.ParseErrorsAllowlist.UnknownFlags = true // of another version
+	flags.ParseErrorsAllowlist.UnknownFlags = true // from other versions
 	if err := flags.Parse(args[slices.Index(args, "serve")+1:]); err != nil {
 		return err
 	}
@@ -103,12 +103,13 @@ func (d *deployed) configure(ctx context.Context, flags *pflag.FlagSet) error {
 	})
 }
 
-// noTemplatesError is that a ConfigMap that Pillion's pods mount is not there.
+// noTemplatesError reports that a ConfigMap that Pillion's pods mount does not exist.
 type noTemplatesError string
 
 func (e noTemplatesError) Error() string { return string(e) }
 
-// mounted is the ConfigMap behind a path in the pod, and the rest of the path.
+// mounted returns the ConfigMap that is mounted at a path in the pod, and the rest of the
+// path.
 func (d *deployed) mounted(ctx context.Context, path string) (m *corev1.ConfigMap, rest string, err error) {
 	for _, mount := range d.pod.Containers[0].VolumeMounts {
 		rest, below := strings.CutPrefix(strings.TrimSuffix(path, "/")+"/", strings.TrimSuffix(mount.MountPath, "/")+"/")
@@ -130,8 +131,8 @@ func (c *Client) configMaps(namespace string) dynamic.ResourceInterface {
 	return c.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
 }
 
-// set is the templates that these pods use, as far as the cluster tells: of a broken
-// ConfigMap some may still use what it held before.
+// set returns the templates that Pillion's pods use, as far as the cluster shows. If a
+// ConfigMap is invalid, some pods may still use its previous content.
 func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, error) {
 	var files []templates.File
 	for _, path := range d.options.Templates {

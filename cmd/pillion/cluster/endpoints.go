@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// readyEndpoints is how many endpoints of a Service are ready.
+// readyEndpoints returns the number of ready endpoints of a Service.
 func (l *podLister) readyEndpoints(ctx context.Context, namespace, service string) (int, error) {
 	var found []discoveryv1.EndpointSlice
 	client := l.Resource(discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).Namespace(namespace)
@@ -28,10 +28,10 @@ func (l *podLister) readyEndpoints(ctx context.Context, namespace, service strin
 	return n, nil
 }
 
-// unanswered is what it means that nobody answers.
+// unanswered explains the effect of webhooks that do not answer.
 const unanswered = "If Pillion does not answer, the API server denies pods for which a webhook has failurePolicy Fail, and accepts others without sidecars."
 
-// nobodyAnswers is what it means that no endpoint of Pillion's Service is ready.
+// nobodyAnswers explains the effect of a Service without ready endpoints.
 func nobodyAnswers(service *admissionregistrationv1.ServiceReference) string {
 	return fmt.Sprintf("The Service %s in the namespace %s has no ready endpoint; check its pods. "+
 		"%s", service.Name, service.Namespace, unanswered)

@@ -15,10 +15,10 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// Every explains all objects of some kinds in a namespace, or in all (""), with one report for
-// those about which there is the same to say. Without a kind these are the objects that users
-// write: what makes pods, and pods that nothing makes; if a selector finds none of these, the
-// pods that it finds.
+// Every explains all objects of the given kinds in a namespace, or in all namespaces ("").
+// Objects in the same situation share a report. Without kinds, it explains the objects that
+// users write: workloads, and pods without an owner. If a selector matches none of these, it
+// explains the pods that match.
 func (i *Installation) Every(ctx context.Context, namespace string, kinds []schema.GroupVersionResource, selector string) ([]*explain.Report, error) {
 	if namespace != "" {
 		if _, err := i.place(ctx, namespace); err != nil {
@@ -54,9 +54,9 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []sche
 	return all.Reports, nil
 }
 
-// each adds what is to say about all objects of a kind, or about those that users write.
+// each explains all objects of a kind, or all objects that users write.
 func (i *Installation) each(ctx context.Context, objects dynamic.ResourceInterface, selector string, written bool, all *explain.Situations) error {
-	done := map[string]bool{} // where the list begins once more
+	done := map[string]bool{} // prevents duplicates if the list has to start again
 	return i.pages(ctx, objects, selector, func(object *unstructured.Unstructured) error {
 		name := object.GetNamespace() + "/" + object.GetName()
 		if done[name] || written && (isMade(object) || hasEnded(object)) {

@@ -62,14 +62,14 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 			s.Webhooks = append(s.Webhooks, i.entries[k].Match(p.Labels, text))
 		}
 	}
-	if len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" || object.GetKind() == "CronJob" { // of which no pod runs, or its Jobs do
+	if len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" || object.GetKind() == "CronJob" { // run no pods of their own
 		return explain.New(i.injector, s)
 	}
 	running, err := i.running(ctx, p, object)
 	if err != nil {
 		return nil, err
 	}
-	s.Notes = slices.Concat(i.notes, p.notes) // with what cannot be read of the pods
+	s.Notes = slices.Concat(i.notes, p.notes) // includes what of the pods cannot be read
 	r, err := explain.New(i.injector, s)
 	if err == nil {
 		r.Compare(running)
@@ -77,16 +77,17 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	return r, err
 }
 
-// misplaced is what the object has in its own metadata and means for its pods', and what
-// those have that own it: a ReplicaSet has no metadata that a user wrote.
+// misplaced returns findings about the metadata of the object and of its owners. Pillion's
+// keys there are meant for the pods. It skips ReplicaSets, because users do not write their
+// metadata.
 func (i *Installation) misplaced(ctx context.Context, object *unstructured.Unstructured, node *tree.Node) []inject.Finding {
-	for range 2 { // a pod's ReplicaSet, and its Deployment
+	for range 2 { // the ReplicaSet of a pod, and its Deployment
 		owner := metav1.GetControllerOf(object)
 		if owner == nil {
 			break
 		}
 		if object = i.owner(ctx, object.GetNamespace(), owner); object == nil {
-			return nil // it may be gone, or not to be read
+			return nil // deleted, or not readable
 		}
 		var err error
 		if node, err = nodeOf(object); err != nil {
@@ -96,7 +97,8 @@ func (i *Installation) misplaced(ctx context.Context, object *unstructured.Unstr
 	return i.injector.Misplaced(object.GetAPIVersion(), object.GetKind(), node)
 }
 
-// owner reads an owner once, for many pods have the same; nil if that cannot be.
+// owner reads an owner once, because many pods have the same one. It returns nil if the owner
+// cannot be read.
 func (i *Installation) owner(ctx context.Context, namespace string, owner *metav1.OwnerReference) *unstructured.Unstructured {
 	key := namespace + "/" + owner.Kind + "/" + owner.Name
 	object, known := i.owners[key]

@@ -22,7 +22,7 @@ func (o *Options) Flags(cmd *cobra.Command, namespace *string) {
 		"context": o.completeContexts, "system-namespace": o.CompleteNamespaces, "namespace": o.CompleteNamespaces,
 	} {
 		if f.Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // of a flag that is there
+			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // the flag exists
 		}
 	}
 }

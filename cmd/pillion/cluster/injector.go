@@ -12,8 +12,9 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// newInjector returns an injector with the templates in the files, or with those of the cluster's own pods of Pillion,
-// and with the other settings of these pods, as far as they are known. What is unknown is noted or in wrong.
+// newInjector returns an injector with the templates in the files, or, without files, with
+// those of the Pillion in the cluster. It has the other settings of that Pillion, as far as
+// they are known. What is unknown is added to the notes or to wrong.
 func (c *Client) newInjector(ctx context.Context, paths []string, note func(string), wrong *unsure) (*inject.Injector, error) {
 	d, err := c.deployed(ctx, note)
 	if err != nil {

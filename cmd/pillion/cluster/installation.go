@@ -23,30 +23,30 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Installation is what of Pillion is installed in a cluster, as far as its user
-// may see it; notes say what is missing.
+// Installation is the part of Pillion's installation in a cluster that the user can read. The
+// notes list what is missing.
 type Installation struct {
 	*podLister
 	Explaining
 
 	injector *inject.Injector
 	entries  []explain.Entry
-	unknown  bool // the entries may not be read
+	unknown  bool // the user is not allowed to read the entries
 	answered *bool
 	mutation *status.Mutation
 	notes    []string
-	whole    bool // all objects of a namespace are explained
+	whole    bool // set when all objects of a namespace are explained
 	wrong    unsure
-	since    time.Time // when the webhooks came
+	since    time.Time // when the webhooks were installed
 	places   map[string]*place
 	owners   map[string]*unstructured.Unstructured
 }
 
-// Explaining reports how to explain the objects of a cluster.
+// Explaining configures how to explain the objects of a cluster.
 type Explaining struct {
 	Fits     *fit.Evaluator
-	Overlay  func(templates.Namespace) (templates.Namespace, error) // sets the labels of flags
-	Overlaid bool                                                   // Overlay changes namespaces
+	Overlay  func(templates.Namespace) (templates.Namespace, error) // applies the label flags
+	Overlaid bool                                                   // whether Overlay changes namespaces
 	Commands status.Commands
 }
 
@@ -56,8 +56,8 @@ func (i *Installation) note(text string) {
 	}
 }
 
-// Installed reads the webhook configurations and who answers them, and the
-// templates unless paths name others.
+// Installed reads the webhook configurations, their endpoints, and the templates, unless paths
+// name other templates.
 func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) (*Installation, error) {
 	l := &podLister{c, &progress{}}
 	i := &Installation{podLister: l, Explaining: how, places: map[string]*place{}, owners: map[string]*unstructured.Unstructured{}}
@@ -94,8 +94,8 @@ func (i *Installation) configurations(ctx context.Context) error {
 	return err
 }
 
-// answers reports whether anybody is ready behind the Service that the API server
-// calls; nil if that is unknown.
+// answers reports whether the Service that the API server calls has a ready endpoint. It
+// returns nil if that is unknown.
 func (i *Installation) answers(ctx context.Context, c *admissionregistrationv1.MutatingWebhookConfiguration) *bool {
 	for k := range c.Webhooks {
 		service := c.Webhooks[k].ClientConfig.Service
@@ -115,7 +115,8 @@ func (i *Installation) answers(ctx context.Context, c *admissionregistrationv1.M
 	return nil
 }
 
-// ownPolicies notes the policies that pillion policy wrote: what they do is not told.
+// ownPolicies notes the policies that pillion policy wrote, because reports do not cover their
+// effect.
 func (i *Installation) ownPolicies(ctx context.Context) {
 	if names := i.mutation.OwnPolicies(); len(names) > 0 {
 		i.note(fmt.Sprintf("Policies that pillion policy wrote also inject, without the webhook (%s). This report does not show what they add.", strings.Join(names, ", ")))
@@ -136,13 +137,13 @@ type place struct {
 	templates.Namespace
 
 	limits  fit.Limits
-	unknown string // why the limits are not all known
+	unknown string // why some limits are unknown
 	notes   []string
-	optedIn time.Time                // when its label was set
-	counts  map[string]*status.Count // of its pods, by selector
+	optedIn time.Time                // when the namespace was labelled
+	counts  map[string]*status.Count // the counted pods by selector
 }
 
-// place reads it once.
+// place reads a namespace once.
 func (i *Installation) place(ctx context.Context, namespace string) (*place, error) {
 	if p := i.places[namespace]; p != nil {
 		return p, nil
@@ -175,7 +176,7 @@ func (i *Installation) place(ctx context.Context, namespace string) (*place, err
 	return p, nil
 }
 
-// sinceLabelled is when the namespace got its label, if it opted in.
+// sinceLabelled sets when the namespace was labelled, if it opted in.
 func (p *place) sinceLabelled(fields []metav1.ManagedFieldsEntry) {
 	if p.Labels[inject.LabelInject] == inject.Enabled {
 		p.optedIn = status.OptedIn(fields)

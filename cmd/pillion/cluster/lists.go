@@ -22,7 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// labels gives those of a namespace, and whether they can be read.
+// labels returns a function that returns a namespace's labels, and whether they can be read.
 func (l *podLister) labels(ctx context.Context) func(namespace string) (map[string]string, bool) {
 	return func(namespace string) (map[string]string, bool) {
 		ns, err := get[corev1.Namespace](ctx, l.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), namespace)
@@ -30,8 +30,9 @@ func (l *podLister) labels(ctx context.Context) func(namespace string) (map[stri
 	}
 }
 
-// paged reads one page after another. If the API server has forgotten the list that the pages belong to (410 Gone), it
-// begins once more, after restart. The pager of client-go would fail then, or read everything in one page.
+// paged reads a list page by page. If the API server no longer has the list that the pages
+// belong to (410 Gone), paged calls restart and starts again. The pager of client-go would
+// fail then, or read everything in one page.
 func paged(ctx context.Context, selector string, page func(context.Context, metav1.ListOptions) (next string, err error), restart func()) error {
 	options := metav1.ListOptions{Limit: pageSize, LabelSelector: selector}
 	restarted := false
@@ -55,7 +56,8 @@ func onePage(ctx context.Context, options metav1.ListOptions, page func(context.
 	return page(ctx, options)
 }
 
-// pages hands over the objects of a list one by one; restart forgets them.
+// pages passes the objects of a list to the function one by one; restart discards the previous
+// ones.
 func (l *podLister) pages(ctx context.Context, client dynamic.ResourceInterface, selector string, each func(*unstructured.Unstructured) error, restart func()) error {
 	return paged(ctx, selector, func(ctx context.Context, options metav1.ListOptions) (string, error) {
 		list, err := client.List(ctx, options)
@@ -66,13 +68,14 @@ func (l *podLister) pages(ctx context.Context, client dynamic.ResourceInterface,
 			if err := each(&list.Items[i]); err != nil {
 				return "", err
 			}
-			list.Items[i].Object = nil // the page's pods are many, and one is enough
+			list.Items[i].Object = nil // frees memory: only one pod is needed at a time
 		}
 		return list.GetContinue(), nil
 	}, restart)
 }
 
-// mutation reads what is installed that changes objects. What cannot be read is noted.
+// mutation reads the installed policies and webhooks that change objects. It notes what it
+// cannot read.
 func (l *podLister) mutation(ctx context.Context, note func(string)) *status.Mutation {
 	m := &status.Mutation{Own: manifests.Name}
 	v1 := admissionregistrationv1.SchemeGroupVersion
@@ -80,7 +83,7 @@ func (l *podLister) mutation(ctx context.Context, note func(string)) *status.Mut
 		m.Webhooks = nil
 		note("Other webhooks are not listed: " + whyNot(err, "mutatingwebhookconfigurations") + ".")
 	}
-	// Before Kubernetes 1.36 they were a beta, or not there.
+	// Before Kubernetes 1.36, these policies are in beta, or do not exist.
 	for _, version := range []string{"v1", "v1beta1"} {
 		of := v1.Group + "/" + version
 		group, _ := schema.ParseGroupVersion(of)
@@ -99,7 +102,8 @@ func (l *podLister) mutation(ctx context.Context, note func(string)) *status.Mut
 	return m
 }
 
-// validation reads what is installed that judges objects. What cannot be read is noted.
+// validation reads the installed policies and webhooks that validate objects. It notes what it
+// cannot read.
 func (l *podLister) validation(ctx context.Context, note func(string)) *status.Validation {
 	v := &status.Validation{Own: manifests.Name}
 	v1 := admissionregistrationv1.SchemeGroupVersion
@@ -110,7 +114,7 @@ func (l *podLister) validation(ctx context.Context, note func(string)) *status.V
 	if err == nil {
 		err = listAll(ctx, l, v1.WithResource("validatingadmissionpolicybindings"), &v.Bindings)
 	}
-	if err != nil && !apierrors.IsNotFound(err) { // which came with Kubernetes 1.30
+	if err != nil && !apierrors.IsNotFound(err) { // these policies exist since Kubernetes 1.30
 		note("Policies that validate pods are not listed: " + whyNot(err, "validatingadmissionpolicies and validatingadmissionpolicybindings") + ".")
 	}
 	return v
@@ -123,7 +127,7 @@ func whyNot(err error, resources string) string {
 	return err.Error()
 }
 
-// listAll reads a whole list as its type, without what nobody here looks at.
+// listAll reads a whole list as objects of type T, without unused metadata.
 func listAll[T any](ctx context.Context, l *podLister, resource schema.GroupVersionResource, into *[]T) error {
 	return allOf(ctx, l, l.Resource(resource), "", into)
 }
@@ -141,7 +145,7 @@ func allOf[T any](ctx context.Context, l *podLister, client dynamic.ResourceInte
 	}, func() { *into = []T{} })
 }
 
-// forbidden reports what to do where somebody may not do something.
+// forbidden returns the error with advice on what to do if the user lacks a permission.
 func forbidden(err error, verb, resources, namespace, instead string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -149,20 +153,19 @@ func forbidden(err error, verb, resources, namespace, instead string) error {
 	return fmt.Errorf("you are not allowed to %s %s%s: ask for the verb %s on the resource %s, or %s", verb, resources, InNamespace(namespace), verb, resources, instead)
 }
 
-// podLister looks at a cluster's pods.
+// podLister reads the pods of a cluster.
 type podLister struct {
 	*Client
 	progress *progress
 }
 
-// The limits of lists: the API server answers in pages of this many objects, and
-// a page may be asked for while its token lasts.
+// Limits of lists: the page size, and how long the token of a page is valid.
 const (
 	pageSize  = 500
 	readLimit = time.Minute
 )
 
-// limits are the LimitRanges and quotas of a namespace.
+// limits reads the LimitRanges and quotas of a namespace.
 func (l *podLister) limits(ctx context.Context, namespace string) (all fit.Limits, err error) {
 	err = errors.Join(limitsOf(ctx, l, "limitranges", namespace, &all.Ranges), limitsOf(ctx, l, "resourcequotas", namespace, &all.Quotas))
 	return all, err

@@ -22,7 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// eachNamed reads namespaces that the user named, each once.
+// eachNamed reads the namespaces that the user named, each once.
 func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstructured.Unstructured) error) error {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	k.found = len(names)
@@ -41,7 +41,7 @@ func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstruc
 	return nil
 }
 
-// known is what decides about a namespace beside its labels.
+// known returns the facts apart from labels that decide about a namespace.
 func (k *look) known(ns *unstructured.Unstructured) status.Known {
 	known := status.Known{Awaited: k.awaited[ns.GetName()], Deleted: ns.GetDeletionTimestamp() != nil}
 	switch name := ns.GetName(); {
@@ -55,7 +55,7 @@ func (k *look) known(ns *unstructured.Unstructured) status.Known {
 	return known
 }
 
-// look is one look at all pods.
+// look is one pass over all pods.
 type look struct {
 	*podLister
 	injector   *inject.Injector
@@ -66,16 +66,16 @@ type look struct {
 	notes      map[string]bool
 	selector   labels.Selector   // of pods
 	own        status.Scope      // what all namespaces have in common
-	found      int               // how many namespaces there are to look at
-	shadowed   []string          // if nothing is injected, and what would be is told
-	wrong      []string          // whose label means nothing
-	awaited    map[string]string // why nothing in a namespace may wait for Pillion
-	events     int               // of how many owners they were read
+	found      int               // the number of namespaces to read
+	shadowed   []string          // shadow namespaces
+	wrong      []string          // namespaces with a label value that has no meaning
+	awaited    map[string]string // namespaces in which no pod may wait for Pillion, with the reason
+	events     int               // number of owners whose events were read
 }
 
 func (k *look) note(text string) { k.notes[text] = true }
 
-// matches reports whether a webhook is for a pod of the namespace with this opt-in label.
+// matches reports whether a webhook matches pods of the namespace with this opt-in label.
 func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 	labels := map[string]string{}
 	if label != "" {
@@ -105,7 +105,7 @@ func (k *look) scope(ns *unstructured.Unstructured) *status.Scope {
 	return &scope
 }
 
-// alsoSelected is a selector of those of the pods that the user asks about.
+// alsoSelected combines a selector with the user's.
 func (k *look) alsoSelected(selector string) string {
 	return strings.TrimSuffix(selector+","+k.selector.String(), ",")
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/status"
 )
 
-// makers reads what makes the pods of a namespace: who owns the owners of pods, and who
-// cannot make pods.
+// makers reads the owners of the pods' owners in a namespace, and the objects that cannot
+// create their pods.
 func (k *look) makers(ctx context.Context, namespace string, count *status.Count) error {
 	for _, kind := range makerKinds() {
 		names := count.Controllers(kind.Kind)
@@ -58,14 +58,14 @@ func (k *look) makers(ctx context.Context, namespace string, count *status.Count
 	return nil
 }
 
-// lacks returns which of its pods an object cannot make, if the user asks about these.
+// lacks returns the pods that an object cannot create, if the user's selection includes them.
 func (k *look) lacks(ctx context.Context, count *status.Count, kind makerKind, object *unstructured.Unstructured) (*status.Failing, error) {
 	made, _, err := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
 	if err != nil || !k.selector.Matches(labels.Set(made)) {
 		return nil, err
 	}
 	object.SetManagedFields(nil)
-	object.SetGroupVersionKind(kind.GroupVersionKind) // which an item of a list need not say
+	object.SetGroupVersionKind(kind.GroupVersionKind) // items of a list may lack it
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -80,11 +80,11 @@ func (k *look) lacks(ctx context.Context, count *status.Count, kind makerKind, o
 	return f, err
 }
 
-// maxEvents bounds of how many owners the events are read.
+// maxEvents limits the number of owners whose events are read.
 const maxEvents = 100
 
-// lastFailure is the message of the last event that tells that an object cannot make a pod; "" if there is none, or none
-// may be read.
+// lastFailure returns the message of the last event about an object that cannot create a pod.
+// It returns "" if there is none, or if the user is not allowed to read events.
 func (k *look) lastFailure(ctx context.Context, kind string, object *unstructured.Unstructured) (message string) {
 	options := metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + object.GetName() + ",reason=FailedCreate"}
 	list, err := k.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(object.GetNamespace()).List(ctx, options)
@@ -110,8 +110,9 @@ func (k *look) lastFailure(ctx context.Context, kind string, object *unstructure
 	return message
 }
 
-// failElsewhere finds the namespaces with ReplicaSets whose pods opt in by themselves and
-// cannot be made: there may be no pod of them. A ReplicaSet has its pods' labels.
+// failElsewhere finds the namespaces with ReplicaSets whose pods opt in individually but
+// cannot be created, so that there may be no pod of theirs. A ReplicaSet has the labels of its
+// pods.
 func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*status.Count) error {
 	kind := makerKinds()[0]
 	client := k.Resource(kind.GroupVersion().WithResource(kind.resource))

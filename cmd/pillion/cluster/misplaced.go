@@ -16,8 +16,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// misplaced finds the workloads of a namespace with keys of Pillion's in their own metadata, of those
-// kinds that [look.makers] does not read.
+// misplaced finds the workloads of a namespace that have Pillion's keys in their own metadata,
+// for the kinds that [look.makers] does not read.
 func (k *look) misplaced(ctx context.Context, namespace string) error {
 	for _, kind := range writtenKinds() {
 		client := k.Resource(kind.GroupVersion().WithResource(kind.resource)).Namespace(namespace)
@@ -31,8 +31,8 @@ func (k *look) misplaced(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// misplacedElsewhere finds the workloads of other namespaces whose pods would opt in, if their label were in the
-// right place.
+// misplacedElsewhere finds the workloads of other namespaces whose pods would opt in if the
+// label were in the right place.
 func (k *look) misplacedElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
 	for _, kind := range append(writtenKinds(), makerKinds()...) {
 		if kind.owned {
@@ -54,7 +54,8 @@ func (k *look) misplacedElsewhere(ctx context.Context, namespaces map[string]*un
 	return nil
 }
 
-// misplace reports an object if it is one of these, and the user asks about its pods.
+// misplace adds an object to the report if its keys are misplaced and the user's selection
+// includes its pods.
 func (k *look) misplace(kind schema.GroupVersionKind, object *unstructured.Unstructured) error {
 	if !mentionsPillion(object.Object, "metadata") && !mentionsPillion(object.Object, "spec", "jobTemplate", "metadata") {
 		return nil
@@ -65,7 +66,7 @@ func (k *look) misplace(kind schema.GroupVersionKind, object *unstructured.Unstr
 		return err
 	}
 	object.SetManagedFields(nil)
-	object.SetGroupVersionKind(kind) // which an item of a list need not say
+	object.SetGroupVersionKind(kind) // items of a list may lack it
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return err
@@ -73,7 +74,8 @@ func (k *look) misplace(kind schema.GroupVersionKind, object *unstructured.Unstr
 	return k.report.Misplace(k.injector, text)
 }
 
-// mentionsPillion reports whether some metadata has a key of Pillion's: most have none.
+// mentionsPillion reports whether the metadata at a path has a key of Pillion's. It is a quick
+// check, because most metadata has none.
 func mentionsPillion(object map[string]any, path ...string) bool {
 	for _, place := range []string{"labels", "annotations"} {
 		all, _, _ := unstructured.NestedMap(object, append(path, place)...)

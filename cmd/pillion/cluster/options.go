@@ -21,7 +21,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/status"
 )
 
-// Options are the flags that select a cluster, as kubectl's do.
+// Options are the flags that select a cluster. They have the same names as kubectl's.
 type Options struct {
 	cmd        *cobra.Command
 	Kubeconfig string
@@ -29,7 +29,7 @@ type Options struct {
 	System     string
 }
 
-// given are those of these flags that were given, as a shell takes them.
+// given returns those of the named flags that are set, quoted for a shell.
 func (o *Options) given(names ...string) (all []string) {
 	for _, name := range names {
 		if f := o.cmd.Flags().Lookup(name); f != nil && f.Changed {
@@ -39,7 +39,7 @@ func (o *Options) given(names ...string) (all []string) {
 	return all
 }
 
-// kubectl is the beginning of a command of kubectl's for the same cluster.
+// kubectl returns the beginning of a kubectl command for the same cluster.
 func (o *Options) kubectl() string {
 	return strings.Join(append([]string{"kubectl"}, o.given("kubeconfig", "context")...), " ")
 }
@@ -55,8 +55,8 @@ func (o *Options) Connect() (*Client, error) {
 		return nil, noCluster(err)
 	}
 	config.UserAgent = "pillion/" + cli.BuildVersion().Version
-	config.WarningHandler = rest.NoWarnings{} // what is said of a dry run is nobody's news
-	config.QPS, config.Burst = 50, 100        // as kubectl's; the API server has its own limits
+	config.WarningHandler = rest.NoWarnings{} // warnings about a dry run are not relevant
+	config.QPS, config.Burst = 50, 100        // kubectl's values; the API server has its own limits
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, noCluster(err)
@@ -65,7 +65,7 @@ func (o *Options) Connect() (*Client, error) {
 	return &Client{client, config, namespace, o.System}, err
 }
 
-// nowhere reports whether some files are named, and none is there.
+// nowhere reports whether files are named and none of them exists.
 func nowhere(list string) bool {
 	files := slices.DeleteFunc(filepath.SplitList(list), func(file string) bool { return file == "" })
 	return len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {
@@ -74,13 +74,13 @@ func nowhere(list string) bool {
 	})
 }
 
-// noCluster says in plain words what is wrong with a kubeconfig.
+// noCluster explains an error about the kubeconfig.
 func noCluster(err error) error {
 	switch {
-	case clientcmd.IsEmptyConfig(err): // also where the context names none
+	case clientcmd.IsEmptyConfig(err): // also if the context names none
 		return errors.New("there is no cluster to connect to: use --kubeconfig FILE, and --context if the file has no current context")
 	}
-	for _, jargon := range []string{": couldn't get version/kind", ": no kind "} { // about types of Go
+	for _, jargon := range []string{": couldn't get version/kind", ": no kind "} { // errors that mention Go types
 		if text, _, ok := strings.Cut(err.Error(), jargon); ok {
 			return fmt.Errorf("the kubeconfig: %s: the file is not a kubeconfig", text)
 		}
@@ -101,8 +101,8 @@ func NoAnswer(err error) error {
 	return err
 }
 
-// Commands returns the commands to suggest for the same cluster; that of status repeats these arguments, and all of
-// them the templates.
+// Commands returns the commands to suggest for the same cluster. The status command gets these
+// arguments, and all commands get the template files.
 func (o *Options) Commands(arguments, paths []string) status.Commands {
 	var files []string
 	for _, path := range paths {
@@ -119,7 +119,7 @@ func (o *Options) Commands(arguments, paths []string) status.Commands {
 	}
 }
 
-// rules are where the kubeconfig is looked for.
+// rules returns where to look for the kubeconfig.
 func (o *Options) rules() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig

@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Outsiders finds the namespaces that have not opted in, of those that are named or of all.
+// Outsiders finds the namespaces that have not opted in, among the named ones or all.
 func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer) (*status.Outsiders, error) {
 	l := &podLister{c, newProgress(stderr)}
 	k := &look{podLister: l, notes: map[string]bool{}, report: status.NewReport(&templates.Set{})}
@@ -54,7 +54,8 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 	return r, nil
 }
 
-// usable finds out whether the cluster's templates can be used: if not, pods that opt in may be denied.
+// usable checks whether the cluster's templates can be used. If not, pods that opt in may be
+// denied.
 func (k *look) usable(ctx context.Context, d *deployed) {
 	var wrong unsure
 	if _, err := d.set(ctx, &wrong); err != nil {

@@ -20,15 +20,16 @@ import (
 	"github.com/pillion-dev/pillion/inject/status"
 )
 
-// Query reports which pods a report is about.
+// Query selects the pods of a report.
 type Query struct {
-	Namespaces []string // none: those that opted in
-	All        bool     // namespaces, also those that did not opt in
-	Selector   string   // of pods, by their labels
+	Namespaces []string // none: all namespaces that opted in
+	All        bool     // all namespaces, including those that did not opt in
+	Selector   string   // a label selector for pods
 	Templates  []string // files and folders; none: the templates of the cluster
 }
 
-// Report counts pods and finds out what is wrong with them. If that takes long, it writes its progress to stderr.
+// Report counts pods and finds out what is wrong with them. If that takes long, it writes its
+// progress to stderr.
 func (c *Client) Report(ctx context.Context, q Query, stderr io.Writer) (*status.Report, error) {
 	return (&podLister{c, newProgress(stderr)}).report(ctx, q)
 }
@@ -89,7 +90,7 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	return k, k.webhooks(ctx)
 }
 
-// labelled keeps what a namespace's label says if it does not opt in.
+// labelled records a namespace in shadow, or with a label value that has no meaning.
 func (k *look) labelled(ns *unstructured.Unstructured) {
 	switch value, ok := ns.GetLabels()[inject.LabelInject]; {
 	case value == inject.Shadow:
@@ -99,7 +100,7 @@ func (k *look) labelled(ns *unstructured.Unstructured) {
 	}
 }
 
-// named looks at namespaces that somebody named.
+// named counts the pods of namespaces that the user named.
 func (k *look) named(ctx context.Context, names []string) error {
 	return k.eachNamed(ctx, names, func(ns *unstructured.Unstructured) error {
 		count, err := k.namespace(ctx, ns)
@@ -110,7 +111,8 @@ func (k *look) named(ctx context.Context, names []string) error {
 	})
 }
 
-// optedIn looks at all namespaces that opted in, and at the pods that opted in elsewhere; or at all.
+// optedIn counts the pods of all namespaces that opted in, and pods elsewhere that opted in
+// individually. If all is set, it counts the pods of all namespaces.
 func (k *look) optedIn(ctx context.Context, all bool) error {
 	var chosen []*unstructured.Unstructured
 	elsewhere := map[string]*unstructured.Unstructured{}
@@ -146,7 +148,7 @@ func (k *look) optedIn(ctx context.Context, all bool) error {
 	return k.byThemselves(ctx, elsewhere)
 }
 
-// needed is what of a namespace is needed.
+// needed returns a namespace with only the fields that are used.
 func needed(ns *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	out.SetName(ns.GetName())
@@ -170,8 +172,8 @@ func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*s
 	return count, k.finish(ctx, ns.GetName(), count)
 }
 
-// byThemselves counts the pods that opted in where their namespace says nothing, or that tried to with a label
-// that means nothing.
+// byThemselves counts the pods that opted in although their namespace did not, and pods whose
+// label value has no meaning.
 func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
 	if len(namespaces) == 0 {
 		return nil
@@ -219,7 +221,8 @@ func (k *look) add(count *status.Count, pod *unstructured.Unstructured) error {
 	return nil
 }
 
-// finish finds out who owns the owners of a namespace's pods, and adds all to the report.
+// finish resolves the owners of a namespace's pods to their own owners, and adds the namespace
+// to the report.
 func (k *look) finish(ctx context.Context, namespace string, count *status.Count) error {
 	if err := k.makers(ctx, namespace, count); err != nil {
 		return err

@@ -10,17 +10,17 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
-// quietFor is how long nothing is said about what takes time, and saysEvery how long
-// after something was.
+// quietFor is the time before the first progress message, and saysEvery the time between
+// messages.
 const (
 	quietFor  = 2 * time.Second
 	saysEvery = 200 * time.Millisecond
 )
 
-// progress is a line on a terminal about what takes longer than that.
+// progress writes progress messages to a terminal.
 type progress struct {
-	w     io.Writer // nil if nobody sees it
-	next  time.Time // when there is something to say
+	w     io.Writer // nil if stderr is not a terminal
+	next  time.Time // time of the next message
 	shown bool
 }
 

@@ -31,7 +31,7 @@ func PodResources() map[schema.GroupVersionResource][]string {
 
 // PodResource returns the resource that a user means by a kind.
 func PodResource(kind string) (schema.GroupVersionResource, error) {
-	bare, _, _ := strings.Cut(strings.ToLower(kind), ".") // deployments.apps
+	bare, _, _ := strings.Cut(strings.ToLower(kind), ".") // for example deployments.apps
 	var known []string
 	for resource, names := range PodResources() {
 		if bare == resource.Resource || slices.Contains(names, bare) {
@@ -43,7 +43,7 @@ func PodResource(kind string) (schema.GroupVersionResource, error) {
 	return schema.GroupVersionResource{}, fmt.Errorf("%q has no pods; use one of %s", kind, strings.Join(known, ", "))
 }
 
-// makers are the resources that make pods, and pods.
+// makersAndPods returns the resources that create pods, and pods.
 func makersAndPods() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		apps.WithResource("deployments"), apps.WithResource("statefulsets"),
@@ -61,7 +61,7 @@ func InNamespace(namespace string) string {
 	return " in the namespace " + namespace
 }
 
-// isMade reports whether something else that is listed makes the object.
+// isMade reports whether another listed object owns this one.
 func isMade(object *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
@@ -71,7 +71,7 @@ func isMade(object *unstructured.Unstructured) bool {
 	return ok
 }
 
-// ownerResource is the resource of an owner with a pod template.
+// ownerResource returns the resource of an owner with a pod template.
 func ownerResource(owner *metav1.OwnerReference) (schema.GroupVersionResource, bool) {
 	resource, err := PodResource(owner.Kind)
 	group, groupErr := schema.ParseGroupVersion(owner.APIVersion)
@@ -83,17 +83,18 @@ func hasEnded(object *unstructured.Unstructured) bool {
 	return err == nil && object.GetKind() == "Pod" && slices.Contains([]string{string(corev1.PodSucceeded), string(corev1.PodFailed)}, phase)
 }
 
-// apps and batch are the groups of workloads. Their packages in k8s.io/api would be a fiftieth of the program.
+// apps and batch are API groups. Importing their packages from k8s.io/api would add 2% to the
+// program's size.
 var (
 	apps  = schema.GroupVersion{Group: "apps", Version: "v1"}
 	batch = schema.GroupVersion{Group: "batch", Version: "v1"}
 )
 
-// makerKind is a kind of objects whose controllers make pods.
+// makerKind is a kind whose controller creates pods.
 type makerKind struct {
 	schema.GroupVersionKind
 	resource string
-	owned    bool // by others, as a rule
+	owned    bool // usually owned by another object
 }
 
 func makerKinds() []makerKind {
@@ -105,7 +106,7 @@ func makerKinds() []makerKind {
 	}
 }
 
-// writtenKinds are the kinds that users write and whose pods others make.
+// writtenKinds returns the kinds that users write and whose controllers create pods.
 func writtenKinds() []makerKind {
 	return []makerKind{
 		{apps.WithKind("Deployment"), "deployments", false},

@@ -19,8 +19,8 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// whatFollows adds to the error that there are no templates what becomes of new pods while
-// Pillion's webhooks are there.
+// whatFollows extends the error that there are no templates with what happens to new pods
+// while Pillion's webhooks are installed.
 func (l *podLister) whatFollows(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[noTemplatesError](err); !ok {
 		return err
@@ -72,7 +72,7 @@ func (k *look) consider(ctx context.Context, namespace string, count *status.Cou
 			all, err := k.limits(ctx, namespace)
 			if err != nil {
 				count.Hold("", "whether the limits of the namespace allow new pods is unknown: "+err.Error())
-				return nil //nolint:nilerr // it is told
+				return nil //nolint:nilerr // the report has the reason
 			}
 			limits = &all
 		}
@@ -81,7 +81,7 @@ func (k *look) consider(ctx context.Context, namespace string, count *status.Cou
 			if !slices.Contains(names, object.GetName()) {
 				return nil
 			}
-			object.SetAPIVersion("apps/v1") // which an item of a list need not say
+			object.SetAPIVersion("apps/v1") // items of a list may lack it
 			object.SetKind(kind.name)
 			text, err := object.MarshalJSON()
 			if err == nil {

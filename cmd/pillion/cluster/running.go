@@ -17,12 +17,13 @@ import (
 	"github.com/pillion-dev/pillion/inject/status"
 )
 
-// maxRunning bounds how many pods of a namespace explain reads.
+// maxRunning limits how many pods of a namespace explain reads.
 const maxRunning = 10 * pageSize
 
 var errEnough = errors.New("enough pods")
 
-// running compares the pods of a workload with what a new one would be; nil if that is unknown.
+// running compares the pods of a workload with new ones. It returns nil if the pods cannot be
+// read.
 func (i *Installation) running(ctx context.Context, p *place, object *unstructured.Unstructured) (*explain.Running, error) {
 	selector := ""
 	if !i.whole {
@@ -58,7 +59,7 @@ func isRestarted(kind string) bool {
 	return kind == "Deployment" || kind == "StatefulSet" || kind == "DaemonSet"
 }
 
-// unsure is why it is unknown what new pods would be.
+// unsure returns why the result for new pods is unknown, or "".
 func (i *Installation) unsure() string {
 	switch {
 	case len(i.wrong.problems) > 0:
@@ -75,12 +76,12 @@ func (i *Installation) unsure() string {
 	return ""
 }
 
-// byPolicies reports whether pods are injected by what pillion policy wrote.
+// byPolicies reports whether policies that pillion policy wrote inject the pods.
 func (i *Installation) byPolicies() bool {
 	return len(i.entries) == 0 && len(i.mutation.OwnPolicies()) > 0
 }
 
-// podsOf is the selector of a workload's pods; "" if it has none.
+// podsOf returns the selector of a workload's pods, or "" if it has none.
 func podsOf(object *unstructured.Unstructured) string {
 	spec, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
 	if spec["matchLabels"] == nil && spec["matchExpressions"] == nil {
@@ -97,7 +98,7 @@ func podsOf(object *unstructured.Unstructured) string {
 	return selector.String()
 }
 
-// counted counts the pods of a namespace once; nil if they cannot be read.
+// counted counts the pods of a namespace once. It returns nil if they cannot be read.
 func (i *Installation) counted(ctx context.Context, p *place, selector string) *status.Count {
 	if count, known := p.counts[selector]; known {
 		return count

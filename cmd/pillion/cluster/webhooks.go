@@ -23,12 +23,12 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// webhooks reads what is called for pods.
+// webhooks reads the webhooks that are called for pods.
 func (k *look) webhooks(ctx context.Context) error {
 	k.mutation, k.validation = k.podLister.mutation(ctx, k.note), k.podLister.validation(ctx, k.note)
 	k.awaited = map[string]string{}
 	of := k.labels(ctx)
-	optedIn := func(namespace string) (map[string]string, bool) { // as if all had
+	optedIn := func(namespace string) (map[string]string, bool) { // treats every namespace as opted in
 		labels, known := of(namespace)
 		if known && namespace != k.system {
 			with := map[string]string{}
@@ -44,7 +44,8 @@ func (k *look) webhooks(ctx context.Context) error {
 	return k.installed(ctx, k.mutation)
 }
 
-// installed finds Pillion's own webhooks among all, or asks for them alone.
+// installed finds Pillion's own webhooks in the list, or reads only them if the list is
+// unknown.
 func (k *look) installed(ctx context.Context, m *status.Mutation) error {
 	own := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if i := slices.IndexFunc(m.Webhooks, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool { return c.Name == m.Own }); i >= 0 {
@@ -65,14 +66,14 @@ func (k *look) installed(ctx context.Context, m *status.Mutation) error {
 	}
 	k.own.Entries, k.own.Installed = explain.MutatingEntries(own), own.CreationTimestamp.Time
 	if len(k.own.Entries) == 0 && len(m.OwnPolicies()) > 0 {
-		k.own.Unknown = true // pods are injected by what pillion policy wrote
+		k.own.Unknown = true // policies that pillion policy wrote inject the pods
 	}
 	k.answering(ctx, own)
 	return nil
 }
 
-// answering notes what is wrong with what is installed, or unknown of it: nothing is
-// advised then.
+// answering notes what is wrong or unknown about the installed webhooks. In both cases, the
+// report suggests no restarts.
 func (k *look) answering(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) {
 	doubt := func(format string, args ...any) {
 		k.report.Doubts = append(k.report.Doubts, fmt.Sprintf(format, args...))
@@ -110,8 +111,9 @@ func (k *look) answering(ctx context.Context, own *admissionregistrationv1.Mutat
 	}
 }
 
-// listens reports whether somebody listens at a URL; the error is why that is unknown. A host that rejects
-// connections is known not to. What is this machine for the API server is this one here only if it runs here.
+// listens reports whether a server listens at a URL. The error is the reason why that is
+// unknown. If the host rejects the connection, no server listens. A loopback address means the
+// API server's machine, so the result holds only if this program runs on that machine.
 func (k *look) listens(ctx context.Context, address string) (bool, error) {
 	u, err := url.Parse(address)
 	if err != nil {
