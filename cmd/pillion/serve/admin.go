@@ -12,16 +12,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// condition is one of those of being ready: a detail for people, or what is missing.
+// condition is a readiness condition. It returns a detail for users, or an error if the
+// condition is not met.
 type condition struct {
 	name string
 	run  func() (detail string, err error)
 }
 
-// mostScrapes is how many may read the metrics at a time; more than some Prometheus are none.
+// mostScrapes limits the concurrent requests for metrics. It is more than a few Prometheus
+// servers need.
 const mostScrapes = 10
 
-// admin is what the admin address serves: to kubelet, Prometheus and people.
+// admin returns the handler of the admin address. Its clients are the kubelet, Prometheus and users.
 func admin(registry *prometheus.Registry, conditions []condition) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: mostScrapes}))
@@ -30,8 +32,9 @@ func admin(registry *prometheus.Registry, conditions []condition) http.Handler {
 	return mux
 }
 
-// ready answers ok, or with ?verbose, or if it is not so, with one line for
-// each check, as API servers do. Their handler is part of k8s.io/apiserver, of which this program needs nothing else:
+// ready answers "ok", or, with ?verbose or if a condition fails, one line per condition, in
+// the format of API servers. Their own handler is part of k8s.io/apiserver, which this program
+// does not use otherwise:
 //
 //	[+]templates ok: revision 0123456789ab, 3 in use
 //	[-]namespaces failed: the namespaces are not loaded yet

@@ -15,17 +15,17 @@ import (
 	"github.com/pillion-dev/pillion/inject/fit"
 )
 
-// advice is what /advise needs beside the engine: the Pod Security Standards, and
-// the LimitRanges and quotas of all namespaces, a moment behind the cluster.
-// Nothing waits for these: until they are here, and where Pillion may not read
-// them, there is no advice about them.
+// advice is the additional data for /advise: the Pod Security Standards, and the LimitRanges
+// and quotas of all namespaces, slightly behind the cluster. Nothing waits for this data.
+// While it is not loaded, or if Pillion is not allowed to read it, there is no advice about
+// it.
 type advice struct {
 	fits           *fit.Evaluator
-	ranges, quotas cache.Indexer // nil if they are not asked for
+	ranges, quotas cache.Indexer // nil without --advise
 	follow         []func(context.Context)
 }
 
-// newAdvice follows the cluster's limits with --advise alone.
+// newAdvice follows the cluster's limits, only with --advise.
 func (o *Options) newAdvice() (*advice, error) {
 	fits, err := fit.NewEvaluator()
 	a := &advice{fits: fits}
@@ -47,10 +47,10 @@ func followLimits[T any](a *advice, client dynamic.Interface, resource string) c
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})
 	a.follow = append(a.follow, controller.RunWithContext)
-	return store.(cache.Indexer) // is one, with Indexers
+	return store.(cache.Indexer) // the store is created with Indexers
 }
 
-// slimLimit keeps what is read of a LimitRange or quota.
+// slimLimit drops the unused fields of a LimitRange or quota.
 func slimLimit[T any](object any) (any, error) {
 	object, err := kube.Typed[T](object)
 	if m, ok := object.(metav1.Object); ok {
@@ -72,7 +72,7 @@ func limitsIn[T any](index cache.Indexer, namespace string) (all []*T) {
 	if index == nil {
 		return nil
 	}
-	objects, _ := index.ByIndex(cache.NamespaceIndex, namespace) // an index that there is
+	objects, _ := index.ByIndex(cache.NamespaceIndex, namespace) // the index exists
 	for _, object := range objects {
 		if o, ok := object.(*T); ok {
 			all = append(all, o)

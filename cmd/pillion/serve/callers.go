@@ -28,18 +28,18 @@ import (
 )
 
 const (
-	// rereadEvery: what callers are checked against is in a few small files, and to
-	// read them costs less than to watch them. There is no event to miss.
+	// rereadEvery is the interval for reading the credential files again. They are few and
+	// small, so reading them costs less than watching them, and no event can be missed.
 	rereadEvery = time.Second
 
-	// The API server's keys change when its operators change them, which may be
-	// between two of these; then it is a token that tells.
+	// keysEvery is the interval for reading the API server's keys again. They rarely change. If
+	// they change within the interval, a token with an unknown key triggers the next read.
 	keysEvery = 5 * time.Minute
-	keysAgain = 5 * time.Second // at the soonest, and where they could not be had
+	keysAgain = 5 * time.Second // minimum interval, also after errors
 	keysTime  = 10 * time.Second
 )
 
-// callerOptions are the flags that say who may call the webhooks.
+// callerOptions are the flags for authenticating and authorizing callers.
 type callerOptions struct {
 	authentication string
 	caFile         string
@@ -66,7 +66,7 @@ func (o *callerOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.jwksFile, "caller-jwks-file", "", "read the issuer's keys from this `FILE`, a JSON Web Key Set (default: from the cluster)")
 }
 
-// check finds flags that make no sense, or less than they seem to.
+// check returns an error for flags that contradict each other, or have no effect together.
 func (o *callerOptions) check(standalone bool) error {
 	tokens := o.issuer != "" || len(o.audiences) > 0 || len(o.subjects) > 0 || o.jwksFile != ""
 	certificates := o.caFile != "" || len(o.names) > 0
@@ -94,23 +94,23 @@ func (o *callerOptions) check(standalone bool) error {
 	return nil
 }
 
-// callerCluster is what serve knows of the cluster whose API servers call.
+// callerCluster is what serve knows of the cluster whose API servers call it.
 type callerCluster struct {
 	kubeconfig    string
 	configuration string // the name of the webhook configurations
 }
 
-// source is where a part of the credentials comes from.
+// source is a source of credentials.
 type source struct {
-	name    string // of the file, for people
+	name    string // the file's name, for messages
 	read    func(context.Context) ([]byte, error)
-	use     func(*authentication.Credentials, []byte) error // an error leaves the credentials as they are
-	content []byte                                          // that is in use
-	problem error                                           // why what is there now is not
+	use     func(*authentication.Credentials, []byte) error // if it fails, the credentials do not change
+	content []byte                                          // the content in use
+	problem error                                           // why the latest content is not in use
 }
 
-// callerCheck is the guard, and what keeps its credentials as the files and the
-// cluster say. A nil one lets everyone call.
+// callerCheck has the guard, and keeps its credentials up to date with the files and the
+// cluster. A nil callerCheck allows all callers.
 type callerCheck struct {
 	guard *authentication.Guard
 	clock *certs.Clock
@@ -118,16 +118,16 @@ type callerCheck struct {
 	certs bool
 	log   *slog.Logger
 
-	mu    sync.Mutex // of what follows, which no request needs
+	mu    sync.Mutex // of the following fields, which requests do not use
 	files []*source
-	keys  *source // the cluster's, or nil
+	keys  *source // the keys of the cluster, or nil
 
 	missed   chan struct{}
 	problems prometheus.Gauge
 }
 
-// newCallers reads the credentials for the first time; here a problem is an error.
-// The cluster is not asked yet: it may not be there.
+// newCallers reads the credential files. Here, a problem is an error. It does not call the
+// cluster, which may be unavailable yet.
 func (o *callerOptions) newCallers(ctx context.Context, of callerCluster, log *slog.Logger, registry prometheus.Registerer) (*callerCheck, error) {
 	if o.authentication == "none" {
 		return nil, nil
@@ -157,7 +157,7 @@ func (o *callerOptions) newCallers(ctx context.Context, of callerCluster, log *s
 	return c, c.reload(ctx, c.files...)
 }
 
-// sources are the files that the options name.
+// sources returns the files that the options name.
 func (o *callerOptions) sources() []*source {
 	var all []*source
 	add := func(name string, use func(*authentication.Credentials, []byte) error) {
@@ -195,14 +195,14 @@ func useKeys(c *authentication.Credentials, content []byte) error {
 	if err != nil {
 		return err
 	}
-	accounts := *c.ServiceAccounts // a request may be reading it
+	accounts := *c.ServiceAccounts // a request may be using it
 	accounts.Keys = keys
 	c.ServiceAccounts = &accounts
 	return nil
 }
 
-// clusterKeys asks for the keys of the cluster's own issuer. Every ServiceAccount
-// may, by the ClusterRole system:service-account-issuer-discovery.
+// clusterKeys returns a function that requests the keys of the cluster's own issuer. Every
+// ServiceAccount is allowed to, by the ClusterRole system:service-account-issuer-discovery.
 func clusterKeys(kubeconfig string) (func(context.Context) ([]byte, error), error) {
 	config, err := kube.Config(kubeconfig)
 	if err != nil {
@@ -218,18 +218,19 @@ func clusterKeys(kubeconfig string) (func(context.Context) ([]byte, error), erro
 	}, nil
 }
 
-// reload puts in use what is new and good, each source for itself: one that is
-// broken does not keep another from being rotated. It returns what is wrong.
+// reload reads each source and uses its content if that is new and valid. The sources are
+// independent: an invalid one does not prevent the rotation of another. It returns the
+// problems.
 func (c *callerCheck) reload(ctx context.Context, sources ...*source) error {
 	var wrong []error
 	for _, s := range sources {
-		content, err := s.read(ctx) // may take a while
+		content, err := s.read(ctx) // may take a while, so without the lock
 		wrong = append(wrong, c.take(s, content, err))
 	}
 	return errors.Join(wrong...)
 }
 
-// take is what follows from having read a source.
+// take uses the content that was read from a source, or records the problem.
 func (c *callerCheck) take(s *source, content []byte, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,7 +260,7 @@ func (c *callerCheck) take(s *source, content []byte, err error) error {
 	return err
 }
 
-// wrong are the problems that there are now.
+// wrong returns the current problems.
 func (c *callerCheck) wrong() []string {
 	var all []string
 	for _, s := range c.all() {
@@ -277,7 +278,7 @@ func (c *callerCheck) all() []*source {
 	return append(slices.Clip(c.files), c.keys)
 }
 
-// miss tells that a token named a key that is unknown. Requests call it.
+// miss reports that a token named an unknown key. Requests call it.
 func (c *callerCheck) miss() {
 	select {
 	case c.missed <- struct{}{}:
@@ -303,15 +304,15 @@ func (c *callerCheck) follow(ctx context.Context) {
 			return
 		case <-tick.C:
 			c.clock.Tick()
-			_ = c.reload(ctx, c.files...) // has been told
+			_ = c.reload(ctx, c.files...) // reload logs the error
 		}
 	}
 }
 
-// followKeys asks the cluster for its keys: at the start, from time to time, and
-// if a token names one that is unknown; never more often than every keysAgain,
-// whoever sends what. The key sets of OIDC libraries ask while they verify a token,
-// and a request must not wait for the API server.
+// followKeys requests the cluster's keys at the start, at intervals, and if a token names an
+// unknown key. It never requests them more often than every keysAgain, whatever callers send.
+// The key sets of OIDC libraries request keys while they verify a token, but a webhook request
+// must not wait for the API server.
 func (c *callerCheck) followKeys(ctx context.Context) {
 	for {
 		next := time.After(keysEvery)
@@ -332,8 +333,8 @@ func (c *callerCheck) followKeys(ctx context.Context) {
 	}
 }
 
-// check tells who may call. Credentials that cannot be reloaded are told, but
-// leave Pillion ready; the keys of the cluster must have come once.
+// check reports the state of the credentials. If a source is invalid, Pillion stays ready, but
+// the cluster's keys must have been read once.
 func (c *callerCheck) check() (string, error) {
 	if c == nil {
 		return "callers are not authenticated", nil
@@ -350,16 +351,16 @@ func (c *callerCheck) check() (string, error) {
 	return detail, nil
 }
 
-// configure has the server ask for client certificates. They are not checked in
-// the handshake: a caller without a good one may have a token, and what the CAs
-// are may change while the connection lasts.
+// configure makes the server request client certificates. The handshake does not verify them:
+// a caller without a valid certificate may have a token, and the CAs may change while the
+// connection lasts.
 func (c *callerCheck) configure(config *tls.Config) {
 	if c != nil && c.certs {
 		config.ClientAuth = tls.RequestClientCert
 	}
 }
 
-// use is for the handler.
+// use returns the guard for the handler.
 func (c *callerCheck) use() *authentication.Guard {
 	if c == nil {
 		return nil

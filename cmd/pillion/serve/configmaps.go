@@ -26,23 +26,23 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// burst is how long changes of ConfigMaps are waited for that belong together, for
-// each set that is superseded takes the place of an older one when pods are judged.
+// burst is how long to wait for further changes of ConfigMaps that belong together. Each
+// superseded set pushes an older one out of those that still count when pods are checked.
 const burst = 100 * time.Millisecond
 
-// configMaps are the ConfigMaps of templates that a selector selects. Each is taken
-// whole or not at all; what another one holds does not matter for that. There is no work queue: whichever ConfigMap
-// changes, all sets are joined again.
+// configMaps are the template ConfigMaps that a selector matches. Each ConfigMap is used
+// completely or not at all, independent of the others. There is no work queue: after any
+// change, all sets are merged again.
 type configMaps struct {
 	namespace, selector string
 	log                 *slog.Logger
 	run                 func(context.Context)
-	synced              cache.DoneChecker // all have come
+	synced              cache.DoneChecker // done when all ConfigMaps were read
 	changed             chan struct{}
 
 	mu     sync.Mutex
 	known  map[string]*templateMap // by name
-	failed error                   // why the API server cannot be asked
+	failed error                   // why the API server cannot be reached
 }
 
 // templateMap is one ConfigMap of templates.
@@ -50,11 +50,11 @@ type templateMap struct {
 	name    string
 	uid     types.UID
 	created time.Time
-	good    *templates.Set // its last good content; nil: there was none
-	wrong   error          // with what it holds now
+	good    *templates.Set // its last valid content; nil: none
+	wrong   error          // why its current content is invalid
 }
 
-// newConfigMaps asks for nothing yet; nil if the options name no ConfigMaps.
+// newConfigMaps sends no request yet. It returns nil if the options name no ConfigMaps.
 func (o *Options) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 	if o.TemplateSelector == "" {
 		return nil, nil
@@ -99,7 +99,7 @@ func (s selected) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	return s.ResourceInterface.Watch(ctx, o)
 }
 
-// slimConfigMap keeps what is read of a ConfigMap; what the store holds of it is not read.
+// slimConfigMap drops the unused fields of a ConfigMap.
 func slimConfigMap(object any) (any, error) {
 	object, err := kube.Typed[corev1.ConfigMap](object)
 	if m, ok := object.(*corev1.ConfigMap); ok {
@@ -108,7 +108,7 @@ func slimConfigMap(object any) (any, error) {
 	return object, err
 }
 
-// asked takes note of why the API server does not tell of ConfigMaps.
+// asked records why ConfigMaps cannot be watched.
 func (c *configMaps) asked(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,8 +121,8 @@ func (c *configMaps) asked(err error) {
 	c.failed = err
 }
 
-// take compiles a ConfigMap as it is now. One that is deleted and made again has no
-// past: whether that was seen as two events or as one must make no difference.
+// take compiles the current content of a ConfigMap. A ConfigMap that was deleted and created
+// again has no last valid content, whether the watch reports that as one event or as two.
 func (c *configMaps) take(object any) {
 	m, ok := object.(*corev1.ConfigMap)
 	if !ok {
@@ -143,7 +143,7 @@ func (c *configMaps) drop(object any) {
 	if err != nil {
 		return
 	}
-	_, name, _ := cache.SplitMetaNamespaceKey(key) // of a key that has just been made
+	_, name, _ := cache.SplitMetaNamespaceKey(key) // the function above made this key
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, name)
@@ -153,12 +153,12 @@ func (c *configMaps) drop(object any) {
 func (c *configMaps) poke() {
 	select {
 	case c.changed <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending already
 	}
 }
 
-// follow calls changed when all ConfigMaps have come, and whenever some have
-// changed, until ctx is done.
+// follow calls changed when all ConfigMaps were read, and after every change, until ctx is
+// done.
 func (c *configMaps) follow(ctx context.Context, changed func()) {
 	if c == nil {
 		return
@@ -186,13 +186,13 @@ func (c *configMaps) follow(ctx context.Context, changed func()) {
 	}
 }
 
-// sets are what ConfigMaps have to give, the oldest one first (and of the same age by
-// their names), so that all replicas take the same of two templates with one name,
-// and a new ConfigMap takes nothing from one that is in use.
+// sets returns the sets of all ConfigMaps, oldest first, then by name. So all replicas choose
+// the same of two templates with one name, and a new ConfigMap never replaces a template in
+// use.
 //
-// What is in them decides alone, but for a ConfigMap that is broken: its last good
-// content is known only to a replica that has seen it. One that was started since
-// goes without, rather than not at all, for all other templates are as good as ever.
+// The result depends on the content alone, except for an invalid ConfigMap: only replicas that
+// saw its last valid content use that. A replica that started later runs without this
+// ConfigMap, because all other templates are still valid.
 func (c *configMaps) sets() (sets []*templates.Set, rejected []rejection) {
 	if c == nil {
 		return nil, nil
@@ -218,10 +218,10 @@ func (c *configMaps) sets() (sets []*templates.Set, rejected []rejection) {
 	return sets, rejected
 }
 
-// whole reports whether all have come.
+// whole reports whether all ConfigMaps were read.
 func (c *configMaps) whole() bool { return c == nil || cache.IsDone(c.synced) }
 
-// missing reports why not all have come.
+// missing returns why some ConfigMaps were not read.
 func (c *configMaps) missing() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,8 +231,8 @@ func (c *configMaps) missing() error {
 	return errors.New("the ConfigMaps of templates are not loaded yet")
 }
 
-// ConfigMapSets returns the sets of ConfigMaps as a replica uses them that has not seen them before, and what is wrong
-// with the others.
+// ConfigMapSets returns the sets that a newly started replica would use, and what is wrong
+// with the other ConfigMaps.
 func ConfigMapSets(all []*corev1.ConfigMap) (sets []*templates.Set, wrong []error) {
 	c := &configMaps{known: map[string]*templateMap{}}
 	for _, m := range all {
@@ -245,7 +245,7 @@ func ConfigMapSets(all []*corev1.ConfigMap) (sets []*templates.Set, wrong []erro
 	return sets, wrong
 }
 
-// compileConfigMap makes a set of a ConfigMap.
+// compileConfigMap compiles the templates in a ConfigMap.
 func compileConfigMap(name string, data map[string]string) (*templates.Set, error) {
 	files := TemplateFiles(name, data)
 	if len(files) == 0 && len(data) > 0 {
@@ -254,7 +254,7 @@ func compileConfigMap(name string, data map[string]string) (*templates.Set, erro
 	return templates.Compile(files...)
 }
 
-// TemplateFiles returns the keys of a ConfigMap that would be files of templates in a folder.
+// TemplateFiles returns the keys of a ConfigMap that would be template files in a folder.
 func TemplateFiles(name string, data map[string]string) (files []templates.File) {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if templates.IsFile(key) {

@@ -16,37 +16,39 @@ import (
 )
 
 const (
-	// MaxConnections is how many there are to a listener at a time, at about 60 KiB each while they
-	// are in use. Half of them are kept for a next request; an API server keeps 25 idle ones.
+	// MaxConnections limits the open connections of a listener. A connection in use takes about
+	// 60 KiB. Half of them may be kept for the next request; an API server keeps 25 idle ones.
 	MaxConnections = 1000
-	// maxAdmin is how many of them may come to the admin address, if none is kept.
+	// maxAdmin is the limit for the admin address, where no connection is kept.
 	maxAdmin = 100
-	// MaxHTTP2 is how many of them speak HTTP/2, with so many requests at a time each. API servers
-	// speak it to localhost only; a connection takes up to 50 times as much as one of HTTP/1.1,
-	// which all others get instead.
+	// MaxHTTP2 limits the connections that use HTTP/2, and maxStreams the concurrent requests of
+	// each. API servers use HTTP/2 only to localhost. An HTTP/2 connection takes up to 50 times
+	// as much memory as one of HTTP/1.1, so all other connections get HTTP/1.1.
 	MaxHTTP2, maxStreams = 16, 32
-	// spareFiles is how many file descriptors are left for everything but connections.
+	// spareFiles is the number of file descriptors reserved for other purposes.
 	spareFiles = 32
 )
 
-// connections are those to one listener. They are counted here because netutil.LimitListener of golang.org/x/net lets new
-// connections wait: it closes no silent one, and knows nothing of HTTP/2.
+// connections counts the connections of one listener. It does not use netutil.LimitListener of
+// golang.org/x/net, which makes new connections wait: that closes no silent connection, and
+// does not know about HTTP/2.
 type connections struct {
 	accepting, draining atomic.Bool
 	open, http2         atomic.Int64
-	kept                atomic.Int64 // those that had an answer
-	less                atomic.Int64 // than MaxConnections, as the process has too few file descriptors
-	busy                sync.Map     // when a net.Conn began that had no answer yet, and while draining when a request did
+	kept                atomic.Int64 // those that have served a request
+	less                atomic.Int64 // reduces MaxConnections if the process has too few file descriptors
+	busy                sync.Map     // since when a net.Conn waits for its first answer, or, while draining, for any
 }
 
-// full says that no more are to be kept for a next request.
+// full reports whether no more connections may be kept for the next request.
 func (c *connections) full() bool { return c.kept.Load() > c.most()/2 }
 
-// most is how many may be open.
+// most returns the limit of open connections.
 func (c *connections) most() int64 { return MaxConnections - c.less.Load() }
 
-// finish waits until every connection has had its last answer, which asks the caller to close it, or was not used
-// since draining began. Shutdown alone would drop a request whose headers it has not read yet.
+// finish waits until every connection has sent its last answer, which asks the caller to close
+// it, or has not been used since draining began. Shutdown alone would drop a request whose
+// headers it has not read yet.
 func (c *connections) finish(ctx context.Context, began time.Time) {
 	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 		quiet := c.open.Load() == 0 || time.Since(began) > unusedTime
@@ -60,8 +62,9 @@ func (c *connections) finish(ctx context.Context, began time.Time) {
 	}
 }
 
-// count keeps account of the connections. If there are too many, the one that has waited longest for its first
-// answer goes: who only connects can hold a place for as long as others need none.
+// count tracks the states of connections. If there are too many, it closes the one that has
+// waited longest for its first answer. So a client that sends no request keeps its connection
+// only until another one needs the place.
 func (c *connections) count(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -95,20 +98,21 @@ func (c *connections) closeOldest() {
 		return true
 	})
 	if oldest != nil {
-		c.busy.CompareAndSwap(oldest, began, time.Time{}) // it goes already
-		go oldest.Close()                                 // says goodbye by TLS, which may take a while
+		c.busy.CompareAndSwap(oldest, began, time.Time{}) // is being closed already
+		go oldest.Close()                                 // sends the TLS goodbye, which may take a while
 	}
 }
 
-// listener accepts connections, and has some closed where the process has no file descriptor left.
+// listener accepts connections, and closes some if the process has no file descriptor left.
 type listener struct {
 	net.Listener
 	to     *connections
-	costly *connections // of both listeners, those that may be many
+	costly *connections // the connections of the listener that may have many
 }
 
-// Accept implements [net.Listener]. If there are too many connections it takes its time, so that each has a second
-// until others need its place. After an error of this kind net/http tries again soon.
+// Accept implements [net.Listener]. At the limit, it slows down, so that each connection has a
+// second before another one replaces it. After a temporary error, net/http calls it again
+// soon.
 func (l *listener) Accept() (net.Conn, error) {
 	if most := l.to.most(); l.to.open.Load() >= most {
 		<-time.After(time.Second / time.Duration(most))
@@ -126,14 +130,14 @@ func (l *listener) Accept() (net.Conn, error) {
 	return nil, err
 }
 
-// connection knows whether it is one of those that speak HTTP/2.
+// connection is a connection that may use HTTP/2.
 type connection struct {
 	net.Conn
 	of    *connections
 	state atomic.Int32
 }
 
-// What a connection is: others may close it at any moment.
+// The states of a connection. Other goroutines may close it at any moment.
 const (
 	isOpen = iota
 	isHTTP2
@@ -148,7 +152,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// mayHTTP2 makes it one of those if there is room for one more.
+// mayHTTP2 reports whether there is room for another HTTP/2 connection, and if so, counts this
+// one.
 func (c *connection) mayHTTP2() bool {
 	if c.of.http2.Add(1) <= MaxHTTP2 && c.state.CompareAndSwap(isOpen, isHTTP2) {
 		return true
@@ -157,7 +162,7 @@ func (c *connection) mayHTTP2() bool {
 	return false
 }
 
-// chooseProtocol lets HTTP/2 be spoken by a few connections.
+// chooseProtocol allows HTTP/2 for a few connections.
 func chooseProtocol(config *tls.Config) {
 	others := config.Clone()
 	others.NextProtos = []string{"http/1.1"}
@@ -170,8 +175,8 @@ func chooseProtocol(config *tls.Config) {
 	}
 }
 
-// http2Limits are what the server sets aside for a connection: the least that it may, for a body comes in frames of
-// 16 KiB and is read at once.
+// http2Limits returns the smallest buffers for a connection. They suffice, because a body
+// comes in frames of 16 KiB and is read at once.
 func http2Limits() *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams:          maxStreams,
@@ -182,19 +187,22 @@ func http2Limits() *http.HTTP2Config {
 }
 
 const (
-	// requestTime is the longest that an API server waits for a webhook.
+	// requestTime is the longest time that an API server waits for a webhook.
 	requestTime = 30 * time.Second
-	// drainTime fits, with 5 s of waiting before it and 5 s for the Lease and the last traces after it, into the 30 s that
-	// Kubernetes gives a pod to end. API servers wait 5 s by the manifests.
+	// drainTime fits into the 30 s that Kubernetes gives a pod to terminate, with 5 s of waiting
+	// before it, and 5 s after it for the Lease and the last traces. The manifests make API
+	// servers wait 5 s.
 	drainTime = 15 * time.Second
-	// idleTime is longer than the 90 s after which an API server closes a connection
-	// that it does not use, one that it has never used included: a request on one that
-	// is just being closed here would be lost, for a POST is not sent again.
+	// idleTime is longer than the 90 s after which an API server closes an unused connection,
+	// including one that it never used. If Pillion closed a connection first, a request that
+	// arrives at that moment would be lost, because clients do not repeat a POST.
 	idleTime = 2 * time.Minute
-	// unusedTime is after what a connection, in use before or not, is taken for idle, as a new one is
-	// by [http.Server.Shutdown]: an API server may have dialled it for a request that then went by another one.
+	// unusedTime is the time after which a connection without a request counts as idle, as in
+	// [http.Server.Shutdown]. An API server may have opened it for a request that then used
+	// another connection.
 	unusedTime = 5 * time.Second
-	// ConnectionAge is how long one is kept. An API server goes on with those that it has, so without
-	// an end to them a replica that is added would never be asked; and a TLS handshake a minute is cheap.
+	// ConnectionAge is the longest time that a connection is kept. API servers keep using open
+	// connections, so without this limit they would never call a new replica. One TLS handshake
+	// per minute is cheap.
 	ConnectionAge = time.Minute
 )

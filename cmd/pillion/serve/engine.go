@@ -22,38 +22,37 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// watchAgain is how long to wait where the templates cannot be watched; they
-// are then at least looked at as often as that.
+// watchAgain is the retry interval if the templates cannot be watched. It is also the longest
+// time until a change is seen then.
 const watchAgain = 30 * time.Second
 
-// settleTime is how long a set of templates that has been superseded still
-// counts when pods are judged: by then every replica has the new one. A kubelet
-// needs up to two minutes for a mounted ConfigMap, and a rolling update some more.
+// settleTime is how long a superseded set of templates still counts when pods are checked. By
+// then, every replica has the new set: the kubelet needs up to two minutes to update a mounted
+// ConfigMap, and a rolling update takes a bit longer.
 const settleTime = 5 * time.Minute
 
-// engine holds the injector and the judge in use and renews them when the
-// templates change. What cannot be used changes nothing but what engine says about
-// itself.
+// engine holds the injector and the judge in use, and replaces them when the templates change.
+// Invalid templates change nothing except the reported problems.
 type engine struct {
 	paths      []string
-	configMaps *configMaps // nil if all templates are in files
+	configMaps *configMaps // nil if all templates come from files
 	excluded   []string
 	log        *slog.Logger
 	later      func(time.Duration, func()) // time.AfterFunc
 
 	current  atomic.Pointer[inUse]
-	whole    atomic.Bool // every source of templates has been read
+	whole    atomic.Bool // whether every source of templates has been read
 	rejected atomic.Pointer[[]rejection]
 
 	loading sync.Mutex       // of loads
-	loader  templates.Loader // of the files
-	files   *templates.Set   // the last good one in them
+	loader  templates.Loader // loads the files
+	files   *templates.Set   // the last valid set from the files
 
-	mu    sync.Mutex // of what follows, which no request needs
-	loads int        // good and new ones
+	mu    sync.Mutex // of the following fields, which requests do not use
+	loads int        // number of successful loads of a new set
 	kept  []superseded
-	// warn makes pods that should have been injected, and were not, a warning if their
-	// template's mode is Warn (--uninjected-pods).
+	// warn reports pods without their sidecars as warnings, if their template's mode is Warn
+	// (--uninjected-pods).
 	warn    bool
 	settled bool
 
@@ -61,10 +60,10 @@ type engine struct {
 	reloads  *prometheus.CounterVec
 	loaded   *prometheus.GaugeVec
 	since    prometheus.Gauge
-	webhooks *webhook.Metrics // whose series are by template
+	webhooks *webhook.Metrics // has series by template
 }
 
-// inUse is what requests take.
+// inUse is the state that requests read.
 type inUse struct {
 	injector *inject.Injector
 	judge    *inject.Judge
@@ -82,7 +81,7 @@ type superseded struct {
 	load     int
 }
 
-// newEngine loads the files for the first time; here a problem is an error.
+// newEngine loads the files for the first time. Here, a problem is an error.
 func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, registry prometheus.Registerer) (*engine, error) {
 	metrics := promauto.With(registry)
 	e := &engine{
@@ -116,8 +115,8 @@ func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, reg
 	return e, nil
 }
 
-// load swaps in what files and ConfigMaps hold now, if it is new, and returns what
-// of it cannot be used.
+// load uses the current content of files and ConfigMaps, if it is new. It returns the rejected
+// sources.
 func (e *engine) load() (rejected []rejection) {
 	files, err := cli.LoadWith(&e.loader, e.paths)
 	switch {
@@ -128,7 +127,7 @@ func (e *engine) load() (rejected []rejection) {
 	default:
 		rejected = append(rejected, rejection{what: "a newer set", err: err})
 	}
-	whole := e.configMaps.whole() // if not, some may come until the next line
+	whole := e.configMaps.whole() // read before the sets, because more may arrive in between
 	sets, bad := e.configMaps.sets()
 	set, doubled := templates.Join(append([]*templates.Set{e.files}, sets...)...)
 	rejected = append(rejected, bad...)
@@ -149,9 +148,9 @@ func (e *engine) load() (rejected []rejection) {
 	return rejected
 }
 
-// use puts a new set in use. The one before still counts until the new one has
-// settled, for pods are judged that were injected by it, here or by a replica that
-// is behind. What was not whole yet was in use nowhere.
+// use puts a new set in use. The previous set still counts until the new one has settled,
+// because this replica, or one that is behind, may have injected pods with it. A set that was
+// incomplete was never in use.
 func (e *engine) use(set *templates.Set) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -166,7 +165,7 @@ func (e *engine) use(set *templates.Set) {
 	e.later(settleTime, func() { e.settle(load) })
 }
 
-// settle drops the sets that were superseded by then.
+// settle drops the sets that were superseded before a load.
 func (e *engine) settle(load int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -174,7 +173,7 @@ func (e *engine) settle(load int) {
 	e.swap(e.injector(), load == e.loads)
 }
 
-// warnUninjected changes what the judge does about pods that should have been injected.
+// warnUninjected changes how the judge handles pods that should have been injected.
 func (e *engine) warnUninjected(warn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -197,7 +196,7 @@ func (e *engine) swap(injector *inject.Injector, settled bool) {
 	e.current.Store(&inUse{injector, judge})
 }
 
-// reload is load with what follows from rejections.
+// reload calls load, and logs and counts what was rejected.
 func (e *engine) reload() {
 	e.loading.Lock()
 	defer e.loading.Unlock()
@@ -259,8 +258,8 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 	}
 }
 
-// check reports which templates are in use. What is rejected is told, but leaves
-// Pillion ready: it works as before.
+// check reports which templates are in use. Rejected sources are reported, but Pillion stays
+// ready, because the previous templates still work.
 func (e *engine) check() (string, error) {
 	if !e.whole.Load() {
 		return "", e.configMaps.missing()

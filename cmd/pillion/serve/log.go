@@ -12,10 +12,10 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
-// logOptions say how to log.
+// logOptions configure logging.
 type logOptions struct {
 	format, level string
-	lowest        slog.LevelVar // that is logged; it may change while loggers are in use
+	lowest        slog.LevelVar // the lowest level; it may change while loggers are in use
 }
 
 func (o *logOptions) flags(cmd *cobra.Command) {
@@ -25,7 +25,7 @@ func (o *logOptions) flags(cmd *cobra.Command) {
 	cli.Choices(cmd, "log-level", "debug", "info", "warn", "error")
 }
 
-// logger is a logger to w; the error says which flag is wrong.
+// logger returns a logger that writes to w. The error names the invalid flag.
 func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
 	if err := o.lowest.UnmarshalText([]byte(o.level)); err != nil {
 		return nil, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", o.level)

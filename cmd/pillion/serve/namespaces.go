@@ -19,23 +19,23 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// standalone knows no namespace.
+// standalone knows no namespaces.
 type standalone struct{}
 
 func (standalone) Namespace(name string) (templates.Namespace, error) {
 	return templates.Namespace{Name: name}, nil
 }
 
-// informer knows the labels and annotations of the cluster's namespaces. It is
-// a moment behind the cluster: of one that was made just now it knows nothing yet.
+// informer knows the labels and annotations of the cluster's namespaces. It is slightly behind
+// the cluster and may not know a new namespace yet.
 type informer struct {
 	store      cache.Store
 	controller cache.Controller
-	failed     atomic.Value // of type string: why the API server does not tell of namespaces
+	failed     atomic.Value // a string: why namespaces cannot be watched
 }
 
-// newInformer connects to the cluster of the kubeconfig, or to the one that
-// this process runs in.
+// newInformer connects to the cluster of the kubeconfig, or to the one that this process runs
+// in.
 func newInformer(kubeconfig string) (*informer, error) {
 	config, err := kube.Config(kubeconfig)
 	if err != nil {
@@ -48,8 +48,8 @@ func newInformer(kubeconfig string) (*informer, error) {
 	return informNamespaces(client), nil
 }
 
-// informNamespaces asks for metadata only, and for nothing by its type: the
-// clients of all API groups would double the program.
+// informNamespaces requests only metadata, without types: the clients of all API groups would
+// double the program's size.
 func informNamespaces(client metadata.Interface) *informer {
 	i := &informer{}
 	i.store, i.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), i.asked, cache.InformerOptions{
@@ -58,7 +58,7 @@ func informNamespaces(client metadata.Interface) *informer {
 	return i
 }
 
-// slim keeps what is read of a namespace.
+// slim drops the unused fields of a namespace.
 func slim(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
 		m.ManagedFields, m.OwnerReferences, m.Finalizers = nil, nil, nil
@@ -67,10 +67,10 @@ func slim(object any) (any, error) {
 	return object, nil
 }
 
-// Namespace implements [webhook.Namespaces]. Of a namespace that it does not know
-// there is a pod already, so news of it are on their way: without its annotations
-// a pod would get the wrong parameters, and without its labels no template that
-// asks for them.
+// Namespace implements [webhook.Namespaces]. It returns an error if it does not know the
+// namespace yet: the namespace has a pod already, so its event will arrive soon. Without its
+// annotations, the pod would get the wrong parameters. Without its labels, the pod would get no
+// template that requires them.
 func (i *informer) Namespace(name string) (templates.Namespace, error) {
 	object, _, _ := i.store.GetByKey(name)
 	m, ok := object.(*metav1.PartialObjectMetadata)
@@ -80,7 +80,8 @@ func (i *informer) Namespace(name string) (templates.Namespace, error) {
 	return templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}, nil
 }
 
-// asked takes note of why the API server does not tell of namespaces; client-go logs it. What is known goes on to count.
+// asked records why namespaces cannot be watched; client-go logs it. Known namespaces stay in
+// use.
 func (i *informer) asked(err error) {
 	why := ""
 	if err != nil {
@@ -100,16 +101,16 @@ func (i *informer) check() (string, error) {
 	return strconv.Itoa(len(i.store.ListKeys())) + " known" + why, nil
 }
 
-// check implements the readiness of nothing to wait for.
+// check reports that there is nothing to wait for.
 func (standalone) check() (string, error) { return "standalone", nil }
 
-// namespaces are what serve needs of either.
+// namespaces is what serve requires from a source of namespaces.
 type namespaces interface {
 	webhook.Namespaces
 	check() (string, error)
 }
 
-// newNamespaces are the ones that the options ask for; run keeps them current.
+// newNamespaces returns the source of namespaces for the options; run keeps it current.
 func (o *Options) newNamespaces() (known namespaces, run func(context.Context), err error) {
 	if o.standalone {
 		return standalone{}, func(context.Context) {}, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// checkSelector finds a selector that selects everything, or is none.
+// checkSelector returns an error if the selector is invalid or selects everything.
 func checkSelector(selector string) error {
 	if selector == "" {
 		return nil // no ConfigMaps
@@ -34,7 +34,7 @@ func checkSelector(selector string) error {
 type Options struct {
 	PrintConfig       bool
 	Templates         []string // files and folders
-	TemplateSelector  string   // of ConfigMaps, by their labels
+	TemplateSelector  string   // a label selector for ConfigMaps
 	TemplateNamespace string   // of these ConfigMaps
 	Excluded          []string // namespaces
 
@@ -77,9 +77,9 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	o.trace.flags(f)
 }
 
-// Check finds flags that make no sense.
+// Check returns an error for flags that contradict each other.
 func (o *Options) Check() error {
-	if err := o.checkValues(); err != nil || o.PrintConfig { // which may be asked for before all is there
+	if err := o.checkValues(); err != nil || o.PrintConfig { // users may print an incomplete configuration
 		return err
 	}
 	switch {
@@ -101,7 +101,7 @@ func (o *Options) Check() error {
 	return o.trace.check()
 }
 
-// checkValues finds values that are wrong by themselves.
+// checkValues returns an error for values that are invalid by themselves.
 func (o *Options) checkValues() error {
 	switch {
 	case o.TemplateNamespace == "":
@@ -123,7 +123,7 @@ func (o *Options) checkValues() error {
 	return err
 }
 
-// Logger returns a logger that the options describe.
+// Logger returns a logger with the configured level and format.
 func (o *Options) Logger(w io.Writer) (*slog.Logger, error) { return o.log.logger(w) }
 
 func (o *Options) warnUninjected() bool { return o.uninjected == string(templates.Warn) }

@@ -20,27 +20,27 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
-// configuration follows the file of --config. What can change while serve runs
-// does; of everything else it says that it needs a restart. A file that cannot be
-// used changes nothing. Viper can follow a file too, but it would replace the values before they are checked.
+// configuration follows the file of --config. It applies the settings that can change while
+// serve runs, and reports that all others need a restart. An invalid file changes nothing.
+// Viper can follow a file too, but it would replace the values before they are checked.
 type configuration struct {
 	path  string // "" for none
 	flags *pflag.FlagSet
-	live  map[string]func(next *Options) // flags, and what puts a new value in use
+	live  map[string]func(next *Options) // flags, with the functions that apply a new value
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	read     []byte            // that was looked at last
-	inUse    map[string]string // values that changed while serve ran
+	read     []byte            // the content that was read last
+	inUse    map[string]string // current values of the flags that can change
 	pending  []string          // flags that need a restart
-	rejected *rejection        // nil if the file is good
+	rejected *rejection        // nil if the file is valid
 
 	loads    *prometheus.CounterVec
 	problems prometheus.Gauge
 	restart  *prometheus.GaugeVec
 }
 
-// newConfiguration takes the flags that serve was started with.
+// newConfiguration records the flags that serve was started with.
 func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, registry prometheus.Registerer) *configuration {
 	metrics := promauto.With(registry)
 	c := &configuration{
@@ -67,14 +67,14 @@ func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, regist
 	return c
 }
 
-// follow keeps up with the file until ctx is done.
+// follow applies changes of the file until ctx is done.
 func (c *configuration) follow(ctx context.Context) {
 	if c.path != "" {
 		followFiles(ctx, []string{c.path}, c.log, c.reload)
 	}
 }
 
-// reload looks at the file, and puts in use what can be.
+// reload reads the file and applies the settings that can change.
 func (c *configuration) reload() {
 	if c.path == "" {
 		return
@@ -109,7 +109,8 @@ func (c *configuration) reload() {
 	c.use(next, flags)
 }
 
-// parse reads the flags as serve would at its start: those that were given stay given.
+// parse reads the flags as serve does at its start. Flags from the command line keep their
+// values.
 func (c *configuration) parse(next *Options) (*pflag.FlagSet, error) {
 	cmd := &cobra.Command{}
 	next.Flags(cmd)
@@ -119,7 +120,7 @@ func (c *configuration) parse(next *Options) (*pflag.FlagSet, error) {
 	return cmd.Flags(), next.Check()
 }
 
-// use puts in use what differs, or makes a note of it.
+// use applies changed values, or records that they need a restart.
 func (c *configuration) use(next *Options, flags *pflag.FlagSet) {
 	var pending []string
 	c.flags.VisitAll(func(f *pflag.Flag) {
@@ -157,8 +158,8 @@ func (c *configuration) use(next *Options, flags *pflag.FlagSet) {
 	}
 }
 
-// check tells about the file. A bad one is told, but leaves Pillion ready: it
-// works as before.
+// check reports the state of the file. Pillion stays ready if the file is invalid, because it
+// keeps its settings.
 func (c *configuration) check() (string, error) {
 	if c.path == "" {
 		return "no file", nil

@@ -12,7 +12,7 @@ import (
 // rejection is a new file or object that is invalid, so it is not used.
 type rejection struct {
 	what    string
-	instead string // what is used
+	instead string // what is used instead
 	since   time.Time
 	err     error
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// slotsPerCPU: one would do, were it never stopped for others to go on.
+// slotsPerCPU is more than one, because goroutines may be preempted.
 const slotsPerCPU = 2
 
-// ballast is never written, so it takes no memory; the garbage collector counts it. Without it,
-// a heap of 3 MiB, as most have, is collected after 3 MiB of garbage, which is a tenth of all
-// CPU. A larger GOGC would do the same, and let a large heap grow by as much again.
+// ballast is never written, so it takes no memory, but the garbage collector counts it.
+// Without it, the usual heap of 3 MiB is collected after every 3 MiB of garbage, which takes a
+// tenth of the CPU time. A larger GOGC has the same effect, but also lets a large heap grow.
 var ballast []byte //nolint:unused // what refers to it keeps it
 
 const ballastSize = 10 << 20
 
-// maxCPUs is how many are used of a node that has more: memory, for one, grows with
-// them, and four answer tens of thousands of requests per second.
+// maxCPUs limits the CPUs in use, because memory use grows with them. Four CPUs answer tens of
+// thousands of requests per second.
 const maxCPUs = 4
 
-// limitRuntime tells Go's runtime what there is; the environment goes before it. The
-// collector gets two thirds of a container's limit: it does not count the program's
-// own pages, nor keep to it exactly.
+// limitRuntime sets the limits of Go's runtime. Environment variables take precedence. The
+// memory limit is two thirds of the container's, because the garbage collector does not count
+// the program's own pages and may exceed its limit.
 func (o *Options) limitRuntime() {
 	if os.Getenv("GOGC") == "" {
 		ballast = make([]byte, ballastSize)
@@ -46,7 +46,7 @@ func (o *Options) limitRuntime() {
 	}
 }
 
-// Run serves until ctx is done and everything is drained, or something fails.
+// Run serves until ctx is done and all connections are drained, or until an error occurs.
 func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logger) error {
 	o.limitRuntime()
 	registry := prometheus.NewRegistry()
@@ -84,7 +84,7 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	config := newConfiguration(o, flags, log, registry)
 	config.live["max-request-memory"] = func(next *Options) { limiter.SetMemory(next.requestMemory.Value()) }
 	config.live["uninjected-pods"] = func(next *Options) { engine.warnUninjected(next.warnUninjected()) }
-	config.reload() // before anybody is told that this one is ready: what changes from then on is a change
+	config.reload() // before this replica is ready, so that later changes are applied as changes
 	s := &server{
 		options: o, config: config, limiter: limiter, log: log, registry: registry, engine: engine, namespaces: known,
 		certificate: certificate, callers: callers, advice: advice, tracer: tracer,

@@ -25,10 +25,10 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// connectedAt is the key of a connection's beginning in its context.
+// connectedAt is the context key for the time at which a connection was accepted.
 type connectedAt struct{}
 
-// server is the two listeners of serve and what they serve.
+// server has the two listeners of serve and their handlers.
 type server struct {
 	options     *Options
 	log         *slog.Logger
@@ -36,22 +36,22 @@ type server struct {
 	engine      *engine
 	namespaces  namespaces
 	certificate *certificate
-	callers     *callerCheck // nil if everyone may call
+	callers     *callerCheck // nil: all callers are allowed
 	advice      *advice
 	config      *configuration
-	tracer      trace.Tracer // nil if there are to be no traces
+	tracer      trace.Tracer // nil: no traces
 
 	limiter *webhook.Limiter
 
 	toWebhooks, toAdmin connections
 }
 
-// run serves, with the background functions beside it, until ctx is done.
+// run serves and runs the background functions until ctx is done.
 func (s *server) run(ctx context.Context, background ...func(context.Context)) error {
 	s.register()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	// What runs in the background goes on while the last requests are answered.
+	// Background functions continue while the last requests are answered.
 	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	admins, err := listen(whole, "admin-listen", s.options.adminListen)
@@ -69,8 +69,8 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	adminServer.SetKeepAlivesEnabled(false)
 	failed := make(chan error, 2)
 	wg.Go(func() { failed <- adminServer.Serve(&listener{admins, &s.toAdmin, &s.toWebhooks}) })
-	defer adminServer.Close() // last: until then it says that this one is not ready
-	select {                  // an API server that connects before there is a certificate gets a failed handshake
+	defer adminServer.Close() // last, because it reports until then that this replica is not ready
+	select {                  // without a certificate, handshakes of API servers would fail
 	case <-s.certificate.Ready():
 	case err := <-failed:
 		return err
@@ -103,9 +103,9 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	return listener, err
 }
 
-// drain lets the cluster find out that this one is leaving, and then answers
-// what has arrived. Connections are not closed while they may be used: every
-// answer asks the caller to close its own.
+// drain waits until the cluster no longer routes requests to this replica, and then answers
+// those that have arrived. It closes no connection that may be in use: every answer asks the
+// caller to close its connection.
 func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *http.Server, failed <-chan error) error {
 	began := time.Now()
 	s.toWebhooks.draining.Store(true)
@@ -117,7 +117,7 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 	}
 	limited, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
-	_ = listener.Close() // nothing to be done about it
+	_ = listener.Close() // an error here has no consequence
 	s.toWebhooks.finish(limited, began)
 	if err := webhooks.Shutdown(limited); err != nil {
 		s.log.Warn("requests were interrupted", "error", err)
@@ -156,20 +156,20 @@ func connected(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, connectedAt{}, time.Now())
 }
 
-// isLast reports whether the request is to be the last one of its connection.
+// isLast reports whether the request is the last one of its connection.
 func (s *server) isLast(r *http.Request) bool {
 	return s.toWebhooks.draining.Load() || s.toWebhooks.full() ||
 		time.Since(r.Context().Value(connectedAt{}).(time.Time)) > ConnectionAge
 }
 
-// server has limits on everything that a caller can drag out.
+// server returns an HTTP server with limits on everything that a caller can delay.
 func (s *server) server(c *connections, handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		ConnState:         c.count,
-		ReadHeaderTimeout: idleTime, // begins before there is a request
+		ReadHeaderTimeout: idleTime, // the time starts before there is a request
 		ReadTimeout:       idleTime + requestTime,
-		WriteTimeout:      requestTime + unusedTime, // begins after the header, like the caller's
+		WriteTimeout:      requestTime + unusedTime, // the time starts after the header, as the caller's does
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             http2Limits(),
@@ -177,8 +177,9 @@ func (s *server) server(c *connections, handler http.Handler) *http.Server {
 	}
 }
 
-// connectionLog is for what net/http has to say of connections: a line a second after the first ones, for each port
-// scan, and each API server that does not trust the certificate, would write one for every connection.
+// connectionLog limits the messages of net/http about connections to one line per second. Port
+// scans, and API servers that do not trust the certificate, cause a message for every
+// connection.
 type connectionLog struct {
 	log  *slog.Logger
 	some rate.Sometimes
@@ -203,7 +204,7 @@ func (s *server) register() {
 	certificateMetrics(s.certificate, s.registry)
 }
 
-// conditions are the conditions of being ready.
+// conditions returns the readiness conditions.
 func (s *server) conditions() []condition {
 	return []condition{
 		{"configuration", s.config.check},
@@ -226,7 +227,7 @@ func (s *server) conditions() []condition {
 	}
 }
 
-// buildInfo is the version as a metric.
+// buildInfo returns the version as a metric.
 func buildInfo() prometheus.Collector {
 	v := cli.BuildVersion()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -20,14 +20,15 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// certificate is the serving certificate and what keeps it fresh.
+// certificate has the serving certificate and the functions that renew it.
 type certificate struct {
 	*certs.Serving
-	authority *certs.Authority // nil: somebody else makes the certificates
+	authority *certs.Authority // nil: another source creates the certificates
 	follow    []func(context.Context)
 }
 
-// newCertificate has a pair to serve already, unless its source is the cluster.
+// newCertificate returns a certificate with a pair to serve, unless the pair comes from the
+// cluster.
 func (o *Options) newCertificate(log *slog.Logger) (*certificate, error) {
 	c := &certificate{Serving: certs.NewServing(log)}
 	c.follow = append(c.follow, c.Run)
@@ -51,8 +52,8 @@ func (o *Options) newCertificate(log *slog.Logger) (*certificate, error) {
 	return c, c.inCluster(o, log)
 }
 
-// inCluster has the certificate know what API servers trust, and makes it where
-// that is asked for.
+// inCluster makes the certificate follow which CAs API servers trust. If configured, it also
+// creates the pairs.
 func (c *certificate) inCluster(o *Options, log *slog.Logger) error {
 	client, err := kube.NewClient(o.kubeconfig)
 	if err != nil {
@@ -86,20 +87,22 @@ func (c *certificate) newAuthority(o *Options, client dynamic.Interface, log *sl
 	namespace, name, _ := splitName(o.tls.secret)
 	c.authority = certs.NewAuthority(certs.AuthorityOptions{
 		Client: client, Namespace: namespace, Name: name, Configuration: o.tls.configuration,
-		Identity: host + "-" + strings.ToLower(rand.Text()[:8]), // of one life of a pod
+		Identity: host + "-" + strings.ToLower(rand.Text()[:8]), // unique for each start of a pod
 		Policy:   o.tls.policy, Serving: c.Serving, Log: log,
 	})
 	c.follow = append(c.follow, c.authority.Run)
 	return nil
 }
 
-// lookAgain is how often the files are read without a cause: a watch can miss things.
+// lookAgain is the interval for reading the files without an event, because a watch can miss
+// events.
 const lookAgain = 30 * time.Second
 
-// followPair loads the pair again when its files change, until ctx is done. The certwatcher of controller-runtime would
-// serve a new pair at once; [certs.Serving] first waits until API servers trust it.
+// followPair loads the pair again when its files change, until ctx is done. The certwatcher of
+// controller-runtime would serve a new pair at once; [certs.Serving] first waits until API
+// servers trust it.
 func followPair(ctx context.Context, files certs.Files, log *slog.Logger) {
-	load := func() { _ = files.Load() } // which tells it
+	load := func() { _ = files.Load() } // Load logs the error
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 1)
@@ -117,7 +120,7 @@ func followPair(ctx context.Context, files certs.Files, log *slog.Logger) {
 	}
 }
 
-// check is the readiness of the certificate.
+// check reports the readiness of the certificate.
 func (c *certificate) check() (string, error) {
 	detail, err := c.Status().Detail()
 	if c.authority == nil {

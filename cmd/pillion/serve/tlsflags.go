@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// tlsOptions are the flags of serve about its certificate.
+// tlsOptions are the flags of serve for its certificate.
 type tlsOptions struct {
 	certFile      string
 	keyFile       string
@@ -36,7 +36,7 @@ func (o *tlsOptions) flags(f *pflag.FlagSet) {
 		"check the caBundles of the webhook configurations with this `NAME`, and NAME-advise with --advise: a new certificate is served as soon as they verify it")
 }
 
-// check finds flags that make no sense.
+// check returns an error for flags that contradict each other.
 func (o *tlsOptions) check(standalone bool) error {
 	files := o.certFile != "" || o.keyFile != ""
 	sources := 0

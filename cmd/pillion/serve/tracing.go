@@ -29,13 +29,13 @@ import (
 )
 
 const (
-	// exportTime bounds one export, and with it what the last one adds to the end.
+	// exportTime limits one export, including the last one at shutdown.
 	exportTime = 3 * time.Second
-	// traceName is how traces call this program.
+	// traceName is the name of this program in traces.
 	traceName = "pillion"
 )
 
-// traceOptions are the flags of serve about traces.
+// traceOptions are the flags of serve for traces.
 type traceOptions struct {
 	endpoint string
 	ratio    float64
@@ -46,7 +46,7 @@ func (o *traceOptions) flags(f *pflag.FlagSet) {
 	f.Float64Var(&o.ratio, "trace-ratio", 0, "trace this `SHARE` of requests, from 0 to 1, if the API server does not decide it")
 }
 
-// check finds flags that make no sense.
+// check returns an error for flags that contradict each other.
 func (o *traceOptions) check() error {
 	if o.endpoint == "" {
 		if o.ratio != 0 {
@@ -63,10 +63,9 @@ func (o *traceOptions) check() error {
 	return nil
 }
 
-// tracer makes spans and sends them, until stop has sent the last ones; it is nil
-// if there are to be none. What an API server decided about its trace holds for
-// the span here. Spans that the collector does not take in time are dropped;
-// requests never wait for it.
+// tracer creates and exports spans until stop has exported the last ones. It is nil if tracing
+// is off. Spans follow the sampling decision of the API server. If the collector is too slow,
+// spans are dropped; requests never wait for it.
 func (o *traceOptions) tracer(ctx context.Context, log *slog.Logger) (tracer trace.Tracer, stop func(), err error) {
 	if o.endpoint == "" {
 		return nil, func() {}, nil
@@ -80,7 +79,7 @@ func (o *traceOptions) tracer(ctx context.Context, log *slog.Logger) (tracer tra
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
 		attribute.String("service.name", traceName), attribute.String("service.version", cli.BuildVersion().Version)),
-		resource.WithFromEnv()) // OTEL_RESOURCE_ATTRIBUTES reports what else there is to say
+		resource.WithFromEnv()) // may add attributes by OTEL_RESOURCE_ATTRIBUTES
 	if err != nil {
 		return nil, nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
@@ -90,20 +89,20 @@ func (o *traceOptions) tracer(ctx context.Context, log *slog.Logger) (tracer tra
 	return provider.Tracer(traceName), func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTime)
 		defer cancel()
-		_ = provider.Shutdown(last) // what could not be sent has been told
+		_ = provider.Shutdown(last) // failed exports were logged already
 	}, nil
 }
 
-// exporter sends spans by OTLP/HTTP. The SDK's own exporter would bring gRPC with
-// it, which makes the program larger by 15 MB.
+// exporter sends spans by OTLP/HTTP. It replaces the SDK's exporter, which imports gRPC and
+// makes the program 15 MB larger.
 type exporter struct {
 	url     string
 	log     *slog.Logger
 	failing bool
 }
 
-// ExportSpans implements [sdktrace.SpanExporter]; it is called one at a time. A
-// failure is told once, until it works again.
+// ExportSpans implements [sdktrace.SpanExporter], which makes no concurrent calls. A failure
+// is logged once, until exports succeed again.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.send(ctx, spans)
 	switch {
@@ -131,7 +130,7 @@ func (e *exporter) send(ctx context.Context, spans []sdktrace.ReadOnlySpan) erro
 		return err
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, response.Body) // or the connection is closed
+	_, _ = io.Copy(io.Discard, response.Body) // otherwise the connection is closed
 	if response.StatusCode/100 != 2 {
 		return fmt.Errorf("the collector returned %s", response.Status)
 	}
@@ -141,7 +140,7 @@ func (e *exporter) send(ctx context.Context, spans []sdktrace.ReadOnlySpan) erro
 // Shutdown implements [sdktrace.SpanExporter].
 func (e *exporter) Shutdown(context.Context) error { return nil }
 
-// otlp is spans of one process as OTLP has them.
+// otlp converts spans of one process to OTLP.
 func otlp(spans []sdktrace.ReadOnlySpan) *collectorpb.ExportTraceServiceRequest {
 	process := &tracepb.ResourceSpans{Resource: &resourcepb.Resource{}}
 	scope := &tracepb.ScopeSpans{Scope: &commonpb.InstrumentationScope{Name: traceName}}
