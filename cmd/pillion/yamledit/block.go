@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// changeBlock writes what has become of an object or list in block style.
+// changeBlock writes the changes of an object or list in block style.
 func (e *editor) changeBlock(n *yaml.Node, entries []entry, boundary int) {
 	if len(n.Content) == 0 {
 		brackets := "{}"
@@ -23,7 +23,7 @@ func (e *editor) changeBlock(n *yaml.Node, entries []entry, boundary int) {
 	column := e.column(n)
 	e.cutEntries(entries, column)
 	size := len(n.Content) / max(countEntries(n), 1)
-	at := -1 // of the entry in the text that was last
+	at := -1 // index of the last entry that is in the source
 	for i := 0; i < len(n.Content); i += size {
 		if k := slices.IndexFunc(entries[at+1:], func(x entry) bool { return x.head == n.Content[i] }); k >= 0 {
 			at += 1 + k
@@ -34,7 +34,7 @@ func (e *editor) changeBlock(n *yaml.Node, entries []entry, boundary int) {
 		}
 		node := &yaml.Node{Kind: n.Kind, Content: n.Content[i : i+size]}
 		lines := indented(e.style.block(node), column-1)
-		if begin := e.starts[entries[0].first-1] + column - 1; at < 0 && !e.isFirst(begin) { // behind a dash
+		if begin := e.starts[entries[0].first-1] + column - 1; at < 0 && !e.isFirst(begin) { // after a dash
 			e.cut(begin, begin, strings.TrimLeft(lines, " ")+strings.Repeat(" ", column-1))
 			continue
 		}
@@ -49,7 +49,7 @@ func countEntries(n *yaml.Node) int {
 	return len(n.Content)
 }
 
-// cutEntries takes out what is gone.
+// cutEntries removes the deleted entries.
 func (e *editor) cutEntries(entries []entry, column int) {
 	for i := 0; i < len(entries); i++ {
 		x := &entries[i]
@@ -58,7 +58,7 @@ func (e *editor) cutEntries(entries []entry, column int) {
 		case !x.gone:
 		case e.isFirst(begin):
 			e.cutLines(x.first, x.last)
-		default: // behind a dash: what comes next moves there
+		default: // after a dash: the next entry moves there
 			for i++; i < len(entries) && entries[i].gone; i++ {
 			}
 			if i < len(entries) {
@@ -68,8 +68,8 @@ func (e *editor) cutEntries(entries []entry, column int) {
 	}
 }
 
-// placeFor returns the line before which something goes that is behind the entry
-// at an index of the text, or before all if that is -1.
+// placeFor returns the line before which to insert an entry that comes after the entry with
+// this index, or before all entries if the index is -1.
 func (e *editor) placeFor(n *yaml.Node, entries []entry, at, column, boundary int) int {
 	if at < 0 {
 		line := entries[0].first
@@ -89,7 +89,7 @@ func (e *editor) placeFor(n *yaml.Node, entries []entry, at, column, boundary in
 	return e.afterComments(entries[at].last+1, column, entries[at+1].first)
 }
 
-// replace puts a value in the place of one that means nothing, or such a value back.
+// replace replaces an empty value, or restores one.
 func (e *editor) replace(n *yaml.Node, x entry, value *yaml.Node, column int) {
 	if n.Kind == yaml.SequenceNode {
 		from := e.offset(x.value)
@@ -120,8 +120,8 @@ func (e *editor) replace(n *yaml.Node, x entry, value *yaml.Node, column int) {
 	e.insertLines(e.lineOf(end)+1, indented(e.style.block(value), indent))
 }
 
-// restore puts an empty value back as it was written, in the place of what it was
-// filled with.
+// restore writes an empty value back in its original form, in place of what it was filled
+// with.
 func (e *editor) restore(x entry, start int, text string) {
 	if x.value.Kind == yaml.ScalarNode || x.value.Style&yaml.FlowStyle != 0 {
 		e.cutExact(start, e.scalarEnd(x.value), text)
@@ -132,7 +132,7 @@ func (e *editor) restore(x entry, start int, text string) {
 	if end := start + len(left); end > len(e.data) || !bytes.HasPrefix(e.data[start:], []byte(left)) || e.hollow(left, end) != left {
 		left = strings.TrimRight(left, " \t\r\n")
 	}
-	if !bytes.HasPrefix(e.data[start:], []byte(left)) { // somebody changed the line
+	if !bytes.HasPrefix(e.data[start:], []byte(left)) { // the user changed the line
 		left, text = ":", ": "+tokenOf(text)
 	}
 	e.cutExact(start, start+len(left), text)
@@ -141,8 +141,8 @@ func (e *editor) restore(x entry, start int, text string) {
 	}
 }
 
-// hollow returns what is left of the text of an empty value that ends at an offset:
-// without the blanks at its end, unless a comment is behind it in its line.
+// hollow returns what remains of the source of an empty value that ends at an offset. It drops
+// the blanks at the end, unless a comment follows in the line.
 func (e *editor) hollow(left string, end int) string {
 	if bytes.HasPrefix(bytes.TrimSpace(e.data[end:e.starts[e.lineOf(end)]]), []byte("#")) {
 		return left
@@ -158,13 +158,13 @@ func (e *editor) scalarEnd(n *yaml.Node) int {
 	return e.flowEnd(n)
 }
 
-// endOf returns the offset of the end of a line, before its break.
+// endOf returns the offset of the end of a line, before its line break.
 func (e *editor) endOf(line int) int {
 	end := e.starts[line]
 	return end - breakLength(e.data[:end])
 }
 
-// indented writes lines further to the right.
+// indented returns the lines with more indentation.
 func indented(lines string, by int) string {
 	var out strings.Builder
 	for line := range strings.Lines(lines) {

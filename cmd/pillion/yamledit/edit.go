@@ -14,19 +14,19 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Change is one value to put into a document, or to take out.
+// Change is a value to add to a document, or to remove.
 type Change struct {
-	Path []string // names of members and indices of items; - is the end of a list
-	// Value is JSON, or nil to take out what is there. An addition goes where nothing,
-	// null or an empty list is, or between the items of a list, as in RFC 6902.
+	Path []string // member names and item indices; - is the end of a list
+	// Value is JSON, or nil to remove the existing value. An addition may fill a missing, null
+	// or empty value, or insert an item into a list, as in RFC 6902.
 	Value []byte
 
 	restores bool
-	text     string // how an empty value is written that is put back; see [Root.Restore]
+	text     string // the source of an empty value to restore; see [Root.Restore]
 }
 
-// Edit makes the changes in the document, one after the other, and returns its new
-// body. All other bytes stay as they are.
+// Edit applies the changes to the document, one after the other, and returns its new body. All
+// other bytes stay unchanged.
 func (r *Root) Edit(changes []Change) ([]byte, error) {
 	root := r.Node
 	e := &editor{source: r.text(), was: map[*yaml.Node][]*yaml.Node{}, texts: map[*yaml.Node]string{}, isJSON: r.offsets != nil}
@@ -56,9 +56,9 @@ func (r *Root) Edit(changes []Change) ([]byte, error) {
 	return body, nil
 }
 
-// Empty returns the path of the empty value that an addition at a path fills: null,
-// an empty list or an empty object. The text is how it is written, from the end of
-// its key on, so that it can be put back; see [Root.Restore].
+// Empty returns the path of the empty value that an addition at a path fills: null, an empty
+// list or an empty object. The second result is its source, from the end of its key, so that
+// it can be restored; see [Root.Restore].
 func (r *Root) Empty(path []string) (at []string, text string, ok bool) {
 	node := r.Content[0]
 	for i, name := range path {
@@ -83,17 +83,17 @@ func (r *Root) Empty(path []string) (at []string, text string, ok bool) {
 	return nil, "", false
 }
 
-// Restore is the change that puts an empty value back with the text of [Root.Empty].
+// Restore returns the change that restores an empty value with the source from [Root.Empty].
 func (r *Root) Restore(path []string, text string) Change {
 	token := tokenOf(text)
 	if r.offsets != nil && strings.Join(strings.Fields(text), "") != ":"+token {
-		text = ":" + token // it was written in YAML
+		text = ":" + token // the source was YAML
 	}
 	return Change{Path: slices.Clone(path), Value: []byte(token), restores: true, text: text}
 }
 
-// says reports whether the YAML means the JSON. The text is read again before
-// anybody relies on it.
+// says reports whether the YAML has the same value as the JSON. It verifies an edit by parsing
+// the result.
 func says(body []byte, want string) bool {
 	node, err := Document{Body: body}.Parse()
 	if err != nil {
@@ -103,19 +103,19 @@ func says(body []byte, want string) bool {
 	return err == nil && got.String() == want
 }
 
-// editor makes changes in a document's nodes first, and then writes the difference
-// into the text.
+// editor first changes the nodes of a document, and then writes the differences into the
+// source.
 type editor struct {
 	*source
 
 	style  style
 	isJSON bool
-	was    map[*yaml.Node][]*yaml.Node // the content of nodes before they were changed
-	texts  map[*yaml.Node]string       // of empty values that are put back
+	was    map[*yaml.Node][]*yaml.Node // the original content of changed nodes
+	texts  map[*yaml.Node]string       // the source of empty values to restore
 	cuts   []cut
 }
 
-// content of a node is about to change.
+// touch records the content of a node before it changes.
 func (e *editor) touch(n *yaml.Node) {
 	if _, touched := e.was[n]; !touched {
 		e.was[n] = slices.Clone(n.Content)
@@ -137,7 +137,7 @@ func (e *editor) make(root *yaml.Node, c Change) error {
 	return e.add(root.Content[0], c.Path, node)
 }
 
-// remove takes out what is at the path.
+// remove removes the value at the path.
 func (e *editor) remove(node *yaml.Node, c Change) error {
 	for i, name := range c.Path {
 		at, size := -1, 1
@@ -169,8 +169,8 @@ func (e *editor) original(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// add is RFC 6902's add. What is there is replaced only if it means nothing: null
-// and an empty list.
+// add is the add operation of RFC 6902, but it replaces an existing value only if that is null
+// or an empty list.
 func (e *editor) add(node *yaml.Node, path []string, value *yaml.Node) error {
 	for i, name := range path {
 		last := i == len(path)-1
@@ -206,8 +206,8 @@ func (e *editor) add(node *yaml.Node, path []string, value *yaml.Node) error {
 	return nil
 }
 
-// setMember puts a member at the end, or first if that is what readers expect. An
-// existing one that means nothing is filled in its place.
+// setMember adds a member at the end, or at the beginning if readers expect it there. It fills
+// an existing empty member in its place.
 func (e *editor) setMember(node *yaml.Node, at int, name string, value *yaml.Node) {
 	if at >= 0 {
 		e.touch(node)
@@ -225,7 +225,7 @@ func (e *editor) setMember(node *yaml.Node, at int, name string, value *yaml.Nod
 	node.Content = slices.Insert(node.Content, at, String(name), value)
 }
 
-// reinsert puts a member back that was taken out, where it was.
+// reinsert restores a removed member in its old place.
 func (e *editor) reinsert(node *yaml.Node, name string, value *yaml.Node) bool {
 	at := 0
 	for was := e.was[node]; len(was) > 1; was = was[2:] {
@@ -258,8 +258,8 @@ func memberAt(node *yaml.Node, name string) int {
 	return -1
 }
 
-// checkAliases returns an error if a change goes through an alias, or into what one
-// stands for: what is added in one place would appear in the others.
+// checkAliases returns an error if a change goes through an alias, or into the node that an
+// alias refers to: the change would appear in other places too.
 func (e *editor) checkAliases(root *yaml.Node, changes []Change) error {
 	aliased := map[*yaml.Node]bool{}
 	findAliased(root, aliased)
@@ -284,8 +284,8 @@ func findAliased(node *yaml.Node, aliased map[*yaml.Node]bool) {
 	}
 }
 
-// throughAlias returns the node of a path that is an alias, an object with merge keys,
-// or what an alias stands for.
+// throughAlias returns the first node of a path that is an alias, is the target of one, or is
+// an object with merge keys.
 func throughAlias(node *yaml.Node, path []string, aliased map[*yaml.Node]bool) *yaml.Node {
 	for depth, name := range path {
 		if node.Kind == yaml.AliasNode || aliased[node] {

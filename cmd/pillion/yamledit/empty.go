@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// isEmpty reports whether a value means nothing.
+// isEmpty reports whether a value is null, an empty object or an empty list.
 func isEmpty(n *yaml.Node) bool {
 	switch n.Kind {
 	case yaml.ScalarNode:
@@ -31,7 +31,7 @@ func tokenOf(text string) string {
 	return "null"
 }
 
-// emptyText returns how an empty value is written, from the end of its key on.
+// emptyText returns the source of an empty value, from the end of its key.
 func (s *source) emptyText(key, value *yaml.Node) string {
 	start := s.keyEnd(key)
 	end := start
@@ -59,8 +59,8 @@ func (s *source) keyEnd(key *yaml.Node) int {
 	return min(at+len(key.Value), len(s.data))
 }
 
-// splitEmpty splits the text of an empty value at the value, and returns what is
-// before it and the comments in its brackets.
+// splitEmpty splits the source of an empty value at the value. It returns the part before it,
+// and the comments in its brackets.
 func splitEmpty(text string) (before, inside string) {
 	s := newSource([]byte(text))
 	at := s.skipSpace(0)

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// changeFlow writes what has become of an object or list in flow style.
+// changeFlow writes the changes of an object or list in flow style.
 func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
 	begin := e.content(n)
 	end := e.skipFlow(begin)
@@ -44,7 +44,7 @@ func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
 			e.cut(first, first, text+","+between)
 		} else {
 			behind := e.entryEnd(entries[at])
-			if x := entries[at]; n.Kind == yaml.MappingNode && !live[x.value] && isEmpty(x.value) { // it was filled
+			if x := entries[at]; n.Kind == yaml.MappingNode && !live[x.value] && isEmpty(x.value) { // it was empty
 				behind = e.keyEnd(x.head) + len(e.emptyText(x.head, x.value))
 			}
 			e.cut(behind, behind, ","+between+text)
@@ -52,8 +52,8 @@ func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
 	}
 }
 
-// cutFlow takes out what is gone, each with the comma behind it, or the last ones
-// with the comma before them.
+// cutFlow removes the deleted entries, each with the comma after it, or, at the end, with the
+// comma before it.
 func (e *editor) cutFlow(entries []entry) {
 	last := len(entries)
 	for last > 0 && entries[last-1].gone {
@@ -76,8 +76,8 @@ func (e *editor) entryEnd(x entry) int {
 	return e.flowEnd(x.value)
 }
 
-// between is the white space between the entries of a flow collection: a line
-// break and the indentation if each has a line of its own.
+// between returns the white space between the entries of a flow collection: a line break and
+// the indentation if each entry has its own line.
 func (e *editor) between(n *yaml.Node, entries []entry) string {
 	at := e.offset(entries[0].head)
 	if line := e.lineOf(at); line != e.lineOf(e.offset(n)) && e.isFirstOf(at, line) {
@@ -137,8 +137,7 @@ func (e *editor) jsonIndent() string {
 	return "  "
 }
 
-// replaceFlow puts a value in the place of one that means nothing, or such a value
-// back.
+// replaceFlow replaces an empty value, or restores one.
 func (e *editor) replaceFlow(n *yaml.Node, x entry, value *yaml.Node, between string) {
 	if n.Kind == yaml.SequenceNode {
 		e.cut(e.offset(x.value), e.entryEnd(x), e.flowValue(value, between))
@@ -152,7 +151,7 @@ func (e *editor) replaceFlow(n *yaml.Node, x entry, value *yaml.Node, between st
 	text := e.emptyText(x.head, x.value)
 	before, _ := splitEmpty(text)
 	switch {
-	case x.value.Kind != yaml.ScalarNode && x.value.Kind == value.Kind: // into the brackets
+	case x.value.Kind != yaml.ScalarNode && x.value.Kind == value.Kind: // inside the brackets
 		e.fillBrackets(start+len(before), value)
 		return
 	case before == "":
@@ -164,7 +163,7 @@ func (e *editor) replaceFlow(n *yaml.Node, x entry, value *yaml.Node, between st
 	e.cut(start+len(text), start+len(text), e.flowValue(value, between))
 }
 
-// fillBrackets writes what a value has into empty brackets.
+// fillBrackets writes the content of a value into empty brackets.
 func (e *editor) fillBrackets(at int, value *yaml.Node) {
 	text := e.flowEntries(value, value.Content, "")
 	if bytes.HasPrefix(e.data[at+1:], []byte("#")) {

@@ -13,7 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// FromTree makes the nodes of a JSON value.
+// FromTree returns the nodes of a JSON value.
 func FromTree(value *tree.Node) *yaml.Node {
 	switch value.Kind() {
 	case tree.Object:
@@ -43,9 +43,9 @@ func compactIfEmpty(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// String makes the node of a string, in quotes if a reader of YAML 1.1, as kubectl
-// is, would take it for something else: "on", "0777", "1:30". So is one with
-// characters that a terminal does not show.
+// String returns the node of a string. It quotes a string that kubectl, which reads YAML 1.1,
+// would take for another type: "on", "0777", "1:30". It also quotes a string with invisible
+// characters.
 func String(s string) *yaml.Node {
 	node := &yaml.Node{}
 	if err := node.Encode(s); err != nil || node.Kind != yaml.ScalarNode || node.Value != s || strings.HasSuffix(s, "\n\n") || strings.IndexFunc(s, isHidden) >= 0 {
@@ -58,16 +58,15 @@ func isHidden(r rune) bool {
 	return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// style is how a document is indented.
+// style is the indentation style of a document.
 type style struct {
 	indent  int
-	compact bool // the - of a list's item is under the first letter of its key
+	compact bool // list items are not indented below their key
 	open    bool // the last line has no break
-	quote   bool // a block scalar might go on in a line of spaces
+	quote   bool // quotes block scalars, because a line of spaces could continue one
 }
 
-// styleOf returns the style of the first places in a document that show one, and
-// kubectl's if none does.
+// styleOf returns the style that the document shows first, or kubectl's if it shows none.
 func styleOf(root *yaml.Node) style {
 	indent, offset := 0, 0
 	eachMember(root, func(key, value *yaml.Node) {
@@ -85,7 +84,7 @@ func styleOf(root *yaml.Node) style {
 	return style{indent: indent, compact: offset <= 1}
 }
 
-// eachMember goes through the members of all objects in their order.
+// eachMember calls do for the members of all objects in order.
 func eachMember(node *yaml.Node, do func(key, value *yaml.Node)) {
 	for i, child := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 1 {
@@ -95,7 +94,7 @@ func eachMember(node *yaml.Node, do func(key, value *yaml.Node)) {
 	}
 }
 
-// block writes a value in block style, each line with its break.
+// block renders a value in block style, with line breaks.
 func (s style) block(node *yaml.Node) string {
 	quoteBlocks(node, s)
 	var out strings.Builder
@@ -103,8 +102,8 @@ func (s style) block(node *yaml.Node) string {
 	return out.String()
 }
 
-// lines writes the lines of a value, each after the indentation. The library's own
-// are wrong for some widths.
+// lines renders the lines of a value, each after the indentation. It does not use the YAML
+// library, whose indentation is wrong for some widths.
 func (s style) lines(out *strings.Builder, node *yaml.Node, at string) {
 	isSequence := node.Kind == yaml.SequenceNode
 	if node.Kind == yaml.ScalarNode || node.Style&yaml.FlowStyle != 0 || len(node.Content) == 0 {
@@ -132,18 +131,18 @@ func (s style) lines(out *strings.Builder, node *yaml.Node, at string) {
 	}
 }
 
-// encode writes a scalar, or a value in flow style.
+// encode renders a scalar, or a value in flow style.
 func (s style) encode(node *yaml.Node) string {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(s.indent)
 	if err := encoder.Encode(node); err != nil {
-		panic("yamledit: " + err.Error()) // the nodes are made here
+		panic("yamledit: " + err.Error()) // cannot fail: this package makes the nodes
 	}
 	return out.String()
 }
 
-// flow writes a value in one line.
+// flow renders a value in one line.
 func flow(node *yaml.Node) string {
 	inOneLine(node)
 	return strings.TrimSuffix(style{indent: 2}.block(node), "\n")
@@ -161,8 +160,8 @@ func inOneLine(node *yaml.Node) {
 	}
 }
 
-// quoteBlocks writes block scalars as quoted strings if the library makes mistakes
-// with them, or what follows them in the text would.
+// quoteBlocks turns block scalars into quoted strings if the library renders them wrong, or if
+// the source after them would change their meaning.
 func quoteBlocks(node *yaml.Node, s style) {
 	if node.Kind == yaml.ScalarNode && strings.Contains(node.Value, "\n") {
 		plain := strings.TrimSuffix(node.Value, "\n")
@@ -176,12 +175,11 @@ func quoteBlocks(node *yaml.Node, s style) {
 	}
 }
 
-// asJSON writes a value as JSON, over several lines if prefix begins with a line
-// break.
+// asJSON renders a value as JSON, in several lines if prefix begins with a line break.
 func asJSON(node *yaml.Node, prefix, indent string) string {
 	value, err := tree.FromYAML(node)
 	if err != nil {
-		panic("yamledit: " + err.Error()) // the nodes are made here
+		panic("yamledit: " + err.Error()) // cannot fail: this package makes the nodes
 	}
 	out := jsontext.Value(value.AppendTo(nil))
 	if strings.ContainsAny(prefix, "\r\n") {

@@ -11,15 +11,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// cut replaces the bytes between two offsets.
+// cut is a replacement of the bytes between two offsets.
 type cut struct {
 	from, to int
 	text     string
-	lines    bool // whole lines go in, which may need a break before them at the end of the text
-	exact    bool // the text has its own line breaks
+	lines    bool // inserts whole lines, which may need a line break before them at the end of the source
+	exact    bool // keeps the line breaks of the replacement
 }
 
-// splice writes the text with all cuts.
+// splice returns the source with all cuts applied.
 func (e *editor) splice() []byte {
 	slices.SortStableFunc(e.cuts, func(a, b cut) int { return cmp.Compare(a.from, b.from) })
 	lineBreak := e.lineBreak()
@@ -38,7 +38,7 @@ func (e *editor) splice() []byte {
 			text = lineBreak + strings.TrimSuffix(text, lineBreak)
 		}
 		out.WriteString(text)
-		if c.lines && c.text == "" && e.style.open && at == len(e.data) { // the line that is the last one now has no break either
+		if c.lines && c.text == "" && e.style.open && at == len(e.data) { // nor has the new last line one
 			out.Truncate(out.Len() - breakLength(out.Bytes()))
 		}
 	}
@@ -73,8 +73,8 @@ func (e *editor) insertLines(before int, text string) {
 	e.cuts = append(e.cuts, cut{from: e.starts[before-1], to: e.starts[before-1], text: text, lines: true})
 }
 
-// walk goes through a node of the text whose lines end before the line boundary,
-// and cuts where it differs from what it was.
+// walk adds cuts for the differences between a node and its original. The lines of the node
+// end before the line boundary.
 func (e *editor) walk(n *yaml.Node, boundary int) {
 	size := 1
 	if n.Kind == yaml.MappingNode {
@@ -123,14 +123,14 @@ func (e *editor) walk(n *yaml.Node, boundary int) {
 
 func (e *editor) isTouched(n *yaml.Node) bool { _, touched := e.was[n]; return touched }
 
-// entry is a member of an object or an item of a list in the text.
+// entry is a member of an object or an item of a list in the source.
 type entry struct {
-	head, value *yaml.Node // the key, or the item twice
+	head, value *yaml.Node // key and value, or the item twice
 	first, last int        // lines, in block style
 	gone        bool
 }
 
-// locate finds the lines of the entries of a block.
+// locate finds the lines of a block's entries.
 func (e *editor) locate(n *yaml.Node, entries []entry, boundary int) {
 	column := e.column(n)
 	for i := range entries {
@@ -144,14 +144,14 @@ func (e *editor) locate(n *yaml.Node, entries []entry, boundary int) {
 		if i+1 < len(entries) {
 			next = entries[i+1].first
 		}
-		if e.isTouched(n) { // nobody else asks
+		if e.isTouched(n) { // unused otherwise
 			entries[i].last = e.lastLine(entries[i].value, entries[i].head, column, next)
 		}
 	}
 }
 
-// column returns the column of the keys or dashes of a block. A node with an anchor
-// or a tag begins there.
+// column returns the column of a block's keys or dashes. A node with an anchor or a tag begins
+// there.
 func (e *editor) column(n *yaml.Node) int {
 	at := e.offset(n)
 	if first := e.original(n); n.Kind == yaml.MappingNode && len(first) > 0 && at < len(e.data) && e.data[at] != '?' {
@@ -164,7 +164,7 @@ func (e *editor) column(n *yaml.Node) int {
 	return at - e.starts[e.lineOf(at)-1] + 1
 }
 
-// dashLine finds the line of the - of a list's item, which may be above it.
+// dashLine returns the line of a list item's dash, which may be above the item.
 func (e *editor) dashLine(list, item *yaml.Node, column int) int {
 	for line := min(item.Line, e.lines()); line >= list.Line; line-- {
 		at := e.starts[line-1] + column - 1
@@ -228,7 +228,7 @@ func (e *editor) lastOfBlock(n *yaml.Node, column, boundary int) int {
 		}
 		last = line
 	}
-	if bytes.HasPrefix(header[1:], []byte("+")) || len(header) > 2 && header[2] == '+' { // the empty lines count
+	if bytes.HasPrefix(header[1:], []byte("+")) || len(header) > 2 && header[2] == '+' { // it keeps empty lines
 		for last+1 < boundary && e.isBlank(last+1) {
 			last++
 		}
@@ -236,9 +236,9 @@ func (e *editor) lastOfBlock(n *yaml.Node, column, boundary int) int {
 	return last
 }
 
-// afterComments returns the line after the comments that belong to a block of a
-// column: those behind it that are not further left than it, and not in the column
-// of what comes next.
+// afterComments returns the line after the comments that belong to a block. These are the
+// comments after the block that are not left of its column and not in the column of the next
+// block.
 func (e *editor) afterComments(line, column, boundary int) int {
 	next := 0
 	if boundary <= e.lines() {
@@ -257,8 +257,8 @@ func (e *editor) afterComments(line, column, boundary int) int {
 	return after
 }
 
-// keepLastScalar marks a block scalar at the end of a text that ends without a
-// line break as one without a break, before a line is put behind it.
+// keepLastScalar sets the chomping indicator of a block scalar at the end of a source without
+// a final line break, because a line will follow it.
 func (e *editor) keepLastScalar(n *yaml.Node) {
 	if !e.style.open || !slices.ContainsFunc(e.cuts, func(c cut) bool { return c.lines && c.text != "" && c.from == len(e.data) }) {
 		return

@@ -17,18 +17,16 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Document is one document of a stream. The bytes of all documents, one after
-// the other, are the stream.
+// Document is one document of a stream. The stream is the concatenation of all documents.
 type Document struct {
-	Head []byte // the line that begins it: --- and what follows it in this line
+	Head []byte // the line that starts it: --- and the rest of this line
 	Body []byte
 	Tail []byte // the line that ends it: ...
-	Line int    // of the body in the stream, from 1
+	Line int    // the body's first line in the stream, from 1
 }
 
-// Split splits a stream at the lines that begin or end a document, and after each
-// JSON value that another one follows. YAML allows such a line nowhere else, not
-// even in a block scalar.
+// Split splits a stream at the lines that start or end a document, and between JSON values. In
+// YAML, such a line is a marker everywhere, even in a block scalar.
 func Split(data []byte) []Document {
 	all := []Document{{Line: 1}}
 	line := 0
@@ -65,7 +63,7 @@ func isMarker(line []byte, marker string) bool {
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 
-// splitMarker leaves content on the line of a --- to the body.
+// splitMarker moves content after --- to the body.
 func splitMarker(line []byte) (head, body []byte) {
 	rest := bytes.TrimSpace(line[3:])
 	if len(rest) == 0 || rest[0] == '#' {
@@ -74,8 +72,8 @@ func splitMarker(line []byte) (head, body []byte) {
 	return bytes.Clone(line[:3]), bytes.Clone(line[3:])
 }
 
-// splitJSON splits objects that follow one another without a marker, as jq writes
-// them: readers of manifests take each for a document.
+// splitJSON splits objects that follow each other without a marker, as jq writes them. Readers
+// of manifests take each for a document.
 func (d Document) splitJSON() []Document {
 	if !d.isFlow() {
 		return []Document{d}
@@ -100,7 +98,7 @@ func (d Document) splitJSON() []Document {
 	return all
 }
 
-// Empty reports whether the document has nothing but comments and directives.
+// Empty reports whether the document contains only comments and directives.
 func (d Document) Empty() bool {
 	for line := range bytes.Lines(d.Body) {
 		line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte(byteOrderMark)))
@@ -111,7 +109,7 @@ func (d Document) Empty() bool {
 	return true
 }
 
-// isFlow reports whether the document is JSON, or YAML that is written like it.
+// isFlow reports whether the document is JSON, or YAML in flow style.
 func (d Document) isFlow() bool {
 	return bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(d.Body, []byte(byteOrderMark))), []byte("{"))
 }
@@ -121,11 +119,11 @@ type Root struct {
 	*yaml.Node
 
 	body    []byte
-	offsets map[*yaml.Node]int // of the nodes of JSON, which have no columns
-	lines   *source            // the body, once it is needed
+	offsets map[*yaml.Node]int // of JSON nodes, which have no columns
+	lines   *source            // the body; nil until it is used
 }
 
-// text returns the text of the document.
+// text returns the source of the document.
 func (r *Root) text() *source {
 	if r.lines == nil {
 		r.lines = newSource(r.body)
@@ -134,9 +132,9 @@ func (r *Root) text() *source {
 	return r.lines
 }
 
-// Parse parses the document. Its errors begin with "line N: ", counted from the
-// body's first line, as those of [tree.FromYAML] do. A document that has nothing
-// but a byte order mark has no content.
+// Parse parses the document. Its errors begin with "line N: ", counted from the first line of
+// the body, like those of [tree.FromYAML]. A document that consists of a byte order mark has
+// no content.
 func (d Document) Parse() (*Root, error) {
 	if root := d.parseJSON(); root != nil {
 		return root, nil
@@ -159,9 +157,8 @@ func (d Document) Parse() (*Root, error) {
 	return nil, fmt.Errorf("line %d: %s", line, text)
 }
 
-// parseJSON parses JSON as such: not all of it is YAML (a character above U+FFFF
-// may be written as two escapes, and DEL as itself). It returns nil if the
-// document is not JSON.
+// parseJSON parses the document as JSON, because some JSON is not valid YAML: for example, a character above U+FFFF as two
+// escapes, or an unescaped DEL. It returns nil if the document is not JSON.
 func (d Document) parseJSON() *Root {
 	if !d.isFlow() {
 		return nil
@@ -182,7 +179,7 @@ type jsonParser struct {
 
 	data []byte
 	at   map[*yaml.Node]int
-	seen int // bytes whose line breaks are counted
+	seen int // the number of bytes in which line breaks were counted
 	line int
 }
 
@@ -223,7 +220,7 @@ func (p *jsonParser) value() (*yaml.Node, error) {
 	return node, nil
 }
 
-// Locate adds the file and the line in it to an error of the document.
+// Locate adds the file and the line in the file to an error of the document.
 func (d Document) Locate(file string, err error) error {
 	line, text := tree.CutLine(err.Error())
 	return fmt.Errorf("%s:%d: %s", file, d.Line+max(line, 1)-1, text)

@@ -10,12 +10,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// source is the text of a document and where its lines begin.
+// source is the source of a document with an index of its lines.
 type source struct {
 	data   []byte
-	starts []int              // of each line, as byte offsets; the last one is the length
-	json   map[*yaml.Node]int // the offsets of nodes that have no line and column
-	runes  map[int][]int      // of lines that are not ASCII, where their characters begin
+	starts []int              // byte offset of each line; the last one is the length
+	json   map[*yaml.Node]int // the offsets of nodes without line and column
+	runes  map[int][]int      // for lines that are not ASCII, the offsets of their characters
 }
 
 func newSource(data []byte) *source {
@@ -37,8 +37,8 @@ func newSource(data []byte) *source {
 
 const byteOrderMark = "\uFEFF"
 
-// breakAt returns the length of the line break at an offset, or 0. The breaks are
-// those of YAML 1.1, which the library counts.
+// breakAt returns the length of the line break at an offset, or 0. It recognizes the line
+// breaks of YAML 1.1, as the library does.
 func breakAt(data []byte, i int) int {
 	switch rest := data[i:]; {
 	case bytes.HasPrefix(rest, []byte("\r\n")), bytes.HasPrefix(rest, []byte("\u0085")):
@@ -54,7 +54,7 @@ func breakAt(data []byte, i int) int {
 // lines returns the number of lines.
 func (s *source) lines() int { return len(s.starts) - 1 }
 
-// line returns a line with its break, counted from 1.
+// line returns a line with its line break, counted from 1.
 func (s *source) line(n int) []byte { return s.data[s.starts[n-1]:s.starts[n]] }
 
 // lineOf returns the line of an offset.
@@ -66,7 +66,7 @@ func (s *source) lineOf(offset int) int {
 	return min(max(n, 1), s.lines())
 }
 
-// offset returns where a node begins, with its anchor and tag.
+// offset returns the offset of a node, including its anchor and tag.
 func (s *source) offset(n *yaml.Node) int {
 	if at, ok := s.json[n]; ok {
 		return at
@@ -89,7 +89,7 @@ func (s *source) offset(n *yaml.Node) int {
 	return s.starts[n.Line]
 }
 
-// characters returns where the characters of a line begin, or nil if each is a byte.
+// characters returns the offsets of the characters of a line, or nil if all are single bytes.
 func characters(line []byte) []int {
 	if !slices.ContainsFunc(line, func(c byte) bool { return c >= utf8.RuneSelf }) {
 		return nil
@@ -103,13 +103,13 @@ func characters(line []byte) []int {
 	return all
 }
 
-// isFirst reports whether nothing but spaces is before an offset in its line.
+// isFirst reports whether only spaces precede an offset in its line.
 func (s *source) isFirst(offset int) bool {
 	before := s.data[s.starts[s.lineOf(offset)-1]:offset]
 	return len(bytes.TrimLeft(before, " ")) == 0
 }
 
-// indent returns how many spaces a line begins with.
+// indent returns the number of spaces at the beginning of a line.
 func (s *source) indent(n int) int {
 	line := s.line(n)
 	return len(line) - len(bytes.TrimLeft(line, " "))
@@ -121,7 +121,7 @@ func (s *source) isComment(n int) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(s.line(n), " \t"), []byte("#"))
 }
 
-// lineBreak returns the break of most lines.
+// lineBreak returns the most common line break.
 func (s *source) lineBreak() string {
 	if 2*bytes.Count(s.data, []byte("\r\n")) > bytes.Count(s.data, []byte("\n")) {
 		return "\r\n"
@@ -129,7 +129,7 @@ func (s *source) lineBreak() string {
 	return "\n"
 }
 
-// content returns the offset of a node's own text, after its anchor and tag.
+// content returns the offset of a node after its anchor and tag.
 func (s *source) content(n *yaml.Node) int {
 	return s.skipProperties(s.offset(n))
 }
@@ -205,8 +205,8 @@ func (s *source) skipFlow(at int) int {
 	return len(s.data)
 }
 
-// startsScalar reports whether a quote in a flow collection begins a string, and
-// is not inside a plain one.
+// startsScalar reports whether a quote in a flow collection begins a string. Inside a plain
+// string, it does not.
 func (s *source) startsScalar(at int) bool {
 	return at == 0 || isSpace(s.data[at-1]) || bytes.IndexByte([]byte(",:[]{}\""), s.data[at-1]) >= 0
 }
