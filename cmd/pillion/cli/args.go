@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NoArguments rejects arguments, and suggests what was probably meant by them.
+// NoArguments rejects arguments, and suggests what the user probably meant.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -21,7 +21,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
 }
 
-// OneOf checks a flag that has a few possible values.
+// OneOf returns an error if a flag does not have one of the allowed values.
 func OneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil

@@ -41,8 +41,9 @@ func BuildVersion() Version {
 	return v
 }
 
-// String is one line: pillion v0.1.0 (revision 0123abcd, go1.26.0, linux/amd64). A
-// version between two releases has the revision in it, and whether it was modified.
+// String returns one line: pillion v0.1.0 (revision 0123abcd, go1.26.0, linux/amd64). The
+// version of a build between two releases contains the revision, and whether the source was
+// modified.
 func (v Version) String() string {
 	s := "pillion " + v.Version + " ("
 	if v.Revision != "" && !strings.Contains(v.Version, v.Revision[:min(12, len(v.Revision))]) {

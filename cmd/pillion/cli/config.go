@@ -26,13 +26,15 @@ import (
 
 const (
 	environmentPrefix = "PILLION_"
-	// sourceAnnotation of a flag says where its value comes from, unless that is the command line.
+	// sourceAnnotation is the annotation of a flag with the source of its value. Flags from the
+	// command line do not have it.
 	sourceAnnotation = "pillion.dev/source"
 )
 
-// Configure sets every flag that was not given from its variable, or else from the
-// file that --config names: --admin-listen from PILLION_ADMIN_LISTEN, or from
-// admin-listen. A list in a variable is separated by commas.
+// Configure sets every flag that was not given on the command line: from its environment
+// variable, or else from the file that --config names. For example, --admin-listen gets its
+// value from PILLION_ADMIN_LISTEN, or from admin-listen in the file. A list in a variable is
+// separated by commas.
 func Configure(flags *pflag.FlagSet) error {
 	s := settings{Viper: viper.New(), fromEnvironment: func(flag string) bool { return os.Getenv(Variable(flag)) != "" }}
 	s.SetEnvPrefix(strings.TrimSuffix(environmentPrefix, "_"))
@@ -58,7 +60,8 @@ func ConfigureAs(flags *pflag.FlagSet, variables map[string]string, readFile fun
 	return s.fill(flags)
 }
 
-// ConfigureAgain sets flags as [Configure] does, and those that were given on the command line as they were given.
+// ConfigureAgain sets flags as [Configure] does. Flags in given that were set on the command
+// line keep those values.
 func ConfigureAgain(flags, given *pflag.FlagSet) error {
 	var wrong []error
 	given.VisitAll(func(f *pflag.Flag) {
@@ -71,7 +74,7 @@ func ConfigureAgain(flags, given *pflag.FlagSet) error {
 	return errors.Join(wrong...)
 }
 
-// valueOf is what [assign] takes.
+// valueOf returns the value of a flag for [assign].
 func valueOf(f *pflag.Flag) any {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		return list.GetSlice()
@@ -79,17 +82,17 @@ func valueOf(f *pflag.Flag) any {
 	return f.Value.String()
 }
 
-// Variable is the environment variable of a flag.
+// Variable returns the environment variable of a flag.
 //
-// No flag may be called "port", "service-host" or "service-port": a Service
-// named pillion makes Kubernetes set such variables in its namespace's pods.
+// No flag may be named "port", "service-host" or "service-port": for a Service named pillion,
+// Kubernetes sets such variables in the pods of its namespace.
 func Variable(flag string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// settings are the values of flags from all places: a flag that was given wins over
-// the environment, and that over the file. Viper finds them; what it does not tell
-// is from where, and from which line of the file.
+// settings are the values of flags from all sources: the command line wins over the
+// environment, and the environment over the file. Viper finds the values. It does not report
+// the source of a value or its line in the file.
 type settings struct {
 	*viper.Viper
 
@@ -145,7 +148,7 @@ func assign(f *pflag.Flag, value any) error {
 	case []string:
 		return f.Value.(pflag.SliceValue).Replace(items)
 	case []any:
-		texts := make([]string, len(items)) // an empty list is one too
+		texts := make([]string, len(items)) // an empty list is a value too
 		for i := range items {
 			texts[i] = fmt.Sprint(items[i])
 		}
@@ -154,14 +157,14 @@ func assign(f *pflag.Flag, value any) error {
 	return f.Value.Set(fmt.Sprint(value))
 }
 
-// checkConfig checks a YAML file whose keys are names of flags, and gives the lines
-// of its keys. Its errors are one line for each key that is wrong.
+// checkConfig checks a YAML file whose keys are names of flags. It returns the lines of the
+// keys. Its error has one line for each invalid key.
 func checkConfig(path string, data []byte, flags *pflag.FlagSet) (map[string]int, error) {
 	var document yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		return nil, nil // nothing but comments
+		return nil, nil // only comments
 	case err != nil:
 		line, message := tree.WhereYAML(data, err)
 		return nil, fmt.Errorf("%s:%d: %s", path, line, message)
@@ -188,7 +191,7 @@ func checkConfig(path string, data []byte, flags *pflag.FlagSet) (map[string]int
 	return lines, errors.Join(wrong...)
 }
 
-// checkKey reports what is wrong with a key or its value, or "".
+// checkKey returns what is wrong with a key or its value, or "".
 func checkKey(flags *pflag.FlagSet, name string, value *yaml.Node) string {
 	f := flags.Lookup(name)
 	if f == nil || slices.Contains(notInFile(), name) {
@@ -235,7 +238,7 @@ func scalarFits(flagType string, n *yaml.Node) bool {
 	return tag == "!!int"
 }
 
-// KindOf reports what a flag takes.
+// KindOf returns the kind of value that a flag takes, in words.
 func KindOf(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "string":
@@ -254,7 +257,7 @@ func KindOf(f *pflag.Flag) string {
 	return "a whole number"
 }
 
-// notInFile are the flags that say nothing about serving.
+// notInFile returns the flags that are not settings of the server.
 func notInFile() []string { return []string{"config", "help", "print-config"} }
 
 func flagNames(flags *pflag.FlagSet) (names []string) {
@@ -266,8 +269,8 @@ func flagNames(flags *pflag.FlagSet) (names []string) {
 	return names
 }
 
-// PrintConfig writes the values of all flags as a file for --config, and where
-// they come from. Secrets are in files, of which this has the names.
+// PrintConfig writes the values of all flags in the format of --config, and where they come
+// from. It contains no secrets: flags only name the files with secrets.
 func PrintConfig(w io.Writer, flags *pflag.FlagSet) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -301,17 +304,18 @@ func ValueSource(f *pflag.Flag) string {
 	return "default"
 }
 
-// serviceVariable is one that Kubernetes sets for a Service named pillion, or pillion-something.
+// serviceVariable matches the variables that Kubernetes sets for Services named pillion, or
+// pillion-something.
 var serviceVariable = regexp.MustCompile(`^PILLION_(.+_)?(SERVICE_(HOST|PORT(_.+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// StrangeVariables are sentences about variables (as NAME=VALUE) that look as if
-// they were meant for Pillion, and belong to no flag of any command.
+// StrangeVariables returns sentences about variables (as NAME=VALUE) that look as if they were
+// meant for Pillion, but belong to no flag of any command.
 func StrangeVariables(root *cobra.Command, environ []string) (all []string) {
 	var flags []string
 	for _, c := range root.Commands() {
 		c.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
 	}
-	for _, pair := range environ { // PILLION_CACHE is make demo's
+	for _, pair := range environ { // PILLION_CACHE belongs to make demo
 		name, _, _ := strings.Cut(pair, "=")
 		bare, ours := strings.CutPrefix(name, environmentPrefix)
 		flag := strings.ReplaceAll(strings.ToLower(bare), "_", "-")

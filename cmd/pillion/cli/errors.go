@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PlainWords returns the message of an error, without the name of the system call that found no file.
+// PlainWords returns the message of an error. If a file does not exist, it leaves out the name
+// of the system call.
 func PlainWords(err error) string {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return strings.Replace(err.Error(), at.Op+" "+at.Path, at.Path, 1)
@@ -18,8 +19,8 @@ func PlainWords(err error) string {
 	return err.Error()
 }
 
-// CommandError is an error of a command that ran. Every other error that cobra
-// returns is about how the command was called.
+// CommandError is an error of a command that ran. Every other error that cobra returns is
+// about the command line.
 type CommandError struct{ Err error }
 
 // Error implements error.
@@ -28,19 +29,20 @@ func (e *CommandError) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the command.
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// UsageError is an error of a command that found out late that it was called wrongly.
+// UsageError is an error about the command line that a command finds while it runs.
 type UsageError struct{ Err error }
 
 // Error implements error.
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the underlying error.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// ErrTold is the error of a command that has printed what is wrong.
+// ErrTold is the error of a command that has already printed the problems.
 var ErrTold = errors.New("there were problems")
 
-// Action makes the function of a command: its errors become [CommandError], unless they are a [UsageError].
+// Action wraps the function of a command: its errors become [CommandError], unless they are a
+// [UsageError].
 func Action(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := f(cmd, args)

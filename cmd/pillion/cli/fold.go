@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// TextWidth is the width of text that does not go to a terminal, in runes.
+	// TextWidth is the width of output that does not go to a terminal, in runes.
 	TextWidth = 100
-	// MinWidth is the narrowest that text gets.
+	// MinWidth is the smallest width of output.
 	MinWidth = 40
 )
 
-// WidthOf returns the width of text that is written to w: $COLUMNS, or the width of the terminal, or [TextWidth].
+// WidthOf returns the width of output to w: $COLUMNS, or the terminal's width, or [TextWidth].
 func WidthOf(w io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, MinWidth)
@@ -32,8 +32,8 @@ func WidthOf(w io.Writer) int {
 	return TextWidth
 }
 
-// Fold breaks the lines of text that are too wide for w. What is broken off is
-// indented, so that each line that is not begins with what it is about: file:line.
+// Fold breaks the lines that are too wide for w. It indents the continuation lines, so that
+// every line without indentation begins with its subject: file:line.
 func Fold(w io.Writer, text string) string {
 	lines, width := strings.Split(text, "\n"), WidthOf(w)
 	for i, line := range lines {
@@ -42,8 +42,8 @@ func Fold(w io.Writer, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// FoldLine breaks a line between words, and indents what is broken off. No word is
-// broken: it may be a path that a user wants to copy.
+// FoldLine breaks a line between words, and indents the continuation lines. It never breaks a
+// word, because users may want to copy it, for example a path.
 func FoldLine(line string, indent, width int) string {
 	var folded strings.Builder
 	column := 0

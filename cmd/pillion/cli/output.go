@@ -28,10 +28,10 @@ func Choices(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// WriteJSON writes indented JSON, for people and programs.
+// WriteJSON writes indented JSON, for users and programs.
 func WriteJSON(w io.Writer, v any) error { return JSONEncoder(w, "  ").Encode(v) }
 
-// WriteYAML writes as YAML what [WriteJSON] writes as JSON: its members in their order.
+// WriteYAML writes the YAML of what [WriteJSON] writes, in the same order.
 func WriteYAML(w io.Writer, v any) error {
 	var text bytes.Buffer
 	if err := WriteJSON(&text, v); err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// WantsColour reports whether to write colours: to a terminal, unless its user has turned them off (https://no-color.org).
+// WantsColour reports whether to write colours: only to a terminal, and only if its user has
+// not turned them off (https://no-color.org).
 func WantsColour(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
 }
 
-// Screen is what all output goes through. Names, annotations and messages come from
-// anybody, and a terminal obeys the control characters in them: a screen shows these
-// as escapes, which within the strings of JSON mean the same characters. A carriage
-// return at the end of a line is left out.
+// Screen is the writer for all output. Names, annotations and messages may contain control
+// characters, which a terminal would obey. A screen writes these as escapes. In JSON strings,
+// the escapes mean the same characters. It drops a carriage return at the end of a line.
 type Screen struct {
 	w  io.Writer
 	mu sync.Mutex
-	// rest is the beginning of a character, or a carriage return, whose next byte has not come.
+	// rest is an incomplete character, or a carriage return that may end a line.
 	rest []byte
 }
 
@@ -44,7 +44,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// complete is the length of text without the beginning of a character at its end.
+// complete returns the length of the bytes without an incomplete character at the end.
 func complete(text []byte) int {
 	n := len(text)
 	if n > 0 && text[n-1] == '\r' {
@@ -61,13 +61,13 @@ func complete(text []byte) int {
 	return n
 }
 
-// End writes what is left over.
+// End writes the incomplete rest.
 func (s *Screen) End() {
-	_, _ = io.WriteString(s.w, inject.Visible(string(s.rest))) // there is nobody left to tell
+	_, _ = io.WriteString(s.w, inject.Visible(string(s.rest))) // an error cannot be reported any more
 	s.rest = nil
 }
 
-// isTerminal reports whether somebody sees what is written.
+// isTerminal reports whether the output goes to a terminal.
 func (s *Screen) isTerminal() bool {
 	file, ok := s.w.(*os.File)
 	if !ok {
@@ -77,8 +77,8 @@ func (s *Screen) isTerminal() bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Raw returns the writer behind a screen, for what controls the terminal on purpose: colours, a cleared screen.
-// Strings from elsewhere must go through [inject.Visible] first.
+// Raw returns the writer behind a screen, to control the terminal on purpose: for colours, or
+// to clear the screen. Strings from elsewhere must go through [inject.Visible] first.
 func Raw(w io.Writer) io.Writer {
 	if s, ok := w.(*Screen); ok {
 		return s.w
@@ -86,8 +86,8 @@ func Raw(w io.Writer) io.Writer {
 	return w
 }
 
-// ForDocument is for a document that keeps every byte of what its author wrote. On a terminal
-// it is for reading, and shown as everything else.
+// ForDocument returns a writer that keeps every byte of a document. On a terminal, the
+// document is only for reading, so it is escaped like all output.
 func ForDocument(w io.Writer) io.Writer {
 	if IsTerminal(w) {
 		return w

@@ -18,12 +18,13 @@ func TemplateNames(set *templates.Set) (names []string) {
 	return names
 }
 
-// LoadTemplates loads files and folders. It finds out every time which is which: a path may change from one to the other.
+// LoadTemplates loads files and folders. It checks every time which path is which, because
+// that may change.
 func LoadTemplates(paths []string) (*templates.Set, error) {
 	return LoadWith(new(templates.Loader), paths)
 }
 
-// LoadWith is [LoadTemplates] for callers that load again and again.
+// LoadWith is [LoadTemplates] for callers that load repeatedly.
 func LoadWith(loader *templates.Loader, paths []string) (*templates.Set, error) {
 	sources := make([]templates.Source, len(paths))
 	for i, path := range paths {
@@ -40,6 +41,6 @@ func LoadWith(loader *templates.Loader, paths []string) (*templates.Set, error) 
 	return set, err
 }
 
-// ErrNoTemplates comes with an empty set. A cluster may have no templates for a while;
-// users who name files on a command line expect some.
+// ErrNoTemplates comes with an empty set. A cluster may have no templates for a while, but
+// users who name files on the command line expect some.
 var ErrNoTemplates = errors.New("the files and folders contain no *.yaml, *.yml or *.json with a template (subfolders are not searched)")

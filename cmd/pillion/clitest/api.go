@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// API is a Kubernetes API that has these objects, by their paths, and forbids nil ones. A list for a label selector is
-// at PATH?SELECTOR, or at PATH.
+// API is a Kubernetes API with these objects by path. Access to nil objects is forbidden. A
+// list for a label selector is at PATH?SELECTOR, or at PATH.
 type API map[string]any
 
 // ServeHTTP implements [http.Handler].
@@ -28,7 +28,7 @@ func (a API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const certManager = "/apis/cert-manager.io/v1"
 	switch {
 	case !ok && strings.HasPrefix(r.URL.Path, certManager+"/") && a[certManager] == nil:
-		http.NotFound(w, r) // there is no such kind
+		http.NotFound(w, r) // there is no such resource type
 		return
 	case !ok:
 		w.WriteHeader(http.StatusNotFound)
@@ -40,7 +40,7 @@ func (a API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(Named(object))
 }
 
-// Named returns the object with its kind, which is that of its type.
+// Named returns the object with its kind, the name of its Go type.
 func Named(object any) any {
 	text, _ := json.Marshal(object)
 	var all map[string]any

@@ -17,10 +17,10 @@ func Template(name string) string {
 		"spec: {default: true, pod: {metadata: {annotations: {" + name + ": here}}}}\n"
 }
 
-// Patience is how long a test waits for what must happen.
+// Patience is how long a test waits for an event that must happen.
 const Patience = 20 * time.Second
 
-// Until waits until a condition holds. The reason says why it does not.
+// Until waits until a condition holds. The reason is why it does not hold yet.
 func Until(t *testing.T, what string, holds func() (ok bool, reason string)) {
 	t.Helper()
 	limit := time.Now().Add(Patience)
@@ -44,7 +44,7 @@ func Must(t *testing.T, err error) {
 	}
 }
 
-// Write writes a file, and makes its folders.
+// Write writes a file and creates its folders.
 func Write(t *testing.T, path, text string) {
 	t.Helper()
 	Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -60,7 +60,8 @@ spec:
   pod: {spec: {initContainers: [{name: agent, image: "agent:1", restartPolicy: Always}]}}
 `
 
-// TooWide returns the lines of more than width runes, except single words, such as a path, which are never broken.
+// TooWide returns the lines of more than width runes. It ignores single words, such as a path,
+// which are never broken.
 func TooWide(text string, width int) (wide []string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")

@@ -15,18 +15,19 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
-// Config returns how to reach the API of the kubeconfig's cluster, or without one of the cluster that this process runs in.
+// Config returns the configuration for the API of the kubeconfig's cluster, or, without a
+// kubeconfig, of the cluster that this process runs in.
 func Config(kubeconfig string) (*rest.Config, error) {
 	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}
 	config.UserAgent = "pillion/" + cli.BuildVersion().Version
-	config.QPS, config.Burst = 50, 100 // a repair does not wait for a watch that starts
+	config.QPS, config.Burst = 50, 100 // so that a write never waits because watches are starting
 	return config, nil
 }
 
-// NewClient returns a client for objects without their types: the clients of all API groups, with
+// NewClient returns a client for objects without Go types. The clients of all API groups, with
 // their types, would double the size of the program.
 func NewClient(kubeconfig string) (dynamic.Interface, error) {
 	config, err := Config(kubeconfig)
@@ -47,7 +48,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, err
 }
 
-// Quiet makes client-go log nothing: commands print their errors themselves.
+// Quiet turns off the log of client-go, because commands print their errors themselves.
 func Quiet() {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)

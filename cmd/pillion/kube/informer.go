@@ -13,17 +13,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// listable are the objects of one resource, as its client gives them.
+// listable lists and watches the objects of one resource.
 type listable[L runtime.Object] interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// Inform makes a store that follows objects while its controller runs. Api is the client of the objects. Asked is
-// called with the outcome of every request; the factories of client-go report no success after a failure.
+// Inform creates a store that follows objects while its controller runs. Api is the client of
+// the objects. It calls asked with the outcome of every request. The factories of client-go do
+// not do that: they report no success after a failure.
 func Inform[L runtime.Object](api any, of listable[L], asked func(error), options cache.InformerOptions) (cache.Store, cache.Controller) {
 	note := func(ctx context.Context, err error) {
-		// That it cannot stream a list, or has forgotten what was seen last, is nothing to tell.
+		// These errors are normal: the API server cannot stream a list, or no longer has the
+		// resource version.
 		if ctx.Err() == nil && !apierrors.IsInvalid(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			asked(err)
 		}
@@ -46,7 +48,8 @@ func Inform[L runtime.Object](api any, of listable[L], asked func(error), option
 	return cache.NewInformerWithOptions(options)
 }
 
-// Typed makes a *T of an object without a type. It returns anything else, such as a tombstone, unchanged.
+// Typed converts an object without a Go type to a *T. It returns anything else, such as a
+// tombstone, unchanged.
 func Typed[T any](object any) (any, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
