@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// maxEvent is far more than an object, a patch and an answer can have.
+	// maxEvent limits the length of a line. It is far more than an event with an object, a patch
+	// and a response can have.
 	maxEvent = 64 << 20
-	// maxTold bounds what is said about a file that is something else.
+	// maxTold limits the number of errors that are printed about one file.
 	maxTold = 5
 )
 
@@ -98,8 +99,9 @@ func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.
 	return err
 }
 
-// readAudit adds the lines of a file, tells what is wrong with those that are no events, and
-// says whether all were; one that is not complete may just be written.
+// readAudit adds the lines of a file and prints an error for those that are not events. It
+// reports whether all lines were events. An incomplete last line is not an error, because the
+// API server may still be writing it.
 func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) bool {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)

@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// writeChain writes the report as text: the links in their order, then what is wrong.
+// writeChain prints the links of the chain in order, and then the problems.
 func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 	out := bufio.NewWriter(w)
 	row := func(label string, cells ...string) {
@@ -73,7 +73,7 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 	return out.Flush()
 }
 
-// trusted puts the webhooks of a configuration that trust the same into one line.
+// trusted merges the webhooks of a configuration that trust the same certificates.
 func trusted(all []certs.TrustReport) []certs.TrustReport {
 	var grouped []certs.TrustReport
 	key := func(t certs.TrustReport) string {
@@ -104,7 +104,7 @@ func readiness(ready bool, reason string) string {
 	return state
 }
 
-// verdict is whether the presented certificate is accepted, and which it is.
+// verdict returns whether the presented certificate is accepted, and its details.
 func verdict(s certs.ServedReport, now time.Time) []string {
 	switch {
 	case s.Certificate == nil:
@@ -116,7 +116,7 @@ func verdict(s certs.ServedReport, now time.Time) []string {
 }
 
 func summary(c *certs.X509Report, now time.Time) string {
-	const shown = 12 // of the fingerprint: enough to tell two apart
+	const shown = 12 // prefix of the fingerprint that is enough to distinguish two
 	who := c.Subject
 	if who == "" && len(c.Names) > 0 {
 		who = c.Names[0]
@@ -124,7 +124,7 @@ func summary(c *certs.X509Report, now time.Time) string {
 	return fmt.Sprintf("%s [%s], expires %s", who, c.SHA256[:shown], timeAndDistance(c.Expires, now))
 }
 
-// timeAndDistance returns a time, and how far away it is.
+// timeAndDistance returns a time, and how far it is in the future or past.
 func timeAndDistance(t, now time.Time) string {
 	const day = 24 * time.Hour
 	distance := t.Sub(now)

@@ -21,13 +21,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// manifest is a file that was read.
+// manifest is an input file with its content.
 type manifest struct {
 	name string
 	data []byte
 }
 
-// read reads all manifests, and what they say of namespaces.
+// read reads all manifests, and the namespaces that they declare.
 func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 	names, err := inputs(o.files)
 	if err != nil {
@@ -53,10 +53,10 @@ func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 	return files, nil
 }
 
-// declare keeps what a document says of namespaces. Pods must not count as opted in
-// because their Namespace cannot be read, so that is an error.
+// declare records the namespaces in a document. It returns an error if a Namespace cannot be
+// read, because its pods must not count as opted in for that reason.
 func (o *injectOptions) declare(d yamledit.Document) error {
-	if !bytes.Contains(d.Body, []byte("Namespace")) && !bytes.Contains(d.Body, []byte(`\`)) { // as which it can be written too
+	if !bytes.Contains(d.Body, []byte("Namespace")) && !bytes.Contains(d.Body, []byte(`\`)) { // it may have escapes
 		return nil
 	}
 	root, err := d.Parse()
@@ -73,7 +73,7 @@ func (o *injectOptions) declare(d yamledit.Document) error {
 	return o.declareIn(&node, "", "")
 }
 
-// declareIn keeps what an object or the items of a list say of namespaces.
+// declareIn records the namespaces in an object or a list.
 func (o *injectOptions) declareIn(node *tree.Node, apiVersion, kind string) error {
 	if text := node.At("apiVersion").Text(); text != "" {
 		apiVersion = text
@@ -114,13 +114,14 @@ func (o *injectOptions) declareOne(node *tree.Node) error {
 	return nil
 }
 
-// texts are labels or annotations, those without quotes as their author meant them.
+// texts returns labels or annotations. Values without quotes are converted to strings, as
+// their author meant them.
 func texts(node *tree.Node) map[string]string {
 	all := map[string]string{}
 	members := node.Members()
 	for i := range members {
 		text := members[i].Text()
-		if k := members[i].Kind(); k != tree.String && k != tree.Null { // null is no value, which is ""
+		if k := members[i].Kind(); k != tree.String && k != tree.Null { // null means ""
 			text = members[i].String()
 		}
 		all[members[i].Name()] = text
@@ -128,8 +129,9 @@ func texts(node *tree.Node) map[string]string {
 	return all
 }
 
-// about is what is known of a namespace: by the manifests or the cluster, and by the flags,
-// which win. One of which nothing is known about the opt-in counts as opted in.
+// about returns what is known about a namespace, from the manifests or the cluster, and from
+// the flags, which win. If nothing is known about the opt-in, the namespace counts as opted
+// in.
 func (o *injectOptions) about(name string) (templates.Namespace, error) {
 	ns := o.declared[name]
 	ns.Name = name
@@ -174,10 +176,10 @@ func overlay(flag string, to map[string]string, changes []string) (map[string]st
 	return all, nil
 }
 
-// errArray is about a JSON array of objects. kubectl does not read one either.
+// errArray is the error for a JSON array of objects. kubectl does not read one either.
 var errArray = errors.New("this is an array of objects, and no object: write them one after another (with jq, -c '.[]' in place of -s), or as items of a List")
 
-// isArray reports whether a document is an array that holds objects of Kubernetes.
+// isArray reports whether a document is an array of Kubernetes objects.
 func isArray(root *yaml.Node) bool {
 	return root.Kind == yaml.SequenceNode && slices.ContainsFunc(root.Content, func(item *yaml.Node) bool {
 		return isArray(item) || yamledit.Member(item, "kind") != nil && yamledit.Member(item, "apiVersion") != nil
@@ -197,10 +199,10 @@ type injectOptions struct {
 	strict      bool
 	uninject    bool
 
-	declared map[string]templates.Namespace // in the manifests, or the cluster
+	declared map[string]templates.Namespace // by the manifests or the cluster
 }
 
-// inputs are the files that are named, and those in folders that are named.
+// inputs returns the named files, and the files in the named folders.
 func inputs(names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {

@@ -88,7 +88,7 @@ it were created again.`,
 	f.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "in a cluster: explain objects of all namespaces, and ignore --namespace")
 	o.cluster.Flags(cmd, &o.namespace)
 	cmd.ValidArgsFunction = o.cluster.CompleteObjects(&o.namespace)
-	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.CompleteTemplates(&o.templates)) // a flag that is there
+	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.CompleteTemplates(&o.templates)) // the flag exists
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 	o.outputs = []string{"text", "json", "yaml"}
 	return cmd
@@ -127,19 +127,19 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 		return err
 	}
 	for _, r := range reports {
-		if r.Final.Verdict == "denied" || len(r.Misfits) > 0 && r.Patch != nil { // which a shadowed namespace has not
+		if r.Final.Verdict == "denied" || len(r.Misfits) > 0 && r.Patch != nil { // a shadow namespace has no patch
 			return cli.ErrTold
 		}
 	}
 	return nil
 }
 
-// write writes them: as JSON and YAML they are an object with a list, however many.
+// write prints the reports. As JSON and YAML, they are always an object with a list.
 func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 	if o.output == "text" {
 		colour, width := cli.WantsColour(w), cli.WidthOf(w)
 		if colour {
-			w = cli.Raw(w) // the report's text is visible but for its colours
+			w = cli.Raw(w) // the report is escaped already, apart from its colors
 		}
 		for i, r := range reports {
 			if i > 0 {
@@ -238,7 +238,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 	return reports, nil
 }
 
-// review explains a request as an API server sent it. That it was sent is the opt-in.
+// review explains a request of an API server. That it was sent proves the opt-in.
 func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*explain.Report, error) {
 	request := node.At("request")
 	if request.At("resource", "group").Text() != "" || request.At("resource", "version").Text() != "v1" || request.At("resource", "resource").Text() != "pods" || request.At("operation").Text() != "CREATE" || request.At("subResource").Text() != "" {
@@ -266,7 +266,7 @@ func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*ex
 	})
 }
 
-// misfits goes by the namespace's labels alone.
+// misfits checks the pod against the namespace's labels only.
 func (o *explainOptions) misfits(namespace templates.Namespace) func(pod, injected []byte) ([]string, string) {
 	return func(pod, injected []byte) ([]string, string) {
 		return o.fits.Misfits(namespace.Labels, fit.Limits{}, pod, injected), ""

@@ -31,17 +31,18 @@ type explainOptions struct {
 	all        bool
 	verbose    bool
 	fits       *fit.Evaluator
-	failed     []error // about objects that were asked for and cannot be read
+	failed     []error // objects that the user named and that cannot be read
 }
 
-// asked is an object of a cluster, or without a name all of a kind.
+// asked is an object of a cluster that the user named, or, without a name, all objects of a
+// kind.
 type asked struct {
 	argument string
 	resource schema.GroupVersionResource
 	name     string
 }
 
-// arguments reads them as kubectl get does: KIND/NAME..., KIND NAME..., or KIND,KIND.
+// arguments parses arguments as kubectl get does: KIND/NAME..., KIND NAME..., or KIND,KIND.
 func arguments(args []string) (all []asked, err error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -78,7 +79,7 @@ func arguments(args []string) (all []asked, err error) {
 	return all, nil
 }
 
-// check reads the arguments, and finds flags that make no sense with them.
+// check parses the arguments, and rejects flags that contradict them.
 func (o *explainOptions) check(args []string) (err error) {
 	if o.asked, err = arguments(args); err != nil {
 		return err
@@ -109,7 +110,7 @@ func (o *explainOptions) check(args []string) (err error) {
 	return cli.OneOf("output", o.output, o.outputs...)
 }
 
-// nothing is the sentence about a cluster in which nothing was found.
+// nothing returns the sentence for a cluster without matching objects.
 func (o *explainOptions) nothing() string {
 	what, in := "workload or pod", cluster.InNamespace(o.namespace)
 	if len(o.asked) > 0 {
@@ -131,7 +132,7 @@ func (o *explainOptions) kinds() (names []string) {
 	return names
 }
 
-// fromCluster explains objects by what the cluster uses.
+// fromCluster explains objects with the templates and settings of the cluster.
 func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, error) {
 	c, err := o.cluster.Connect()
 	if err != nil {
@@ -166,7 +167,7 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 	for _, a := range o.asked {
 		r, err := i.Explain(ctx, a.resource, namespace, a.name)
 		switch {
-		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // the others may be there
+		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // continue, because the other objects may exist
 			o.failed = append(o.failed, fmt.Errorf("%s: %w", templates.OneLine(a.argument), err))
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", templates.OneLine(a.argument), err)

@@ -13,8 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
-// narrowHelp has the help of a command and of those below it keep to a width. A template of
-// cobra's would too, and with it the linker keeps every method there is: 12 MB.
+// narrowHelp wraps the help of a command and its subcommands at a width. A template of cobra's
+// could do that too, but templates make the linker keep all exported methods: 12 MB.
 func narrowHelp(root *cobra.Command, width int) {
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -27,8 +27,8 @@ func narrowHelp(root *cobra.Command, width int) {
 	})
 }
 
-// helpText breaks what is too wide for the width: paragraphs and the rows of tables, for a command
-// in an example is one that users paste.
+// helpText wraps paragraphs and the rows of tables. It does not wrap the commands in examples,
+// because users paste these.
 func helpText(text string, width int) string {
 	var out strings.Builder
 	example := false
@@ -49,10 +49,11 @@ func helpText(text string, width int) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// row is the beginning of a table's row or of an item of a list: what the rest is indented by.
+// row matches the beginning of a table's row or of a list item. Continuation lines are
+// indented by its length.
 var row = regexp.MustCompile(`^ +(\* |\S+( \S+)* {2,})`)
 
-// hang is where a line's text goes on in the next line.
+// hang returns the indentation of a line's continuation.
 func hang(line string) int {
 	if head := row.FindString(line); head != "" {
 		return utf8.RuneCountInString(head)
@@ -60,7 +61,7 @@ func hang(line string) int {
 	return len(line) - len(strings.TrimLeft(line, " "))
 }
 
-// paragraph is how many of the lines go on with what the first one began.
+// paragraph returns how many lines belong to the paragraph that the first one begins.
 func paragraph(lines []string) int {
 	n, indent := 1, strings.Repeat(" ", hang(lines[0]))
 	for lines[0] != "" && n < len(lines) && len(lines[n]) > len(indent) && strings.HasPrefix(lines[n], indent) && lines[n][len(indent)] != ' ' && row.FindString(lines[n]) == "" {
@@ -69,9 +70,9 @@ func paragraph(lines []string) int {
 	return n
 }
 
-// narrowed is a paragraph as it is, or anew if a line of it is too wide.
+// narrowed returns a paragraph, wrapped if one of its lines is too wide.
 func narrowed(lines []string, width int) string {
-	const least = 24 // of room for the second column
+	const least = 24 // minimum width of the second column
 	fits := true
 	for _, line := range lines {
 		fits = fits && utf8.RuneCountInString(line) <= width
@@ -93,7 +94,7 @@ func narrowed(lines []string, width int) string {
 	return strings.TrimLeft(head+"\n", "\n") + cli.FoldLine(rest, under, width)
 }
 
-// exampleLine breaks comments only.
+// exampleLine wraps comments only.
 func exampleLine(line string, width int) string {
 	const comment = "  # "
 	text, ok := strings.CutPrefix(line, comment)

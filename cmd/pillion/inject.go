@@ -102,7 +102,7 @@ func (o *injectOptions) flags(cmd *cobra.Command, outputs ...string) {
 	o.outputs = outputs
 }
 
-// check finds flags that make no sense.
+// check returns an error for flags that contradict each other.
 func (o *injectOptions) check() error {
 	if len(o.files) == 0 {
 		return errors.New("name the manifests: --filename FILE, or --filename - for standard input")
@@ -132,8 +132,8 @@ func pairs(flag string, texts []string) (map[string]string, error) {
 	return all, nil
 }
 
-// run reads everything before it writes anything: half a set of manifests in a
-// pipe into a cluster is worse than none.
+// run reads everything before it writes anything. An incomplete set of manifests in a pipe to
+// a cluster would be worse than none.
 func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	set, err := cli.LoadTemplates(o.templates)
 	if err != nil {

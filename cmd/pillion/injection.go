@@ -19,14 +19,14 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// injection is one run of the command: what has been read and made so far.
+// injection is the state of one run of the command.
 type injection struct {
 	options  *injectOptions
 	injector *inject.Injector
 	report   io.Writer
-	change   func(*yamledit.Root, object) ([]yamledit.Change, error) // of one object
-	found    int                                                     // objects with a pod
-	wrong    []string                                                // what --strict is about, a sentence each
+	change   func(*yamledit.Root, object) ([]yamledit.Change, error) // for one object
+	found    int                                                     // number of objects with a pod
+	wrong    []string                                                // sentences about the problems for --strict
 
 	stream    bytes.Buffer // -o yaml
 	documents []tree.Node  // -o json
@@ -55,8 +55,7 @@ func (j *injection) file(name string, data []byte) error {
 	return nil
 }
 
-// keep writes a document as it was read. The first one of a file needs a line
-// between it and the file before.
+// keep writes a document unchanged. Between two files, it adds a separator line.
 func (j *injection) keep(i int, d yamledit.Document) {
 	if i == 0 && j.stream.Len() > 0 {
 		if !bytes.HasSuffix(j.stream.Bytes(), []byte("\n")) {
@@ -71,7 +70,7 @@ func (j *injection) keep(i int, d yamledit.Document) {
 	j.stream.Write(d.Tail)
 }
 
-// output is what goes to standard output.
+// output returns what to write to standard output.
 func (j *injection) output() ([]byte, error) {
 	switch j.options.output {
 	case "json":
@@ -82,13 +81,13 @@ func (j *injection) output() ([]byte, error) {
 	return j.stream.Bytes(), nil
 }
 
-// document injects into a document of a file and keeps what comes out.
+// document injects into a document of a file and stores the result.
 func (j *injection) document(i int, d yamledit.Document) error {
 	root, err := d.Parse()
 	if err != nil {
 		return err
 	}
-	if len(root.Content) == 0 { // nothing but a byte order mark
+	if len(root.Content) == 0 { // only a byte order mark
 		j.keep(i, d)
 		return nil
 	}
@@ -96,14 +95,14 @@ func (j *injection) document(i int, d yamledit.Document) error {
 		return errArray
 	}
 	if j.options.output != "json" && !mayHoldPods(root.Content[0]) {
-		j.keep(i, d) // whatever it is: it need not even be JSON
+		j.keep(i, d) // it may be anything, even invalid JSON
 		return nil
 	}
 	node, err := tree.FromYAML(root.Node)
 	if err != nil {
 		return err
 	}
-	if j.options.output == "json" || j.options.output == "patch" { // aliases may be written out
+	if j.options.output == "json" || j.options.output == "patch" { // these formats write aliases out
 		if root, err = (yamledit.Document{Body: node.AppendTo(nil)}).Parse(); err != nil {
 			return err
 		}
@@ -136,7 +135,8 @@ func (j *injection) document(i int, d yamledit.Document) error {
 	return nil
 }
 
-// request is what the engine is asked about one object, and what is wrong with how that is written.
+// request returns the engine's input for one object, and sentences about mistakes in its
+// notation.
 func (j *injection) request(o object) (req inject.Request, wrong []string, err error) {
 	name := o.node.At("metadata", "namespace").Text()
 	if name == "" {
@@ -147,7 +147,7 @@ func (j *injection) request(o object) (req inject.Request, wrong []string, err e
 	return inject.Request{Operation: "CREATE", OptedIn: j.options.uninject, File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.node)}, wrong, err
 }
 
-// inject asks the engine about one object and tells what it said.
+// inject calls the engine for one object and reports the decisions.
 func (j *injection) inject(root *yamledit.Root, o object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
@@ -174,7 +174,7 @@ func (j *injection) inject(root *yamledit.Root, o object) ([]yamledit.Change, er
 	return append(changes, before...), j.patch(o, req.Namespace, result)
 }
 
-// before returns the change that writes into a pod what uninject has to know about it.
+// before returns the change that records in a pod what uninject needs to know.
 func (j *injection) before(root *yamledit.Root, o object, req inject.Request, result *inject.Result) ([]yamledit.Change, error) {
 	pod := slices.Concat(o.at, o.podAt)
 	text, err := j.injector.Before(req, result, func(path string) (string, string, bool) {
@@ -191,7 +191,7 @@ func (j *injection) before(root *yamledit.Root, o object, req inject.Request, re
 	return []yamledit.Change{{Path: append(pod, "metadata", "annotations", inject.AnnotationUninject), Value: value}}, err
 }
 
-// uninject asks the engine what to take out of one object, and tells it.
+// uninject removes the injected values from one object and reports it.
 func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
@@ -224,8 +224,8 @@ func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, 
 	return changes, nil
 }
 
-// tell says something of each template, and each thing to know. What --strict is
-// about is left to its error.
+// It prints a line for each template, and the notes. It leaves out what the error of
+// --strict will contain.
 func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 	complain := j.say
 	if j.options.strict {
@@ -257,28 +257,29 @@ func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 	}
 }
 
-// misplaced reports what an object has in its own metadata and means for its pods'.
+// misplaced prints the labels and annotations in the object's own metadata that belong into
+// its pod template.
 func (j *injection) misplaced(o object) {
 	for _, f := range j.injector.Misplaced(o.apiVersion, o.kind, o.node) {
 		if j.options.strict {
 			j.wrong = append(j.wrong, templates.OneLine(f.Message))
 			continue
 		}
-		fmt.Fprintln(j.report, cli.Fold(j.report, templates.OneLine("warning: "+f.Message))) // which names the object
+		fmt.Fprintln(j.report, cli.Fold(j.report, templates.OneLine("warning: "+f.Message))) // the finding names the object
 	}
 }
 
-// say writes what is to know about an object.
+// say prints a sentence about an object.
 func (j *injection) say(o object, text string) {
 	fmt.Fprintln(j.report, cli.Fold(j.report, o.title()+": "+templates.OneLine(text)))
 }
 
-// patch writes the line of an object with -o patch. The paths are the object's.
+// patch writes an object's line of -o patch. The paths are relative to the object.
 func (j *injection) patch(o object, namespace templates.Namespace, result *inject.Result) error {
 	if !result.Adds() {
 		return nil
 	}
-	prefix := strings.Join(append([]string{""}, o.podAt...), "/") // none of these names needs an escape
+	prefix := strings.Join(append([]string{""}, o.podAt...), "/") // none of these names needs escaping
 	return cli.JSONEncoder(&j.patches, "").Encode(map[string]any{
 		"apiVersion": o.apiVersion, "kind": o.kind, "namespace": namespace.Name, "name": o.name(), "patch": json.RawMessage(result.AppendPatch(nil, prefix)),
 	})

@@ -23,7 +23,7 @@ import (
 type lintOptions struct {
 	output  string
 	values  []string
-	pods    injectOptions // files, and what is known of their namespaces
+	pods    injectOptions // files, and their namespaces
 	server  bool
 	cluster cluster.Options
 	ns      string
@@ -219,7 +219,7 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 	return nil
 }
 
-// subjects are the pods of --pod.
+// subjects returns the pods of --pod.
 func (o *lintOptions) subjects(e *fit.Evaluator, stdin io.Reader) ([]fit.Subject, error) {
 	if len(o.pods.files) == 0 {
 		return nil, nil

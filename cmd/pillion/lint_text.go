@@ -15,18 +15,18 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// linted is what lint reports. Its JSON is a format that users script on.
+// linted is the report of lint. Its JSON is a stable format for scripts.
 type linted struct {
 	Problems  templates.Problems `json:"problems"`
 	Templates []trial            `json:"templates"`
 
-	server  bool // whether pods were to be sent to an API server
+	server  bool // whether pods are sent to an API server
 	command string
 	paths   []string // of templates
 	pods    []string // files
 }
 
-// trial is what was tried, and the API server's answer if it got the pod.
+// trial is the result for one template, with the API server's answer if the pod was sent.
 type trial struct {
 	fit.Trial
 
@@ -39,7 +39,7 @@ func (l *linted) bad() bool {
 		l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Accepted })
 }
 
-// text is one line for each problem, else one for each thing to know.
+// text returns one line for each problem. If there is none, it returns one line for each note.
 func (l *linted) text() string {
 	if len(l.Problems) > 0 {
 		return l.Problems.Error() + "\n"
@@ -119,7 +119,7 @@ func (l *linted) sentences(t *trial) []string {
 	return all
 }
 
-// level is the first sentence.
+// level returns the first sentence about a template.
 func (l *linted) level(t *trial) string {
 	because := ""
 	if t.Why != "" {
@@ -136,7 +136,7 @@ func (l *linted) level(t *trial) string {
 	return fmt.Sprintf("fine; Pod Security: %s%s", t.PodSecurity, because)
 }
 
-// help is the command that shows more about a template that was not tried.
+// help returns a command that shows more about a template that was not tried.
 func (l *linted) help(t *trial) string {
 	if len(t.Unmet) == 0 {
 		return ""
@@ -144,7 +144,7 @@ func (l *linted) help(t *trial) string {
 	each := func(before string, args []string) (all string) {
 		for _, arg := range args {
 			if arg == "-" && before != "" {
-				arg = "FILE" // standard input has been read
+				arg = "FILE" // standard input can be read only once
 			}
 			all += " " + before + cli.Quote(arg)
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pillion puts sidecars into pods: as an admission webhook, or offline into
-// manifests. Its commands are listed by pillion --help.
+// Pillion adds sidecars to pods, as an admission webhook or offline in manifests. To list its
+// commands, run pillion --help.
 package main
 
 import "os"

@@ -18,16 +18,16 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// object is an object with a pod, or a pod template, in a document.
+// object is an object in a document that is a pod or has a pod template.
 type object struct {
 	apiVersion, kind string
-	at               []string // where it is in the document
-	podAt            []string // where its metadata and spec of the pod are, in it
+	at               []string // its path in the document
+	podAt            []string // path of the pod's metadata and spec in the object
 	node             *tree.Node
 }
 
-// objects returns the objects with a pod in a document, which may be a list. The
-// items of a typed list may leave out what the list's kind says already.
+// objects returns the objects with a pod in a document, which may be a list. In a typed list,
+// the kind of the list implies the kind of items that have none.
 func objects(node *tree.Node, apiVersion, kind string, at []string) ([]object, error) {
 	if text := node.At("apiVersion").Text(); text != "" {
 		apiVersion = text
@@ -67,10 +67,10 @@ func objects(node *tree.Node, apiVersion, kind string, at []string) ([]object, e
 	return all, nil
 }
 
-// mayHoldPods reports whether a document is of a kind that [objects] looks into.
+// mayHoldPods reports whether [objects] inspects documents of this kind.
 func mayHoldPods(root *yaml.Node) bool {
 	if yamledit.Member(root, "<<") != nil {
-		return true // what it brings shows only later
+		return true // only parsing shows what a merge key adds
 	}
 	_, ok := inject.PodIn(textOf(root, "apiVersion"), kindOf(root))
 	return ok || strings.HasSuffix(kindOf(root), "List")
@@ -90,8 +90,9 @@ func textOf(root *yaml.Node, name string) string {
 	return n.Value
 }
 
-// quoted is a pod's JSON in which the values of Pillion's labels and annotations are texts, as whoever wrote 5 or
-// true without quotes meant them, and a sentence about each that is none: an API server refuses the pod as it is.
+// quoted returns a pod's JSON, with the values of Pillion's labels and annotations converted
+// to strings: their authors wrote, for example, 5 or true without quotes. It also returns a
+// sentence about each such value, because an API server rejects the pod.
 func quoted(node *tree.Node) (pod []byte, wrong []string) {
 	whole := node.Clone()
 	for _, place := range []string{"label", "annotation"} {
@@ -113,7 +114,7 @@ func quoted(node *tree.Node) (pod []byte, wrong []string) {
 	return whole.AppendTo(nil), wrong
 }
 
-// title is how people know the object: Deployment/web.
+// title returns kind and name: Deployment/web.
 func (o object) title() string { return templates.OneLine(o.kind + "/" + o.name()) }
 
 func (o object) name() string {
@@ -123,7 +124,7 @@ func (o object) name() string {
 	return o.node.At("metadata", "generateName").Text()
 }
 
-// pointer takes a JSON Pointer apart.
+// pointer splits a JSON Pointer into names.
 func pointer(path string) []string {
 	names := strings.Split(path, "/")[1:]
 	for i := range names {
@@ -141,7 +142,7 @@ func unpointer(names []string) string {
 	return path.String()
 }
 
-// jsonOutput is one document as it is, and several as a List.
+// jsonOutput returns a single document unchanged, and several as a List.
 func jsonOutput(documents []tree.Node) ([]byte, error) {
 	var out jsontext.Value
 	switch len(documents) {
@@ -165,8 +166,8 @@ func jsonOutput(documents []tree.Node) ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// unlisted is the object, or the items of what kubectl takes for a list, for it takes no list in a list. A typed
-// list's kind may stand for those of its items.
+// unlisted returns the object itself, or the items of a list, because kubectl accepts no list
+// inside a list. In a typed list, the kind of the list implies the kind of its items.
 func unlisted(n *tree.Node) []tree.Node {
 	list := n.Get("items")
 	if list.Kind() != tree.Array {
@@ -193,7 +194,8 @@ func unlisted(n *tree.Node) []tree.Node {
 	return all
 }
 
-// located is an error of a document, in one line: it may repeat what the document says.
+// located returns an error of a document in one line, with the file. The message may quote the
+// document.
 func located(d yamledit.Document, file string, err error) error {
 	return errors.New(templates.OneLine(d.Locate(file, err).Error()))
 }

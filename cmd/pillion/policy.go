@@ -88,7 +88,7 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated")
 	f.StringSliceVar(&o.only, "template", nil, "write only the template with this `NAME` (default: all templates); may be repeated")
-	_ = cmd.RegisterFlagCompletionFunc("template", cluster.CompleteTemplateFiles(&o.templates)) // of a flag that is there
+	_ = cmd.RegisterFlagCompletionFunc("template", cluster.CompleteTemplateFiles(&o.templates)) // the flag exists
 	f.StringVar(&o.as, "as", "validating", "write policies of this kind:")
 	cli.Choices(cmd, "as", "validating", "mutating")
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "exclude this `NAMESPACE`, in addition to the system namespaces; may be repeated")
@@ -96,7 +96,7 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 	return cmd
 }
 
-// check finds flags that make no sense.
+// check returns an error for flags that contradict each other.
 func (o *policyOptions) check() error {
 	if len(o.templates) == 0 {
 		return errNoTemplatesFlag
@@ -142,8 +142,8 @@ func (o *policyOptions) run(stdout, stderr io.Writer) error {
 	return err
 }
 
-// required reports the templates that are left out because they are not required. It is
-// an error if none is left.
+// required drops the templates that are not required, and prints their names. It returns an
+// error if none is left.
 func required(chosen []*templates.Template, stderr io.Writer) error {
 	some := false
 	for _, t := range chosen {
@@ -158,7 +158,7 @@ func required(chosen []*templates.Template, stderr io.Writer) error {
 	return nil
 }
 
-// chosen are the templates that --template names, else all.
+// chosen returns the templates that --template names, or all.
 func (o *policyOptions) chosen(set *templates.Set) ([]*templates.Template, error) {
 	if len(o.only) == 0 {
 		return set.Templates, nil
@@ -182,8 +182,8 @@ func (o *policyOptions) chosen(set *templates.Set) ([]*templates.Template, error
 	return chosen, nil
 }
 
-// policyOutput writes objects as a YAML stream or a List, without what only a
-// server fills in.
+// policyOutput returns objects as a YAML stream or a List, without the fields that only a
+// server sets.
 func policyOutput(output string, objects []runtime.Object) ([]byte, error) {
 	items := []any{}
 	var stream bytes.Buffer

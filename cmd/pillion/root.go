@@ -28,19 +28,19 @@ const (
 	exitUsage   = 2
 )
 
-// run is the program; it gives the exit code.
+// run executes the program and returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return runAs("pillion", args, stdin, stdout, stderr)
 }
 
-// runAs is the program under the name of a file. As kubectl-pillion kubectl finds
-// it for "kubectl pillion", and then its help says that.
+// runAs is run for an executable's name. As kubectl-pillion, kubectl runs it for "kubectl
+// pillion", and the help shows that name.
 func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
 	switch strings.TrimSuffix(filepath.Base(file), ".exe") {
 	case "kubectl-pillion":
 		asPlugin(root)
-	case "kubectl_complete-pillion": // which kubectl's completion calls with what was typed
+	case "kubectl_complete-pillion": // kubectl's completion runs this with the typed words
 		args = append([]string{cobra.ShellCompRequestCmd}, args...)
 	}
 	root.SetArgs(args)
@@ -66,7 +66,7 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 	return exitUsage
 }
 
-// wrongFlag reports what was probably meant by a flag, or what it takes.
+// wrongFlag suggests the flag that the user probably meant, or explains what the flag takes.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var names []string
@@ -81,7 +81,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// wrongCommand reports what was probably meant by a command, in place of cobra's lines.
+// wrongCommand suggests the command that the user probably meant, instead of cobra's message.
 func wrongCommand(root *cobra.Command, err error) error {
 	rest, ok := strings.CutPrefix(err.Error(), "unknown command ")
 	quoted, quoteErr := strconv.QuotedPrefix(rest)
@@ -92,14 +92,15 @@ func wrongCommand(root *cobra.Command, err error) error {
 	for _, c := range root.Commands() {
 		names = append(names, c.Name())
 	}
-	typed, _ := strconv.Unquote(quoted) // it is quoted
+	typed, _ := strconv.Unquote(quoted) // cobra quotes it
 	if closest := templates.Closest(typed, names); closest != "" {
 		return fmt.Errorf("there is no command %s; did you mean %s?", quoted, closest)
 	}
 	return fmt.Errorf("there is no command %s", quoted)
 }
 
-// asPlugin has the help of a command and of those below it say how kubectl calls it.
+// asPlugin makes the help of a command and its subcommands show the names that kubectl users
+// type.
 func asPlugin(cmd *cobra.Command) {
 	if !cmd.HasParent() {
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl pillion"}
@@ -131,7 +132,7 @@ so on. If both are set, Pillion uses the flag.`,
 		SilenceUsage:       true,
 		DisableSuggestions: true, // see wrongCommand
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Name() != "serve" { // which has a log
+			if cmd.Name() != "serve" { // serve has a log
 				for _, strange := range cli.StrangeVariables(cmd.Root(), os.Environ()) {
 					fmt.Fprintln(cmd.ErrOrStderr(), cli.Fold(cmd.ErrOrStderr(), "pillion: "+strange))
 				}
@@ -139,7 +140,7 @@ so on. If both are set, Pillion uses the flag.`,
 			return cli.Configure(cmd.Flags())
 		},
 	}
-	root.Version = strings.TrimPrefix(cli.BuildVersion().String(), "pillion ") // for --version, behind that name
+	root.Version = strings.TrimPrefix(cli.BuildVersion().String(), "pillion ") // --version prints the name before it
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newPolicy(), newCerts(), newStatus(), newAudit(), newVersion())
 	root.InitDefaultHelpCmd()

@@ -60,14 +60,15 @@ server sends no new requests, and finishes the current ones. It ignores SIGHUP.`
 			if err != nil {
 				return err
 			}
-			klog.SetSlogLogger(log) // what client-go has to say
+			klog.SetSlogLogger(log) // messages of client-go
 			for _, sentence := range strange {
 				log.Warn("an environment variable is unknown", "problem", sentence)
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
-			// Files are followed anyway, and nobody's pod is to wait because nobody reads the log.
+			// The process ignores these signals: it follows changes of its files anyway, and it must
+			// not end if the reader of its log does.
 			signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 			return o.Run(ctx, cmd.Flags(), log)
 		}),

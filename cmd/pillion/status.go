@@ -125,7 +125,7 @@ func (o *statusOptions) flags(cmd *cobra.Command) {
 
 func (o *statusOptions) check(args []string) error {
 	if o.All {
-		o.Namespaces = nil // also those of the environment
+		o.Namespaces = nil // also those from the environment
 	}
 	o.Namespaces = append(o.Namespaces, args...)
 	selector, err := labels.Parse(o.Selector)
@@ -139,11 +139,11 @@ func (o *statusOptions) check(args []string) error {
 	case o.interval < time.Second:
 		return fmt.Errorf("--interval must be at least 1s, not %s", o.interval)
 	}
-	o.Selector = selector.String() // without spaces
+	o.Selector = selector.String() // the normal form, without spaces
 	return cli.OneOf("output", o.output, statusOutputs()...)
 }
 
-// run looks once, or until ctx ends.
+// run writes one report, or, with --watch, reports until ctx is done.
 func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	c, err := o.cluster.Connect()
 	if err != nil {
@@ -175,7 +175,7 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	return nil
 }
 
-// commands are those that look where this one does.
+// commands returns the commands for the same cluster and templates.
 func (o *statusOptions) commands() status.Commands {
 	var arguments []string
 	for _, name := range o.Namespaces {
@@ -190,7 +190,7 @@ func (o *statusOptions) commands() status.Commands {
 	return o.cluster.Commands(arguments, o.Templates)
 }
 
-// look writes one report. On a terminal that is watched it takes the last one's place.
+// look writes one report. With --watch on a terminal, it replaces the previous report.
 func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) (*status.Report, error) {
 	report, err := c.Report(ctx, o.Query, stderr)
 	if err != nil {
@@ -199,7 +199,7 @@ func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, std
 	report.Run(o.commands())
 	var page bytes.Buffer
 	if o.watch && o.output == "text" {
-		head := "\n" // after the last report
+		head := "\n" // separates it from the last report
 		if cli.IsTerminal(stdout) {
 			head = ""
 			fmt.Fprint(cli.Raw(stdout), "\x1b[H\x1b[2J") // ECMA-48: to the first line, and erase all
@@ -213,7 +213,7 @@ func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, std
 		}
 	case "json":
 		indent := "  "
-		if o.watch { // then a line each
+		if o.watch { // one line for each error
 			indent = ""
 		}
 		err = cli.JSONEncoder(&page, indent).Encode(report)
@@ -231,8 +231,7 @@ func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, std
 	return report, err
 }
 
-// again looks every interval until ctx ends. A look that fails is said, and the
-// next one may not.
+// again writes a report at every interval until ctx is done. It prints errors and continues.
 func (o *statusOptions) again(ctx context.Context, c *cluster.Client, stdout, stderr io.Writer) error {
 	ticker := time.NewTicker(o.interval)
 	defer ticker.Stop()
