@@ -16,9 +16,9 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// bounded has CEL's functions that multiply texts refuse to make one that no leaf
-// may be. CEL charges for a call when it is done, which may be a gigabyte late:
-// 16 KiB, replaced letter by letter by 16 KiB.
+// bounded makes CEL's functions that multiply strings return an error instead of a string that is
+// too long for a leaf. CEL charges for a call only afterwards. That may be a gigabyte too late, for
+// example if each letter of 16 KiB is replaced by 16 KiB.
 func bounded(env *cel.Env) ([]cel.EnvOption, error) {
 	var options []cel.EnvOption
 	for name, size := range map[string]func(args []ref.Val) int{"replace": replacedSize, "join": joinedSize, "format": formattedSize} {
@@ -46,17 +46,18 @@ func bounded(env *cel.Env) ([]cel.EnvOption, error) {
 	return options, nil
 }
 
-// maxSteps is how large a pattern may be, and when it is compiled: each letter that it is
-// held against may take as many steps. maxWork is how many a parameter's value may take.
+// maxSteps is the maximum size of a pattern, both as a string and compiled. Each letter that it is
+// matched against may take as many steps. maxWork is the maximum number of steps for a parameter's
+// value.
 const (
 	maxSteps = 1_000
 	maxWork  = 1 << 20
 )
 
-// checkPattern refuses the pattern of matches() if it can take seconds: CEL charges
-// for this too when it is done, and by the pattern's length, which says little.
+// checkPattern rejects a pattern of matches() that can take seconds. CEL charges for this call,
+// too, only afterwards, and by the length of the pattern, which is a poor estimate.
 func checkPattern(pattern ast.Expr) error {
-	text, ok := pattern.AsLiteral().(types.String) // null where it is no literal
+	text, ok := pattern.AsLiteral().(types.String) // null if it is not a literal
 	if !ok {
 		return errors.New("matches() may take seconds if the pattern is computed; write the pattern as a string literal")
 	}
@@ -66,10 +67,11 @@ func checkPattern(pattern ast.Expr) error {
 	return nil
 }
 
-// steps is how many a pattern takes for each letter. It is about that of one that is long, for it is not
-// compiled, and 0 of one that is wrong, which others report.
+// steps returns the number of steps that a pattern takes for each letter. It does not compile a
+// long pattern, and estimates the number. It returns 0 for an invalid pattern, which other code
+// reports.
 func steps(pattern string) int {
-	if len(pattern) > maxSteps { // compiled it may be a thousand times as large
+	if len(pattern) > maxSteps { // compiled, it may be a thousand times as large
 		return len(pattern)
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
@@ -83,7 +85,8 @@ func steps(pattern string) int {
 	return len(prog.Inst)
 }
 
-// callOf calls what is bound to an overload, of however many arguments it is.
+// callOf returns a function that calls the implementation of an overload, with any number of
+// arguments.
 func callOf(o *functions.Overload) functions.FunctionOp {
 	switch {
 	case o.Unary != nil:
@@ -94,7 +97,7 @@ func callOf(o *functions.Overload) functions.FunctionOp {
 	return o.Function
 }
 
-// replacedSize is of text.replace(old, new) and text.replace(old, new, times).
+// replacedSize returns the size of text.replace(old, new) and text.replace(old, new, times).
 func replacedSize(args []ref.Val) int {
 	text, old, by := textOf(args[0]), textOf(args[1]), textOf(args[2])
 	times := strings.Count(text, old)
@@ -106,7 +109,7 @@ func replacedSize(args []ref.Val) int {
 	return len(text) + times*(len(by)-len(old))
 }
 
-// joinedSize is of list.join() and list.join(separator).
+// joinedSize returns the size of list.join() and list.join(separator).
 func joinedSize(args []ref.Val) int {
 	size := sizeOf(args[0], 0)
 	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {
@@ -117,7 +120,7 @@ func joinedSize(args []ref.Val) int {
 	return size
 }
 
-// formattedSize is of text.format(list), in which each item is written once.
+// formattedSize returns the size of text.format(list), which contains each item once.
 func formattedSize(args []ref.Val) int { return sizeOf(args[0], sizeOf(args[1], 0)) }
 
 func textOf(v ref.Val) string {
@@ -125,8 +128,8 @@ func textOf(v ref.Val) string {
 	return string(text)
 }
 
-// sizeOf adds about how long a value is as a text; what is too long for a leaf is
-// not gone through to its end.
+// sizeOf adds the approximate length of a value as a string. It stops if that is too long for a
+// leaf.
 func sizeOf(v ref.Val, size int) int {
 	switch v := v.(type) {
 	case types.String:

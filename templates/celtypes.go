@@ -25,19 +25,19 @@ const (
 	requestType   = "pillion.Request"
 )
 
-// provider tells the CEL type checker what fields pod, container, params,
-// ns and request have, so that a misspelled field is found when the
-// template is loaded, and reads them when an expression is evaluated.
+// provider defines the fields of pod, container, params, ns and request for the CEL type checker,
+// so that loading a template finds a misspelled field. It reads these fields when an expression is
+// evaluated.
 type provider struct {
 	types.Provider
-	structs structs // of all templates, not to be changed
+	structs structs // shared by all templates, read-only
 	params  map[string]*structField
 }
 
-// structs are the fields of types by name.
+// structs has the fields of types by name.
 type structs map[string]map[string]*structField
 
-// structField is a field; json is of a Go struct's.
+// structField is a field. If it is a Go struct's, json is set.
 type structField struct {
 	types.FieldType
 	json tree.StructField
@@ -52,8 +52,8 @@ func newProvider(base types.Provider, params []Param) *provider {
 	return p
 }
 
-// sharedStructs are the types that are the same for every template: they take
-// more memory than a template does.
+// sharedStructs are the types that are the same for every template. They take more memory than a
+// template.
 var sharedStructs = sync.OnceValue(func() structs {
 	s := structs{
 		namespaceType: {
@@ -81,7 +81,7 @@ func getter[T any](t *types.Type, get func(T) any) *structField {
 	}}
 }
 
-// add adds a Go struct of the Kubernetes API and all that it reaches.
+// add adds a Go struct of the Kubernetes API and all types that it contains.
 func (s structs) add(t reflect.Type) {
 	if _, ok := s[t.Name()]; ok {
 		return
@@ -102,9 +102,9 @@ func (s structs) add(t reflect.Type) {
 	}
 }
 
-// getField reads a field. Labels, annotations, lists and metadata that are absent
-// read as empty, for the API server leaves empty ones out; has() still tells. So
-// do the few texts and numbers that it never leaves out: a container's name.
+// getField reads a field. Absent labels, annotations, lists and metadata read as empty, because the
+// API server omits empty ones. has() still distinguishes them. Some strings and numbers that the
+// API server never omits, such as a container's name, also read as empty.
 func getField(obj any, f tree.StructField) (any, error) {
 	if n, ok := obj.(*tree.Node); ok {
 		if value := n.Get(f.JSON); value != nil {
@@ -129,14 +129,14 @@ func getField(obj any, f tree.StructField) (any, error) {
 	return nil, fmt.Errorf("no such key: %s", f.JSON)
 }
 
-// readsAsEmpty are the kinds of fields that can be read where they are absent; a struct is no pointer, so
-// Kubernetes has it always: metadata, resources.
+// readsAsEmpty reports whether an absent field of that kind can be read. A struct is not a pointer
+// in Kubernetes and therefore always exists: metadata and resources, for example.
 func readsAsEmpty(k reflect.Kind) bool {
 	return k == reflect.Map || k == reflect.Slice || k == reflect.Struct
 }
 
-// notSetYet says why a field cannot be read: it has no value yet when a pod is
-// admitted (the name of a pod with generateName among them).
+// notSetYet returns why a field cannot be read: it has no value yet when a pod is admitted. An
+// example is the name of a pod with generateName.
 func notSetYet(t reflect.Type, field string) string {
 	switch t {
 	case reflect.TypeFor[metav1.ObjectMeta]():
@@ -186,7 +186,7 @@ func (s structs) celType(t reflect.Type) *types.Type {
 	return types.DynType
 }
 
-// fields are those of a type that is known here.
+// fields returns the fields of a type of this provider.
 func (p *provider) fields(name string) (map[string]*structField, bool) {
 	if name == paramsType {
 		return p.params, true

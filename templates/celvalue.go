@@ -17,7 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// celValue shows JSON to CEL without decoding more of it than is read.
+// celValue converts JSON to a CEL value. It decodes only what expressions read.
 func celValue(n *tree.Node) ref.Val {
 	switch n.Kind() {
 	case tree.String:
@@ -55,15 +55,14 @@ func celText(text string) ref.Val {
 	return types.String(text)
 }
 
-// namespaceView shows a namespace to CEL. Its maps are made once for all the
-// expressions of a template.
+// namespaceView is a namespace as a CEL value. All expressions of a template share its maps.
 type namespaceView struct {
 	*Namespace
 
 	labels, annotations ref.Val
 }
 
-// once is the map as it was made the first time.
+// once returns the map as it was converted the first time.
 func once(made *ref.Val, m map[string]string) ref.Val {
 	if *made == nil {
 		*made = textMap(m)
@@ -71,7 +70,7 @@ func once(made *ref.Val, m map[string]string) ref.Val {
 	return *made
 }
 
-// textMap shows a map of labels or annotations to CEL, in the order of its keys.
+// textMap converts a map of labels or annotations to a CEL value, in the order of its keys.
 func textMap(m map[string]string) ref.Val {
 	if len(m) > maxItems {
 		return types.NewErr("an object with %d members is too large to be read; at most %d", len(m), maxItems)
@@ -83,9 +82,8 @@ func textMap(m map[string]string) ref.Val {
 	return object{&n}
 }
 
-// object is a JSON object as a CEL map. Unlike CEL's own maps it has an order, that
-// of its keys: the API server sends them sorted, and a file may not, so that the
-// same pod gives the same bytes from both.
+// object is a JSON object as a CEL map. Unlike CEL's own maps, it is ordered by its keys. The API
+// server sends keys sorted and a file may not, so the same pod renders to the same bytes from both.
 type object struct{ node *tree.Node }
 
 var _ traits.Mapper = object{}
@@ -119,7 +117,7 @@ func (o object) Contains(key ref.Val) ref.Val {
 // Size implements traits.Sizer.
 func (o object) Size() ref.Val { return types.Int(len(o.names())) }
 
-// names are the names that have a value, each once, in order.
+// names returns the names that have a value, each once, in order.
 func (o object) names() []ref.Val {
 	members := o.node.Members()
 	last := make(map[string]int, len(members))
@@ -183,11 +181,11 @@ func (o object) ConvertToType(t ref.Type) ref.Val {
 // Type implements ref.Val.
 func (o object) Type() ref.Type { return types.MapType }
 
-// Value implements ref.Val; the fields of a typed object are read from it.
+// Value implements ref.Val. The fields of a typed object are read from its result.
 func (o object) Value() any { return o.node }
 
-// jsonValue is the JSON of what an expression gave. Maps of CEL's own are
-// written in the order of their keys.
+// jsonValue returns the JSON of an expression's value. It writes CEL's own maps in the order of
+// their keys.
 func jsonValue(v ref.Val) (tree.Node, error) {
 	switch v := v.(type) {
 	case types.String:
@@ -238,13 +236,13 @@ func jsonMap(m traits.Mapper) (tree.Node, error) {
 	return n, nil
 }
 
-// list is a JSON list as a CEL list. Its items are made when they are read: an
-// expression that is evaluated for each container may want only their number.
+// list is a JSON list as a CEL list. Its items are converted when they are read, because an
+// expression that is evaluated for each container may read only their number.
 type list struct{ items []tree.Node }
 
 var _ traits.Lister = list{}
 
-// whole has all items, for what goes through all of them anyway.
+// whole converts all items, for operations that read all of them.
 func (l list) whole() traits.Lister {
 	values := make([]ref.Val, len(l.items))
 	for i := range l.items {
@@ -257,7 +255,7 @@ func (l list) whole() traits.Lister {
 func (l list) Get(index ref.Val) ref.Val {
 	i, err := types.IndexOrError(index)
 	if err != nil || i < 0 || i >= len(l.items) {
-		return l.whole().Get(index) // which says what is wrong
+		return l.whole().Get(index) // which returns the error
 	}
 	return celValue(&l.items[i])
 }

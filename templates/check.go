@@ -16,14 +16,14 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// walk checks y against t. The part is nil where there was a problem.
-// Place is where it is in the API, such as Container.image.
+// walk checks y against t. It returns nil if there was a problem. Place is the place in the API,
+// for example Container.image.
 func (c *checker) walk(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t == reflect.TypeFor[podFragment]() || t == reflect.TypeFor[containerFragment]() {
-		return nil // another walk, once the parameters are known
+		return nil // walked again when the parameters are known
 	}
 	if y.ShortTag() == "!!null" {
 		c.problem(y, path, "has no value; leave the key out or give it one")
@@ -86,7 +86,7 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, place, path string) *part
 	return o.folded()
 }
 
-// keysOf are the keys of an object with those fields.
+// keysOf returns the keys of an object with those fields.
 func (c *checker) keysOf(fields []string) []string {
 	if c.env == nil {
 		return fields
@@ -107,7 +107,7 @@ func (c *checker) when(o *part, value *yaml.Node, path string) {
 	o.when = p
 }
 
-// pairs calls visit for each key and value, and finds doubled keys.
+// pairs calls visit for each key and value, and reports duplicate keys.
 func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.Node, path string)) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(y.Content); i += 2 {
@@ -175,7 +175,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, place, path string) *part
 		return nil
 	}
 	n, err := tree.Text(y.Value), error(nil)
-	if y.ShortTag() != "!!str" { // which is a text here, whatever older YAML took it for
+	if y.ShortTag() != "!!str" { // a string here, even if older YAML has another type for it
 		n, err = tree.FromYAML(y)
 	}
 	if err == nil && c.env != nil {
@@ -188,7 +188,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, place, path string) *part
 	return &part{static: n}
 }
 
-// fits says whether a scalar's YAML type is what the API server takes for t.
+// fits reports whether the API server accepts a scalar of this YAML type for t.
 func fits(y *yaml.Node, t reflect.Type) bool {
 	tag := y.ShortTag()
 	text := tag == "!!str" || tag == "!!timestamp"
@@ -219,7 +219,7 @@ func quoteHint(y *yaml.Node, t reflect.Type) string {
 	return ""
 }
 
-// notWhen is the hint for an object in a list of texts that was meant to be left out at times.
+// notWhen returns a hint if an object in a list of strings looks like a conditional item.
 func (c *checker) notWhen(y *yaml.Node) string {
 	if c.env != nil && child(y, whenKey) != nil {
 		return "; " + whenHint

@@ -9,11 +9,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// paramName makes a parameter both an identifier of CEL and the name part of an
-// annotation key.
+// paramName allows names that are both CEL identifiers and valid in annotation keys.
 const paramName = `^[a-z][A-Za-z0-9_]{0,61}$`
 
-// params checks and compiles the declared parameters, and says whether all are right.
+// params checks and compiles the declared parameters. It reports whether all are valid.
 func (c *checker) params(y *yaml.Node, t *Template) bool {
 	before := len(c.problems)
 	list := child(child(y, "spec"), "params")
@@ -35,7 +34,7 @@ func (c *checker) params(y *yaml.Node, t *Template) bool {
 	return len(c.problems) == before && t.params[""] == nil
 }
 
-// reserved are the words that CEL's grammar keeps for itself.
+// reserved reports whether a name is a reserved word in CEL's grammar.
 func reserved(name string) bool {
 	switch name {
 	case "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in",

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// computedFields are the fields of the containers of a pod's part that depend on the pod.
+// computedFields returns the fields of the containers in a pod's part that depend on the pod.
 func (p *part) computedFields() []string {
 	var all []string
 	for _, list := range []string{"initContainers", "containers"} {
@@ -26,7 +26,7 @@ func (p *part) computedFields() []string {
 	return all
 }
 
-// child is the part of that name; nil if there is none, or none with expressions.
+// child returns the part with that name. It returns nil if there is none, or none with expressions.
 func (p *part) child(name string) *part {
 	if p == nil {
 		return nil
@@ -37,7 +37,7 @@ func (p *part) child(name string) *part {
 	return nil
 }
 
-// ofPod reports whether what the part gives depends on the pod.
+// ofPod reports whether the part's value depends on the pod.
 func (p *part) ofPod() bool {
 	return p.when != nil && p.when.ofPod ||
 		slices.ContainsFunc(p.pieces, func(piece piece) bool { return piece.program != nil && piece.program.ofPod }) ||

@@ -15,43 +15,45 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// CEL takes microseconds for the simplest expression: it makes values, keeps accounts and goes through interfaces.
-// The common expressions are therefore compiled to functions as well, which read the tree themselves. Such a function
-// gives either the value that CEL would give or, with ok false, none: then CEL is called and says what there is to
-// say, an error for example. FuzzDirect compares the two.
+// CEL takes microseconds for the simplest expression: it allocates values, accounts costs and calls
+// interfaces. Common expressions are therefore also compiled to functions that read the tree. Such
+// a function returns the same value as CEL, or ok false. In that case CEL evaluates the expression,
+// and reports the error if there is one. FuzzDirect compares the two.
 //
-// These functions cost nothing by CEL's account, so they have one of their own, see [Input.step], and read shorter texts.
+// CEL's cost limits do not apply to these functions, so they have limits of their own, see
+// [Input.step]. They also read only shorter strings.
 type (
 	textFunc func(*Input) (v string, ok bool)
 	boolFunc func(*Input) (v, ok bool)
 	intFunc  func(*Input) (v int64, ok bool)
 	nodeFunc func(*Input) (v *tree.Node, ok bool) // an object or a list
 
-	// Of a value that may be missing.
+	// These return a value that may be missing.
 	optionalText func(*Input) (v string, found, ok bool)
 	optionalNode func(*Input) (v *tree.Node, found, ok bool)
-	lookupFunc   func(in *Input, key string) (v string, found, ok bool) // in a map of texts
+	lookupFunc   func(in *Input, key string) (v string, found, ok bool) // in a map of strings
 )
 
-// direct is an expression as a function; at most one of them is not nil.
+// direct is an expression as a function. At most one field is not nil.
 type direct struct {
 	text textFunc
 	bool boolFunc
 	int  intFunc
 }
 
-// step counts what is done again and again.
+// step counts repeated work. It reports whether the count is within the limit.
 func (in *Input) step(n int) bool {
 	in.steps += n
 	return in.steps <= maxDirectSteps
 }
 
-// directly compiles functions from a checked expression. A method gives nil for what it does not know.
+// directly compiles functions from a checked expression. Its methods return nil for expressions
+// that they do not support.
 type directly struct {
 	*ast.AST
 	params  []Param
 	structs structs
-	locals  []string // variables of the loops around, the innermost last
+	locals  []string // variables of the enclosing loops, the innermost last
 }
 
 func newDirect(checked *ast.AST, params []Param) (d direct) {
@@ -67,7 +69,7 @@ func newDirect(checked *ast.AST, params []Param) (d direct) {
 	return d
 }
 
-// render makes n the value, where there is a function that gives one.
+// render sets n to the value, if there is a function that returns one.
 func (d *direct) render(in *Input, n *tree.Node) (done bool) {
 	switch {
 	case d.text != nil:
@@ -88,7 +90,7 @@ func (d *direct) render(in *Input, n *tree.Node) (done bool) {
 	return false
 }
 
-// asText gives the value as a part of a text.
+// asText returns the value as a part of a string.
 func (d *direct) asText(in *Input) (text string, ok bool) {
 	switch {
 	case d.text != nil:
@@ -107,7 +109,8 @@ func (c *directly) typeOf(e ast.Expr) *types.Type { return c.GetType(e.ID()) }
 
 func (c *directly) is(e ast.Expr, kind types.Kind) bool { return c.typeOf(e).Kind() == kind }
 
-// call takes a call of that function apart, a member's target first.
+// call splits a call into the function and its arguments. The target of a member function is the
+// first argument.
 func call(e ast.Expr) (function string, args []ast.Expr) {
 	if e.Kind() != ast.CallKind {
 		return "", nil
@@ -119,7 +122,8 @@ func call(e ast.Expr) (function string, args []ast.Expr) {
 	return c.FunctionName(), c.Args()
 }
 
-// variable is a field of one of the variables that are no JSON, as in ns.name; "" for anything else.
+// variable splits an expression such as ns.name, a field of a variable that is not JSON. It returns
+// "" for other expressions.
 func variable(e ast.Expr) (variable, field string) {
 	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() || e.AsSelect().Operand().Kind() != ast.IdentKind {
 		return "", ""
@@ -127,7 +131,7 @@ func variable(e ast.Expr) (variable, field string) {
 	return e.AsSelect().Operand().AsIdent(), e.AsSelect().FieldName()
 }
 
-// literal is a text's value.
+// literal returns the value of a string literal.
 func literal(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
@@ -136,7 +140,7 @@ func literal(e ast.Expr) (string, bool) {
 	return string(text), ok
 }
 
-// paramOf gives a parameter's value, if e is nothing else.
+// paramOf returns a function for a parameter's value, if e is only that.
 func paramOf[T any](c *directly, e ast.Expr) func(*Input) (T, bool) {
 	of, name := variable(e)
 	if of != "params" || c.local(of) >= 0 {
@@ -191,7 +195,8 @@ func (c *directly) text(e ast.Expr) textFunc {
 
 func constant(text string) textFunc { return func(*Input) (string, bool) { return text, true } }
 
-// textOfNode is a node's text; a field that is absent may have one all the same, see [getField].
+// textOfNode returns a function for a node's string. An absent field may also have one, see
+// [getField].
 func textOfNode(get nodeFunc, f *structField) textFunc {
 	if get == nil {
 		return nil
@@ -211,7 +216,7 @@ func textOfNode(get nodeFunc, f *structField) textFunc {
 	}
 }
 
-// found is what a lookup gives where there is something.
+// found returns a function for the result of a lookup that must find a value.
 func found(get lookupFunc, key textFunc) textFunc {
 	if get == nil || key == nil {
 		return nil
@@ -285,7 +290,7 @@ func joined(left, right textFunc) textFunc {
 	}
 }
 
-// asText is string(e).
+// asText compiles string(e).
 func (c *directly) asText(e ast.Expr) textFunc {
 	switch c.typeOf(e).Kind() {
 	case types.StringKind:

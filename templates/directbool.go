@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// This file is the conditions among the functions of direct.go.
+// This file has the conditions among the functions of direct.go.
 
 // bool compiles an expression of type bool.
 func (c *directly) bool(e ast.Expr) boolFunc {
@@ -100,7 +100,8 @@ func (c *directly) matches(args []ast.Expr) boolFunc {
 	}
 }
 
-// shortcut is && or ||, which the value ends: whatever the other side would say, an error even.
+// shortcut compiles && or ||. If one side has the value end, that is the result, even if the other
+// side is an error.
 func shortcut(left, right boolFunc, end bool) boolFunc {
 	if left == nil || right == nil {
 		return nil

@@ -13,13 +13,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// This file is how the functions of direct.go read the pod and the namespace.
+// This file has the functions of direct.go that read the pod and the namespace.
 
-// small says whether CEL may read an object or a list of this length.
+// small reports whether CEL may read an object or a list of this length.
 func small(n *tree.Node) bool { return len(n.Members()) <= maxItems && len(n.Items()) <= maxItems }
 
-// node compiles an expression that gives an object of a known type, a map or a list. What is absent and reads as
-// empty is a list or object without a kind.
+// node compiles an expression whose value is an object of a known type, a map or a list. If the
+// value is absent but reads as empty, it is a node without a kind.
 func (c *directly) node(e ast.Expr) nodeFunc {
 	want := tree.Object
 	switch c.typeOf(e).Kind() {
@@ -53,7 +53,7 @@ func (c *directly) node(e ast.Expr) nodeFunc {
 	}
 }
 
-// ident is a variable that is JSON.
+// ident compiles a variable that is JSON.
 func (c *directly) ident(e ast.Expr) nodeFunc {
 	if c.local(e.AsIdent()) >= 0 {
 		return c.localNode(e)
@@ -67,7 +67,7 @@ func (c *directly) ident(e ast.Expr) nodeFunc {
 	return nil
 }
 
-// local is the index of a loop's variable, or -1.
+// local returns the index of a loop's variable, or -1.
 func (c *directly) local(name string) int {
 	for i, local := range slices.Backward(c.locals) {
 		if local == name {
@@ -77,7 +77,7 @@ func (c *directly) local(name string) int {
 	return -1
 }
 
-// localNode is the item that a loop is at.
+// localNode returns the current item of a loop.
 func (c *directly) localNode(e ast.Expr) nodeFunc {
 	i := c.local(e.AsIdent())
 	if i < 0 {
@@ -86,7 +86,8 @@ func (c *directly) localNode(e ast.Expr) nodeFunc {
 	return func(in *Input) (*tree.Node, bool) { return in.locals[i], in.locals[i] != nil }
 }
 
-// field compiles x.f of an object of a known type: the field's value unchecked, or nil where it is absent.
+// field compiles x.f, with x an object of a known type. The function returns the unchecked value of
+// the field, or nil if it is absent.
 func (c *directly) field(e ast.Expr) (nodeFunc, *structField) {
 	operand, name := e.AsSelect().Operand(), e.AsSelect().FieldName()
 	if !c.is(operand, types.StructKind) {
@@ -118,7 +119,7 @@ func (c *directly) has(e ast.Expr) boolFunc {
 	return nil
 }
 
-// lookup compiles a map of texts: the pod's labels, for example, or the namespace's.
+// lookup compiles a map of strings, for example the labels of the pod or the namespace.
 func (c *directly) lookup(e ast.Expr) lookupFunc {
 	if t := c.typeOf(e); t.Kind() != types.MapKind || t.Parameters()[0].Kind() != types.StringKind || t.Parameters()[1].Kind() != types.StringKind {
 		return nil
@@ -185,7 +186,7 @@ func (c *directly) optionalText(e ast.Expr) optionalText {
 	}
 }
 
-// gives says whether an optional's value is of that kind.
+// gives reports whether an optional's value is of that kind.
 func (c *directly) gives(optional ast.Expr, kind types.Kind) bool {
 	t := c.typeOf(optional)
 	return t.Kind() == types.OpaqueKind && len(t.Parameters()) == 1 && t.Parameters()[0].Kind() == kind
@@ -204,7 +205,8 @@ func optionally(get lookupFunc, key textFunc) optionalText {
 	}
 }
 
-// optionalNode compiles x.?f, where x is an object of a known type or x.?f itself.
+// optionalNode compiles x.?f. Here x is an object of a known type, or again an expression of this
+// form.
 func (c *directly) optionalNode(e ast.Expr) optionalNode {
 	function, args := call(e)
 	if function != operators.OptSelect {
@@ -242,7 +244,7 @@ func (c *directly) optionalNode(e ast.Expr) optionalNode {
 	}
 }
 
-// in compiles text in map, text in [texts] and text in a list of texts.
+// in compiles a test whether a map, a list literal or another list of strings contains a string.
 func (c *directly) in(item, of ast.Expr) boolFunc {
 	if !c.is(item, types.StringKind) {
 		return nil
@@ -303,7 +305,8 @@ func inList(text textFunc, list nodeFunc) boolFunc {
 	}
 }
 
-// loop compiles list.exists(x, condition) and list.all(x, condition), as their macros leave them.
+// loop compiles list.exists(x, condition) and list.all(x, condition), after their macros are
+// expanded.
 func (c *directly) loop(e ast.ComprehensionExpr) boolFunc {
 	begin, ok := e.AccuInit(), e.AccuInit().Kind() == ast.LiteralKind
 	if !ok || e.HasIterVar2() || e.Result().Kind() != ast.IdentKind || e.Result().AsIdent() != e.AccuVar() || len(c.locals) == maxLocals {

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// choices are the texts that a type allows; nil where any will do.
+// choices returns the strings that a type allows, or nil if it allows any.
 func choices(t reflect.Type) []string {
 	switch t {
 	case reflect.TypeFor[Place]():
@@ -30,7 +30,7 @@ func choices(t reflect.Type) []string {
 	return enumerations()[t]
 }
 
-// enumerations are the texts that the API's types allow.
+// enumerations are the strings that the API's types allow.
 var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
 		reflect.TypeFor[corev1.PullPolicy]():                  texts(corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),
@@ -66,7 +66,7 @@ func texts[T ~string](all ...T) []string {
 	return out
 }
 
-// signals are those that a container may be stopped with.
+// signals returns the signals that may stop a container.
 func signals() []string {
 	all := strings.Fields("ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM " +
 		"TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ RTMIN RTMAX")

@@ -10,11 +10,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Evaluation is a part of an expression that is evaluated by itself, with the
-// variables of the macros around it.
+// Evaluation evaluates a part of an expression by itself, with the variables of the enclosing
+// macros.
 type Evaluation struct{ prog cel.Program }
 
-// Part makes an evaluation of a part of the expression's [Expression.AST].
+// Part returns an Evaluation of a part of the expression's [Expression.AST].
 func (e *Expression) Part(part ast.Expr) (*Evaluation, error) {
 	checked := ast.NewCheckedAST(ast.NewAST(part, e.p.checked.SourceInfo()), e.p.checked.TypeMap(), e.p.checked.ReferenceMap())
 	prog, err := e.p.env.PlanProgram(checked, cel.CostLimit(costLimit))
@@ -42,5 +42,5 @@ func (s scope) ResolveName(name string) (any, bool) {
 	return s.Input.ResolveName(name)
 }
 
-// View shows JSON to CEL as the variables of expressions do.
+// View converts JSON to CEL as the variables of expressions do.
 func View(n *tree.Node) ref.Val { return celValue(n) }

@@ -8,28 +8,28 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Input is what a template may look at besides its parameters. It belongs to one
-// template's look at one pod.
+// Input is the input of a template besides its parameters. It belongs to one template in one look
+// of a pod.
 type Input struct {
 	Pod       *tree.Node
 	Namespace Namespace
 	Request   RequestInfo
-	// Done is closed when nobody waits for the result any more; nil is never. No
-	// expression is begun then; one takes 20 ms at most, see costLimit.
+	// Done is closed if the result is no longer needed. It may be nil. No evaluation starts after
+	// that; one takes 20 ms at most, see costLimit.
 	Done <-chan struct{}
-	// Nodes is memory for what is rendered, or nil.
+	// Nodes is memory for the rendered nodes, or nil.
 	Nodes *tree.Arena
 
-	spent     uint64 // what the expressions have cost so far
-	steps     int    // of those that did without CEL
+	spent     uint64 // cost of the expressions so far
+	steps     int    // steps of those evaluated without CEL
 	locals    [maxLocals]*tree.Node
 	values    Values
-	given     paramSet   // those of values that are no default
-	container *tree.Node // in forEachContainer
+	given     paramSet   // parameters whose value is not the default
+	container *tree.Node // only in forEachContainer
 	namespace *namespaceView
 }
 
-// with gives an evaluation these variables.
+// with sets the variables of an evaluation and returns in.
 func (in *Input) with(values Values, container *tree.Node) *Input {
 	in.values, in.container = values, container
 	return in

@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// leaf compiles a scalar with expressions in the place of a t.
+// leaf compiles a scalar with expressions in a place of type t.
 func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 	if y.ShortTag() != "!!str" {
 		c.problem(y, path, "an expression must be a string")
@@ -26,7 +26,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 		return nil
 	}
 	if len(pieces) == 1 && pieces[0].program == nil {
-		return &part{static: tree.Text(pieces[0].literal)} // only $${
+		return &part{static: tree.Text(pieces[0].literal)} // it contains only $${
 	}
 	if len(pieces) == 1 {
 		if out := pieces[0].program.out; !takes(t, out) {
@@ -45,7 +45,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, place, path), path: path, place: place}
 }
 
-// takes says whether a Go field of type t takes the JSON of a CEL value of type out.
+// takes reports whether a Go field of type t accepts the JSON of a CEL value of type out.
 func takes(t reflect.Type, out *cel.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -64,7 +64,7 @@ func takes(t reflect.Type, out *cel.Type) bool {
 	case reflect.Slice:
 		return out.Kind() == types.ListKind && takes(t.Elem(), out.Parameters()[0])
 	}
-	return false // no map: its keys would be structure
+	return false // not a map, because its keys would be structure
 }
 
 func joins(out *cel.Type) bool {

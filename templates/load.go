@@ -19,31 +19,29 @@ import (
 type Source struct {
 	FS   fs.FS
 	Name string // in FS; "." is the folder itself
-	Path string // as messages show it
+	Path string // for messages
 }
 
-// Set is a complete set of templates in the order in which they are applied.
-// It is immutable.
+// Set is a complete set of templates in the order in which they are applied. It is immutable.
 type Set struct {
 	Templates []*Template
 	Revision  string // of all templates together, 12 hex digits
 }
 
-// Load reads every source, whole or not at all: the error is [Problems]. Of a
-// folder it takes *.yaml, *.yml and *.json, but nothing below it, nothing whose
-// name starts with a dot (a mounted ConfigMap keeps its versions there) and no
-// kustomization.yaml.
+// Load reads all sources or returns [Problems]. In a folder it reads *.yaml, *.yml and *.json. It
+// ignores subfolders, kustomization.yaml, and names that start with a dot, because a mounted
+// ConfigMap keeps its versions there.
 func Load(sources ...Source) (*Set, error) { return new(Loader).Load(sources...) }
 
-// Loader is for who loads again and again: what is still the same is not compiled
-// anew. Its zero value may be used.
+// Loader loads templates repeatedly. It does not compile unchanged files again. Its zero value is
+// ready to use.
 type Loader struct {
 	files []File
 	set   *Set
 	err   error
 }
 
-// Load is [Load].
+// Load is like the function [Load].
 func (l *Loader) Load(sources ...Source) (*Set, error) {
 	files, problems := read(sources)
 	known := l.set != nil || l.err != nil
@@ -51,7 +49,7 @@ func (l *Loader) Load(sources ...Source) (*Set, error) {
 		return l.set, l.err
 	}
 	if l.files, l.set, l.err = files, nil, nil; len(problems) > 0 {
-		return compile(files, problems) // may be gone the next time
+		return compile(files, problems) // it may be gone the next time
 	}
 	l.set, l.err = compile(files, nil)
 	return l.set, l.err
@@ -77,13 +75,13 @@ func read(sources []Source) (read []File, problems Problems) {
 
 // File is a file of templates that has been read.
 type File struct {
-	Path string // as messages show it
+	Path string // for messages
 	Data []byte
 }
 
 func (f File) equal(other File) bool { return f.Path == other.Path && bytes.Equal(f.Data, other.Data) }
 
-// Compile makes a set of files, whole or not at all: the error is [Problems].
+// Compile returns the set of templates in all files, or [Problems].
 func Compile(files ...File) (*Set, error) { return compile(files, nil) }
 
 func compile(files []File, problems Problems) (*Set, error) {
@@ -101,7 +99,7 @@ func compile(files []File, problems Problems) (*Set, error) {
 	return NewSet(all), nil
 }
 
-// reason is an error without the path, which the problem names already.
+// reason returns an error without the path, which the problem already has.
 func reason(err error) string {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err.Error()
@@ -109,7 +107,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// NewSet makes a set of templates that are sorted and have different names.
+// NewSet returns a set of the templates, sorted. Their names must differ.
 func NewSet(all []*Template) *Set {
 	sum := sha256.New()
 	for _, t := range all {
@@ -118,8 +116,8 @@ func NewSet(all []*Template) *Set {
 	return &Set{Templates: all, Revision: hex.EncodeToString(sum.Sum(nil))[:12]}
 }
 
-// Join puts sets into one. Of templates with the same name the first one is in it,
-// and the others are problems.
+// Join combines sets. If templates have the same name, the set contains the first one, and the
+// others are problems.
 func Join(sets ...*Set) (*Set, Problems) {
 	var all []*Template
 	for _, s := range sets {
@@ -153,7 +151,7 @@ func distinct(all []*Template) (kept []*Template, problems Problems) {
 	return kept, problems
 }
 
-// files are the source's files, each a source of its own.
+// files returns the source's files, each as a source.
 func (s Source) files() ([]Source, error) {
 	info, err := fs.Stat(s.FS, s.Name)
 	if err != nil {
@@ -175,7 +173,7 @@ func (s Source) files() ([]Source, error) {
 	return files, nil
 }
 
-// IsFile says whether a file of that name in a folder of templates holds templates.
+// IsFile reports whether a file with that name in a folder of templates contains templates.
 func IsFile(name string) bool {
 	switch path.Ext(name) {
 	case ".yaml", ".yml", ".json":

@@ -13,10 +13,11 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// unknown is how CEL reports a name that it does not know.
+// unknown matches CEL's error for an unknown name.
 var unknown = regexp.MustCompile(`^(undefined field|undeclared reference to) '([^']*)'( \(in container ''\))?$`)
 
-// explained is a message of CEL's in our words, with what its author probably meant.
+// explained returns a CEL error in Pillion's words, with a hint about what the author probably
+// meant.
 func explained(env *cel.Env, source, message string) (text, hint string) {
 	if message == "reserved identifier: namespace" {
 		return message, ": the pod's namespace is called ns here"
@@ -38,7 +39,7 @@ func explained(env *cel.Env, source, message string) (text, hint string) {
 	return text, didYouMean(name, fieldsBeside(env, source, name))
 }
 
-// declared are the names of an environment's variables, functions and macros.
+// declared returns the names of an environment's variables, functions and macros.
 func declared(env *cel.Env) []string {
 	names := slices.Collect(maps.Keys(env.Functions()))
 	for _, v := range env.Variables() {
@@ -50,19 +51,20 @@ func declared(env *cel.Env) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return strings.ContainsAny(name, "_@!.") })
 }
 
-// fieldsBeside are the fields of the type that lacks a field of that name: the type checker asks for it.
+// fieldsBeside returns the fields of the type that lacks a field with that name. It learns the type
+// from the type checker.
 func fieldsBeside(env *cel.Env, source, name string) []string {
 	r := &recorder{Provider: env.CELTypeProvider(), field: name}
 	again, err := env.Extend(cel.CustomTypeProvider(r))
 	if err != nil {
 		return nil
 	}
-	_, _ = again.Compile(source) // which failed before
+	_, _ = again.Compile(source) // it failed before
 	names, _ := r.FindStructFieldNames(r.lacks)
 	return names
 }
 
-// recorder notes which type a type checker found to lack a field.
+// recorder records the type in which a type checker did not find a field.
 type recorder struct {
 	types.Provider
 	field, lacks string
@@ -77,5 +79,5 @@ func (r *recorder) FindStructFieldType(name, field string) (*types.FieldType, bo
 	return t, ok
 }
 
-// whenHint is what ${when} is for.
+// whenHint explains ${when}.
 const whenHint = `"${when}" is a key of items that are objects; for a list of strings, make the whole list one expression, such as ${params.debug ? ['--debug'] : []}`

@@ -18,7 +18,7 @@ type Param struct {
 	Type          ParamType   `json:"type,omitempty"` // default string
 	Default       *Scalar     `json:"default,omitempty"`
 	Enum          []Scalar    `json:"enum,omitempty"`
-	Pattern       string      `json:"pattern,omitempty"` // RE2, the whole value
+	Pattern       string      `json:"pattern,omitempty"` // RE2 for the whole value
 	Minimum       *Scalar     `json:"minimum,omitempty"`
 	Maximum       *Scalar     `json:"maximum,omitempty"`
 	MaxLength     *int        `json:"maxLength,omitempty"` // bytes, default 256
@@ -26,26 +26,26 @@ type Param struct {
 	Description   string      `json:"description,omitempty"`
 }
 
-// Scalar is a string that YAML may have without quotes: 5, true and 64Mi alike.
+// Scalar is a string that YAML may contain without quotes, for example 5, true and 64Mi.
 type Scalar string
 
-// Overrider is who may set a parameter.
+// Overrider is a kind of object whose annotations may set a parameter.
 type Overrider string
 
-// Pod and Namespace are where an annotation that sets a parameter may stand.
+// ByPod and ByNamespace are the kinds of objects whose annotations may set a parameter.
 const (
 	ByPod       Overrider = "Pod"
 	ByNamespace Overrider = "Namespace"
 )
 
-// The places that a parameter's value comes from.
+// The sources of a parameter's value.
 const (
 	FromPod       = "pod"
 	FromNamespace = "namespace"
 	FromDefault   = "default"
 )
 
-// Value is a parameter's value and where it comes from.
+// Value is a parameter's value and its source.
 type Value struct {
 	Name   string `json:"name"`
 	Text   string `json:"value"`
@@ -85,8 +85,8 @@ func (p *Param) Overridable(by Overrider) bool {
 	return p.OverridableBy == nil || slices.Contains(p.OverridableBy, by)
 }
 
-// parse checks a text and gives its CEL value. The error says what is allowed,
-// and shows no more of a long value than helps.
+// parse checks a string and returns its CEL value. An error describes what is allowed, and shows
+// only the beginning of a long value.
 func (p *param) parse(text string) (ref.Val, error) {
 	if limit := p.Length(); len(text) > limit {
 		return nil, fmt.Errorf("is %d bytes long; at most %d are allowed", len(text), limit)
@@ -108,7 +108,7 @@ func (p *param) parse(text string) (ref.Val, error) {
 	return value, nil
 }
 
-// Choices are the values of an enumeration.
+// Choices returns the values of an enumeration.
 func (p *Param) Choices() []string {
 	var all []string
 	for _, e := range p.Enum {
@@ -117,7 +117,7 @@ func (p *Param) Choices() []string {
 	return all
 }
 
-// Length is the largest length of a value in bytes.
+// Length returns the maximum length of a value in bytes.
 func (p *Param) Length() int {
 	const usual = 256
 	if p.MaxLength != nil {

@@ -4,13 +4,15 @@ package templates
 
 import "github.com/google/cel-go/common/ast"
 
-// paramSet is a set of parameters, by their places in the declaration.
+// paramSet is a set of parameters, by their indexes in the declaration.
 type paramSet uint64
 
-// maxPreset is how many parameters a set can have; what depends on later ones is rendered for each pod.
+// maxPreset is the maximum number of parameters in a set. Parts that depend on later parameters are
+// rendered for each pod.
 const maxPreset = 64
 
-// paramsOf are the parameters that an expression reads; ok is false if it may read anything else.
+// paramsOf returns the parameters that an expression reads. It returns ok false if the expression
+// may read anything else.
 func paramsOf(checked *ast.AST, params []Param) (all paramSet, ok bool) {
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
 		parent, ok := e.Parent()

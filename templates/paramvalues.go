@@ -8,17 +8,16 @@ import (
 	"slices"
 )
 
-// InvalidValueError is a parameter's value that is not allowed, or none where there
-// has to be one.
+// InvalidValueError reports a parameter's value that is invalid, or missing.
 type InvalidValueError struct {
 	Param  string
 	Key    string // of the annotation
-	Source string // pod or namespace, "" where nobody gives a value
+	Source string // pod or namespace, or "" if there is no value
 	Text   string
 	reason string
 }
 
-// Error is one sentence.
+// Error returns one sentence.
 func (e *InvalidValueError) Error() string {
 	if e.Source == "" {
 		return fmt.Sprintf("parameter %s has no value; set the annotation %s", e.Param, e.Key)
@@ -26,9 +25,10 @@ func (e *InvalidValueError) Error() string {
 	return fmt.Sprintf("the %s's annotation %s %s", e.Source, e.Key, e.reason)
 }
 
-// Values gives each parameter the value of the pod's annotation, else of the
-// namespace's, else its default; podAnnotation is nil if the pod has none of the template's. Parameters without a
-// valid value are left out; the error is an [*InvalidValueError] about the first of them. The values are to be read only.
+// Values returns the values of the parameters. A value comes from the pod's annotation, or else
+// from the namespace's, or else it is the default. The function podAnnotation is nil if the pod has
+// no annotation of the template. Values omits parameters without a valid value; the error is an
+// [*InvalidValueError] about the first of them. Callers must not change the values.
 func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Namespace) (values Values, first error) {
 	switch {
 	case len(t.Spec.Params) == 0:
@@ -86,10 +86,10 @@ func (ns *Namespace) annotation(key string) (text string, ok bool) {
 	return text, ok
 }
 
-// ParamNames are the names of the declared parameters, sorted.
+// ParamNames returns the names of the declared parameters, sorted.
 func (t *Template) ParamNames() []string { return slices.Sorted(maps.Keys(t.params)) }
 
-// Takes says why a parameter that the template has may not have that value ("is ..."); nil: it may.
+// Takes returns an error ("is ...") if one of the template's parameters must not have that value.
 func (t *Template) Takes(name, value string) error {
 	_, err := t.params[name].parse(value)
 	return err

@@ -6,10 +6,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Most pods set no parameter, so most of what depends on parameters alone is the same for them: it is rendered once,
-// when the template is loaded.
+// Most pods set no parameter, so most parts that depend only on parameters are the same for them.
+// These are rendered once, when the template is loaded.
 
-// given are the parameters that have another value than the default; all of them, if one has none.
+// given returns the parameters with a value that is not the default. It returns all of them if one
+// has no default.
 func (t *Template) given(values Values) (all paramSet) {
 	if len(values) < len(t.Spec.Params) {
 		return ^all
@@ -22,7 +23,7 @@ func (t *Template) given(values Values) (all paramSet) {
 	return all
 }
 
-// presets renders what no pod changes if it sets no parameter.
+// presets renders the parts that are the same for all pods that set no parameter.
 func (t *Template) presets() {
 	values := make(Values, len(t.Spec.Params))
 	complete := true
@@ -42,8 +43,8 @@ func (t *Template) presets() {
 	}
 }
 
-// presetAll gives a part, and all within it, its preset. What has an error with the defaults has none: it is told of
-// each pod that keeps them.
+// presetAll sets the preset of a part and of its children. A part that has an error with the
+// defaults gets none. The error is reported for each pod that keeps the defaults.
 func (p *part) presetAll(in *Input) {
 	for _, child := range p.parts {
 		child.presetAll(in)

@@ -11,9 +11,9 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// reads are the parts of the pod that a template's expressions read, as
-// "spec.volumes"; "*" is all of it, "spec.volumes[]" no more than which volumes there
-// are, and "metadata.labels[app]" no more than that one. Whoever adds to one of them must look at the template again.
+// reads are the parts of the pod that a template's expressions read, for example "spec.volumes".
+// "*" is the whole pod, "spec.volumes[]" only the set of volumes, and "metadata.labels[app]" only
+// that label. If something is added to one of them, the template must be evaluated again.
 type reads map[string]bool
 
 func (r reads) note(ident ast.NavigableExpr) {
@@ -24,7 +24,7 @@ func (r reads) note(ident ast.NavigableExpr) {
 	}
 	switch name := ident.AsIdent(); {
 	case name == "container" && len(fields) > 0 && (fields[0] == "name" || fields[0] == "image"):
-		// what identifies a container is never added to it
+		// Pillion never adds to the fields that identify a container.
 	case name == "container":
 		r["spec.containers"], r["spec.initContainers"] = true, true
 	case name == "pod" && len(fields) == 2 && fields[0] == "spec" && readsItems(last):
@@ -38,8 +38,8 @@ func (r reads) note(ident ast.NavigableExpr) {
 	}
 }
 
-// readsItems says whether all that becomes of a list is its size, or a loop that reads the names of its items: these
-// are what tells the items apart, so nothing is ever added to them.
+// readsItems reports whether an expression uses only the size of a list, or loops over the names of
+// its items. Names identify items, so Pillion never adds one to an existing item.
 func readsItems(list ast.NavigableExpr) bool {
 	parent, ok := list.Parent()
 	switch {
@@ -60,7 +60,7 @@ func readsItems(list ast.NavigableExpr) bool {
 	})
 }
 
-// keyOf is the one key that is looked for in labels or annotations, or "".
+// keyOf returns the only key that an expression looks up in labels or annotations, or "".
 func keyOf(texts ast.NavigableExpr) (key string) {
 	parent, ok := texts.Parent()
 	if !ok || texts.Type().Kind() != types.MapKind || parent.Kind() != ast.CallKind || len(parent.AsCall().Args()) != 2 {
@@ -75,7 +75,8 @@ func keyOf(texts ast.NavigableExpr) (key string) {
 	return key
 }
 
-// requestOf says whether an expression reads who makes a pod, or whether in a dry run.
+// requestOf reports whether an expression reads the user who creates a pod, or whether the request
+// is a dry run.
 func requestOf(ident ast.NavigableExpr) bool {
 	if ident.AsIdent() != "request" {
 		return false

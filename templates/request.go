@@ -7,11 +7,11 @@ type Namespace struct {
 	Name        string
 	Labels      map[string]string
 	Annotations map[string]string
-	// Known is false where nothing but the name is known.
+	// Known is false if only the name is known.
 	Known bool
 }
 
-// RequestInfo is what a template may know of the admission request.
+// RequestInfo is the part of the admission request that templates may read.
 type RequestInfo struct {
 	Operation string // CREATE
 	Username  string

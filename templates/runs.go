@@ -11,13 +11,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Runs is what is known of what a container of a template runs, without a pod.
+// Runs is the part of what a template's container runs that is known without a pod.
 type Runs struct {
 	Name   string
 	fields map[string]*part // image, command and args
 }
 
-// Runs returns that of each of the template's containers.
+// Runs returns the Runs of each of the template's containers.
 func (t *Template) Runs() []Runs {
 	var all []Runs
 	for _, list := range []string{"initContainers", "containers"} {
@@ -35,8 +35,9 @@ func (t *Template) Runs() []Runs {
 	return all
 }
 
-// MayBe reports whether a container of a pod may be this one: it runs nothing that the template's
-// container does not run, as far as that is known. What the container leaves out may be filled in.
+// MayBe reports whether a container of a pod can be this one. It returns false if the container is
+// known to run something that the template's container does not. Fields that the container lacks do
+// not matter, because Pillion may add them.
 func (r Runs) MayBe(container *tree.Node) bool {
 	for field, p := range r.fields {
 		if there := container.Get(field); there != nil && !p.mayBe(there) {
@@ -46,7 +47,7 @@ func (r Runs) MayBe(container *tree.Node) bool {
 	return true
 }
 
-// Condition is MayBe as a condition for a container x in CEL, for policies.
+// Condition returns MayBe as a CEL condition for a container x, for policies.
 func (r Runs) Condition() string {
 	conditions := []string{"x.name == " + strconv.Quote(r.Name)}
 	for _, field := range []string{"image", "command", "args"} {
@@ -63,7 +64,7 @@ func (r Runs) Condition() string {
 	return strings.Join(conditions, " && ")
 }
 
-// mayBe reports whether rendering p may give a string or a list of strings.
+// mayBe reports whether rendering p can result in a certain string or list of strings.
 func (p *part) mayBe(n *tree.Node) bool {
 	switch {
 	case p == nil:
@@ -85,7 +86,7 @@ func sameStrings(a, b *tree.Node) bool {
 	return slices.EqualFunc(a.Items(), b.Items(), func(a, b tree.Node) bool { return sameStrings(&a, &b) })
 }
 
-// member is the member of an object, or nil.
+// member returns the member of an object, or nil.
 func (p *part) member(name string) *part {
 	switch {
 	case p == nil:
@@ -101,7 +102,7 @@ func (p *part) member(name string) *part {
 	return nil
 }
 
-// items are those of a list.
+// items returns the items of a list.
 func (p *part) items() []*part {
 	if p == nil || p.kind != staticPart {
 		if p == nil || p.kind != listPart {

@@ -4,11 +4,11 @@ package templates
 
 import "strings"
 
-// TokenPath is where the ServiceAccount admission plugin mounts the pod's API token, in
+// TokenPath is the path at which the ServiceAccount admission plugin mounts the pod's API token, in
 // every container that has no mount there (DefaultAPITokenMountPath).
 const TokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// TokenVolumePrefix is how the names of the plugin's volumes begin.
+// TokenVolumePrefix is the prefix of the names of the plugin's volumes.
 const TokenVolumePrefix = "kube-api-access-"
 
 // NoTokenVolume is the empty volume that Pillion mounts at TokenPath in containers without a token.

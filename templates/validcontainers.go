@@ -65,7 +65,7 @@ func valuesOfContainers() map[string][]valueRule {
 		"EnvVar.name":                           {isEnvName},
 		"EnvFromSource.prefix":                  {isPrefix},
 		"ContainerPort.containerPort":           {isPort},
-		"ContainerPort.hostPort":                {inRange(0, 65535)}, // 0 is none
+		"ContainerPort.hostPort":                {inRange(0, 65535)}, // 0 means none
 		"ContainerPort.name":                    {orEmpty(passes(validation.IsValidPortName))},
 		"GRPCAction.port":                       {isPort},
 		"HTTPHeader.name":                       {passes(validation.IsHTTPHeaderName)},
@@ -183,7 +183,7 @@ func metadataRules() []objectRule {
 	}}}
 }
 
-// mountedOnce: a volume is mounted in a container or a device of it, not both.
+// mountedOnce rejects a volume that a container both mounts and uses as a device.
 func mountedOnce(n *tree.Node) error {
 	mounts, devices := n.Get("volumeMounts").Items(), n.Get("volumeDevices").Items()
 	if len(mounts) == 0 || len(devices) == 0 {
@@ -204,8 +204,8 @@ func mountedOnce(n *tree.Node) error {
 	return nil
 }
 
-// portsOnce: a port has one name. The API server warns of a second one, and takes one
-// port away when such a pod is applied.
+// portsOnce rejects a port with two names. The API server warns of the second one, and removes one
+// of the ports if such a pod is applied.
 func portsOnce(n *tree.Node) error {
 	seen := map[string]bool{}
 	ports := n.Get("ports").Items()
@@ -245,7 +245,7 @@ func escalates(n *tree.Node) error {
 	return nil
 }
 
-// resourcesRule is about the names and quantities of a container's resources.
+// resourcesRule checks the names and quantities of a container's resources.
 func resourcesRule(n *tree.Node) error {
 	pages, compute := false, false
 	for _, section := range []string{"limits", "requests"} {
@@ -309,7 +309,7 @@ func resourceRule(n *tree.Node, section string, value *tree.Node) error {
 	return nil
 }
 
-// fieldPath is a rule for the field that a fieldRef names.
+// fieldPath returns a rule for the field in a fieldRef.
 func fieldPath(allowed ...string) func(*tree.Node) error {
 	return func(n *tree.Node) error {
 		text := n.Get("fieldPath").Text()
@@ -330,7 +330,7 @@ func fieldPath(allowed ...string) func(*tree.Node) error {
 	}
 }
 
-// resourceField is about a resourceFieldRef.
+// resourceField checks a resourceFieldRef.
 func resourceField(n *tree.Node) error {
 	text := n.Get("resource").Text()
 	section, name, _ := strings.Cut(text, ".")

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podOS checks what a pod cannot have on the template's operating system.
+// podOS reports fields that a pod cannot have on the template's operating system.
 func (c *checker) podOS(spec *yaml.Node, path string) {
 	if c.os != corev1.Windows {
 		return
@@ -25,7 +25,7 @@ func (c *checker) podOS(spec *yaml.Node, path string) {
 	}
 }
 
-// containerOS checks what a container cannot have on the template's operating system.
+// containerOS reports fields that a container cannot have on the template's operating system.
 func (c *checker) containerOS(container *yaml.Node, path string) {
 	context := child(container, "securityContext")
 	if c.os != corev1.Windows {

@@ -144,7 +144,7 @@ func volumeRules() map[string][]objectRule {
 	}
 }
 
-// pathsOnce: no two files of a projected volume have the same path.
+// pathsOnce rejects two files of a projected volume with the same path.
 func pathsOnce(n *tree.Node) error {
 	seen := map[string]bool{}
 	take := func(path *tree.Node) error {

@@ -15,21 +15,21 @@ import (
 
 const (
 	settle    = 100 * time.Millisecond // a burst of events is one change
-	settleMax = time.Second            // and one without an end is told all the same
+	settleMax = time.Second            // report an endless burst after this time
 )
 
-// dataLink is the link that a kubelet swaps to give a mounted ConfigMap its new
-// content all at once; the files beside it are links through it.
+// dataLink is the link that a kubelet replaces to update all files of a mounted ConfigMap at once.
+// The files beside it are links through it.
 const dataLink = "..data"
 
-// Watch calls changed whenever the files or folders may have changed, until ctx
-// is done; then it returns nil. It calls changed once at the beginning too, when
-// the watch stands: what happened between loading and watching is not missed.
+// Watch calls changed whenever the files or folders may have changed, until ctx is done. Then it
+// returns nil. It also calls changed once when the watch is set up, so that no change between
+// loading and watching is missed.
 //
-// A path may be gone for a while, and so may the folders it is in. Changed is
-// never called twice at the same time. What goes wrong while watching (events
-// were lost) counts as a change; an error is returned only when watching is not
-// possible at all, which on Linux is a limit of inotify.
+// A path may be missing for a while, and so may its parent folders. Watch never makes two calls of
+// changed at the same time. An error while watching, for example lost events, counts as a change.
+// Watch returns an error only if watching is not possible at all. On Linux, the cause is a limit of
+// inotify.
 func Watch(ctx context.Context, paths []string, changed func()) error {
 	w, err := newWatcher(paths)
 	if err != nil {
@@ -87,11 +87,11 @@ func newWatcher(paths []string) (*watcher, error) {
 	return w, nil
 }
 
-// arm watches every path, if it is there, and the folder it is in, or the
-// nearest one above that is there. Doing it again follows what was replaced.
+// arm watches every existing path and its folder, or the nearest existing folder above it. Calling
+// it again follows paths that were replaced.
 func (w *watcher) arm() error {
 	for _, path := range w.paths {
-		_ = w.notify.Add(path) // may be gone; its folder tells when it is back
+		_ = w.notify.Add(path) // may be missing; its folder reports when it is back
 		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 			err := w.notify.Add(dir)
 			if err == nil {
@@ -105,9 +105,9 @@ func (w *watcher) arm() error {
 	return nil
 }
 
-// concerns says whether an event of that name can change what a path holds: the
-// path itself, something in it, the link that its folder is read through, or a
-// folder above it.
+// concerns reports whether an event for that name can change the content of a path. The name may be
+// the path itself, something in it, the link through which its folder is read, or a folder above
+// it.
 func (w *watcher) concerns(name string) bool {
 	dir := filepath.Dir(name)
 	for _, path := range w.paths {

@@ -4,7 +4,7 @@ package templates
 
 import "go.yaml.in/yaml/v3"
 
-// child is a mapping's value, or nil.
+// child returns a mapping's value, or nil.
 func child(y *yaml.Node, key string) *yaml.Node {
 	if y == nil || y.Kind != yaml.MappingNode {
 		return nil
@@ -17,8 +17,8 @@ func child(y *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// at is the value at that path, or the last value on the way that is there, so
-// that a problem always has a line.
+// at returns the value at that path, or the last existing value on the way, so that a problem
+// always has a line.
 func at(y *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
 		next := child(y, key)
@@ -30,7 +30,7 @@ func at(y *yaml.Node, path ...string) *yaml.Node {
 	return y
 }
 
-// items are the items of a sequence.
+// items returns the items of a sequence.
 func items(y *yaml.Node) []*yaml.Node {
 	if y == nil || y.Kind != yaml.SequenceNode {
 		return nil
