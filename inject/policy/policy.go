@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy writes templates as admission policies of Kubernetes, which the API server evaluates without a
-// server in the path: [Validating] checks the final pod, [Mutating] injects.
+// Package policy writes templates as admission policies of Kubernetes, which the API server
+// evaluates without calling a webhook: [Validating] checks the final pod, [Mutating] injects.
 //
-// A template that cannot be expressed is rejected with the reasons, never approximated. If a policy cannot tell as
-// exactly as the engine whether a pod is fit for injection, it leaves the pod unchanged.
+// If a template cannot be expressed, it is rejected with the reasons, never approximated. If a
+// policy cannot decide as exactly as the engine whether to inject into a pod, it leaves the pod
+// unchanged.
 //
-// What the engine's planner does with values, a policy does with expressions, because the pod exists only later, in
-// the API server. One walk over the fragment (merge.go) writes additions and conflicts by the engine's schema, and the
-// conditions for values come from the rules of the templates. The positions in additions.go and the checks in fit.go
-// have counterparts in the engine: CEL cannot call Go, so they are here a second time. TestEngine compares the results.
+// The engine's planner works on values. A policy needs expressions instead, because the pod exists
+// only later, in the API server. One walk over the fragment (merge.go) writes additions and
+// conflicts by the engine's schema. The conditions for values come from the rules of the templates.
+// The positions in additions.go and the checks in fit.go duplicate code of the engine, because CEL
+// cannot call Go. TestEngine compares the results.
 package policy
 
 import (

@@ -38,8 +38,9 @@ func (b *builder) declare(marks bool) (valid []string) {
 	return valid
 }
 
-// parameter declares the variables of a parameter: text_x as it is written, valid_x,
-// and param_x of the parameter's type, which must be read only if it is valid.
+// parameter declares the variables of a parameter: text_x is the string, valid_x reports whether it
+// is valid, and param_x is the value of the parameter's type. Expressions must read param_x only if
+// valid_x is true.
 func (b *builder) parameter(p *templates.Param) {
 	key := quote(b.t.Annotation(p.Name))
 	byPod, byNamespace := p.Overridable(templates.ByPod), p.Overridable(templates.ByNamespace)

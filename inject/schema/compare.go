@@ -86,7 +86,7 @@ func (s *Schema) Among(pod []tree.Node, fragment *tree.Node) bool {
 func (s *Schema) Find(pod []tree.Node, fragment *tree.Node) int {
 	key, text := s.TextKey(fragment)
 	for i := range pod {
-		if text && s.Key != "mountPath" { // which is compared as it is
+		if text && s.Key != "mountPath" { // paths are compared in clean form
 			if pod[i].Get(s.Key).IsText(key) {
 				return i
 			}
@@ -169,7 +169,7 @@ func (s *Schema) EqualScalars(a, b *tree.Node) bool {
 		}
 		qa, errA := templates.ParseQuantity(scalarText(a))
 		qb, errB := templates.ParseQuantity(scalarText(b))
-		qa.RoundUp(resource.Milli) // as the API server does
+		qa.RoundUp(resource.Milli) // rounded as the API server does
 		qb.RoundUp(resource.Milli)
 		return errA == nil && errB == nil && qa.Cmp(qb) == 0
 	case a.Kind() != b.Kind():
@@ -196,6 +196,6 @@ func SameNumber(a, b *tree.Node) bool {
 	}
 	fa, errA := strconv.ParseFloat(a.String(), 64)
 	fb, errB := strconv.ParseFloat(b.String(), 64)
-	// Above 2^53 different integers are the same float: only the text tells.
+	// Above 2^53, different integers are the same float. Only their strings differ.
 	return errA == nil && errB == nil && fa == fb && fa < 1<<53 && fa > -1<<53
 }

@@ -108,8 +108,8 @@ func (known schemas) addFields(s *Schema, t reflect.Type) {
 	}
 }
 
-// entered are the objects that are merged field by field, because each of their
-// fields means the same whatever the others say.
+// entered reports whether objects of a type are merged field by field, because the meaning of each
+// field does not depend on the others.
 func entered(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[corev1.Pod](), reflect.TypeFor[corev1.PodSpec](), reflect.TypeFor[corev1.PodSecurityContext](),
@@ -134,7 +134,8 @@ func (f *Field) Droppable(fragment *tree.Node) bool {
 	return len(members) > 0
 }
 
-// isSet are the lists without a key whose order means nothing.
+// isSet reports whether a list without a key is a set, because the order of its items means
+// nothing.
 func isSet(parent reflect.Type, name string) bool {
 	switch parent {
 	case reflect.TypeFor[corev1.PodSpec]():
@@ -145,8 +146,9 @@ func isSet(parent reflect.Type, name string) bool {
 	return false
 }
 
-// At returns the field or value with that name. A name that is unknown, because the fragment is of a newer API than this
-// build, is a unit. This is called so often that a map, which hashes the whole name, would be measurably slower.
+// At returns the field or value with that name. A name is unknown if the fragment uses a newer API
+// than this build; At then returns a unit. This is called so often that a map, which hashes the
+// whole name, would be measurably slower.
 func (s *Schema) At(name string) *Field {
 	if s.Shape == mapping {
 		return s.each
@@ -166,7 +168,8 @@ func (s *Schema) At(name string) *Field {
 // unknown is a place of which nothing is known.
 var unknown = &Field{Schema: &Schema{}}
 
-// spread fills the slots: each field lies in the first free one from where its name says.
+// spread fills the slots. Each field is in the first free slot from the one that its name hashes
+// to.
 func (s *Schema) spread() {
 	s.slots = make([]*Field, 1<<bits.Len(uint(2*len(s.fields))))
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {

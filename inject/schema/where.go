@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Where writes a JSON Pointer as users write places, such as spec.containers[0].env. For a new item it names the list.
+// Where returns a JSON Pointer in the form that users write, for example spec.containers[0].env.
+// For a new item it returns the list.
 func Where(pointer string) string {
 	var b strings.Builder
 	for _, name := range strings.Split(strings.TrimSuffix(pointer, "/-"), "/")[1:] {
@@ -29,8 +30,8 @@ func Where(pointer string) string {
 	return b.String()
 }
 
-// Named reports whether a sentence names the annotation or label that a JSON Pointer leads to. Then it need not name the
-// place, too.
+// Named reports whether a sentence contains the name of the annotation or label at a JSON Pointer.
+// Then it does not have to contain the path, too.
 func Named(pointer, sentence string) bool {
 	place, key := path.Split(pointer)
 	return (place == "/metadata/annotations/" || place == "/metadata/labels/") && strings.Contains(sentence, Unescape(key))
