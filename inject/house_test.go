@@ -4,6 +4,7 @@ package inject_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -11,6 +12,7 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -81,6 +83,28 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s may not import %s", name, path)
 			}
 		}
+	}
+}
+
+// TestMerged: no file has the marks of a conflict that was not resolved.
+func TestMerged(t *testing.T) {
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || d.IsDir() && (d.Name() == ".git" || d.Name() == "bin"):
+			return cmp.Or(err, fs.SkipDir)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, mark := range []string{"<", ">"} {
+			if bytes.Contains(text, []byte("\n"+strings.Repeat(mark, 7)+" ")) {
+				t.Errorf("%s has the marks of a conflict", path)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -85,18 +85,21 @@ func (s *subject) ownKeys(n *names) {
 		what, path string
 		n          *tree.Node
 		known      string
+		// other is known too, but of another kind.
+		other, kind string
 	}{
-		{"label", "/metadata/labels/", s.labels, LabelInject},
-		{"annotation", "/metadata/annotations/", s.annotations, AnnotationTemplates},
+		{"label", "/metadata/labels/", s.labels, LabelInject, AnnotationTemplates, "an annotation"},
+		{"annotation", "/metadata/annotations/", s.annotations, AnnotationTemplates, LabelInject, "a label"},
 	} {
 		members := place.n.Members()
 		for i := range members {
 			key := members[i].Name()
 			if strings.HasPrefix(key, templates.Domain+"/") && key != place.known && (key != AnnotationUninject || place.n != s.annotations) {
-				n.add(Finding{
-					Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: quoted(&members[i]),
-					Message: fmt.Sprintf("the %s %s means nothing; did you mean %s?", place.what, key, place.known),
-				})
+				message := fmt.Sprintf("the %s %s means nothing; did you mean %s?", place.what, key, place.known)
+				if key == place.other {
+					message = fmt.Sprintf("the %s %s means nothing; set it as %s", place.what, key, place.kind)
+				}
+				n.add(Finding{Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: quoted(&members[i]), Message: message})
 			}
 		}
 	}

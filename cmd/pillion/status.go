@@ -59,11 +59,7 @@ StatefulSet, DaemonSet, CronJob, Job or other object that made the pods. Status 
 lists other webhooks and policies that change or check new pods, and what their order
 means.
 
-<<<<<<< HEAD
-Status uses the templates and the webhook configuration of the cluster.
-=======
 Status uses the cluster's templates and webhook configuration. It reads pods in pages.
->>>>>>> a875ba0 (inject/fit, inject: say why the remaining cycles of files are there)
 
 -o json and -o yaml write one object: summary, pods (counts), namespaces, templates,
 owners (with reasons, mistakes and an example of a pod for each), mutators, validators,

@@ -82,7 +82,7 @@ func (r *Report) summary() string {
 	}
 	switch {
 	case r.Object.Live:
-		return r.liveSummary()
+		return r.liveSummary(with)
 	case no(r.Called):
 		return "The API server does not call Pillion for this pod, so Pillion injects nothing."
 	case no(r.Answered) && r.Final.Verdict == "denied":
@@ -102,7 +102,7 @@ func (r *Report) summary() string {
 }
 
 // liveSummary counts what a pod that exists has of what it should have.
-func (r *Report) liveSummary() string {
+func (r *Report) liveSummary(with string) string {
 	n, failed, by := 0, 0, map[State]int{}
 	for i := range r.Templates {
 		if t := &r.Templates[i]; t.State != NotWanted {
@@ -121,9 +121,9 @@ func (r *Report) liveSummary() string {
 	}
 	switch {
 	case n == 0:
-		return "The pod should have no templates, and has none."
+		return fmt.Sprintf("The pod should have no templates, and has none%s.", with)
 	case by[Current] == n:
-		return fmt.Sprintf("The pod has everything that it should have: %s.", Plural(n, "template"))
+		return fmt.Sprintf("The pod has everything that it should have: %s%s.", Plural(n, "template"), with)
 	}
 	also := ""
 	if failed > 0 {

@@ -177,8 +177,12 @@ func (p *page) places(r *Report, t *Template) {
 	for _, place := range t.Kept {
 		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(place.Path), its(place.Pod), inject.Cut(string(place.Template), maxShown)))
 	}
+	obstacle := "place"
+	if t.Code == inject.CodeConflict {
+		obstacle = "conflict"
+	}
 	for _, o := range t.Obstacles {
-		p.pair("conflict", "", schema.Where(o.Path))
+		p.pair(obstacle, "", schema.Where(o.Path))
 	}
 	for _, note := range t.Notes {
 		p.pair("note", "", note)

@@ -17,8 +17,8 @@ func Template(name string) string {
 		"spec: {default: true, pod: {metadata: {annotations: {" + name + ": here}}}}\n"
 }
 
-// Patience is how long a test waits for an event that must happen.
-const Patience = 20 * time.Second
+// Patience is how long a test waits for a condition, on a busy machine and with the race detector.
+const Patience = 2 * time.Minute
 
 // Until waits until a condition holds. The reason is why it does not hold yet.
 func Until(t *testing.T, what string, holds func() (ok bool, reason string)) {
