@@ -10,7 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// appAdditions are added to each app container of a list.
+// appAdditions returns what is added to each app container of a list.
 func (m *mutation) appAdditions(list string) (all []addition) {
 	for i := range m.each {
 		if list == "containers" || m.each[i].initContainers {
@@ -21,7 +21,7 @@ func (m *mutation) appAdditions(list string) (all []addition) {
 	return all
 }
 
-// podAdditions are added to the pod.
+// podAdditions returns what is added to the pod.
 func (m *mutation) podAdditions() (all []addition) {
 	for _, part := range []string{"metadata", "spec"} {
 		all = append(all, m.merge(m.pod.get(part), "object."+part, place{"/" + part, part, "Object." + part})...)
@@ -29,8 +29,8 @@ func (m *mutation) podAdditions() (all []addition) {
 	return append(all, m.insertions()...)
 }
 
-// insertions put the template's containers where they belong. The last one is inserted first, so that no index
-// depends on what is inserted before.
+// insertions returns the operations that insert the template's containers. The last container is
+// inserted first, so that no index depends on earlier insertions.
 func (m *mutation) insertions() []addition {
 	var first, last []addition
 	for i := range m.containers {
@@ -40,7 +40,8 @@ func (m *mutation) insertions() []addition {
 			index = m.front(c.list, m.containers[:i])
 		}
 		at := place{fmt.Sprintf(`/spec/%s/" + string(%s) + "`, c.list, index), "the container " + c.name, "Object.spec." + c.list}
-		// A container of the name is the template's own only if the pod says that it was injected, and in the right list.
+		// A container with that name is the template's own only if it is in the right list and the
+		// pod's annotation records an injection.
 		other := lists()[1-slices.Index(lists(), c.list)]
 		free := fmt.Sprintf("!variables.%s.exists(x, x.name == %[3]q) && (variables.injected || !variables.%[2]s.exists(x, x.name == %[3]q))", other, c.list, c.name)
 		a := addition{at, "variables." + c.variable, c.value(at.name), c.path, c.unless(free)}
@@ -61,8 +62,9 @@ func (m *mutation) insertions() []addition {
 	return all
 }
 
-// front is the index behind the containers that earlier templates, or this one from earlier in its own list, put at
-// the front. The API server runs policies in any order, so it must not matter which of them was first.
+// front returns the index after the containers that earlier templates, or this one from earlier in
+// its own list, put at the front. The API server runs policies in any order, so the result must not
+// depend on which one was first.
 func (m *mutation) front(list string, own []newContainer) string {
 	names := ifMarked(m.set.Templates[:slices.Index(m.set.Templates, m.t)])
 	for _, c := range own {
@@ -76,7 +78,7 @@ func (m *mutation) front(list string, own []newContainer) string {
 	return fmt.Sprintf("(variables.%[1]s.transformList(i, x, !(x.name in [%[2]s]), i) + [size(variables.%[1]s)])[0]", list, strings.Join(names, ", "))
 }
 
-// back is the index before the containers that later templates put at the end.
+// back returns the index before the containers that later templates put at the end.
 func (m *mutation) back(list string) string {
 	names := ifMarked(m.set.Templates[slices.Index(m.set.Templates, m.t)+1:])
 	if len(names) == 0 {
@@ -85,7 +87,8 @@ func (m *mutation) back(list string) string {
 	return fmt.Sprintf("([0] + variables.%s.transformList(i, x, !(x.name in [%s]), i + 1)).max()", list, strings.Join(names, ", "))
 }
 
-// ifMarked are optional items of a list: the names of the containers of templates that the pod marks as the template's.
+// ifMarked returns optional items of a list: the names of the templates' containers that the pod
+// marks as theirs.
 func ifMarked(all []*templates.Template) (names []string) {
 	for _, t := range all {
 		for _, name := range t.Containers {

@@ -12,14 +12,14 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Problem is a reason why a template cannot be expressed.
+// Problem is a reason why a template cannot be expressed as a policy.
 type Problem struct {
 	Template string `json:"template"`
 	Path     string `json:"path"`
 	Message  string `json:"message"`
 }
 
-// Problems are all reasons, and an error.
+// Problems are all reasons why a template cannot be expressed. They implement error.
 type Problems []Problem //nolint:errname // a list of what is wrong, and only then an error
 
 // Error returns one line for each problem.
@@ -51,7 +51,7 @@ func (b *builder) problem(path, format string, args ...any) {
 	}
 }
 
-// rewrite rewrites an expression for the API server. If that is not possible, there is a problem.
+// rewrite rewrites an expression for the API server. If that is not possible, it records a problem.
 func (b *builder) rewrite(path string, e *templates.Expression) rewritten {
 	r, err := rewrite(e)
 	if err != nil {

@@ -25,21 +25,23 @@ const (
 // appVariable is the app container in rewritten expressions.
 const appVariable = "app"
 
-// paramVariable is the variable that has a parameter's value.
+// paramVariable returns the name of the variable with a parameter's value.
 func paramVariable(name string) string { return "param_" + name }
 
-// ownVariable is the variable that has the containers of a list that no template brought.
+// ownVariable returns the name of the variable with the containers of a list that no template
+// brought.
 func ownVariable(list string) string { return "own_" + list }
 
-// marked is the variable that is true if the pod says that the containers of a template's names are the template's.
+// marked returns the name of the variable that reports whether the pod marks the containers with a
+// template's names as the template's.
 func marked(t *templates.Template) string { return "marked_" + identifier(t.Name) }
 
-// identifier turns a name of Kubernetes into a name of CEL.
+// identifier turns a Kubernetes name into a CEL name.
 func identifier(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 func quote(text string) string { return strconv.Quote(text) }
 
-// quoted are the items of a list of strings in CEL.
+// quoted returns the items of a list of strings in CEL.
 func quoted(texts []string) string {
 	all := make([]string, len(texts))
 	for i, text := range texts {
@@ -48,18 +50,18 @@ func quoted(texts []string) string {
 	return strings.Join(all, ", ")
 }
 
-// lists are the lists of containers that a template may add to.
+// lists returns the lists of containers that a template may add to.
 func lists() []string { return []string{"initContainers", "containers"} }
 
-// optional is a value that exists if the condition is true.
+// optional returns a value that exists if the condition is true.
 func optional(condition, value string) string {
 	return fmt.Sprintf("(%s) ? optional.of(%s) : optional.none()", condition, value)
 }
 
-// all joins conditions that must all hold, one a line.
+// all joins conditions that must all be true, one per line.
 func all(conditions ...string) string { return joined(" &&\n", "true", conditions) }
 
-// some joins conditions of which one is enough, one a line.
+// some joins conditions of which one must be true, one per line.
 func some(conditions ...string) string { return joined(" ||\n", "false", conditions) }
 
 func joined(operator, none string, conditions []string) string {

@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// conditions declares what the engine checks before it adds anything: if one of these does not hold, the policy
-// leaves the pod unchanged.
+// conditions declares what the engine checks before it adds anything. If one of these conditions is
+// false, the policy leaves the pod unchanged.
 func (m *mutation) conditions() {
 	m.must("valid", m.declare(true)...)
 	m.must("condition", m.condition)
@@ -38,7 +38,7 @@ func (m *mutation) conditions() {
 	m.variable("fit", all(m.fit...))
 }
 
-// conflicts are the conditions of additions without which nothing is added.
+// conflicts returns the conditions of additions. If one is false, nothing is added.
 func conflicts(additions []addition) (all []string) {
 	for _, a := range additions {
 		if a.conflict != "" {
@@ -56,7 +56,8 @@ func (m *mutation) must(name string, conditions ...string) {
 	}
 }
 
-// token is the name of the volume that containers get where the ServiceAccount plugin would mount the API token, or "".
+// token returns the name of the volume for the path at which the ServiceAccount plugin would mount
+// the API token, or "".
 func (m *mutation) token() string {
 	volume := quote(templates.NoTokenVolume)
 	if m.t.Spec.ServiceAccountToken == templates.Inherit {
@@ -71,8 +72,8 @@ func (m *mutation) token() string {
 	return fmt.Sprintf("object.spec.?automountServiceAccountToken.orValue(true) ?\n  %s :\n  \"\"", volume)
 }
 
-// isApp is the condition that a container is the user's own, and that the entry applies to it. What a required
-// template gives to every container, none escapes by an annotation alone.
+// isApp returns the condition that a container is the user's own and that the entry applies to it.
+// For a required template, an annotation alone cannot exempt a container.
 func (m *mutation) isApp(where string) string {
 	var brought []string
 	for _, t := range m.set.Templates {
@@ -96,9 +97,9 @@ func (m *mutation) isApp(where string) string {
 	return all("!("+some(brought...)+")", where)
 }
 
-// ports are the conditions that no other container takes the ports of the node that the template's containers take, and
-// claims to these ports. On the host network each port is one of the node's. The address does not matter here, nor
-// whether the other container has ended by then.
+// ports returns the conditions that no other container uses the node's ports of the template's
+// containers. It also returns claims to these ports. On the host network, each port is one of the
+// node's. The conditions ignore the address, and whether the other container has ended by then.
 func (m *mutation) ports() (conditions []string, claims []claim) {
 	const onHost = "object.spec.?hostNetwork.orValue(false)"
 	for i := range m.containers {
@@ -130,7 +131,7 @@ func (m *mutation) ports() (conditions []string, claims []claim) {
 	return conditions, claims
 }
 
-// valuesRight: the API server accepts the values of expressions.
+// valuesRight returns the conditions that the API server accepts the values of expressions.
 func (m *mutation) valuesRight() []string {
 	conditions := m.checked(&m.pod)
 	for i := range m.each {
@@ -144,7 +145,8 @@ func (m *mutation) valuesRight() []string {
 	return conditions
 }
 
-// mountsRight: no two mounts are at one place, and each has a volume.
+// mountsRight returns the conditions that no two mounts have the same path, and that each has a
+// volume.
 func (m *mutation) mountsRight(container *node) []string {
 	var conditions []string
 	mounts, volumes := container.get("volumeMounts").items(), m.pod.get("spec", "volumes").items()
@@ -164,7 +166,7 @@ func (m *mutation) mountsRight(container *node) []string {
 	return conditions
 }
 
-// resourcesRight: a request is not more than its limit.
+// resourcesRight returns the conditions that no request exceeds its limit.
 func resourcesRight(container *node) []string {
 	var conditions []string
 	requests := container.get("resources", "requests")

@@ -26,7 +26,7 @@ func (p place) item(key string) place {
 	return place{p.at + "/-", p.what + "[" + key + "]", p.name}
 }
 
-// addition is one operation of the patch, which is done if the place is free.
+// addition is one operation of the patch. It is done if nothing else is at the place.
 type addition struct {
 	place
 	when     string
@@ -35,7 +35,7 @@ type addition struct {
 	conflict string // a condition for the whole template: nothing else is in the place; "" is always
 }
 
-// operation is an optional item of a list of operations.
+// operation returns an optional item of a list of operations.
 func (a *addition) operation() string {
 	return fmt.Sprintf("?(%s) ?\n  optional.of(JSONPatch{op: \"add\", path: %s, value: %s}) :\n  optional.none()", a.when, strings.TrimSuffix(`"`+a.at+`"`, ` + ""`), a.value)
 }
@@ -48,7 +48,7 @@ func (b *builder) merge(n *node, x string, at place) (all []addition) {
 		own := addition{place: here, when: "!has(" + x + "." + name + ")", value: child.text, path: child.path}
 		switch {
 		case at.name == "Object.spec" && slices.Contains(lists(), name):
-			continue // insertions
+			continue // see insertions
 		case isMap(n.field):
 			own.when = fmt.Sprintf("!(%q in %s)", name, x)
 		case child.list:
@@ -125,8 +125,8 @@ func (b *builder) same(item *node, list *schema.Field) (key, same string) {
 	}
 }
 
-// cleaned is a path of the template in CEL, as [schema.CleanPath] writes it. What an expression returns is clean if the
-// policy adds it.
+// cleaned returns a path of the template in CEL, in the form of [schema.CleanPath]. A policy adds
+// the value of an expression only if it has this form.
 func cleaned(n *node) string {
 	if n.constant {
 		return quote(schema.CleanPath(n.unquoted()))

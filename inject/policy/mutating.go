@@ -16,8 +16,9 @@ import (
 // maxExpression is the maximum length of an expression, the default of CEL's parser.
 const maxExpression = 100_000
 
-// mutating injects the template. The policy has only one mutation, so that the pod gets everything or nothing: the API
-// server evaluates each mutation on the result of the one before, and continues if one fails.
+// mutating returns the policy that injects the template, with its bindings. The policy has only one
+// mutation, so that the pod gets everything or nothing. The API server evaluates each mutation on
+// the result of the previous one, and continues if one fails.
 func (m *mutation) mutating() []runtime.Object {
 	conditions := append(m.rules(), admissionregistrationv1.MatchCondition{
 		Name:       "not-customized",
@@ -55,7 +56,8 @@ func (m *mutation) mutating() []runtime.Object {
 	})
 }
 
-// expression is the patch in CEL. Additions to app containers come before insertions, which shift their index.
+// expression returns the patch in CEL. Additions to app containers come before insertions, which
+// shift their indexes.
 func (m *mutation) expression() string {
 	var patches []string
 	for _, list := range lists() {

@@ -22,7 +22,7 @@ type mutation struct {
 	fit        []string // names of variables that must all be true
 }
 
-// claim is a place to which only one template can add.
+// claim is a place to which only one template may add.
 type claim struct{ what, value, path string }
 
 // eachNode is one entry of forEachContainer.
@@ -38,11 +38,11 @@ type newContainer struct {
 	*node
 	name     string
 	list     string
-	variable string // is true if the container is added
+	variable string // reports whether the container is added
 	first    bool
 }
 
-// newMutation reads the builder's template.
+// newMutation returns the mutation for the builder's template.
 func newMutation(b *builder) *mutation {
 	m, t := &mutation{builder: b}, b.t
 	m.pod = m.podFragment()
@@ -80,8 +80,9 @@ func newMutation(b *builder) *mutation {
 	return m
 }
 
-// prepare adds to the fragment what depends on the pod but not on the template's author, as the engine does: the
-// record of the injection, the token's mount, and room in the pod's own resources.
+// prepare adds to the fragment what depends on the pod but not on the template's author, as the
+// engine does: the record of the injection, and the token's mount. It also makes resources
+// conditional if the pod may have its own.
 func (m *mutation) prepare() {
 	object := node{object: true, constant: true}
 	constant := func(text string) node { return node{text: text, constant: true} }
@@ -118,7 +119,7 @@ func (m *mutation) prepare() {
 	}
 }
 
-// shared reports whether containers share a resource in a pod that has resources of its own (KEP-2837).
+// shared reports whether containers share a resource if the pod has pod-level resources (KEP-2837).
 func shared(name string) bool {
 	return name == "cpu" || name == "memory" || strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
 }

@@ -19,7 +19,7 @@ import (
 
 // node is a piece of a fragment: an object, a list, or a value.
 type node struct {
-	field     *schema.Field // what the engine knows of the place
+	field     *schema.Field // what the engine knows about the place
 	object    bool
 	list      bool
 	names     []string // of an object's members
@@ -52,7 +52,7 @@ func (n *node) get(names ...string) *node {
 	return n
 }
 
-// items are a list's items.
+// items returns a list's items.
 func (n *node) items() []node {
 	if n == nil || !n.list {
 		return nil
@@ -60,7 +60,7 @@ func (n *node) items() []node {
 	return n.children
 }
 
-// members are the values of an object's members.
+// members returns the values of an object's members.
 func (n *node) members() []node {
 	if n == nil || !n.object {
 		return nil
@@ -68,7 +68,7 @@ func (n *node) members() []node {
 	return n.children
 }
 
-// inside is a member of an object, or an item of a list.
+// inside returns the field of an object's member, or of a list's items.
 func (n *node) inside(name string) *schema.Field {
 	if n.list {
 		return &schema.Field{Schema: n.field.Elem}
@@ -83,7 +83,7 @@ func (n *node) put(name string, child node) *node {
 	return &n.children[len(n.children)-1]
 }
 
-// has returns the member of that name, which it puts there if there is none.
+// has returns the member with that name. If there is none, it adds child.
 func (n *node) has(name string, child node) *node {
 	if there := n.get(name); there != nil {
 		return there
@@ -91,12 +91,12 @@ func (n *node) has(name string, child node) *node {
 	return n.put(name, child)
 }
 
-// unquoted is the text of a constant.
+// unquoted returns the string of a constant.
 func (n *node) unquoted() string {
 	if n == nil || !n.constant {
 		return ""
 	}
-	return strings.Trim(n.text, `"`) // names, images and policies have nothing to escape
+	return strings.Trim(n.text, `"`) // names, images and policies contain nothing to escape
 }
 
 func join(path, name string) string {
@@ -109,12 +109,12 @@ func join(path, name string) string {
 // podSchema is the schema of the engine.
 var podSchema = sync.OnceValue(schema.Pod)
 
-// podFragment is what the template adds to a pod.
+// podFragment returns what the template adds to a pod.
 func (b *builder) podFragment() node {
 	return b.fragment(b.t.PodFragment(), &schema.Field{Schema: podSchema()}, "spec.pod")
 }
 
-// fragment makes a node of a compiled fragment.
+// fragment returns a node for a compiled fragment.
 func (b *builder) fragment(f templates.Fragment, field *schema.Field, path string) node {
 	n := node{field: field, path: path, object: f.IsObject(), list: f.IsList(), constant: f.Static() != nil, ruled: f.Ruled()}
 	if w := f.When(); w != nil {
@@ -144,7 +144,7 @@ func (b *builder) fragment(f templates.Fragment, field *schema.Field, path strin
 	return n
 }
 
-// leaf is a value with expressions.
+// leaf sets n to a value with expressions.
 func (b *builder) leaf(n *node, f templates.Fragment) {
 	pieces, whole := f.Pieces()
 	var texts []string
@@ -167,7 +167,8 @@ func (b *builder) leaf(n *node, f templates.Fragment) {
 // isMap reports whether a place is an object with free keys.
 func isMap(s *schema.Field) bool { return s.GoType.Kind() == reflect.Map }
 
-// value is the node in CEL. If that is a struct, name is the name of its type, such as Object.spec.volumes.
+// value returns the node in CEL. If that is a struct, name is the name of its type, for example
+// Object.spec.volumes.
 func (n *node) value(name string) string {
 	switch {
 	case n.list:
@@ -184,8 +185,9 @@ func (n *node) value(name string) string {
 	return "string(" + n.text + ")"
 }
 
-// item is an item of a list or an entry of a map, which may have a condition. What is read of a pod has no type,
-// but all items must be of one type, so it is converted to the type that it has in the template.
+// item returns an item of a list or an entry of a map, which may have a condition. A value that is
+// read from a pod has no type, but all items must have the same type. It is therefore converted to
+// its type in the template.
 func (n *node) item(key, name string) string {
 	value := n.value(name)
 	if n.typ != nil && !n.field.Quantity && slices.Contains(scalarTypes(), n.typ.TypeName()) {
@@ -205,7 +207,7 @@ func (n *node) each(f func(name string, child *node) string) []string {
 	return all
 }
 
-// unless is a condition that must hold if the item exists.
+// unless returns a condition that must be true if the item exists.
 func (n *node) unless(condition string) string {
 	if n.when == "" {
 		return condition
@@ -213,7 +215,8 @@ func (n *node) unless(condition string) string {
 	return fmt.Sprintf("!(%s) || (%s)", n.when, condition)
 }
 
-// always is unless outside of app containers: there, what may exist depending on the app container counts.
+// always is like unless, but outside of app containers. There, items that depend on the app
+// container count as if they existed.
 func (n *node) always(condition string) string {
 	if n.whenApp {
 		return condition
@@ -221,8 +224,8 @@ func (n *node) always(condition string) string {
 	return n.unless(condition)
 }
 
-// contained is a condition in CEL: x has everything that the node has, with the same values, as in the engine's
-// [schema.Schema.Contains]. Other fields of x, such as defaults, do not matter.
+// contained returns a condition in CEL: x has everything that the node has, with the same values,
+// as in the engine's [schema.Schema.Contains]. Other fields of x, such as defaults, do not matter.
 func (b *builder) contained(n *node, x string) string {
 	switch {
 	case n.list:

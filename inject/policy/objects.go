@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// object is what a policy and its bindings have in common.
+// object has the common data of a policy and its bindings.
 type object struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -23,7 +23,7 @@ type object struct {
 	scope  *admissionregistrationv1.MatchResources
 }
 
-// objects are a policy and its bindings.
+// objects returns a policy and its bindings.
 func (b *builder) objects(prefix, kind, description string, policy, binding func(object) runtime.Object) []runtime.Object {
 	own := func(kind, suffix, description string, scope *admissionregistrationv1.MatchResources) object {
 		return object{
@@ -50,7 +50,7 @@ func (b *builder) objects(prefix, kind, description string, policy, binding func
 			MatchPolicy:    new(admissionregistrationv1.Equivalent),
 		}
 	}
-	return []runtime.Object{ // the bindings are the two entries of the webhook configurations, and never both match
+	return []runtime.Object{ // the bindings correspond to the two entries of the webhook configurations; they never both match
 		policy(own(kind, "", description, b.constraints())),
 		binding(own(kind+"Binding", "-namespace", "For the pods of namespaces that opted in.",
 			scope(metav1.LabelSelectorOpIn, []string{inject.Enabled}, nil))),
@@ -59,7 +59,7 @@ func (b *builder) objects(prefix, kind, description string, policy, binding func
 	}
 }
 
-// constraints select pods by the template's selectors.
+// constraints returns the template's selectors for pods.
 func (b *builder) constraints() *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{

@@ -10,8 +10,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// The API server runs policies in any order. A template is rejected if another one adds something else to the same
-// place, and there is a note if the order changes what its expressions see.
+// The API server runs policies in any order. A template is rejected if another one adds something
+// different to the same place. There is a note if the order changes what its expressions see.
 
 // claims returns the claims of another template of the set.
 func claims(set *templates.Set, t *templates.Template) []claim {
@@ -48,8 +48,8 @@ func (m *mutation) collisions() {
 	}
 }
 
-// added are the parts of a pod to which a template adds something that expressions can see, by their first two fields.
-// They do not see its containers.
+// added returns the parts of a pod to which a template adds something that expressions can see, by
+// their first two fields. Expressions do not see its containers.
 func added(set *templates.Set, t *templates.Template) []string {
 	parts := map[string]bool{}
 	for _, c := range claims(set, t) {

@@ -18,19 +18,21 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// rewritten is an expression as the API server takes it.
+// rewritten is an expression in the form that the API server accepts.
 type rewritten struct {
 	text string
 	typ  *cel.Type // its type in the template
-	// variables: it reads variables or namespaceObject, which a matchCondition cannot.
+	// variables reports whether it reads variables or namespaceObject, which a matchCondition
+	// cannot read.
 	variables bool
 	container bool     // it reads the app container
 	ownLists  []string // the lists of containers that it reads
 }
 
-// rewriter turns an expression of a template into one of the API server. The variables have other names. A field
-// that a pod lacks reads as empty in a template and is an error in the API server, so it gets a guard. The pod's
-// containers are those that no template brought, as in the engine.
+// rewriter turns an expression of a template into one for the API server. The variables have other
+// names. If a pod lacks a field, it reads as empty in a template, but as an error in the API
+// server, so the rewriter adds a guard. The pod's containers are those that no template brought, as
+// in the engine.
 type rewriter struct {
 	ast.ExprFactory
 	rewritten
@@ -87,7 +89,7 @@ func (r *rewriter) visit(e ast.Expr) (ast.Expr, error) {
 	return nil, errors.New("it makes an object of a type that the API server does not know")
 }
 
-// field takes apart an expression that reads a field: operand.name or operand.?name.
+// field splits an expression that reads a field: operand.name or operand.?name.
 func field(e ast.Expr) (operand ast.Expr, name string, optional, ok bool) {
 	switch {
 	case e.Kind() == ast.SelectKind:
@@ -108,13 +110,13 @@ func (r *rewriter) isSpec(e ast.Expr) bool {
 	return ok && name == "spec" && r.isPod(operand)
 }
 
-// own is a list of the pod's containers without those that templates brought.
+// own returns a list of the pod's containers without those that templates brought.
 func (r *rewriter) own(list string) ast.Expr {
 	r.variables, r.ownLists = true, append(r.ownLists, list)
 	return r.path("variables", ownVariable(list))
 }
 
-// operand rewrites an expression of which a field is read. It may be the pod or its spec.
+// operand rewrites the operand of an expression that reads a field. It may be the pod or its spec.
 func (r *rewriter) operand(e ast.Expr) (ast.Expr, error) {
 	switch _, name, optional, _ := field(e); {
 	case r.isPod(e):
@@ -138,8 +140,8 @@ func (r *rewriter) visitAll(all []ast.Expr) ([]ast.Expr, error) {
 	return out, nil
 }
 
-// typed rewrites the items of a list or a map and converts them to the types that they have in the template. They must
-// all be of one type, and what is read of a pod has none.
+// typed rewrites the items of a list or a map and converts them to their types in the template. All
+// items must have the same type, and values that are read from a pod have none.
 func (r *rewriter) typed(from ...ast.Expr) ([]ast.Expr, error) {
 	items, err := r.visitAll(from)
 	for i := range items {
@@ -150,7 +152,7 @@ func (r *rewriter) typed(from ...ast.Expr) ([]ast.Expr, error) {
 	return items, err
 }
 
-// scalarTypes are types to which an expression can convert.
+// scalarTypes returns the types to which an expression can convert.
 func scalarTypes() []string { return []string{"string", "int", "bool", "double", "uint"} }
 
 func (r *rewriter) mapping(m ast.MapExpr) (ast.Expr, error) {
@@ -198,7 +200,7 @@ func (r *rewriter) path(names ...string) ast.Expr {
 	return e
 }
 
-// outsideField is a field of params, ns or request.
+// outsideField returns a field of params, ns or request.
 func (r *rewriter) outsideField(name, field string) ast.Expr {
 	switch name + "." + field {
 	case "ns.name":
@@ -217,7 +219,7 @@ func (r *rewriter) outsideField(name, field string) ast.Expr {
 	return r.path("variables", paramVariable(field))
 }
 
-// orEmpty is operand.?field.orValue(empty).
+// orEmpty returns operand.?field.orValue(empty).
 func (r *rewriter) orEmpty(operand ast.Expr, field string, empty ast.Expr) ast.Expr {
 	optional := r.NewCall(r.next(), operators.OptSelect, operand, r.NewLiteral(r.next(), types.String(field)))
 	return r.NewMemberCall(r.next(), "orValue", optional, empty)
@@ -238,8 +240,8 @@ func (r *rewriter) selection(s ast.SelectExpr) (ast.Expr, error) {
 	return r.NewSelect(r.next(), operand, s.FieldName()), err
 }
 
-// empty is the value that an absent field reads as, or nil if reading it is an error in a template too. Every pod
-// has metadata and spec.
+// empty returns the value that an absent field reads as. It returns nil if reading the field is an
+// error in a template too. Every pod has metadata and spec.
 func (r *rewriter) empty(s ast.SelectExpr) (ast.Expr, error) {
 	of := r.from.GetType(s.Operand().ID())
 	optional := of.Kind() == types.OpaqueKind && of.TypeName() == "optional_type"
@@ -290,8 +292,9 @@ func (r *rewriter) call(c ast.CallExpr) (ast.Expr, error) {
 	return r.NewMemberCall(r.next(), name, target, args...), err
 }
 
-// functions are those that are the same in templates and in the API server. The API server has version 2 of the
-// strings library and templates have the latest: format and reverse are not the same.
+// functions returns the functions that are the same in templates and in the API server. The API
+// server has version 2 of the strings library, and templates have the latest. Their format and
+// reverse differ.
 func functions() []string {
 	return []string{
 		"size", "contains", "startsWith", "endsWith", "matches", "string", "int", "uint", "double", "bool", "bytes",
@@ -303,7 +306,7 @@ func functions() []string {
 	}
 }
 
-// macro rewrites a macro as it was written.
+// macro rewrites a macro in its unexpanded form.
 func (r *rewriter) macro(e ast.Expr) (ast.Expr, error) {
 	c := e.AsCall()
 	if c.FunctionName() == operators.Has {
@@ -327,7 +330,7 @@ func (r *rewriter) macro(e ast.Expr) (ast.Expr, error) {
 	return r.NewMemberCall(r.next(), c.FunctionName(), target, args...), err
 }
 
-// taken are the names that already mean something in the API server or in a policy.
+// taken returns the names that already have a meaning in the API server or in a policy.
 func taken() []string {
 	return []string{"object", "oldObject", "request", "namespaceObject", "variables", "params", "authorizer", appVariable}
 }

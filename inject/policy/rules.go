@@ -12,8 +12,9 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// rules are the rules of the engine that read the pod alone, as conditions without which the policy does nothing. The
-// bindings select namespaces, and the constraints have the template's selectors.
+// rules returns the engine's rules that read only the pod, as match conditions. If one of them is
+// false, the policy does nothing. The bindings select namespaces, and the constraints have the
+// template's selectors.
 func (b *builder) rules() []admissionregistrationv1.MatchCondition {
 	var all []admissionregistrationv1.MatchCondition
 	add := func(name, format string, args ...any) {
@@ -41,12 +42,12 @@ func (b *builder) rules() []admissionregistrationv1.MatchCondition {
 	return all
 }
 
-// requested is the condition that the annotation pillion.dev/templates asks for the template. The last mention of the
-// template counts.
+// requested returns the condition that the annotation pillion.dev/templates selects the template.
+// The last mention of the template counts.
 func (b *builder) requested() string {
 	annotation := fmt.Sprintf("string(%s[?%q].orValue(%%q))", podAnnotations, inject.AnnotationTemplates)
 	unnamed := "false"
-	if b.t.Spec.Default { // absent, or with a sign at the front
+	if b.t.Spec.Default { // the annotation is absent, or starts with a sign
 		unnamed = fmt.Sprintf(annotation, "+") + `.trim().matches("^[+-]")`
 	}
 	return fmt.Sprintf("[%s.split(\",\").map(x, x.trim()).filter(x, x.matches(%q))].all(x,\n  size(x) > 0 ? !x[size(x) - 1].startsWith(\"-\") : %s)",

@@ -15,8 +15,9 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// validating checks the final pod. The template's containers must exist, in the right list, with the template's
-// restartPolicy, and with its image if that is protected.
+// validating returns the policy that checks the final pod, with its bindings. The template's
+// containers must exist, in the right list and with the template's restartPolicy. They must have
+// its image if that is protected.
 func (b *builder) validating() []runtime.Object {
 	conditions := b.rules()
 	pod := b.podFragment()
@@ -62,9 +63,9 @@ func notRead(p Problem) bool {
 		!regexp.MustCompile(`^spec\.pod\.spec\.(containers|initContainers)\[\d+\]\.(image|\$\{when\})$`).MatchString(p.Path)
 }
 
-// leftOut declares a variable that is true if the template's condition leaves the pod out. The policy's own conditions
-// express that if they can. As in the engine, a condition that reads a parameter leaves no pod out if the parameter's
-// value is not valid.
+// leftOut declares a variable that is true if the template's condition excludes the pod. The
+// policy's own conditions express that if they can. As in the engine, a condition that reads a
+// parameter excludes no pod if the parameter's value is invalid.
 func (b *builder) leftOut() {
 	if b.condition == "" {
 		return
@@ -76,12 +77,13 @@ func (b *builder) leftOut() {
 	b.variable("leftOut", strings.Join(append(terms, fmt.Sprintf("!(%s)", b.condition)), " && "))
 }
 
-// start is the beginning of each message. Messages have one line because users read them in an event of the pod's owner.
+// start returns the beginning of each message. Messages have one line because users read them in an
+// event of the pod's owner.
 func (b *builder) start() string {
 	return fmt.Sprintf("Pillion's template %s is required here, but ", b.t.Name)
 }
 
-// sentence joins strings and expressions, in turn, into one expression.
+// sentence joins alternating strings and expressions into one expression.
 func sentence(parts ...string) string {
 	for i := 0; i < len(parts); i += 2 {
 		parts[i] = quote(parts[i])
@@ -120,7 +122,8 @@ func (b *builder) parameterValidations() []admissionregistrationv1.Validation {
 	return all
 }
 
-// validation is a condition that must be true unless the template's condition leaves the pod out.
+// validation returns a condition that must be true unless the template's condition excludes the
+// pod.
 func (b *builder) validation(expression, message, messageExpression string) admissionregistrationv1.Validation {
 	if b.condition != "" {
 		expression = "variables.leftOut || " + expression

@@ -31,7 +31,8 @@ func (b *builder) checked(n *node) []string {
 	return found
 }
 
-// coupled finds objects that are valid or not depending on the rest of the pod, or on values of expressions.
+// coupled reports problems with objects whose validity depends on the rest of the pod, or on values
+// of expressions.
 func (b *builder) coupled(n *node) {
 	if n.ruled && n.field.GoType != schema.ResourcesType() { // see resourcesRight
 		b.problem(n.path, "a policy cannot check values of expressions that depend on each other")

@@ -10,8 +10,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// declare declares the variables that the others read, and returns the conditions for the parameters. All expressions
-// are rewritten before.
+// declare declares the variables that other variables read, and returns the conditions for the
+// parameters. It must be called after all expressions are rewritten.
 func (b *builder) declare(marks bool) (valid []string) {
 	b.variable("annotations", podAnnotations)
 	b.variable("initContainers", podInits)
@@ -69,7 +69,7 @@ func (b *builder) parameter(p *templates.Param) {
 	b.variable(paramVariable(p.Name), strings.ReplaceAll(p.Type.Policy().Value, "TEXT", "variables.text_"+p.Name))
 }
 
-// valueChecks are conditions for a parameter's value; each may assume those before it.
+// valueChecks returns the conditions for a parameter's value. Each may rely on the previous ones.
 func (b *builder) valueChecks(p *templates.Param) []string {
 	text, reads := "variables.text_"+p.Name, p.Type.Policy()
 	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, p.Length())}
@@ -93,7 +93,7 @@ func (b *builder) valueChecks(p *templates.Param) []string {
 	return checks
 }
 
-// allowed describes the values of a parameter.
+// allowed returns a description of the parameter's values.
 func allowed(p *templates.Param) string {
 	words := []string{p.Type.Words()}
 	if len(p.Enum) > 0 {
