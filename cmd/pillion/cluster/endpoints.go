@@ -3,8 +3,14 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/url"
+	"syscall"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -35,4 +41,59 @@ const unanswered = "If Pillion does not answer, the API server denies pods for w
 func nobodyAnswers(service *admissionregistrationv1.ServiceReference) string {
 	return fmt.Sprintf("The Service %s in the namespace %s has no ready endpoint; check its pods. "+
 		"%s", service.Name, service.Namespace, unanswered)
+}
+
+// answers checks whether a server answers where the API server calls Pillion. It returns the
+// problem, or the reason why that is unknown. Both are "" if a server answers, and if no webhook
+// is installed.
+func (l *podLister) answers(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) (problem, unsure string) {
+	for i := range own.Webhooks {
+		switch c := &own.Webhooks[i].ClientConfig; {
+		case c.Service != nil:
+			ready, err := l.readyEndpoints(ctx, c.Service.Namespace, c.Service.Name)
+			switch {
+			case err != nil:
+				return "", fmt.Sprintf("Whether Pillion has a ready endpoint is unknown: %s.", whyNot(err, "endpointslices in the namespace "+c.Service.Namespace))
+			case ready == 0:
+				return nobodyAnswers(c.Service), ""
+			}
+			return "", ""
+		case c.URL != nil:
+			switch listens, err := l.listens(ctx, *c.URL); {
+			case err != nil:
+				return "", fmt.Sprintf("Whether Pillion has a ready endpoint is unknown: %s is not reachable from here (%s), and perhaps not from the API server. %s", *c.URL, err, unanswered)
+			case !listens:
+				return fmt.Sprintf("Nothing listens at %s, where the API server calls Pillion. %s", *c.URL, unanswered), ""
+			}
+			return "", ""
+		}
+	}
+	return "", ""
+}
+
+// listens reports whether a server listens at a URL. The error is the reason why that is
+// unknown. If the host rejects the connection, no server listens. A loopback address means the
+// API server's machine, so the result holds only if this program runs on that machine.
+func (l *podLister) listens(ctx context.Context, address string) (bool, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false, err
+	}
+	if server, err := url.Parse(l.config.Host); loopback(u.Hostname()) && (err != nil || !loopback(server.Hostname())) {
+		return false, errors.New("it is the API server's own machine")
+	}
+	dialer := net.Dialer{Timeout: 2 * time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	conn.Close()
+	return true, nil
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

@@ -78,7 +78,15 @@ func (i *Installation) configurations(ctx context.Context) error {
 	mutating, err := get[admissionregistrationv1.MutatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("mutatingwebhookconfigurations")), manifests.Name)
 	if err == nil || apierrors.IsNotFound(err) {
 		i.entries, i.since = explain.MutatingEntries(mutating), mutating.CreationTimestamp.Time
-		i.answered = i.answers(ctx, mutating)
+		switch problem, unsure := i.answers(ctx, mutating); {
+		case problem+unsure != "":
+			i.note(problem + unsure)
+			if problem != "" {
+				i.answered = new(false)
+			}
+		case len(mutating.Webhooks) > 0:
+			i.answered = new(true)
+		}
 		var validating *admissionregistrationv1.ValidatingWebhookConfiguration
 		validating, err = get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("validatingwebhookconfigurations")), manifests.Name)
 		i.entries = append(i.entries, explain.ValidatingEntries(validating)...)
@@ -92,27 +100,6 @@ func (i *Installation) configurations(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// answers reports whether the Service that the API server calls has a ready endpoint. It
-// returns nil if that is unknown.
-func (i *Installation) answers(ctx context.Context, c *admissionregistrationv1.MutatingWebhookConfiguration) *bool {
-	for k := range c.Webhooks {
-		service := c.Webhooks[k].ClientConfig.Service
-		if service == nil {
-			continue
-		}
-		ready, err := i.readyEndpoints(ctx, service.Namespace, service.Name)
-		switch {
-		case err != nil:
-			i.note(fmt.Sprintf("Whether Pillion has a ready endpoint is unknown: %s.", whyNot(err, "endpointslices in the namespace "+service.Namespace)))
-			return nil
-		case ready == 0:
-			i.note(nobodyAnswers(service))
-		}
-		return new(ready > 0)
-	}
-	return nil
 }
 
 // ownPolicies notes the policies that pillion policy wrote, because reports do not cover their

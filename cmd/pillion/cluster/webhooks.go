@@ -3,16 +3,10 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"net/url"
 	"slices"
-	"syscall"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,65 +69,17 @@ func (k *look) installed(ctx context.Context, m *status.Mutation) error {
 // answering notes what is wrong or unknown about the installed webhooks. In both cases, the
 // report suggests no restarts.
 func (k *look) answering(ctx context.Context, own *admissionregistrationv1.MutatingWebhookConfiguration) {
-	doubt := func(format string, args ...any) {
-		k.report.Doubts = append(k.report.Doubts, fmt.Sprintf(format, args...))
-	}
 	if k.own.Unknown {
-		doubt("It is unknown which webhooks of Pillion are installed, or policies inject instead of them.")
+		k.report.Doubts = append(k.report.Doubts, "It is unknown which webhooks of Pillion are installed, or policies inject instead of them.")
 		return
 	}
 	if len(own.Webhooks) == 0 {
 		k.report.Problems = append(k.report.Problems, "No webhook of Pillion is installed, so nothing is injected.")
 	}
-	for i := range own.Webhooks {
-		c := &own.Webhooks[i].ClientConfig
-		switch {
-		case c.Service != nil:
-			ready, err := k.readyEndpoints(ctx, c.Service.Namespace, c.Service.Name)
-			if err != nil {
-				doubt("Whether Pillion has a ready endpoint is unknown: %s.", whyNot(err, "endpointslices in the namespace "+c.Service.Namespace))
-			} else if ready == 0 {
-				k.report.Problems = append(k.report.Problems, nobodyAnswers(c.Service))
-			}
-		case c.URL != nil:
-			switch listens, err := k.listens(ctx, *c.URL); {
-			case listens:
-				continue
-			case err == nil:
-				k.report.Problems = append(k.report.Problems, fmt.Sprintf("Nothing listens at %s, where the API server calls Pillion. %s", *c.URL, unanswered))
-			default:
-				doubt("Whether Pillion has a ready endpoint is unknown: %s is not reachable from here (%s), and perhaps not from the API server. %s", *c.URL, err, unanswered)
-			}
-		default:
-			continue
-		}
-		return
+	switch problem, unsure := k.answers(ctx, own); {
+	case problem != "":
+		k.report.Problems = append(k.report.Problems, problem)
+	case unsure != "":
+		k.report.Doubts = append(k.report.Doubts, unsure)
 	}
-}
-
-// listens reports whether a server listens at a URL. The error is the reason why that is
-// unknown. If the host rejects the connection, no server listens. A loopback address means the
-// API server's machine, so the result holds only if this program runs on that machine.
-func (k *look) listens(ctx context.Context, address string) (bool, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return false, err
-	}
-	if server, err := url.Parse(k.config.Host); loopback(u.Hostname()) && (err != nil || !loopback(server.Hostname())) {
-		return false, errors.New("it is the API server's own machine")
-	}
-	dialer := net.Dialer{Timeout: 2 * time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	conn.Close()
-	return true, nil
-}
-
-func loopback(host string) bool {
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
