@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// withSpecs is an injector by templates t0, t1 and so on, which are every pod's.
+// withSpecs returns an injector with templates t0, t1 and so on, which all pods get.
 func withSpecs(t testing.TB, specs ...string) *inject.Injector {
 	t.Helper()
 	var all []*templates.Template
@@ -26,7 +26,7 @@ func withSpecs(t testing.TB, specs ...string) *inject.Injector {
 	return inject.New(templates.NewSet(all))
 }
 
-// list is n times the item; %d in it is its number.
+// list returns n copies of the item. In them, %d is the number of the copy.
 func list(n int, format string) string {
 	items := make([]string, n)
 	for i := range items {
@@ -35,7 +35,8 @@ func list(n int, format string) string {
 	return strings.Join(items, ",")
 }
 
-// TestBounds: what there may be very many of is not gone through for everything else that there is.
+// TestBounds checks that a pod with very many items of one kind does not take quadratic time or
+// memory.
 func TestBounds(t *testing.T) {
 	const most = 160 << 20 // bytes; the race detector counts more
 	const plain = `{"metadata":{"annotations":{"a":"b"}},"spec":{"containers":[{"name":"app"}]}}`
@@ -87,7 +88,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestTooLongToRead: an expression that reads what is too long fails, wherever that is.
+// TestTooLongToRead checks that an expression fails if it reads something too long, anywhere in the
+// pod.
 func TestTooLongToRead(t *testing.T) {
 	for _, condition := range []string{"request.username.size() > 2", "ns.annotations.size() > 2", "ns.labels.exists(k, k == 'x')"} {
 		large := map[string]string{}
@@ -104,7 +106,8 @@ func TestTooLongToRead(t *testing.T) {
 	}
 }
 
-// TestManyOfOneName: whose container it is is not looked up among all annotations for each of them.
+// TestManyOfOneName checks that finding a container's owner does not search all annotations for
+// each container.
 func TestManyOfOneName(t *testing.T) {
 	specs := []string{"pod: {spec: {containers: [{name: side, image: s}]}}"}
 	for i := range 19 {
@@ -123,7 +126,8 @@ func TestManyOfOneName(t *testing.T) {
 	}
 }
 
-// TestMaxPatch: what would make the pod larger than the API server takes is left out whole, and says so.
+// TestMaxPatch checks that a template is left out, with a reason, if the pod would become larger
+// than the API server accepts.
 func TestMaxPatch(t *testing.T) {
 	t.Parallel()
 	const limit = 3 << 20

@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestConcurrently: one Injector and one Judge answer many pods at the same moment as they do one after the other. It is
-// what the race detector has to see of the engine.
+// TestConcurrently checks that one Injector and one Judge give the same answers to concurrent
+// requests as to sequential ones. The race detector needs this test to see the engine.
 func TestConcurrently(t *testing.T) {
 	t.Parallel()
 	_, requests := reviews(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// review is what of an AdmissionReview the engine is given.
+// review is the part of an AdmissionReview that the engine reads.
 type review struct {
 	Request struct {
 		Operation   string
@@ -25,8 +25,8 @@ type review struct {
 	}
 }
 
-// reviews are the AdmissionReviews that create a pod, by name: the project's own, and
-// captured ones if they are here.
+// reviews returns the AdmissionReviews that create a pod, by name: the project's own, and captured
+// ones if they exist.
 func reviews(t testing.TB) (names []string, requests []inject.Request) {
 	t.Helper()
 	for _, one := range reviewtest.All(t) {
@@ -82,7 +82,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// libraryParams are values for what has no default.
+// libraryParams returns values for parameters without a default.
 func libraryParams() map[string]string {
 	return map[string]string{
 		"opentelemetry-collector.pillion.dev/endpoint": "https://collector.example.com:4318",
@@ -93,7 +93,7 @@ func libraryParams() map[string]string {
 	}
 }
 
-// requestedByDefault makes templates that are injected on request only defaults.
+// requestedByDefault makes defaults of templates that are injected only on request.
 func requestedByDefault(set *templates.Set) *templates.Set {
 	var all []*templates.Template
 	for _, t := range set.Templates {

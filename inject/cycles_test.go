@@ -25,7 +25,7 @@ import (
 // of files in the largest cycle. In all other packages there is an order of the
 // files in which each uses only earlier ones.
 var largestCycle = map[string]int{
-	"certs":                         3, // the sources of a certificate, and who elects the one that makes it
+	"certs":                         3, // the sources of a certificate, and the election of the one that makes it
 	"cmd/pillion/yamledit":          4, // an edit inside an edit
 	"inject":                        2, // the planner merges containers into objects, and objects into containers
 	"inject/sample":                 4, // the search, which meets each operator by meeting its operands

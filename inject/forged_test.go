@@ -11,7 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestForgedBeside: the true record of one template proves nothing about another one with the same container.
+// TestForgedBeside checks that the true record of one template proves nothing about another one
+// with the same container.
 func TestForgedBeside(t *testing.T) {
 	t.Parallel()
 	injector := withSpecs(t,
@@ -30,7 +31,8 @@ func TestForgedBeside(t *testing.T) {
 	}
 }
 
-// TestForgedContainer: an annotation does not hide a container from the condition of a required template.
+// TestForgedContainer checks that an annotation cannot hide a container from the condition of a
+// required template.
 func TestForgedContainer(t *testing.T) {
 	t.Parallel()
 	injector := withSpecs(t,
@@ -55,7 +57,8 @@ func TestForgedContainer(t *testing.T) {
 	}
 }
 
-// TestForgedCost: forged records of all templates cost a bounded number of injections, whatever sets are remembered.
+// TestForgedCost checks that forged records of all templates cause only a bounded number of
+// injections, for any number of sets.
 func TestForgedCost(t *testing.T) {
 	const specs, sets = 10, 8
 	request := func(injector *inject.Injector, volumes int, forged bool) inject.Request {

@@ -19,7 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// caseInjectors are one injector for each case and one for all test templates.
+// caseInjectors returns one injector for each case, and one for all test templates.
 func caseInjectors(t testing.TB) (injectors []*inject.Injector, pods [][]byte) {
 	t.Helper()
 	injectors = append(injectors, inject.New(mustLoad(t, os.DirFS("testdata/templates"), ".")))
@@ -38,7 +38,7 @@ func caseInjectors(t testing.TB) (injectors []*inject.Injector, pods [][]byte) {
 	return injectors, pods
 }
 
-// FuzzInject: whatever text comes as a pod, it is refused, or the invariants hold.
+// FuzzInject checks that the engine rejects any input, or that the invariants hold.
 func FuzzInject(f *testing.F) {
 	injectors, pods := caseInjectors(f)
 	for i, pod := range pods {
@@ -51,13 +51,13 @@ func FuzzInject(f *testing.F) {
 			return
 		}
 		if hasDoubledKeys(pod) {
-			return // the library that applies the patch writes such a document in an order of its own
+			return // the library that applies the patch reorders such a document
 		}
 		checkInvariants(t, injector, req)
 	})
 }
 
-// hasDoubledKeys says whether decoding and encoding loses a member.
+// hasDoubledKeys reports whether decoding and encoding loses a member.
 func hasDoubledKeys(text []byte) bool {
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	return doubledKeys(d) != nil
@@ -92,8 +92,8 @@ func doubledKeys(d *json.Decoder) error {
 	return err
 }
 
-// FuzzShapes: pods put together at random from what matters to templates hold
-// the invariants, with every set of templates.
+// FuzzShapes checks the invariants for random pods, made of parts that matter to templates, with
+// every set of templates.
 func FuzzShapes(f *testing.F) {
 	injectors, _ := caseInjectors(f)
 	for seed := range uint64(64) {
@@ -110,8 +110,8 @@ func FuzzShapes(f *testing.F) {
 	})
 }
 
-// FuzzTemplates: the same with any few of the cases' templates together, which
-// were not made for each other.
+// FuzzTemplates does the same with random combinations of the cases' templates, which were not made
+// for each other.
 func FuzzTemplates(f *testing.F) {
 	injectors, _ := caseInjectors(f)
 	var all []*templates.Template
@@ -139,8 +139,7 @@ func FuzzTemplates(f *testing.F) {
 	})
 }
 
-// generator makes pods of the words that the test templates use, so that they
-// collide with them often.
+// generator makes pods from the words in the test templates, so that conflicts are frequent.
 type generator struct{ *rand.Rand }
 
 func (g *generator) pod() map[string]any {
@@ -232,7 +231,8 @@ func (g *generator) number() any {
 
 func (g *generator) pick(choices ...any) any { return choices[g.IntN(len(choices))] }
 
-// object has each member in two of three cases; now and then it is something else.
+// object returns an object that has each member in two of three cases. Sometimes it returns another
+// type.
 func (g *generator) object(members map[string]func() any) map[string]any {
 	o := map[string]any{}
 	for _, name := range sorted(members) {
@@ -257,7 +257,7 @@ func (g *generator) list(item func() any) any {
 	return list
 }
 
-// FuzzParameter: any text of an annotation changes only the leaves that it stands in.
+// FuzzParameter checks that any value of an annotation changes only the leaves that contain it.
 func FuzzParameter(f *testing.F) {
 	const placeholder = "PLACEHOLDER"
 	injector := inject.New(mustLoad(f, os.DirFS("testdata/templates"), "log-agent.yaml"))
@@ -300,7 +300,7 @@ func FuzzParameter(f *testing.F) {
 	})
 }
 
-// differs is where got is not want with the placeholder replaced, inside texts.
+// differs returns the path at which got is not want with the placeholder replaced in its strings.
 func differs(want, got any, placeholder, text, at string) string {
 	switch w := want.(type) {
 	case map[string]any:

@@ -24,10 +24,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 
-// A case is one file: templates (*.template.yaml), the pod (pod.yaml or, where
-// the JSON itself matters, pod.json), the namespace (namespace.yaml with labels
-// and annotations; without it nothing is known of it), and what the engine says.
-// Every case is held to the invariants too.
+// TestCases runs the cases. A case is one file with templates (*.template.yaml), a pod, a
+// namespace, and the result of the engine. The pod is pod.yaml, or pod.json if the JSON itself
+// matters. The namespace is namespace.yaml with labels and annotations; without it, only the name
+// is known. Every case must keep the invariants too.
 func TestCases(t *testing.T) {
 	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		injector, req := readCase(t, archive)
@@ -36,7 +36,7 @@ func TestCases(t *testing.T) {
 	})
 }
 
-// TestCodesHaveCases: each code of a decision is in the result of a case.
+// TestCodesHaveCases checks that each code of a decision occurs in the result of a case.
 func TestCodesHaveCases(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/cases/*.txtar")
@@ -105,8 +105,8 @@ func yamlToJSON(t testing.TB, text []byte) []byte {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// describe writes a result as text, all of it but revisions: those change with
-// every word of a template.
+// describe returns a result as a string. It omits revisions, because those change with every edit
+// of a template.
 func describe(r *inject.Result) string {
 	var b strings.Builder
 	hide := func(s string) string {

@@ -13,8 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// TestGone: the engine stops soon after nobody waits for the result any more,
-// wherever it is in a pod that takes it as long as any does.
+// TestGone checks that the engine stops soon after the caller no longer waits, at any point of a
+// very slow pod.
 func TestGone(t *testing.T) {
 	var specs []string
 	for i := range 10 {
@@ -48,7 +48,7 @@ func TestGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, share := range []time.Duration{0, 4} { // of the whole, after which the caller goes
+		for _, share := range []time.Duration{0, 4} { // the caller leaves at once, or after a quarter of the time
 			done := make(chan struct{})
 			leave := cpu(t) + whole/max(share, 1)
 			if share == 0 {
@@ -56,7 +56,7 @@ func TestGone(t *testing.T) {
 			} else {
 				go func() {
 					for cpu(t) < leave {
-						<-time.After(time.Millisecond) // how long that is does not matter
+						<-time.After(time.Millisecond) // the duration does not matter
 					}
 					close(done)
 				}()

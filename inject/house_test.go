@@ -22,8 +22,9 @@ import (
 
 const module = "github.com/pillion-dev/pillion"
 
-// TestImports holds the arrows between the packages: cmd -> inject/webhook ->
-// inject -> templates, below cmd/pillion cluster -> serve -> kube -> cli -> yamledit, and what each may use of the world.
+// TestImports checks which packages each package may import: cmd -> inject/webhook -> inject ->
+// templates, and below cmd/pillion cluster -> serve -> kube -> cli -> yamledit. It also checks
+// which packages may use the network, files and logs.
 func TestImports(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"/...").Output()
 	if err != nil {
@@ -86,7 +87,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestMerged: no file has the marks of a conflict that was not resolved.
+// TestSize checks the limits: files under 400 lines, functions of at most 80 lines and nine of ten
+// under 40, and no init functions.
 func TestMerged(t *testing.T) {
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {

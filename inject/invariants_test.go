@@ -25,10 +25,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// checkInvariants proves for one request what must hold for every one: the
-// patch only adds, applied by the API server's library it leaves every original
-// value in place, a second run adds nothing, and the same input gives the same
-// bytes. It returns the result and the pod after the patch.
+// checkInvariants checks the invariants for one request. The patch only adds. After the API
+// server's library applies it, every original value is in place. A second run adds nothing. The
+// same input gives the same bytes. It returns the result and the patched pod.
 func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request) (*inject.Result, []byte) {
 	t.Helper()
 	before := bytes.Clone(req.Object)
@@ -69,10 +68,10 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 	return r, after
 }
 
-// used is memory that served other pods before.
+// used has memory that was used for other pods before.
 var used = sync.Pool{New: func() any { return &inject.Scratch{} }}
 
-// checkAgain: the same input gives the same result, whatever was in the memory before.
+// checkAgain checks that the same input gives the same result with reused memory.
 func checkAgain(t testing.TB, injector *inject.Injector, req inject.Request, want *inject.Result) {
 	t.Helper()
 	req.Scratch = used.Get().(*inject.Scratch)
@@ -91,8 +90,8 @@ func checkAgain(t testing.TB, injector *inject.Injector, req inject.Request, wan
 	}
 }
 
-// checkKeyOrder: an API server sends the keys of a map sorted, and a file has them
-// in any order; both get the same operations.
+// checkKeyOrder checks that the order of keys does not change the operations. An API server sorts
+// the keys of a map, and a file may not.
 func checkKeyOrder(t testing.TB, injector *inject.Injector, req inject.Request, want *inject.Result) {
 	t.Helper()
 	if hasDoubledKeys(req.Object) {
@@ -108,7 +107,7 @@ func checkKeyOrder(t testing.TB, injector *inject.Injector, req inject.Request, 
 	}
 }
 
-// operations are those of a patch, in an order that does not depend on the pod's.
+// operations returns those of a patch, in an order that does not depend on the pod's.
 func operations(t testing.TB, patch []byte) []string {
 	t.Helper()
 	var ops []json.RawMessage
@@ -125,8 +124,8 @@ func operations(t testing.TB, patch []byte) []string {
 	return texts
 }
 
-// withKeysBackwards encodes a value with the keys of its objects in descending order,
-// which neither a file nor an API server has.
+// withKeysBackwards encodes a value with the keys of its objects in descending order, which neither
+// a file nor an API server has.
 func withKeysBackwards(t testing.TB, v any) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -163,8 +162,9 @@ func withKeysBackwards(t testing.TB, v any) []byte {
 	return b.Bytes()
 }
 
-// checkTyped has a pod as an API server sends it, and a second run over it as an API server keeps it: both times
-// decoded, and encoded again without the zero values, with quantities in its own spelling.
+// checkTyped checks a pod as an API server sends it, and a second run over it as an API server
+// stores it. Both are decoded, and encoded again without zero values and with normalized
+// quantities.
 func checkTyped(t testing.TB, injector *inject.Injector, req inject.Request) {
 	t.Helper()
 	var ok bool
@@ -178,7 +178,7 @@ func checkTyped(t testing.TB, injector *inject.Injector, req inject.Request) {
 	checkStored(t, injector, req, applyPatch(t, req.Object, r.Patch()))
 }
 
-// checkStored is a second run over what an API server keeps of a pod.
+// checkStored checks a second run over the pod that an API server stores.
 func checkStored(t testing.TB, injector *inject.Injector, req inject.Request, pod []byte) {
 	t.Helper()
 	var ok bool
@@ -194,8 +194,8 @@ func checkStored(t testing.TB, injector *inject.Injector, req inject.Request, po
 	}
 }
 
-// dropsZero says whether storing a pod drops an empty text, false or 0. Such a pod stands in files alone: what a
-// file says is kept, and what is then stored says nothing there.
+// dropsZero reports whether storing a pod drops an empty string, false or 0. Only files have such
+// pods: the engine keeps these values, and the stored pod lacks them.
 func dropsZero(pod, stored any) bool {
 	switch p := pod.(type) {
 	case map[string]any:
@@ -218,7 +218,7 @@ func dropsZero(pod, stored any) bool {
 }
 
 // dropsSource reports whether storing the volumes drops a source that the API does not know. The
-// engine takes such a volume for another one than the template's; an API server never sends it.
+// engine treats such a volume as different from the template's. An API server never sends one.
 func dropsSource(volumes, stored any) bool {
 	p, _ := volumes.([]any)
 	s, _ := stored.([]any)
@@ -263,9 +263,9 @@ func applyPatch(t testing.TB, pod, patch []byte) []byte {
 	return after
 }
 
-// checkOps checks each operation against the document that it meets: an add of
-// a new key, of a key that says nothing (null or []), or of a list item. All of
-// them together give what the API server's library gives.
+// checkOps checks each operation against its document. It must add a new key, a key whose value is
+// null or [], or a list item. All operations together must have the same result as the API server's
+// library.
 func checkOps(t testing.TB, pod, patch, after []byte) {
 	t.Helper()
 	if patch == nil {
@@ -299,7 +299,8 @@ func checkOps(t testing.TB, pod, patch, after []byte) {
 	}
 }
 
-// add is RFC 6902's add where nothing that says something is in its place.
+// add implements the add of RFC 6902. It returns a problem if it would replace a value other than
+// null and [].
 func add(doc any, names []string, value any) (after any, problem string) {
 	if len(names) == 0 {
 		if doc != nil && fmt.Sprint(doc) != "[]" {
@@ -331,9 +332,8 @@ func add(doc any, names []string, value any) (after any, problem string) {
 	return nil, fmt.Sprintf("%v has no %s", doc, names[0])
 }
 
-// lost is the path of the first value of before that after does not have in its
-// place: a key's value, a list's items in their order. What says nothing (null,
-// []) may have been given content.
+// lost returns the path of the first value of before that after lacks at this place: a key's value,
+// or a list's items in order. Null and [] may get content.
 func lost(before, after any, at string) string {
 	switch b := before.(type) {
 	case nil:

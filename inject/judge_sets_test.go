@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// setOf makes a set of the agent's template, with edits of its text.
+// setOf returns a set with the agent's template after edits.
 func setOf(t *testing.T, edits ...string) *inject.Injector {
 	t.Helper()
 	const agent = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: agent}\nspec:\n  required: true\n" +
@@ -37,8 +37,7 @@ func injectedBy(t *testing.T, injector *inject.Injector, pod string) inject.Requ
 	return req
 }
 
-// TestJudgeSets: which verdict a pod gets that was injected by one set and is
-// judged where another is in use.
+// TestJudgeSets checks the verdict on a pod that one set injected and another set judges.
 func TestJudgeSets(t *testing.T) {
 	t.Parallel()
 	before, now := setOf(t), setOf(t, "agent:1", "agent:2")
@@ -97,7 +96,7 @@ func TestJudgeSets(t *testing.T) {
 	}
 }
 
-// word is the verdict's, or that another replica may know better.
+// word returns the verdict's word, or "doubted" if another replica may have another verdict.
 func word(v *inject.Verdict) string {
 	if v.Doubt {
 		return "doubted"
@@ -105,7 +104,7 @@ func word(v *inject.Verdict) string {
 	return v.Word()
 }
 
-// parsed makes an injector of templates.
+// parsed returns an injector for templates.
 func parsed(t *testing.T, text string) *inject.Injector {
 	t.Helper()
 	found, problems := templates.Parse("t", []byte(text))
@@ -116,7 +115,7 @@ func parsed(t *testing.T, text string) *inject.Injector {
 	return inject.New(templates.NewSet(found))
 }
 
-// pieces are templates with different ways of being in a pod.
+// pieces returns templates that add different parts to a pod.
 func pieces(spec string) map[string]string {
 	const head = "---\napiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n"
 	all := map[string]string{
@@ -132,9 +131,9 @@ func pieces(spec string) map[string]string {
 	return all
 }
 
-// TestUninjected: a pod that has nothing of a template because the mutating webhook was not called is denied,
-// whatever the mode and whatever the template adds, and whatever records it has, its own or another template's;
-// or the mode counts, if the Judge is not strict. If a part was removed later, the mode counts too.
+// TestUninjected checks a pod that has nothing of a template because the mutating webhook was not
+// called. It is denied, whatever the mode, the template's additions and the pod's records are. If
+// the Judge is lenient, or if a part was removed later, the mode decides.
 func TestUninjected(t *testing.T) {
 	t.Parallel()
 	const plain = `{"metadata":{"name":"web","annotations":{"some":"thing"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`
@@ -183,8 +182,9 @@ func TestUninjected(t *testing.T) {
 	}
 }
 
-// TestDecidedAgainst: what the mutating webhook leaves out of a pod by a decision of its own is not taken for
-// a call that was not made, although only several rounds show it. The mode counts, and the reason is reported.
+// TestDecidedAgainst checks that a template that the mutating webhook decided to leave out does not
+// count as a missing call, even if only several rounds show it. The mode decides, and the reason is
+// reported.
 func TestDecidedAgainst(t *testing.T) {
 	t.Parallel()
 	const head = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: agent}\nspec:\n  default: true\n"
@@ -200,7 +200,8 @@ func TestDecidedAgainst(t *testing.T) {
 	}
 }
 
-// TestSupersededExcuse: a set that was superseded excuses what it injected, and not what it never knew.
+// TestSupersededExcuse checks that a superseded set excuses what it injected, but nothing that it
+// did not know.
 func TestSupersededExcuse(t *testing.T) {
 	t.Parallel()
 	const plain = `{"metadata":{"name":"web","annotations":{"pillion.dev/templates":"+new"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`
@@ -222,9 +223,9 @@ spec: {required: true, pod: {spec: {containers: [{name: base, image: "base:1"}]}
 		"required now, was asked for":    {with(warn), with(required), plain, "allowed"},
 		"required now, was not injected": {with(warn), with(required), strings.Replace(plain, "+new", "-new", 1), "denied"},
 		"not required any more":          {with(required), with(warn), plain, "allowed"},
-		"gone":                           {with(required), base, plain, "warned"}, // the pod asks for what is gone
+		"gone":                           {with(required), base, plain, "warned"}, // the pod requests a deleted template
 	} {
-		// What else the older set injected differs too.
+		// Other additions of the older set differ too.
 		now := parsed(t, strings.Replace(c.now, "base:1", "base:2", 1))
 		before := parsed(t, c.before)
 		v := mustJudge(t, inject.NewJudge(now, []*inject.Injector{before}, true), injectedBy(t, before, c.pod))
@@ -237,7 +238,7 @@ spec: {required: true, pod: {spec: {containers: [{name: base, image: "base:1"}]}
 	}
 }
 
-// TestJudgeTricks: what looks as it should, and is not.
+// TestJudgeTricks checks pods that look correct but are not.
 func TestJudgeTricks(t *testing.T) {
 	t.Parallel()
 	const template = `apiVersion: pillion.dev/v1alpha1
@@ -301,7 +302,7 @@ spec:
 			t.Errorf("%s: %s %v", name, v.Word(), v.Judged)
 		}
 	}
-	// What Kubernetes fills in is none of these.
+	// None of these is a value that Kubernetes sets.
 	for _, edit := range [][2]string{
 		{`"configMap":{"name":"conf"}`, `"configMap":{"name":"conf","defaultMode":420}`},
 		{`{"containerPort":80}`, `{"containerPort":80,"protocol":"TCP"}`},
@@ -315,8 +316,8 @@ spec:
 	}
 }
 
-// TestRequiredForEachIsNotEscaped: by the name and image of another template's
-// container alone no app container escapes what a required template adds.
+// TestRequiredForEachIsNotEscaped checks that an app container cannot escape a required template by
+// the name and image of another template's container.
 func TestRequiredForEachIsNotEscaped(t *testing.T) {
 	t.Parallel()
 	found, problems := templates.Parse("t", []byte(`apiVersion: pillion.dev/v1alpha1
@@ -343,8 +344,8 @@ spec: {required: true, forEachContainer: [{add: {env: [{name: GUARD, value: "on"
 	}
 }
 
-// TestManyAnnotations: what nobody will read is not computed, and what denies is
-// not crowded out.
+// TestManyAnnotations checks that findings beyond the limit are not computed, and that findings
+// that deny are among the first.
 func TestManyAnnotations(t *testing.T) {
 	t.Parallel()
 	agent := setOf(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// TestJudgeCorpus: every captured pod, injected, is right; and damaged in any
-// single place that was added, it is refused with a finding that names the place.
+// TestJudgeCorpus checks that every captured pod is correct after injection. If any single addition
+// is damaged, it must be denied with a finding that names the place.
 func TestJudgeCorpus(t *testing.T) {
 	t.Parallel()
 	injector := inject.New(protected(t))
@@ -46,7 +46,7 @@ func TestJudgeDamage(t *testing.T) {
 	}
 }
 
-// protected are templates with everything in their containers protected.
+// protected returns templates with everything in their containers protected.
 func protected(t *testing.T) *templates.Set {
 	var all []*templates.Template
 	for _, name := range []string{"log-agent", "proxy", "reader"} {
@@ -54,7 +54,7 @@ func protected(t *testing.T) *templates.Set {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What is protected may not depend on what injection itself changes.
+		// Protected fields must not depend on parts of the pod that injection changes.
 		text = bytes.ReplaceAll(text, []byte("${string(pod.spec.containers.size())}"), []byte("--prepare"))
 		found, problems := templates.Parse(name, text)
 		if len(problems) > 0 {
@@ -86,7 +86,7 @@ func checkJudgement(t *testing.T, injector *inject.Injector, judge *inject.Judge
 	whole := decodeJSON(t, req.Object)
 	for _, place := range places(decodeJSON(t, before), whole, "") {
 		var damages []func(any) any
-		if !strings.HasSuffix(place, "/name") || strings.Contains(place, "/env/") { // without one the API server refuses it
+		if !strings.HasSuffix(place, "/name") || strings.Contains(place, "/env/") { // the API server rejects a pod without one
 			damages = append(damages, nil)
 		}
 		names, was := strings.Split(place, "/"), lookUp(whole, place)
@@ -115,8 +115,8 @@ func mustJudge(t *testing.T, judge *inject.Judge, req inject.Request) *inject.Ve
 	return v
 }
 
-// places are the pointers into the injected pod of all that was added: of
-// containers and volumes each value in them, of the rest what was added as one.
+// places returns pointers to all additions in the injected pod: each value in containers and
+// volumes, and other additions as a whole.
 func places(before, after any, at string) []string {
 	var all []string
 	switch after := after.(type) {
@@ -148,7 +148,7 @@ func places(before, after any, at string) []string {
 	return all
 }
 
-// added are the places of what was added as one.
+// added returns the places of an addition.
 func added(value any, at string) []string {
 	names := strings.Split(at, "/")[1:]
 	whole := []string{at}
@@ -164,7 +164,7 @@ func added(value any, at string) []string {
 	return whole
 }
 
-// each are the places of the items or members of what was added as one.
+// each returns the places of the items or members of an addition.
 func each(value any, at string) []string {
 	var all []string
 	for _, child := range below(value, at, 1) {
@@ -173,8 +173,8 @@ func each(value any, at string) []string {
 	return all
 }
 
-// below are the pointers of what is in a value, down to that many levels. What
-// means the same when it is not there is left out.
+// below returns the pointers of the values in a value, down to that many levels. It omits values
+// that mean the same as absent ones.
 func below(value any, at string, levels int) []string {
 	if levels == 0 {
 		return nil
@@ -198,8 +198,8 @@ func below(value any, at string, levels int) []string {
 	return all
 }
 
-// namesPlace says whether a finding tells of a damage: at the place itself, in
-// it, above it where it is taken as a whole, or as an item that its list lacks.
+// namesPlace reports whether a finding is about a damage: at its place, below it, above it if the
+// parent is compared as a whole, or as a missing item of its list.
 func namesPlace(f *inject.Finding, place string, was any) bool {
 	if strings.Count(f.Path, "/") < 2 {
 		return false
@@ -208,13 +208,13 @@ func namesPlace(f *inject.Finding, place string, was any) bool {
 		return true
 	}
 	if item, ok := strings.CutSuffix(place, "/name"); ok && strings.HasPrefix(f.Path, item+"/") {
-		return true // under its new name it is in the way
+		return true // it conflicts under its new name
 	}
 	list, ok := strings.CutSuffix(f.Path, "/-")
 	if !ok || !strings.HasPrefix(place, list) {
 		return false
 	}
-	// The item is gone, or what tells it from the others.
+	// The item is missing, or the field that identifies it.
 	text, err := json.Marshal(was)
 	if err != nil {
 		return false
@@ -240,7 +240,7 @@ func lookUp(doc any, pointer string) any {
 	return doc
 }
 
-// replace is a copy of doc with the value at the names replaced, or removed where f is nil.
+// replace returns a copy of doc with the value at the path replaced, or removed if f is nil.
 func replace(doc any, names []string, f func(any) any) any {
 	name := strings.NewReplacer("~1", "/", "~0", "~").Replace(names[0])
 	last := len(names) == 1

@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// greedy looks at, and adds to, everything that there may be many of.
+// greedy reads, and adds to, every kind of list that may be long.
 const greedy = `apiVersion: pillion.dev/v1alpha1
 kind: SidecarTemplate
 metadata: {name: greedy}
@@ -42,9 +42,9 @@ spec:
       securityContext: {allowPrivilegeEscalation: false}
 `
 
-// TestWorkGrowsWithThePod: eight times as much of anything is about eight times the
-// work, not 64 times. It is the processor's time that is compared, for what
-// goes through a list once too often allocates nothing.
+// TestWorkGrowsWithThePod checks that eight times as many items take about eight times as much
+// work, not 64 times. It compares processor time, because a superfluous loop over a list may
+// allocate nothing.
 func TestWorkGrowsWithThePod(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -57,8 +57,8 @@ func TestWorkGrowsWithThePod(t *testing.T) {
 	injector := inject.New(set)
 	const token = `{"name":"kube-api-access-%[1]d","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}`
 	const mine = `"annotations":{"greedy.pillion.dev/customize":"true"}`
-	// %[1]d in an item is its number. What two lists cost together no list alone shows; all pairs
-	// of lists are compared in webhook.TestGrowth, and here are those that were found.
+	// %[1]d in an item is its number. Some costs need two long lists. webhook.TestGrowth compares
+	// all pairs of lists, and here are those that were found.
 	for name, pod := range map[string][3]string{
 		"env":                          {`{"metadata":{},"spec":{"containers":[{"name":"app","env":[ITEMS]}]}}`, `{"name":"E%[1]d","value":"v"}`},
 		"mounts":                       {`{"metadata":{},"spec":{"containers":[{"name":"app","volumeMounts":[ITEMS]}]}}`, `{"name":"v","mountPath":"/m/%[1]d"}`},
@@ -98,7 +98,7 @@ func TestWorkGrowsWithThePod(t *testing.T) {
 					cpuOf(t, func() error { _, err := inject.NewJudge(injector, nil, true).Judge(req); return err })
 			}
 			const n, times, most = 1500, 8, 20
-			for tries := 4; ; tries-- { // on a busy machine, the larger one misses the caches more often
+			for tries := 4; ; tries-- { // on a busy machine, the larger pod has more cache misses
 				mutate, judge := work(n)
 				mutateMany, judgeMany := work(times * n)
 				t.Logf("injected: %v, %v; judged: %v, %v", mutate, mutateMany, judge, judgeMany)
@@ -121,10 +121,9 @@ func item(format string, i int) string {
 	return fmt.Sprintf(format, i)
 }
 
-// cpuOf is the least processor time of a few runs, on one thread and without
-// garbage collection: the kernel tells the time of the asking thread exactly, and
-// that of the others by the last tick, so a run that changes threads looks shorter
-// than it was.
+// cpuOf returns the least processor time of a few runs, on one thread and without garbage
+// collection. The kernel measures the calling thread exactly, and others only up to the last tick.
+// A run that changed threads would seem too short.
 func cpuOf(t *testing.T, run func() error) time.Duration {
 	t.Helper()
 	runtime.LockOSThread()
@@ -139,7 +138,7 @@ func cpuOf(t *testing.T, run func() error) time.Duration {
 		}
 		least = min(least, cpu(t)-before)
 	}
-	return max(least, time.Millisecond) // less is not measured well
+	return max(least, time.Millisecond) // less cannot be measured well
 }
 
 func cpu(t *testing.T) time.Duration {

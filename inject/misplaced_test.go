@@ -52,7 +52,7 @@ func misplacedIn(t testing.TB, i *inject.Injector, apiVersion, kind, object stri
 	return messages
 }
 
-// TestMisplaced: what is said of keys in the metadata of each kind of workload.
+// TestMisplaced checks the findings about keys in the metadata of each kind of workload.
 func TestMisplaced(t *testing.T) {
 	t.Parallel()
 	i := misplacedInjector(t)
@@ -97,8 +97,8 @@ func TestMisplaced(t *testing.T) {
 	}
 }
 
-// TestMisplacedMoved: of any workload, what is in the wrong place is reported, and none of
-// it any more once it is where the sentence says; and the sentence is short.
+// TestMisplacedMoved checks that misplaced keys are reported for any workload. After the keys are
+// moved as the sentence says, there is no finding. The sentence must be short.
 func TestMisplacedMoved(t *testing.T) {
 	t.Parallel()
 	i := misplacedInjector(t)
@@ -148,7 +148,7 @@ func TestMisplacedMoved(t *testing.T) {
 			t.Errorf("moved, and still reported: %q", again)
 		}
 		for _, m := range messages {
-			if n := utf8.RuneCountInString(m); n > 180 { // with one long key that is not cut
+			if n := utf8.RuneCountInString(m); n > 180 { // with one long key that is not shortened
 				t.Errorf("%d runes: %s", n, m)
 			}
 		}

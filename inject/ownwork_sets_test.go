@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// sets makes templates that look at what templates add, and pods for them.
+// sets makes templates that read what templates add, and pods for them.
 type sets struct{ *rand.Rand }
 
 func (g *sets) pick(choices ...string) string { return choices[g.IntN(len(choices))] }
 
 func (g *sets) in(n int) bool { return g.IntN(n) == 0 }
 
-// maybe is the text in one of n cases.
+// maybe returns the string in one of n cases.
 func (g *sets) maybe(n int, text func() string) []string {
 	if g.in(n) {
 		return []string{text()}
@@ -61,7 +61,7 @@ func (g *sets) text(each bool) string {
 	return strconv.Quote(g.pick(all...))
 }
 
-// when is a condition of an item, in one of n cases.
+// when returns a condition for an item in one of n cases.
 func (g *sets) when(n int, each bool) string {
 	return strings.Join(g.maybe(n, func() string { return `"${when}": ` + strconv.Quote(g.bool(each)) + ", " }), "")
 }
@@ -121,7 +121,7 @@ func (g *sets) template(i int) string {
 	return strings.Join(append(fields, "pod: {"+meta+"spec: {"+strings.Join(spec, ", ")+"}}"), ", ")
 }
 
-// pod may bring a container of a template's name.
+// pod returns a pod that may have a container with a template's name.
 func (g *sets) pod(own bool) string {
 	var containers []string
 	for i := range 1 + g.IntN(3) {

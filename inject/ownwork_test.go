@@ -19,10 +19,10 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// checkOwnWork: what the mutating webhook made of a pod passes the validating webhook, and a second
-// run adds nothing: of a file, as it is and as an API server stores it, and of the pod that an API
-// server makes of it. A template that was left out with a reason may be missed. It returns the
-// decisions, the pod and the verdict.
+// checkOwnWork checks that the validating webhook accepts the pods of the mutating webhook, and
+// that a second run adds nothing. It does so for a file, for the same file as an API server stores
+// it, and for the pod that an API server makes of it. A template that was left out with a reason
+// may be missing. checkOwnWork returns the decisions, the pod and the verdict.
 func checkOwnWork(t testing.TB, injector *inject.Injector, pod []byte) (map[string]inject.Code, []byte, *inject.Verdict) {
 	t.Helper()
 	stored, err := schema.AsStored(pod)
@@ -76,8 +76,8 @@ func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bo
 	return codes, after, verdict
 }
 
-// TestJudgeOwnWork: the ways in which templates may see, or stumble over, what templates
-// added. Each has to be injected, apart from those that want says otherwise of.
+// TestJudgeOwnWork checks the ways in which templates may read, or conflict with, additions of
+// templates. Each template must be injected unless want has another code for it.
 func TestJudgeOwnWork(t *testing.T) {
 	t.Parallel()
 	each := func(add string) string { return "required: true, forEachContainer: [{add: {" + add + "}}], " }
@@ -150,9 +150,8 @@ func TestJudgeOwnWork(t *testing.T) {
 	}
 }
 
-// TestProtectedCustomized: a container of the pod's own that says what the template
-// protects is a conflict, and the reason tells what to do; so both webhooks agree, and who
-// does that gets a pod that passes.
+// TestProtectedCustomized checks a user's container that differs from a protected field. It is a
+// conflict, and both webhooks agree. A pod that follows the advice in the reason passes.
 func TestProtectedCustomized(t *testing.T) {
 	t.Parallel()
 	injector := withSpecs(t, "required: true, pod: {spec: {containers: [{name: side, image: s, securityContext: {privileged: true}}]}}")
@@ -166,7 +165,7 @@ func TestProtectedCustomized(t *testing.T) {
 	} {
 		for _, annotations := range []string{`{"t0.pillion.dev/customize":"true"}`, `{}`} {
 			if annotations == "{}" && !strings.Contains(own, `"image":"s"`) {
-				continue // the name is taken
+				continue // the name is in use
 			}
 			pod := []byte(`{"metadata":{"name":"web","annotations":` + annotations + `},"spec":{"containers":[{"name":"app","image":"a"},{"name":"side",` + own + `}]}}`)
 			codes, _, verdict := checkOwnWork(t, injector, pod)
@@ -180,8 +179,8 @@ func TestProtectedCustomized(t *testing.T) {
 	}
 }
 
-// TestOwnWork is TestJudgeOwnWork for random sets of templates and pods, and what is
-// damaged is found. CASES says another number, FIRST where to begin.
+// TestOwnWork is TestJudgeOwnWork for random sets of templates and pods. It also checks that damage
+// is found. CASES sets the number of cases, and FIRST the first one.
 func TestOwnWork(t *testing.T) {
 	t.Parallel()
 	first, count, tried := number(t, "FIRST", 0), number(t, "CASES", 400), tally{}
@@ -194,7 +193,7 @@ func TestOwnWork(t *testing.T) {
 	}
 }
 
-// FuzzOwnWork is the same for any seed.
+// FuzzOwnWork does the same for any seed.
 func FuzzOwnWork(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, seed+100)
@@ -227,7 +226,7 @@ func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
 		tried[code]++
 	}
 	for i := range verdict.Decisions {
-		// A container that is there by a condition is not missed where that does not hold by now.
+		// A conditional container is not missing if the condition is false by now.
 		if d := &verdict.Decisions[i]; d.Mode == templates.Deny && d.Code == inject.CodePresent && codes[d.Template] == inject.CodeInjected && !conditional.MatchString(docs[i]) {
 			tried["damaged"] += checkDamage(t, injector, set[i], after)
 		}
@@ -237,7 +236,7 @@ func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
 	}
 }
 
-// checkDamage: another image, a command, or no container at all, is denied.
+// checkDamage checks that another image, a command, or a missing container is denied.
 func checkDamage(t *testing.T, injector *inject.Injector, template *templates.Template, pod []byte) (damaged int) {
 	t.Helper()
 	deny := func(what string, damage func(container map[string]any) bool) {
@@ -262,7 +261,7 @@ func checkDamage(t *testing.T, injector *inject.Injector, template *templates.Te
 		damaged++
 		v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: text})
 		wanted := slices.ContainsFunc(v.Decisions, func(d inject.Decision) bool {
-			return d.Template == template.Name && d.Code != inject.CodeConditionFalse // by what is left, it is not for this pod
+			return d.Template == template.Name && d.Code != inject.CodeConditionFalse // the remaining pod does not match it
 		})
 		if wanted && !v.Denied {
 			t.Errorf("%s of %s is let through: %v\n%s", what, template.Name, v.Judged, text)
@@ -278,7 +277,7 @@ func checkDamage(t *testing.T, injector *inject.Injector, template *templates.Te
 	return damaged
 }
 
-// number is that of an environment variable.
+// number returns the value of an environment variable.
 func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	t.Helper()
 	text, ok := os.LookupEnv(variable)

@@ -23,8 +23,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestInventedFields puts fields that no API has into every object of every
-// review's pod; all of them must survive where they stand.
+// TestInventedFields adds fields that no API has to every object of every review's pod. All of them
+// must stay in place.
 func TestInventedFields(t *testing.T) {
 	t.Parallel()
 	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
@@ -58,9 +58,8 @@ func invent(v any, n *int) {
 	}
 }
 
-// TestOracle compares with the patch that a diff of the two documents makes.
-// Where the diff is sound (applied, it gives the same pod) it never needs fewer
-// operations.
+// TestOracle compares the patch with a diff of the two documents. If the diff is sound (its result
+// is the same pod), it never needs fewer operations.
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))
@@ -92,8 +91,8 @@ func TestOracle(t *testing.T) {
 	t.Logf("the diff was sound for %d pods", compared)
 }
 
-// diff counts the operations of the diff library; ok is false where the library
-// panics or its patch does not give the document.
+// diff counts the operations of the diff library. It returns ok false if the library panics or if
+// its patch does not result in the document.
 func diff(t *testing.T, before, after []byte) (count int, ok bool) {
 	t.Helper()
 	defer func() {
@@ -112,8 +111,8 @@ func diff(t *testing.T, before, after []byte) (count int, ok bool) {
 	return len(ops), reflect.DeepEqual(decodeJSON(t, applyPatch(t, before, patch)), decodeJSON(t, after))
 }
 
-// TestSameBytesInEveryProcess runs this test's binary again: map iteration is
-// seeded anew in each process.
+// TestSameBytesInEveryProcess runs this test's binary again, because each process seeds map
+// iteration anew.
 func TestSameBytesInEveryProcess(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("PILLION_PRINT_DIGEST") != "" {
@@ -134,8 +133,8 @@ func TestSameBytesInEveryProcess(t *testing.T) {
 	}
 }
 
-// TestExpensiveExpressions: a template whose expressions cost too much for a pod
-// is left out whole, wherever in the pod the limit is reached, and no other with it.
+// TestExpensiveExpressions checks that a template is left out completely, and no other with it, if
+// its expressions cost too much for a pod, at any place in the pod.
 func TestExpensiveExpressions(t *testing.T) {
 	t.Parallel()
 	const header = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n  default: true\n"
@@ -168,8 +167,8 @@ func TestExpensiveExpressions(t *testing.T) {
 	}
 }
 
-// TestHostileExpressions: what a pod's author puts into the texts that an expression
-// works with costs neither seconds of CPU nor memory, whatever is made of them.
+// TestHostileExpressions checks that no strings in a pod make an expression take seconds of CPU or
+// much memory.
 func TestHostileExpressions(t *testing.T) {
 	const mostTime, mostMemory = 4 * time.Second, 32 << 20
 	long := strings.Repeat("x", 16_000)
@@ -214,14 +213,14 @@ func TestHostileExpressions(t *testing.T) {
 	}
 }
 
-// allocated is all that the process has ever allocated.
+// allocated returns the number of bytes that the process has ever allocated.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
 
-// digest is over all that the engine says about every case and every review's pod.
+// digest returns a hash of the engine's results for every case and every review's pod.
 func digest(t *testing.T) []byte {
 	sum := sha256.New()
 	add := func(injector *inject.Injector, req inject.Request) {

@@ -15,10 +15,10 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// TestNoWayAround: a pod that brings a container of the name of a required template's cannot have it run something
-// else: whatever field of a container it sets that the template does not set, and whatever it says of one that
-// the template sets, is a finding that denies the pod, with a forged record or without. Resources are nobody's
-// way around, and others set them.
+// TestNoWayAround checks that a pod cannot bring a required template's container and make it run
+// something else. Any field that the template does not set, and any other value of a field that it
+// sets, must be a finding that denies the pod, with or without a forged record. Resources are
+// excepted, because they do not change the program and others set them.
 func TestNoWayAround(t *testing.T) {
 	t.Parallel()
 	injector := parsed(t, `apiVersion: pillion.dev/v1alpha1
@@ -65,7 +65,7 @@ spec:
 	}
 }
 
-// fillField sets a field, and what is in it, to something that no default is.
+// fillField sets a field, and all fields in it, to values that are not defaults.
 func fillField(v reflect.Value) {
 	switch v.Interface().(type) {
 	case resource.Quantity:

@@ -17,8 +17,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestReasonCodesAreDocumented: the reference has one section for each code and none
-// for others, and each says what it means, how to see it and what to do.
+// TestReasonCodesAreDocumented checks that the reference has one section for each code and no
+// others. Each section must have the meaning, how to see it, and what to do.
 func TestReasonCodesAreDocumented(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -67,7 +67,7 @@ func TestReasonCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestTemplatesOnPages: every template that a page shows can be loaded.
+// TestTemplatesOnPages checks that every template on a page can be loaded.
 func TestTemplatesOnPages(t *testing.T) {
 	n := 0
 	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/schema"
 )
 
-// TestUninjectStored: an API server writes defaults into the pods that it gets. What was injected
-// is taken out with them, and what the pod's own containers got stays.
+// TestUninjectStored checks pods with the defaults that an API server sets. Uninject removes the
+// additions with their defaults, and keeps the defaults of the pod's own containers.
 func TestUninjectStored(t *testing.T) {
 	t.Parallel()
 	injector := inject.New(requestedByDefault(librarySet(t)))
@@ -45,7 +45,7 @@ func TestUninjectStored(t *testing.T) {
 	}
 }
 
-// stored is a pod as an API server keeps it.
+// stored returns a pod as an API server stores it.
 func stored(t *testing.T, pod []byte) []byte {
 	t.Helper()
 	kept, err := schema.AsStored(pod)
@@ -90,7 +90,8 @@ func without(t *testing.T, object []byte, removal *inject.Removal) []byte {
 	return text
 }
 
-// TestUninjectChanged: if somebody changed what was injected, the error names the first field.
+// TestUninjectChanged checks that the error names the first changed field if a user changed what
+// was injected.
 func TestUninjectChanged(t *testing.T) {
 	t.Parallel()
 	injector := inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))

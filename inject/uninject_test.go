@@ -14,10 +14,9 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestUninjectCorpus: what is taken out of every captured pod, once it is
-// injected, makes it the pod that it was. Only what a pod had already just as the
-// template has it cannot be told from what was added: then it is another pod that
-// becomes the same when it is injected. No pod has anything of the shipped
+// TestUninjectCorpus checks that uninject restores every captured pod. Values that a pod already
+// had exactly as the template has them cannot be distinguished from additions. The result is then
+// another pod that becomes the same after injection. No pod contains anything of the shipped
 // templates.
 func TestUninjectCorpus(t *testing.T) {
 	t.Parallel()
@@ -47,7 +46,7 @@ func TestUninjectCorpus(t *testing.T) {
 	}
 }
 
-// uninject gives the pod before it was injected, and after that and its inverse.
+// uninject returns the pod before injection, and after injection and its inverse.
 func uninject(t *testing.T, injector *inject.Injector, req inject.Request) (was, is string) {
 	t.Helper()
 	was = canonical(t, req.Object)
@@ -71,7 +70,7 @@ func uninject(t *testing.T, injector *inject.Injector, req inject.Request) (was,
 	return was, canonical(t, text)
 }
 
-// TestUninjectErrors: what cannot be taken out exactly is not touched.
+// TestUninjectErrors checks that a pod is not changed if its additions cannot be removed exactly.
 func TestUninjectErrors(t *testing.T) {
 	t.Parallel()
 	agent := setOf(t)
@@ -96,7 +95,7 @@ func TestUninjectErrors(t *testing.T) {
 	}
 }
 
-// canonical is JSON with sorted keys, and without what says nothing.
+// canonical returns JSON with sorted keys, and without null and empty values.
 func canonical(t *testing.T, text []byte) string {
 	t.Helper()
 	out, err := json.Marshal(said(decodeJSON(t, text)))
@@ -124,9 +123,9 @@ func said(v any) any {
 	return v
 }
 
-// TestUninjectKeepsOwn: a variable that is just as a template has it stays if its
-// place shows that the pod had it: before others of its own, or before one that the
-// template would have put before it.
+// TestUninjectKeepsOwn checks that a variable that equals a template's stays if its position shows
+// that the pod already had it: it precedes others of the pod's own, or one that the template would
+// have put before it.
 func TestUninjectKeepsOwn(t *testing.T) {
 	t.Parallel()
 	set, problems := templates.Parse("t.yaml", []byte(`

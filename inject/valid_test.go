@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// TestAnnotationsFull: a pod whose annotations have no room is left alone, and one
-// that has just enough is not.
+// TestAnnotationsFull checks that a pod is left unchanged if its annotations have no room, but not
+// if they have just enough.
 func TestAnnotationsFull(t *testing.T) {
 	t.Parallel()
 	injector := inject.New(mustLoad(t, fstest.MapFS{"agent.yaml": {Data: []byte(

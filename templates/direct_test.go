@@ -13,7 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// expressions make expressions of those forms that have functions of their own, and of some that have none.
+// expressions makes expressions of the forms that have direct functions, and of some other forms.
 type expressions struct{ *rand.Rand }
 
 func (r expressions) pick(all ...string) string { return all[r.IntN(len(all))] }
@@ -43,7 +43,7 @@ func (r expressions) text(depth int) string {
 	return r.text(0)
 }
 
-// texts is a map of texts.
+// texts returns an expression for a map of strings.
 func (r expressions) texts() string {
 	return r.pick("pod.metadata.labels", "pod.metadata.annotations", "pod.spec.nodeSelector", "ns.labels", "ns.annotations")
 }
@@ -96,7 +96,7 @@ func (r expressions) bool(depth int) string {
 	return fmt.Sprintf("(%s ? %s : %s)", r.bool(depth-1), r.bool(depth-1), r.bool(depth-1))
 }
 
-// value is any JSON, mostly what stands in that place.
+// value returns any JSON, mostly a value that is usual for the place.
 func (r expressions) value(usual string) string {
 	if r.IntN(8) > 0 {
 		return usual
@@ -126,7 +126,7 @@ func (r expressions) pod() string {
 	return fmt.Sprintf(`{"metadata":%s,"spec":%s}`, metadata, r.value("{"+strings.Join(spec, ",")+"}"))
 }
 
-// directParams are one parameter of each type.
+// directParams returns one parameter of each type.
 func directParams() []Param {
 	return []Param{{Name: "s"}, {Name: "i", Type: "integer"}, {Name: "n", Type: "number"}, {Name: "b", Type: "boolean"}, {Name: "q", Type: "quantity"}}
 }
@@ -155,7 +155,8 @@ func directInput(t *testing.T, pod, container string) *Input {
 	return in.with(values, nodes[1])
 }
 
-// compareDirect says whether there was something to compare: an expression with a function, which gave a value.
+// compareDirect compares an expression's direct function with CEL. It reports whether the
+// expression compiles, and whether a direct function returned a value to compare.
 func compareDirect(t *testing.T, c *compiler, source, pod, container string) (compiled, compared bool) {
 	t.Helper()
 	p, err := c.compile(c.each, source)
@@ -182,7 +183,8 @@ func compareDirect(t *testing.T, c *compiler, source, pod, container string) (co
 	return true, true
 }
 
-// TestDirect: what is done without CEL gives what CEL gives, whatever the pod is. The seed is of the run that failed.
+// TestDirect checks that direct functions return the same values as CEL, for any pod. A failed run
+// prints its seed.
 func TestDirect(t *testing.T) {
 	t.Parallel()
 	c, err := newCompiler(directParams())
@@ -210,7 +212,7 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// FuzzDirect is TestDirect of any expression and any pod.
+// FuzzDirect is TestDirect for any expression and any pod.
 func FuzzDirect(f *testing.F) {
 	c, err := newCompiler(directParams())
 	if err != nil {

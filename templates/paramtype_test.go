@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestParamTypes: each row is complete and agrees with itself.
+// TestParamTypes checks that each row is complete and consistent.
 func TestParamTypes(t *testing.T) {
 	t.Parallel()
 	for _, row := range paramTypes() {
@@ -35,7 +35,7 @@ func TestParamTypes(t *testing.T) {
 	}
 }
 
-// TestParamTypesInReference: the reference lists each type, in this order.
+// TestParamTypesInReference checks that the reference lists each type, in this order.
 func TestParamTypesInReference(t *testing.T) {
 	t.Parallel()
 	const reference = "../manifests/docs/template-reference.md"

@@ -16,8 +16,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Every file of testdata/bad says below the line "# problems" what is wrong with
-// it, one problem a line; every file of testdata/good is without problems.
+// TestParse checks the files in testdata. Each file in testdata/bad lists its problems below the
+// line "# problems", one per line. Files in testdata/good have no problems.
 func TestParse(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -109,7 +109,7 @@ func TestLoadIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// What is still the same is not compiled anew, whether it is good or not.
+// TestLoader checks that unchanged files are not compiled again, whether they are valid or not.
 func TestLoader(t *testing.T) {
 	folder := fstest.MapFS{"a.yaml": file("a", "1")}
 	var loader templates.Loader
@@ -171,8 +171,8 @@ func TestClosest(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever text comes as a template, it is refused with problems that
-// have a line, or it renders the same bytes twice.
+// FuzzParse checks that any input is rejected with problems that have a line, or renders to the
+// same bytes twice.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil {
@@ -203,8 +203,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkLabels: a template that loads sets labels of its own prefix, or of a domain that
-// it names and that is not Kubernetes' or Pillion's.
+// checkLabels checks the labels of a template that loads. They must have its own prefix, or a
+// domain that it names and that is not reserved for Kubernetes or Pillion.
 func checkLabels(t *testing.T, tpl *templates.Template) {
 	t.Helper()
 	text, err := renderText(tpl)

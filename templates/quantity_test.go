@@ -9,7 +9,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestParseQuantity: what would take hours is refused, and nothing that is in use.
+// TestParseQuantity checks that quantities that would take hours are rejected, and that usual ones
+// are not.
 func TestParseQuantity(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"0", "1", "100m", "64Mi", "1E", "1Ei", "1e3", "1E-3", "-5", ".5", "12e6"} {

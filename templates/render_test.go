@@ -101,8 +101,9 @@ func TestLeavesThatFail(t *testing.T) {
 	}
 }
 
-// TestPresets: what depends on parameters alone is the same whether it was rendered when the template was loaded or is
-// rendered for the pod, and a pod's parameters show.
+// TestPresets checks that parts that depend only on parameters have the same value if they are
+// rendered at load time and if they are rendered for the pod. A pod's own parameters must take
+// effect.
 func TestPresets(t *testing.T) {
 	t.Parallel()
 	tmpl, problems := parseExpression(t, "${params.n} ${params.s}")
@@ -128,7 +129,7 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// TestReads: a template is looked at again if what was added is in one of these.
+// TestReads checks that a template is evaluated again if something was added to one of these parts.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{

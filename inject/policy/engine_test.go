@@ -26,8 +26,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// objectTypes are the types Object... and JSONPatch of the API server's mutations;
-// their values are maps here.
+// objectTypes are the types Object... and JSONPatch of the API server's mutations. Their values are
+// maps here.
 type objectTypes struct{ types.Provider }
 
 func isObjectType(name string) bool {
@@ -62,7 +62,7 @@ func (p objectTypes) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, values)
 }
 
-// plain is a value as encoding/json takes it.
+// plain returns a value in the form that encoding/json accepts.
 func plain(t testing.TB, v ref.Val) any {
 	t.Helper()
 	switch v := v.(type) {
@@ -83,8 +83,7 @@ func plain(t testing.TB, v ref.Val) any {
 	return v.Value()
 }
 
-// mutations evaluates policies as the API server would: in an order of its own,
-// and twice.
+// mutations evaluates policies as the API server would: in any order, and twice.
 type mutations struct {
 	*evaluator
 	ns       templates.Namespace
@@ -159,7 +158,7 @@ func (m *mutations) mutate(t testing.TB, p *admissionregistrationv1.MutatingAdmi
 	return encoded(t, patched)
 }
 
-// encoded is a pod as the API server writes it.
+// encoded returns a pod as the API server writes it.
 func encoded(t testing.TB, pod []byte) []byte {
 	t.Helper()
 	var typed corev1.Pod
@@ -175,13 +174,13 @@ func encoded(t testing.TB, pod []byte) []byte {
 	return text
 }
 
-// engineCase is one of the engine's own cases, or of several: the templates of one
-// and the pod of another.
+// engineCase is one of the engine's own cases, or a combination: the templates of one and the pod
+// of another.
 type engineCase struct {
 	name string
 	set  *templates.Set
 	ns   templates.Namespace
-	pod  []byte // nil where the API server would not take it
+	pod  []byte // nil if the API server would reject it
 }
 
 func engineCases(t *testing.T) []engineCase {
@@ -220,7 +219,7 @@ func engineCases(t *testing.T) []engineCase {
 	return cases
 }
 
-// acceptable is a pod as the API server sends it, or nil where it takes none such.
+// acceptable returns a pod as the API server sends it, or nil if the API server would reject it.
 func acceptable(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var typed corev1.Pod
@@ -239,7 +238,7 @@ func acceptable(t *testing.T, text []byte) []byte {
 	return pod
 }
 
-// injected is what the engine makes of a pod.
+// injected returns the pod after injection by the engine.
 func injected(t *testing.T, set *templates.Set, ns templates.Namespace, pod []byte) []byte {
 	t.Helper()
 	result, err := inject.New(set).Inject(inject.Request{Operation: "CREATE", Username: "jane", Namespace: ns, Object: pod})
@@ -260,8 +259,8 @@ func injected(t *testing.T, set *templates.Set, ns templates.Namespace, pod []by
 	return encoded(t, pod)
 }
 
-// newMutations are the policies of a set, or nil where one is refused, or may see
-// what others add.
+// newMutations returns the policies of a set. It returns nil if one is rejected or may see what
+// others add.
 func newMutations(t *testing.T, env *cel.Env, set *templates.Set) *mutations {
 	t.Helper()
 	objects, err := Mutating(set, Options{})
@@ -280,11 +279,13 @@ func newMutations(t *testing.T, env *cel.Env, set *templates.Set) *mutations {
 	return m
 }
 
-// pairEvery: one of so many pairs of templates and pods is compared; all of them take a minute under the race detector.
+// pairEvery is the interval at which pairs of templates and pods are compared. Comparing all takes
+// a minute under the race detector.
 const pairEvery = 5
 
-// TestEngine: policies do what the engine does, in any order: for the templates of each of the engine's own cases, its
-// pod and the pods of others. If a pod brings a template's container, that stays unchanged.
+// TestEngine checks that policies do what the engine does, in any order. It uses the templates of
+// each of the engine's own cases with its pod and the pods of others. If a pod brings a template's
+// container, that stays unchanged.
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	cases, env := engineCases(t), environment(t).env
@@ -327,8 +328,8 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-// ownContainers are the containers of the names that templates bring, as JSON, and
-// what says that there is to be one.
+// ownContainers returns the containers with names of templates' containers, as JSON, and the
+// annotations that mark them.
 func ownContainers(t *testing.T, set *templates.Set, pod []byte) []string {
 	t.Helper()
 	var typed corev1.Pod
@@ -353,8 +354,7 @@ func ownContainers(t *testing.T, set *templates.Set, pod []byte) []string {
 	return own
 }
 
-// sortedVolumes: in which order templates add to the same list of volumes is not
-// the same with policies.
+// sortedVolumes sorts the volumes, because policies add them in another order than the engine.
 func sortedVolumes(t *testing.T, pod []byte) []byte {
 	t.Helper()
 	var typed corev1.Pod

@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// world is what expressions can see of an admission request.
+// world is what expressions can read of an admission request.
 type world struct {
 	*evaluator
 	all map[string]any
@@ -30,8 +30,8 @@ type evaluator struct {
 	programs map[string]cel.Program
 }
 
-// newWorld is the request that creates a pod in a namespace, as the API server's
-// expressions see it.
+// newWorld returns the request that creates a pod in a namespace, as the API server's expressions
+// see it.
 func newWorld(t testing.TB, e *evaluator, pod string, ns templates.Namespace) world {
 	t.Helper()
 	var object any
@@ -55,7 +55,7 @@ func newWorld(t testing.TB, e *evaluator, pod string, ns templates.Namespace) wo
 	}}
 }
 
-// integers: what is a whole number in JSON is an int.
+// integers converts whole numbers in JSON to int.
 func integers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -72,7 +72,7 @@ func integers(v any) any {
 	return v
 }
 
-// environment has what the API server's has, as far as it is used here; quantities
+// environment returns an environment like the API server's, as far as the tests use it. Quantities
 // are doubles.
 func environment(t testing.TB) *evaluator {
 	t.Helper()
@@ -117,7 +117,7 @@ func largest(v ref.Val) ref.Val {
 	return most
 }
 
-// eval evaluates an expression; what does not compile fails the test.
+// eval evaluates an expression. An expression that does not compile fails the test.
 func (w world) eval(t testing.TB, expression string) (ref.Val, error) {
 	t.Helper()
 	out, _, err := w.program(t, expression).Eval(w.all)
@@ -140,8 +140,8 @@ func (e *evaluator) program(t testing.TB, expression string) cel.Program {
 	return e.programs[expression]
 }
 
-// declare evaluates variables; one that fails is left out, so that whoever reads
-// it fails too.
+// declare evaluates variables. It omits a variable that fails, so that expressions that read it
+// fail too.
 func (w world) declare(t testing.TB, variables []admissionregistrationv1.Variable) {
 	t.Helper()
 	for _, v := range variables {

@@ -16,8 +16,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// A case is one file: templates (*.template.yaml), and the policies or the
-// problems that they give, validating and mutating.
+// TestCases runs the cases. A case is one file with templates (*.template.yaml) and the resulting
+// policies or problems, validating and mutating.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	goldentest.Cases(t, "testdata/*.txtar", runCase)

@@ -12,8 +12,9 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestLeftOut: a policy leaves a pod out by the template's condition if and only if the engine does, whichever of the
-// parameters have values that are not valid, and whichever of them the condition reads or would come to read.
+// TestLeftOut checks that a policy excludes a pod by the template's condition if and only if the
+// engine does. It combines valid and invalid parameters with conditions that read or might read
+// them.
 func TestLeftOut(t *testing.T) {
 	t.Parallel()
 	env, seen := environment(t), map[inject.Code]int{}

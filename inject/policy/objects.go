@@ -50,7 +50,7 @@ func (b *builder) objects(prefix, kind, description string, policy, binding func
 			MatchPolicy:    new(admissionregistrationv1.Equivalent),
 		}
 	}
-	return []runtime.Object{ // the bindings correspond to the two entries of the webhook configurations; they never both match
+	return []runtime.Object{ // like the two entries of the webhook configurations, the bindings never both match
 		policy(own(kind, "", description, b.constraints())),
 		binding(own(kind+"Binding", "-namespace", "For the pods of namespaces that opted in.",
 			scope(metav1.LabelSelectorOpIn, []string{inject.Enabled}, nil))),

@@ -13,8 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestOwnContainers: expressions see the same containers in a policy and in the engine, whatever a pod says of the
-// containers that it brings.
+// TestOwnContainers checks that expressions see the same containers in a policy and in the engine,
+// whatever annotations the pod has.
 func TestOwnContainers(t *testing.T) {
 	t.Parallel()
 	env := environment(t).env

@@ -34,8 +34,8 @@ const paramsTemplate = `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate
 	params: [{name: n, type: integer, default: 3}, {name: f, type: number, default: 0.5}, {name: b, type: boolean, default: true}, {name: s, default: "x\"y"}],
 	pod: {spec: {containers: [{name: c, image: i, args: [%s]}]}}}}`
 
-// TestRewrite: an expression gives the same in the API server, for pods that have
-// what it reads and for such that do not.
+// TestRewrite checks that an expression has the same value in the API server, for pods that have
+// the fields that it reads and for pods that lack them.
 func TestRewrite(t *testing.T) {
 	t.Parallel()
 	env := environment(t)
@@ -108,7 +108,8 @@ func firstArg(n *tree.Node) string {
 	return n.At("spec", "containers").Items()[0].Get("args").Items()[0].Text()
 }
 
-// TestNotRewritten: what the API server does not have, or has otherwise, is refused.
+// TestNotRewritten checks that an expression is rejected if the API server lacks something that it
+// uses, or has something different.
 func TestNotRewritten(t *testing.T) {
 	t.Parallel()
 	for e, want := range map[string]string{

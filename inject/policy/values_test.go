@@ -24,7 +24,7 @@ func someTexts() []string {
 		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "File", "a.b-c", "A_B", "511", "512", "2147483647", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", templates.TokenPath)
 }
 
-// declarations are parameters of each type, with each kind of limit.
+// declarations returns parameters of each type, with each kind of limit.
 func declarations() []string {
 	declared := []string{
 		"type: string, maxLength: 4", "type: string, pattern: '[a-z]+'", "type: string, pattern: 'a|b'", "enum: [info, debug]",
@@ -41,8 +41,8 @@ func declarations() []string {
 	return declared
 }
 
-// TestParameters: a policy accepts no value that the engine rejects. It accepts all others,
-// with the exceptions in careful.
+// TestParameters checks that a policy accepts no value that the engine rejects, and accepts all
+// others, except for those in careful.
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	careful := []string{"1e400", "0x10", "1_000", "9223372036854775807", ".5s"}
@@ -83,8 +83,8 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestValueConditions: a value that a policy lets through is one that the engine
-// renders, in every place that an expression may stand in.
+// TestValueConditions checks that the engine renders each value that a policy accepts, in every
+// place that may have an expression.
 func TestValueConditions(t *testing.T) {
 	t.Parallel()
 	env, let := environment(t), 0
