@@ -26,22 +26,21 @@ type paramType struct {
 	words  string // after "must be"
 	sample string // a valid value
 	cel    *types.Type
-	parse  func(text string) (ref.Val, error) // to a value of the type cel
-	order  order                              // nil: it has no minimum and no maximum
+	parse  func(text string) (ref.Val, error) // returns a value of the type cel
+	order  order                              // nil if the type has no minimum and no maximum
 	policy PolicyParam
 }
 
-// PolicyParam is how an admission policy reads a parameter: expressions of CEL in
-// which TEXT is the string. A policy may reject a value that parse accepts, but
-// never the other way round.
+// PolicyParam has the CEL expressions by which an admission policy reads a parameter. In them, TEXT
+// is the string. A policy may reject a value that parse accepts, but never the other way round.
 type PolicyParam struct {
 	Check   string // reports whether the string is valid
 	Value   string // the value, if it is valid
-	Compare string // it with a LIMIT; OP is >= or <=
+	Compare string // compares it with LIMIT; OP is >= or <=
 }
 
-// paramTypes are the types of parameters. The rows have no keys, so that a row
-// that lacks something does not compile.
+// paramTypes returns the types of parameters. The rows have no keys, so an incomplete row does not
+// compile.
 func paramTypes() []paramType {
 	return []paramType{
 		{
@@ -57,7 +56,7 @@ func paramTypes() []paramType {
 				return types.Int(i), err
 			},
 			by(parseNumber, cmp.Compare),
-			// 19 digits may be too large an integer, which is an error.
+			// An integer of 19 digits may be too large, which is an error.
 			PolicyParam{`TEXT.matches("^[+-]?0*[0-9]{1,18}$")`, "int(TEXT)", "double(TEXT) OP double(LIMIT)"},
 		},
 		{
@@ -87,7 +86,7 @@ func paramTypes() []paramType {
 			asText(ParseQuantity),
 			by(ParseQuantity, func(a, b resource.Quantity) int { return a.Cmp(b) }),
 			PolicyParam{
-				// As in ParseQuantity, what takes too long to read is none.
+				// As in ParseQuantity, a string that takes too long to parse is no quantity.
 				`size(TEXT) <= 64 && !TEXT.matches("[eE][-+]*[0-9]{4,}") && isQuantity(TEXT)`, "TEXT", "quantity(TEXT).compareTo(quantity(LIMIT)) OP 0",
 			},
 		},
@@ -100,15 +99,15 @@ func paramTypes() []paramType {
 	}
 }
 
-// row is what is known about a type. An unknown type, which is a problem of the
-// template already, is read as a string.
+// row returns the row of a type. An unknown type is already a problem of the template, and is
+// treated as string.
 func (t ParamType) row() *paramType {
 	all := paramTypes()
 	i := slices.IndexFunc(all, func(row paramType) bool { return row.name == t })
 	return &all[max(i, 0)]
 }
 
-// ParamTypes are the names of all types.
+// ParamTypes returns the names of all types.
 func ParamTypes() (names []string) {
 	for _, row := range paramTypes() {
 		names = append(names, string(row.name))
@@ -116,16 +115,16 @@ func ParamTypes() (names []string) {
 	return names
 }
 
-// Words are what a value of the type must be, such as "an integer".
+// Words returns what a value of the type must be, for example "an integer".
 func (t ParamType) Words() string { return t.row().words }
 
-// Sample is a valid value.
+// Sample returns a valid value.
 func (t ParamType) Sample() string { return t.row().sample }
 
-// Policy is how an admission policy reads a value.
+// Policy returns the expressions by which an admission policy reads a value.
 func (t ParamType) Policy() PolicyParam { return t.row().policy }
 
-// order reads a limit, and compares values with it.
+// order parses a limit. It returns a function that compares values with it.
 type order func(limit string) (compare func(value string) int, err error)
 
 func by[T any](parse func(string) (T, error), compare func(a, b T) int) order {
@@ -135,7 +134,7 @@ func by[T any](parse func(string) (T, error), compare func(a, b T) int) order {
 	}
 }
 
-// asText checks a value and leaves it a string.
+// asText returns a parser that checks a value and returns the string.
 func asText[T any](parse func(string) (T, error)) func(string) (ref.Val, error) {
 	return func(text string) (ref.Val, error) {
 		_, err := parse(text)
@@ -146,7 +145,7 @@ func asText[T any](parse func(string) (T, error)) func(string) (ref.Val, error) 
 // bound is a minimum or maximum in the type's own order.
 type bound struct {
 	text string
-	cmp  func(value string) int // of the value to the bound
+	cmp  func(value string) int // compares a value with the bound
 }
 
 func (t *paramType) bound(text string) (*bound, error) {
@@ -170,7 +169,7 @@ func parseNumber(text string) (float64, error) {
 	return f, err
 }
 
-// ParseQuantity is [resource.ParseQuantity] for untrusted strings: if the exponent
+// ParseQuantity is like [resource.ParseQuantity], but safe for untrusted strings. If the exponent
 // has many digits, that function takes seconds to hours.
 func ParseQuantity(text string) (resource.Quantity, error) {
 	const long, digits = 64, 3

@@ -32,7 +32,7 @@ type addition struct {
 	when     string
 	value    string
 	path     string // in the template; "" if only Pillion has it
-	conflict string // a condition for the whole template: nothing else is in the place; "" is always
+	conflict string // a condition that nothing else is at the place, or the whole template is not added; "" is always true
 }
 
 // operation returns an optional item of a list of operations.
@@ -40,8 +40,9 @@ func (a *addition) operation() string {
 	return fmt.Sprintf("?(%s) ?\n  optional.of(JSONPatch{op: \"add\", path: %s, value: %s}) :\n  optional.none()", a.when, strings.TrimSuffix(`"`+a.at+`"`, ` + ""`), a.value)
 }
 
-// merge returns what an object of the pod lacks of a node, as the engine's planner does: it adds members that are
-// absent, goes into objects, and adds the items of a list whose key is new. The object is x in CEL.
+// merge returns the additions for the members of a node that an object of the pod lacks, as the
+// engine's planner does. It adds absent members, merges objects recursively, and adds the items of
+// a list whose key is new. The object is x in CEL.
 func (b *builder) merge(n *node, x string, at place) (all []addition) {
 	for i := range n.members() {
 		name, child, here := n.names[i], &n.children[i], at.member(n.names[i])
@@ -118,7 +119,8 @@ func (b *builder) same(item *node, list *schema.Field) (key, same string) {
 		b.problem(item.path, "an item without %s cannot be compared with those of the pod", list.Key)
 		return "", "false"
 	case list.Key == "mountPath":
-		// A path of the pod may end with a slash. A policy leaves a pod alone if a path has another form, such as one with //.
+		// A path of the pod may end with a slash. A policy leaves a pod unchanged if a path has
+		// another form, for example with //.
 		return cleaned(own), fmt.Sprintf(`(x.mountPath == %[1]s || x.mountPath == %[1]s + "/")`, cleaned(own))
 	default:
 		return own.text, fmt.Sprintf(`x.?%s.orValue("") == %s`, list.Key, own.text)

@@ -76,8 +76,8 @@ func (o *Options) each(set *templates.Set, express func(*builder) []runtime.Obje
 	return all, nil
 }
 
-// Notes returns one sentence for each mutating policy that may see something else than the webhook: what a policy adds
-// to a part of the pod that its own expressions or those of another policy read.
+// Notes returns one sentence for each mutating policy whose expressions may see something different
+// than in the webhook, because that policy or another one adds to a part of the pod that they read.
 func Notes(set *templates.Set, o Options) []string {
 	var notes []string
 	for _, t := range set.Templates {

@@ -34,7 +34,7 @@ func (s *Schema) Contains(pod, fragment *tree.Node) bool {
 	return s.EqualScalars(pod, fragment)
 }
 
-// holds is Contains for a place that may be absent.
+// holds is like Contains, for a place that may be absent.
 func (f *Field) holds(pod, fragment *tree.Node) bool {
 	if fragment.Kind() == tree.Null {
 		return true
@@ -111,7 +111,7 @@ func (s *Schema) TextKey(item *tree.Node) (key string, ok bool) {
 	}
 }
 
-// CleanPath is [path.Clean]. It is fast for paths that are clean, as nearly all are.
+// CleanPath is like [path.Clean], but fast for clean paths, which nearly all are.
 func CleanPath(p string) string {
 	for i := range len(p) {
 		if p[i] == '/' && (i+1 == len(p) || p[i+1] == '/' || p[i+1] == '.') || p[i] == '.' && i == 0 {

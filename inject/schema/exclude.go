@@ -10,9 +10,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Excludes reports whether something in the pod forbids a field of the fragment that is valid by itself. Such a field is
-// left out. Pod is the object that would get the field, and whole is the pod. A container counts as root if the pod runs
-// as root, even if the container says otherwise: another template may have written that.
+// Excludes reports whether something in the pod forbids a field of the fragment that is valid by
+// itself. The planner then omits this field. Pod is the object that would get the field, and whole
+// is the pod. If the pod runs as root, its containers count as root even if their own fields
+// differ, because another template may have set those.
 func Excludes(pod, whole *tree.Node, f *Field, name string, value *tree.Node) bool {
 	switch {
 	case f.Parent == reflect.TypeFor[corev1.SecurityContext]() && name == "allowPrivilegeEscalation" && value.Kind() == tree.False:

@@ -55,7 +55,7 @@ func (p Pointer) String() string {
 	return string(text)
 }
 
-// came is how many of the items no template has added.
+// came returns the number of items that no template has added.
 func came(items []tree.Node) int {
 	n := 0
 	for i := range items {

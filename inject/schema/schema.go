@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schema is what the Kubernetes API says about the fields of a pod: how each is merged, what its absence means,
-// which default it has, and how a place is written. All of it comes from the Go types of k8s.io/api and their tags, and
-// from the defaults that e2e/validity reads from Kubernetes' own code.
+// Package schema describes the fields of a pod as the Kubernetes API defines them: how each field
+// is merged, what its absence means, which default it has, and how its path is written. All data
+// comes from the Go types of k8s.io/api and their tags, and from the defaults that e2e/validity
+// reads from Kubernetes' own code.
 package schema
 
 import (
@@ -22,9 +23,10 @@ type Shape int
 
 // The shapes.
 const (
-	// Unit is merged as a whole: a pod has an equal one, none, or another one, which stays. Units are scalars, lists
-	// whose order matters, and objects whose fields exclude each other (a volume's sources, an environment variable's
-	// value and valueFrom): half of such an object would make the pod invalid, or change its meaning.
+	// Unit is merged as a whole. If the pod has none, it gets the template's; if it has another
+	// one, that stays. Units are scalars, lists whose order matters, and objects whose fields
+	// exclude each other (a volume's sources, an environment variable's value and valueFrom). Half
+	// of such an object would make the pod invalid, or change its meaning.
 	Unit Shape = iota
 	object
 	mapping // an object with free keys
@@ -191,14 +193,14 @@ func slot(name string) int {
 // AsField returns the place as a field that may be absent.
 func (s *Schema) AsField() *Field { return &Field{Schema: s} }
 
-// ContainerType is the [Schema.GoType] of a container.
+// ContainerType returns the [Schema.GoType] of a container.
 func ContainerType() reflect.Type { return reflect.TypeFor[corev1.Container]() }
 
-// VolumeType is the [Schema.GoType] of a volume.
+// VolumeType returns the [Schema.GoType] of a volume.
 func VolumeType() reflect.Type { return reflect.TypeFor[corev1.Volume]() }
 
-// VolumeMountType is the [Schema.GoType] of a volume mount.
+// VolumeMountType returns the [Schema.GoType] of a volume mount.
 func VolumeMountType() reflect.Type { return reflect.TypeFor[corev1.VolumeMount]() }
 
-// ResourcesType is the [Schema.GoType] of a container's resources.
+// ResourcesType returns the [Schema.GoType] of a container's resources.
 func ResourcesType() reflect.Type { return reflect.TypeFor[corev1.ResourceRequirements]() }
