@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// New explains what becomes of a pod. The error says what is wrong with its JSON.
+// New explains what will happen to a pod. It returns an error if the pod is not valid JSON.
 func New(injector *inject.Injector, s Subject) (*Report, error) {
 	if s.shadowed() {
 		return shadowed(injector, s)
@@ -52,7 +52,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	return r, r.ifOptedIn(injector, s, result)
 }
 
-// ifOptedIn adds what would become of the pod if its namespace opted in.
+// ifOptedIn adds what would happen to the pod if its namespace opted in.
 func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.Result) error {
 	out := func(d inject.Decision) bool { return d.Code == inject.CodeNotOptedIn }
 	if !slices.ContainsFunc(result.Decisions, out) || s.Webhooks != nil && len(s.Webhooks) == 0 {
@@ -83,7 +83,7 @@ func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.
 	return nil
 }
 
-// fit asks whether the pod fits into its namespace once it is injected.
+// fit checks whether the injected pod fits into its namespace.
 func (r *Report) fit(s *Subject, result *inject.Result) {
 	if s.Misfits == nil || r.Patch == nil {
 		return
@@ -94,7 +94,7 @@ func (r *Report) fit(s *Subject, result *inject.Result) {
 	}
 }
 
-// final is what becomes of the pod once all admission is done.
+// final adds the verdict about the pod after all admission.
 func (r *Report) final(injector *inject.Injector, req inject.Request, result *inject.Result) (f Final, err error) {
 	if no(r.Answered) && !r.Object.Live {
 		return Final{Verdict: r.unanswered()}, nil
@@ -107,7 +107,7 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 		return Final{Verdict: "allowed"}, nil
 	}
 	judge := inject.NewJudge(injector, nil, true)
-	if r.Object.Live { // may be older than the template, and would be injected
+	if r.Object.Live { // it may be older than the template; a new pod would be injected
 		judge = judge.Lenient()
 	}
 	verdict, err := judge.Judge(req)
@@ -117,9 +117,9 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	f = Final{"allowed", findings(slices.DeleteFunc(verdict.Judged, func(f inject.Finding) bool {
 		return r.Object.Live && slices.ContainsFunc(injector.Set().Templates, func(t *templates.Template) bool { return t.Name == f.Template && t.ReadsRequest() })
 	}))}
-	switch { // whether another replica knows better is unknown here
+	switch { // assumes that no other replica has newer templates
 	case len(f.Findings) == 0:
-	case f.Findings[0].Mode == templates.Deny: // which come first
+	case f.Findings[0].Mode == templates.Deny: // findings with mode Deny come first
 		f.Verdict = "denied"
 	default:
 		f.Verdict = "warned"
@@ -127,7 +127,7 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	return f, nil
 }
 
-// unanswered is what the API server does where nobody answers it.
+// unanswered returns what the API server does if Pillion does not answer.
 func (r *Report) unanswered() string {
 	for i := range r.Webhooks {
 		if w := &r.Webhooks[i]; w.Called && w.FailurePolicy == string(admissionregistrationv1.Fail) {
@@ -137,13 +137,12 @@ func (r *Report) unanswered() string {
 	return "allowed"
 }
 
-// shadowed reports whether the pod is to be made in a namespace if nothing is
-// injected, and what would be is told.
+// shadowed reports whether a pod is to be created in a shadow namespace.
 func (s *Subject) shadowed() bool {
 	return !s.Object.Live && !s.Request.OptedIn && s.Request.Namespace.Labels[inject.LabelInject] == inject.Shadow && !called(s.Webhooks, Mutating)
 }
 
-// shadowed explains what would become of the pod, and that it does not.
+// shadowed explains what would happen to the pod if its namespace were not in shadow.
 func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
 	would := s
 	would.Webhooks, would.Answered, would.Request.OptedIn = nil, nil, true
@@ -167,16 +166,17 @@ func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
 	return r, nil
 }
 
-// Subject is what a report is made of.
+// Subject is the input of a report.
 type Subject struct {
 	Object   Object
 	Request  inject.Request
-	Webhooks []Webhook // nil if no cluster was looked at
-	Answered *bool     // nil if that is unknown
+	Webhooks []Webhook // nil if no cluster was read
+	Answered *bool     // whether Pillion answers; nil if that is unknown
 	Notes    []string
-	// Misplaced is what [inject.Injector.Misplaced] finds.
+	// Misplaced has the findings of [inject.Injector.Misplaced].
 	Misplaced []inject.Finding
-	// Misfits reports what the namespace has against the injected pod alone, and in a
-	// note what could not be read for that; nil if nothing is known.
+	// Misfits returns the objections of the namespace to the injected pod that it does not have
+	// to the original pod, and a note about what could not be read. It is nil if nothing is
+	// known.
 	Misfits func(pod, injected []byte) (misfits []string, note string)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Only leaves the templates with these names in the report. The error says which
-// name no template has.
+// Only removes the templates with other names from the report. It returns an error if a name
+// belongs to no template.
 func (r *Report) Only(names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -36,8 +36,8 @@ func (r *Report) Only(names []string) error {
 	return nil
 }
 
-// other reports whether a template has nothing to do with the pod: it does not apply, and
-// the pod does not request it, or cannot have any template.
+// other reports whether a template is irrelevant to the pod: it does not apply and the pod
+// does not request it, or the pod can get no template at all.
 func (r *Report) other(t *Template) bool {
 	switch {
 	case r.only || len(t.Added) > 0 || r.Object.Live && t.State != NotWanted:
@@ -48,8 +48,8 @@ func (r *Report) other(t *Template) bool {
 	return !t.Requested && !t.Code.Failed() && !t.Code.Succeeded() && t.Code != inject.CodeNotInjected && t.Code != ""
 }
 
-// others writes one line about templates that do not apply, with the reason if it is
-// the same for all of them.
+// others prints one line about templates that do not apply, with the reason if all have the
+// same.
 func (p *page) others(all []*Template, applied bool) {
 	if len(all) == 0 {
 		return
@@ -67,7 +67,7 @@ func (p *page) others(all []*Template, applied bool) {
 	p.line("", fmt.Sprintf("%s %s not apply (%s): %s%s", Plural(len(all), what), verb, why, someNames(all), more))
 }
 
-// reasons are why templates do not apply, in as many words as there is room for.
+// reasons returns why templates do not apply, as far as there is room.
 func reasons(all []*Template) (why, more string) {
 	var codes []inject.Code
 	n := map[inject.Code]int{}
@@ -88,7 +88,7 @@ func reasons(all []*Template) (why, more string) {
 	return strings.Join(parts, ", "), "; --all shows why"
 }
 
-// someNames are the names of templates, as many as fit into half a line.
+// someNames returns as many names of templates as fit into half a line.
 func someNames(all []*Template) string {
 	var names []string
 	for _, t := range all {

@@ -11,7 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// The colours of a terminal (ECMA-48, SGR).
+// Terminal colors (ECMA-48, SGR).
 const (
 	green  = "\x1b[32m"
 	yellow = "\x1b[33m"
@@ -21,17 +21,17 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// page is text in lines of at most width runes.
+// page collects lines of at most width runes.
 type page struct {
 	strings.Builder
 	width           int
 	colour, verbose bool
 }
 
-// line writes text over as many lines as it needs.
+// line prints a string, in as many lines as necessary.
 func (p *page) line(style, text string) { p.row("", 0, style, text) }
 
-// row writes text behind a head, and further lines under the text.
+// row prints a string after a head. Continuation lines are aligned with the string.
 func (p *page) row(head string, column int, style, text string) {
 	for i, part := range Wrap(text, p.width-column) {
 		if i > 0 {
@@ -48,12 +48,12 @@ func (p *page) pair(name, style, text string) {
 	p.row(fmt.Sprintf("  %-*s", column-2, name), column, style, text)
 }
 
-// column is where the second column of a template's part begins.
+// column is the position of the second column.
 const column = 16
 
-// Wrap breaks text into lines of at most room runes, without hidden characters
-// ([inject.Visible]) and line breaks of its own. It breaks between words only: a longer word has a line of its own, for
-// it may be something to copy.
+// Wrap breaks a string into lines of at most room runes. It removes line breaks and escapes
+// hidden characters ([inject.Visible]). It only breaks between words: a longer word gets its
+// own line, because users may want to copy it.
 func Wrap(text string, room int) []string {
 	words := strings.Fields(inject.Visible(templates.OneLine(text)))
 	lines, column := []string{""}, 0
@@ -74,7 +74,7 @@ func Wrap(text string, room int) []string {
 	return lines
 }
 
-// some joins names, as many as there is room for.
+// some joins as many names as there is room for.
 func some(names []string, room int) string {
 	text := names[0]
 	for i, name := range names[1:] {
@@ -87,7 +87,7 @@ func some(names []string, room int) string {
 	return text
 }
 
-// Plural is a count with its noun, such as "2 pods".
+// Plural returns a count with its noun, for example "2 pods".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -95,5 +95,5 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// maxShown is how much of a value is shown, in bytes.
+// maxShown limits how much of a value is shown, in bytes.
 const maxShown = 200

@@ -13,53 +13,54 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// Report is all there is to say about one object's pod. Its JSON is a format
-// that people script on (README.md): members are added, never renamed or removed.
+// Report is the report about one object's pod. Its JSON is a stable format for scripts
+// (README.md): fields may be added, but not renamed or removed.
 type Report struct {
 	Object Object `json:"object"`
-	// Same are other objects about which there is the same to say, but for places in the pod.
+	// Same lists other objects with the same report, apart from paths in the pod.
 	Same []Object `json:"same,omitempty"`
 	// Summary is one sentence.
 	Summary string `json:"summary"`
-	// OptedIn is, of a pod whose namespace has not opted in and that has not either, one
-	// sentence about what a pod would get if the namespace did.
+	// OptedIn is set if neither the namespace nor the pod has opted in. It is one sentence about
+	// what the pod would get if the namespace did.
 	OptedIn string `json:"optedIn,omitempty"`
-	// Called reports whether the API server asks Pillion about this pod, and Answered
-	// whether anybody is there to answer; absent if that is unknown.
+	// Called reports whether the API server calls Pillion for this pod, and Answered whether
+	// Pillion is ready to answer. They are absent if that is unknown.
 	Called   *bool `json:"called,omitempty"`
 	Answered *bool `json:"answered,omitempty"`
 	// Webhooks are the entries of the installed webhook configurations.
 	Webhooks []Webhook `json:"webhooks,omitempty"`
-	// Templates, in the order in which they are applied.
+	// Templates are in the order in which they are applied.
 	Templates []Template `json:"templates"`
-	// Gone are the templates that the pod says were injected, by revision, and that
-	// are not there.
+	// Gone are the templates, with their revisions, that were injected according to the pod, and
+	// no longer exist.
 	Gone map[string]string `json:"gone,omitempty"`
-	// Mistakes are what the pod's annotations ask for and nobody knows.
+	// Mistakes are unknown templates and parameters in the pod's annotations.
 	Mistakes []Finding `json:"mistakes,omitempty"`
-	// Misplaced are sentences about what the workload has in its own metadata, where
-	// Pillion does not read it.
+	// Misplaced has sentences about labels and annotations in the workload's own metadata, where
+	// Pillion does not read them.
 	Misplaced []string `json:"misplaced,omitempty"`
-	// Running is what the workload's running pods have; nil if that is unknown.
+	// Running compares the workload's running pods; nil if they are unknown.
 	Running *Running `json:"running,omitempty"`
-	// Patch is what the mutating webhook adds, as RFC 6902.
+	// Patch is the mutating webhook's patch, as RFC 6902.
 	Patch json.RawMessage `json:"patch,omitempty"`
-	// Final is what the validating webhook says then.
+	// Final is the validating webhook's verdict after that.
 	Final Final `json:"final"`
-	// Misfits are why the API server rejects the injected pod, and not the pod as it is.
+	// Misfits are the reasons why the API server would reject the injected pod, but not the
+	// original one.
 	Misfits []string `json:"misfits,omitempty"`
-	// Notes are sentences about the cluster, or about how the manifest is written.
+	// Notes are sentences about the cluster, or about the notation of the manifest.
 	Notes []string `json:"notes,omitempty"`
 
-	only bool // of some of the templates
+	only bool // the report covers only some templates
 }
 
-// Object is what was asked about.
+// Object is the object that the report is about.
 type Object struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	Live      bool   `json:"live"` // a pod that exists: compared, not predicted
+	Live      bool   `json:"live"` // an existing pod, which is compared with the templates
 }
 
 // Final is a verdict about the final pod.
@@ -68,7 +69,7 @@ type Final struct {
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// summary is the report in one sentence.
+// summary returns the report in one sentence.
 func (r *Report) summary() string {
 	right := 0
 	for i := range r.Templates {
@@ -101,7 +102,7 @@ func (r *Report) summary() string {
 	return fmt.Sprintf("The pod gets %d of the %s%s.", right, Plural(len(r.Templates), "template"), with)
 }
 
-// liveSummary counts what a pod that exists has of what it should have.
+// liveSummary summarizes which injections an existing pod has and lacks.
 func (r *Report) liveSummary(with string) string {
 	n, failed, by := 0, 0, map[State]int{}
 	for i := range r.Templates {
@@ -132,7 +133,7 @@ func (r *Report) liveSummary(with string) string {
 	return fmt.Sprintf("The pod is not current: %s%s.", strings.Join(parts, ", "), also)
 }
 
-// Outcome says in a word or two what became of a template of the report.
+// Outcome returns in a word or two what happens with a template of the report.
 func (r *Report) Outcome(t *Template) string {
 	switch {
 	case t.State == NotWanted:
@@ -147,7 +148,7 @@ func (r *Report) Outcome(t *Template) string {
 	return "not injected"
 }
 
-// Compare adds what runs. What a new pod would not have either is not missing in those that run.
+// Compare adds the running pods. It does not report as missing what a new pod would lack too.
 func (r *Report) Compare(running *Running) {
 	if r.Running = running; running == nil {
 		return
@@ -162,7 +163,8 @@ func (r *Report) Compare(running *Running) {
 
 func no(known *bool) bool { return known != nil && !*known }
 
-// unreached reports why Pillion does not process the pod; "" if it does, or if that is unknown.
+// unreached returns why Pillion does not process the pod, or "" if it does or if that is
+// unknown.
 func (r *Report) unreached() string {
 	switch {
 	case no(r.Called):

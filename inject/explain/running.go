@@ -7,32 +7,33 @@ import (
 	"slices"
 )
 
-// Running compares the running pods of a workload with the templates: a report about a workload is
-// about its next pod.
+// Running compares the running pods of a workload with the templates. The rest of a report
+// about a workload is about its next pod.
 type Running struct {
-	// Pods is how many pods run, of the object and of those for which the same holds.
+	// Pods is the number of running pods of the object and of those in the same situation.
 	Pods   int      `json:"pods"`
 	Behind []Behind `json:"behind,omitempty"`
-	// Restart are the commands that help, one for each workload. Hold is why none does.
+	// Restart has one command for each workload that a restart would fix. Hold is the reason if
+	// there is no such command.
 	Restart []string `json:"restart,omitempty"`
 	Hold    string   `json:"hold,omitempty"`
 
-	all []string // the lines of a command for many workloads
+	all []string // the lines of one command for many workloads
 }
 
-// Behind is why running pods are not as new ones would be, by a template.
+// Behind is the reason why running pods differ from new ones, for one template.
 type Behind struct {
 	Template string `json:"template"`
 	State    State  `json:"state"`
 	Why      string `json:"why"` // one sentence
 	Pods     int    `json:"pods"`
-	Example  string `json:"example"` // the name of one of them
+	Example  string `json:"example"` // the name of one pod
 }
 
 // ForAll sets the lines of a command that restarts many workloads.
 func (r *Running) ForAll(lines ...string) { r.all = lines }
 
-// merge adds the pods of another workload that are in the same situation.
+// merge adds the pods of another workload in the same situation.
 func (r *Running) merge(o *Running) {
 	if r == nil || o == nil {
 		return
@@ -44,7 +45,7 @@ func (r *Running) merge(o *Running) {
 	r.Restart = append(r.Restart, o.Restart...)
 }
 
-// situation is what is the same of workloads with different numbers of pods.
+// situation returns what is equal for workloads with different numbers of pods.
 func (r *Running) situation() (same []string) {
 	if r == nil {
 		return nil
@@ -58,7 +59,7 @@ func (r *Running) situation() (same []string) {
 	return same
 }
 
-// only leaves out what is about other templates.
+// only removes other templates.
 func (r *Running) only(names []string) {
 	if r == nil {
 		return

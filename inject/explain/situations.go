@@ -10,15 +10,15 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Situations are reports about many objects, one for all about which there is the same to
-// say. Hundreds of workloads of a namespace are in a few situations.
+// Situations has one report for all objects with the same result. Hundreds of workloads of a
+// namespace are usually in a few situations.
 type Situations struct {
 	Reports []*Report
 
 	byKey map[string]*Report
 }
 
-// Add adds a report, or its object to the one that says the same.
+// Add adds a report, or adds its object to an existing report with the same content.
 func (s *Situations) Add(r *Report) error {
 	key, err := r.situation()
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *Situations) Add(r *Report) error {
 	return nil
 }
 
-// situation is what a report says, but for the names of the object and its namespace, and
-// for where in a pod it is said: pods have different containers.
+// situation returns the content of a report without the names of the object and its namespace,
+// and without paths in the pod, because pods have different containers.
 func (r *Report) situation() (string, error) {
 	type decision struct {
 		Template, InjectedBy, Message string
@@ -81,12 +81,12 @@ func (r *Report) situation() (string, error) {
 	return string(word(r.Object.Namespace).ReplaceAllLiteral(key, []byte("NAMESPACE"))), nil
 }
 
-// word matches text that is no part of a longer name.
+// word matches a name that is not part of a longer name.
 func word(text string) *regexp.Regexp {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(text) + `\b`)
 }
 
-// also names the other objects of a situation, as many as there is room for.
+// also returns the names of the other objects of a situation, as many as there is room for.
 func (r *Report) also() string {
 	var names []string
 	for _, o := range r.Same {

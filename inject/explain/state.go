@@ -11,35 +11,35 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// State is what a pod that exists has of a template.
+// State is the state of an existing pod compared with a template.
 type State string
 
-// The states. A pod's own is the first of them that one of its templates has.
+// The states. The state of a pod is the first one that one of its templates has.
 const (
-	// Missing: it should have been injected, and was not.
+	// Missing means that the template should have been injected and was not.
 	Missing State = "missing"
-	// Altered: it was injected by the template as it is now, and is not as it was.
+	// Altered means that the current revision was injected, and its values have changed since.
 	Altered State = "altered"
-	// Outdated: it was injected by another revision of the template, or a new pod
-	// would not get it any more. What differs is the template's, and no damage.
+	// Outdated means that another revision of the template was injected, or that a new pod would
+	// no longer get the template. The difference is due to the template; nothing is broken.
 	Outdated State = "outdated"
-	// Current: all of it is there.
+	// Current means that all values of the template are there.
 	Current State = "current"
-	// NotWanted: the pod has none of it and is to have none.
+	// NotWanted means that the pod has none of the template and does not get it.
 	NotWanted State = "not wanted"
 )
 
-// States are all of them, in their order.
+// States returns all states in order.
 func States() []State { return []State{Missing, Altered, Outdated, Current, NotWanted} }
 
-// Evidence is what a pod shows of its injection.
+// Evidence is what a pod records about its injection.
 type Evidence struct {
-	// InjectedBy is the revision that it says it was injected by, by template.
+	// InjectedBy is the recorded revision of each template.
 	InjectedBy map[string]string
 	containers []string
 }
 
-// EvidenceOf reads it; there is none in what is no pod.
+// EvidenceOf reads the evidence from a pod. It returns no evidence if the JSON is not a pod.
 func EvidenceOf(pod []byte) Evidence {
 	type named []struct{ Name string }
 	var p struct {
@@ -55,14 +55,14 @@ func EvidenceOf(pod []byte) Evidence {
 	return e
 }
 
-// bare reports whether the pod has none of the template's containers, whatever it
-// says. A template that has none itself leaves no pod bare.
+// bare reports whether the pod has none of the template's containers, regardless of its
+// annotations. It returns false for a template without containers.
 func (e *Evidence) bare(t *templates.Template) bool {
 	return len(t.Containers) > 0 && !slices.ContainsFunc(t.Containers, func(name string) bool { return slices.Contains(e.containers, name) })
 }
 
-// State reports what the pod has of a template, from a decision about the pod as it
-// is (with [inject.Request.Detail]).
+// State returns the state for a template, from a decision about the existing pod (with
+// [inject.Request.Detail]).
 func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 	by := e.InjectedBy[d.Template]
 	if t.ReadsRequest() {
@@ -84,13 +84,14 @@ func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 	return Altered
 }
 
-// rendered reports whether it is known what the pod should have. If not, nobody can say what was altered.
+// rendered reports whether the template was rendered for the pod. If not, altered values
+// cannot be detected.
 func rendered(c inject.Code) bool {
 	return c != inject.CodeInvalidParameter && c != inject.CodeRenderFailed
 }
 
-// said is the state by what the pod says alone: whether it should have had a template
-// depends on who made it, which nobody knows any more.
+// said returns the state according to the pod's annotations alone. Whether the pod should have
+// had the template depends on the user that created it, which is no longer known.
 func (e *Evidence) said(t *templates.Template, by string) State {
 	switch {
 	case by == "":
@@ -103,7 +104,7 @@ func (e *Evidence) said(t *templates.Template, by string) State {
 	return Current
 }
 
-// ByRequest is the sentence about a template that [templates.Template.ReadsRequest].
+// ByRequest returns the sentence about a template that [templates.Template.ReadsRequest].
 func ByRequest(template string) string {
 	return fmt.Sprintf("The template %s depends on the user who creates a pod (its expressions read request), which is unknown for existing pods. "+
 		"Pillion uses the pod's annotation instead.", template)

@@ -10,66 +10,66 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Template is what was decided about one template.
+// Template is the decision about one template.
 type Template struct {
 	Template string `json:"template"`
-	Revision string `json:"revision"` // of the template as it is now
-	// Code is the reason code. Of a pod that exists it is absent if State says all.
+	Revision string `json:"revision"` // of the current template
+	// Code is the reason code. For an existing pod, it is absent if State says everything.
 	Code inject.Code `json:"code,omitempty"`
-	// Message reports why, in one sentence.
+	// Message is the reason in one sentence.
 	Message string `json:"message"`
-	// Requested: the pod's annotation names the template.
+	// Requested reports whether the pod's annotation names the template.
 	Requested bool `json:"requested,omitempty"`
-	// State is what a pod that exists has of the template.
+	// State is the state of an existing pod for this template.
 	State State `json:"state,omitempty"`
-	// InjectedBy is the revision that the pod says it was injected by.
+	// InjectedBy is the revision that was injected, according to the pod.
 	InjectedBy string `json:"injectedBy,omitempty"`
-	// Passed are the rules before the one that decided, and why each did not apply.
+	// Passed are the rules before the deciding one, with the reason why each did not apply.
 	Passed []inject.Step `json:"passed,omitempty"`
-	// Params are the values that the template was rendered with.
+	// Params are the values of the template's parameters.
 	Params []templates.Value `json:"params,omitempty"`
-	// Added are the places where the pod has nothing of what the template has. A new
-	// item of a list is at "<list>/-".
+	// Added are the places where the pod lacks a value of the template. The path of a new list
+	// item is "<list>/-".
 	Added []Place `json:"added,omitempty"`
-	// Kept are the places where the pod says something else and wins.
+	// Kept are the places at which the pod has another value and keeps it.
 	Kept []Place `json:"kept,omitempty"`
-	// Altered are the protected places where the pod says something else.
+	// Altered are the protected places at which the pod has another value.
 	Altered []Place `json:"altered,omitempty"`
-	// Obstacles are the places that keep the template out.
+	// Obstacles are the places that prevent the injection.
 	Obstacles []Obstacle `json:"obstacles,omitempty"`
-	// Notes are things that the pod's author should know, one sentence each.
+	// Notes are sentences for the pod's author.
 	Notes []string `json:"notes,omitempty"`
-	// Mode is what the validating webhook does about this template's findings.
+	// Mode is the reaction of the validating webhook to this template's findings.
 	Mode templates.ValidateMode `json:"mode"`
 }
 
-// Place is where the pod and a template differ.
+// Place is a difference between the pod and a template.
 type Place struct {
-	Path     string          `json:"path"`     // JSON Pointer into the pod as received
-	Pod      json.RawMessage `json:"pod"`      // null where the pod says nothing
-	Template json.RawMessage `json:"template"` // null where the template says nothing
+	Path     string          `json:"path"`     // JSON Pointer into the original pod
+	Pod      json.RawMessage `json:"pod"`      // null if the pod has no value
+	Template json.RawMessage `json:"template"` // null if the template has no value
 }
 
-// Obstacle is a place that keeps a template out.
+// Obstacle is a place that prevents the injection of a template.
 type Obstacle struct {
 	Place
 
 	Message string `json:"message"`
 }
 
-// Finding is an [inject.Finding] with values in the place of texts.
+// Finding is an [inject.Finding] with JSON values instead of strings.
 type Finding struct {
 	Code     inject.Code            `json:"code"`
-	Template string                 `json:"template,omitempty"` // "" where no template is meant that exists
-	Path     string                 `json:"path"`               // "" where no one place is to blame
-	Expected json.RawMessage        `json:"expected,omitempty"` // absent if nothing should be there
-	Found    json.RawMessage        `json:"found,omitempty"`    // absent if nothing is there
+	Template string                 `json:"template,omitempty"` // "" if the finding is about no existing template
+	Path     string                 `json:"path"`               // "" if no single place is the cause
+	Expected json.RawMessage        `json:"expected,omitempty"` // absent if there should be no value
+	Found    json.RawMessage        `json:"found,omitempty"`    // absent if there is no value
 	Message  string                 `json:"message"`            // one sentence, with what to do
-	Mode     templates.ValidateMode `json:"mode,omitempty"`     // Deny if it is reason enough to refuse the pod
+	Mode     templates.ValidateMode `json:"mode,omitempty"`     // Deny if the finding suffices to deny the pod
 }
 
-// explained is what was decided about a template for a pod that is created or,
-// if it is live, exists. If Pillion does not process the pod, unreached says why.
+// explained returns the decision about a template, for a new pod or, if live is set, an
+// existing one. If Pillion does not process the pod, unreached is the reason.
 func explained(d *inject.Decision, evidence *Evidence, t *templates.Template, live bool, unreached string) Template {
 	of := Template{
 		Template: d.Template, Revision: d.Revision, Code: d.Code, Requested: d.Requested, InjectedBy: evidence.InjectedBy[d.Template],
@@ -81,21 +81,21 @@ func explained(d *inject.Decision, evidence *Evidence, t *templates.Template, li
 	}
 	if live {
 		of.State = evidence.State(t, d)
-		of.Notes = nil // which are about an injection
+		of.Notes = nil // notes are about an injection
 	}
 	of.Message = of.why(d)
 	switch {
 	case live && t.ReadsRequest():
 		of.Code, of.Message = "", "according to the pod's annotation; nothing else is known"
 	case live && d.Code.Succeeded():
-		of.Code = "" // which is about a pod that is to be made
+		of.Code = "" // the code is about a new pod
 	case d.Code == inject.CodeInjected && unreached != "":
 		of.Code, of.Message = inject.CodeNotInjected, of.Message+", but "+unreached
 	}
 	return of
 }
 
-// why is the decision's sentence, or the one of the pod's state.
+// why returns the decision's sentence, or one about the pod's state.
 func (t *Template) why(d *inject.Decision) string {
 	wanted := d.Sentence()
 	if i := slices.IndexFunc(d.Passed, func(s inject.Step) bool { return s.Code == inject.CodeNotRequested }); i >= 0 {
@@ -140,7 +140,7 @@ func findings(all []inject.Finding) []Finding {
 	return out
 }
 
-// value is JSON as what it is; what is none becomes a text.
+// value returns a string as JSON: unchanged if it is JSON already, else as a JSON string.
 func value(text string) json.RawMessage {
 	switch {
 	case text == "":

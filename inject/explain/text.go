@@ -13,20 +13,20 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Detail is how much of a report its text has.
+// Detail is the level of detail of a report.
 type Detail int
 
-// The details. Brief has the templates that do not apply, and that the pod does not
-// request, on one line; All has all templates; Verbose the rules that did not apply,
-// too, and all webhooks.
+// The levels of detail. Brief puts the templates that do not apply, and that the pod does not
+// request, on one line. All shows all templates. Verbose also shows the rules that did not
+// apply, and all webhooks.
 const (
 	Brief Detail = iota
 	All
 	Verbose
 )
 
-// Text is the report for people, in lines of that width: first what becomes of the pod and
-// what is wrong, then why, template by template.
+// Text returns the report for users in lines of this width: first what happens to the pod and
+// what is wrong, then the reasons for each template.
 func (r *Report) Text(width int, colour bool, detail Detail) string {
 	p := &page{width: width, colour: colour, verbose: detail == Verbose}
 	p.line(bold, r.title())
@@ -73,7 +73,7 @@ func (r *Report) title() string {
 	return title
 }
 
-// findings are what is wrong with the pod, those that refuse it first.
+// findings prints what is wrong with the pod. Findings that deny it come first.
 func (p *page) findings(r *Report) {
 	all := r.Final.Findings
 	if len(all) == 0 {
@@ -92,7 +92,8 @@ func (p *page) findings(r *Report) {
 	}
 }
 
-// webhooks reports why the API server calls none, or verbosely of each whether it does.
+// webhooks prints why the API server calls no webhook, or, if verbose, whether it calls each
+// one.
 func (p *page) webhooks(r *Report) {
 	if r.Called == nil {
 		return
@@ -189,7 +190,7 @@ func (p *page) places(r *Report, t *Template) {
 	}
 }
 
-// its is what the pod has in a place.
+// its returns the pod's value in a place.
 func its(value []byte) string {
 	if string(value) == "null" {
 		return "the pod has none"

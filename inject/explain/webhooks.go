@@ -17,30 +17,30 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// The types of webhooks. Shadow is a validating one that only tells what would
-// become of the pod: it has no say in what does.
+// The types of webhooks. Shadow is a validating webhook that only reports what would happen to
+// the pod.
 const (
 	Mutating   = "mutating"
 	Validating = "validating"
 	Shadow     = "shadow"
 )
 
-// ofShadow ends the names of the entries that are [Shadow].
+// ofShadow is the end of the names of [Shadow] entries.
 const ofShadow = ".shadow." + templates.Domain
 
-// Webhook is one entry of a webhook configuration, and whether the API server
-// calls it for the pod.
+// Webhook is one entry of a webhook configuration, and whether the API server calls it for the
+// pod.
 type Webhook struct {
 	Configuration string `json:"configuration"`
 	Name          string `json:"name"`
 	Type          string `json:"type"` // mutating, validating or shadow
 	Called        bool   `json:"called"`
 	Reason        string `json:"reason"` // one sentence
-	// FailurePolicy is what the API server does where nobody answers: Fail or Ignore.
+	// FailurePolicy is what the API server does if the webhook does not answer: Fail or Ignore.
 	FailurePolicy string `json:"failurePolicy"`
 }
 
-// Entry is what of a webhook configuration's entry decides about a call.
+// Entry has the fields of a webhook configuration's entry that decide about a call.
 type Entry struct {
 	Configuration, Name, Type string
 
@@ -49,19 +49,19 @@ type Entry struct {
 	ObjectSelector    *metav1.LabelSelector
 	MatchConditions   []admissionregistrationv1.MatchCondition
 	FailurePolicy     *admissionregistrationv1.FailurePolicyType
-	Service           *admissionregistrationv1.ServiceReference // nil if a URL is called
+	Service           *admissionregistrationv1.ServiceReference // nil if the API server calls a URL
 
 	conditions []condition
 }
 
-// condition is a matchCondition, compiled once for all the pods that are looked at.
+// condition is a matchCondition, compiled once for all pods.
 type condition struct {
 	name    string
 	program cel.Program
 	err     error
 }
 
-// MutatingEntries are the entries of a configuration.
+// MutatingEntries returns the entries of a configuration.
 func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []Entry {
 	var all []Entry
 	for i := range c.Webhooks {
@@ -71,7 +71,7 @@ func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []
 	return all
 }
 
-// ValidatingEntries are the entries of a configuration.
+// ValidatingEntries returns the entries of a configuration.
 func ValidatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration) []Entry {
 	var all []Entry
 	for i := range c.Webhooks {
@@ -89,9 +89,9 @@ func called(all []Webhook, typ string) bool {
 	return slices.ContainsFunc(all, func(w Webhook) bool { return w.Type == typ && w.Called })
 }
 
-// Match reports whether the API server calls the webhook when the pod is created in
-// a namespace with these labels. It goes by the same order as the API server:
-// rules, selectors, matchConditions.
+// Match reports whether the API server calls the webhook when the pod is created in a
+// namespace with these labels. It checks in the same order as the API server: rules,
+// selectors, matchConditions.
 func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
 	w := Webhook{Configuration: e.Configuration, Name: e.Name, Type: e.Type, FailurePolicy: string(admissionregistrationv1.Fail)}
 	if e.FailurePolicy != nil {
@@ -119,7 +119,7 @@ func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, rea
 	} {
 		selector, err := metav1.LabelSelectorAsSelector(s.selector)
 		switch {
-		case s.selector == nil: // matches everything
+		case s.selector == nil: // it matches everything
 		case err != nil:
 			return false, fmt.Sprintf("its selector for %s is invalid: %v", s.what, err)
 		}
@@ -140,7 +140,7 @@ func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, rea
 	return e.holds(object)
 }
 
-// CreatesPods reports whether a rule is for the creation of pods.
+// CreatesPods reports whether a rule matches the creation of pods.
 func CreatesPods(r admissionregistrationv1.RuleWithOperations) bool {
 	has := func(list []string, names ...string) bool {
 		return slices.ContainsFunc(list, func(s string) bool { return slices.Contains(names, s) })
@@ -152,8 +152,8 @@ func CreatesPods(r admissionregistrationv1.RuleWithOperations) bool {
 	return operations && scope && has(r.APIGroups, "", "*") && has(r.APIVersions, "v1", "*") && has(r.Resources, "pods", "*", "*/*")
 }
 
-// holds evaluates the matchConditions: any that is false means no call,
-// else any that fails means what failurePolicy says.
+// holds evaluates the matchConditions. If any is false, there is no call. Otherwise, if any
+// fails, failurePolicy decides.
 func (e *Entry) holds(object map[string]any) (called bool, reason string) {
 	failed := ""
 	for i := range e.conditions {
