@@ -9,8 +9,9 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// Behind compares the running pods of an owner with new ones; nil if it has none. [Count.Consider] finds out
-// before whether to restart it; unsure is why that is unknown.
+// Behind compares the running pods of an owner with new ones. It returns nil if the owner has
+// no pods. Call [Count.Consider] first, which decides about a restart. If that was impossible,
+// unsure is the reason.
 func (c *Count) Behind(o Owner, kubectl, unsure string) *explain.Running {
 	g := c.owners[o]
 	if g == nil {

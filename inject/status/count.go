@@ -16,28 +16,28 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// Count is the pods of one namespace so far.
+// Count counts the pods of one namespace.
 type Count struct {
 	injector *inject.Injector
 	scope    Scope
 	pods     Tally
-	byName   map[string]*Tally // template to tally
+	byName   map[string]*Tally // tally of each template
 	owners   map[Owner]*group
 	intact   map[string]bool // templates that a pod was injected with and still has
-	mistaken int             // pods that ask for what nobody knows
-	notes    []string        // about the namespace
-	failing  []Failing       // owners that cannot make their pods
+	mistaken int             // pods that request unknown templates or parameters
+	notes    []string        // notes about the namespace
+	failing  []Failing       // owners that cannot create their pods
 }
 
-// NewCount begins to count the pods of a namespace.
+// NewCount returns a Count without pods.
 func NewCount(injector *inject.Injector, scope Scope) *Count {
 	return &Count{injector: injector, scope: scope, byName: map[string]*Tally{}, owners: map[Owner]*group{}, intact: map[string]bool{}}
 }
 
-// Pods is how many pods were counted.
+// Pods returns the number of counted pods.
 func (c *Count) Pods() int { return c.pods.Pods }
 
-// Add counts a pod. The error says what is wrong with its JSON.
+// Add counts a pod. It returns an error if the pod is not valid JSON.
 func (c *Count) Add(text []byte) error {
 	p := &pod{}
 	if err := json.Unmarshal(text, p); err != nil {
@@ -65,7 +65,7 @@ func (c *Count) Add(text []byte) error {
 		by := evidence.InjectedBy[d.Template]
 		state := evidence.State(t, d)
 		if t.ReadsRequest() {
-			d.Code = inject.CodePresent // what it would be today is anybody's guess
+			d.Code = inject.CodePresent // what would happen today is unknown
 		}
 		delete(evidence.InjectedBy, d.Template)
 		c.template(d.Template).add(state, isInjected(state))
@@ -87,12 +87,12 @@ func (c *Count) Add(text []byte) error {
 	if len(mistakes) > 0 {
 		c.mistaken++
 	}
-	if len(notes) > len(c.notes) { // every pod has the same, as far as there is room
+	if len(notes) > len(c.notes) { // every pod has the same ones, as far as there is room
 		c.notes = notes
 	}
 	for _, name := range sorted(evidence.InjectedBy) {
 		state := explain.Outdated
-		if c.scope.Incomplete { // the template may be there
+		if c.scope.Incomplete { // the template may exist
 			state = explain.Current
 		} else {
 			g.because(v.removed(name))
@@ -109,11 +109,11 @@ func (c *Count) Add(text []byte) error {
 	return nil
 }
 
-// optedIn reports whether the namespace's label says so.
+// optedIn reports whether the namespace's label opts in.
 func (c *Count) optedIn() bool { return c.scope.Namespace.Labels[inject.LabelInject] == inject.Enabled }
 
-// called reports whether the API server would ask Pillion about the pod today, and
-// else why not.
+// called reports whether the API server would call Pillion for the pod today, and the reason
+// if not.
 func (c *Count) called(text []byte) (called bool, why string) {
 	why = "no webhook of Pillion is installed"
 	for i := range c.scope.Entries {
@@ -143,7 +143,7 @@ func (c *Count) group(p *pod) *group {
 	return g
 }
 
-// Controllers are the names of the owners of a kind.
+// Controllers returns the names of the owners of a kind.
 func (c *Count) Controllers(kind string) []string {
 	var names []string
 	for o := range c.owners {
@@ -155,7 +155,7 @@ func (c *Count) Controllers(kind string) []string {
 	return names
 }
 
-// Replace puts owners of their own owners in the place of a kind's, by name.
+// Replace replaces owners of a kind by their own owners.
 func (c *Count) Replace(kind string, by map[string]Owner) {
 	for _, o := range c.sorted() {
 		if to, ok := by[o.Name]; ok && o.Kind == kind {
@@ -164,8 +164,8 @@ func (c *Count) Replace(kind string, by map[string]Owner) {
 	}
 }
 
-// GuessDeployments does what [Count.Replace] does where ReplicaSets cannot be
-// seen: a Deployment names them after itself and the label pod-template-hash.
+// GuessDeployments does what [Count.Replace] does if ReplicaSets cannot be read: a Deployment
+// names them after itself and the label pod-template-hash.
 func (c *Count) GuessDeployments() {
 	for _, o := range c.sorted() {
 		if name := c.owners[o].deployment; name != "" {

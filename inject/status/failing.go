@@ -14,18 +14,18 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// Unexplained reports whether its status does not say why.
+// Unexplained reports whether the owner's status does not contain the reason.
 func (f *Failing) Unexplained() bool { return f.unexplained != "" }
 
-// Explain takes the message of an event about it.
+// Explain sets the reason from the message of an event.
 func (f *Failing) Explain(message string) {
 	f.Why = f.unexplained + ": " + shorten(aboutCreation.ReplaceAllString(message, ""))
 }
 
-// aboutCreation is what controllers say before they say why.
+// aboutCreation matches the part of a controller's message before the reason.
 var aboutCreation = regexp.MustCompile(`^(\(combined from similar events\): )?(Error creating: |[Cc]reate Pod \S+ in StatefulSet \S+ failed error: )?`)
 
-// maker is what matters here of a ReplicaSet, StatefulSet, DaemonSet or Job.
+// maker has the relevant fields of a ReplicaSet, StatefulSet, DaemonSet or Job.
 type maker struct {
 	APIVersion, Kind string
 	Metadata         struct {
@@ -52,9 +52,9 @@ type maker struct {
 	}
 }
 
-// Lacks reports whether an object makes pods that are to be looked at, and cannot make all
-// of them; nil if it can. An object that was changed a moment ago, or whose pods come
-// one after another, lacks none.
+// Lacks checks an object that creates pods. It returns nil if the object can create all of
+// them, or if its pods are not counted. It also returns nil if the object was changed a moment
+// ago, or if its pods are created one after another.
 func (c *Count) Lacks(object []byte) (*Failing, error) {
 	m := &maker{}
 	m.Spec.Template = json.RawMessage(`{}`)
@@ -74,7 +74,7 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 	return f, nil
 }
 
-// asked reports whether a pod has anything to do with Pillion.
+// asked reports whether Pillion is relevant to a pod.
 func (c *Count) asked(pod []byte) bool {
 	if c.scope.Unknown {
 		return c.optedIn()
@@ -83,7 +83,7 @@ func (c *Count) asked(pod []byte) bool {
 	return called
 }
 
-// lacks returns why, and what there is to say if that is unknown.
+// lacks returns the reason why pods cannot be created, or a sentence if the reason is unknown.
 func (m *maker) lacks() (why, unexplained string) {
 	for _, condition := range m.Status.Conditions {
 		if condition.Type == "ReplicaFailure" && condition.Status == metav1.ConditionTrue && condition.Reason == "FailedCreate" {
@@ -93,7 +93,7 @@ func (m *maker) lacks() (why, unexplained string) {
 	s := &m.Status
 	has, want := 0, 0
 	switch {
-	case s.ObservedGeneration < m.Metadata.Generation && m.Kind != "Job": // whose status has none
+	case s.ObservedGeneration < m.Metadata.Generation && m.Kind != "Job": // a Job has none
 	case m.Kind == "StatefulSet" && (s.ReadyReplicas == s.Replicas || m.Spec.PodManagementPolicy == "Parallel"):
 		has, want = s.Replicas, 1
 		if m.Spec.Replicas != nil {
@@ -111,7 +111,7 @@ func (m *maker) lacks() (why, unexplained string) {
 	return unexplained + "; see its events", unexplained
 }
 
-// waits reports whether a Job should have pods, and never had one. After one failed it
+// waits reports whether a Job should have pods and never had one. After a failed pod, a Job
 // has none for a while.
 func (m *maker) waits() bool {
 	s := &m.Status
@@ -120,20 +120,21 @@ func (m *maker) waits() bool {
 	return !ended && !m.Spec.Suspend && s.StartTime != nil && pods == 0 && (m.Spec.Completions == nil || *m.Spec.Completions > 0)
 }
 
-// shorten bounds a message that anybody may have written.
+// shorten limits the length of a message, which any user may have written.
 func shorten(message string) string {
 	return inject.Cut(strings.Join(strings.Fields(message), " "), 1000)
 }
 
-// Fail keeps what an owner cannot make. While pods cannot be made in a namespace none
-// is to be restarted: the same may happen to other new pods.
+// Fail records an owner that cannot create its pods. As long as there is one, the report
+// suggests no restart in the namespace, because other new pods may fail too.
 func (c *Count) Fail(f *Failing) {
 	if !slices.ContainsFunc(c.failing, func(k Failing) bool { return k.Owner == f.Owner }) {
 		c.failing = append(c.failing, *f)
 	}
 }
 
-// Fails reports why nothing of the namespace is to be restarted: pods cannot be made; "" if they can.
+// Fails returns why no owner in the namespace should be restarted, because pods cannot be
+// created. It returns "" if they can.
 func (c *Count) Fails() string {
 	if len(c.failing) == 0 {
 		return ""

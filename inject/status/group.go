@@ -15,16 +15,16 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// Tally is pods, by what they have.
+// Tally counts pods by their state.
 type Tally struct {
 	Pods int `json:"pods"`
-	// Injected are those that have a sidecar, in whatever state.
+	// Injected counts pods with a sidecar, in any state.
 	Injected int `json:"injected"`
 	Current  int `json:"current"`
 	Outdated int `json:"outdated"`
 	Missing  int `json:"missing"`
 	Altered  int `json:"altered"`
-	// NotWanted are those that are to have none.
+	// NotWanted counts pods that do not get a sidecar.
 	NotWanted int `json:"notWanted"`
 }
 
@@ -62,7 +62,7 @@ func isInjected(s explain.State) bool {
 	return s == explain.Current || s == explain.Outdated || s == explain.Altered
 }
 
-// worse is the one of two states that is to be seen to first.
+// worse returns the more urgent one of two states.
 func worse(a, b explain.State) explain.State {
 	order := explain.States()
 	return order[min(slices.Index(order, a), slices.Index(order, b))]
@@ -70,19 +70,19 @@ func worse(a, b explain.State) explain.State {
 
 func sorted[T any](all map[string]T) []string { return slices.Sorted(maps.Keys(all)) }
 
-// Owner is what made a pod.
+// Owner is the owner of a pod.
 type Owner struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	Name       string `json:"name"` // "" of a Pod: all that nothing made
+	Name       string `json:"name"` // "" for pods without an owner
 }
 
 func compareOwners(a, b Owner) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
 }
 
-// resource is the owner as kubectl rollout restart takes it; "" if it does not. The
-// author of a pod may name any owner, and this becomes arguments of a command.
+// resource returns the owner as kubectl rollout restart takes it, or "" if it does not. The
+// author of a pod may name any owner, and the result becomes an argument of a command.
 func (o Owner) resource() string {
 	switch group, _, _ := strings.Cut(o.APIVersion, "/"); {
 	case group != "apps", len(validation.IsDNS1123Subdomain(o.Name)) > 0:
@@ -92,7 +92,7 @@ func (o Owner) resource() string {
 	return ""
 }
 
-// title is the owner as people know it.
+// title returns the owner as users know it.
 func (o Owner) title() string {
 	if o.Kind == "Pod" && o.Name == "" {
 		return "pods without a workload to restart"
@@ -100,40 +100,40 @@ func (o Owner) title() string {
 	return o.Kind + "/" + o.Name
 }
 
-// maxReasons bounds how many different reasons are kept of an owner's template.
+// maxReasons limits the number of different reasons for an owner's template.
 const maxReasons = 5
 
 // Reason is why pods of an owner are not current.
 type Reason struct {
 	Template string        `json:"template"`
 	State    explain.State `json:"state"`
-	Code     inject.Code   `json:"code,omitempty"` // why a new pod would not get it; "" where it would
+	Code     inject.Code   `json:"code,omitempty"` // why a new pod would not get the template; "" if it would
 	Why      string        `json:"why"`            // one sentence
 	Pods     int           `json:"pods"`
-	Example  string        `json:"example"` // the name of one of the pods
+	Example  string        `json:"example"` // the name of one pod
 }
 
-// Mistake is what pods of an owner ask for, and nobody knows.
+// Mistake is an unknown template or parameter that pods of an owner request.
 type Mistake struct {
-	Template string      `json:"template,omitempty"` // "" where no template is meant that exists
+	Template string      `json:"template,omitempty"` // "" if the mistake is about no existing template
 	Code     inject.Code `json:"code"`               // unknown_template or unknown_parameter
 	Why      string      `json:"why"`                // one sentence
 	Pods     int         `json:"pods"`
-	Example  string      `json:"example"` // the name of one of the pods
-	Denied   bool        `json:"denied"`  // a pod made anew would be refused for it
+	Example  string      `json:"example"` // the name of one pod
+	Denied   bool        `json:"denied"`  // a new pod would be denied
 }
 
-// group is the pods of one owner.
+// group counts the pods of one owner.
 type group struct {
 	pods       Tally
 	byName     map[string]*Tally
 	reasons    []Reason
 	mistakes   []Mistake
-	wrong      bool   // made anew, one of them would not be right
-	changed    bool   // one was injected, and was changed since
-	hold       string // why to restart the owner would not help; "" if it would
-	unwanted   string // the name of a pod that is to have no sidecar
-	deployment string // what made the owner, by its name
+	wrong      bool   // a new pod would not be right
+	changed    bool   // a pod was changed after its injection
+	hold       string // why a restart of the owner would not help; "" if it would
+	unwanted   string // the name of a pod that does not get a sidecar
+	deployment string // the Deployment that owns the owner
 }
 
 func newGroup() *group {
@@ -144,8 +144,7 @@ func (g *group) add(template string, s explain.State, injected bool) {
 	entry(g.byName, template).add(s, injected)
 }
 
-// because counts a reason. What says something else of every pod must not fill
-// the memory: the last place is for all others.
+// because counts a reason. To limit the memory, the last place is for all further reasons.
 func (g *group) because(r Reason) {
 	same := 0
 	for i := range g.reasons {
@@ -164,7 +163,7 @@ func (g *group) because(r Reason) {
 	g.reasons = append(g.reasons, r)
 }
 
-// mistaken counts a mistake, of as many different ones as there are reasons.
+// mistaken counts a mistake. It keeps as many different ones as there are reasons.
 func (g *group) mistaken(m Mistake) {
 	g.wrong = g.wrong || m.Denied
 	for i := range g.mistakes {
@@ -192,7 +191,8 @@ func (g *group) merge(o *group) {
 	}
 }
 
-// held reports why it does not help to make the pods anew: all are current, or not all would be right then.
+// held returns why new pods would not help: all pods are current, or some new ones would not
+// be right.
 func (g *group) held() string {
 	switch {
 	case len(g.reasons) == 0:
@@ -203,7 +203,7 @@ func (g *group) held() string {
 	return g.hold
 }
 
-// entry is the tally of a name, which is made if there is none.
+// entry returns the tally of a name and creates it if necessary.
 func entry(all map[string]*Tally, name string) *Tally {
 	t := all[name]
 	if t == nil {
@@ -213,16 +213,16 @@ func entry(all map[string]*Tally, name string) *Tally {
 	return t
 }
 
-// Failing is an owner that cannot make all the pods that it should.
+// Failing is an owner that cannot create all its pods.
 type Failing struct {
 	Namespace string `json:"namespace"`
 	Owner
-	Why string `json:"why"` // what its status says, or an event about it
+	Why string `json:"why"` // from its status or an event
 
-	unexplained string // what its status says if that is not why
+	unexplained string // a sentence, if the status has no reason
 }
 
-// String is a sentence.
+// String returns a sentence.
 func (f *Failing) String() string {
 	return fmt.Sprintf("%s in the namespace %s cannot create its pods: %s", f.title(), f.Namespace, f.Why)
 }

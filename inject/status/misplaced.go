@@ -15,8 +15,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Misplaced is a workload that has labels or annotations of Pillion's in its own metadata,
-// where Pillion does not read them.
+// Misplaced is a workload with Pillion's labels or annotations in its own metadata, where
+// Pillion does not read them.
 type Misplaced struct {
 	Namespace string `json:"namespace"`
 	Owner
@@ -56,7 +56,7 @@ func sortMisplaced(all []Misplaced) []Misplaced {
 	return slices.Compact(all)
 }
 
-// misplacedIn is what the summary says about them.
+// misplacedIn returns the part of the summary about them.
 func misplacedIn(all []Misplaced) string {
 	owners := map[string]bool{}
 	for _, m := range all {

@@ -15,23 +15,23 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// Mutator is what else may change pods when they are created.
+// Mutator is another webhook or policy that may change pods when they are created.
 type Mutator struct {
 	Kind string `json:"kind"` // MutatingAdmissionPolicy or MutatingWebhookConfiguration
 	Name string `json:"name"`
 	// Webhook is the entry of a webhook configuration.
 	Webhook string `json:"webhook,omitempty"`
-	// Runs is before or after Pillion. The API server runs policies first, then
-	// webhooks by the names of their configurations.
+	// Runs is before or after Pillion. The API server runs policies first, then webhooks sorted
+	// by the names of their configurations.
 	Runs               string `json:"runs"`
 	ReinvocationPolicy string `json:"reinvocationPolicy"`
-	// Namespaces is how many of those that were looked at its selectors match.
+	// Namespaces is the number of inspected namespaces that its selectors match.
 	Namespaces int `json:"namespaces"`
-	// Effect reports what that order means.
+	// Effect describes the effect of that order.
 	Effect string `json:"effect"`
 }
 
-// Title is what people know it by.
+// Title returns the name for users.
 func (m *Mutator) Title() string { return title(m.Name, m.Webhook) }
 
 func title(name, webhook string) string {
@@ -47,7 +47,7 @@ const (
 	webhookKind = "MutatingWebhookConfiguration"
 )
 
-// Mutation is what is installed that changes objects.
+// Mutation has the installed webhooks and policies that change objects.
 type Mutation struct {
 	Own      string // the name of Pillion's own configuration
 	Webhooks []admissionregistrationv1.MutatingWebhookConfiguration
@@ -55,8 +55,8 @@ type Mutation struct {
 	Bindings []admissionregistrationv1.MutatingAdmissionPolicyBinding
 }
 
-// Mutators are those that may change pods when they are created in namespaces
-// with these labels, Pillion's own aside, in the order in which they run.
+// Mutators returns those that may change pods when they are created in namespaces with these
+// labels, in the order in which they run. It leaves out Pillion's own.
 func (m *Mutation) Mutators(namespaces []map[string]string) []Mutator {
 	all := m.policies(namespaces)
 	slices.SortFunc(all, func(a, b Mutator) int { return strings.Compare(a.Name, b.Name) })
@@ -90,7 +90,7 @@ func (m *Mutation) Mutators(namespaces []map[string]string) []Mutator {
 	return all
 }
 
-// again reports whether the API server asks Pillion again after others changed a pod.
+// again reports whether the API server calls Pillion again after others changed a pod.
 func (m *Mutation) again() bool {
 	for i := range m.Webhooks {
 		c := &m.Webhooks[i]
@@ -128,10 +128,10 @@ func (m *Mutation) policies(namespaces []map[string]string) []Mutator {
 	return all
 }
 
-// OwnPolicyLabel is what policies have that pillion policy wrote.
+// OwnPolicyLabel is the label of policies that pillion policy wrote.
 const OwnPolicyLabel = "app.kubernetes.io/managed-by=pillion-policy"
 
-// OwnPolicies are the names of those.
+// OwnPolicies returns the names of policies that pillion policy wrote.
 func (m *Mutation) OwnPolicies() []string {
 	var names []string
 	for i := range m.Policies {
@@ -147,8 +147,8 @@ func own(labels map[string]string) bool {
 	return labels[key] == value
 }
 
-// reach is how many of the namespaces a policy and what binds it select; ok says
-// whether it is for creations of pods, and bound.
+// reach returns how many of the namespaces a policy and its binding select. The result ok
+// reports whether the policy matches creations of pods and has a binding.
 func reach(match *admissionregistrationv1.MatchResources, bound []*admissionregistrationv1.MatchResources, namespaces []map[string]string) (n int, ok bool) {
 	if len(bound) == 0 || match == nil || !resourceRules(match.ResourceRules) || resourceRules(match.ExcludeResourceRules) {
 		return 0, false
@@ -179,7 +179,7 @@ func matching(namespaces []map[string]string, selector *metav1.LabelSelector) in
 	return n
 }
 
-// selects: no selector selects everything.
+// selects reports whether the selector matches the labels. No selector matches everything.
 func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	if selector == nil {
 		return true
@@ -188,8 +188,8 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(set))
 }
 
-// LastWord are the titles of those that may change pods of a namespace with these labels
-// after Pillion was called for the last time.
+// LastWord returns the titles of those that may change pods of a namespace with these labels
+// after the last call of Pillion.
 func (m *Mutation) LastWord(namespace map[string]string) []string {
 	var titles []string
 	again := m.again()
@@ -202,8 +202,8 @@ func (m *Mutation) LastWord(namespace map[string]string) []string {
 	return titles
 }
 
-// effect reports what the order means for the sidecars. Whoever may be called again
-// is, at most once, after somebody else changed the pod.
+// effect describes the effect of the order on sidecars. The API server calls a webhook with a
+// reinvocationPolicy of IfNeeded once more if another one changed the pod after it.
 func (m *Mutator) effect(pillionAgain bool) string {
 	again := m.ReinvocationPolicy == string(admissionregistrationv1.IfNeededReinvocationPolicy)
 	switch {

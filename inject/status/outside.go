@@ -13,40 +13,43 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// The codes say why Pillion leaves the pods of a namespace alone.
+// Codes for why Pillion does not process the pods of a namespace.
 const (
-	Unlabelled   = "unlabelled"    // there is no label
-	UnknownLabel = "unknown_label" // its value means nothing
-	Shadowed     = "shadow"        // Pillion only reports there
-	OptedOut     = "opted_out"     // the label is disabled
-	Excluded     = "excluded"      // by Pillion itself
-	NotCalled    = "not_called"    // the webhooks are not for it
-	Awaited      = "awaited"       // what runs there must start before Pillion
-	Terminating  = "terminating"   // it is being deleted
+	Unlabelled   = "unlabelled"    // the namespace has no label
+	UnknownLabel = "unknown_label" // the label's value is unknown
+	Shadowed     = "shadow"        // the namespace is in shadow
+	OptedOut     = "opted_out"     // the label's value is disabled
+	Excluded     = "excluded"      // the configuration excludes it
+	NotCalled    = "not_called"    // the webhooks do not match it
+	Awaited      = "awaited"       // its pods must start before Pillion
+	Terminating  = "terminating"   // the namespace is being deleted
 )
 
-// Outside is a namespace that has not opted in, so Pillion processes only those of its pods that opt in by
-// themselves, if any. Its JSON is a format that people script on (README.md).
+// Outside is a namespace that has not opted in. Pillion processes only those of its pods that
+// opt in individually. Its JSON is a stable format for scripts (README.md).
 type Outside struct {
 	Namespace string `json:"namespace"`
 	Code      string `json:"code"`
 	Why       string `json:"why"` // a sentence about "it"
-	// Intended: somebody decided so, or it has to be; else it could opt in.
+	// Intended reports whether a user or the system requires this. Otherwise, the namespace
+	// could opt in.
 	Intended bool `json:"intended"`
-	// Command opts it in; "" if that would not help, or nobody should.
+	// Command opts the namespace in. It is "" if that would have no effect, or should not be
+	// done.
 	Command string `json:"command,omitempty"`
 
-	arguments string // of kubectl
+	arguments string // arguments for kubectl
 }
 
-// Known is what else decides about a namespace: sentences about it, "" if they do not apply.
+// Known has further facts about a namespace, as sentences. They are "" if they do not apply.
 type Known struct {
 	Excluded string // why Pillion never processes its pods
-	Awaited  string // why nothing that runs there may wait for Pillion
+	Awaited  string // why its pods must not wait for Pillion
 	Deleted  bool
 }
 
-// NewOutside finds out why a namespace is outside; nil if it opted in, and Pillion is called for its pods.
+// NewOutside returns why a namespace is outside, or nil if it opted in and Pillion is called
+// for its pods.
 func NewOutside(s *Scope, known Known) *Outside {
 	name, label := s.Namespace.Name, s.Namespace.Labels[inject.LabelInject]
 	o := &Outside{Namespace: name, Intended: true}
@@ -83,19 +86,20 @@ func NewOutside(s *Scope, known Known) *Outside {
 	return o
 }
 
-// label makes the command that opts the namespace in. Its name becomes a part of it.
+// label sets the command that opts the namespace in. The command contains the name.
 func (o *Outside) label(flags string) {
 	if len(validation.IsDNS1123Label(o.Namespace)) == 0 {
 		o.arguments = fmt.Sprintf("label %snamespace %s %s=%s", flags, o.Namespace, inject.LabelInject, inject.Enabled)
 	}
 }
 
-// Outsiders are the namespaces that have not opted in.
+// Outsiders is a report about the namespaces that have not opted in.
 type Outsiders struct {
 	Summary    string    `json:"summary"` // one sentence
 	Namespaces []Outside `json:"namespaces"`
-	// Problems are what is wrong with Pillion itself, and Doubts what could not be found out about that.
-	// While there are problems nothing is advised: pods that opt in may be denied.
+	// Problems are what is wrong with Pillion itself, and Doubts what is unknown about that.
+	// While there are problems, the report suggests no commands, because pods that opt in may be
+	// denied.
 	Problems []string `json:"problems,omitempty"`
 	Doubts   []string `json:"doubts,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
@@ -103,7 +107,7 @@ type Outsiders struct {
 	commands Commands
 }
 
-// NewOutsiders sums up those of so many namespaces.
+// NewOutsiders summarizes namespaces; of is the number of all namespaces that were inspected.
 func NewOutsiders(found []Outside, of int) *Outsiders {
 	slices.SortFunc(found, func(a, b Outside) int { return strings.Compare(a.Namespace, b.Namespace) })
 	r := &Outsiders{Namespaces: append([]Outside{}, found...)}
@@ -136,7 +140,8 @@ func NewOutsiders(found []Outside, of int) *Outsiders {
 	return r
 }
 
-// Run sets the commands that the report repeats, unless something is wrong with Pillion itself.
+// Run sets the commands that the report suggests, unless there are problems with Pillion
+// itself.
 func (r *Outsiders) Run(c Commands) {
 	r.commands = c
 	for i := range r.Namespaces {
@@ -150,7 +155,7 @@ func (o *Outside) run(c Commands, problems []string) {
 	}
 }
 
-// Names are the namespaces that could opt in.
+// Names returns the namespaces that could opt in.
 func (r *Outsiders) Names() (names []string) {
 	for i := range r.Namespaces {
 		if !r.Namespaces[i].Intended {
@@ -160,7 +165,8 @@ func (r *Outsiders) Names() (names []string) {
 	return names
 }
 
-// Text is the report for people, in lines of that width: what somebody might want to change comes first.
+// Text returns the report for users in lines of this width. Namespaces that could opt in come
+// first.
 func (r *Outsiders) Text(width int) string {
 	p := newPage(width, r.Summary, r.Problems, r.Doubts)
 	for _, intended := range []bool{false, true} {
@@ -183,7 +189,7 @@ func (r *Outsiders) Text(width int) string {
 	return p.String()
 }
 
-// afterwards reports what the commands do, if there is one.
+// afterwards prints what the commands do, if there are any.
 func (p *page) afterwards(all []Outside, space string, commands Commands) {
 	if slices.ContainsFunc(all, func(o Outside) bool { return o.Command != "" }) {
 		p.WriteString(space)

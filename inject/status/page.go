@@ -11,13 +11,13 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// page is text in lines of at most width runes.
+// page collects lines of at most width runes.
 type page struct {
 	strings.Builder
 	width int
 }
 
-// newPage begins a report.
+// newPage returns a page that begins with the summary.
 func newPage(width int, summary string, problems, doubts []string) *page {
 	p := &page{width: width}
 	p.line(0, summary)
@@ -30,15 +30,15 @@ func newPage(width int, summary string, problems, doubts []string) *page {
 	return p
 }
 
-// line writes text that begins at a column, over as many lines as it needs.
+// line prints a string that begins at a column, in as many lines as necessary.
 func (p *page) line(column int, text string) {
 	for _, part := range explain.Wrap(text, p.width-column) {
 		p.WriteString(strings.TrimRight(strings.Repeat(" ", column)+part, " ") + "\n")
 	}
 }
 
-// table writes a title and numbers under heads, with the names first. If it is too wide, it
-// is a sentence for each name.
+// table prints a title, and numbers below heads, with the names first. If it is too wide, it
+// prints a sentence for each name.
 func (p *page) table(heads []string, names []string, rows [][]int) {
 	for i := range names {
 		names[i] = templates.OneLine(names[i])
@@ -78,7 +78,7 @@ func (p *page) table(heads []string, names []string, rows [][]int) {
 	}
 }
 
-// sentences are a table for a narrow terminal.
+// sentences prints a table for a narrow terminal.
 func (p *page) sentences(heads, names []string, rows [][]int) {
 	for i, row := range rows {
 		cells := make([]string, len(row))
@@ -89,8 +89,8 @@ func (p *page) sentences(heads, names []string, rows [][]int) {
 	}
 }
 
-// command writes a command in one line, or in one for each part of its pipe: a command
-// is not broken elsewhere, for users paste it.
+// command prints a command in one line, or, if it is too long, in one line for each part of a
+// pipe. It breaks nowhere else, because users paste commands.
 func (p *page) command(parts ...string) {
 	separator := " "
 	if utf8.RuneCountInString(strings.Join(parts, separator)) > p.width-2 {
@@ -99,7 +99,7 @@ func (p *page) command(parts ...string) {
 	p.WriteString("  " + strings.Join(parts, separator) + "\n")
 }
 
-// nameWidth is what a table's first column has room for; longer names get a line.
+// nameWidth is the maximum width of a table's first column. Longer names get their own line.
 const nameWidth = 40
 
 func are(pods int) string {
@@ -109,6 +109,6 @@ func are(pods int) string {
 	return fmt.Sprintf("%d pods are", pods)
 }
 
-// Commands are this program's and kubectl, with the arguments and flags by which they look at the same
-// cluster, templates and, for Status, namespaces.
+// Commands are commands of this program and of kubectl, with the arguments that select the
+// same cluster and templates, and, for Status, the same namespaces.
 type Commands struct{ Status, Unlabelled, Explain, Kubectl string }

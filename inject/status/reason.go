@@ -13,16 +13,16 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// view is one pod and what was decided about it.
+// view is one pod with the decisions about it.
 type view struct {
 	pod       *pod
 	scope     *Scope
 	result    *inject.Result
-	injected  bool   // it says that it was, by some template
-	notCalled string // why the API server would not ask today; "" where it would
+	injected  bool   // some template was injected, according to the pod
+	notCalled string // why the API server would not call Pillion today; "" if it would
 }
 
-// reason reports why a template is not current in the pod.
+// reason returns why a template is not current in the pod.
 func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason {
 	r := Reason{Template: d.Template, State: state, Pods: 1, Example: v.pod.Metadata.Name}
 	if !d.Code.Succeeded() {
@@ -39,14 +39,14 @@ func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason
 	return r
 }
 
-// right reports whether a pod made anew would be as it should be, by this template. A
-// conflict of an outdated one is with what the older revision brought.
+// right reports whether a new pod would be right for this template. A conflict of an outdated
+// template is with values of the older revision, so it does not count.
 func (v *view) right(d *inject.Decision, state explain.State) bool {
 	return !d.Code.Wanted() || state == explain.NotWanted || v.notCalled == "" && (!d.Code.Failed() || state == explain.Outdated && d.Code == inject.CodeConflict)
 }
 
-// mistakes are what the pod's labels and annotations ask for and nobody knows, and
-// in notes what its namespace's do.
+// mistakes returns the unknown values in the pod's labels and annotations, and, in notes,
+// those in its namespace's.
 func (v *view) mistakes() (all []Mistake, notes []string) {
 	for _, f := range v.result.Check() {
 		switch {
@@ -59,13 +59,13 @@ func (v *view) mistakes() (all []Mistake, notes []string) {
 	}
 	value, labelled := v.pod.Metadata.Labels[inject.LabelInject]
 	_, decided := v.scope.Namespace.Labels[inject.LabelInject]
-	if !decided && labelled && value != inject.Enabled && value != inject.Disabled { // the engine processes no such pod
+	if !decided && labelled && value != inject.Enabled && value != inject.Disabled { // the engine ignores this pod
 		all = append(all, Mistake{Code: inject.CodeUnknownParameter, Why: inject.WrongPodLabel(strconv.Quote(value)), Pods: 1, Example: v.pod.Metadata.Name})
 	}
 	return all, notes
 }
 
-// removed is the reason of what a template injected that is not there any more.
+// removed returns the reason for a template whose injected values are no longer there.
 func (v *view) removed(template string) Reason {
 	return Reason{
 		Template: template, State: explain.Outdated, Pods: 1, Example: v.pod.Metadata.Name,
@@ -81,7 +81,7 @@ func (v *view) outdated(d *inject.Decision, by string) string {
 	switch {
 	case !d.Code.Wanted():
 		return fmt.Sprintf("%s, but a new pod would not get it: %s", why, d.Sentence())
-	case d.Code.Failed() && d.Code != inject.CodeConflict: // with what the older revision brought, which a new pod has not
+	case d.Code.Failed() && d.Code != inject.CodeConflict: // a new pod has no older values
 		return fmt.Sprintf("%s, but a new pod could not get it: %s", why, d.Sentence())
 	case v.notCalled != "":
 		return fmt.Sprintf("%s, but the API server would not call Pillion for a new pod: %s", why, v.notCalled)
@@ -110,7 +110,7 @@ func (v *view) missing(d *inject.Decision, by string) string {
 	return "Pillion was not called or did not answer when the pod was created, or the template is newer"
 }
 
-// altered is the first of what is wrong, and how much more there is.
+// altered returns the first difference, and the number of further ones.
 func (v *view) altered(d *inject.Decision) string {
 	why, more := "", 0
 	for _, f := range v.result.Check() {

@@ -13,51 +13,52 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Report is the state of all pods that were looked at. Its JSON is a format that
-// people script on (README.md): members are added, never renamed or removed.
+// Report is the state of all inspected pods. Its JSON is a stable format for scripts
+// (README.md): fields may be added, but not renamed or removed.
 type Report struct {
 	// Summary is one sentence.
 	Summary string `json:"summary"`
-	// Pods are all of them, each by the worst state of its templates: missing,
-	// altered, outdated, current.
+	// Pods counts all pods, each by the worst state of its templates: missing, altered,
+	// outdated, current.
 	Pods       Tally       `json:"pods"`
 	Namespaces []Namespace `json:"namespaces"`
-	// Templates, in the order in which they are applied; then those that are gone.
+	// Templates are in the order in which they are applied, followed by those that no longer
+	// exist.
 	Templates []Template `json:"templates"`
 	Owners    []Status   `json:"owners"`
-	// Mutators are what else changes pods when they are created.
+	// Mutators are other webhooks and policies that change new pods.
 	Mutators []Mutator `json:"mutators"`
-	// Validators are what else judges them.
+	// Validators are other webhooks and policies that validate new pods.
 	Validators []Validator `json:"validators"`
-	// Problems are what is wrong with Pillion itself, and Doubts what could not be found
-	// out about what becomes of new pods. With either nothing is to be restarted.
+	// Problems are what is wrong with Pillion itself, and Doubts what is unknown about the
+	// effect on new pods. If there are any, the report suggests no restarts.
 	Problems []string `json:"problems,omitempty"`
 	Doubts   []string `json:"doubts,omitempty"`
-	// Failing are the owners that cannot make all their pods, and why.
+	// Failing are the owners that cannot create all their pods, with the reason.
 	Failing []Failing `json:"failing,omitempty"`
 	// Misplaced are the workloads with labels or annotations where Pillion does not read them.
 	Misplaced []Misplaced `json:"misplaced,omitempty"`
-	// Outside are those of the namespaces that the user named that have not opted in, and why; Unlabelled is how
-	// many others could opt in, if the user named none.
+	// Outside are the namespaces that the user named and that have not opted in, with the
+	// reason. Unlabelled is the number of namespaces that could opt in, if the user named none.
 	Outside    []Outside `json:"outside,omitempty"`
 	Unlabelled int       `json:"unlabelled,omitempty"`
-	// Notes are sentences about what could not be looked at, and about namespaces.
+	// Notes are sentences about namespaces, and about what could not be inspected.
 	Notes []string `json:"notes,omitempty"`
 
-	commands Commands            // what the text tells users to run
-	labels   []map[string]string // of the namespaces, in their order
-	mistaken int                 // pods that ask for what nobody knows
-	without  []without           // pods that are to have no sidecar, of namespaces that the user named
+	commands Commands            // commands that the report suggests
+	labels   []map[string]string // labels of the namespaces, in order
+	mistaken int                 // number of pods that request unknown templates or parameters
+	without  []without           // pods without a sidecar, in namespaces that the user named
 }
 
-// without is how many pods of a namespace are to have no sidecar, although it opted in.
+// without is the number of pods of a namespace that opted in that do not get a sidecar.
 type without struct {
 	namespace string
 	pods      int
 	example   string // the name of one
 }
 
-// Run sets the commands that the report repeats.
+// Run sets the commands that the report suggests.
 func (r *Report) Run(c Commands) {
 	r.commands = c
 	for i := range r.Outside {
@@ -65,8 +66,7 @@ func (r *Report) Run(c Commands) {
 	}
 }
 
-// Name adds to what [Report.Add] added of a namespace that the user named what is of interest for few namespaces
-// only.
+// Name adds details about a namespace that the user named, after [Report.Add].
 func (r *Report) Name(c *Count, known Known) {
 	if o := NewOutside(&c.scope, known); o != nil {
 		r.Outside = append(r.Outside, *o)
@@ -75,8 +75,8 @@ func (r *Report) Name(c *Count, known Known) {
 	}
 }
 
-// unexplained is the name of a pod that is to have no sidecar, of an owner about which the report says nothing,
-// if there is one.
+// unexplained returns the name of a pod that does not get a sidecar, if the report has nothing
+// else about its owner.
 func (r *Report) unexplained(c *Count) (example string) {
 	for _, o := range c.sorted() {
 		g := c.owners[o]
@@ -91,25 +91,25 @@ func (r *Report) unexplained(c *Count) (example string) {
 	return example
 }
 
-// Namespace is the pods of one namespace.
+// Namespace counts the pods of one namespace.
 type Namespace struct {
 	Namespace string `json:"namespace"`
 	Tally
 }
 
-// Template is the pods by what they have of one template.
+// Template counts the pods by their state for one template.
 type Template struct {
 	Template string `json:"template"`
-	Revision string `json:"revision,omitempty"` // "" of one that does not exist any more
+	Revision string `json:"revision,omitempty"` // "" for a template that no longer exists
 	Tally
 }
 
-// Status is the pods of one owner.
+// Status counts the pods of one owner.
 type Status struct {
 	Namespace string `json:"namespace"`
 	Owner
-	// Restart: kubectl rollout restart takes this owner, and it would help. Hold: why it
-	// would not, of an owner that it takes and whose pods are not as they should be.
+	// Restart reports whether kubectl rollout restart supports this owner and would help. If the
+	// owner is supported and its pods are not right, Hold is the reason why it would not help.
 	Restart bool   `json:"restart"`
 	Hold    string `json:"hold,omitempty"`
 	Tally
@@ -118,7 +118,7 @@ type Status struct {
 	Mistakes  []Mistake  `json:"mistakes,omitempty"`
 }
 
-// NewReport begins a report about a set of templates.
+// NewReport returns an empty report about a set of templates.
 func NewReport(set *templates.Set) *Report {
 	r := &Report{commands: Commands{"pillion status", "pillion status unlabelled", "pillion explain", "kubectl"}, Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
 	for _, t := range set.Templates {
@@ -127,7 +127,7 @@ func NewReport(set *templates.Set) *Report {
 	return r
 }
 
-// Add takes a namespace that was counted to its end, and its owners resolved.
+// Add adds a namespace after all its pods were counted and their owners resolved.
 func (r *Report) Add(c *Count) {
 	r.Pods.merge(&c.pods)
 	r.Namespaces = append(r.Namespaces, Namespace{c.scope.Namespace.Name, c.pods})
@@ -164,17 +164,17 @@ func compareReasons(a, b Reason) int {
 		strings.Compare(a.Why, b.Why))
 }
 
-// Misplace adds what is misplaced in a workload, given as JSON.
+// Misplace adds the findings about a workload's own metadata. The object is JSON.
 func (r *Report) Misplace(injector *inject.Injector, object []byte) error {
 	all, err := misplaced(injector, object)
 	r.Misplaced = append(r.Misplaced, all...)
 	return err
 }
 
-// Labels are those of the namespaces that were looked at.
+// Labels returns the labels of the inspected namespaces.
 func (r *Report) Labels() []map[string]string { return r.labels }
 
-// Finish orders the report and sums it up.
+// Finish sorts the report and sets the summary.
 func (r *Report) Finish() {
 	slices.SortFunc(r.Namespaces, func(a, b Namespace) int { return strings.Compare(a.Namespace, b.Namespace) })
 	slices.SortFunc(r.Owners, func(a, b Status) int {
@@ -240,7 +240,7 @@ func (r *Report) summary() string {
 	return fmt.Sprintf("%s in %s, of which %d should be injected: %s", explain.Plural(p.Pods, "pod"), where, wanted, strings.Join(parts, ", "))
 }
 
-// Restarts are the owners to restart, each as arguments of kubectl rollout restart.
+// Restarts returns the owners to restart, each as an argument of kubectl rollout restart.
 func (r *Report) Restarts() []string {
 	var all []string
 	for i := range r.Owners {

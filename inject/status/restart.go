@@ -14,11 +14,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Nothing is advised that makes anything worse. To restart an owner is advised if the
-// pods that it would then make are known to be right: see [Count.Consider].
+// The report suggests only restarts that make nothing worse. It suggests a restart if the new
+// pods are known to be right: see [Count.Consider].
 
-// Candidates are the names of the owners of a kind that kubectl rollout restart takes
-// and that have pods that are not as they should be.
+// Candidates returns the names of the owners of a kind that kubectl rollout restart supports
+// and whose pods are not right.
 func (c *Count) Candidates(kind string) []string {
 	var names []string
 	for o, g := range c.owners {
@@ -30,10 +30,10 @@ func (c *Count) Candidates(kind string) []string {
 	return names
 }
 
-// Room reports why the namespace would not take so many more of a pod; "" if it would.
+// Room returns why the namespace would reject n more of a pod, or "" if it would accept them.
 type Room func(namespace map[string]string, pod []byte, n int) string
 
-// workload is what of a Deployment, StatefulSet or DaemonSet matters here.
+// workload has the relevant fields of a Deployment, StatefulSet or DaemonSet.
 type workload struct {
 	APIVersion, Kind string
 	Metadata         struct {
@@ -51,9 +51,8 @@ type workload struct {
 	Status struct{ Replicas, CurrentNumberScheduled int }
 }
 
-// Consider finds out whether to restart an owner: whether it would make new pods in the
-// place of all that it has, and whether the API server would take these and they would
-// be right.
+// Consider finds out whether to restart an owner. A restart must replace all pods of the
+// owner. The API server must accept the new pods, and they must be right.
 func (c *Count) Consider(object []byte, room Room) error {
 	w := &workload{}
 	if err := json.Unmarshal(object, w); err != nil {
@@ -80,15 +79,15 @@ func (c *Count) Consider(object []byte, room Room) error {
 		if err != nil {
 			return err
 		}
-		n := max(g.pods.Pods, w.Status.Replicas, w.Status.CurrentNumberScheduled) // of which some may not have been looked at
+		n := max(g.pods.Pods, w.Status.Replicas, w.Status.CurrentNumberScheduled) // some pods may not have been inspected
 		g.hold, err = c.foresee(w.Spec.Template, inject.Claims(node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, n) })
 		return err
 	}
 	return nil
 }
 
-// foresee reports what is wrong with the pods that would be made of a template in the place
-// of others, of which some may be injected; "" if nothing is.
+// foresee returns what would be wrong with new pods of a template, or "". Injected reports
+// whether some of the existing pods are injected.
 func (c *Count) foresee(template []byte, claims []string, injected bool, room func(pod []byte) string) (wrong string, err error) {
 	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: template, Claims: claims, Detail: true}
 	notCalled := ""
@@ -131,8 +130,8 @@ func (c *Count) foresee(template []byte, claims []string, injected bool, room fu
 	return "", nil
 }
 
-// Hold keeps the owners of a kind ("": of all kinds) from being restarted: what they
-// would make could not be looked at.
+// Hold suppresses restarts of the owners of a kind (all kinds if it is ""), because the new
+// pods are unknown.
 func (c *Count) Hold(kind, why string) {
 	for o, g := range c.owners {
 		if kind == "" || o.Kind == kind {

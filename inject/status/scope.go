@@ -20,18 +20,19 @@ type Scope struct {
 	Namespace templates.Namespace
 	// OptedIn is when the namespace got its label; zero if that is unknown.
 	OptedIn time.Time
-	// Entries are the installed mutating webhooks, and Installed when they came.
-	// Unknown: what is installed could not be seen.
+	// Entries are the installed mutating webhooks, and Installed is when they were installed.
+	// Unknown is set if they cannot be read.
 	Entries   []explain.Entry
 	Installed time.Time
 	Unknown   bool
-	// Incomplete: some templates are unknown, because a ConfigMap that holds some is broken.
+	// Incomplete is set if some templates are unknown, because the ConfigMap with them is
+	// invalid.
 	Incomplete bool
-	// LastWord is what may change pods here after Pillion ([Mutation.LastWord]).
+	// LastWord lists what may change pods here after Pillion ([Mutation.LastWord]).
 	LastWord []string
 }
 
-// pod is what of a pod matters here beside what the engine reads.
+// pod has the relevant fields of a pod, apart from those that the engine reads.
 type pod struct {
 	Metadata struct {
 		Name              string
@@ -45,14 +46,14 @@ type pod struct {
 	Status struct{ Phase corev1.PodPhase }
 }
 
-// counts reports whether the pod runs and is an API server's: one that ends will not
-// be restarted for its sidecar, and a mirror pod is never injected.
+// counts reports whether the pod is counted: it is not terminating, and it is not a mirror
+// pod. A terminating pod is not restarted for its sidecar, and mirror pods are never injected.
 func (p *pod) counts() bool {
 	_, mirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirror && p.Metadata.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// owner is the pod's controller; pods without one are together under a Pod
+// owner returns the pod's controller. Pods without a controller have a common owner: a Pod
 // without a name.
 func (p *pod) owner() Owner {
 	for _, o := range p.Metadata.OwnerReferences {
@@ -63,8 +64,9 @@ func (p *pod) owner() Owner {
 	return Owner{"v1", "Pod", ""}
 }
 
-// called reports whether the API server would call Pillion for an ordinary pod if the namespace had this
-// label, and else why not. If the webhooks are unknown, the label decides.
+// called reports whether the API server would call Pillion for an ordinary pod if the
+// namespace had this label, and the reason if not. If the webhooks are unknown, the label
+// decides.
 func (s *Scope) called(label string) (called bool, why string) {
 	if s.Unknown || len(s.Entries) == 0 {
 		return label == inject.Enabled, "of its labels"
@@ -88,8 +90,8 @@ func (s *Scope) called(label string) (called bool, why string) {
 	return false, why
 }
 
-// OptedIn is when the namespace's label was set, by its managed fields. Whoever
-// set the label may have changed other labels since, so it may be earlier.
+// OptedIn returns when the namespace's label was set, according to its managed fields. The
+// real time may be earlier, because the entry has the time of its manager's last change.
 func OptedIn(fields []metav1.ManagedFieldsEntry) time.Time {
 	for _, entry := range fields {
 		var owned struct {

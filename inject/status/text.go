@@ -10,7 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// Text is the report for people, in lines of that width.
+// Text returns the report for users in lines of this width.
 func (r *Report) Text(width int) string {
 	p := newPage(width, r.Summary, r.Problems, r.Doubts)
 	r.failing(p)
@@ -52,7 +52,7 @@ func (r *Report) templates(p *page) {
 	p.table([]string{"TEMPLATE", "FOR PODS", "INJECTED", "CURRENT", "OUTDATED", "MISSING", "ALTERED"}, names, rows)
 }
 
-// words reports what those of the states mean that a pod has.
+// words explains the states that occur in the report.
 func (r *Report) words(p *page) {
 	first := true
 	for _, w := range []struct {
@@ -78,7 +78,7 @@ func (r *Report) words(p *page) {
 	}
 }
 
-// text is the mistake in a line, of an owner with so many pods.
+// text returns the mistake as a line, for an owner with this number of pods.
 func (m *Mistake) text(of int) string {
 	head, denied := "", ""
 	if m.Template != "" {
@@ -90,9 +90,9 @@ func (m *Mistake) text(of int) string {
 	return fmt.Sprintf("%s%s in %d of %s, for example %s%s: %s", head, m.Code, m.Pods, explain.Plural(of, "pod"), m.Example, denied, m.Why)
 }
 
-// owners reports why the pods that are not current are not, and what they ask for in vain, by owner.
+// owners prints for each owner why pods are not current, and what they request in vain.
 func (r *Report) owners(p *page) {
-	told := map[string]bool{} // what is wrong with namespaces
+	told := map[string]bool{} // reasons about namespaces that were printed already
 	for i := range r.Owners {
 		s := &r.Owners[i]
 		if len(s.Reasons)+len(s.Mistakes) == 0 {
@@ -113,7 +113,7 @@ func (r *Report) owners(p *page) {
 	r.restarts(p)
 }
 
-// hold is why a restart does not help, unless a reason says so already.
+// hold returns why a restart does not help, unless a reason contains it already.
 func (s *Status) hold() string {
 	for _, reason := range s.Reasons {
 		if _, why, ok := strings.Cut(s.Hold, "could not get "+reason.Template+": "); ok && strings.HasSuffix(reason.Why, why) {
@@ -123,7 +123,7 @@ func (s *Status) hold() string {
 	return s.Hold
 }
 
-// once cuts off what is wrong with a namespace, where another owner's line has it.
+// once removes a reason about a namespace if another owner's line has it already.
 func once(told map[string]bool, namespace, why string) string {
 	const its = "the namespace's annotation"
 	i := strings.Index(why, its)
@@ -152,14 +152,14 @@ func (r *Report) restarts(p *page) {
 	}
 }
 
-// failing says who cannot make pods.
+// failing prints which owners cannot create pods.
 func (r *Report) failing(p *page) {
 	for i := range r.Failing {
 		p.line(0, "Failing: "+r.Failing[i].String())
 	}
 }
 
-// outside reports why namespaces have not opted in, and what helps.
+// outside prints why namespaces have not opted in, and what helps.
 func (r *Report) outside(p *page) {
 	for i := range r.Outside {
 		if o := &r.Outside[i]; o.Command == "" {
@@ -172,7 +172,7 @@ func (r *Report) outside(p *page) {
 	p.afterwards(r.Outside, "", r.commands)
 }
 
-// lacking leads to why pods have no sidecar if that is as it should be.
+// lacking suggests how to find out why pods have no sidecar although nothing is wrong.
 func (r *Report) lacking(p *page) {
 	for _, w := range r.without {
 		p.WriteString("\n")
@@ -186,7 +186,7 @@ func (r *Report) lacking(p *page) {
 	}
 }
 
-// mutators are listed in the order in which they run.
+// mutators prints the mutators in the order in which they run.
 func (r *Report) mutators(p *page) {
 	if len(r.Mutators) == 0 {
 		return
@@ -211,10 +211,10 @@ func (r *Report) validators(p *page) {
 	}
 }
 
-// misplacedShown is how many of them the text has.
+// misplacedShown limits how many of them are printed.
 const misplacedShown = 20
 
-// misplaced reports which workloads have keys in the wrong place.
+// misplaced prints which workloads have keys in the wrong place.
 func (r *Report) misplaced(p *page) {
 	for i, m := range r.Misplaced {
 		if i == misplacedShown {

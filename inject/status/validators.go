@@ -13,19 +13,19 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// Validator is what else judges pods when they are created.
+// Validator is another webhook or policy that validates new pods.
 type Validator struct {
 	Kind string `json:"kind"` // ValidatingAdmissionPolicy or ValidatingWebhookConfiguration
 	Name string `json:"name"`
 	// Webhook is the entry of a webhook configuration.
 	Webhook string `json:"webhook,omitempty"`
-	// FailurePolicy is what becomes of a pod that it cannot judge: Fail or Ignore.
+	// FailurePolicy is what happens to a pod that it cannot check: Fail or Ignore.
 	FailurePolicy string `json:"failurePolicy"`
-	// Namespaces is how many of those that were looked at its selectors match.
+	// Namespaces is the number of inspected namespaces that its selectors match.
 	Namespaces int `json:"namespaces"`
 }
 
-// Validation is what is installed that judges objects.
+// Validation has the installed webhooks and policies that validate objects.
 type Validation struct {
 	Own      string // the name of Pillion's own configuration
 	Webhooks []admissionregistrationv1.ValidatingWebhookConfiguration
@@ -33,8 +33,8 @@ type Validation struct {
 	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
-// Validators are those that judge pods when they are created, Pillion's own aside,
-// by kind and name. In which order they are asked changes nothing.
+// Validators returns those that validate new pods, sorted by kind and name, without Pillion's
+// own. Their order has no effect.
 func (v *Validation) Validators(namespaces []map[string]string) []Validator {
 	all := []Validator{}
 	for i := range v.Policies {
@@ -70,17 +70,19 @@ func failurePolicy(p *admissionregistrationv1.FailurePolicyType) string {
 	return string(*p)
 }
 
-// Loop is a webhook that is asked about Pillion's pods, while Pillion is asked about those of its namespace.
+// Loop is a webhook that is called for Pillion's pods, while Pillion is called for the pods of
+// that webhook's namespace.
 type Loop struct{ Webhook, Namespace, system string }
 
-// String is a warning.
+// String returns a warning.
 func (l *Loop) String() string {
 	return fmt.Sprintf("The %s and Pillion are called for each other's pods: if neither answers, neither can start. "+
 		"Exclude the namespace %s from Pillion, or %s from the other one.", l.Webhook, l.Namespace, l.system)
 }
 
-// Loops finds them, all with failurePolicy Fail. System is where Pillion's pods are; labels gives those of a
-// namespace, and whether they are known.
+// Loops returns all loops of webhooks with failurePolicy Fail. System is the namespace of
+// Pillion's pods. The function labels returns a namespace's labels, and whether they are
+// known.
 func Loops(m *Mutation, v *Validation, system string, labels func(namespace string) (map[string]string, bool)) (loops []Loop) {
 	var entries []explain.Entry
 	for i := range m.Webhooks {
