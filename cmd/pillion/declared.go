@@ -56,7 +56,8 @@ func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 // declare records the namespaces in a document. It returns an error if a Namespace cannot be
 // read, because its pods must not count as opted in for that reason.
 func (o *injectOptions) declare(d yamledit.Document) error {
-	if !bytes.Contains(d.Body, []byte("Namespace")) && !bytes.Contains(d.Body, []byte(`\`)) { // it may have escapes
+	// A document with escapes may contain the word without these letters.
+	if !bytes.Contains(d.Body, []byte("Namespace")) && !bytes.Contains(d.Body, []byte(`\`)) {
 		return nil
 	}
 	root, err := d.Parse()
@@ -114,8 +115,7 @@ func (o *injectOptions) declareOne(node *tree.Node) error {
 	return nil
 }
 
-// texts returns labels or annotations. Values without quotes are converted to strings, as
-// their author meant them.
+// Labels or annotations. Values without quotes become strings, as their author meant them.
 func texts(node *tree.Node) map[string]string {
 	all := map[string]string{}
 	members := node.Members()

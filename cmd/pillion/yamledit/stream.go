@@ -157,8 +157,9 @@ func (d Document) Parse() (*Root, error) {
 	return nil, fmt.Errorf("line %d: %s", line, text)
 }
 
-// parseJSON parses the document as JSON, because some JSON is not valid YAML: for example, a character above U+FFFF as two
-// escapes, or an unescaped DEL. It returns nil if the document is not JSON.
+// parseJSON parses the document as JSON, because some JSON is not valid YAML: for example, a
+// character above U+FFFF as two escapes, or an unescaped DEL. It returns nil if the document is
+// not JSON.
 func (d Document) parseJSON() *Root {
 	if !d.isFlow() {
 		return nil
