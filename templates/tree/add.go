@@ -9,26 +9,26 @@ import (
 	"unsafe"
 )
 
-// Journal records what was added to a tree, so that it can be taken back. Its zero
-// value is of a tree to which nothing was added.
+// Journal records what was added to a tree, so that it can be undone. Its zero value is ready
+// to use.
 type Journal struct {
-	Nodes  *Arena // memory for what is added, or nil
+	Nodes  *Arena // memory for additions, or nil
 	before []change
 }
 
-// change is a node as it was, or an item that was inserted into it.
+// change is the previous state of a node, or an item that was inserted into it.
 type change struct {
 	at       *Node
 	was      Node
-	inserted bool // item is; was is empty
+	inserted bool // an item was inserted; was is empty
 	item     int
 }
 
 func (j *Journal) note(n *Node) { j.before = append(j.before, change{at: n, was: *n}) }
 
-// Add puts a new member at the end of an object and returns it. Null and [] may
-// be given content this way, for both say that nothing is there; a member that
-// says anything else is never touched: Add then returns nil.
+// Add adds a member at the end of an object and returns it. It may replace an existing member
+// that is null or [], because both mean that there is no value. If the member has another
+// value, Add returns nil and changes nothing.
 func (j *Journal) Add(n *Node, name string, value Node) *Node {
 	value.added, value.name = true, name
 	if m := n.member(name); m != nil {
@@ -43,15 +43,15 @@ func (j *Journal) Add(n *Node, name string, value Node) *Node {
 	return &n.kids[len(n.kids)-1]
 }
 
-// Insert puts a new item before item i of an array; i may be the array's length.
+// Insert inserts an item before item i of an array; i may be the array's length.
 func (j *Journal) Insert(n *Node, i int, value Node) {
 	n.fill()
 	value.added = true
 	j.insert(n, i, value)
 }
 
-// insert moves the nodes after the new one, and all of them only if there is no
-// room: what is added to a long list again and again copies it once.
+// insert moves the nodes after the new one. It moves all nodes only if there is no room, so
+// repeated additions to a long list copy it once.
 func (j *Journal) insert(n *Node, i int, value Node) {
 	if len(n.kids) == cap(n.kids) {
 		j.makeRoom(n)
@@ -62,12 +62,12 @@ func (j *Journal) insert(n *Node, i int, value Node) {
 	n.kids[i] = value
 }
 
-// mostRoom is how many nodes more than needed a long list gets room for.
+// mostRoom limits how many spare nodes a long list gets.
 const mostRoom = 1024
 
-// makeRoom moves a node's children to if there is room for more. Those of a long
-// list stay there when what was added is taken back, so that the next template
-// does not move them again; what was noted of them before has to follow.
+// makeRoom moves a node's children to a larger slice. The children of a long list stay there
+// after an undo, so that the next template does not move them again. Then the journal's
+// pointers to them must follow.
 func (j *Journal) makeRoom(n *Node) {
 	old := n.kids
 	stays := len(old) > len(j.before)
@@ -82,7 +82,7 @@ func (j *Journal) makeRoom(n *Node) {
 	}
 }
 
-// indexOf is the index of the node in the list, or -1 if it is not in it.
+// indexOf returns the index of the node in the list, or -1 if it is not in it.
 func indexOf(list []Node, n *Node) int {
 	if len(list) == 0 {
 		return -1
@@ -94,20 +94,20 @@ func indexOf(list []Node, n *Node) int {
 	return -1
 }
 
-// Own makes a node, which may be shared, one that may be added to.
+// Own makes a node, which may be shared, safe to add to.
 func (j *Journal) Own(n *Node) {
 	j.note(n)
 	*n = n.Clone()
 }
 
-// Keep forgets what was added, which stays.
+// Keep forgets the recorded additions, so they can no longer be undone.
 func (j *Journal) Keep() { j.before = j.before[:0] }
 
-// Kept is how many bytes are kept for the next pod.
+// Kept returns the number of bytes that are kept for the next pod.
 func (j *Journal) Kept() int { return cap(j.before) * int(unsafe.Sizeof(change{})) }
 
-// Undo takes back what was added since the last Keep. Pointers into the tree that
-// were taken since hold no longer.
+// Undo removes what was added since the last Keep. It invalidates pointers into the tree that
+// were taken since then.
 func (j *Journal) Undo() {
 	for _, c := range slices.Backward(j.before) {
 		if c.inserted {
@@ -119,22 +119,21 @@ func (j *Journal) Undo() {
 	j.Keep()
 }
 
-// Additions calls yield for each operation `add` (RFC 6902) that makes the tree
-// as received into the tree as it is, in an order in which they apply: what goes
-// into existing items comes before the insertions that shift them. No path
-// names a member that is there already, unless that member is null or []. The
-// path is to be read during the call.
+// Additions calls yield for each `add` operation (RFC 6902) that changes the original tree
+// into the current one. The operations apply in this order: additions to existing items come
+// before the insertions that shift them. No path names an existing member, unless that is null
+// or []. The path is valid only during the call.
 func (n *Node) Additions(yield func(path []byte, value *Node)) {
 	n.additions(make([]byte, 0, 256), yield)
 }
 
-// additions writes the path into one buffer, for most of the tree has nothing to tell.
+// additions builds all paths in one buffer, because most of the tree has no additions.
 func (n *Node) additions(path []byte, yield func([]byte, *Node)) {
 	came := 0
 	for i := range n.kids {
 		kid := &n.kids[i]
 		switch {
-		case n.kind == Array && kid.added: // comes below
+		case n.kind == Array && kid.added: // insertions handles it
 		case kid.added:
 			yield(appendEscaped(append(path, '/'), kid.name), kid)
 		case n.kind == Object && len(kid.kids) > 0:
@@ -151,8 +150,8 @@ func (n *Node) additions(path []byte, yield func([]byte, *Node)) {
 	}
 }
 
-// insertions tells the added items in ascending order, each by its final index,
-// and by "-" when all that came stand before it.
+// insertions yields the added items in ascending order, each with its final index, or "-"
+// after all original items.
 func (n *Node) insertions(path []byte, came int, yield func([]byte, *Node)) {
 	for i := range n.kids {
 		switch {
@@ -166,7 +165,7 @@ func (n *Node) insertions(path []byte, came int, yield func([]byte, *Node)) {
 	}
 }
 
-// AddedSize is about how many bytes of JSON [Node.Additions] has to tell.
+// AddedSize returns the approximate size of the JSON that [Node.Additions] yields, in bytes.
 func (n *Node) AddedSize() int {
 	if n.added {
 		return n.Size()
@@ -197,13 +196,13 @@ func appendEscaped(dst []byte, name string) []byte {
 	return dst
 }
 
-// Escape makes a name a JSON Pointer's reference token (RFC 6901 section 3).
+// Escape escapes a name as a reference token of a JSON Pointer (RFC 6901, section 3).
 func Escape(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 
-// AppendWithAdditions writes the value's JSON with everything that was added inside it. What has no additions keeps its
-// bytes.
+// AppendWithAdditions appends the value's JSON with all additions inside it. Values without
+// additions keep their bytes.
 func (n *Node) AppendWithAdditions(dst []byte) []byte {
 	if n.added || n.AddedSize() == 0 {
 		return n.AppendTo(dst)

@@ -7,10 +7,11 @@ import (
 	"unsafe"
 )
 
-// textRoom is the room that is made for texts at once, in bytes; longer ones get their own.
+// textRoom is the allocation unit for strings, in bytes. Longer strings get their own
+// allocation.
 const textRoom = 4 << 10
 
-// Text makes a JSON string of the parts one after the other.
+// Text returns a JSON string that consists of the parts.
 func (a *Arena) Text(parts ...string) Node {
 	size, plain := len(`""`), true
 	for _, part := range parts {
@@ -20,7 +21,7 @@ func (a *Arena) Text(parts ...string) Node {
 	if a == nil || !plain || size > textRoom/4 {
 		return Text(strings.Join(parts, ""))
 	}
-	if size > cap(a.texts)-len(a.texts) { // the old ones belong to their nodes now
+	if size > cap(a.texts)-len(a.texts) { // existing nodes refer to the old bytes
 		a.texts = make([]byte, 0, textRoom)
 	}
 	begin := len(a.texts)
@@ -32,8 +33,8 @@ func (a *Arena) Text(parts ...string) Node {
 	return Node{kind: String, text: unsafe.String(&a.texts[begin], size)}
 }
 
-// With is a copy of an object in which a member has that value; the rest is
-// shared with the original.
+// With returns a copy of an object in which a member has another value. It shares the rest
+// with the original.
 func (a *Arena) With(n *Node, name string, value Node) Node {
 	members := n.Members()
 	c := Node{kind: Object, open: true, kids: append(a.Nodes(len(members)+1), members...)}
@@ -45,8 +46,8 @@ func (a *Arena) With(n *Node, name string, value Node) Node {
 	return c
 }
 
-// Without is a copy of an object that lacks a member; the rest is shared with
-// the original.
+// Without returns a copy of an object that lacks a member. It shares the rest with the
+// original.
 func (a *Arena) Without(n *Node, name string) Node {
 	members := n.Members()
 	c := Members(a.Nodes(len(members))...)

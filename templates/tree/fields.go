@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// StructField is a field of a Go struct as JSON has it.
+// StructField is a field of a Go struct in JSON.
 type StructField struct {
 	reflect.StructField
-	JSON      string       // its name
-	OmitEmpty bool         // a zero value is left out
-	Parent    reflect.Type // the struct that declares it
+	JSON      string       // the name in JSON
+	OmitEmpty bool         // zero values are left out
+	Parent    reflect.Type // the struct that declares the field
 }
 
-// StructFields returns the fields of a struct that JSON has, with those of embedded structs.
+// StructFields returns the fields of a struct in JSON, including those of embedded structs.
 func StructFields(t reflect.Type) []StructField {
 	var all []StructField
 	for f := range t.Fields() {
@@ -31,7 +31,8 @@ func StructFields(t reflect.Type) []StructField {
 	return all
 }
 
-// StructFieldOf returns the field of a struct with a name in JSON. It returns false if there is none.
+// StructFieldOf returns the field of a struct with this name in JSON. It returns false if
+// there is none.
 func StructFieldOf(t reflect.Type, name string) (StructField, bool) {
 	for _, f := range StructFields(t) {
 		if f.JSON == name {

@@ -11,11 +11,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// lexer finds where the parts of a JSON text end (RFC 8259); -1 is for what is
-// no such part.
+// lexer finds the ends of JSON tokens (RFC 8259). Its methods return -1 if there is no such
+// token.
 type lexer struct{ text string }
 
-// at is the byte at i, or 0, which no part has, where the text is at its end.
+// at returns the byte at i, or 0 at the end. No token contains 0.
 func (l *lexer) at(i int) byte {
 	if i < len(l.text) {
 		return l.text[i]
@@ -24,7 +24,7 @@ func (l *lexer) at(i int) byte {
 }
 
 func (l *lexer) blank(i int) int {
-	if i < len(l.text) && l.text[i] > ' ' { // as nearly always, and this much is inlined
+	if i < len(l.text) && l.text[i] > ' ' { // the most frequent case, which is inlined
 		return i
 	}
 	return l.skipBlank(i)
@@ -44,7 +44,7 @@ func (l *lexer) word(i int, word string) int {
 	return -1
 }
 
-// number: "-" ("0" or digits) and maybe "." digits and maybe "e" sign digits.
+// number: "-" ("0" or digits), optional "." digits, optional "e" sign digits.
 func (l *lexer) number(i int) int {
 	if l.at(i) == '-' {
 		i++
@@ -65,7 +65,7 @@ func (l *lexer) number(i int) int {
 	return i
 }
 
-// digits are one at least.
+// digits accepts one or more digits.
 func (l *lexer) digits(i int) int {
 	begin := i
 	for l.at(i)-'0' <= 9 {
@@ -77,15 +77,15 @@ func (l *lexer) digits(i int) int {
 	return i
 }
 
-// quoted is a string with its quotes, in UTF-8 and without half of a surrogate
-// pair, and whether there are escapes in it.
+// quoted accepts a string with its quotes, in valid UTF-8 and without half of a surrogate
+// pair. It also reports whether the string contains escapes.
 func (l *lexer) quoted(i int) (end int, escaped bool) {
 	text := l.text
 	if i >= len(text) || text[i] != '"' {
 		return -1, false
 	}
 	for i++; ; {
-		// Letters of one byte that are neither a quote nor an escape are looked at eight at a time.
+		// This loop skips ASCII characters that need no special handling, eight at a time.
 		for ; i+8 <= len(text); i += 8 {
 			if special := specialIn(text[i : i+8]); special != 0 {
 				i += bits.TrailingZeros64(special) >> 3
@@ -106,27 +106,27 @@ func (l *lexer) quoted(i int) (end int, escaped bool) {
 				return -1, false
 			}
 			i += size
-		case c < ' ': // a control character, or the text's end
+		case c < ' ': // a control character, or the end
 			return -1, false
-		default: // the text's last letters
+		default: // the last bytes
 			i++
 		}
 	}
 }
 
-// specialIn has the high bit of the first of eight bytes set that is a quote, a backslash, a control character or no
-// letter of one byte; those of later ones mean nothing.
+// specialIn returns a word whose lowest set high bit is at the first byte that is a quote, a
+// backslash, a control character or not ASCII. Higher bits have no meaning.
 func specialIn(b string) uint64 {
 	const each = 0x01_01_01_01_01_01_01_01
 	const high = 0x80 * each
 	x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
-	// To take away from a byte what is more than it sets its high bit. That
-	// borrows from the next one, so only the lowest that is set counts.
+	// Subtracting a larger value from a byte sets its high bit. It also borrows from the next
+	// byte, so only the lowest set bit is exact.
 	return (x | (x - ' '*each) | (x ^ '"'*each - each) | (x ^ '\\'*each - each)) & high
 }
 
-// isPlain reports whether a text needs no escape in JSON.
+// isPlain reports whether a string needs no escapes in JSON.
 func isPlain(s string) bool {
 	i := 0
 	for ; i+8 <= len(s); i += 8 {
@@ -142,7 +142,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// escape is the end of what stands after a backslash.
+// escape returns the end of an escape sequence, from the character after the backslash.
 func (l *lexer) escape(i int) int {
 	switch l.at(i) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -162,19 +162,19 @@ func (l *lexer) escape(i int) int {
 	return -1
 }
 
-// unit is the UTF-16 code unit that four hexadecimal digits stand for, or -1.
+// unit returns the UTF-16 code unit of four hexadecimal digits, or -1.
 func (l *lexer) unit(i int) int {
 	if i+4 > len(l.text) {
 		return -1
 	}
-	unit, err := strconv.ParseUint(l.text[i:i+4], 16, 16) // which takes no sign, and _ only with base 0
+	unit, err := strconv.ParseUint(l.text[i:i+4], 16, 16) // accepts no sign, and _ only with base 0
 	if err != nil {
 		return -1
 	}
 	return int(unit)
 }
 
-// unquote gives the text between the quotes of a checked string.
+// unquote returns the string between the quotes, which must be valid.
 func unquote(quoted string) string {
 	text, err := jsontext.AppendUnquote(nil, quoted)
 	if err != nil {

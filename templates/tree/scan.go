@@ -12,70 +12,70 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Parser parses one text after another into the same memory, which is most of
-// what a tree costs. Its zero value may be used.
+// Parser parses one document after another into the same memory, because allocating it is most
+// of a tree's cost. Its zero value is ready to use.
 //
-// It checks and opens in one pass; a library checks in one and is asked for what
-// is wanted in another. What is JSON that library says, see FuzzParse.
+// It checks the JSON and creates the nodes in one pass; a library would need two. It accepts
+// the same JSON as that library, see FuzzParse.
 //
-// A value's members and items come to lie next to each other in the arena.
+// The members and items of a value are adjacent in the arena.
 type Parser struct {
 	Arena
 	lexer
 
-	// Env has the environment of containers opened too, for who adds to it.
+	// Env also opens the environment variables of containers, for callers that add to them.
 	Env bool
 
 	depth   int
 	values  int
-	allowed int // values, now
-	most    int // and at all
+	allowed int // values that are allowed now
+	most    int // values that are allowed in total
 	room    Room
 	denied  error
-	pending []Node // of the objects and lists that are not at their end yet
+	pending []Node // children of the unfinished objects and lists
 }
 
-// bytesPerNode is about how many bytes of a pod there are to one node that is opened.
+// bytesPerNode is the approximate number of bytes of a pod for each opened node.
 const bytesPerNode = 32
 
-// spare is how many nodes may be added to each object and list that is opened
-// before they all have to move; nothing that is empty has to.
+// spare is the number of nodes that can be added to an opened object or list before all its
+// nodes move. Empty ones have none to move.
 const spare = 2
 
-// podLevels is how deep a pod is opened while its text is read anyway: pod,
-// metadata and spec, the containers, and a container's fields.
+// podLevels is the depth to which the parser opens a pod: pod, metadata and spec, the
+// containers, and a container's fields.
 const podLevels = 4
 
-// maxDepth is how deep values may nest, as in encoding/json.
+// maxDepth limits the depth of values, as in encoding/json.
 const maxDepth = 10_000
 
-// maxValues is how many values a text may have: a node takes 64 bytes, so tiny ones
-// take many times their text. A pod of the 3 MiB that an API server takes has fewer
-// unless it is made of nothing but {}.
+// maxValues limits the number of values in a document. A node takes 64 bytes, so tiny values
+// take many times their JSON. The API server accepts pods of up to 3 MiB, which have fewer
+// values, unless they consist only of {}.
 const maxValues = 1 << 20
 
-// FewValues is how many values a text may have before a [Room] is asked, and how many more it
-// is asked for at a time.
+// FewValues is the number of values before the parser calls a [Room], and the number of values
+// in each call.
 const FewValues = 4096
 
-// Room reports whether there is room for so many more values.
+// Room reports whether there is room for n more values.
 type Room interface{ Values(n int) bool }
 
-// ErrNoRoom says that the text has more values than a [Room] had room for.
+// ErrNoRoom means that the document has more values than a [Room] had room for.
 var ErrNoRoom = errors.New("it has more values than there is room for")
 
-// ErrTooManyValues says that a text is JSON, or may be, but has too many values.
+// ErrTooManyValues means that a document has too many values. The rest of it may be invalid.
 var ErrTooManyValues = errors.New("too many values")
 
-// Parse reads one JSON text (RFC 8259, valid UTF-8), which has a pod that many
-// levels deep inside. The tree, its texts and its names are parts of that text,
-// and the tree holds until the next call.
+// Parse parses one JSON document (RFC 8259, valid UTF-8) that contains a pod at this depth.
+// The tree's strings and names are parts of the document. The tree is valid until the next
+// call.
 func (s *Parser) Parse(text string, levels int) (*Node, error) {
 	return s.ParseIn(nil, maxValues, text, levels)
 }
 
-// ParseIn is Parse of a text that has so many values at most, within the room that there is if
-// room is not nil.
+// ParseIn is Parse with a limit on the number of values, and with room for them, unless room
+// is nil.
 func (s *Parser) ParseIn(room Room, most int, text string, levels int) (*Node, error) {
 	s.room, s.most, s.allowed, s.denied = room, most, min(FewValues, most), nil
 	s.text, s.depth, s.values, s.pending, s.slab, s.elsewhere = text, 0, 0, s.pending[:0], s.slab[:0], 0
@@ -92,7 +92,7 @@ func (s *Parser) ParseIn(room Room, most int, text string, levels int) (*Node, e
 	return &s.pending[0], nil
 }
 
-// whyNotJSON has a library say what is wrong.
+// whyNotJSON returns the error that a library reports for the invalid JSON.
 func whyNotJSON(text string) error {
 	if err := json.Unmarshal([]byte(text), new(jsontext.Value), jsontext.AllowDuplicateNames(true)); err != nil {
 		return err
@@ -100,18 +100,18 @@ func whyNotJSON(text string) error {
 	return errors.New("it is not JSON")
 }
 
-// Kept is how many bytes are kept until the next text, beside the last one.
+// Kept returns the number of bytes that are kept for the next document, besides the last one.
 func (s *Parser) Kept() int {
 	return (cap(s.pending)+cap(s.slab)+s.elsewhere)*int(unsafe.Sizeof(Node{})) + cap(s.texts)
 }
 
-// levelsOf is how deep a member is opened, where its object may be opened that
-// deep: what nobody looks at not at all, what nearly every template adds to whole.
+// levelsOf returns how deep to open a member of an opened object. Members that no caller reads
+// are not opened. Members that nearly every template adds to are opened completely.
 func (s *Parser) levelsOf(name string, levels int) int {
 	switch name {
 	case "env":
 		switch {
-		case levels > 0: // of a pod that is compared as a whole
+		case levels > 0: // a pod that is compared with templates
 			return levels + 1
 		case s.Env:
 			return 2
@@ -124,8 +124,8 @@ func (s *Parser) levelsOf(name string, levels int) int {
 	return levels
 }
 
-// value reads the value at i, a member's of that name, into one more pending node, opened
-// that many levels deep, and says where it ends, or with -1 that it is none.
+// value parses the value at i, which belongs to a member with this name, into a pending node.
+// It opens the value to this depth, and returns its end, or -1 if it is invalid.
 func (s *Parser) value(name string, i, levels int) (end int) {
 	var kids []Node
 	c, open, escaped := s.at(i), false, false
@@ -150,7 +150,8 @@ func (s *Parser) value(name string, i, levels int) (end int) {
 	return end
 }
 
-// scalar checks the value at i, which is no string, and says where it ends, or with -1 that it is none.
+// scalar checks the value at i, which is not a string. It returns its end, or -1 if it is
+// invalid.
 func (s *Parser) scalar(i int) (end int) {
 	switch s.at(i) {
 	case 't':
@@ -163,7 +164,7 @@ func (s *Parser) scalar(i int) (end int) {
 	return s.number(i)
 }
 
-// children reads the members or items of the object or list at i, opened that many levels deep.
+// children parses the members or items of the object or list at i, opened to this depth.
 func (s *Parser) children(i, levels int) (kids []Node, end int) {
 	if s.depth++; s.depth > maxDepth {
 		return nil, -1
@@ -202,11 +203,11 @@ func (s *Parser) children(i, levels int) (kids []Node, end int) {
 	return s.take(first), i + 1
 }
 
-// skip checks the object or list at i and says where it ends, or with -1 that it is
-// none. It makes no nodes and is a loop, as a third of a review is skipped.
+// skip checks the object or list at i. It returns its end, or -1 if it is invalid. It creates
+// no nodes and does not recurse, because a third of a review is skipped.
 func (s *Parser) skip(i int) (end int) {
 	var few [32]byte
-	within := few[:0] // what closes each object and list that i is in
+	within := few[:0] // the closing bytes of the objects and lists around i
 	for {
 		switch c := s.at(i); c {
 		case '"':
@@ -245,7 +246,8 @@ func (s *Parser) skip(i int) (end int) {
 	}
 }
 
-// entry counts the member or item at i, and says where its value begins, or with -1 that it has no name.
+// entry counts the member or item at i. It returns the start of its value, or -1 if it has no
+// name.
 func (s *Parser) entry(i int, closing byte) (value int) {
 	if s.values++; s.values > s.allowed && !s.more() {
 		return -1
@@ -259,7 +261,7 @@ func (s *Parser) entry(i int, closing byte) (value int) {
 	return s.colon(i)
 }
 
-// colon reports where a value begins whose name ends at i, or with -1 that there is none.
+// colon returns the start of the value whose name ends at i, or -1 if there is none.
 func (s *Parser) colon(i int) int {
 	if s.at(i) != ':' {
 		if i = s.skipBlank(i); s.at(i) != ':' {
@@ -269,7 +271,7 @@ func (s *Parser) colon(i int) int {
 	return s.blank(i + 1)
 }
 
-// more makes room for more values.
+// more requests room for more values.
 func (s *Parser) more() bool {
 	switch {
 	case s.values > s.most:
@@ -284,14 +286,14 @@ func (s *Parser) more() bool {
 	return s.denied == nil
 }
 
-// take makes the pending nodes from the first on somebody's members or items.
+// take moves the pending nodes from the first one to the arena, as the children of a value.
 func (s *Parser) take(first int) (kids []Node) {
 	switch n := len(s.pending) - first; {
 	case n == 0:
-	case n > maxSlab && 2*n > cap(s.pending): // to have them twice takes too much
+	case n > maxSlab && 2*n > cap(s.pending): // a copy of them would take too much memory
 		s.elsewhere += cap(s.pending)
 		kids, s.pending = s.pending[first:], slices.Clone(s.pending[:first])
-	case n > maxSlab: // and to keep for them what others lie in too, more
+	case n > maxSlab: // keeping the whole slice for them would take more
 		s.elsewhere += n
 		kids, s.pending = slices.Clone(s.pending[first:]), s.pending[:first]
 	default:
@@ -300,7 +302,7 @@ func (s *Parser) take(first int) (kids []Node) {
 	return kids
 }
 
-// push makes another pending node, for the value at i.
+// push adds a pending node with the value at i.
 func (s *Parser) push(i int) *Node {
 	n := len(s.pending)
 	if n == cap(s.pending) { // append grows short slices in small steps
@@ -314,12 +316,12 @@ func (s *Parser) push(i int) *Node {
 	return &s.pending[n]
 }
 
-// Parse reads one JSON text (RFC 8259, valid UTF-8). The tree has a copy of the
-// text, so that may be changed afterwards. Where an object has a name twice the
-// last one counts, as it does for the API server and for its JSON Patch library.
+// Parse parses one JSON document (RFC 8259, valid UTF-8). The tree has a copy of it, so the
+// caller may change it. If an object has two members with one name, the last one counts, as in
+// the API server and in its JSON Patch library.
 func Parse(text []byte) (*Node, error) { return new(Parser).Parse(string(text), 0) }
 
-// kindOf is the kind of the value that begins with c.
+// kindOf returns the kind of the value that begins with c.
 func kindOf(c byte) jsontext.Kind {
 	if c == '-' || c-'0' <= 9 {
 		return Number
@@ -327,7 +329,8 @@ func kindOf(c byte) jsontext.Kind {
 	return jsontext.Kind(c)
 }
 
-// fill opens the node; of a list the items too, for who looks at it looks for one of them.
+// fill opens the node. It also opens the items of a list, because callers that read a list
+// search its items.
 func (n *Node) fill() {
 	if n.open || n.kind != Object && n.kind != Array {
 		return
@@ -337,7 +340,7 @@ func (n *Node) fill() {
 	n.open, n.came = true, uint32(len(n.kids))
 }
 
-// openAll opens the whole tree, after which reading it changes nothing.
+// openAll opens the whole tree. After that, reading it changes nothing.
 func (n *Node) openAll() {
 	n.fill()
 	for i := range n.kids {

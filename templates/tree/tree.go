@@ -18,7 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The kinds of a JSON value, as [Node.Kind] gives them.
+// The kinds of a JSON value, as [Node.Kind] returns them.
 const (
 	Null   = jsontext.KindNull
 	False  = jsontext.KindFalse
@@ -32,20 +32,20 @@ const (
 // Node is one JSON value, with its name if it is an object's member.
 type Node struct {
 	name  string // unescaped
-	text  string // the value's JSON; "" for a value that was put together here
+	text  string // the value's JSON; "" for a value that was built here
 	kids  []Node // members or items
 	kind  jsontext.Kind
-	open  bool // kids are filled in
+	open  bool // kids is set
 	added bool
 
-	escaped bool   // text is a string's and has a backslash
-	came    uint32 // how many of the kids the text has, see [Verifier]
+	escaped bool   // text is a string with a backslash
+	came    uint32 // how many of the kids are in text, see [Verifier]
 }
 
-// Name is a member's name, unescaped.
+// Name returns a member's name, unescaped.
 func (n *Node) Name() string { return n.name }
 
-// Text makes a JSON string.
+// Text returns a JSON string.
 func Text(s string) Node {
 	if isPlain(s) {
 		return Node{kind: String, text: `"` + s + `"`}
@@ -54,13 +54,13 @@ func Text(s string) Node {
 	return Node{kind: String, text: string(quoted), escaped: bytes.IndexByte(quoted, '\\') >= 0}
 }
 
-// Int makes a JSON number.
+// Int returns a JSON number.
 func Int(i int64) Node { return Node{kind: Number, text: strconv.FormatInt(i, 10)} }
 
-// Uint makes a JSON number.
+// Uint returns a JSON number.
 func Uint(u uint64) Node { return Node{kind: Number, text: strconv.FormatUint(u, 10)} }
 
-// Bool makes true or false.
+// Bool returns true or false.
 func Bool(b bool) Node {
 	if b {
 		return Node{kind: True, text: "true"}
@@ -68,22 +68,22 @@ func Bool(b bool) Node {
 	return Node{kind: False, text: "false"}
 }
 
-// Members makes an object of what is in members, in that order.
+// Members returns an object with these members, in this order.
 func Members(members ...Node) Node { return Node{kind: Object, open: true, kids: members} }
 
-// Field makes a member for [Members].
+// Field returns a member for [Members].
 func Field(name string, value Node) Node {
 	value.name = name
 	return value
 }
 
-// Rename makes the node a member of that name, for [Members].
+// Rename sets the node's name, for [Members].
 func (n *Node) Rename(name string) { n.name = name }
 
-// Items makes an array.
+// Items returns an array.
 func Items(items ...Node) Node { return Node{kind: Array, open: true, kids: items} }
 
-// Kind is the JSON kind; 0 for a nil node.
+// Kind returns the JSON kind, or 0 for a nil node.
 func (n *Node) Kind() jsontext.Kind {
 	if n == nil {
 		return 0
@@ -91,16 +91,15 @@ func (n *Node) Kind() jsontext.Kind {
 	return n.kind
 }
 
-// Seal opens the whole tree and writes its JSON once, for a value that is used
-// again and again and never added to. A sealed tree may be shared.
+// Seal opens the whole tree and stores its JSON. It is for values that are used repeatedly and
+// never added to. A sealed tree may be shared.
 func (n *Node) Seal() {
 	n.openAll()
 	n.text = string(n.AppendTo(nil))
 }
 
-// Get is an object's member of that name. It is nil if n is nil or no
-// object, and where the member is absent or null, which mean the same to the
-// API server.
+// Get returns an object's member with this name. It returns nil if n is nil or not an object,
+// or if the member is absent or null, which the API server treats alike.
 func (n *Node) Get(name string) *Node {
 	if m := n.member(name); m != nil && m.kind != Null {
 		return m
@@ -116,7 +115,7 @@ func (n *Node) At(names ...string) *Node {
 	return n
 }
 
-// member is what nearly everything comes down to, so it calls nothing.
+// member is on the hot path, so it calls no other function.
 func (n *Node) member(name string) *Node {
 	if n == nil || n.kind != Object {
 		return nil
@@ -133,10 +132,10 @@ func (n *Node) member(name string) *Node {
 	return nil
 }
 
-// Members are an object's members in their order; a name may stand there twice.
+// Members returns an object's members in order. A name may occur twice.
 func (n *Node) Members() []Node { return n.children(Object) }
 
-// Items are an array's items. Pointers into it hold until the next [Log.Insert].
+// Items returns an array's items. Pointers to them are valid until the next [Journal.Insert].
 func (n *Node) Items() []Node { return n.children(Array) }
 
 func (n *Node) children(of jsontext.Kind) []Node {
@@ -149,7 +148,7 @@ func (n *Node) children(of jsontext.Kind) []Node {
 	return n.kids
 }
 
-// Text is a string's text, and "" for anything else.
+// Text returns the string, unescaped, or "" if the value is not a string.
 func (n *Node) Text() string {
 	switch {
 	case n == nil || n.kind != String:
@@ -168,10 +167,11 @@ func (n *Node) IsText(s string) bool {
 	case !n.escaped:
 		return n.text[1:len(n.text)-1] == s
 	}
-	return len(s) < len(n.text)-len(`""`) && n.Text() == s // an escape is longer than what it stands for
+	return len(s) < len(n.text)-len(`""`) && n.Text() == s // an escape is longer than its character
 }
 
-// SameText reports whether both nodes are the same string. Nearly all that are the same are written the same.
+// SameText reports whether both nodes are the same string. Equal strings usually have equal
+// JSON.
 func (n *Node) SameText(other *Node) bool {
 	switch {
 	case n == nil || other == nil || n.kind != String || other.kind != String:
@@ -182,11 +182,11 @@ func (n *Node) SameText(other *Node) bool {
 	return (n.escaped || other.escaped) && other.IsText(n.Text())
 }
 
-// Added reports whether the node was added to the tree by [Log.Add] or [Log.Insert].
+// Added reports whether the node was added to the tree by [Journal.Add] or [Journal.Insert].
 func (n *Node) Added() bool { return n != nil && n.added }
 
-// AppendTo writes the value's JSON: the text as received where it came as text.
-// Additions inside a node that came as text are in [Node.AppendWithAdditions] only.
+// AppendTo appends the value's JSON: the original bytes if the value was parsed. Only
+// [Node.AppendWithAdditions] includes additions inside a parsed node.
 func (n *Node) AppendTo(dst []byte) []byte {
 	if n.text != "" {
 		return append(dst, n.text...)
@@ -194,7 +194,7 @@ func (n *Node) AppendTo(dst []byte) []byte {
 	return n.appendKids(dst, (*Node).AppendTo)
 }
 
-// appendKids writes the value from its members or items.
+// appendKids appends the value from its members or items.
 func (n *Node) appendKids(dst []byte, appendKid func(*Node, []byte) []byte) []byte {
 	closing := byte(']')
 	switch n.kind {
@@ -217,7 +217,7 @@ func (n *Node) appendKids(dst []byte, appendKid func(*Node, []byte) []byte) []by
 	return append(dst, closing)
 }
 
-// AppendQuoted writes a JSON string; bytes that are no UTF-8 become U+FFFD.
+// AppendQuoted appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendQuoted(dst []byte, s string) []byte {
 	if isPlain(s) {
 		return append(append(append(dst, '"'), s...), '"')
@@ -226,7 +226,7 @@ func AppendQuoted(dst []byte, s string) []byte {
 	return dst
 }
 
-// Size is about how many bytes [Node.AppendTo] writes.
+// Size returns the approximate size of what [Node.AppendTo] appends.
 func (n *Node) Size() int {
 	if n.text != "" {
 		return len(n.text)
@@ -238,7 +238,7 @@ func (n *Node) Size() int {
 	return size
 }
 
-// String is the value's JSON, for messages and tests.
+// String returns the value's JSON, for messages and tests.
 func (n *Node) String() string {
 	switch {
 	case n == nil:
@@ -249,27 +249,26 @@ func (n *Node) String() string {
 	return string(n.AppendTo(nil))
 }
 
-// Arena is memory for the nodes of one tree and of all that is made to be added
-// to it, given back as a whole when its [Parser] parses the next text. Nil has
-// the runtime give memory.
+// Arena is memory for the nodes of one tree and of everything that is added to it. It is
+// reused when its [Parser] parses the next document. A nil Arena uses the heap.
 type Arena struct {
 	slab      []Node
-	least     int // nodes to make room for at once
-	elsewhere int // nodes that there is room for in what was the slab before
+	least     int // minimum number of nodes to allocate
+	elsewhere int // capacity of previous slabs
 	texts     []byte
 }
 
-// maxSlab is the most nodes to make room for before they are needed, 256 KiB: what
-// comes after a long list needs no room like that.
+// maxSlab is the largest number of nodes to allocate in advance, 256 KiB. After a long list,
+// more are rarely needed.
 const maxSlab = 4096
 
-// Nodes is a list of no nodes that has room for so many.
+// Nodes returns an empty slice with this capacity.
 func (a *Arena) Nodes(room int) []Node {
 	if a == nil {
 		return make([]Node, 0, room)
 	}
 	first := len(a.slab)
-	if room > cap(a.slab)-first { // the old slab belongs to its nodes now
+	if room > cap(a.slab)-first { // existing nodes refer to the old slab
 		a.elsewhere += cap(a.slab)
 		a.slab, first = make([]Node, 0, max(room, min(2*cap(a.slab), maxSlab), a.least)), 0
 	}
@@ -277,15 +276,13 @@ func (a *Arena) Nodes(room int) []Node {
 	return a.slab[first : first : first+room]
 }
 
-// Set puts a member at the end of an object that is being put together; it
-// counts as no addition.
+// Set appends a member to an object that is being built. It does not count as an addition.
 func (n *Node) Set(name string, value Node) { n.kids = append(n.kids, Field(name, value)) }
 
-// Append puts an item at the end of an array that is being put together; it
-// counts as no addition.
+// Append appends an item to an array that is being built. It does not count as an addition.
 func (n *Node) Append(value Node) { n.kids = append(n.kids, value) }
 
-// Clone is a deep copy that may be added to.
+// Clone returns a deep copy that may be added to.
 func (n *Node) Clone() Node {
 	c := *n
 	n.fill()

@@ -11,33 +11,33 @@ import (
 	"unsafe"
 )
 
-// Verifier checks operations `add` (RFC 6902), one after another, against a tree as
-// it was parsed: each makes a member that is not there, or an item of a list. It
-// does not go by what [Log] notes and [Node.Additions] tells. A value that came
-// lies in the text of the value that it came in, and each value keeps how many came in it.
+// Verifier checks a sequence of `add` operations (RFC 6902) against the parsed tree. Each must
+// create a member that does not exist, or a list item. It does not rely on [Journal] or
+// [Node.Additions]: an original value's JSON lies inside the JSON of its parent, and each
+// value stores its original number of children.
 //
-// It is stricter than the RFC: whatever an operation goes into has to have come, and
-// what goes into a list's items has to come before the items that are inserted.
+// It is stricter than the RFC. An operation may only add to original values. Additions to a
+// list's items must come before the items that are inserted into the list.
 type Verifier struct {
 	root   *Node
-	parent *Node  // of the last operation
-	path   []byte // of that
+	parent *Node  // target of the last operation
+	path   []byte // path of the last operation
 	seed   maphash.Seed
-	seen   []uint64            // of the paths of members, up to maxSeen
-	more   map[uint64]struct{} // of the others
+	seen   []uint64            // hashes of member paths, up to maxSeen
+	more   map[uint64]struct{} // further hashes
 	grown  []grown
 }
 
-// grown is a list and how many items were inserted so far.
+// grown is a list and the number of items that were inserted so far.
 type grown struct {
 	list     *Node
 	inserted int
 }
 
-// maxSeen is how many operations are compared one by one.
+// maxSeen is the number of operations that are compared one by one.
 const maxSeen = 32
 
-// Begin begins with the first operation on a tree.
+// Begin starts with the first operation on a tree.
 func (v *Verifier) Begin(root *Node) {
 	if v.root == nil {
 		v.seed = maphash.MakeSeed()
@@ -46,7 +46,7 @@ func (v *Verifier) Begin(root *Node) {
 	v.more = nil
 }
 
-// Add checks the next operation; the error says what is wrong with it.
+// Add checks the next operation, and returns an error if it is invalid.
 func (v *Verifier) Add(path []byte) error {
 	last := bytes.LastIndexByte(path, '/')
 	if last < 0 {
@@ -74,7 +74,7 @@ func (v *Verifier) Add(path []byte) error {
 	return errors.New("what it goes into is neither an object nor a list")
 }
 
-// find is what came at a path.
+// find returns the original value at a path.
 func (v *Verifier) find(path []byte) (*Node, error) {
 	n := v.root
 	n.fill()
@@ -121,7 +121,7 @@ func (v *Verifier) insert(list *Node, index []byte) error {
 			return nil
 		}
 	}
-	// The member that came as [] may be replaced or filled, not both.
+	// An original [] may be replaced or filled, but not both.
 	if list.came == 0 && v.twice(v.path) {
 		return errors.New("the list was added or filled before")
 	}
@@ -138,7 +138,7 @@ func (v *Verifier) grew(list *Node) int {
 	return 0
 }
 
-// twice reports whether an operation had the same path.
+// twice reports whether a previous operation had the same path.
 func (v *Verifier) twice(path []byte) bool {
 	hash := maphash.Bytes(v.seed, path)
 	if slices.Contains(v.seen, hash) {
@@ -156,8 +156,8 @@ func (v *Verifier) twice(path []byte) bool {
 	return twice
 }
 
-// arrived is the member that came with the object by that name, escaped as in a path,
-// whatever has become of it since; nil if there is none.
+// arrived returns the object's original member with this name, escaped as in a path, even if
+// it was replaced since. It returns nil if there is none.
 func (n *Node) arrived(name []byte) *Node {
 	plain := bytes.IndexByte(name, '~') < 0
 	for i := min(int(n.came), len(n.kids)) - 1; i >= 0; i-- {
@@ -171,7 +171,7 @@ func (n *Node) arrived(name []byte) *Node {
 	return nil
 }
 
-// isEscaped reports whether the token stands for the name in a path.
+// isEscaped reports whether the token is the name, escaped as in a path.
 func isEscaped(token []byte, name string) bool {
 	for i := range len(name) {
 		escape := ""
@@ -195,7 +195,7 @@ func isEscaped(token []byte, name string) bool {
 	return len(token) == 0
 }
 
-// again reads the object's text once more, for a member that was overwritten.
+// again parses the object's JSON again, to find a member that was replaced.
 func (n *Node) again(name string) *Node {
 	came, err := Parse([]byte(n.text))
 	if err != nil {
@@ -204,7 +204,7 @@ func (n *Node) again(name string) *Node {
 	return came.member(name)
 }
 
-// arrivedItem is the item that came with the list at that index, or nil.
+// arrivedItem returns the list's original item with this index, or nil.
 func (n *Node) arrivedItem(index []byte) *Node {
 	i, ok := number(index)
 	if !ok || i >= int(n.came) {
@@ -222,7 +222,7 @@ func (n *Node) arrivedItem(index []byte) *Node {
 	return nil
 }
 
-// number is an index as it stands in a path: digits without a zero before them.
+// number parses an index in a path: digits without a leading zero.
 func number(digits []byte) (i int, ok bool) {
 	if len(digits) == 0 || len(digits) > 9 || digits[0] == '0' && len(digits) > 1 {
 		return 0, false
@@ -236,7 +236,7 @@ func number(digits []byte) (i int, ok bool) {
 	return i, true
 }
 
-// in reports whether the value lies in the text that its parent came as.
+// in reports whether the value's JSON lies inside the JSON of its parent.
 func (n *Node) in(parent *Node) bool {
 	if n.text == "" || parent.text == "" {
 		return false
@@ -245,7 +245,7 @@ func (n *Node) in(parent *Node) bool {
 	return offset < uintptr(len(parent.text))
 }
 
-// saysNothing reports whether a value is null or [], which may be given content.
+// saysNothing reports whether a value is null or [], so that it may get a value.
 func (n *Node) saysNothing() bool {
 	return n.kind == Null || n.kind == Array && len(n.Items()) == 0
 }

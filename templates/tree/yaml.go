@@ -16,16 +16,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxYAMLNodes bounds what aliases can unfold to (a pod of 3 MiB, the most that
-// the API server takes, has fewer values than that).
+// maxYAMLNodes limits the number of values after aliases are unfolded. The API server accepts
+// pods of up to 3 MiB, which have fewer values.
 const maxYAMLNodes = 1 << 20
 
-// maxYAMLDepth bounds how deep they can nest; an alias may stand inside of what
-// it stands for.
+// maxYAMLDepth limits the depth of aliases. An alias may refer to a node that contains it.
 const maxYAMLDepth = 1000
 
-// Unfold returns a node with the values of its aliases in their place. It returns an
-// error, which names the line, if that has more than so many values.
+// Unfold returns a node in which aliases are replaced by their values. It returns an error
+// with the line if the result has more than the given number of values.
 func Unfold(y *yaml.Node, most int) (*yaml.Node, error) {
 	u := unfolding{most: most, left: most}
 	return u.node(y)
@@ -58,8 +57,8 @@ func (u *unfolding) node(y *yaml.Node) (*yaml.Node, error) {
 	return &unfolded, nil
 }
 
-// FromYAML makes the JSON value that a YAML node stands for, in the order of
-// the YAML. Aliases and merge keys are unfolded. An error names the line.
+// FromYAML converts a YAML node to JSON, in the same order. It unfolds aliases and merge keys.
+// Errors contain the line.
 func FromYAML(y *yaml.Node) (Node, error) {
 	unfolded, err := Unfold(y, maxYAMLNodes)
 	if err != nil {
@@ -112,7 +111,7 @@ func fromMapping(y *yaml.Node) (Node, error) {
 		}
 		n.Set(key.Value, value)
 	}
-	for _, m := range merged { // what the object says itself wins, then the first source
+	for _, m := range merged { // the object's own members win, then the first source
 		if n.member(m.Name()) == nil {
 			n.kids = append(n.kids, m)
 		}
@@ -152,7 +151,7 @@ func fromScalar(y *yaml.Node) (Node, error) {
 	return Node{}, fmt.Errorf("line %d: the YAML tag %s has no meaning here", y.Line, y.Tag)
 }
 
-// oldBool reads the booleans of YAML 1.1, as kubectl does.
+// oldBool parses the booleans of YAML 1.1, as kubectl does.
 func oldBool(y *yaml.Node) (value, ok bool) {
 	if y.Style != 0 || y.Tag != "!!str" {
 		return false, false
@@ -168,7 +167,7 @@ func oldBool(y *yaml.Node) (value, ok bool) {
 
 func fromNumber(y *yaml.Node) (Node, error) {
 	if v := jsontext.Value(y.Value); v.IsValid() && v.Kind() == Number {
-		return Node{kind: Number, text: y.Value}, nil // keeps 12345678901234567890 and 1.0
+		return Node{kind: Number, text: y.Value}, nil // keeps the digits of 12345678901234567890 and 1.0
 	}
 	if y.ShortTag() == "!!int" {
 		var i int64
@@ -187,14 +186,14 @@ func fromNumber(y *yaml.Node) (Node, error) {
 	return Float(f), nil
 }
 
-// Float makes a JSON number of a finite f.
+// Float returns a JSON number. f must be finite.
 func Float(f float64) Node {
 	return Node{kind: Number, text: jsontext.Float(f).String()}
 }
 
-// WhereYAML says in which line a YAML stream goes wrong, and how; err is what reading it gave. The library may tell
-// the line before the one where the object around the error begins, so this is the first line up to which the text
-// fails as the whole does.
+// WhereYAML returns the line of an error in a YAML stream, and the message. The parameter err
+// is the library's error. The library may report the line before the object with the error, so
+// WhereYAML searches for the first line up to which parsing fails in the same way.
 func WhereYAML(text []byte, err error) (line int, message string) {
 	told, message := CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
 	ends, end := []int{}, 0
@@ -217,7 +216,7 @@ func WhereYAML(text []byte, err error) (line int, message string) {
 	return first + found + 1, message
 }
 
-// CutLine takes "line N: text" apart, as errors about YAML begin; N is 0 if it is not said.
+// CutLine splits an error about YAML that starts with "line N: ". N is 0 if there is no line.
 func CutLine(text string) (line int, after string) {
 	rest, ok := strings.CutPrefix(text, "line ")
 	if number, after, found := strings.Cut(rest, ": "); ok && found {
