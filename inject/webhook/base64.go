@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// pairs are the two letters that stand for each twelve bits.
+// pairs are the two letters for each value of twelve bits.
 var pairs = func() (all [1 << 12]uint16) {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	for i := range all {
@@ -25,7 +25,8 @@ func putSix(to []byte, v uint64) {
 	binary.LittleEndian.PutUint16(to[6:], pairs[v>>16&0xfff])
 }
 
-// appendBase64 is what [base64.StdEncoding] appends, in a fifth of the time: two letters at once, and twelve bytes.
+// appendBase64 appends what [base64.StdEncoding] appends, in a fifth of the time, because it
+// encodes two letters at once.
 func appendBase64(dst, src []byte) []byte {
 	dst = slices.Grow(dst, base64.StdEncoding.EncodedLen(len(src)))
 	to := dst[len(dst):cap(dst)]

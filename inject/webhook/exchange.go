@@ -13,7 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
-// endpoint is one webhook. Each has a file of its own; [Handler.ask] does what they have in common.
+// endpoint is one webhook. Each is defined in its own file; [Handler.ask] contains the common
+// part.
 type endpoint struct {
 	path string
 	name string // in metrics and in the log
@@ -29,7 +30,8 @@ type endpoint struct {
 	judges bool
 	// counted: pillion_decisions_total counts the decisions.
 	counted bool
-	// decisions are what can become of a request that gets an answer, beside decidedIgnored.
+	// decisions are the possible results of a request that gets an answer, apart from
+	// decidedIgnored.
 	decisions []outcome
 	// findings are the codes of findings about a template.
 	findings []inject.Code
@@ -41,27 +43,27 @@ type endpoint struct {
 	answer func(*Handler, *exchange, *http.Request) (answer, *rejection)
 }
 
-// answer is what an endpoint found out about a request.
+// answer is the result of an endpoint for a request.
 type answer interface {
-	// decision is the word for it in metrics and in the log.
+	// decision is the name of the result in metrics and in the log.
 	decision() string
 	// respond completes a response that allows the request unchanged, and appends to the audit annotations.
 	respond(*exchange, *admissionv1.AdmissionResponse, []inject.Note) []inject.Note
-	// pod names the pod that it is about.
+	// pod identifies the pod of the request.
 	pod() *inject.Identity
-	// decisions are those of the engine; none if it judged a final pod.
+	// decisions are those of the engine. There are none for a final pod.
 	decisions() []inject.Decision
 	// findings are what is wrong with the pod.
 	findings() []inject.Finding
 }
 
-// outcome is what became of a request.
+// outcome is the result of a request.
 type outcome struct {
 	decision string
 	status   int
 }
 
-// The words for what became of a request, in addition to those of the endpoints.
+// The names of outcomes, in addition to those of the endpoints.
 const (
 	decidedUnchanged = "unchanged"
 	decidedWithheld  = "withheld" // of the patch
@@ -69,13 +71,13 @@ const (
 	decidedWarned    = "warned"
 	decidedRejected  = "rejected" // with an HTTP error
 	decidedShed      = "shed"     // with 429: there are too many
-	decidedDoubted   = "doubted"  // another replica is asked
+	decidedDoubted   = "doubted"  // the API server calls another replica
 )
 
 // unknown are the codes of findings about no template that every webhook has.
 var unknown = []inject.Code{inject.CodeUnknownTemplate, inject.CodeUnknownParameter}
 
-// answered are outcomes with HTTP 200.
+// answered returns outcomes with HTTP 200.
 func answered(decisions ...string) []outcome {
 	all := make([]outcome, len(decisions))
 	for i, decision := range decisions {
@@ -87,7 +89,7 @@ func answered(decisions ...string) []outcome {
 // nowhere is the endpoint of requests to any other path.
 var nowhere = &endpoint{name: "none"}
 
-// exchange is one request and everything that is known about it.
+// exchange is one request with everything that is known about it.
 type exchange struct {
 	start    time.Time
 	endpoint *endpoint
@@ -119,7 +121,7 @@ func (e *exchange) status() int {
 	return http.StatusOK
 }
 
-// decision is the word for what became of the request.
+// decision returns the name of the request's outcome.
 func (e *exchange) decision() string {
 	switch {
 	case e.rejected != nil && e.rejected.status == http.StatusTooManyRequests:

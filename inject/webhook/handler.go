@@ -54,7 +54,7 @@ type Handler struct {
 	buffers, scratch sync.Pool // of *buffers, and of *scratch
 }
 
-// aboutPod is the engine's input for a new pod. The error is temporary.
+// aboutPod returns the engine's input for a new pod. The error is temporary.
 func (h *Handler) aboutPod(e *exchange, r *http.Request) (inject.Request, *rejection) {
 	// metadata.namespace is not set yet if a controller creates the pod.
 	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
@@ -75,7 +75,7 @@ func (h *Handler) aboutPod(e *exchange, r *http.Request) (inject.Request, *rejec
 	}, nil
 }
 
-// notAPod is for an error of the engine.
+// notAPod returns the rejection for an error of the engine.
 func notAPod(err error) *rejection {
 	if errors.Is(err, inject.ErrGone) {
 		return tooLate()
@@ -83,7 +83,7 @@ func notAPod(err error) *rejection {
 	return reject(http.StatusBadRequest, "request.object is not a pod: %v", err)
 }
 
-// gone is the answer to a caller that has stopped waiting.
+// gone returns the answer to a caller that has stopped waiting.
 func gone(r *http.Request) *rejection {
 	if r.Context().Err() != nil {
 		return tooLate()

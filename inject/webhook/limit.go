@@ -106,7 +106,7 @@ func (l *Limiter) count(rejected *rejection) {
 	}
 }
 
-// share is what one request has of a limiter.
+// share is the part of a limiter that one request uses.
 type share struct {
 	limiter *Limiter // nil: no limit
 	// The caller waits until deadline, or until ctx is done.
@@ -176,7 +176,7 @@ func (s *share) leave() {
 	}
 }
 
-// forget gives back the memory.
+// forget releases the memory.
 func (s *share) forget() {
 	if s.limiter != nil {
 		s.limiter.memory.Add(-s.memory)

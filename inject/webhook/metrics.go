@@ -98,7 +98,7 @@ func newMetrics(registry prometheus.Registerer, endpoints []*endpoint) *Metrics 
 	return m
 }
 
-// failures are what can become of a request to any endpoint, and of a request that does not concern it.
+// failures are outcomes that a request to any endpoint can have.
 var failures = []outcome{
 	{decidedIgnored, http.StatusOK},
 	{decidedRejected, http.StatusBadRequest},
@@ -109,7 +109,7 @@ var failures = []outcome{
 	{decidedShed, http.StatusTooManyRequests},
 }
 
-// newWebhook makes the series of a webhook, so that they exist before the first event.
+// newWebhook creates the series of a webhook, so that they exist before the first event.
 func (m *Metrics) newWebhook(webhook string, durations prometheus.Observer, outcomes []outcome) *webhookSeries {
 	s := &webhookSeries{durations: durations, requests: map[outcome]*event{}}
 	for _, o := range outcomes {

@@ -50,8 +50,8 @@ func (i injected) decision() string {
 	return decidedUnchanged
 }
 
-// respond adds the patch. An unsound patch is withheld: the pod continues
-// unchanged, and the validating webhook judges it.
+// respond adds the patch. An unsound patch is withheld: the pod continues unchanged, and the
+// validating webhook checks it.
 func (i injected) respond(e *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
 	if i.Adds() {
 		patch, err := i.AppendVerified(e.scratch.patch, &e.scratch.verifier)

@@ -28,7 +28,7 @@ func encode(e *exchange) []byte {
 	return e.buffers.answer
 }
 
-// roomAround is for what there is in most answers besides the patch.
+// roomAround is the usual size of an answer without its patch.
 const roomAround = 1 << 10
 
 // appendReview writes an AdmissionReview with this response and these audit

@@ -22,7 +22,7 @@ const (
 	decidedWouldDeny   = "would_deny"
 )
 
-// maxShadow is as long as the API server asks warnings to be, in runes.
+// maxShadow is the length of a warning that the API server recommends, in runes.
 const maxShadow = 120
 
 // shadow reports what would become of a pod in a namespace that has not opted in
@@ -100,9 +100,9 @@ func (s shadowed) warnings() []string {
 	return all
 }
 
-// audit appends the result's audit annotations in words that are true here, and
-// the verdict. A validating webhook is called once, so injected and present may
-// read differently.
+// audit appends the result's audit annotations, reworded for a shadow namespace, and the
+// verdict. A validating webhook is called only once, so the codes injected and present may
+// have other sentences.
 func (s shadowed) audit(notes []inject.Note) []inject.Note {
 	notes = s.AppendAudit(notes)
 	for i := range s.Decisions {

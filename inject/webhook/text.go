@@ -29,8 +29,8 @@ const (
 // inAuditLog reports where the remaining warnings are.
 const inAuditLog = "; the audit log has them"
 
-// warnings prepares sentences for the API server, which silently drops an empty warning
-// and one with a control character. If there are too many, the last one ends with where.
+// warnings prepares sentences for the API server, which silently drops empty warnings and
+// those with control characters. If there are too many, the last one ends with the given hint.
 func warnings(all []string, where string) []string {
 	if len(all) == 0 {
 		return nil

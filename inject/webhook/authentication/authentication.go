@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Way is how a caller showed who it is.
+// Way is how a caller was authenticated.
 type Way string
 
 // The ways.

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Certificates are the client certificates that callers may have: signed by one
-// of the CAs, for client authentication, and of one of the names.
+// Certificates are the accepted client certificates: signed by one of the CAs, for client
+// authentication, with one of the names.
 //
-// The names are not optional. A cluster's CA signs a certificate for every
-// kubelet, and a CA that is asked to sign for users signs for all of them.
+// Names are required. A cluster's CA signs a certificate for every kubelet, and any CA may
+// sign certificates for other clients too.
 type Certificates struct {
 	pool  *x509.CertPool
 	names []string
 }
 
-// ParseCertificates reads the CAs, PEM. A name is a certificate's common name, or
-// one of its DNS names or URIs, character by character.
+// ParseCertificates parses the CAs in PEM. A name must equal a certificate's common name, or
+// one of its DNS names or URIs.
 func ParseCertificates(authorities []byte, names []string) (*Certificates, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authorities) {
@@ -33,8 +33,8 @@ func ParseCertificates(authorities []byte, names []string) (*Certificates, error
 	return &Certificates{pool, names}, nil
 }
 
-// check takes the chain that the caller sent. That it has the key has been shown
-// in the handshake.
+// check verifies the chain that the caller sent. The handshake has already proved that the
+// caller has the key.
 func (c *Certificates) check(chain []*x509.Certificate, now time.Time) *Rejection {
 	leaf, intermediates := chain[0], x509.NewCertPool()
 	for _, certificate := range chain[1:] {

@@ -13,7 +13,7 @@ const (
 	schemeBasic  = "basic"
 )
 
-// maxAuthorization bounds the header; a ServiceAccount token has about 1 KiB.
+// maxAuthorization limits the header's length. A ServiceAccount token has about 1 KiB.
 const maxAuthorization = 16 << 10
 
 // parseAuthorization returns the scheme in lower case and the credential: a token or

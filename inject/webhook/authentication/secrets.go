@@ -22,9 +22,8 @@ func (s secrets) has(sent string) bool {
 	return found == 1
 }
 
-// parseSecrets reads one secret a line. Empty lines count for nothing, but a file
-// without a secret is an error: it is more likely half written than meant. Errors
-// never quote a line.
+// parseSecrets parses one secret per line, and ignores empty lines. A file without a secret is
+// an error, because it is probably incomplete. Errors never quote a line.
 func parseSecrets(content []byte, fits func(string) bool, shape string) (secrets, error) {
 	var all secrets
 	n := 0
@@ -45,22 +44,21 @@ func parseSecrets(content []byte, fits func(string) bool, shape string) (secrets
 	return all, nil
 }
 
-// Tokens are the bearer tokens that callers may have.
+// Tokens are the accepted bearer tokens.
 type Tokens struct{ secrets }
 
-// ParseTokens reads one token a line. All are valid at the same time, so that one
-// can be replaced: first add the new one here, then give it to the API servers,
-// then take the old one away.
+// ParseTokens parses one token per line. All are valid at the same time. To replace a token,
+// first add the new one here, then configure it in the API servers, then remove the old one.
 func ParseTokens(content []byte) (*Tokens, error) {
 	all, err := parseSecrets(content, isToken, "a token without spaces")
 	return &Tokens{all}, err
 }
 
-// Passwords are the users that callers may be.
+// Passwords are the accepted users with their passwords.
 type Passwords struct{ secrets }
 
-// ParsePasswords reads one user:password a line. As with [ParseTokens], two
-// passwords of one user may be valid at the same time.
+// ParsePasswords parses one user:password per line. As with [ParseTokens], two passwords of
+// one user may be valid at the same time.
 func ParsePasswords(content []byte) (*Passwords, error) {
 	all, err := parseSecrets(content, isPair, "user:password")
 	return &Passwords{all}, err

@@ -15,10 +15,11 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// leeway is how far the clocks of the API server and of this machine may be apart.
+// leeway is the largest expected difference between the clocks of the API server and of this
+// machine.
 const leeway = 30 * time.Second
 
-// Webhook is the one that is called.
+// Webhook identifies the webhook that is called.
 type Webhook string
 
 // The webhooks. Advising is optional; it checks workloads.
@@ -28,32 +29,30 @@ const (
 	Advising   Webhook = "ValidatingWebhookConfiguration for workloads"
 )
 
-// everyGroup is the attestation that a token is for reviews of all API groups.
-// Pods are in the core group, whose name is empty, and no other covers that.
+// everyGroup is the attestation for reviews of all API groups. Pods are in the core group,
+// whose name is empty, so no other attestation includes it.
 const everyGroup = "*"
 
-// ServiceAccounts are whose tokens callers may have.
+// ServiceAccounts accepts ServiceAccount tokens.
 //
-// A token that is bound to a webhook configuration (KEP-6060, Kubernetes 1.37) is
-// taken for the webhook of that kind, where the configuration has the right name
-// and every API group is attested. Only who may attest that gets such a token, so
-// its subject counts only if there are Subjects. Any other token must be of one
-// of the Subjects.
+// It accepts a token that is bound to a webhook configuration (KEP-6060, Kubernetes 1.37) for
+// the webhook of that kind, if the configuration has the right name and the token attests
+// every API group. Only clients that may attest get such a token, so its subject is checked
+// only if there are Subjects. Any other token must have one of the Subjects.
 type ServiceAccounts struct {
 	Issuer    string
-	Audiences []string // one is enough
+	Audiences []string // a token needs one of them
 	Subjects  []string // system:serviceaccount:NAMESPACE:NAME
-	// Configuration is the name of the webhook configurations; [Advising]'s has
-	// -advise behind it.
+	// Configuration is the name of the webhook configurations; for [Advising], it is followed by
+	// -advise.
 	Configuration string
-	// Keys are the issuer's; without them no token is taken.
+	// Keys are the issuer's; without them, no token is accepted.
 	Keys *Keys
-	// Missed is called when a token names a key that is not among them. It must not
-	// block.
+	// Missed is called if a token names an unknown key. It must not block.
 	Missed func()
 }
 
-// claims are the private ones of a service account's token, see
+// claims are the private claims of a ServiceAccount token, see
 // k8s.io/kubernetes/pkg/serviceaccount.
 type claims struct {
 	Kubernetes struct {
@@ -97,7 +96,7 @@ func (s *ServiceAccounts) check(token string, webhook Webhook, now time.Time) *R
 	return nil
 }
 
-// checkPublic checks the claims of RFC 7519. A token without an end is not one.
+// checkPublic checks the claims of RFC 7519. It rejects a token without an expiration time.
 func (s *ServiceAccounts) checkPublic(public *jwt.Claims, now time.Time) *Rejection {
 	err := public.ValidateWithLeeway(jwt.Expected{Issuer: s.Issuer, AnyAudience: s.Audiences, Time: now}, leeway)
 	switch {
@@ -111,8 +110,8 @@ func (s *ServiceAccounts) checkPublic(public *jwt.Claims, now time.Time) *Reject
 	return nil
 }
 
-// isFor follows the steps of KEP-6060: one audience, bound to one configuration of
-// the kind and name, and attested for the group of what is reviewed.
+// isFor follows the steps of KEP-6060: the token has one audience, is bound to one
+// configuration of this kind and name, and attests the group of the reviewed resource.
 func (s *ServiceAccounts) isFor(webhook Webhook, public *jwt.Claims, private *claims) bool {
 	bound, other := private.Kubernetes.Mutating, private.Kubernetes.Validating
 	if webhook != Mutating {
@@ -129,18 +128,17 @@ func (s *ServiceAccounts) nameOf(webhook Webhook) string {
 	return s.Configuration
 }
 
-// algorithms are those that an issuer of service account tokens may use. There is
-// none among them whose key both sides would have to know, and not "none".
+// algorithms returns the signature algorithms that an issuer of ServiceAccount tokens may use.
+// It contains no symmetric algorithm, and not "none".
 func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512}
 }
 
-// Keys are an issuer's public keys by their ids.
+// Keys are an issuer's public keys by ID.
 type Keys struct{ byID map[string][]any }
 
-// ParseKeys reads a JSON Web Key Set (RFC 7517), such as an API server has at
-// /openid/v1/jwks. Keys that are no RSA or ECDSA keys, or not for signatures, are
-// left out.
+// ParseKeys parses a JSON Web Key Set (RFC 7517), for example from an API server's
+// /openid/v1/jwks. It ignores keys that are not RSA or ECDSA keys for signatures.
 func ParseKeys(content []byte) (*Keys, error) {
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(content, &set); err != nil {
