@@ -15,9 +15,10 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// fails is how a template fails for pods that are like the sample, but have other labels or
-// annotations, or none; "" if it does not. A sample that meets the condition has what the
-// condition reads, and not every pod does. Whole is the template with its selectors.
+// fails returns how a template fails for pods that are like the sample, but have other labels
+// or annotations, or none. It returns "" if the template does not fail. The sample meets the
+// condition, so it has every value that the condition reads; other pods may lack some. Whole
+// is the template with its selectors.
 func fails(t, whole *templates.Template, from sample.Situation) string {
 	pod := decoded(from.Pod)
 	try := func() *inject.Decision {
@@ -26,7 +27,7 @@ func fails(t, whole *templates.Template, from sample.Situation) string {
 		return &run(s, t).Decisions[0]
 	}
 	if try().Code == inject.CodeRenderFailed {
-		return "" // which is said as why it was not tried
+		return "" // the report contains it already
 	}
 	from.Namespace.Known = true
 	from.Namespace.Labels, from.Namespace.Annotations = maps.Clone(from.Namespace.Labels), maps.Clone(from.Namespace.Annotations)
@@ -61,7 +62,8 @@ func fails(t, whole *templates.Template, from sample.Situation) string {
 	return ""
 }
 
-// needed are the labels that a selector needs, and Pillion's own, which the sample needs.
+// needed returns the labels that a selector requires, and Pillion's own labels, which the
+// sample requires.
 func needed(had map[string]string, selector labels.Selector) map[string]string {
 	all := map[string]string{}
 	for key, value := range had {
@@ -88,8 +90,8 @@ func needed(had map[string]string, selector labels.Selector) map[string]string {
 	return all
 }
 
-// others are other labels that a selector takes: none but those that are needed, and all
-// but one.
+// others returns other labels that a selector matches: only the required ones, and all but
+// one.
 func others(had map[string]string, selector labels.Selector) []map[string]string {
 	need := needed(had, selector)
 	all := []map[string]string{need, maps.Clone(need)}
@@ -106,7 +108,7 @@ func others(had map[string]string, selector labels.Selector) []map[string]string
 
 const noSuchKey = "no such key: "
 
-// missing is the key that an expression did not find.
+// missing returns the key that an expression did not find.
 func missing(message string) string {
 	_, key, ok := strings.Cut(message, noSuchKey)
 	if key, _, _ = strings.Cut(key, " ("); !ok {
@@ -115,7 +117,7 @@ func missing(message string) string {
 	return key
 }
 
-// advised is an expression's error with what to write instead.
+// advised returns an expression's error with a suggestion.
 func advised(message string) string {
 	if !strings.Contains(message, noSuchKey) || strings.Contains(message, "[?'") {
 		return message

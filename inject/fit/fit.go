@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fit checks pods against the limits of their namespace. It computes the Pod Security level of a pod, its quality
-// of service class, and whether LimitRanges and quotas allow it.
+// Package fit checks pods against the limits of their namespace. It computes the Pod Security
+// level of a pod, its quality of service class, and whether LimitRanges and quotas allow it.
 //
-// The arithmetic of LimitRanges and quotas (limits.go, quota.go) is that of the API server's plugins. A server-side dry
-// run cannot replace it: the webhook /advise must not call the API server, status checks whether several new pods fit at
-// once, and many users of explain are not allowed to create pods.
+// The arithmetic of LimitRanges and quotas (limits.go, quota.go) is that of the API server's
+// plugins. A server-side dry run cannot replace it: the webhook /advise must not call the API
+// server, status checks whether several new pods fit at once, and many users of explain are not
+// allowed to create pods.
 package fit
 
 import (
@@ -25,15 +26,15 @@ type Evaluator struct {
 	absurd *regexp.Regexp
 }
 
-// NewEvaluator makes one.
+// NewEvaluator returns an Evaluator.
 func NewEvaluator() (*Evaluator, error) {
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	// A quantity with such an exponent takes hours to read or to compare.
+	// Parsing or comparing a quantity with such an exponent takes hours.
 	return &Evaluator{e, regexp.MustCompile(`[:,\[]\s*"?[\s\pZ\x{85}]*[-+]?(?:[0-9.]+[eE][-+]?[0-9]{4,}|[0-9.]{100,}[^",}\]]*?)[\s\pZ\x{85}]*"?\s*[,}\]]`)}, err
 }
 
-// Level is the strictest level that a pod keeps to, and what keeps it from the
-// next one; "" for restricted.
+// Level returns the strictest Pod Security level that a pod conforms to, and why it does not
+// conform to the next one, or "" for restricted.
 func (e *Evaluator) Level(pod *corev1.Pod) (level psa.Level, why string) {
 	for _, level := range []psa.Level{psa.LevelRestricted, psa.LevelBaseline} {
 		found := e.violation(psa.LevelVersion{Level: level, Version: psa.LatestVersion()}, pod)
@@ -45,9 +46,8 @@ func (e *Evaluator) Level(pod *corev1.Pod) (level psa.Level, why string) {
 	return psa.LevelPrivileged, why
 }
 
-// Violation reports how a pod breaks the level that its namespace enforces by its
-// labels; "" if it does not. What the API server enforces by default or leaves
-// out is unknown.
+// Violation returns how a pod violates the level that the labels of its namespace enforce, or
+// "" if it does not. The API server's own defaults and exemptions are unknown.
 func (e *Evaluator) Violation(namespace map[string]string, pod *corev1.Pod) string {
 	free := psa.LevelVersion{Level: psa.LevelPrivileged, Version: psa.LatestVersion()}
 	all, errs := psa.PolicyToEvaluate(namespace, psa.Policy{Enforce: free, Audit: free, Warn: free})
@@ -68,9 +68,9 @@ func (e *Evaluator) violation(level psa.LevelVersion, pod *corev1.Pod) string {
 	return result.ForbiddenDetail()
 }
 
-// QoS is a pod's quality of service class, as the API server computes it
-// (ComputePodQOS in k8s.io/kubernetes/pkg/apis/core/v1/helper/qos): of the pod's
-// own resources if it has some, else of all containers and init containers.
+// QoS returns a pod's quality of service class, computed as in the API server (ComputePodQOS
+// in k8s.io/kubernetes/pkg/apis/core/v1/helper/qos): from the pod's own resources if it has
+// some, else from all containers and init containers.
 func QoS(pod *corev1.Pod) corev1.PodQOSClass {
 	var all []corev1.ResourceRequirements
 	if r := pod.Spec.Resources; r != nil {

@@ -16,10 +16,9 @@ type Limits struct {
 	Quotas []*corev1.ResourceQuota
 }
 
-// Broken reports which limits the pod breaks after an injection and not before it,
-// one sentence each. What the API server adds to a pod is added first: requests
-// that equal limits (SetDefaults_Pod), and what LimitRanges have as defaults. The
-// overhead of a RuntimeClass is unknown here.
+// Broken returns a sentence for each limit that the pod violates only after an injection. It
+// first adds the defaults of the API server: requests that equal limits (SetDefaults_Pod), and
+// the defaults of LimitRanges. The overhead of a RuntimeClass is unknown here.
 func (l Limits) Broken(before, after *corev1.Pod) []string {
 	mine := map[string]bool{}
 	for _, b := range l.breaches(before, 1) {
@@ -57,7 +56,7 @@ func (l Limits) breaches(pod *corev1.Pod, n int) []breach {
 	return all
 }
 
-// fill adds what a list does not have yet.
+// fill adds missing resources to a list.
 func fill(list *corev1.ResourceList, from corev1.ResourceList) {
 	for name, q := range from {
 		if _, ok := (*list)[name]; ok {
@@ -70,9 +69,9 @@ func fill(list *corev1.ResourceList, from corev1.ResourceList) {
 	}
 }
 
-// defaults gives a container what the LimitRange has as defaults
-// (mergeContainerResources of the plugin LimitRanger). A limit from there may be
-// less than what the container requests, which validation rejects.
+// defaults applies the defaults of the LimitRange to a container (mergeContainerResources of
+// the plugin LimitRanger). A default limit may be less than the container's request, which
+// validation rejects.
 func defaults(r *corev1.LimitRange, c *corev1.Container) []breach {
 	var all []breach
 	for i := range r.Spec.Limits {
@@ -95,9 +94,9 @@ func defaults(r *corev1.LimitRange, c *corev1.Container) []breach {
 	return all
 }
 
-// subject is what a LimitRange limits.
+// subject is the pod or container that a LimitRange limits.
 type subject struct {
-	name             string // the pod, or: the container web
+	name             string // "the pod", or for example "the container web"
 	requests, limits corev1.ResourceList
 }
 
@@ -128,7 +127,7 @@ func ranged(name string, item *corev1.LimitRangeItem, pod *corev1.Pod) []breach 
 	return all
 }
 
-// below is minConstraint of the plugin LimitRanger; {} stands for the LimitRange.
+// below is minConstraint of the plugin LimitRanger; {} is a placeholder for the LimitRange.
 func (s subject) below(name corev1.ResourceName, least resource.Quantity) string {
 	request, requested := s.requests[name]
 	limit, limited := s.limits[name]

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Room reports why the API server would not take n more pods like this one in a namespace
-// with these labels; "" if it would.
+// Room returns why the API server would reject n more pods like this one in a namespace with
+// these labels, or "" if it would accept them.
 func (e *Evaluator) Room(namespace map[string]string, limits Limits, pod []byte, n int) string {
 	var one corev1.Pod
 	if e.absurd.Match(pod) || json.Unmarshal(pod, &one) != nil {

@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quotaBreaches is what the plugin ResourceQuota has against a pod
-// (k8s.io/kubernetes/pkg/quota/v1/evaluator/core/pods.go), or against n of them.
+// quotaBreaches returns the objections of the plugin ResourceQuota to a pod, or to n copies of
+// it (k8s.io/kubernetes/pkg/quota/v1/evaluator/core/pods.go).
 func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, n int) []breach {
 	if !covers(q, pod) {
 		return nil
 	}
 	hard := q.Status.Hard
 	if len(hard) == 0 {
-		hard = q.Spec.Hard // nobody has counted yet
+		hard = q.Spec.Hard // the controller has not counted yet
 	}
 	all := unset(q.Name, hard, pod)
 	usage := usageOf(pod)
@@ -50,8 +50,8 @@ func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, n int) []breach {
 	return all
 }
 
-// covers says whether a quota counts the pod. Of scopes that are not known here
-// it does not: a sidecar changes none of them.
+// covers reports whether a quota counts the pod. Quotas with unknown scopes do not count,
+// because a sidecar does not change them.
 func covers(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
 	scopes := slices.Clone(q.Spec.Scopes)
 	if q.Spec.ScopeSelector != nil {
@@ -82,8 +82,8 @@ func covers(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
 	return true
 }
 
-// unset are the containers that do not set what a quota on cpu or memory demands
-// of each of them, unless the pod has resources of its own (Constraints).
+// unset returns the containers that do not set a value that a quota on CPU or memory requires,
+// unless the pod has resources of its own (Constraints).
 func unset(quota string, hard corev1.ResourceList, pod *corev1.Pod) []breach {
 	if r := pod.Spec.Resources; r != nil && slices.ContainsFunc(slices.Concat(sorted(r.Requests), sorted(r.Limits)), shared) {
 		return nil
@@ -111,7 +111,7 @@ func unset(quota string, hard corev1.ResourceList, pod *corev1.Pod) []breach {
 	return all
 }
 
-// usageOf is what a pod is counted for, by the names that quotas have for it.
+// usageOf returns a pod's usage by the resource names of quotas.
 func usageOf(pod *corev1.Pod) corev1.ResourceList {
 	one := *resource.NewQuantity(1, resource.DecimalSI)
 	usage := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}

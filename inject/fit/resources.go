@@ -10,12 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// breach is a limit that a pod breaks. Rule is the same for every pod that breaks it.
+// breach is a limit that a pod violates. Rule is the same for every pod that violates it.
 type breach struct{ rule, text string }
 
 func sorted(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
 
-// containersOf are all containers, init containers last, as the API server checks them.
+// containersOf returns all containers in the order in which the API server checks them: init
+// containers last.
 func containersOf(pod *corev1.Pod) []*corev1.Container {
 	var all []*corev1.Container
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
@@ -26,10 +27,9 @@ func containersOf(pod *corev1.Pod) []*corev1.Container {
 	return all
 }
 
-// total is what a pod needs altogether (KEP-753, and KEP-2837 for the pod's own
-// resources, which count instead if there are some): containers and native
-// sidecars run together; before them each init container runs beside the
-// sidecars above it, and what is more counts.
+// total returns the resources of a pod (KEP-753). If the pod has resources of its own, these
+// count instead (KEP-2837). Containers and native sidecars run at the same time. Before them,
+// each init container runs beside the sidecars above it. The maximum counts.
 func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
 	whole, starting, sidecars := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range pod.Spec.Containers {
@@ -38,7 +38,7 @@ func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.Resourc
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		own := of(&c.Resources)
-		now := make(corev1.ResourceList, len(own)) // of the others there is no more than before
+		now := make(corev1.ResourceList, len(own)) // the other resources are not more than before
 		for name := range own {
 			now[name] = sidecars[name]
 		}
@@ -76,7 +76,7 @@ func raise(most, list corev1.ResourceList) {
 	}
 }
 
-// shared reports whether a resource can be a whole pod's.
+// shared reports whether a resource can be set for a whole pod.
 func shared(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

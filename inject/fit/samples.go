@@ -15,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// samples are pods of every quality of service class, the plainest first.
+// samples returns pods of every quality of service class, the simplest first.
 func samples() []Subject {
 	some := corev1.ResourceList{corev1.ResourceCPU: quantity("100m"), corev1.ResourceMemory: quantity("64Mi")}
 	var all []Subject
@@ -25,8 +25,8 @@ func samples() []Subject {
 	return all
 }
 
-// plain is a pod that keeps to every Pod Security level by its container alone,
-// so that it lends a template nothing.
+// plain returns a pod that conforms to every Pod Security level by the fields of its
+// container, so that an injected container inherits nothing from the pod.
 func plain(resources corev1.ResourceRequirements) *corev1.Pod {
 	return &corev1.Pod{
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -41,7 +41,7 @@ func plain(resources corev1.ResourceRequirements) *corev1.Pod {
 	}
 }
 
-// encoded is a pod as JSON.
+// encoded returns a pod as JSON.
 func encoded(pod *corev1.Pod) []byte {
 	text, err := json.Marshal(pod)
 	if err != nil {
@@ -58,12 +58,12 @@ func decoded(text []byte) *corev1.Pod {
 	return pod
 }
 
-// result is a pod with templates in it.
+// result is a pod with injected templates.
 type result struct {
 	*inject.Result
 
 	injector *inject.Injector
-	final    inject.Request // with the pod, as JSON
+	final    inject.Request // with the injected pod as JSON
 	pod      *corev1.Pod
 }
 
@@ -86,8 +86,8 @@ func (r *result) again(s sample.Situation) *result {
 	return r
 }
 
-// asking is a pod that asks for templates and sets their parameters: the values that are given, and
-// samples for those that have no value. Missing are those that no sample fits.
+// asking returns a pod that requests templates and sets their parameters: to the given values,
+// or to samples. Missing are the parameters for which no sample fits.
 func asking(pod Subject, values map[string]string, all ...*templates.Template) (asks Subject, missing []string) {
 	p := decoded(pod.Pod)
 	p.Annotations = maps.Clone(p.Annotations)
@@ -128,7 +128,7 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 	return pod, missing
 }
 
-// sampleValue is the first of some values that a parameter takes, or "".
+// sampleValue returns the first sample value that a parameter accepts, or "".
 func sampleValue(t *templates.Template, p *templates.Param) string {
 	var candidates []string
 	for _, choice := range p.Enum {
@@ -145,8 +145,8 @@ func sampleValue(t *templates.Template, p *templates.Param) string {
 	return candidates[i]
 }
 
-// Subject is a pod to try templates on.
+// Subject is a pod on which templates are tried.
 type Subject struct {
-	On string // such as Deployment/web; "" for a sample, which may be changed
+	On string // for example Deployment/web; "" for a sample, which may be changed
 	sample.Situation
 }

@@ -16,43 +16,46 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Trial is what a template does to sample pods, or to a pod of the user's.
+// Trial is the effect of a template on sample pods, or on a user's pod.
 type Trial struct {
 	Template string `json:"template"`
-	// On is the user's object that it was tried on, such as Deployment/web; "" for sample pods.
+	// On is the user's object, for example Deployment/web, or "" for sample pods.
 	On string `json:"pod,omitempty"`
-	// Sample is what the sample pod has for the template's condition alone.
+	// Sample lists the values of the sample pod that only serve to meet the template's
+	// condition.
 	Sample []string `json:"sample,omitempty"`
-	// PodSecurity is the strictest level that the pod keeps to with the template in it: the
-	// template's own, because the pod keeps to restricted without it, unless Without is another
-	// level. It is "" if the template could not be tried.
+	// PodSecurity is the strictest level that the pod conforms to with the template. Without it,
+	// the pod conforms to restricted, unless Without is another level. It is "" if the template
+	// could not be tried.
 	PodSecurity psa.Level `json:"podSecurity,omitempty"`
 	Without     psa.Level `json:"podSecurityWithout,omitempty"`
-	// Why is what keeps it from the next level, or from being tried.
+	// Why is the reason why the pod does not conform to the next level, or why the template
+	// could not be tried.
 	Why string `json:"why,omitempty"`
-	// Unmet are the parts of the condition that kept it from being tried.
+	// Unmet are the parts of the condition that could not be met.
 	Unmet []string `json:"unmet,omitempty"`
-	// Fails is how the template fails for pods that it is meant for, which then go without it.
+	// Fails is how the template fails for other pods that it selects, so that these get no
+	// sidecar.
 	Fails string `json:"fails,omitempty"`
-	// Insists: such pods are denied, or it is a pod of the user's.
+	// Insists means that such pods are denied, or that the pod is the user's.
 	Insists bool `json:"-"`
-	// QoS are the quality of service classes that the template changes, from and to.
+	// QoS are the changes of quality of service classes, from old to new.
 	QoS map[corev1.PodQOSClass]corev1.PodQOSClass `json:"qos,omitempty"`
-	// Requests are what a pod requests more with the template in it.
+	// Requests are the resources that the template adds to a pod's requests.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
-	// Hints are what is probably not meant so, one sentence each.
+	// Hints are sentences about probable mistakes.
 	Hints []string `json:"hints,omitempty"`
-	// Needs are the parameters without a default: a pod or namespace that sets none
-	// of them does not get the template, or is rejected (Denied).
+	// Needs are the parameters without a default. A pod that sets none of them, directly or by
+	// its namespace, does not get the template, or is denied (Denied).
 	Needs  []string `json:"needs,omitempty"`
 	Denied bool     `json:"denied,omitempty"`
-	// Conflicts are with other templates, in a pod that asks for all of them.
+	// Conflicts is the conflict with other templates, in a pod that requests all of them.
 	Conflicts string `json:"conflicts,omitempty"`
-	// Pod is the sample pod with the template in it, as JSON.
+	// Pod is the injected sample pod as JSON.
 	Pod []byte `json:"-"`
 }
 
-// CheckValues finds values for parameters that no template has, or that are not
+// CheckValues returns an error for values of unknown parameters, and for values that are not
 // allowed.
 func CheckValues(set *templates.Set, values map[string]string) error {
 	var known []string
@@ -78,7 +81,7 @@ func CheckValues(set *templates.Set, values map[string]string) error {
 	return nil
 }
 
-// withoutSelectors is a template that takes any pod.
+// withoutSelectors returns a copy of the template that selects any pod.
 func withoutSelectors(t *templates.Template) *templates.Template {
 	free := *t
 	free.NamespaceSelector, free.PodSelector = nil, nil
@@ -87,7 +90,7 @@ func withoutSelectors(t *templates.Template) *templates.Template {
 	return &free
 }
 
-// hints are what is probably not meant so.
+// hints returns sentences about probable mistakes.
 func (r *result) hints(t *templates.Template) []string {
 	var all []string
 	if t.Spec.Required && t.Spec.Validate.Mode == templates.Warn {
@@ -121,7 +124,7 @@ func (r *result) hints(t *templates.Template) []string {
 	return all
 }
 
-// waysAround are the ways in which a pod can go without a template that insists.
+// waysAround returns the ways in which a pod can avoid a template that insists.
 func waysAround(t *templates.Template) []string {
 	var all []string
 	brings := len(t.Containers) > 0

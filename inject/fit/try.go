@@ -17,7 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Subject is a pod of the user's, if it can be read.
+// Subject returns a user's pod as a Subject, if it can be parsed.
 func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace) (Subject, error) {
 	if e.absurd.Match(pod) {
 		return Subject{}, errors.New("the pod has a quantity that cannot be read")
@@ -25,8 +25,9 @@ func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace
 	return Subject{on, sample.Situation{Pod: pod, Namespace: namespace}}, json.Unmarshal(pod, &corev1.Pod{})
 }
 
-// Try tries each template of a set alone, and all of them together: on the pods, or on samples if there
-// are none. Values are for parameters without a default ("template.param"); others get a sample.
+// Try tries each template of a set alone, and all of them together, on the pods, or on samples
+// if there are none. Values are for parameters without a default ("template.param"); other
+// parameters get a sample value.
 func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Subject) []Trial {
 	var trials []Trial
 	var all []*templates.Template
@@ -52,7 +53,8 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 	return trials
 }
 
-// together are the conflicts of templates, by index, in a pod that as many of them as possible are for.
+// together returns the conflicts of templates, by index, in a pod that requests as many of
+// them as possible.
 func together(all []*templates.Template, values map[string]string, pod Subject) map[int]string {
 	s, _ := asking(pod, values, all...)
 	r := run(s.Situation, all...)
@@ -78,7 +80,7 @@ func together(all []*templates.Template, values map[string]string, pod Subject) 
 	return conflicts
 }
 
-// fixed are the parameters that keep their values.
+// fixed returns the parameters that keep their values.
 func fixed(values map[string]string) []string {
 	var all []string
 	for name := range values {
@@ -87,8 +89,8 @@ func fixed(values map[string]string) []string {
 	return all
 }
 
-// try tries a template on pods that differ in their resources: the first counts. Whole is the
-// template with its selectors.
+// try tries a template on pods with different resources. The report is about the first pod.
+// Whole is the template with its selectors.
 func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, pods ...Subject) Trial {
 	trial := about(t, pods[0])
 	for i, pod := range pods {
@@ -126,7 +128,7 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 	return trial
 }
 
-// about is what a template says of itself.
+// about returns what the template itself says, without a trial.
 func about(t *templates.Template, pod Subject) Trial {
 	trial := Trial{Template: t.Name, On: pod.On}
 	if len(t.Spec.LabelDomains) > 0 {
@@ -160,7 +162,7 @@ func meeting(t *templates.Template, pod Subject, fixed []string) (Subject, bool)
 	met.Situation, ok = sample.Meet(t, pod.Situation, fixed, func(s sample.Situation) bool {
 		d := &r.again(s).Decisions[0]
 		if r.Decisions[0].Code == inject.CodeConditionFalse && d.Code != inject.CodeConditionFalse {
-			r.Decisions[0], pod.Situation = *d, s // the first one that meets the condition
+			r.Decisions[0], pod.Situation = *d, s // use the first one that meets the condition
 		}
 		return gets(d)
 	})
@@ -174,7 +176,7 @@ func gets(d *inject.Decision) bool {
 	return d.Code.Succeeded()
 }
 
-// notTried reports why.
+// notTried sets why the template was not tried.
 func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[string]string, d *inject.Decision) {
 	what := "a sample pod"
 	if pod.On != "" {
@@ -200,7 +202,7 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	}
 }
 
-// judge reports what the template makes of the first pod.
+// judge records the effect of the template on the first pod.
 func (e *Evaluator) judge(trial *Trial, t *templates.Template, r *result, before *corev1.Pod) {
 	trial.PodSecurity, trial.Why = e.Level(r.pod)
 	if level, _ := e.Level(before); level != psa.LevelRestricted {
@@ -211,7 +213,7 @@ func (e *Evaluator) judge(trial *Trial, t *templates.Template, r *result, before
 	trial.Hints = append(trial.Hints, r.hints(t)...)
 }
 
-// more is what is in a and not in b.
+// more returns the resources of a beyond those of b.
 func more(a, b corev1.ResourceList) corev1.ResourceList {
 	for name, q := range a {
 		if q.Sub(b[name]); q.IsZero() {
@@ -223,7 +225,8 @@ func more(a, b corev1.ResourceList) corev1.ResourceList {
 	return a
 }
 
-// without are pods that are unusual in what templates depend on, and go without this one.
+// without returns pods with unusual values that the template depends on, and that do not get
+// it for that reason.
 func without(t *templates.Template, pod Subject) []string {
 	var all []string
 	for _, odd := range []struct {
