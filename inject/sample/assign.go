@@ -16,7 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// placeOf is the place that an expression reads.
+// placeOf returns the place that an expression reads.
 func (s *search) placeOf(w *world, e ast.Expr, sc *scope) (path, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -49,7 +49,7 @@ func (s *search) placeOf(w *world, e ast.Expr, sc *scope) (path, bool) {
 	return nil, false
 }
 
-// assign goes on with worlds in which an expression may have a value.
+// assign continues with worlds in which an expression may have a value.
 func (s *search) assign(w *world, e ast.Expr, value ref.Val, sc *scope, next then) bool {
 	if s.steps--; s.steps < 0 {
 		return false
@@ -79,7 +79,8 @@ func (s *search) assign(w *world, e ast.Expr, value ref.Val, sc *scope, next the
 	return false
 }
 
-// assignVariable gives a macro's variable a value: the name of a member, or an item of a text.
+// assignVariable gives a macro's variable a value: the name of a member, or an item of a split
+// string.
 func (s *search) assignVariable(w *world, v *scope, value ref.Val, next then) bool {
 	text, isText := value.(types.String)
 	switch {
@@ -126,12 +127,12 @@ func (s *search) assignCall(w *world, call ast.CallExpr, value ref.Val, sc *scop
 		slices.Reverse(runes)
 		return s.assign(w, call.Target(), types.String(string(runes)), sc, next)
 	case call.IsMemberFunction():
-		return s.assign(w, call.Target(), value, sc, next) // such as lowerAscii, trim, replace
+		return s.assign(w, call.Target(), value, sc, next) // for example lowerAscii, trim, replace
 	}
 	return false
 }
 
-// sum makes a + b be a text, if one of the two is in it.
+// sum makes a + b equal a string, if one operand is a part of it.
 func (s *search) sum(w *world, args []ast.Expr, text string, sc *scope, next then) bool {
 	if a, ok := s.eval(w, args[0], sc).(types.String); ok && strings.HasPrefix(text, string(a)) && s.assign(w, args[1], types.String(text[len(a):]), sc, next) {
 		return true
@@ -140,8 +141,8 @@ func (s *search) sum(w *world, args []ast.Expr, text string, sc *scope, next the
 	return ok && strings.HasSuffix(text, string(b)) && s.assign(w, args[0], types.String(text[:len(text)-len(b)]), sc, next)
 }
 
-// setPart makes text.split(separator)[i] be a text.
-func (s *search) setPart(w *world, e ast.Expr, i int, value string, sc *scope, next then) bool { //nolint:revive // a world, a scope and a continuation go through the whole search
+// setPart makes string.split(separator)[i] equal a string.
+func (s *search) setPart(w *world, e ast.Expr, i int, value string, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	target, separator, ok := s.split(w, e, sc)
 	if !ok || i < 0 || i >= maxList {
 		return false
@@ -155,7 +156,7 @@ func (s *search) setPart(w *world, e ast.Expr, i int, value string, sc *scope, n
 	return s.assign(w, target, types.String(strings.Join(parts, separator)), sc, next)
 }
 
-// split is the text and the separator of text.split(separator).
+// split returns the string and the separator of string.split(separator).
 func (s *search) split(w *world, e ast.Expr, sc *scope) (text ast.Expr, separator string, ok bool) {
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "split" {
 		return nil, "", false
@@ -164,7 +165,7 @@ func (s *search) split(w *world, e ast.Expr, sc *scope) (text ast.Expr, separato
 	return e.AsCall().Target(), string(sep), ok
 }
 
-// resize gives a list, an object or a text a size.
+// resize gives a list, an object or a string a size.
 func (s *search) resize(w *world, e ast.Expr, n int, sc *scope, next then) bool {
 	if s.steps--; s.steps < 0 || e == nil || n < 0 || n > maxList {
 		return false
@@ -178,7 +179,7 @@ func (s *search) resize(w *world, e ast.Expr, n int, sc *scope, next then) bool 
 	}
 	if !ok || int(got.Size().(types.Int)) < n {
 		return s.grown(w, e, sc, func(w *world, item scope) bool {
-			if item.key { // every member has another name
+			if item.key { // member names must differ
 				of := item.place[:len(item.place)-1]
 				members, _ := w.get(of).(map[string]any)
 				at := of.to(fmt.Sprintf("%s-%d", some, len(members)))
@@ -194,7 +195,7 @@ func (s *search) resize(w *world, e ast.Expr, n int, sc *scope, next then) bool 
 	return ok && n == 0 && next(w.set(p, nil))
 }
 
-// param is the parameter that an expression reads.
+// param returns the parameter that an expression reads.
 func param(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.SelectKind || e.AsSelect().Operand().Kind() != ast.IdentKind {
 		return "", false
@@ -202,7 +203,7 @@ func param(e ast.Expr) (string, bool) {
 	return e.AsSelect().FieldName(), e.AsSelect().Operand().AsIdent() == "params"
 }
 
-// setParam sets a parameter as users do, by an annotation of the pod or of the namespace.
+// setParam sets a parameter as users do, with an annotation of the pod or the namespace.
 func (s *search) setParam(w *world, name string, value ref.Val, next then) bool {
 	text := fmt.Sprint(value.Value())
 	if slices.Contains(s.fixed, s.template.Name+"."+name) || s.template.Takes(name, text) != nil {
@@ -226,7 +227,7 @@ func (s *search) isMap(e ast.Expr) bool {
 	return t.Kind() == types.MapKind || t.Kind() == types.OpaqueKind && len(t.Parameters()) == 1 && t.Parameters()[0].Kind() == types.MapKind
 }
 
-// native is a value as JSON has it.
+// native converts a value to its JSON form.
 func native(value ref.Val) (any, bool) {
 	switch v := value.(type) {
 	case types.String, types.Bool, types.Int, types.Uint, types.Double:

@@ -13,7 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// False are the parts of the template's condition that do not hold as it is.
+// False returns the parts of the template's condition that are false for a situation.
 func False(t *templates.Template, of Situation) []string {
 	w, err := newWorld(of)
 	if err != nil || t.ConditionExpression() == nil {
@@ -29,7 +29,8 @@ func False(t *templates.Template, of Situation) []string {
 	return all
 }
 
-// Changes are what one situation has and another one had not, such as spec.serviceAccountName: "x".
+// Changes returns the values that one situation has and another one lacks, for example
+// spec.serviceAccountName: "x".
 func Changes(from, to Situation) []string {
 	a, err := newWorld(from)
 	b, err2 := newWorld(to)
@@ -51,7 +52,7 @@ func changes(from, to any, at string) []string {
 		was, _ := from.(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			if name == "securityContext" && strings.HasSuffix(at, "]") && from == nil {
-				continue // which every sample container has
+				continue // every sample container has it
 			}
 			all = append(all, changes(was[name], value[name], member(at, name))...)
 		}

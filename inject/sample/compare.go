@@ -15,7 +15,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// negated and mirrored are what !(a op b) and b op a come to.
+// negated maps op to the operator of !(a op b), and mirrored to that of b op a.
 var (
 	negated = map[string]string{
 		operators.Equals: operators.NotEquals, operators.NotEquals: operators.Equals, operators.Less: operators.GreaterEquals,
@@ -27,8 +27,8 @@ var (
 	}
 )
 
-// compare changes one side of a comparison by what the other one is.
-func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // a world, a scope and a continuation go through the whole search
+// compare changes one operand of a comparison, based on the value of the other.
+func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if !want {
 		op = negated[op]
 	}
@@ -55,7 +55,7 @@ func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *sc
 	return false
 }
 
-// candidates are values that compare so with a value.
+// candidates returns values for which the comparison with a value is true.
 func candidates(op string, value ref.Val) []ref.Val {
 	up := map[string]int64{operators.Equals: 0, operators.NotEquals: 1, operators.Less: -1, operators.LessEquals: 0, operators.Greater: 1, operators.GreaterEquals: 0}[op]
 	switch v := value.(type) {
@@ -87,7 +87,7 @@ func candidates(op string, value ref.Val) []ref.Val {
 	return []ref.Val{value}
 }
 
-// others are texts that are not this one.
+// others returns other strings.
 func others(text string) []ref.Val {
 	all := []ref.Val{types.String(some)}
 	if text == some {
@@ -99,8 +99,8 @@ func others(text string) []ref.Val {
 	return all
 }
 
-// in makes a value be one of a list's or object's, or none.
-func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // a world, a scope and a continuation go through the whole search
+// in makes a value one of the items of a list or names of an object, or none of them.
+func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if !want {
 		return s.notIn(w, e, of, sc, next)
 	}
@@ -131,7 +131,7 @@ func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) b
 	})
 }
 
-// notIn changes the value, or takes it away.
+// notIn changes the value, or removes it.
 func (s *search) notIn(w *world, e, of ast.Expr, sc *scope, next then) bool {
 	value := s.eval(w, e, sc)
 	if text, ok := value.(types.String); ok || value == nil {
@@ -152,7 +152,7 @@ func (s *search) notIn(w *world, e, of ast.Expr, sc *scope, next then) bool {
 	return false
 }
 
-// keys are what a value can be in: a list's items or an object's names.
+// keys returns the values that are in a container: a list's items or an object's names.
 func keys(container ref.Val) []ref.Val {
 	m, ok := container.(traits.Mapper)
 	if !ok {
@@ -165,7 +165,7 @@ func keys(container ref.Val) []ref.Val {
 	return all
 }
 
-// text makes a text begin with another one, and so on.
+// text makes a string start with another one, and so on for the other string functions.
 func (s *search) text(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
 	call := e.AsCall()
 	target, args := call.Target(), call.Args()
@@ -189,9 +189,9 @@ func (s *search) text(w *world, e ast.Expr, want bool, sc *scope, next then) boo
 	return false
 }
 
-// texts are candidates for what a text may become to begin with, end with, contain or match a part.
+// Candidates for a string that starts with, ends with, contains or matches a part.
 func texts(name, now, part string) []string {
-	edge := func(text string) bool { // no name, label or image has it at an end
+	edge := func(text string) bool { // no name, label or image may end with it
 		return text == "" || !unicode.IsLetter(rune(text[len(text)-1])) && !unicode.IsDigit(rune(text[len(text)-1]))
 	}
 	all := []string{part}
@@ -219,10 +219,10 @@ func texts(name, now, part string) []string {
 	return []string{matching(re, 0), matching(re, 1), matching(re, 2)}
 }
 
-// matching is a text that a pattern matches, if it is not a strange one; more is how often
-// what may be left out or repeated is there, and which of the alternatives.
+// matching returns a string that matches a pattern, or fails for unusual patterns. More is how
+// often optional and repeated parts occur, and which alternative to use.
 func matching(re *syntax.Regexp, more int) string {
-	const long = 1000 // nested repetitions would double it with each level
+	const long = 1000 // nested repetitions double the length with each level
 	var b strings.Builder
 	times := func(n int) {
 		if n == 0 {
@@ -259,7 +259,7 @@ func matching(re *syntax.Regexp, more int) string {
 	return b.String()
 }
 
-// letter is a letter or a digit of a class of characters if it has one.
+// letter returns a letter or digit of a character class, if it has one.
 func letter(class []rune) rune {
 	for _, want := range "a0A" {
 		for i := 0; i+1 < len(class); i += 2 {

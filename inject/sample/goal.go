@@ -12,14 +12,15 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// goal is an expression that has to be true: of the pod, or of some container of it.
+// goal is an expression that must be true for the pod, or for at least one container.
 type goal struct {
 	expression                *templates.Expression
 	expr                      ast.Expr
 	container, initContainers bool
 }
 
-// text is a part of the goal's expression as it is written, or the whole if it cannot be told.
+// text returns a part of the goal's expression as written, or the whole expression if the part
+// cannot be located.
 func (g *goal) text(part ast.Expr) string {
 	text, err := parser.Unparse(part, g.expression.AST().SourceInfo(), parser.WrapOnColumn(1<<30))
 	if err != nil {
@@ -28,7 +29,7 @@ func (g *goal) text(part ast.Expr) string {
 	return text
 }
 
-// conjuncts are the parts of an expression that must all hold.
+// conjuncts returns the parts of an expression that must all be true.
 func conjuncts(e ast.Expr) []ast.Expr {
 	if call := e.AsCall(); e.Kind() == ast.CallKind && call.FunctionName() == operators.LogicalAnd {
 		var all []ast.Expr
@@ -47,15 +48,15 @@ func (s *solver) goals() []*goal {
 	return nil
 }
 
-// maxSteps bounds the search for one goal, and maxEvals the evaluations in it: nested variables are
-// evaluated again and again.
+// maxSteps limits the search for one goal, and maxEvals the evaluations in it, because nested
+// variables are evaluated repeatedly.
 const maxSteps, maxEvals = 2_000, 20_000
 
-// reach is the first world in which all goals can be and that took takes, or nil.
+// reach returns the first world in which all goals can be true and that took accepts, or nil.
 func (s *solver) reach(w *world, goals []*goal, took func(*world) bool) (found *world) {
 	s.steps, s.evals = maxSteps, maxEvals
 	s.all(w, goals, func(w *world) bool {
-		if s.steps -= 10; took(w) { // it costs more than a step
+		if s.steps -= 10; took(w) { // costs more than a step
 			found = w
 		}
 		return found != nil
@@ -81,7 +82,8 @@ func (s *solver) all(w *world, goals []*goal, then func(*world) bool) bool {
 	return s.of(g.expression).meet(grown, g.expr, true, &scope{name: "container", place: at}, rest)
 }
 
-// holds reports whether a goal is reached, of some container if it is about containers.
+// holds reports whether a goal is reached, for at least one container if it is about
+// containers.
 func (s *solver) holds(w *world, g *goal) bool {
 	if !g.container {
 		return s.of(g.expression).is(w, g.expr, true, nil)

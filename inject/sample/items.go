@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// some goes on with every item of a list, and with a new one.
+// some continues with every item of a list, and with a new one.
 func (s *search) some(w *world, l loop, sc *scope, next func(*world, *scope) bool) bool {
 	for _, item := range s.items(w, l, sc) {
 		if next(w, item) {
@@ -22,7 +22,7 @@ func (s *search) some(w *world, l loop, sc *scope, next func(*world, *scope) boo
 	return s.grown(w, l.list, sc, func(w *world, item scope) bool { return next(w, item.with(sc, l.name)) })
 }
 
-// items are the items of a macro's list, as the macro's variable.
+// items returns the items of a macro's list, as scopes of the macro's variable.
 func (s *search) items(w *world, l loop, sc *scope) []*scope {
 	var all []*scope
 	for _, item := range s.itemsOf(w, l.list, sc) {
@@ -31,7 +31,7 @@ func (s *search) items(w *world, l loop, sc *scope) []*scope {
 	return all
 }
 
-// itemsOf are the items of a list, or the names of an object's members.
+// itemsOf returns the items of a list, or the names of an object's members.
 func (s *search) itemsOf(w *world, list ast.Expr, sc *scope) []scope {
 	var all []scope
 	if inner, ok := loopOf(list); ok && inner.macro == "map" {
@@ -79,7 +79,7 @@ func elements(list ref.Val) []ref.Val {
 	return all
 }
 
-// grown goes on with a list that has one more item.
+// grown continues with a list that has one more item.
 func (s *search) grown(w *world, list ast.Expr, sc *scope, next func(*world, scope) bool) bool {
 	if s.steps--; s.steps < 0 {
 		return false

@@ -12,9 +12,9 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Meet changes a situation so that the template's condition holds and accept takes it, if it
-// can. It changes as little as it can, and no parameter that is fixed. If it can, it also lets
-// every entry of forEachContainer apply to some container.
+// Meet changes a situation until the template's condition is true and accept returns true, if
+// that is possible. It changes as little as possible, and no fixed parameter. If possible,
+// every entry of forEachContainer also applies to some container.
 func Meet(t *templates.Template, from Situation, fixed []string, accept func(Situation) bool) (Situation, bool) {
 	w, err := newWorld(from)
 	if err != nil {
@@ -45,12 +45,12 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 			met = met[:len(met)-1]
 		}
 	}
-	to, _ := w.situation() // accept took it
+	to, _ := w.situation() // accept returned true
 	return to, true
 }
 
-// Unmet are the parts of the template's condition that cannot be met, as they are written. If every
-// part can be met alone, they are those that do not hold with the others.
+// Unmet returns the parts of the template's condition, as written, that cannot be true. If
+// each part can be true alone, it returns the parts that are false when the others are true.
 func Unmet(t *templates.Template, from Situation, fixed []string) []string {
 	w, err := newWorld(from)
 	if err != nil || t.ConditionExpression() == nil {

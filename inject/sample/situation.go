@@ -11,7 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Situation is what a template's expressions read.
+// Situation is the input of a template's expressions.
 type Situation struct {
 	Pod       []byte // JSON
 	Namespace templates.Namespace
@@ -19,12 +19,12 @@ type Situation struct {
 	DryRun    bool
 }
 
-// Request is the request that creates the pod.
+// Request returns the request that creates the pod.
 func (s Situation) Request() templates.RequestInfo {
 	return templates.RequestInfo{Operation: "CREATE", Username: s.Username, DryRun: s.DryRun}
 }
 
-// decodes reports whether JSON is a pod: a value of the wrong type is none.
+// decodes reports whether the JSON is a pod. It returns false if a value has the wrong type.
 func decodes(text []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

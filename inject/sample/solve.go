@@ -13,13 +13,14 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// solver searches worlds in which the expressions of a template have wanted values. A search
-// goes on with every world that it finds, until one is taken: then it returns true.
+// solver searches for worlds in which the expressions of a template have the wanted values. A
+// search calls a continuation with every world that it finds, until the continuation returns
+// true.
 type solver struct {
 	template *templates.Template
 	fixed    []string // parameters that keep their values
-	steps    int      // that are left
-	evals    int      // that are left
+	steps    int      // remaining
+	evals    int      // remaining
 	searches map[*templates.Expression]*search
 }
 
@@ -31,7 +32,7 @@ type search struct {
 	parts      map[int64]*templates.Evaluation
 }
 
-// then goes on with a world.
+// then continues the search with a world.
 type then = func(*world) bool
 
 func (s *solver) of(e *templates.Expression) *search {
@@ -44,21 +45,21 @@ func (s *solver) of(e *templates.Expression) *search {
 	return s.searches[e]
 }
 
-// scope is a variable of a macro around an expression, and those around that. It is a place, the name
-// of a member, an expression or an item of a text.
+// scope is a macro's variable, inside the scopes around it. The variable is a place, the name
+// of a member, an expression or an item of a split string.
 type scope struct {
 	outer *scope
 	name  string
 
 	place path
-	key   bool // the last name of the place is the value
+	key   bool // the value is the last name of the place
 	expr  ast.Expr
-	in    *scope // of expr
+	in    *scope // scope of expr
 	value ref.Val
-	text  ast.Expr // that was split, of which this is an item
+	text  ast.Expr // the string that was split into this item and others
 }
 
-// with is a variable inside another scope.
+// with returns the scope of a variable inside another scope.
 func (sc scope) with(outer *scope, name string) *scope {
 	sc.outer, sc.name = outer, name
 	return &sc
@@ -73,7 +74,7 @@ func (sc *scope) find(name string) *scope {
 	return nil
 }
 
-// eval is the value of an expression in a world, or nil if that is an error.
+// eval returns the value of an expression in a world, or nil if there is an error.
 func (s *search) eval(w *world, e ast.Expr, sc *scope) ref.Val {
 	if s.evals--; s.evals < 0 {
 		return nil
@@ -125,12 +126,13 @@ func (s *search) variable(w *world, v *scope) ref.Val {
 	return nil
 }
 
-// is reports whether a condition is as wanted.
+// is reports whether a condition has the wanted value.
 func (s *search) is(w *world, e ast.Expr, want bool, sc *scope) bool {
 	return s.eval(w, e, sc) == types.Bool(want)
 }
 
-// meet goes on with worlds in which a condition may be as wanted, the given one first if it is.
+// meet continues with worlds in which a condition may have the wanted value. It starts with
+// the given world if the condition has the wanted value there.
 func (s *search) meet(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
 	if s.steps--; s.steps < 0 {
 		return false
@@ -190,7 +192,7 @@ func (s *search) call(w *world, e ast.Expr, want bool, sc *scope, next then) boo
 	return s.assign(w, e, types.Bool(want), sc, next)
 }
 
-// has makes a place be there or not.
+// has adds or removes the value at a place.
 func (s *search) has(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
 	p, ok := s.placeOf(w, e, sc)
 	switch {
@@ -203,8 +205,8 @@ func (s *search) has(w *world, e ast.Expr, want bool, sc *scope, next then) bool
 	return value != nil && next(w.set(p, value))
 }
 
-// sets makes a list contain the items, all of them or one.
-func (s *search) sets(w *world, all bool, list ast.Expr, items []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // a world, a scope and a continuation go through the whole search
+// sets makes a list contain the items, all of them or at least one.
+func (s *search) sets(w *world, all bool, list ast.Expr, items []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if len(items) == 0 {
 		return all == want && next(w)
 	}
@@ -221,7 +223,7 @@ type loop struct {
 	macro       string
 	list        ast.Expr
 	name        string
-	where, body ast.Expr // body: what map gives, or what the quantifier is about
+	where, body ast.Expr // body: the result of map, or the condition of a quantifier
 }
 
 func loopOf(e ast.Expr) (loop, bool) {
@@ -268,7 +270,7 @@ func (s *search) quantified(w *world, e ast.Expr, want bool, sc *scope, next the
 	return ok && !slices.Equal(p, path{"pod", "spec", "containers"}) && next(w.set(p, nil))
 }
 
-// each goes on with what is done to every item.
+// each continues after do was applied to every item.
 func (s *search) each(w *world, items []*scope, do func(*world, *scope, then) bool, next then) bool {
 	if len(items) == 0 {
 		return next(w)

@@ -15,10 +15,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// some is a text that is a valid name, label and annotation.
+// some is a string that is a valid name, label and annotation.
 const some = "sample"
 
-// known are values that the API server takes where it takes not just any.
+// known returns a valid value for a field that does not accept any value.
 func known(name string) (any, bool) {
 	object := func(key string, value any) map[string]any { return map[string]any{key: value} }
 	probe := object("tcpSocket", object("port", 8080))
@@ -35,7 +35,7 @@ func known(name string) (any, bool) {
 	return value, ok
 }
 
-// element is a new item of a list.
+// element returns a new item of a list.
 func element(list path, n int) any {
 	item := map[string]any{"name": fmt.Sprintf("%s-%d", some, n)}
 	switch name, _ := list[len(list)-1].(string); name {
@@ -64,7 +64,7 @@ func element(list path, n int) any {
 	return item
 }
 
-// anyOf is a value that fits into a place.
+// anyOf returns a value of the right type for a place.
 func anyOf(p path) any {
 	if name, ok := p[len(p)-1].(string); ok {
 		if value, ok := known(name); ok {
@@ -99,7 +99,7 @@ func anyOf(p path) any {
 	return map[string]any{}
 }
 
-// typeAt is the Go type of a place in an object, or nil.
+// typeAt returns the Go type of a place in an object, or nil.
 func typeAt(t reflect.Type, p path) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -125,5 +125,5 @@ type path []any
 
 func (p path) to(more ...any) path { return append(slices.Clone(p), more...) }
 
-// maxList bounds what a list may become.
+// maxList limits the length of a list.
 const maxList = 50

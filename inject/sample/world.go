@@ -11,11 +11,11 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// world is a situation as one JSON document, which is never changed: the variables pod, ns and
-// request of expressions are its members.
+// world is a situation as one immutable JSON document. Its members are the variables pod, ns
+// and request of expressions.
 type world struct {
 	doc  map[string]any
-	node *tree.Node // the document, once it was read
+	node *tree.Node // the parsed document; nil until it is needed
 }
 
 func newWorld(s Situation) (*world, error) {
@@ -37,7 +37,7 @@ func newWorld(s Situation) (*world, error) {
 	}}, nil
 }
 
-// situation is the world as it was made of; not ok if the pod is none.
+// situation converts the world back. It returns false if the pod is invalid.
 func (w *world) situation() (Situation, bool) {
 	pod, err := json.Marshal(w.doc["pod"])
 	if err != nil || !decodes(pod) || w.root().At("request", "operation").Text() != "CREATE" {
@@ -47,7 +47,7 @@ func (w *world) situation() (Situation, bool) {
 	return Situation{Pod: pod, Namespace: in.Namespace, Username: in.Request.Username, DryRun: in.Request.DryRun}, true
 }
 
-// input is the world as expressions read it.
+// input returns the world as input for expressions.
 func (w *world) input() *templates.Input {
 	root := w.root()
 	return &templates.Input{
@@ -76,13 +76,13 @@ func (w *world) root() *tree.Node {
 			w.node, err = tree.Parse(text)
 		}
 		if err != nil {
-			panic("sample: " + err.Error()) // it is made of JSON
+			panic("sample: " + err.Error()) // cannot fail: it is made of JSON
 		}
 	}
 	return w.node
 }
 
-// at is the node of a place, or nil.
+// at returns the node of a place, or nil.
 func (w *world) at(p path) *tree.Node {
 	n := w.root()
 	for _, step := range p {
@@ -100,7 +100,7 @@ func (w *world) at(p path) *tree.Node {
 	return n
 }
 
-// get is the value of a place, or nil.
+// get returns the value of a place, or nil.
 func (w *world) get(p path) any {
 	var at any = w.doc
 	for _, step := range p {
@@ -119,16 +119,17 @@ func (w *world) get(p path) any {
 	return at
 }
 
-// set is the world with another value in a place; nil takes it away.
+// set returns a copy of the world with another value in a place; nil removes the value.
 func (w *world) set(p path, value any) *world {
 	doc := with(w.doc, p, nil, value).(map[string]any)
-	if len(p) > 4 && p[2] == "volumes" && p[4] != "name" && p[4] != "emptyDir" { // a volume has one source
+	if len(p) > 4 && p[2] == "volumes" && p[4] != "name" && p[4] != "emptyDir" { // a volume has only one source
 		doc = with(doc, p[:4].to("emptyDir"), nil, nil).(map[string]any)
 	}
 	return &world{doc: doc}
 }
 
-// with is a value with another one in a place of it; above is how its own place is reached.
+// with returns a copy of a value with another value in a place inside it; above is the path to
+// the value itself.
 func with(of any, p, above path, value any) any {
 	if len(p) == 0 {
 		return value
@@ -164,7 +165,7 @@ func with(of any, p, above path, value any) any {
 	return of
 }
 
-// grow is the world with another item in a list, and if that is.
+// grow returns a copy of the world with another item in a list, and the item's path.
 func (w *world) grow(list path) (*world, path) {
 	items, _ := w.get(list).([]any)
 	at := list.to(len(items))
