@@ -33,26 +33,27 @@ const (
 	maxPatches = 10_000
 )
 
-// ErrHalf is of a line that ends too early, as the last one of a log does that is being written.
+// ErrHalf is the error for an incomplete line, for example the last line of a log that is
+// still being written.
 var ErrHalf = errors.New("the line is not complete")
 
 var errNone = errors.New("not an Event of audit.k8s.io/v1")
 
-// event is what is read of an audit.k8s.io/v1 Event.
+// event has the relevant fields of an audit.k8s.io/v1 Event.
 type event struct {
 	Kind, APIVersion, Stage, Verb, RequestURI string
 
 	ObjectRef      struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 	ResponseStatus struct{ Code int }
-	RequestObject  json.RawMessage // of a patch, an array
+	RequestObject  json.RawMessage // for a patch, an array
 	ResponseObject struct{ Metadata metadata }
 	Annotations    map[string]string
 }
 
 type metadata struct{ Name, GenerateName, UID string }
 
-// Log is what was read. Its size depends on how many namespaces, webhooks and templates there are, not
-// on how many events.
+// Log counts events. Its size depends on the number of namespaces, webhooks and templates, not
+// on the number of events.
 type Log struct {
 	events  int
 	report  Report
@@ -60,15 +61,15 @@ type Log struct {
 	patches map[[sha256.Size]byte]int
 }
 
-// New is a log of no events.
+// New returns an empty log.
 func New() *Log {
 	return &Log{counts: map[[5]string]*Count{}, patches: map[[sha256.Size]byte]int{}}
 }
 
-// Events is how many were read.
+// Events returns the number of events.
 func (l *Log) Events() int { return l.events }
 
-// Add reads a line. What it does not count (other stages, other resources) is no error.
+// Add parses and counts a line. It ignores other stages and other resources without an error.
 func (l *Log) Add(line []byte) error {
 	if len(line) == 0 {
 		return nil
@@ -123,10 +124,11 @@ func (l *Log) read(e *event) {
 	l.report.Asked += asked
 }
 
-// decided counts what Pillion said about a template or the pod. A key may also be the code, which no template's
-// name can be: of what concerns no template, or of several, which are the value.
+// decided counts Pillion's annotation about a template or the pod. The key may also be a code,
+// which cannot be the name of a template. Then the code is about no template, or about the
+// templates that the value lists.
 func (l *Log) decided(e *event, webhook, about, value string) {
-	names, reason := []string{about}, code(strings.TrimPrefix(value, "would be ")) // that is of a shadowed namespace
+	names, reason := []string{about}, code(strings.TrimPrefix(value, "would be ")) // from a shadow namespace
 	switch {
 	case about == "not_requested":
 		names, reason = strings.Split(strings.TrimSuffix(value, "…"), ", "), about
@@ -138,8 +140,9 @@ func (l *Log) decided(e *event, webhook, about, value string) {
 	}
 }
 
-// mutated counts what a webhook changed in a round ("1_index_0"). The same patch twice in one request, or
-// three times to one pod, was undone in between, or adds the same thing again.
+// mutated counts a change by a webhook in a round ("1_index_0"). If a webhook applies the same
+// patch twice in one request, or three times to one pod, the patch was undone in between, or
+// adds the same thing again.
 func (l *Log) mutated(e *event, round, value string, patched map[string]bool) {
 	var call struct {
 		Configuration, Webhook string
@@ -161,20 +164,20 @@ func (l *Log) mutated(e *event, round, value string, patched map[string]bool) {
 		return
 	}
 	patched[text] = true
-	uid := e.ResponseObject.Metadata.UID           // a pod of the same name is another one
+	uid := e.ResponseObject.Metadata.UID           // another pod may have the same name
 	if uid == "" || e.ResponseStatus.Code != 200 { // 201: created
 		return
 	}
 	key := sha256.Sum256([]byte(uid + "/" + text))
 	if _, ok := l.patches[key]; !ok && len(l.patches) >= maxPatches {
-		clear(l.patches) // a loop that goes on is seen again
+		clear(l.patches) // a loop that goes on will be found again
 	}
 	if l.patches[key]++; l.patches[key] == loopAt {
 		l.count(loops, e, by, "", "")
 	}
 }
 
-// code returns the beginning of a string of Pillion's: "injected", "missing at /spec/...".
+// code returns the beginning of Pillion's sentence: "injected", "missing at /spec/...".
 func code(text string) string {
 	end := strings.IndexFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
 	if end < 0 {
@@ -191,7 +194,7 @@ func (l *Log) count(list string, e *event, webhook, about, reason string) {
 	l.counts[key].Requests++
 }
 
-// pod is its name; of one that the API server was to choose, what it begins with.
+// pod returns the pod's name, or its generateName if the API server chooses the name.
 func (e *event) pod() string {
 	name := cmp.Or(e.ObjectRef.Name, e.ResponseObject.Metadata.Name)
 	if name == "" {
@@ -207,10 +210,10 @@ func (e *event) pod() string {
 // renamed or removed.
 type Report struct {
 	Summary   string  `json:"summary"`   // one sentence
-	Requests  int     `json:"requests"`  // that created or changed pods, or were denied
-	Asked     int     `json:"asked"`     // of these, those with a decision
-	DryRuns   int     `json:"dryRuns"`   // which are counted nowhere else
-	Decisions []Count `json:"decisions"` // what Pillion said
+	Requests  int     `json:"requests"`  // created or changed pods, or were denied
+	Asked     int     `json:"asked"`     // those with a decision
+	DryRuns   int     `json:"dryRuns"`   // not counted in the other fields
+	Decisions []Count `json:"decisions"` // Pillion's decisions
 	// The others have no about and no reason. FailedOpen are webhooks of Pillion's, the others are named
 	// configuration/webhook.
 	SecondRounds []Count `json:"secondRounds"` // changed pods when they were called again
@@ -236,7 +239,7 @@ const (
 	failedOpen   = "Could not be called, and pods were accepted:"
 )
 
-// Report sums up, in a stable order.
+// Report returns the summary in a stable order.
 func (l *Log) Report() *Report {
 	r := l.report
 	r.Decisions, r.SecondRounds, r.Loops, r.FailedOpen = []Count{}, []Count{}, []Count{}, []Count{}
@@ -254,7 +257,8 @@ func (l *Log) Report() *Report {
 	return &r
 }
 
-// Bad reports whether there is a loop, a pod that passed, or one that Pillion changed a second time.
+// Bad reports whether there is a loop, a pod that was accepted without Pillion, or one that
+// Pillion changed a second time.
 func (r *Report) Bad() bool {
 	return len(r.Loops)+len(r.FailedOpen) > 0 || slices.ContainsFunc(r.SecondRounds, func(c Count) bool { return strings.HasSuffix(c.Webhook, own) })
 }
