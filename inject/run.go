@@ -9,7 +9,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// run is one look: decide, render, plan. The next look reuses its memory.
+// run is one look (see settle.go): decide, render, plan. The next look reuses its memory.
 type run struct {
 	injector *Injector
 	subject  subject

@@ -16,14 +16,17 @@ import (
 // Additions may change the values of expressions. Inject therefore inspects the pod again until
 // another run would add nothing. It leaves out a template if the additions never end, or if the
 // validating webhook would report the result.
+//
+// A look is one inspection of the pod by all templates, which may add to it. A pass is a sequence
+// of looks that ends when a look adds nothing.
 
 const (
 	// maxRounds is the maximum number of looks in one pass. Additions might change what another
 	// template sees, so the pod needs another look. Two looks are enough for templates that do not
 	// depend on each other in a chain.
 	maxRounds = 16
-	// maxLooks is the maximum number of looks for one pod, including those after a template was left
-	// out. Of 20,000 random sets of templates, none needs more than 17.
+	// maxLooks is the maximum number of looks for one pod in all passes, including those after a
+	// template was left out. Of 20,000 random sets of templates, none needs more than 17.
 	maxLooks = 64
 )
 

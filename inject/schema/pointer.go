@@ -9,8 +9,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Pointer is a JSON Pointer into the pod as received; nil is the pod itself. It becomes a string only if it is reported,
-// because most places have nothing to report.
+// Pointer is a JSON Pointer into the pod as received; nil is the pod itself. It becomes a string
+// only if it is reported, because most places have nothing to report.
 //
 // Two pointers that continue the same one may share memory, so do not keep a Pointer.
 type Pointer []step
