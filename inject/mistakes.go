@@ -31,7 +31,7 @@ func (n *names) add(f Finding) {
 func mistakes(i *Injector, s *subject) []Finding {
 	for _, ofPod := range []func(*subject) (bool, string){mirrorPod, excludedNamespace, notOptedIn} {
 		if applies, _ := ofPod(s); applies {
-			return nil // other software set these
+			return nil // Pillion does not process this pod
 		}
 	}
 	n := &names{injector: i}

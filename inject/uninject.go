@@ -59,7 +59,7 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.filled = before.Empty // paths in containers, from which nothing is removed yet
+	r.filled = before.Empty // except in containers, where nothing is removed yet
 	doc = r.remove(doc, i.recorded(pod, r))
 	bare, err := json.Marshal(doc)
 	if err != nil {

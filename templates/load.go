@@ -107,7 +107,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// NewSet returns a set of the templates, sorted. Their names must differ.
+// NewSet returns a set of the templates. They must be sorted and have different names.
 func NewSet(all []*Template) *Set {
 	sum := sha256.New()
 	for _, t := range all {

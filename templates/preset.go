@@ -9,8 +9,8 @@ import (
 // Most pods set no parameter, so most parts that depend only on parameters are the same for them.
 // These are rendered once, when the template is loaded.
 
-// given returns the parameters with a value that is not the default. It returns all of them if one
-// has no default.
+// given returns the parameters with a value that is not the default. It returns all parameters if
+// one of them has no valid value.
 func (t *Template) given(values Values) (all paramSet) {
 	if len(values) < len(t.Spec.Params) {
 		return ^all
