@@ -15,18 +15,18 @@ import "embed"
 //go:embed base/*.yaml
 var Base embed.FS
 
-// Where Pillion runs.
+// The names of Pillion's namespace and objects.
 const (
 	Namespace = "pillion-system"
 	Name      = "pillion" // of the ServiceAccount, Deployment, Service and webhook configurations
 	Image     = "ghcr.io/pillion-dev/pillion"
 
-	// ServiceHost is the name that the API server calls and that the serving
-	// certificate must bear.
+	// ServiceHost is the name that the API server calls. The serving certificate must
+	// contain it.
 	ServiceHost = Name + "." + Namespace + ".svc"
 )
 
-// The ports of the container, and the one of the Service.
+// The ports of the container and the Service.
 const (
 	ServicePort     = 443
 	WebhookPort     = 8443
@@ -45,9 +45,8 @@ const (
 	ReadyPath    = "/readyz"
 )
 
-// The entries of the webhook configurations: for the pods of a namespace that
-// opted in, for pods that opted in by themselves, and for the pods of a namespace
-// that is only shadowed.
+// The entries of the webhook configurations: for pods in namespaces that opted in, for pods that
+// opted in individually, and for pods in shadow namespaces.
 const (
 	MutateNamespaceEntry   = "namespace.mutate.pillion.dev"
 	MutatePodEntry         = "pod.mutate.pillion.dev"
@@ -56,16 +55,15 @@ const (
 	ShadowEntry            = "namespace.shadow.pillion.dev"
 )
 
-// The component advise: the name of its webhook configuration, and its entries,
-// for the workloads of a namespace that opted in, and for those whose pods opt in
-// by themselves.
+// The component advise: the name of its webhook configuration, and its entries. They are for
+// workloads in namespaces that opted in, and for workloads whose pods opt in individually.
 const (
 	AdviseName           = "pillion-advise"
 	AdviseNamespaceEntry = "namespace.advise.pillion.dev"
 	AdvisePodEntry       = "pod.advise.pillion.dev"
 )
 
-// What is mounted, and where.
+// The mounted volumes, and their paths.
 const (
 	TemplatesConfigMap = "pillion-templates"
 	TemplatesPath      = "/etc/pillion/templates"
