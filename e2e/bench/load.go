@@ -18,21 +18,23 @@ import (
 )
 
 const (
-	// connections are some API servers'; manyConnections are of a busy hour.
+	// connections is the number of connections from a few API servers, and manyConnections from
+	// many during a busy hour.
 	connections, manyConnections = 8, 64
-	// rate is of the open loop, in requests per second.
+	// rate is the rate of the open loop, in requests per second.
 	rate = 500
 )
 
-// newClient speaks HTTP/1.1 over connections that it keeps, as an API server speaks to a Service.
+// newClient returns a client that uses HTTP/1.1 and keeps its connections, as API servers do
+// for a Service.
 func newClient() *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}, //nolint:gosec // measures, and trusts nobody
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}, //nolint:gosec // this client only measures
 		MaxIdleConnsPerHost: manyConnections,
 	}}
 }
 
-// call is one request that can be sent any number of times.
+// call is a request that can be sent any number of times.
 type call struct {
 	client *http.Client
 	url    string
@@ -44,7 +46,7 @@ func (c *call) do(ctx context.Context) error {
 	return err
 }
 
-// send gives the answer and its body, which is read and closed.
+// send returns the answer and its body, which is read and closed.
 func (c *call) send(ctx context.Context) (*http.Response, []byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"?timeout=5s", bytes.NewReader(c.body))
 	if err != nil {
@@ -63,7 +65,7 @@ func (c *call) send(ctx context.Context) (*http.Response, []byte, error) {
 	return response, answer, err
 }
 
-// answer is all that is sent back, but for the date.
+// answer returns the whole response except the date.
 func (c *call) answer(ctx context.Context) (string, error) {
 	response, body, err := c.send(ctx) //nolint:bodyclose // send closes it
 	if err != nil {
@@ -75,7 +77,8 @@ func (c *call) answer(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// closedLoop sends as fast as answers come, over so many connections, and counts the answers.
+// closedLoop sends the next request on a connection after each answer, and returns the number
+// of answers.
 func (c *call) closedLoop(ctx context.Context, connections int, duration time.Duration) (int, error) {
 	var answers atomic.Int64
 	end := time.Now().Add(duration)
@@ -91,12 +94,12 @@ func (c *call) closedLoop(ctx context.Context, connections int, duration time.Du
 	return int(answers.Load()), err
 }
 
-// openLoop sends at a fixed rate, whatever the answers do, and gives each one's latency in microseconds since
-// the moment at which it was to be sent.
+// openLoop sends at a fixed rate, regardless of the answers. It returns the latency of each
+// answer in microseconds, from the moment at which its request was due.
 func (c *call) openLoop(ctx context.Context, duration time.Duration) ([]float64, error) {
 	n := int(duration.Seconds() * rate)
 	latencies := make([]float64, n)
-	due := make(chan int, n) // a busy server does not stop the clock
+	due := make(chan int, n) // large enough that a busy server never blocks the clock
 	start := time.Now().Add(10 * time.Millisecond)
 	at := func(i int) time.Time { return start.Add(time.Duration(i) * time.Second / rate) }
 	go func() {
@@ -115,8 +118,8 @@ func (c *call) openLoop(ctx context.Context, duration time.Duration) ([]float64,
 	return latencies, err
 }
 
-// pace says each number when it is due. Go's own timers may be late by a millisecond, which is more than an
-// answer takes, so this thread sleeps by itself, and for the last moment not at all.
+// pace sends each number when it is due. Go's timers may be late by a millisecond, which is
+// longer than an answer takes, so this thread sleeps by itself, and busy-waits at the end.
 func pace(n int, at func(int) time.Time, due chan<- int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -131,7 +134,7 @@ func pace(n int, at func(int) time.Time, due chan<- int) {
 	}
 }
 
-// each runs f so many times at once.
+// each runs f n times concurrently.
 func each(n int, f func() error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup

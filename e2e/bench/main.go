@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures what Pillion costs: its handler beside other ways to do the same, its server beside one
-// that gives a constant answer, and what it adds to the create of a pod on a real kube-apiserver. What is compared
-// is measured in turns in one run. It prints tables, and with -o json every measurement.
+// Command bench measures what Pillion costs. It compares the handler with other
+// implementations, and the server with one that returns a constant answer. It also measures
+// what Pillion adds to the creation of a pod on a real kube-apiserver. It measures the
+// alternatives in turns in one run. It prints tables, or, with -o json, all measurements.
 package main
 
 import (
@@ -63,14 +64,14 @@ func (o *options) print(s samples, out io.Writer) error {
 	for _, section := range sections() {
 		text, err := section.write(s)
 		if err != nil {
-			text = err.Error() + "\n" // a part of the run was left out
+			text = err.Error() + "\n" // an error means that a part of the run is missing
 		}
 		fmt.Fprintln(out, text)
 	}
 	return nil
 }
 
-// samples measures, or reads what was measured.
+// samples measures, or reads earlier measurements.
 func (o *options) samples(ctx context.Context) (samples, error) {
 	s := samples{}
 	if o.from != "" {
@@ -106,10 +107,10 @@ func (o *options) samples(ctx context.Context) (samples, error) {
 	return s, nil
 }
 
-// roundsEach are the creates of each way in one round of the whole.
+// roundsEach is the number of pods that each way creates in one round.
 const roundsEach = 60
 
-// creates runs the command of the module that has a control plane.
+// creates runs the command that needs a control plane.
 func (b *bench) creates(ctx context.Context, rounds int) error {
 	b.log("creates on kube-apiserver")
 	var out bytes.Buffer

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// cpuUnit is of a benchmark's own metric.
+// cpuUnit is the unit of a benchmark's own metric.
 const cpuUnit = "cpu-ns/op"
 
-// handlers runs this module's benchmarks so often, one after the other in each round.
+// handlers runs the benchmarks of this module once in each round.
 func handlers(ctx context.Context, o *options, dir string, s samples) error {
 	binary := filepath.Join(dir, "bench.test")
 	if err := command(ctx, nil, "go", "test", "-c", "-o", binary, "."); err != nil {
@@ -38,7 +38,8 @@ func handlers(ctx context.Context, o *options, dir string, s samples) error {
 
 var benchmarkLine = regexp.MustCompile(`^Benchmark\S*?/(\S+?)(-\d+)?\s+\d+\s+(.*)`)
 
-// parseBenchmark adds each value of a line of go test's as "<name of the benchmark> <unit>".
+// parseBenchmark adds each value of a line of go test's output as "<name of the benchmark>
+// <unit>".
 func parseBenchmark(line string, s samples) {
 	m := benchmarkLine.FindStringSubmatch(strings.TrimSpace(line))
 	if m == nil {
@@ -52,7 +53,7 @@ func parseBenchmark(line string, s samples) {
 	}
 }
 
-// command runs a program; what it says is part of the error.
+// command runs a program. The error contains the program's error output.
 func command(ctx context.Context, out *bytes.Buffer, name string, args ...string) error {
 	return commandIn(ctx, out, ".", name, args...)
 }
@@ -61,7 +62,7 @@ func commandIn(ctx context.Context, out *bytes.Buffer, dir, name string, args ..
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &said, &said
-	cmd.WaitDelay = 10 * time.Second // for what the program may have left behind
+	cmd.WaitDelay = 10 * time.Second // also ends child processes that the program has left behind
 	if out != nil {
 		cmd.Stdout = out
 	}

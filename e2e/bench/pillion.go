@@ -48,10 +48,12 @@ spec:
   - add: {volumeMounts: [{name: NAME-logs, mountPath: /var/log/NAME}]}
 `
 
-// features are two templates that ship with Pillion, with parameters, CEL and forEachContainer.
+// features returns two templates that ship with Pillion and use parameters, CEL and
+// forEachContainer.
 func features() []string { return []string{"fluent-bit.yaml", "opentelemetry-collector.yaml"} }
 
-// askFor are the annotations by which a pod asks for them: their names, and the parameters without a default.
+// askFor sets the annotations by which a pod requests these templates: their names, and the
+// parameters without a default.
 func askFor(pod *corev1.Pod) {
 	pod.Annotations["pillion.dev/templates"] = "fluent-bit,opentelemetry-collector"
 	pod.Annotations["fluent-bit.pillion.dev/host"] = "logs.example"
@@ -59,20 +61,20 @@ func askFor(pod *corev1.Pod) {
 }
 
 //go:embed heavy
-var heavy embed.FS // two templates with CEL in nearly every place that can have it
+var heavy embed.FS // two templates with CEL in nearly every possible place
 
-// setLevel is the annotation by which the pod sets a parameter of those.
+// setLevel sets the annotation with a parameter of these templates.
 func setLevel(pod *corev1.Pod) { pod.Annotations["log-agent.pillion.dev/level"] = "debug" }
 
-// templateSet is so many templates, of which the first ones match the pods.
+// templateSet describes a number of templates. The first ones match the pods.
 type templateSet struct {
 	n, matching int
-	cel         bool // in leaves; otherwise the same texts as constants
-	features    bool // instead of all that: those two
-	heavy       bool // or those two
+	cel         bool // CEL in the leaves; otherwise constants
+	features    bool // uses only the two of features
+	heavy       bool // uses only the two of heavy
 }
 
-// write fills the folder, one file a template.
+// write writes the templates into the folder, one file each.
 func (s templateSet) write(dir string) error {
 	switch {
 	case s.features:
@@ -110,14 +112,14 @@ func (s templateSet) write(dir string) error {
 	return nil
 }
 
-// standalone knows of namespaces what `pillion serve --standalone` does.
+// standalone knows as much about namespaces as `pillion serve --standalone`.
 type standalone struct{}
 
 func (standalone) Namespace(name string) (templates.Namespace, error) {
 	return templates.Namespace{Name: name}, nil
 }
 
-// newHandler is Pillion in this process, with its metrics and without its log.
+// newHandler returns Pillion's handler in this process, with metrics and without a log.
 func newHandler(dir string) (*webhook.Handler, error) {
 	set, err := templates.Load(templates.Source{FS: os.DirFS(dir), Name: ".", Path: dir})
 	if err != nil {
@@ -134,7 +136,7 @@ func newHandler(dir string) (*webhook.Handler, error) {
 	}, nil
 }
 
-// ask gives a handler's answer to a review of the pod.
+// ask returns a handler's answer to a review of the pod.
 func ask(ctx context.Context, h http.Handler, path string, pod []byte) ([]byte, error) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, path+"?timeout=5s", bytes.NewReader(review(pod)))
@@ -146,7 +148,8 @@ func ask(ctx context.Context, h http.Handler, path string, pod []byte) ([]byte, 
 	return w.Body.Bytes(), nil
 }
 
-// patched is the pod with the patch of an answer; without one it stays as it is.
+// patched returns the pod with the patch of an answer. Without a patch, it returns the pod
+// unchanged.
 func patched(pod, answer []byte) ([]byte, error) {
 	var a struct {
 		Response struct{ Patch []byte }
@@ -161,7 +164,7 @@ func patched(pod, answer []byte) ([]byte, error) {
 	return patch.Apply(pod)
 }
 
-// mutated is the pod with what the handler adds.
+// mutated returns the pod with the handler's additions.
 func mutated(ctx context.Context, h http.Handler, pod []byte) ([]byte, error) {
 	answer, err := ask(ctx, h, webhook.PathMutate, pod)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podSize is a pod whose AdmissionReview is as big as a percentile of those that API servers sent for the
+// podSize is a pod whose AdmissionReview has the size of a percentile of the reviews for
 // workloads of public projects.
 type podSize struct {
 	name            string
@@ -31,10 +31,10 @@ func podSizes() []podSize {
 	}
 }
 
-// typicalSize is the pod that targets are about.
+// typicalSize returns the size that performance targets refer to.
 func typicalSize() podSize { return podSizes()[1] }
 
-// newPod is a pod as admission plugins leave it, with defaults and the token's volume.
+// newPod returns a pod after admission plugins, with defaults and the token volume.
 func newPod(s podSize) *corev1.Pod {
 	yes, seconds := true, int64(300)
 	token := corev1.VolumeMount{Name: "kube-api-access-x2x8z", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}
@@ -74,7 +74,7 @@ func newPod(s podSize) *corev1.Pod {
 	return pod
 }
 
-// managedFields are about a third of what an API server sends.
+// managedFields returns field managers. They are about a third of what an API server sends.
 func managedFields(pod *corev1.Pod) []metav1.ManagedFieldsEntry {
 	type fields = map[string]any
 	containers := fields{}
@@ -97,7 +97,7 @@ func managedFields(pod *corev1.Pod) []metav1.ManagedFieldsEntry {
 	}}
 }
 
-// podJSON is the pod of that size as an API server sends it; edits come before.
+// podJSON returns a pod of this size as an API server sends it. The edits are applied first.
 func podJSON(s podSize, edits ...func(*corev1.Pod)) []byte {
 	pod := newPod(s)
 	pod.ManagedFields = managedFields(pod)
@@ -109,7 +109,7 @@ func podJSON(s podSize, edits ...func(*corev1.Pod)) []byte {
 
 func optOut(pod *corev1.Pod) { pod.Labels["pillion.dev/inject"] = "disabled" }
 
-// review is what an API server sends about a pod.
+// review returns the AdmissionReview that an API server sends for a pod.
 func review(pod []byte) []byte {
 	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",`+
 		`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"requestKind":{"group":"","version":"v1","kind":"Pod"},`+

@@ -19,12 +19,12 @@ import (
 // process is a server under measurement.
 type process struct {
 	cmd   *exec.Cmd
-	url   string        // of its webhooks
-	ready time.Duration // from its start until it said that it is ready
+	url   string        // URL of its webhooks
+	ready time.Duration // time from its start until it was ready
 }
 
-// start runs a server and waits until there is an answer at probe. Its log goes to /dev/null: that it is written
-// is part of what it costs.
+// start runs a server and waits until probe answers. The server's log goes to /dev/null, so
+// that the cost of writing it is included.
 func start(ctx context.Context, probe, url, binary string, args []string) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, binary, args...), url: url}
 	client := newClient()
@@ -58,16 +58,17 @@ func answers(ctx context.Context, client *http.Client, url string) bool {
 	return err == nil && response.StatusCode != http.StatusServiceUnavailable
 }
 
-// stop does not wait for what a server does when it is told to end.
+// stop kills the server without waiting for its graceful shutdown.
 func (p *process) stop() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
 }
 
-// tick is Linux' USER_HZ, the unit of times in /proc.
+// tick is USER_HZ of Linux, the unit of times in /proc.
 const tick = 10 * time.Millisecond
 
-// cpu is what the process has used, user and system (proc_pid_stat(5), utime and stime).
+// cpu returns the CPU time of the process, user and system (proc_pid_stat(5), utime and
+// stime).
 func (p *process) cpu() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
@@ -83,7 +84,7 @@ func (p *process) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * tick, errors.Join(err1, err2)
 }
 
-// peak is the most memory that the process had at a time, in MiB (proc_pid_status(5), VmHWM).
+// peak returns the peak memory of the process in MiB (proc_pid_status(5), VmHWM).
 func (p *process) peak() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -95,7 +96,7 @@ func (p *process) peak() (float64, error) {
 	return float64(n) / 1024, err
 }
 
-// freeAddress is one that was free a moment ago.
+// freeAddress returns an address that is free at the moment.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

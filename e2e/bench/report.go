@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// section is a part of a page that is written from a run, between two comments with its name.
+// section is a generated part of a page, between two comments with its name.
 type section struct {
-	file  string // from the root of the repository
+	file  string // path from the root of the repository
 	name  string
 	write func(samples) (string, error)
 }
@@ -22,7 +22,7 @@ func sections() []section {
 	return []section{{costs, "bench", ratios}, {own, "handlers", sizes}, {costs, "sizing", sizing}}
 }
 
-// writeReadmes writes all sections anew, or none.
+// writeReadmes writes all sections, or none.
 func (s samples) writeReadmes(root string) error {
 	texts := map[string]string{}
 	for _, section := range sections() {
@@ -50,7 +50,7 @@ func (s samples) writeReadmes(root string) error {
 	return nil
 }
 
-// replaceSection puts the content between the section's comments.
+// replaceSection replaces the content between the section's comments.
 func replaceSection(text, name, content string) (string, error) {
 	opening, closing := "<!-- "+name+": written by make bench -->\n", "<!-- end of "+name+" -->\n"
 	before, rest, ok1 := strings.Cut(text, opening)
@@ -61,12 +61,12 @@ func replaceSection(text, name, content string) (string, error) {
 	return before + opening + content + closing + after, nil
 }
 
-// benchmark is the name of a handler's benchmark, without the pod's size, and its unit.
+// benchmark returns the name of a handler's benchmark, with pod size and unit.
 func benchmark(size podSize, name, unit string) string {
 	return fmt.Sprintf("pod=%s/bytes=%d/templates=%s %s", size.name, len(review(podJSON(size))), name, unit)
 }
 
-// handlerRows are the table's lines about handlers, and the benchmarks that they show.
+// handlerRows returns the rows of the table about handlers, with their benchmarks.
 func handlerRows() [][2]string {
 	return [][2]string{
 		{"only read the body", bodyRead},
@@ -93,7 +93,7 @@ const (
 	typedDiff        = "1/matching=1/cel=false/handler=typed-diff/request=injected"
 )
 
-// sizes is the table of what a request costs by the pod's size.
+// sizes returns the table of costs by pod size.
 func sizes(s samples) (string, error) {
 	var text strings.Builder
 	fmt.Fprint(&text, "| CPU of a request without HTTP and TLS, µs |")
@@ -115,7 +115,7 @@ func sizes(s samples) (string, error) {
 	return text.String(), nil
 }
 
-// ratios is the table of Pillion beside what else there is.
+// ratios returns the table that compares Pillion with alternatives.
 func ratios(s samples) (string, error) {
 	var text strings.Builder
 	fmt.Fprint(&text, "| | Pillion | the other | ratio | target |\n|---|---:|---:|---:|---:|\n")
@@ -137,10 +137,10 @@ func ratios(s samples) (string, error) {
 	return text.String(), nil
 }
 
-// comparison is Pillion beside something else.
+// comparison compares Pillion with an alternative.
 type comparison struct {
 	what, of, to string
-	unit         float64 // of the samples, in the README's
+	unit         float64 // factor from the samples' unit to the README's
 	target       string
 }
 
@@ -167,7 +167,7 @@ func comparisons() []comparison {
 	}
 }
 
-// limits are the lines about what has a target by itself.
+// limits returns the lines about measurements with an absolute target.
 func (s samples) limits() (string, error) {
 	if err := s.missing("memory/pillion-20", "ready/pillion-20", "create/none"); err != nil {
 		return "", err
@@ -178,7 +178,7 @@ func (s samples) limits() (string, error) {
 			"the result, and runs all mutating plugins again. The brackets contain the lowest and the highest value of the rounds.", digits(median(s["create/none"]))), nil
 }
 
-// bodies are the lines about what the servers read and send.
+// bodies returns the lines about the sizes of requests and answers.
 func (s samples) bodies() (string, error) {
 	var all []string
 	for _, w := range []string{"injected", "opted-out", "judged", "features-injected", "features-judged", "heavy-injected", "heavy-judged"} {
@@ -195,8 +195,8 @@ func (s samples) bodies() (string, error) {
 		"[e2e/bench/heavy](../../e2e/bench/heavy).\n", nil
 }
 
-// added turns creates into what the webhooks of each way add to one without, in ms: the median of the paired
-// differences of each block.
+// added replaces the times of creates by the time that the webhooks of each way add, in ms:
+// the median of the paired differences in each block.
 func (s samples) added(block int) {
 	for _, way := range []string{"noop", "constant-patch", "pillion", "pillion-opted-out"} {
 		with, without := s["create/"+way], s["create/none"]

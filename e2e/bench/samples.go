@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// samples are the measurements of a run, by name; those of one round have the same index, so that two names can
-// be compared in pairs.
+// samples are the measurements of a run by name. Measurements of one round have the same
+// index, so that two names can be compared in pairs.
 type samples map[string][]float64
 
 func (s samples) add(name string, value float64) { s[name] = append(s[name], value) }
 
-// ratios are a's over b's, round by round.
+// ratios returns the ratios of a to b, round by round.
 func (s samples) ratios(a, b string) []float64 {
 	var all []float64
 	for i := range min(len(s[a]), len(s[b])) {
@@ -23,7 +23,7 @@ func (s samples) ratios(a, b string) []float64 {
 	return all
 }
 
-// missing names what a report needs and a run does not have.
+// missing returns an error with the names that a report needs and the run lacks.
 func (s samples) missing(names ...string) error {
 	for _, name := range names {
 		if len(s[name]) == 0 {
@@ -37,7 +37,7 @@ func median(values []float64) float64 {
 	return quantile(slices.Sorted(slices.Values(values)), 0.5)
 }
 
-// quantile of sorted values; the middle one of two is their mean.
+// quantile returns a quantile of sorted values. Between two values, it returns their mean.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -47,7 +47,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[low] + (sorted[high]-sorted[low])*(at-float64(low))
 }
 
-// spread is the median and, in brackets, the least and the most.
+// spread returns the median and, in parentheses, minimum and maximum.
 func spread(values []float64) string {
 	if len(values) == 0 {
 		return "-"
@@ -55,7 +55,7 @@ func spread(values []float64) string {
 	return fmt.Sprintf("%s (%s to %s)", digits(median(values)), digits(slices.Min(values)), digits(slices.Max(values)))
 }
 
-// digits are three that count.
+// digits formats a number with three significant digits.
 func digits(v float64) string {
 	switch {
 	case math.Abs(v) >= 100:
@@ -69,7 +69,7 @@ func digits(v float64) string {
 	}
 }
 
-// group sets commas into a number without a fraction.
+// group inserts commas into an integer.
 func group(n string) string {
 	for i := len(n) - 3; i > 0 && n[i-1] != '-'; i -= 3 {
 		n = n[:i] + "," + n[i:]

@@ -26,16 +26,16 @@ const (
 	memoryRounds, starts          = 3, 11
 )
 
-// workload is one kind of request, to the servers of that name. What Pillion answers to it the constant server
-// answers too, at a path of that name.
+// workload is one kind of request to the named servers. The constant server returns
+// Pillion's answer to it, at a path with the workload's name.
 type workload struct {
 	name    string
-	servers []string // templates' names, as in sets; the answer is the first one's
+	servers []string // names of templates, as in sets; the constant answer is the first one's
 	path    string
-	pods    map[string][]byte // by server: a judged pod is one that this server's templates were injected into
+	pods    map[string][]byte // by server: for a validation, the pod has the injected templates of that server
 }
 
-// podFor is what is sent to a server; one that is not among them gets what the first one gets.
+// podFor returns the pod for a server. A server without a pod of its own gets the first one's.
 func (w *workload) podFor(server string) []byte {
 	if pod, ok := w.pods[server]; ok {
 		return pod
@@ -45,8 +45,8 @@ func (w *workload) podFor(server string) []byte {
 
 func (w *workload) constantPath() string { return "/" + w.name }
 
-// sets are the templates of the servers: what is typical, what memory and start are measured with, and what the
-// sizing is about.
+// sets returns the templates of the servers: typical ones, and those for measuring memory,
+// start and sizing.
 func sets() map[string]templateSet {
 	return map[string]templateSet{
 		"pillion": {n: 1, matching: 1, cel: true}, "pillion-20": {n: 20, matching: 20, cel: true}, "pillion-50": {n: 50, matching: 2, cel: true},
@@ -54,7 +54,7 @@ func sets() map[string]templateSet {
 	}
 }
 
-// bench is what the servers need, in one folder.
+// bench has the files that the servers need, in one folder.
 type bench struct {
 	dir    string
 	client *http.Client
@@ -64,7 +64,7 @@ type bench struct {
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
-// prepare builds the programs and writes what they read.
+// prepare builds the programs and writes their files.
 func (b *bench) prepare(ctx context.Context) ([]workload, error) {
 	for name, dir := range map[string]string{"pillion": "../../cmd/pillion", "constant": "constant"} {
 		if err := commandIn(ctx, nil, dir, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", b.path(name), "."); err != nil {
@@ -88,7 +88,7 @@ func (b *bench) prepare(ctx context.Context) ([]workload, error) {
 	return b.workloads(ctx)
 }
 
-// workloads are those of the typical pod, with Pillion's answers in files.
+// workloads returns the workloads with the typical pod, and writes Pillion's answers to files.
 func (b *bench) workloads(ctx context.Context) ([]workload, error) {
 	simple := []string{"pillion", "pillion-50"}
 	own, rich, heavy := podJSON(typicalSize()), podJSON(typicalSize(), askFor), podJSON(typicalSize(), setLevel)
@@ -128,7 +128,7 @@ func (b *bench) workloads(ctx context.Context) ([]workload, error) {
 	return all, nil
 }
 
-// exchange returns the pod that a server is sent at a path, and its answer.
+// exchange returns the pod for a server and path, and the answer.
 func (b *bench) exchange(ctx context.Context, server, path string, pod []byte) (sent, answer []byte, err error) {
 	h, err := newHandler(b.path(server + ".templates"))
 	if err != nil {
@@ -145,7 +145,7 @@ func (b *bench) exchange(ctx context.Context, server, path string, pod []byte) (
 
 func (b *bench) answer(w *workload) string { return b.path(w.name + ".json") }
 
-// writePair writes one certificate, which all servers have.
+// writePair writes one certificate for all servers.
 func (b *bench) writePair() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -165,7 +165,7 @@ func (b *bench) writePair() error {
 		os.WriteFile(b.path("tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 }
 
-// start runs "constant", or Pillion with the templates of that name.
+// start runs "constant", or Pillion with the templates of this name.
 func (b *bench) start(ctx context.Context, name string, workloads []workload) (*process, error) {
 	listen, err := freeAddress(ctx)
 	if err != nil {
@@ -190,10 +190,10 @@ func (b *bench) start(ctx context.Context, name string, workloads []workload) (*
 	return start(ctx, "http://"+admin+"/readyz", url, b.path("pillion"), args)
 }
 
-// constant is the name of the server that has Pillion's answers and does no work for them.
+// constant is the name of the server with constant answers.
 const constant = "constant"
 
-// servers measures over TLS.
+// servers measures the servers over TLS.
 func (b *bench) servers(ctx context.Context, workloads []workload, rounds int) error {
 	running := map[string]*process{}
 	for _, name := range []string{constant, "pillion", "pillion-50", "pillion-features", "pillion-heavy"} {
@@ -233,7 +233,7 @@ func (b *bench) servers(ctx context.Context, workloads []workload, rounds int) e
 	return b.starts(ctx)
 }
 
-// sameAnswers sees that the constant server answers with Pillion's own bytes, in the headers too.
+// sameAnswers checks that the constant server's answers equal Pillion's, including headers.
 func (b *bench) sameAnswers(ctx context.Context, running map[string]*process, w workload) error {
 	theirs, err := b.call(constant, running[constant], w).answer(ctx)
 	if err != nil {
@@ -254,10 +254,10 @@ func (b *bench) call(name string, p *process, w workload) *call {
 	return &call{b.client, p.url + path, review(w.podFor(name))}
 }
 
-// closed adds the CPU time of a request in µs.
+// closed adds the CPU time per request in µs.
 func (b *bench) closed(ctx context.Context, name string, p *process, w workload) error {
 	c := b.call(name, p, w)
-	if _, err := c.closedLoop(ctx, connections, closedFor/10); err != nil { // connects
+	if _, err := c.closedLoop(ctx, connections, closedFor/10); err != nil { // opens the connections
 		return err
 	}
 	before, err := p.cpu()
@@ -283,7 +283,7 @@ func (b *bench) open(ctx context.Context, name string, p *process, w workload) e
 	return err
 }
 
-// memory adds the most that fresh servers had under load, in MiB.
+// memory adds the peak memory of new servers under load, in MiB.
 func (b *bench) memory(ctx context.Context, workloads []workload) error {
 	b.log("memory and start")
 	for range memoryRounds {
@@ -304,7 +304,7 @@ func (b *bench) memory(ctx context.Context, workloads []workload) error {
 	return nil
 }
 
-// starts adds the time to readiness in ms.
+// starts adds the time until readiness in ms.
 func (b *bench) starts(ctx context.Context) error {
 	for range starts {
 		for _, name := range []string{constant, "pillion-20"} {

@@ -8,35 +8,36 @@ import (
 	"slices"
 )
 
-// model is a cluster's creates of pods, and replicas of Pillion that answer them. Times are in seconds.
+// model is a cluster in which pods are created, with replicas of Pillion. Times are in
+// seconds.
 type model struct {
-	replicas, cores int     // a call waits for one of the cores of one replica, which the Service picks at random
-	rate            float64 // creates per second, each at random
-	burst           int     // creates at once, besides, each
-	every, length   float64 // so many seconds, for that long
+	replicas, cores int     // a call waits for one core of one replica, which the Service picks at random
+	rate            float64 // random creates per second
+	burst           int     // additional creates at once, for each burst
+	every, length   float64 // interval and duration of bursts
 	patience        float64 // a call that would wait longer is rejected
-	apiServer       float64 // between the answer of the first webhook and the call of the second
+	apiServer       float64 // time between the first webhook's answer and the call of the second
 	classes         []class
 }
 
-// class is a kind of pod: its share, and what each of its calls takes of a core.
+// class is a kind of pod: its share, and the CPU time of each call.
 type class struct{ share, mutate, validate float64 }
 
-// outcome is what became of the calls.
+// outcome is the result of the calls.
 type outcome struct {
-	waits []float64 // sorted, of those that were answered
-	shed  float64   // share of the calls
-	busy  float64   // share of the cores' time
+	waits []float64 // waits of the answered calls, sorted
+	shed  float64   // share of rejected calls
+	busy  float64   // share of the cores' time in use
 }
 
-// quantile of the waits.
+// quantile returns a quantile of the waits.
 func (o *outcome) quantile(q float64) float64 { return quantile(o.waits, q) }
 
 // arrival is a call.
 type arrival struct {
 	at    float64
 	class *class
-	final bool // of the second webhook
+	final bool // a call of the second webhook
 }
 
 type arrivals []arrival
@@ -52,12 +53,12 @@ func (a *arrivals) Pop() any {
 	return last
 }
 
-// simulate is the same for the same model.
+// simulate runs the model. It is deterministic.
 func (m model) simulate() outcome {
 	random := rand.New(rand.NewPCG(1, 2))
 	calls := m.creates(random)
 	heap.Init(&calls)
-	free := make([][]float64, m.replicas) // when each core is
+	free := make([][]float64, m.replicas) // when each core will be free
 	for i := range free {
 		free[i] = make([]float64, m.cores)
 	}
@@ -89,7 +90,7 @@ func (m model) simulate() outcome {
 	return o
 }
 
-// creates are the first calls of all pods.
+// creates returns the first calls for all pods.
 func (m model) creates(random *rand.Rand) arrivals {
 	var all arrivals
 	for at := random.ExpFloat64() / m.rate; at < m.length; at += random.ExpFloat64() / m.rate {

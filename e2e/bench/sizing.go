@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// What is sized for.
+// The load for sizing.
 const (
 	createsPerSecond, burst = 500, 3000
 	sizedNamespaces         = 5000
 	sizedReplicas           = 4
 )
 
-// sizing is what a large cluster needs, by what was measured with 50 templates of which two match a pod.
+// sizing returns the requirements of a large cluster, from measurements with 50 templates of
+// which two match a pod.
 func sizing(s samples) (string, error) {
 	classes, err := s.classes()
 	if err != nil {
@@ -23,7 +24,7 @@ func sizing(s samples) (string, error) {
 	if err := s.missing("memory/pillion-50", "namespaces/none", "namespaces/many", "namespaces/count"); err != nil {
 		return "", err
 	}
-	var mutate, validate float64 // µs of the mean pod
+	var mutate, validate float64 // µs for the mean pod
 	var mutates, validates []string
 	for _, c := range classes {
 		mutate += c.share * c.mutate * 1e6
@@ -76,8 +77,8 @@ func waits(o outcome) string {
 	return strings.Join(all, ", ") + " ms"
 }
 
-// classes are the pods of a cluster by size. What a call costs is what the handler takes for that size, and what
-// the server takes beyond the handler for the typical one.
+// classes returns the pods of a cluster by size. The cost of a call is the handler's time for
+// that size, plus the overhead of the server for the typical pod.
 func (s samples) classes() ([]class, error) {
 	cost := func(kind string) (func(podSize) float64, error) {
 		name := "50/matching=2/cel=true/handler=pillion/request=" + kind

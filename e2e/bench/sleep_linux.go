@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sleep keeps its thread, and is late by less than a timer of Go's.
+// sleep blocks its thread, which is more precise than Go's timers.
 func sleep(d time.Duration) {
 	span := syscall.NsecToTimespec(d.Nanoseconds())
 	_ = syscall.Nanosleep(&span, nil)

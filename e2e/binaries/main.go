@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command binaries builds what the tests run on, if it is missing: the control plane, which the demo runs on
-// too, and cert-manager. `go test` shows nothing while it runs, this does. With the folder of a command of this module
-// (make demo: ./demo), it builds the control plane and that command, and then becomes it.
+// Command binaries builds the programs that tests run, if they are missing: the control plane,
+// which the demo also uses, and cert-manager. Unlike `go test`, it shows its progress. If it
+// gets the folder of a command of this module (make demo: ./demo), it builds the control plane
+// and that command, and then executes the command.
 package main
 
 import (
@@ -46,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// become builds a command and runs it in place of this one.
+// become builds a command and replaces this process by it.
 func become(ctx context.Context, folder string) error {
 	steps := programs.NewSteps(os.Stdout)
 	found, err := programs.Kubernetes(ctx, steps)

@@ -17,13 +17,13 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// runInjector keeps the caBundles of annotated webhook configurations until ctx is done.
+// runInjector sets the caBundles of annotated webhook configurations until ctx is done.
 func runInjector(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
 	}
-	config.UserAgent = "cert-manager-cainjector/e2e" // the field manager is what is before the slash
+	config.UserAgent = "cert-manager-cainjector/e2e" // the field manager is the part before the slash
 	config.QPS = -1
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cmscheme.AddToScheme} {
@@ -35,7 +35,7 @@ func runInjector(ctx context.Context, kubeconfig string) error {
 		Scheme:  scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:   cache.Options{ReaderFailOnMissingInformer: true},
-		// Of Secrets only the metadata is watched.
+		// For Secrets, only the metadata is watched.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})
 	if err != nil {

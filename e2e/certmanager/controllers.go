@@ -23,8 +23,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// wanted are the controllers between an Issuer and a signed Secret. They register themselves when their
-// packages are imported. The approver has to be there: what nobody approves is not signed.
+// wanted returns the controllers between an Issuer and a signed Secret. They register
+// themselves when their packages are imported. The approver is necessary, because only
+// approved requests are signed.
 func wanted() []string {
 	return []string{
 		issuers.ControllerName,
@@ -40,12 +41,12 @@ func wanted() []string {
 	}
 }
 
-// runControllers makes certificates until ctx is done.
+// runControllers issues certificates until ctx is done.
 func runControllers(ctx context.Context, kubeconfig string) error {
 	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
 		Kubeconfig:    kubeconfig,
 		IssuerOptions: controller.IssuerOptions{ClusterResourceNamespace: "cert-manager"},
-		CertificateOptions: controller.CertificateOptions{ // as the controllers' own flags have it
+		CertificateOptions: controller.CertificateOptions{ // the defaults of the controllers' flags
 			CopiedAnnotationPrefixes:                 []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/"},
 			CertificateRequestMinimumBackoffDuration: time.Hour,
 			CertificateRequestMaximumBackoffDuration: 32 * time.Hour,
@@ -60,7 +61,7 @@ func runControllers(ctx context.Context, kubeconfig string) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	var all []controller.Interface
-	for _, name := range wanted() { // all of them, before the informers that they ask for start
+	for _, name := range wanted() { // register all before their informers start
 		c, err := controller.Known()[name](factory)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

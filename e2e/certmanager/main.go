@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command certmanager runs one of cert-manager's two programs that make and hand out certificates, without
-// what they have for a cluster's sake (leader election, metrics, health): its controllers, or cainjector.
+// Command certmanager runs one of two programs of cert-manager: its controllers, or
+// cainjector. It leaves out what only a cluster needs: leader election, metrics and health
+// checks.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// StartAdvisor is StartPillion with what the component "advise" adds, of which it applies the rights.
+// StartAdvisor is StartPillion with the flag and the permissions of the component "advise".
 func (c *Cluster) StartAdvisor(ctx context.Context, component, binary string, templates ...string) (*Pillion, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -26,8 +26,8 @@ func (c *Cluster) StartAdvisor(ctx context.Context, component, binary string, te
 	return c.startPillion(ctx, binary, templates, nil, "--kubeconfig", kubeconfig, "--advise")
 }
 
-// InstallAdvice creates the component's configuration for the namespaces that have the label, too. Else only
-// its clientConfigs are changed.
+// InstallAdvice installs the component's webhook configuration for the namespaces with this
+// label. Apart from that, only its clientConfigs are changed.
 func (c *Cluster) InstallAdvice(ctx context.Context, component, label string, at Endpoint) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	text, err := os.ReadFile(filepath.Join(component, "validatingwebhookconfiguration.yaml"))
 	if err != nil {

@@ -12,23 +12,23 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// portAttempts: a port that was free a moment ago can be taken when the API server binds it.
+// portAttempts is more than one, because another program may take a free port before the API
+// server binds it.
 const portAttempts = 3
 
-// APIServer is a kube-apiserver over the Cluster's etcd: every one serves the same objects, and the same
-// webhook configurations, in its own way.
+// APIServer is a kube-apiserver on the Cluster's etcd. All of them serve the same objects.
 type APIServer struct {
-	// Config is the administrator's; clients made from it are not throttled.
+	// Config is the administrator's. Clients with it are not throttled.
 	Config *rest.Config
 	Client kubernetes.Interface
-	// Audit is what this API server wrote about requests for pods.
+	// Audit is this API server's audit log of requests for pods.
 	Audit *AuditLog
 
 	process *process
 }
 
-// StartAPIServer runs one more kube-apiserver beside the Cluster's own, with flags of its own after those
-// that both have. It returns when the API server is ready; ctx limits the start only.
+// StartAPIServer runs another kube-apiserver, with the Cluster's flags followed by the given
+// ones. It returns when the API server is ready; ctx limits only the start.
 func (c *Cluster) StartAPIServer(ctx context.Context, flags ...string) (*APIServer, error) {
 	var s *APIServer
 	err := c.steps.Do("another kube-apiserver", func() (err error) {
@@ -41,7 +41,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context, flags ...string) (*APIServ
 	return s, err
 }
 
-// APIServer returns the Cluster's own.
+// APIServer returns the Cluster's own API server.
 func (c *Cluster) APIServer() *APIServer {
 	return &APIServer{Config: c.Config, Client: c.Client, Audit: c.Audit, process: c.apiServer}
 }
@@ -49,12 +49,12 @@ func (c *Cluster) APIServer() *APIServer {
 // Stop ends the API server.
 func (s *APIServer) Stop() error { return s.process.stop() }
 
-// WaitForWebhook is the Cluster's, at this API server.
+// WaitForWebhook is [Cluster.WaitForWebhook] for this API server.
 func (s *APIServer) WaitForWebhook(ctx context.Context, namespace string, live func(Event) bool) error {
 	return waitForWebhook(ctx, s.Client, s.Audit, namespace, live)
 }
 
-// runAPIServer starts a kube-apiserver under that name and returns when it is ready.
+// runAPIServer starts a kube-apiserver with this name and returns when it is ready.
 func (c *Cluster) runAPIServer(ctx context.Context, name, token string, flags ...string) (*APIServer, error) {
 	s := &APIServer{Audit: &AuditLog{path: c.Path(name + ".audit.log")}}
 	for attempt := 1; ; attempt++ {
@@ -82,8 +82,9 @@ func (c *Cluster) runAPIServer(ctx context.Context, name, token string, flags ..
 	}
 }
 
-// RestartAPIServer kills the Cluster's own API server and starts it again at the same address: whoever
-// watches has to connect anew. It returns when the API server is ready; ctx limits that.
+// RestartAPIServer kills the Cluster's own API server and starts it again at the same address,
+// so that clients with watches must reconnect. It returns when the API server is ready; ctx
+// limits that.
 func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	host, err := url.Parse(c.Config.Host)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Apply does what `kubectl apply --server-side --validate=strict` does with a YAML stream: a field that the API server
-// does not know is an error.
+// Apply does the same as `kubectl apply --server-side --validate=strict` for a YAML stream: an
+// unknown field is an error.
 func (c *Cluster) Apply(ctx context.Context, stream []byte) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {

@@ -52,8 +52,8 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s %s/%s mutated=%t", c.Round, c.Configuration, c.Webhook, c.Mutated)
 }
 
-// Calls returns the mutating webhooks' calls of one configuration in the order in which they were
-// made; of all configurations when it is empty.
+// Calls returns the calls of a configuration's mutating webhooks in order, or of all
+// configurations if it is empty.
 func (e Event) Calls(configuration string) []Call {
 	var keys []string
 	for key := range e.Annotations {
@@ -81,8 +81,8 @@ func round(key string) string {
 	return name
 }
 
-// Patch returns the patch that the API server applied for a configuration's call in a round; empty when
-// there was none.
+// Patch returns the patch that the API server applied for a configuration's call in a round,
+// or nil if there was none.
 func (e Event) Patch(configuration, inRound string) json.RawMessage {
 	for key, value := range e.Annotations {
 		var recorded struct {
@@ -97,7 +97,7 @@ func (e Event) Patch(configuration, inRound string) json.RawMessage {
 	return nil
 }
 
-// FailedOpen returns the mutating webhooks that could not be called and were passed over.
+// FailedOpen returns the mutating webhooks that could not be called and were skipped.
 func (e Event) FailedOpen() []string {
 	var names []string
 	for key, value := range e.Annotations {
@@ -109,20 +109,21 @@ func (e Event) FailedOpen() []string {
 	return names
 }
 
-// Reason returns what Pillion said about a template.
+// Reason returns Pillion's annotation about a template.
 func (e Event) Reason(template string) string { return e.Reasons()[template] }
 
-// Reasons returns what Pillion said about every template.
+// Reasons returns Pillion's annotations about all templates.
 func (e Event) Reasons() map[string]string { return e.said(".mutate.pillion.dev") }
 
-// Judgement returns what Pillion's validating webhook wrote about the pod: each template with findings, and
-// the verdict.
+// Judgement returns the annotations of Pillion's validating webhook: each template with
+// findings, and the verdict.
 func (e Event) Judgement() map[string]string { return e.said(".validate.pillion.dev") }
 
-// Foretold returns what Pillion said would become of the pod.
+// Foretold returns the annotations of Pillion's shadow webhook.
 func (e Event) Foretold() map[string]string { return e.said(".shadow.pillion.dev") }
 
-// said is what one of the webhooks wrote. Templates that were not requested share an annotation.
+// said returns the annotations of one webhook. Templates that were not requested share an
+// annotation.
 func (e Event) said(by string) map[string]string {
 	const notRequested = "not_requested"
 	said := map[string]string{}
@@ -141,8 +142,8 @@ func (e Event) said(by string) map[string]string {
 	return said
 }
 
-// CreatesPod reports whether the request made the pod, or was refused while it tried to. Pods whose name
-// the API server chose are found by that name or by the generateName.
+// CreatesPod reports whether the request created the pod, or was denied. It finds pods with a
+// generated name by that name or by the generateName.
 func (e Event) CreatesPod(namespace, name string) bool {
 	ref := e.ObjectRef
 	if ref == nil || ref.Resource != "pods" || ref.Subresource != "" || ref.Namespace != namespace ||
@@ -150,7 +151,7 @@ func (e Event) CreatesPod(namespace, name string) bool {
 		return false
 	}
 	if ref.Name != "" {
-		return ref.Name == name // and no pod is decoded for it
+		return ref.Name == name // avoids decoding a pod
 	}
 	if pod := e.Response(); pod != nil && pod.Name == name {
 		return true
@@ -159,7 +160,7 @@ func (e Event) CreatesPod(namespace, name string) bool {
 	return pod != nil && pod.Name == "" && pod.GenerateName == name
 }
 
-// Request returns the pod that was sent, nil when it was not one.
+// Request returns the pod in the request, or nil if there is none.
 func (e Event) Request() *corev1.Pod {
 	if e.RequestObject == nil {
 		return nil
@@ -167,7 +168,7 @@ func (e Event) Request() *corev1.Pod {
 	return decodePod(e.RequestObject.Raw)
 }
 
-// Response returns the pod that was answered, nil when it was not one.
+// Response returns the pod in the response, or nil if there is none.
 func (e Event) Response() *corev1.Pod {
 	if e.ResponseObject == nil {
 		return nil
@@ -183,7 +184,7 @@ func decodePod(raw []byte) *corev1.Pod {
 	return pod
 }
 
-// Find returns the first event that matches and that is in the log already.
+// Find returns the first matching event that is in the log now.
 func (l *AuditLog) Find(match func(Event) bool) (Event, bool, error) {
 	events, err := l.read()
 	if i := slices.IndexFunc(events, match); i >= 0 {
@@ -192,8 +193,8 @@ func (l *AuditLog) Find(match func(Event) bool) (Event, bool, error) {
 	return Event{}, false, err
 }
 
-// Wait returns the first event that matches, and waits for it if need be: a client can have its answer
-// a moment before the event is in the log.
+// Wait returns the first matching event. If necessary, it waits, because a client may get its
+// response before the event is in the log.
 func (l *AuditLog) Wait(ctx context.Context, match func(Event) bool) (Event, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -210,7 +211,7 @@ func (l *AuditLog) Wait(ctx context.Context, match func(Event) bool) (Event, err
 	}
 }
 
-// read takes in the whole lines that have been added since the last time, and returns all events.
+// read parses the lines that were added since the last call, and returns all events.
 func (l *AuditLog) read() ([]Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,7 +242,8 @@ func (l *AuditLog) read() ([]Event, error) {
 	return l.events, nil
 }
 
-// parseEvent reads a line. An API server that is killed may leave half an event there; the next one goes on behind it.
+// parseEvent parses a line. A killed API server may leave an incomplete event, and the next
+// one continues in the same line.
 func parseEvent(line []byte) (e Event, err error) {
 	line = line[max(bytes.LastIndex(line, []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/`)), 0):]
 	if err := json.Unmarshal(line, &e.Event); err != nil {
@@ -250,7 +252,7 @@ func parseEvent(line []byte) (e Event, err error) {
 	return e, nil
 }
 
-// Each calls f with every event in the log whose line has that text, and keeps none.
+// Each calls f with every event in the log whose line contains a string. It keeps no events.
 func (l *AuditLog) Each(text string, f func(Event)) error {
 	file, err := os.Open(l.path)
 	if err != nil {

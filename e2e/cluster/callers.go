@@ -25,7 +25,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// admissionConfiguration tells an API server who it is to the webhooks it calls. It names the file twice.
+// admissionConfiguration makes an API server authenticate to webhooks. It contains the file's
+// path twice.
 const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -41,8 +42,8 @@ plugins:
     kubeConfigFile: %[1]s
 `
 
-// StartGuarded runs a Pillion that is told by flags who may call it, and that knows the cluster. It speaks
-// HTTP/1.1, because that is what the API server speaks to a Service.
+// StartGuarded runs a Pillion that authenticates callers as its flags say, and that is
+// connected to the cluster. It uses HTTP/1.1, as API servers do for a Service.
 func (c *Cluster) StartGuarded(ctx context.Context, binary string, templates []string, flags ...string) (*Pillion, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -53,7 +54,8 @@ func (c *Cluster) StartGuarded(ctx context.Context, binary string, templates []s
 	return c.startPillion(ctx, binary, templates, []string{"GODEBUG=http2server=0"}, append(flags, "--kubeconfig", kubeconfig)...)
 }
 
-// StartGuardedService is StartGuarded with a Service before it, whose name the serving certificate has.
+// StartGuardedService is StartGuarded behind a Service with the name in the serving
+// certificate.
 func (c *Cluster) StartGuardedService(ctx context.Context, service types.NamespacedName, binary string, templates []string, flags ...string) (*Pillion, error) {
 	host, err := machineAddress()
 	if err != nil {
@@ -71,7 +73,7 @@ func (c *Cluster) StartGuardedService(ctx context.Context, service types.Namespa
 	return p, c.createService(ctx, service, p.Endpoint.URL)
 }
 
-// createService makes a Service whose one endpoint is at the URL.
+// createService creates a Service with one endpoint, the address in the URL.
 func (c *Cluster) createService(ctx context.Context, name types.NamespacedName, at string) error {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -98,8 +100,8 @@ func (c *Cluster) createService(ctx context.Context, name types.NamespacedName, 
 		createOrUpdate(ctx, c.Client.DiscoveryV1().EndpointSlices(name.Namespace), slice))
 }
 
-// StartCallingAPIServer runs one more kube-apiserver, which shows the webhooks at these hosts (HOST:PORT,
-// or a Service's NAME.NAMESPACE.svc) who it is.
+// StartCallingAPIServer runs another kube-apiserver that authenticates to the webhooks at
+// these hosts (HOST:PORT, or a Service's NAME.NAMESPACE.svc).
 func (c *Cluster) StartCallingAPIServer(ctx context.Context, users map[string]*clientcmdapi.AuthInfo, flags ...string) (*APIServer, error) {
 	name := "callers-" + shortID()
 	config := clientcmdapi.NewConfig()
@@ -114,13 +116,13 @@ func (c *Cluster) StartCallingAPIServer(ctx context.Context, users map[string]*c
 	return c.StartAPIServer(ctx, append(flags, "--admission-control-config-file", admission)...)
 }
 
-// Answer is what a webhook answered.
+// Answer is a webhook's answer.
 type Answer struct {
 	Status int
 	Body   string
 }
 
-// Post sends a body to a path of the endpoint, as whoever holds the token.
+// Post sends a body to a path of the endpoint, with a token.
 func (e Endpoint) Post(ctx context.Context, path, token string, body []byte) (Answer, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(e.CA)

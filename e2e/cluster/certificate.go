@@ -19,7 +19,7 @@ import (
 
 const certificateLifetime = 24 * time.Hour
 
-// Authority is a certificate authority that lives as long as one run.
+// Authority is a certificate authority for one run.
 type Authority struct {
 	// PEM is its certificate.
 	PEM  []byte
@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes a certificate authority.
+// NewAuthority creates a certificate authority.
 func NewAuthority(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -47,8 +47,8 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{PEM: pemBlock("CERTIFICATE", der), cert: cert, key: key}, nil
 }
 
-// Serving makes a serving certificate for the loopback address and the given names and addresses, and
-// returns it and its key as PEM.
+// Serving creates a serving certificate for the loopback address and the given names and
+// addresses. It returns the certificate and its key in PEM.
 func (a *Authority) Serving(hosts ...string) (cert, key []byte, err error) {
 	template := certificateTemplate("serving")
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -62,7 +62,8 @@ func (a *Authority) Serving(hosts ...string) (cert, key []byte, err error) {
 	return a.issue(template)
 }
 
-// ClientCertificate makes a certificate for a client of that name, and returns it and its key as PEM.
+// ClientCertificate creates a certificate for a client with this name. It returns the
+// certificate and its key in PEM.
 func (a *Authority) ClientCertificate(name string) (cert, key []byte, err error) {
 	template := certificateTemplate(name)
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -86,7 +87,7 @@ func (a *Authority) issue(template *x509.Certificate) (cert, key []byte, err err
 	return pemBlock("CERTIFICATE", der), pemBlock("EC PRIVATE KEY", keyDER), nil
 }
 
-// TLS is Serving's pair as a server's configuration.
+// TLS returns a server configuration with the pair from Serving.
 func (a *Authority) TLS() (*tls.Config, error) {
 	cert, key, err := a.Serving()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ServingUntil is Serving with another end of validity.
+// ServingUntil is Serving with another expiration time.
 func (a *Authority) ServingUntil(end time.Time, hosts ...string) (cert, key []byte, err error) {
 	template := certificateTemplate("serving")
 	template.NotBefore, template.NotAfter = end.Add(-certificateLifetime), end
@@ -21,7 +21,7 @@ func (a *Authority) ServingUntil(end time.Time, hosts ...string) (cert, key []by
 	return a.issue(template)
 }
 
-// Gauge sums the series that carry all the labels.
+// Gauge returns the sum of the series that have all these labels.
 func (m Metrics) Gauge(name string, labels map[string]string) float64 {
 	var sum float64
 	for _, series := range m[name].GetMetric() {
@@ -32,7 +32,7 @@ func (m Metrics) Gauge(name string, labels map[string]string) float64 {
 	return sum
 }
 
-// Readiness is what Pillion says of itself, a line for each check.
+// Readiness returns Pillion's readiness, with a line for each check.
 func (p *Pillion) Readiness(ctx context.Context) (status int, text string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Admin+"/readyz?verbose", nil)
 	if err != nil {

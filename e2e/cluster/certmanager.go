@@ -10,13 +10,13 @@ import (
 	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
-// CertManager is the real one: its controllers, which make certificates, and its cainjector, which writes
-// caBundles.
+// CertManager runs cert-manager: its controllers, which create certificates, and its
+// cainjector, which sets caBundles.
 type CertManager struct {
 	controllers, injector *process
 }
 
-// StartCertManager installs cert-manager's kinds and runs both of its programs.
+// StartCertManager installs cert-manager's resource types and runs both programs.
 func (c *Cluster) StartCertManager(ctx context.Context) (*CertManager, error) {
 	dir, err := programs.CertManager(ctx, c.steps)
 	if err != nil {
@@ -46,10 +46,10 @@ func (c *Cluster) StartCertManager(ctx context.Context) (*CertManager, error) {
 	})
 }
 
-// PauseInjector stops cainjector where it stands, until ResumeInjector.
+// PauseInjector suspends cainjector until ResumeInjector.
 func (m *CertManager) PauseInjector() error { return m.injector.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// ResumeInjector lets cainjector go on.
+// ResumeInjector lets cainjector continue.
 func (m *CertManager) ResumeInjector() error { return m.injector.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Log returns the ends of both programs' logs.

@@ -27,16 +27,16 @@ const readyWithin = time.Minute
 
 // Cluster is a running control plane.
 type Cluster struct {
-	// Config is the administrator's; clients made from it are not throttled.
+	// Config is the administrator's. Clients with it are not throttled.
 	Config *rest.Config
 	Client kubernetes.Interface
-	// Kubeconfig is the path of a file that says the same as Config.
+	// Kubeconfig is the path of a kubeconfig with the content of Config.
 	Kubeconfig string
-	// Kubectl is the path of a kubectl, or "" if there is none: a control plane of prebuilt programs may lack it.
+	// Kubectl is the path of kubectl, or "" if prebuilt programs lack it.
 	Kubectl string
-	// Programs are those that run.
+	// Programs are the programs of the control plane.
 	Programs *programs.Programs
-	// Audit is what the API server wrote about requests for pods.
+	// Audit is the API server's audit log of requests for pods.
 	Audit *AuditLog
 	// Authority signs every serving certificate of the run.
 	Authority *Authority
@@ -46,10 +46,10 @@ type Cluster struct {
 	apiServer *process
 
 	mu      sync.Mutex
-	running []*process // in the order of their start
+	running []*process // in the order in which they were started
 }
 
-// Start is StartPrograms with those that there are.
+// Start is StartPrograms with the programs of [programs.Kubernetes].
 func Start(ctx context.Context, steps *programs.Steps) (*Cluster, error) {
 	found, err := programs.Kubernetes(ctx, steps)
 	if err != nil {
@@ -58,8 +58,8 @@ func Start(ctx context.Context, steps *programs.Steps) (*Cluster, error) {
 	return StartPrograms(ctx, steps, found)
 }
 
-// StartPrograms runs a control plane of its own, on free ports and in a temporary folder, and returns when the
-// API server and the controllers are ready. ctx limits the start only.
+// StartPrograms runs a control plane on free ports and in a temporary folder. It returns when
+// the API server and the controllers are ready; ctx limits only the start.
 func StartPrograms(ctx context.Context, steps *programs.Steps, found *programs.Programs) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "pillion-e2e-")
 	if err != nil {
@@ -91,30 +91,30 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.startControllers(ctx)
 }
 
-// Stop ends everything that the Cluster started, last first, and removes its folder.
+// Stop ends everything that the Cluster started, in reverse order, and removes its folder.
 func (c *Cluster) Stop() error {
 	var errs []error
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, v := range slices.Backward(c.running) {
-		v.kill() // how a component ends does not matter here
+		v.kill() // the exit status does not matter here
 	}
 	c.running = nil
 	errs = append(errs, os.RemoveAll(c.dir))
 	return errors.Join(errs...)
 }
 
-// keep has Stop end p too. Tests that run side by side start programs.
+// keep makes Stop end p too. Concurrent tests may start programs.
 func (c *Cluster) keep(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = append(c.running, p)
 }
 
-// Path names a file in the Cluster's own folder.
+// Path returns the path of a file in the Cluster's folder.
 func (c *Cluster) Path(name string) string { return filepath.Join(c.dir, name) }
 
-// RunKubectl runs kubectl as the administrator and returns what it printed to stdout.
+// RunKubectl runs kubectl as the administrator and returns its standard output.
 func (c *Cluster) RunKubectl(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
 	if c.Kubectl == "" {
 		return nil, errors.New("there is no kubectl: install it (https://kubernetes.io/docs/tasks/tools/)")
@@ -129,7 +129,7 @@ func (c *Cluster) RunKubectl(ctx context.Context, stdin []byte, args ...string) 
 	return out, nil
 }
 
-// clientConfig is the configuration of a client of the API server at host.
+// clientConfig returns the configuration for a client of the API server at host.
 func (c *Cluster) clientConfig(host, token string) *rest.Config {
 	return &rest.Config{
 		Host:            host,
@@ -137,11 +137,11 @@ func (c *Cluster) clientConfig(host, token string) *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.Authority.PEM},
 		QPS:             -1,
 		UserAgent:       "pillion-e2e",
-		WarningHandler:  rest.NoWarnings{}, // who wants them sets another
+		WarningHandler:  rest.NoWarnings{}, // tests that check warnings set another handler
 	}
 }
 
-// WriteKubeconfig writes a kubeconfig for the holder of token and returns its path.
+// WriteKubeconfig writes a kubeconfig with a token and returns its path.
 func (c *Cluster) WriteKubeconfig(user, token string) (string, error) {
 	path := c.Path(user + ".kubeconfig")
 	config := clientcmdapi.NewConfig()

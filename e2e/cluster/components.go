@@ -26,7 +26,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	p, err := startProcess(ctx, c.dir, "etcd", c.Programs.Etcd,
 		"--data-dir", c.Path("etcd"),
 		"--listen-client-urls", "unix://"+socket,
-		"--advertise-client-urls", "http://127.0.0.1:0", // nobody asks, but a socket is not accepted here
+		"--advertise-client-urls", "http://127.0.0.1:0", // not used, but a socket is not accepted here
 		"--listen-peer-urls", "http://127.0.0.1:0",
 		"--unsafe-no-fsync",
 		"--log-level", "warn")
@@ -57,7 +57,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	return err
 }
 
-// writeAPIServerFiles writes what the API server reads at its start.
+// writeAPIServerFiles writes the files that the API server reads at its start.
 func (c *Cluster) writeAPIServerFiles(token string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -93,9 +93,9 @@ func (c *Cluster) apiServerArgs(port, auditLog string) []string {
 		"--enable-aggregator-routing",
 		"--audit-policy-file", c.Path("audit-policy.yaml"),
 		"--audit-log-path", auditLog,
-		"--audit-log-mode", "blocking", // an event is in the file once its request is answered
+		"--audit-log-mode", "blocking", // an event is in the file before its response is sent
 		"--audit-log-version", "audit.k8s.io/v1",
-		"--audit-log-maxsize", "100000", // MB; who reads it does not look for a second file
+		"--audit-log-maxsize", "100000", // MB, so that there is only one file
 	}
 }
 
@@ -120,7 +120,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	})
 }
 
-// hasServiceAccount fails while pods cannot be made in the namespace.
+// hasServiceAccount returns an error while pods cannot be created in the namespace.
 func (c *Cluster) hasServiceAccount(ctx context.Context, namespace string) error {
 	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// StartSelecting is StartPillion with templates from the ConfigMaps that the selector selects, and with the rights
-// of the shipped component.
+// StartSelecting is StartPillion with templates from the ConfigMaps that match the selector,
+// and with the permissions of the shipped component.
 func (c *Cluster) StartSelecting(ctx context.Context, component, binary, selector string) (*Pillion, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()

@@ -22,26 +22,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// wireLatency is about what is between two zones of a cloud and a busy server.
+// wireLatency is a typical latency between two zones and a busy server.
 const wireLatency = 50 * time.Millisecond
 
-// Replica is one Pillion of the shipped Deployment, as a process of this machine.
+// Replica is one replica of the shipped Deployment, as a local process.
 type Replica struct {
 	*Pillion
 	wire *wire
 	pod  *replicaPod
 }
 
-// Address is where the Service's endpoint leads to, host:port.
+// Address returns the host:port of the Service's endpoint.
 func (r *Replica) Address() string { return r.wire.listener.Addr().String() }
 
-// Accepted counts the connections that the Service's endpoint has been given.
+// Accepted returns the number of connections to the Service's endpoint.
 func (r *Replica) Accepted() int64 { return r.wire.accepted.Load() }
 
-// RunDeployment does what the nodes of a cluster do for the applied Deployment: its replicas run with its own
-// arguments, with its volumes as files that follow their objects, and with its ServiceAccount's rights; once
-// they are ready, they are endpoints of the applied Service. More flags may follow those of the Deployment.
-// Files follow until ctx ends; the start fails when within is over.
+// RunDeployment simulates the nodes of a cluster for the applied Deployment. Its replicas run
+// with the Deployment's arguments and further flags, with its volumes as files that follow
+// their objects, and with the permissions of its ServiceAccount. When they are ready, they
+// become endpoints of the applied Service. The files follow until ctx is done. The start fails
+// if it takes longer than within.
 func (c *Cluster) RunDeployment(ctx context.Context, binary string, within time.Duration, flags ...string) ([]*Replica, error) {
 	deployment, err := c.Client.AppsV1().Deployments(pillionNamespace).Get(ctx, pillionServiceAccount, metav1.GetOptions{})
 	if err != nil {
@@ -77,22 +78,22 @@ type replicaOptions struct {
 	number                   int
 }
 
-// replicaPod is what makes a process a pod: its volumes are there, and its endpoint is where it stays.
+// replicaPod is the part of a pod that outlives its container: its volumes and its endpoint.
 type replicaPod struct {
 	cluster    *Cluster
 	deployment *appsv1.Deployment
 	options    replicaOptions
-	lifetime   context.Context // of the Deployment
+	lifetime   context.Context // context of the Deployment
 	end        context.CancelFunc
 	args       []string
 }
 
 func (p *replicaPod) name() string { return fmt.Sprintf("replica-%d", p.options.number) }
 
-// runReplica is one pod, from its volumes to its endpoint.
+// runReplica runs one pod, from its volumes to its endpoint.
 func (c *Cluster) runReplica(ctx, limited context.Context, d *appsv1.Deployment, o replicaOptions) (*Replica, error) {
 	spec, pod := d.Spec.Template.Spec, &replicaPod{cluster: c, deployment: d, options: o, lifetime: ctx}
-	ctx, pod.end = context.WithCancel(ctx) // of its files
+	ctx, pod.end = context.WithCancel(ctx) // ends the updates of its files
 	args := append(slices.Clone(spec.Containers[0].Args), "--kubeconfig="+o.kubeconfig)
 	args = append(args, o.flags...)
 	for _, volume := range spec.Volumes {
@@ -122,7 +123,7 @@ func (c *Cluster) runReplica(ctx, limited context.Context, d *appsv1.Deployment,
 	return r, c.setEndpoint(limited, pod.name(), r.Address(), true)
 }
 
-// run starts the container and returns its webhook address, host:port, when it is ready.
+// run starts the container and returns when it is ready.
 func (p *replicaPod) run(limited context.Context) (*Pillion, string, error) {
 	process, err := startProcess(limited, p.cluster.dir, p.name(), p.options.binary, p.args...)
 	if err != nil {
@@ -142,8 +143,8 @@ func (p *replicaPod) run(limited context.Context) (*Pillion, string, error) {
 	return pillion, webhook.Host, nil
 }
 
-// Crash kills the process, and what a kubelet does then: the endpoint is not ready until a new process in the
-// same pod is. ctx limits that.
+// Crash kills the process and then acts as the kubelet: the endpoint is not ready until a new
+// process in the same pod is. The context limits that.
 func (r *Replica) Crash(ctx context.Context) error {
 	r.process.kill()
 	c, name := r.pod.cluster, r.pod.name()
@@ -159,9 +160,9 @@ func (r *Replica) Crash(ctx context.Context) error {
 	return c.setEndpoint(ctx, name, r.Address(), true)
 }
 
-// Replace does what a rolling update does: when a new pod is ready the endpoint of the old one goes, while the
-// kubelet is at its preStop; then it is told to end. It returns the new one, and how the old one ended. ctx limits
-// that.
+// Replace does a rolling update of one pod. When a new pod is ready, the old endpoint is
+// removed while the preStop hook runs, and then the old process is terminated. It returns the
+// new replica and the old one's exit error. The context limits that.
 func (r *Replica) Replace(ctx context.Context, number int) (*Replica, error) {
 	options := r.pod.options
 	options.number = number
@@ -184,7 +185,7 @@ func (r *Replica) Replace(ctx context.Context, number int) (*Replica, error) {
 	return next, group.Wait()
 }
 
-// mount returns when the volume's files are there; a pod does not start before.
+// mount returns when the volume's files exist, because a pod does not start before.
 func (c *Cluster) mount(ctx, limited context.Context, volume corev1.Volume, dir string) error {
 	var failed <-chan error
 	var err error
@@ -221,7 +222,7 @@ func mountPath(container corev1.Container, volume string) string {
 	return ""
 }
 
-// rewrite replaces a path of the container by one of this machine.
+// rewrite replaces a path in the container by a local path.
 func rewrite(args []string, path, dir string) []string {
 	if path == "" {
 		return args

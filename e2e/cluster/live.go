@@ -10,17 +10,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// CallsMetric counts the API server's calls of webhooks, by name, type and operation.
+// CallsMetric counts the API server's calls of webhooks by name, type and operation.
 const CallsMetric = "apiserver_admission_webhook_request_total"
 
-// WaitForPods returns when pods can be made in the namespace.
+// WaitForPods returns when pods can be created in the namespace.
 func (c *Cluster) WaitForPods(ctx context.Context, namespace string) error {
 	return poll(ctx, func() error { return c.hasServiceAccount(ctx, namespace) })
 }
 
-// WaitForWebhook dry-runs marker pods in the namespace until the audit log's event of one satisfies
-// live. The API server takes up a webhook configuration some moments after it has stored it, and that
-// is how one sees that it has.
+// WaitForWebhook sends dry-run creates of marker pods in the namespace until the audit event
+// of one satisfies live. The API server uses a webhook configuration only some moments after
+// it was stored.
 func (c *Cluster) WaitForWebhook(ctx context.Context, namespace string, live func(Event) bool) error {
 	return waitForWebhook(ctx, c.Client, c.Audit, namespace, live)
 }
@@ -67,7 +67,8 @@ func Called(configuration string) func(Event) bool {
 	return func(e Event) bool { return len(e.Calls(configuration)) > 0 }
 }
 
-// waitForValidating asks the API server's metrics, since the audit log does not name validating webhooks.
+// waitForValidating reads the API server's metrics, because the audit log does not contain
+// validating webhooks.
 func (c *Cluster) waitForValidating(ctx context.Context, m *Manifests, namespace string) error {
 	return c.WaitForWebhook(ctx, namespace, func(Event) bool {
 		metrics, err := c.Metrics(ctx)

@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Manifests are what `kubectl apply -k` would apply, with the webhook configurations apart.
+// Manifests are the objects that `kubectl apply -k` applies, with the webhook configurations
+// apart.
 type Manifests struct {
 	Mutating   *admissionregistrationv1.MutatingWebhookConfiguration
 	Validating *admissionregistrationv1.ValidatingWebhookConfiguration
@@ -78,9 +79,9 @@ func (m *Manifests) check() error {
 // ApplyRest applies everything but the webhook configurations.
 func (c *Cluster) ApplyRest(ctx context.Context, m *Manifests) error { return c.Apply(ctx, m.Rest) }
 
-// Endpoint is where webhooks are served outside the cluster.
+// Endpoint is the address of webhooks outside the cluster.
 type Endpoint struct {
-	// URL has scheme and authority only; the path is the manifests'.
+	// URL has only scheme and authority. The paths come from the manifests.
 	URL string
 	CA  []byte
 }
@@ -93,7 +94,7 @@ func (e Endpoint) clientConfig(shipped admissionregistrationv1.WebhookClientConf
 	return admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: e.CA}
 }
 
-// objects is what createOrUpdate needs of a typed client.
+// objects is the part of a typed client that createOrUpdate uses.
 type objects[T metav1.Object] interface {
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
 	Get(context.Context, string, metav1.GetOptions) (T, error)
@@ -114,7 +115,8 @@ func createOrUpdate[T metav1.Object](ctx context.Context, client objects[T], obj
 	return err
 }
 
-// InstallMutating creates or updates the shipped configuration. Only its clientConfig is changed.
+// InstallMutating creates or updates the shipped configuration. It changes only its
+// clientConfig.
 func (c *Cluster) InstallMutating(ctx context.Context, m *Manifests, at Endpoint) error {
 	config := m.Mutating.DeepCopy()
 	for i := range config.Webhooks {
@@ -123,7 +125,7 @@ func (c *Cluster) InstallMutating(ctx context.Context, m *Manifests, at Endpoint
 	return createOrUpdate(ctx, c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations(), config)
 }
 
-// InstallValidating is InstallMutating for the other configuration.
+// InstallValidating is InstallMutating for the validating configuration.
 func (c *Cluster) InstallValidating(ctx context.Context, m *Manifests, at Endpoint) error {
 	config := m.Validating.DeepCopy()
 	for i := range config.Webhooks {
@@ -132,8 +134,8 @@ func (c *Cluster) InstallValidating(ctx context.Context, m *Manifests, at Endpoi
 	return createOrUpdate(ctx, c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), config)
 }
 
-// ForNamespaces returns the entries for namespaces that opted in, as configurations of another name that
-// are for the namespaces with these labels.
+// ForNamespaces returns configurations with another name, for namespaces with these labels.
+// They contain the entries for namespaces that opted in.
 func (m *Manifests) ForNamespaces(name string, labels map[string]string) *Manifests {
 	own := &Manifests{Mutating: m.Mutating.DeepCopy(), Validating: m.Validating.DeepCopy()}
 	selector := &metav1.LabelSelector{MatchLabels: labels}
@@ -143,7 +145,7 @@ func (m *Manifests) ForNamespaces(name string, labels map[string]string) *Manife
 	return own
 }
 
-// Uninstall takes both configurations away.
+// Uninstall deletes both configurations.
 func (c *Cluster) Uninstall(ctx context.Context, m *Manifests) error {
 	api := c.Client.AdmissionregistrationV1()
 	return errors.Join(

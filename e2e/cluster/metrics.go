@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Metrics are a server's at one moment.
+// Metrics are a server's metrics at one moment.
 type Metrics map[string]*dto.MetricFamily
 
-// Metrics reads the API server's of admission, without histograms: there are 100,000 lines of others, which take longer
-// to parse than what a test does.
+// Metrics reads the API server's admission metrics without histograms. It skips the other
+// 100,000 lines, which take longer to parse than a test.
 func (c *Cluster) Metrics(ctx context.Context) (Metrics, error) {
 	raw, err := c.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func parseMetrics(text io.Reader) (Metrics, error) {
 	return parser.TextToMetricFamilies(text)
 }
 
-// Counter returns the sum of a counter, or of a gauge, over the series that have these labels.
+// Counter returns the sum of a counter or gauge over the series with these labels.
 func (m Metrics) Counter(name string, labels map[string]string) float64 {
 	var sum float64
 	for _, series := range m[name].GetMetric() {
@@ -48,7 +48,7 @@ func (m Metrics) Counter(name string, labels map[string]string) float64 {
 	return sum
 }
 
-// Label returns the values that a label has in a metric's series.
+// Label returns the values of a label in a metric's series.
 func (m Metrics) Label(name, label string) []string {
 	var values []string
 	for _, series := range m[name].GetMetric() {

@@ -20,13 +20,13 @@ import (
 	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
-// The names are the shipped manifests'.
+// The names in the shipped manifests.
 const (
 	pillionNamespace      = "pillion-system"
 	pillionServiceAccount = "pillion"
 )
 
-// Root returns the checkout that this module lies in.
+// Root returns the root of the checkout with this module.
 func Root(ctx context.Context) (string, error) { return programs.Root(ctx) }
 
 // BuildPillion builds the checkout's pillion into the Cluster's folder and returns its path.
@@ -51,9 +51,9 @@ type Pillion struct {
 	process *process
 }
 
-// StartPillion runs `pillion serve` on free ports, with a serving certificate of the Cluster's authority
-// and with the rights of the shipped ServiceAccount, so the manifests must have been applied. It returns
-// when Pillion says that it is ready.
+// StartPillion runs `pillion serve` on free ports, with a serving certificate of the Cluster's
+// authority and the permissions of the shipped ServiceAccount, so the manifests must have been
+// applied. It returns when Pillion is ready.
 func (c *Cluster) StartPillion(ctx context.Context, binary string, templates ...string) (*Pillion, error) {
 	var p *Pillion
 	err := c.steps.Do("pillion serve", func() error {
@@ -70,9 +70,9 @@ func (c *Cluster) StartPillion(ctx context.Context, binary string, templates ...
 	return p, err
 }
 
-// StartReplica runs one of several Pillions that are to stand behind a Proxy. It knows nothing of the
-// cluster, so whoever has it called has opted in. It speaks HTTP/1.1, because that is what the API server
-// speaks to a Service: many connections, each to any of the replicas.
+// StartReplica runs one of several Pillions behind a Proxy. It is not connected to the
+// cluster, so all callers count as opted in. It uses HTTP/1.1, as API servers do for a
+// Service: many connections, each to any replica.
 func (c *Cluster) StartReplica(ctx context.Context, binary, templates string, flags ...string) (*Pillion, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -91,8 +91,8 @@ func (c *Cluster) startPillion(ctx context.Context, binary string, templates, en
 		"--admin-listen", "127.0.0.1:0",
 		"--tls-cert-file", certFile,
 		"--tls-key-file", keyFile,
-		"--shutdown-delay", "0s", // no Service has to take note of it
-		"--log-level", "debug", // where every request has a line
+		"--shutdown-delay", "0s", // there is no Service that must notice the shutdown
+		"--log-level", "debug", // logs every request
 	}, flags...)
 	for _, t := range templates {
 		args = append(args, "--templates", t)
@@ -111,7 +111,8 @@ func (c *Cluster) startPillion(ctx context.Context, binary string, templates, en
 	return p, process.waitUntil(ctx, "ready", p.ready)
 }
 
-// pillionKubeconfig gives the shipped ServiceAccount's identity to a process outside the cluster.
+// pillionKubeconfig writes a kubeconfig with the shipped ServiceAccount's identity for a
+// process outside the cluster.
 func (c *Cluster) pillionKubeconfig(ctx context.Context) (string, error) {
 	lifetime := int64(certificateLifetime.Seconds())
 	token, err := c.Client.CoreV1().ServiceAccounts(pillionNamespace).CreateToken(ctx, pillionServiceAccount,
@@ -123,7 +124,7 @@ func (c *Cluster) pillionKubeconfig(ctx context.Context) (string, error) {
 	return c.WriteKubeconfig(pillionServiceAccount, token.Status.Token)
 }
 
-// findAddresses looks for the line in which Pillion says what it listens on.
+// findAddresses finds the log line with Pillion's addresses.
 func (p *Pillion) findAddresses() bool {
 	for _, line := range p.Logged("serving") {
 		p.Endpoint.URL = "https://" + line["webhook"].(string)
@@ -157,7 +158,7 @@ func (p *Pillion) Decided(namespace string) []map[string]any {
 	return lines
 }
 
-// Logged returns the log's lines with one of these messages.
+// Logged returns the log lines with one of these messages.
 func (p *Pillion) Logged(msgs ...string) []map[string]any {
 	text, err := os.ReadFile(p.process.log)
 	if err != nil {
@@ -194,10 +195,10 @@ func (p *Pillion) Metrics(ctx context.Context) (Metrics, error) {
 // LogTail returns the end of Pillion's log.
 func (p *Pillion) LogTail() string { return p.process.tail() }
 
-// Stop sends SIGTERM and returns how Pillion ended.
+// Stop sends SIGTERM and returns Pillion's exit error.
 func (p *Pillion) Stop() error { return p.process.stop() }
 
-// Inject runs `pillion inject` on one object and returns what it printed to stdout.
+// Inject runs `pillion inject` on one object and returns its standard output.
 func Inject(ctx context.Context, binary string, object []byte, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, binary, append([]string{"inject", "-f", "-"}, args...)...)
 	cmd.Stdin = bytes.NewReader(object)

@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// poll calls f until it succeeds. When ctx ends first, what f last complained about is in the error.
+// poll calls f until it succeeds. If ctx is done first, the error contains the last error of
+// f.
 func poll(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -34,10 +35,10 @@ func poll(ctx context.Context, f func() error) error {
 	}
 }
 
-// shortID tells the objects of one run apart; it is a valid part of a Kubernetes name.
+// shortID returns a random part for the names of a run's objects.
 func shortID() string { return strings.ToLower(rand.Text()[:8]) }
 
-// markerPod is admitted by every Pod Security level.
+// markerPod returns a pod that every Pod Security level admits.
 func markerPod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

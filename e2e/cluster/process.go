@@ -23,13 +23,13 @@ const (
 	tailLength = 25
 )
 
-// process is a program that runs beside this one and does not outlive it.
+// process is a child process that does not outlive this one.
 type process struct {
 	name string
 	log  string // path of its output
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // how it ended; read after done
+	done chan struct{} // closed after its end
+	err  error         // exit error; read after done
 }
 
 // startProcess runs binary with its output in dir/name.log.
@@ -51,7 +51,8 @@ func run(dir, name string, cmd *exec.Cmd) (*process, error) {
 	p := &process{name: name, log: log, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// The kernel kills the child when the thread that made it ends, so that thread must stay.
+		// The kernel kills the child when the thread that started it ends, so that thread must
+		// stay.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -67,7 +68,7 @@ func run(dir, name string, cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// waitUntil polls ready; an end of the process ends the wait, with the tail of its log.
+// waitUntil polls ready. If the process ends, it returns an error with the end of its log.
 func (p *process) waitUntil(ctx context.Context, what string, ready func(context.Context) bool) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -85,7 +86,7 @@ func (p *process) waitUntil(ctx context.Context, what string, ready func(context
 	}
 }
 
-// stop asks the process to end and kills it when it does not.
+// stop terminates the process, and kills it if it does not end.
 func (p *process) stop() error {
 	if p == nil {
 		return nil
@@ -101,7 +102,7 @@ func (p *process) stop() error {
 	}
 }
 
-// kill ends the process at once, as a machine that fails does.
+// kill ends the process at once, as a failing machine does.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done

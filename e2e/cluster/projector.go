@@ -15,9 +15,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// project keeps dir what a kubelet makes of a Secret or a ConfigMap: a link for each key, through ..data,
-// which changes in one step. It is at once what a kubelet is after up to two minutes. An object that is
-// deleted leaves its files. It ends with ctx.
+// project writes the files of a Secret or ConfigMap into dir as the kubelet does: a link for
+// each key, through ..data, which changes atomically. Unlike the kubelet, which takes up to
+// two minutes, it does so at once. The files of a deleted object stay. It ends when ctx is
+// done.
 func (c *Cluster) project(ctx context.Context, resource string, object runtime.Object, name, dir string) (failed <-chan error, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func dataOf(object any) (map[string][]byte, error) {
 	return nil, fmt.Errorf("%T holds no files", object)
 }
 
-// publish replaces all files at once.
+// publish replaces all files atomically.
 func publish(dir string, data map[string][]byte) error {
 	version, err := os.MkdirTemp(dir, "..version-")
 	if err != nil {

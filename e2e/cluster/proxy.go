@@ -13,25 +13,25 @@ import (
 	"sync"
 )
 
-// Proxy stands before several servers as a Service does: it passes each connection on to any one of them
-// and leaves it there.
+// Proxy simulates a Service in front of several servers: it forwards each connection to one of
+// them.
 type Proxy struct {
 	listener net.Listener
 	backends []string // host:port
 
 	mu     sync.Mutex
-	next   int                            // the next connection's backend, or anyBackend
-	passed []int                          // the backends of the connections since StartAt
-	conns  map[*net.TCPConn]chan struct{} // closed when the connection has ended
+	next   int                            // backend of the next connection, or anyBackend
+	passed []int                          // backends of the connections since StartAt
+	conns  map[*net.TCPConn]chan struct{} // closed after the connection's end
 }
 
-// anyBackend stands for one chosen at random, and noBackend for none: who connects waits for an answer.
+// anyBackend means a random one, and noBackend means none: clients get no answer.
 const (
 	anyBackend = -1
 	noBackend  = -2
 )
 
-// NewProxy starts a Proxy before the endpoints. ctx limits the start only.
+// NewProxy starts a Proxy for the endpoints. The context limits only the start.
 func NewProxy(ctx context.Context, endpoints ...Endpoint) (*Proxy, error) {
 	p := &Proxy{next: anyBackend, conns: map[*net.TCPConn]chan struct{}{}}
 	for _, e := range endpoints {
@@ -49,7 +49,7 @@ func NewProxy(ctx context.Context, endpoints ...Endpoint) (*Proxy, error) {
 	return p, nil
 }
 
-// URL is the Proxy's, for an Endpoint.
+// URL returns the Proxy's URL, for an Endpoint.
 func (p *Proxy) URL() string { return "https://" + p.listener.Addr().String() }
 
 // Close ends the Proxy and all its connections.
@@ -59,8 +59,8 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// StartAt ends all connections and passes the next one on to backend i, and those that follow to the other
-// ones in turn. There must be no request on its way.
+// StartAt closes all connections. It forwards the next one to backend i, and the following
+// ones to the others in turn. No request may be in progress.
 func (p *Proxy) StartAt(i int) {
 	p.hangUp()
 	p.mu.Lock()
@@ -68,21 +68,21 @@ func (p *Proxy) StartAt(i int) {
 	p.next, p.passed = i, nil
 }
 
-// Any ends StartAt: again, each connection is passed on to any backend.
+// Any undoes StartAt: each connection goes to a random backend again.
 func (p *Proxy) Any() { p.StartAt(anyBackend) }
 
-// Hang ends all connections, and answers on no other one until Any or StartAt.
+// Hang closes all connections, and answers none until Any or StartAt.
 func (p *Proxy) Hang() { p.StartAt(noBackend) }
 
-// Passed returns the backends that connections have been passed on to since StartAt.
+// Passed returns the backends of the connections since StartAt.
 func (p *Proxy) Passed() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.passed)
 }
 
-// hangUp ends all connections from the server's side, and waits until the clients have ended them too: a
-// client that still thinks that a connection is good would send a request into it.
+// hangUp closes all connections from the server's side and waits until the clients have closed
+// them too. Otherwise, a client could send a request on a closed connection.
 func (p *Proxy) hangUp() {
 	p.mu.Lock()
 	conns := maps.Clone(p.conns)
@@ -125,7 +125,7 @@ func (p *Proxy) accept(ctx context.Context) {
 	}
 }
 
-// swallow reads until the client ends the connection, and says nothing.
+// swallow reads until the client closes the connection, and answers nothing.
 func (p *Proxy) swallow(client *net.TCPConn) {
 	defer p.forget(client)
 	_, _ = io.Copy(io.Discard, client)
@@ -138,7 +138,7 @@ func (p *Proxy) forget(client *net.TCPConn) {
 	delete(p.conns, client)
 }
 
-// pipe copies both ways until both have ended.
+// pipe copies in both directions until both ends are closed.
 func (p *Proxy) pipe(ctx context.Context, client *net.TCPConn, backend string) {
 	defer p.forget(client)
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", backend)
@@ -150,7 +150,7 @@ func (p *Proxy) pipe(ctx context.Context, client *net.TCPConn, backend string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(server, client) // how a connection ends is between its ends
+		_, _ = io.Copy(server, client) // errors do not matter here
 		_ = server.CloseWrite()
 	}()
 	_, _ = io.Copy(client, server)

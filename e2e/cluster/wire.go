@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// wire stands before one server and is a distance to it: what the server says arrives later. So more calls are
-// under way at a time than a client keeps connections for, and it has to make new ones again and again.
+// wire adds latency in front of a server: its answers arrive later. So more calls are in
+// progress than a client keeps connections for, and it must open new ones repeatedly.
 type wire struct {
 	listener net.Listener
 	backend  atomic.Pointer[string] // host:port

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command controllers runs those of Kubernetes' own controllers that make and remove pods, for a control plane whose
-// folder has no kube-controller-manager: it compiles in a fraction of the time.
+// Command controllers runs only those controllers of Kubernetes that create and delete pods.
+// It is for control planes without kube-controller-manager, and compiles in a fraction of the
+// time.
 package main
 
 import (

@@ -33,20 +33,20 @@ import (
 const (
 	workers  = 5
 	resync   = 12 * time.Hour
-	gcResync = 5 * time.Second // a kind that is new to the collector is found by then
+	gcResync = 5 * time.Second // interval at which the collector discovers new resource types
 )
 
-// manager has what the controllers are made of, and then the controllers.
+// manager has the dependencies of the controllers, and the controllers.
 type manager struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
 	typed    informers.SharedInformerFactory
 	untyped  metadatainformer.SharedInformerFactory
-	started  chan struct{} // closed when the informers have been started
+	started  chan struct{} // closed after the informers were started
 	run      []func(context.Context)
 }
 
-// runControllers returns when ctx ends.
+// runControllers returns when ctx is done.
 func runControllers(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -79,8 +79,8 @@ func runControllers(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// addNamespaces adds what gives each namespace its ServiceAccount, what empties one that is deleted, and what gives the
-// roles that all clusters have their rights.
+// addNamespaces adds the controllers that create the ServiceAccount of each namespace, that
+// empty deleted namespaces, and that aggregate the default roles.
 func (m *manager) addNamespaces(ctx context.Context) error {
 	core := m.typed.Core().V1()
 	accounts, err := serviceaccount.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(), m.client,
@@ -129,7 +129,7 @@ func (m *manager) addJobs(ctx context.Context) error {
 	return nil
 }
 
-// addCollector adds the garbage collector, which deletes what nobody owns any more.
+// addCollector adds the garbage collector, which deletes objects whose owner no longer exists.
 func (m *manager) addCollector(ctx context.Context) error {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(m.client.Discovery()))
 	graph := garbagecollector.NewDependencyGraphBuilder(ctx, m.metadata, mapper, garbagecollector.DefaultIgnoredResources(),

@@ -25,9 +25,9 @@ const (
 	pollEvery = 20 * time.Millisecond
 )
 
-// install puts in place: a server that changes nothing, one that answers Pillion's patch without a look, and
-// Pillion; each with Pillion's two shipped configurations, for a namespace of its own. All speak HTTP/1.1, as the
-// API server does to a Service.
+// install installs a server that changes nothing, one that returns Pillion's patch as a
+// constant, and Pillion. Each has Pillion's two shipped configurations in its own namespace.
+// All use HTTP/1.1, as API servers do for a Service.
 func (b *bench) install(ctx context.Context) ([]way, error) {
 	root, err := cluster.Root(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (b *bench) install(ctx context.Context) ([]way, error) {
 		if err := errors.Join(b.InstallMutating(ctx, own, w.at), b.InstallValidating(ctx, own, w.at)); err != nil {
 			return nil, err
 		}
-		if w.name == "patch" { // which fits no other pod; the API server takes up what follows later
+		if w.name == "patch" { // it fits no other pod; the API server uses the configuration a moment later
 			continue
 		}
 		if err := b.live(ctx, own, "bench-"+w.name); err != nil {
@@ -100,7 +100,7 @@ func (b *bench) live(ctx context.Context, m *cluster.Manifests, namespace string
 	if err := b.WaitForWebhook(ctx, namespace, cluster.Called(m.Mutating.Name)); err != nil {
 		return err
 	}
-	return b.WaitForWebhook(ctx, namespace, func(cluster.Event) bool { // only this one's pods are being created
+	return b.WaitForWebhook(ctx, namespace, func(cluster.Event) bool { // no other pods are being created
 		now, err := b.validations(ctx, m)
 		return err == nil && now > before
 	})
@@ -117,7 +117,7 @@ func (b *bench) namespace(ctx context.Context, name string, labels map[string]st
 	return err
 }
 
-// stopServers ends what runConstant started.
+// stopServers stops the servers that runConstant started.
 func (b *bench) stopServers() {
 	for _, cmd := range b.servers {
 		_ = cmd.Process.Kill()
@@ -161,7 +161,8 @@ func poll(ctx context.Context, done wait.ConditionWithContextFunc) error {
 	return wait.PollUntilContextTimeout(ctx, pollEvery, within, true, done)
 }
 
-// namespacesKnown measures the memory of a Pillion that knows the cluster, without and with many namespaces.
+// namespacesKnown measures the memory of a Pillion that is connected to the cluster, without
+// and with many namespaces.
 func (b *bench) namespacesKnown(ctx context.Context) error {
 	pillion, err := b.StartPillion(ctx, b.binary, b.templates)
 	if err != nil {
@@ -187,7 +188,7 @@ func (b *bench) namespacesKnown(ctx context.Context) error {
 	return b.memory(ctx, pillion, "namespaces/many")
 }
 
-// memory takes the resident memory in MiB.
+// memory records the resident memory in MiB.
 func (b *bench) memory(ctx context.Context, p *cluster.Pillion, name string) error {
 	metrics, err := p.Metrics(ctx)
 	if err != nil {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command creates measures on a real kube-apiserver what webhooks add to the create of a pod, and what a
-// namespace costs Pillion. It prints the measurements as JSON, by name. `make bench` runs it.
+// Command creates measures on a real kube-apiserver how much time webhooks add to the creation
+// of a pod, and how much memory Pillion needs for a namespace. It prints the measurements as
+// JSON by name. `make bench` runs it.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 
 type options struct {
 	pod, templates   string // paths
-	constant, answer string // paths of the program and of what it answers at /mutate
+	constant, answer string // paths of the program and of its answer for /mutate
 	rounds           int
 	namespaces       int
 }
@@ -52,12 +53,12 @@ func main() {
 	}
 }
 
-// way is how a pod is created: with which webhooks.
+// way is a set of webhooks with which pods are created.
 type way struct {
 	name  string
 	ns    string
 	edit  func(*corev1.Pod)
-	extra int // containers that it is to have afterwards
+	extra int // number of containers that it should add
 }
 
 func (o *options) run(ctx context.Context) (_ map[string][]float64, err error) {
@@ -74,7 +75,7 @@ func (o *options) run(ctx context.Context) (_ map[string][]float64, err error) {
 	if err := json.Unmarshal(text, pod); err != nil {
 		return nil, err
 	}
-	pod.OwnerReferences = nil // the garbage collector would delete pods meanwhile, for there is no such owner
+	pod.OwnerReferences = nil // otherwise, the garbage collector deletes the pods
 	b := &bench{Cluster: c, options: o, pod: pod, measured: map[string][]float64{}}
 	defer b.stopServers()
 	ways, err := b.install(ctx)
@@ -93,16 +94,16 @@ type bench struct {
 	*options
 	pod      *corev1.Pod
 	binary   string
-	servers  []*exec.Cmd // that answer without a look
+	servers  []*exec.Cmd // with constant answers
 	measured map[string][]float64
 }
 
-// createAll creates pods in all ways in turns, so that each round is a pair with each other way, and takes the
-// time of each in ms.
+// createAll creates pods in all ways in turns, and records the times in ms. Each round has one
+// time for each way, so that ways can be compared in pairs.
 func (b *bench) createAll(ctx context.Context, ways []way) error {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range b.rounds {
-		for _, i := range random.Perm(len(ways)) { // what one leaves behind is not always the next one's
+		for _, i := range random.Perm(len(ways)) { // random order, because one creation may affect the next
 			w := ways[i]
 			pod := b.pod.DeepCopy()
 			pod.Name, pod.GenerateName = fmt.Sprint("pod-", w.name, "-", round), ""

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// diff prints what has changed between two pods in JSON, as a diff of YAML.
+// diff prints the differences between two pods in JSON, as a diff of YAML.
 func (s *screen) diff(beforeName, afterName string, before, after []byte) error {
 	from, err := podYAML(before)
 	if err != nil {
@@ -50,7 +50,7 @@ func lineColor(line string) string {
 	return plain
 }
 
-// keyOrder is that of people; all other keys follow by name.
+// keyOrder returns the keys that users expect first. All other keys follow by name.
 func keyOrder() []string {
 	return []string{
 		"apiVersion", "kind", "metadata", "spec", "name", "generateName", "labels", "annotations", "image", "restartPolicy",
@@ -58,7 +58,7 @@ func keyOrder() []string {
 	}
 }
 
-// podYAML writes a pod as a person would, without what the API server keeps for itself.
+// podYAML returns the pod as users write it, without the fields of the API server.
 func podYAML(pod []byte) (string, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(pod, &document); err != nil {
@@ -73,7 +73,7 @@ func podYAML(pod []byte) (string, error) {
 	return text.String(), err
 }
 
-// tidy turns JSON into block style and puts keys in order.
+// tidy converts JSON to block style and sorts the keys.
 func tidy(node *yaml.Node, order []string) {
 	node.Style = 0
 	if node.Kind == yaml.MappingNode {
@@ -84,7 +84,7 @@ func tidy(node *yaml.Node, order []string) {
 	}
 }
 
-// sortedPairs takes and returns keys and values by turns.
+// sortedPairs sorts alternating keys and values.
 func sortedPairs(content []*yaml.Node, order []string) []*yaml.Node {
 	pairs := slices.Collect(slices.Chunk(content, 2))
 	pairs = slices.DeleteFunc(pairs, func(pair []*yaml.Node) bool {

@@ -23,10 +23,10 @@ import (
 	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
-// lookEvery is how often the log of pillion serve is read.
+// lookEvery is the interval for reading the log of pillion serve.
 const lookEvery = 200 * time.Millisecond
 
-// showWhatToTry is for KEEP=1.
+// showWhatToTry prints suggestions for KEEP=1.
 func (d *demo) showWhatToTry() error {
 	bin, err := d.makePath()
 	if err != nil {
@@ -56,12 +56,12 @@ func (d *demo) showWhatToTry() error {
 	return nil
 }
 
-// copyable prints commands as they are, never clipped.
+// copyable prints commands unchanged and never clipped.
 func (d *demo) copyable(about string, commands ...string) {
 	fmt.Fprintf(d.screen.out, "%s\n\n  %s\n\n", about, strings.Join(commands, "\n  "))
 }
 
-// makePath makes a folder for the PATH, with pillion and kubectl.
+// makePath creates a folder for the PATH, with pillion and kubectl.
 func (d *demo) makePath() (string, error) {
 	bin := d.Path("bin")
 	err := errors.Join(os.Mkdir(bin, 0o755), os.Symlink(d.Path("pillion"), filepath.Join(bin, "pillion")))
@@ -71,14 +71,14 @@ func (d *demo) makePath() (string, error) {
 	return bin, err
 }
 
-// What pillion serve logs about its templates.
+// Messages of pillion serve about its templates.
 const (
 	loaded    = "templates loaded"
 	rejected  = "the new templates are invalid, the last valid ones stay in use"
 	goodAgain = "the templates are valid again"
 )
 
-// followTemplates shows what becomes of changed templates, until ctx ends.
+// followTemplates shows the effect of changed templates until ctx is done.
 func (d *demo) followTemplates(ctx context.Context) error {
 	before, err := d.newPod(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *demo) followTemplates(ctx context.Context) error {
 	return nil
 }
 
-// showEvent shows what Pillion has made of changed templates, and returns what a new pod is then.
+// showEvent shows the effect of changed templates, and returns the new pod.
 func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byte) []byte {
 	now := time.Now().Format(time.TimeOnly)
 	switch event["msg"] {
@@ -133,14 +133,15 @@ func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byt
 	return after
 }
 
-// publish does what showTemplates does, and shows why it cannot.
+// publish calls showTemplates and prints its error.
 func (d *demo) publish(ctx context.Context) {
 	if err := d.showTemplates(ctx); err != nil && ctx.Err() == nil {
 		d.screen.line(red, "  %v", err)
 	}
 }
 
-// newPod returns what the API server makes of a pod of the Deployment, without what it makes up each time.
+// newPod returns a pod of the Deployment after admission, without the values that differ each
+// time.
 func (d *demo) newPod(ctx context.Context) ([]byte, error) {
 	var manifest appsv1.Deployment
 	if err := yaml.Unmarshal(deployment, &manifest); err != nil {
@@ -158,5 +159,5 @@ func (d *demo) newPod(ctx context.Context) ([]byte, error) {
 	return tokenVolume.ReplaceAll(text, []byte("kube-api-access")), err
 }
 
-// tokenVolume is named at random.
+// tokenVolume matches the random name of the token volume.
 var tokenVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)

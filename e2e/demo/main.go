@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Pillion at work on a real kube-apiserver: what it adds to a pod, why, and how long
-// that takes. With KEEP=1 in the environment everything stays up until it is interrupted, and follows the templates
-// in the folder TEMPLATES.
+// Command demo shows Pillion on a real kube-apiserver: what it adds to a pod, why, and how
+// long that takes. With KEEP=1 in the environment, everything keeps running until an
+// interrupt, and Pillion follows the templates in the folder TEMPLATES.
 package main
 
 import (
@@ -24,11 +24,11 @@ import (
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
 )
 
-// The names are namespaces.yaml's.
+// The names in namespaces.yaml.
 const (
 	optedIn    = "shop"
 	notOptedIn = "shop-without"
-	// recorder is called right before Pillion and keeps what it is sent.
+	// recorder is a webhook that is called right before Pillion and stores the pod.
 	recorder = "p-recorder"
 )
 
@@ -104,7 +104,8 @@ func (d *demo) show(ctx context.Context) error {
 	return d.showTimes(ctx)
 }
 
-// findTemplates takes a folder that the checkout's root is the start of: make is run there.
+// findTemplates resolves a folder relative to the root of the checkout, because make runs
+// there.
 func (d *demo) findTemplates(folder string) error {
 	if folder == "" {
 		folder = filepath.Join("e2e", "demo", "templates")
@@ -123,7 +124,7 @@ func (d *demo) findTemplates(folder string) error {
 	return nil
 }
 
-// start puts Pillion in front of the cluster's pods.
+// start starts Pillion and its webhooks.
 func (d *demo) start(ctx context.Context) error {
 	binary, err := d.BuildPillion(ctx)
 	if err != nil {
@@ -147,7 +148,7 @@ func (d *demo) start(ctx context.Context) error {
 	return d.install(ctx, d.pillion.Endpoint)
 }
 
-// briefly leaves of a log what Pillion ended with, such as what is wrong with the templates.
+// briefly shortens a log to its last error, for example about invalid templates.
 func briefly(err error) error {
 	if _, why, ok := strings.Cut(err.Error(), "\npillion: "); ok {
 		return errors.New("pillion serve: " + why)
@@ -155,7 +156,7 @@ func briefly(err error) error {
 	return err
 }
 
-// install makes the namespaces and tells the API server whom to call for their pods.
+// install creates the namespaces and the webhook configurations.
 func (d *demo) install(ctx context.Context, at cluster.Endpoint) error {
 	if err := d.Apply(ctx, namespaces); err != nil {
 		return err
@@ -178,7 +179,7 @@ func (d *demo) install(ctx context.Context, at cluster.Endpoint) error {
 	return d.WaitForPillion(ctx, d.manifests, optedIn, recorder)
 }
 
-// showTemplates puts the templates where a cluster's are, for pillion explain and status.
+// showTemplates stores the templates in the cluster, for pillion explain and status.
 func (d *demo) showTemplates(ctx context.Context) error {
 	client := d.Client.CoreV1().ConfigMaps("pillion-system")
 	config, err := client.Get(ctx, "pillion-templates", metav1.GetOptions{})
@@ -192,7 +193,7 @@ func (d *demo) showTemplates(ctx context.Context) error {
 	return err
 }
 
-// readTemplates reads the files that Pillion takes of a folder, by name.
+// readTemplates reads the template files in a folder, by name.
 func readTemplates(folder string) (map[string]string, error) {
 	files, err := os.ReadDir(folder)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 const podWithin = 30 * time.Second
 
-// showPod creates a Deployment and shows what became of its pod.
+// showPod creates a Deployment and shows its pod.
 func (d *demo) showPod(ctx context.Context) (injected bool, err error) {
 	var pod *corev1.Pod
 	var event cluster.Event
@@ -59,7 +59,7 @@ func (d *demo) showChange(pod *corev1.Pod, event cluster.Event) error {
 	return d.screen.diff("pod "+pod.Name+", as it reached Pillion", "pod "+pod.Name+", as it is stored", before, after)
 }
 
-// deploy returns the Deployment's pod and the request that made it.
+// deploy returns the Deployment's pod and the request that created it.
 func (d *demo) deploy(ctx context.Context) (*corev1.Pod, cluster.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, podWithin)
 	defer cancel()
@@ -82,8 +82,8 @@ func (d *demo) deploy(ctx context.Context) (*corev1.Pod, cluster.Event, error) {
 	return pod, event, err
 }
 
-// beforeAndAfter returns the pod that Pillion got, and that pod with the patch that the API server
-// applied. All of the latter must be in the pod that was stored.
+// beforeAndAfter returns the pod that Pillion received, and that pod with the applied patch.
+// It checks that the stored pod contains all of the latter.
 func (d *demo) beforeAndAfter(stored *corev1.Pod, event cluster.Event) (before, after []byte, err error) {
 	calls := d.webhooks.Calls(recorder, stored)
 	if len(calls) == 0 {
@@ -98,7 +98,7 @@ func (d *demo) beforeAndAfter(stored *corev1.Pod, event cluster.Event) (before, 
 		return nil, nil, err
 	}
 	typed := stored.DeepCopy()
-	typed.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // which a client leaves out
+	typed.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // clients leave it out
 	storedJSON, err := json.Marshal(typed)
 	if err != nil {
 		return nil, nil, err
@@ -113,8 +113,8 @@ func (d *demo) beforeAndAfter(stored *corev1.Pod, event cluster.Event) (before, 
 	return before, after, nil
 }
 
-// missing returns where have lacks something of want, "" when it has it all. Kubernetes only ever adds
-// keys: names, identifiers and defaults.
+// missing returns the path of a value that have lacks, or "" if it contains all of want.
+// Kubernetes only adds keys: names, identifiers and defaults.
 func missing(want, have any) string {
 	switch want := want.(type) {
 	case map[string]any:
@@ -145,7 +145,7 @@ func missing(want, have any) string {
 	}
 }
 
-// printReasons shows the audit annotations that Pillion left.
+// printReasons prints Pillion's audit annotations.
 func (d *demo) printReasons(event cluster.Event) {
 	const template, decision = 16, 18
 	d.screen.line(dim, "  %-*s%-*s%s", template, "TEMPLATE", decision, "DECISION", "BECAUSE")
@@ -165,7 +165,7 @@ func (d *demo) printReasons(event cluster.Event) {
 	}
 }
 
-// printCalls shows that the pod cost one call.
+// printCalls prints that the pod took one call.
 func (d *demo) printCalls(event cluster.Event) {
 	calls := event.Calls(d.manifests.Mutating.Name)
 	d.screen.line(plain, "\n  Mutating calls for this pod: %d.", len(calls))

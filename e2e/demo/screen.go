@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
-// width is what fits on a slide and in half of a screen.
+// width fits on a slide and on half of a screen.
 const width = 100
 
 const (
@@ -26,7 +26,7 @@ const (
 	reset  = "\033[0m"
 )
 
-// screen prints, in colour if that is of use.
+// screen prints, in color if the output is a terminal.
 type screen struct {
 	out   *os.File
 	color bool
@@ -51,7 +51,7 @@ func (s *screen) heading(text string) {
 	fmt.Fprintf(s.out, "\n%s\n\n", s.paint(bold, text))
 }
 
-// wrap breaks text into lines of at most to characters.
+// wrap breaks a string into lines of at most this many characters.
 func wrap(text string, to int) []string {
 	var lines []string
 	line := ""

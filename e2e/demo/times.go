@@ -19,7 +19,8 @@ import (
 
 const pairs = 50
 
-// showTimes creates pods in pairs, one with and one without injection, and shows what a client notices.
+// showTimes creates pods in pairs, one with and one without injection, and shows the times
+// that a client measures.
 func (d *demo) showTimes(ctx context.Context) error {
 	var with, without []time.Duration
 	err := d.steps.Do(fmt.Sprintf("%d pods with injection and %d without, by turns", pairs, pairs), func() (err error) {
@@ -38,7 +39,7 @@ func (d *demo) showTimes(ctx context.Context) error {
 	return nil
 }
 
-// removeRecorder: it is not part of what is measured.
+// removeRecorder removes the recorder, which should not be measured.
 func (d *demo) removeRecorder(ctx context.Context) error {
 	if err := d.webhooks.Uninstall(ctx, d.Client, recorder); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (d *demo) removeRecorder(ctx context.Context) error {
 	return errors.Join(d.WaitForWebhook(ctx, optedIn, gone), d.WaitForPods(ctx, notOptedIn))
 }
 
-// createPairs goes by turns, so that whatever else the machine does slows down both alike.
+// createPairs alternates, so that other load on the machine affects both alike.
 func (d *demo) createPairs(ctx context.Context) (with, without []time.Duration, err error) {
 	var manifest appsv1.Deployment
 	if err := yaml.Unmarshal(deployment, &manifest); err != nil {

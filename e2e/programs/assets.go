@@ -23,24 +23,26 @@ import (
 )
 
 const (
-	// assetsVariable is that of controller-runtime's envtest.
+	// assetsVariable is the variable of controller-runtime's envtest.
 	assetsVariable = "KUBEBUILDER_ASSETS"
-	// oldestMinor is the oldest Kubernetes 1.x that the manifests are for.
+	// oldestMinor is the oldest Kubernetes 1.x that the manifests support.
 	oldestMinor = 30
-	// answersWithin is far more than a program needs to report its version.
+	// answersWithin is far longer than a program takes to print its version.
 	answersWithin = time.Minute
 
 	assetsHelp = "; `setup-envtest use -p path` prints a folder that fits, and without " + assetsVariable + " Kubernetes is built"
 )
 
-// OtherVersionError is that KUBERNETES asks for a version that KUBEBUILDER_ASSETS does not have.
+// OtherVersionError means that KUBERNETES requests a version that KUBEBUILDER_ASSETS does not
+// have.
 type OtherVersionError struct{ Want, Have, Dir string }
 
 func (e *OtherVersionError) Error() string {
 	return fmt.Sprintf("KUBERNETES=%s, but %s=%s has %s; unset one of them", e.Want, assetsVariable, e.Dir, e.Have)
 }
 
-// prebuilt returns the programs in dir, and reports what they are and what takes the place of those that it lacks.
+// prebuilt returns the programs in dir. It reports their versions, and what replaces missing
+// ones.
 func prebuilt(ctx context.Context, steps *Steps, dir, minor string) (*Programs, error) {
 	if err := checkFolder(dir); err != nil {
 		return nil, fmt.Errorf("%s=%s: %w", assetsVariable, dir, err)
@@ -63,7 +65,7 @@ func prebuilt(ctx context.Context, steps *Steps, dir, minor string) (*Programs, 
 	return p, p.findControllers(ctx, steps)
 }
 
-// checkFolder reports what keeps dir from being a folder of programs.
+// checkFolder returns an error if dir cannot be a folder of programs.
 func checkFolder(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return errors.New("the path is relative; write the whole path, which begins with /")
@@ -82,7 +84,7 @@ func checkFolder(dir string) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		below, _ := filepath.Glob(filepath.Join(dir, "*", name)) // the pattern is a good one
+		below, _ := filepath.Glob(filepath.Join(dir, "*", name)) // the pattern is valid
 		deeper, _ := filepath.Glob(filepath.Join(dir, "*", "*", name))
 		if below = append(below, deeper...); len(below) > 0 {
 			return fmt.Errorf("there is no %s in it; did you mean %s?", name, filepath.Dir(slices.Max(below)))
@@ -104,8 +106,8 @@ func checkVersion(p *Programs, minor string) error {
 	return nil
 }
 
-// findControllers has controllers of this module take the place of a missing kube-controller-manager: that is not
-// among what envtest comes with.
+// findControllers uses the controllers of this module if kube-controller-manager is missing,
+// because envtest does not contain it.
 func (p *Programs) findControllers(ctx context.Context, steps *Steps) error {
 	manager := filepath.Join(p.Assets, "kube-controller-manager")
 	if _, err := os.Stat(manager); err == nil {
@@ -135,7 +137,7 @@ func (p *Programs) findControllers(ctx context.Context, steps *Steps) error {
 	return err
 }
 
-// NeedKubectl builds kubectl if there is none, for the tests.
+// NeedKubectl builds kubectl for the tests if it is missing.
 func (p *Programs) NeedKubectl(ctx context.Context, steps *Steps) error {
 	if p.Kubectl != "" {
 		return nil
@@ -155,7 +157,8 @@ func (p *Programs) NeedKubectl(ctx context.Context, steps *Steps) error {
 	return err
 }
 
-// findKubectl finds the one in the folder or in the PATH. The control plane needs none.
+// findKubectl looks for kubectl in the folder and in the PATH. The control plane does not need
+// it.
 func (p *Programs) findKubectl(ctx context.Context, steps *Steps) error {
 	kubectl := filepath.Join(p.Assets, "kubectl")
 	if _, err := os.Stat(kubectl); err == nil {
@@ -183,7 +186,7 @@ func (p *Programs) findKubectl(ctx context.Context, steps *Steps) error {
 
 var versionPattern = regexp.MustCompile(`v?[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*`)
 
-// versionOf runs a program for its version: what cannot do that cannot run here.
+// versionOf runs a program to get its version. If that fails, the program cannot run here.
 func versionOf(ctx context.Context, program string, args ...string) (string, error) {
 	if info, err := os.Stat(program); err != nil {
 		return "", err
@@ -209,7 +212,7 @@ func versionOf(ctx context.Context, program string, args ...string) (string, err
 	return found, nil
 }
 
-// platformOf returns what the program is for, or "" if that is unknown.
+// platformOf returns the platform that the program was built for, or "" if that is unknown.
 func platformOf(program string) string {
 	if f, err := elf.Open(program); err == nil {
 		defer f.Close()

@@ -13,8 +13,9 @@ import (
 
 const certManagerModule = "github.com/cert-manager/cert-manager"
 
-// CertManager returns the folder that holds the program of the module e2e/certmanager, and in crds
-// the definitions of cert-manager's kinds. What is missing is built first, like the control plane.
+// CertManager returns the folder with the program of the module e2e/certmanager. Its subfolder
+// crds has cert-manager's CustomResourceDefinitions. Missing programs are built first, as for
+// the control plane.
 func CertManager(ctx context.Context, steps *Steps) (string, error) {
 	own, err := moduleDir(ctx)
 	if err != nil {
@@ -35,8 +36,8 @@ func CertManager(ctx context.Context, steps *Steps) (string, error) {
 	})
 }
 
-// sourceSum tells apart the states of a package and of its module's versions: it is in the folder's name, so that a
-// change is built.
+// sourceSum returns a hash of a package and of its module's versions. It is part of the
+// folder's name, so that changes are built.
 func sourceSum(dir, module string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {

@@ -4,9 +4,9 @@ package programs
 
 import "syscall"
 
-// ChildAttributes are for a program that this one starts: it dies with its parent however that ends, and an
-// interrupt from the terminal reaches the parent alone, which then stops the children in order. The kernel goes
-// by the thread that starts the program, so that thread has to stay.
+// ChildAttributes returns attributes for a child process. It dies with its parent, and an
+// interrupt from the terminal reaches only the parent, which then stops the children in order.
+// The kernel watches the thread that starts the child, so that thread must stay.
 func ChildAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

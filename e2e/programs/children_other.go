@@ -6,6 +6,6 @@ package programs
 
 import "syscall"
 
-// ChildAttributes are for a program that this one starts. Without Linux' parent death signal, the terminal's
-// interrupt must reach the children too.
+// ChildAttributes returns attributes for a child process. Without Linux's parent death signal,
+// the terminal's interrupt must also reach the children.
 func ChildAttributes() *syscall.SysProcAttr { return nil }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package programs finds or builds the programs that the demo and the tests run, and shows how far it is. It
-// imports nothing large: it has to compile before there is anything to show.
+// Package programs finds or builds the programs for the demo and the tests, and shows its
+// progress. It imports no large packages, because it must compile before it can show anything.
 package programs

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Root returns the checkout that this module lies in.
+// Root returns the root of the checkout with this module.
 func Root(ctx context.Context) (string, error) {
 	module, err := moduleDir(ctx)
 	return filepath.Dir(module), err
@@ -29,7 +29,7 @@ func version(ctx context.Context, dir, module string) (string, error) {
 	return goList(ctx, dir, nil, "-m", "-f", "{{.Version}}", module)
 }
 
-// goList runs go list in dir. What it downloads counts as progress.
+// goList runs go list in dir. Downloads count as progress.
 func goList(ctx context.Context, dir string, progress *Progress, args ...string) (string, error) {
 	var out bytes.Buffer
 	said := &goOutput{progress: progress}
@@ -41,7 +41,8 @@ func goList(ctx context.Context, dir string, progress *Progress, args ...string)
 	return strings.TrimSpace(out.String()), nil
 }
 
-// Build compiles a package of the module in dir, and shows how far it is. The flags are those of go build.
+// Build compiles a package of the module in dir, and shows its progress. The flags are those
+// of go build.
 func Build(ctx context.Context, dir, pkg string, progress *Progress, flags ...string) error {
 	all, err := goList(ctx, dir, progress, "-deps", pkg)
 	if err != nil {
@@ -64,7 +65,7 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// runHere keeps the thread, as ChildAttributes asks for.
+// runHere keeps the thread, as ChildAttributes requires.
 func runHere(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -75,14 +76,14 @@ func runHere(cmd *exec.Cmd) error {
 	return err
 }
 
-// goOutput is what a go command prints: the packages that it compiles and the modules that it downloads, which
-// are progress, and what is wrong.
+// goOutput is the output of a go command: progress (compiled packages and downloaded modules),
+// and errors.
 type goOutput struct {
 	progress *Progress
-	packages int    // that there are
-	command  string // the last one of them
+	packages int    // total number
+	command  string // the latest one
 	compiled int
-	modules  int // downloaded
+	modules  int // downloaded modules
 	partial  []byte
 	other    []string
 }

@@ -14,13 +14,13 @@ import (
 
 const (
 	kubernetesModule = "k8s.io/kubernetes"
-	// handedOver is the variable in which a program gets its Programs from the one that started it.
+	// handedOver is the variable with which a program passes its Programs to a child.
 	handedOver = "PILLION_E2E_PROGRAMS"
 )
 
-// Programs are the paths of what a control plane consists of.
+// Programs are the paths of the control plane's programs.
 type Programs struct {
-	// Version is the API server's, such as v1.37.1.
+	// Version is the API server's version, for example v1.37.1.
 	Version string
 	// Assets is the folder that KUBEBUILDER_ASSETS names, or "" if the programs were built.
 	Assets string
@@ -33,15 +33,16 @@ type Programs struct {
 	Kubectl string
 }
 
-// Environ returns the environment variable from which Kubernetes, in another program, takes p.
+// Environ returns the environment variable with which [Kubernetes] in a child process returns
+// p.
 func (p *Programs) Environ() (string, error) {
 	text, err := json.Marshal(p)
 	return handedOver + "=" + string(text), err
 }
 
-// Kubernetes returns the programs in the folder that KUBEBUILDER_ASSETS names. Without it, they are those of the version
-// that go.mod names, or kubernetes-$KUBERNETES/go.mod. What is missing is built first, once per machine, into the user's
-// cache or $PILLION_CACHE.
+// Kubernetes returns the programs in the folder that KUBEBUILDER_ASSETS names. Without this
+// variable, it returns programs of the version in go.mod, or in kubernetes-$KUBERNETES/go.mod.
+// It first builds missing programs, once per machine, in the user's cache or $PILLION_CACHE.
 func Kubernetes(ctx context.Context, steps *Steps) (*Programs, error) {
 	if text := os.Getenv(handedOver); text != "" {
 		p := &Programs{}
@@ -71,8 +72,8 @@ func Kubernetes(ctx context.Context, steps *Steps) (*Programs, error) {
 	}, nil
 }
 
-// kubernetesTools returns the folder of the module whose tools are a Kubernetes of that minor version, such
-// as 1.36, and the whole version. Without one, it is this module.
+// kubernetesTools returns the module whose tools have this minor version of Kubernetes, for
+// example 1.36, and the full version. Without a minor version, it is this module.
 func kubernetesTools(ctx context.Context, minor string) (module, found string, err error) {
 	own, err := moduleDir(ctx)
 	if err != nil {
@@ -98,7 +99,7 @@ func kubernetesTools(ctx context.Context, minor string) (module, found string, e
 
 func isMinor(version, minor string) bool { return strings.HasPrefix(version, "v"+minor+".") }
 
-// buildKubernetes compiles the tools of the module's go.mod into dir.
+// buildKubernetes compiles the tools in the module's go.mod into dir.
 func buildKubernetes(ctx context.Context, module, version, dir string, progress *Progress) error {
 	out, err := goList(ctx, module, progress, "-f", "{{.ImportPath}}", "tool")
 	if err != nil {
@@ -116,7 +117,7 @@ func buildKubernetes(ctx context.Context, module, version, dir string, progress 
 	return nil
 }
 
-// ldflags gives the programs their version; without it the server says v0.0.0-master.
+// ldflags sets the programs' version; without it, the server reports v0.0.0-master.
 func ldflags(version string) string {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")

@@ -20,7 +20,7 @@ import (
 
 const lockEvery = 200 * time.Millisecond
 
-// owner is what the holder of a lock writes into its file, for those that wait.
+// owner is the content of a lock's file, for processes that wait.
 type owner struct {
 	PID      int       `json:"pid"`
 	User     string    `json:"user"`
@@ -34,7 +34,8 @@ func (o owner) String() string {
 	return fmt.Sprintf("%s in %s, process %d of %s, since %s", o.Command, o.Folder, o.PID, o.User, o.Since.Local().Format(time.TimeOnly))
 }
 
-// self describes this process. The paths of what go run and go test build say nothing to a reader.
+// self describes this process. It replaces the temporary paths of go run and go test, which
+// mean nothing to users.
 func self() owner {
 	o := owner{PID: os.Getpid(), User: "user " + fmt.Sprint(os.Getuid()), Since: time.Now().UTC().Round(time.Second)}
 	if u, err := user.Current(); err == nil {
@@ -62,7 +63,7 @@ func self() owner {
 	return o
 }
 
-// Brief writes a path below the user's home as a shell takes it.
+// Brief returns a path below the user's home with ~.
 func Brief(path string) string {
 	home, err := os.UserHomeDir()
 	if rest, ok := strings.CutPrefix(path, home+"/"); err == nil && home != "/" && ok {
@@ -71,7 +72,7 @@ func Brief(path string) string {
 	return path
 }
 
-// lock is held until it is released or the process ends, however that ends: the kernel takes it away.
+// lock is held until it is released or the process ends: then the kernel releases it.
 type lock struct {
 	file *os.File
 
@@ -79,7 +80,7 @@ type lock struct {
 	owner owner
 }
 
-// acquire waits until this process is the only one that holds the lock, and reports on whoever does.
+// acquire waits until this process holds the lock, and meanwhile shows which process does.
 func acquire(ctx context.Context, path string, steps *Steps) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -126,7 +127,7 @@ func (l *lock) wait(ctx context.Context, steps *Steps, progress *Progress) error
 	}
 }
 
-// read returns what the holder has written. It may be about to write it, or to write it again.
+// read returns what the holder has written. It fails while the holder is writing.
 func (l *lock) read() (o owner, ok bool) {
 	text, err := io.ReadAll(io.NewSectionReader(l.file, 0, 1<<16))
 	if err != nil || json.Unmarshal(text, &o) != nil {
@@ -135,7 +136,8 @@ func (l *lock) read() (o owner, ok bool) {
 	return o, true
 }
 
-// publish is for whoever waits. That it fails is no reason not to build.
+// publish writes the progress for processes that wait. Errors are ignored, because the build
+// can continue.
 func (l *lock) publish(progress string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +151,8 @@ func (l *lock) publish(progress string) {
 	}
 }
 
-// release empties the file, so that the next holder is not taken for this one.
+// release empties the file, so that waiting processes do not take the next holder for this
+// one.
 func (l *lock) release() {
 	_ = l.file.Truncate(0)
 	l.file.Close()

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// once returns the cache's folder of that name. If there is none, build fills a new one, in the only
-// process that does, and it gets its name when everything is in it.
+// once returns the folder with this name in the cache. If it is missing, build fills a new
+// folder, in one process at a time. The folder gets its name when it is complete.
 func once(ctx context.Context, steps *Steps, name, what string, build func(dir string, progress *Progress) error) (string, error) {
 	root, err := cacheRoot()
 	if err != nil {
@@ -25,7 +25,7 @@ func once(ctx context.Context, steps *Steps, name, what string, build func(dir s
 		return "", err
 	}
 	defer held.release()
-	if complete(dir) { // by whoever held the lock before
+	if complete(dir) { // another process built it
 		return dir, nil
 	}
 	return dir, steps.Follow(what, func(progress *Progress) error {
@@ -46,16 +46,17 @@ func cacheRoot() (string, error) {
 	return root, os.MkdirAll(root, 0o755)
 }
 
-// complete needs no look inside: the folder gets its name when everything is in it.
+// complete checks only for the folder, which gets its name when it is complete.
 func complete(dir string) bool {
 	_, err := os.Stat(dir)
 	return err == nil
 }
 
-// buildAside fills a folder beside dir and then moves it there, so that dir is all or nothing.
+// buildAside fills a folder beside dir and then moves it to dir, so that dir is never
+// incomplete.
 func buildAside(dir string, build func(dir string) error) error {
 	leftovers, _ := filepath.Glob(dir + ".building-*")
-	for _, old := range leftovers { // of a build that was killed; whoever holds the lock is the only one here
+	for _, old := range leftovers { // from killed builds; this process holds the lock, so it is the only builder
 		_ = os.RemoveAll(old)
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".building-")

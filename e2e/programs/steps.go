@@ -20,8 +20,8 @@ const (
 	textColumns = 64
 )
 
-// Steps shows what is being done and how long it takes: one line that counts on a terminal, a line
-// every few seconds otherwise.
+// Steps shows the current step and its duration: on a terminal in one changing line, otherwise
+// with a line every few seconds.
 type Steps struct {
 	w     io.Writer
 	tty   bool
@@ -43,7 +43,7 @@ func NewSteps(w io.Writer) *Steps {
 	return s
 }
 
-// Progress is how far a step is. A nil Progress discards what it is given.
+// Progress is the progress of a step. A nil Progress ignores updates.
 type Progress struct {
 	mu      sync.Mutex
 	text    string
@@ -69,12 +69,13 @@ func (p *Progress) String() string {
 	return p.text
 }
 
-// Do runs f and reports on it as what. A nil Steps reports nothing.
+// Do runs f and shows it as a step. A nil Steps shows nothing.
 func (s *Steps) Do(what string, f func() error) error {
 	return s.Follow(what, func(*Progress) error { return f() })
 }
 
-// Follow is Do for something long, which sets its progress. If f takes less than two seconds, only the end is shown.
+// Follow is Do for a long function that sets its progress. If f takes less than two seconds,
+// only its end is shown.
 func (s *Steps) Follow(what string, f func(*Progress) error) error {
 	progress := &Progress{}
 	if s == nil {
@@ -102,7 +103,7 @@ func (s *Steps) Follow(what string, f func(*Progress) error) error {
 	}
 }
 
-// Say prints a line that stays.
+// Say prints a permanent line.
 func (s *Steps) Say(format string, args ...any) {
 	if s == nil {
 		return
@@ -119,7 +120,7 @@ func (s *Steps) running(text string, elapsed time.Duration) {
 	s.erase()
 	took := elapsed.Truncate(time.Second).String()
 	if s.tty {
-		columns := max(s.width-timeColumn-6, 10) // a line that the terminal wraps could not be erased
+		columns := max(s.width-timeColumn-6, 10) // erasing would not work for a line that the terminal wraps
 		fmt.Fprintf(s.w, "  … %-*s %*s", columns, Clip(text, columns), timeColumn, took)
 		return
 	}
@@ -137,14 +138,14 @@ func (s *Steps) finish(what string, elapsed time.Duration, err error) {
 	fmt.Fprintf(s.w, "  %s %-*s %*s\n", mark, textColumns, what, timeColumn, fmt.Sprintf("%.1fs", elapsed.Seconds()))
 }
 
-// erase removes a line that counts.
+// erase removes the changing line.
 func (s *Steps) erase() {
 	if s.tty {
 		fmt.Fprint(s.w, "\r\033[K")
 	}
 }
 
-// Clip shortens text to that many characters.
+// Clip shortens a string to this many characters.
 func Clip(text string, to int) string {
 	runes := []rune(text)
 	if len(runes) <= to {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shipped tests what is shipped beside the program and that no API server
-// knows: the alerts, by Prometheus' own libraries, the dashboard, and what becomes of
-// the Dockerfile. A module of its own keeps those libraries from everything else.
+// Package shipped tests what ships with the program and is not used by API servers: the
+// alerts, with Prometheus' own libraries, the dashboard, and the image of the Dockerfile. It
+// is a module of its own, to keep these libraries out of the others.
 package shipped

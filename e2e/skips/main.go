@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Skips runs a go test -json command, shows its events as go test does, and then the
-// tests that were skipped, by reason: go test says nothing about these.
+// Skips runs a go test -json command and shows its events as go test does. Then it lists the
+// skipped tests by reason, because go test does not show these.
 package main
 
 import (
@@ -28,8 +28,8 @@ func main() {
 	}
 }
 
-// run runs the command. It fails if the command does, whatever the events are: a
-// command that cannot start has none.
+// run runs the command. It fails if the command does, even without failed events: a command
+// that cannot start has no events.
 func run(command []string) (failed bool, err error) {
 	if len(command) == 0 {
 		return true, errors.New("name the command, as in: skips go test -json PACKAGE")
@@ -52,9 +52,9 @@ type event struct {
 	Action, Package, Test, Output, ImportPath string
 }
 
-// show reads events until there are no more, and reports whether anything failed.
+// show prints events until the end of the input, and reports whether a test failed.
 func show(r io.Reader, w io.Writer) (failed bool, err error) {
-	output, reasons := map[string]string{}, map[string]int{} // by test; how many tests were skipped for it
+	output, reasons := map[string]string{}, map[string]int{} // by test; number of skipped tests by reason
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
@@ -94,7 +94,7 @@ func show(r io.Reader, w io.Writer) (failed bool, err error) {
 	return failed, lines.Err()
 }
 
-// reason is what a test gave as the reason why it is skipped.
+// reason returns the reason for which a test was skipped.
 func reason(output string) string {
 	why := "no reason given"
 	for line := range strings.Lines(output) {

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Edit makes a Mutate of a function that changes a pod, as webhooks do that read pods with Kubernetes' own
-// types: what it changed is replaced as a whole, be it the labels, the annotations or a field of the spec.
-// Neither labels nor annotations are nil for edit.
+// Edit turns a function that changes a pod into a Mutate. Like webhooks that decode pods into
+// Kubernetes' types, it replaces changed parts completely: the labels, the annotations, or a
+// field of the spec. The function gets labels and annotations that are not nil.
 func Edit(edit func(*corev1.Pod)) Mutate {
 	return func(pod *corev1.Pod) []Operation {
 		edited := pod.DeepCopy()
@@ -37,7 +37,7 @@ func metadata(pod *corev1.Pod) map[string]json.RawMessage {
 	}{pod.Labels, pod.Annotations})
 }
 
-// members takes an object of Kubernetes' types apart, which cannot fail.
+// members returns the JSON members of an object of Kubernetes' types, which cannot fail.
 func members(object any) map[string]json.RawMessage {
 	text, _ := json.Marshal(object)
 	var all map[string]json.RawMessage
@@ -54,7 +54,7 @@ func changes(path string, before, after map[string]json.RawMessage) []Operation 
 	}
 	for _, key := range slices.Sorted(maps.Keys(after)) {
 		if !bytes.Equal(before[key], after[key]) {
-			ops = append(ops, Operation{"add", path + key, after[key]}) // which replaces what is there
+			ops = append(ops, Operation{"add", path + key, after[key]}) // replaces an existing value
 		}
 	}
 	return ops

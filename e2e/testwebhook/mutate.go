@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Nothing changes nothing, which makes the webhook a recorder.
+// Nothing changes nothing, so the webhook only records.
 func Nothing(*corev1.Pod) []Operation { return nil }
 
-// AddContainer adds a container unless the pod has one of that name.
+// AddContainer adds a container unless the pod has one with this name.
 func AddContainer(container corev1.Container) Mutate {
 	return func(pod *corev1.Pod) []Operation {
 		for _, c := range pod.Spec.Containers {
@@ -37,7 +37,7 @@ func AddLabel(key, value string) Mutate {
 	}
 }
 
-// SetPriorityClass names a priority class, which Kubernetes then looks up.
+// SetPriorityClass sets a priority class, which Kubernetes resolves.
 func SetPriorityClass(name string) Mutate {
 	return func(pod *corev1.Pod) []Operation {
 		ops := []Operation{{"add", "/spec/priorityClassName", name}}
@@ -48,8 +48,8 @@ func SetPriorityClass(name string) Mutate {
 	}
 }
 
-// Strip takes the restartPolicy and a volume mount away from an init container, as webhooks do that read
-// pods with types that are older than native sidecars.
+// Strip removes the restartPolicy and a volume mount from an init container, like webhooks
+// that decode pods with types older than native sidecars.
 func Strip(initContainer, mountPath string) Mutate {
 	return func(pod *corev1.Pod) []Operation {
 		var ops []Operation

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testwebhook is the other mutating webhook: the one that runs before or after Pillion, adds
-// things, takes things away and is counted while it does so.
+// Package testwebhook implements another mutating webhook, which runs before or after Pillion.
+// It adds or removes values, and records its calls.
 package testwebhook
 
 import (
@@ -30,12 +30,12 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Mutate reports what to change in a pod; nothing when it returns nil.
+// Mutate returns the changes to a pod, or nil if there are none.
 type Mutate func(pod *corev1.Pod) []Operation
 
-// Call is one request that a webhook got.
+// Call is one request to a webhook.
 type Call struct {
-	// Object is the pod as the API server sent it.
+	// Object is the pod in the API server's request.
 	Object    json.RawMessage
 	Pod       *corev1.Pod
 	Namespace string
@@ -60,7 +60,7 @@ func NewServer(authority *cluster.Authority) (*Server, error) {
 	}
 	s.http = httptest.NewUnstartedServer(s)
 	s.http.TLS = config
-	s.http.EnableHTTP2 = true // what the API server speaks to a loopback URL
+	s.http.EnableHTTP2 = true // as API servers require for a loopback URL
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.http.StartTLS()
 	return s, nil
@@ -69,20 +69,21 @@ func NewServer(authority *cluster.Authority) (*Server, error) {
 // Close stops the server.
 func (s *Server) Close() { s.http.Close() }
 
-// Webhook is how the API server is to call a Mutate.
+// Webhook describes how the API server calls a Mutate.
 type Webhook struct {
-	// Name is the configuration's. The API server calls configurations in the order of their names.
+	// Name is the name of the configuration. The API server calls configurations in the order of
+	// their names.
 	Name string
 	// Namespaces are the labels of the namespaces whose pods are sent.
 	Namespaces map[string]string
-	// Reinvocation is not set when it is empty.
+	// Reinvocation is unset if empty.
 	Reinvocation admissionregistrationv1.ReinvocationPolicyType
 	Mutate       Mutate
-	// Change is what else the entry says, unless it is nil.
+	// Change changes the entry further, unless it is nil.
 	Change func(*admissionregistrationv1.MutatingWebhook)
 }
 
-// Install registers the webhook with the server and with the API server, which takes it up some moments
+// Install registers the webhook with the server and the API server, which calls it a moment
 // later.
 func (s *Server) Install(ctx context.Context, client kubernetes.Interface, w Webhook) error {
 	s.mu.Lock()
@@ -93,7 +94,7 @@ func (s *Server) Install(ctx context.Context, client kubernetes.Interface, w Web
 	return err
 }
 
-// Uninstall takes the webhook's configuration away.
+// Uninstall deletes the webhook configuration.
 func (s *Server) Uninstall(ctx context.Context, client kubernetes.Interface, name string) error {
 	return client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, name, metav1.DeleteOptions{})
 }
@@ -130,8 +131,8 @@ func (s *Server) configuration(w Webhook) *admissionregistrationv1.MutatingWebho
 	return configuration
 }
 
-// Calls returns what the webhook was sent for the pod. A pod that got its name from the API server had
-// none when the webhook saw it, so it shares its calls with others of the same generateName.
+// Calls returns the calls for the pod. A pod with a generated name had no name when the
+// webhook was called, so it shares its calls with others of the same generateName.
 func (s *Server) Calls(name string, pod *corev1.Pod) []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()

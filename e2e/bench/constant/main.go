@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command constant is a webhook that costs nothing but HTTP and TLS: it reads each request and gives each path's
-// own answer, always the same, with the request's uid in it.
+// Command constant is a webhook without any cost except HTTP and TLS. It reads each request
+// and returns a constant answer for its path, with the uid of the request.
 package main
 
 import (
@@ -38,14 +38,14 @@ func main() {
 		return err
 	})
 	flag.Parse()
-	server := &http.Server{ // as Pillion's
+	server := &http.Server{ // same limits as Pillion's
 		Addr: *listen, Handler: mux,
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	log.Fatal(server.ListenAndServeTLS(*cert, *key))
 }
 
-// constant answers with the uid in the place of the answer's own.
+// constant returns a handler that answers with the request's uid.
 func constant(answer []byte) http.Handler {
 	start, end := uid(answer)
 	bodies := sync.Pool{New: func() any { return new(bytes.Buffer) }}
@@ -66,7 +66,7 @@ func constant(answer []byte) http.Handler {
 	})
 }
 
-// uid finds the first uid, which is the request's or the response's own.
+// uid returns the position of the first uid, which is the one of the request or response.
 func uid(review []byte) (start, end int) {
 	const key = `"uid":"`
 	start = bytes.Index(review, []byte(key))
