@@ -18,7 +18,7 @@ type podSize struct {
 	name            string
 	containers, env int
 	bytes           int     // of those reviews
-	share           float64 // of the pods of a cluster, for the simulation
+	share           float64 // share of the pods of a cluster; used by the simulation
 }
 
 func podSizes() []podSize {
