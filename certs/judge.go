@@ -154,8 +154,8 @@ func judge(served, offered *tls.Certificate, trusted []trust, now moment, runnin
 	return verdict{serve: true}
 }
 
-// judgeTime reports whether the offered pair is outside its validity period. It ignores a
-// clock by which the served pair would be invalid too.
+// judgeTime returns the verdict about an offered pair that is not valid now. It ignores a clock by
+// which the served pair would be invalid too.
 func judgeTime(served, offered *x509.Certificate, now time.Time) verdict {
 	const layout = time.RFC3339
 	switch {

@@ -89,7 +89,7 @@ func called(all []Webhook, typ string) bool {
 	return slices.ContainsFunc(all, func(w Webhook) bool { return w.Type == typ && w.Called })
 }
 
-// Match reports whether the API server calls the webhook when the pod is created in a
+// Match returns whether the API server calls the webhook, and why, when the pod is created in a
 // namespace with these labels. It checks in the same order as the API server: rules,
 // selectors, matchConditions.
 func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
