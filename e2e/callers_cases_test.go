@@ -187,7 +187,7 @@ func serviceAccountCases(t *testing.T) []callerCase {
 	audience := theCase("service account, another audience", "someone-else", callerName)
 	audience.wrong, audience.reason = `the token is for the audiences ["someone-else"]`, "wrong_audience"
 	subject := theCase("service account, another one", "pillion", "stranger")
-	subject.wrong, subject.reason = `the token is of "system:serviceaccount:`+ns+`:stranger"`, "wrong_subject"
+	subject.wrong, subject.reason = `the token is for "system:serviceaccount:`+ns+`:stranger"`, "wrong_subject"
 	return []callerCase{audience, subject}
 }
 
@@ -239,7 +239,7 @@ func TestBoundTokens(t *testing.T) {
 		"another kind":          {bound(mutating, pillionConfiguration, mutateAudience), "/validate", "the token is not bound to the "},
 		"another configuration": {bound(mutating, ns, mutateAudience), "/mutate", "the token is not bound to the "},
 		"another audience":      {bound(mutating, pillionConfiguration, "https://elsewhere.example/"), "/mutate", "the token is for the audiences"},
-		"not bound":             {authenticationv1.TokenRequestSpec{Audiences: []string{"pillion"}}, "/mutate", "the token is of"},
+		"not bound":             {authenticationv1.TokenRequestSpec{Audiences: []string{"pillion"}}, "/mutate", "the token is for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer, err := g.pillion.Endpoint.Post(testContext(t), c.path, tokenOf(t, server.Client, ns, callerName, c.spec), review(t))

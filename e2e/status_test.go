@@ -349,7 +349,7 @@ func TestStatusForbidden(t *testing.T) {
 	ns := plainNamespace(t)
 	kubeconfig := nobodyIn(t, ns)
 	code, stdout, stderr := runStatus(t, kubeconfig, env.templates)
-	want := "pillion: you are not allowed to list namespaces: ask for the verb list on the resource namespaces, or name\n    those that you are allowed to read: pillion status NAMESPACE...\n"
+	want := "pillion: you are not allowed to list namespaces: ask for the verb list on the resource namespaces,\n    or name those that you are allowed to read: pillion status NAMESPACE...\n"
 	if code != 1 || stdout != "" || stderr != want {
 		t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)
 	}
