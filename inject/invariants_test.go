@@ -224,11 +224,8 @@ func dropsSource(volumes, stored any) bool {
 	s, _ := stored.([]any)
 	for i := range min(len(p), len(s)) {
 		came, _ := p[i].(map[string]any)
-		kept, _ := s[i].(map[string]any)
-		for key := range came {
-			if _, ok := kept[key]; !ok {
-				return true
-			}
+		if kept, _ := s[i].(map[string]any); len(kept) < len(came) {
+			return true
 		}
 	}
 	return false
