@@ -150,6 +150,23 @@ func TestJudgeOwnWork(t *testing.T) {
 	}
 }
 
+// TestLooksAreBounded: each template adds without end, but only if those before it were left out.
+// However many looks that takes, every template has a decision.
+func TestLooksAreBounded(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 8; n++ {
+		var specs []string
+		for i := range n {
+			specs = append(specs, fmt.Sprintf(`required: true, order: %d, forEachContainer: [{where: "!pod.spec.volumes.exists(v, v.name == 'v%d')", `+
+				`add: {env: [{name: "T%d${string(size(container.env))}", value: x}]}}], pod: {spec: {volumes: [{name: v%d, emptyDir: {}}]}}`, i, i-1, i, i))
+		}
+		codes, _, _ := checkOwnWork(t, withSpecs(t, specs...), []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`))
+		if len(codes) != n {
+			t.Errorf("%d templates have %d decisions: %v", n, len(codes), codes)
+		}
+	}
+}
+
 // TestProtectedCustomized checks a user's container that differs from a protected field. It is a
 // conflict, and both webhooks agree. A pod that follows the advice in the reason passes.
 func TestProtectedCustomized(t *testing.T) {

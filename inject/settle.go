@@ -39,6 +39,7 @@ type settling struct {
 	current   pass
 	decisions []Decision
 	looks     int
+	gaveUp    bool // after too many looks: every template is left out
 }
 
 // kept returns the number of bytes that stay allocated for the next pod.
@@ -55,22 +56,23 @@ func (s *settling) kept() int {
 func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree.Node) error {
 	s.run.start(i, asked, nodes)
 	s.decisions = slices.Grow(s.decisions[:0], len(i.templates))[:len(i.templates)]
-	s.result, s.looks = Result{Pod: identify(pod), pod: pod}, 0
+	s.result, s.looks, s.gaveUp = Result{Pod: identify(pod), pod: pod}, 0, false
 	var leftOut []map[string]string // indexed by pass
 	for {
 		pass, culprits := s.passes(leftOut)
 		if s.run.subject.asked.gone() {
 			return ErrGone
 		}
-		if len(culprits) == 0 {
+		switch {
+		case s.looks > maxLooks && !s.gaveUp: // culprits is incomplete
+			leftOut, s.gaveUp = []map[string]string{s.all()}, true
+		case len(culprits) == 0:
 			return nil
-		}
-		for len(leftOut) <= pass {
-			leftOut = append(leftOut, map[string]string{})
-		}
-		maps.Copy(leftOut[pass], culprits)
-		if s.looks > maxLooks {
-			leftOut = []map[string]string{s.all()}
+		default:
+			for len(leftOut) <= pass {
+				leftOut = append(leftOut, map[string]string{})
+			}
+			maps.Copy(leftOut[pass], culprits)
 		}
 		var err error
 		if pod, err = tree.Parse([]byte(pod.String())); err != nil { // the original pod
@@ -118,8 +120,8 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 		if s.result.Decisions != nil {
 			decisions = make([]Decision, len(decisions))
 		}
-		if s.looks++; s.looks > maxLooks && len(leftOut) < len(s.run.injector.templates) {
-			return p.blame(p.last, neverSettles)
+		if s.looks++; s.looks > maxLooks && !s.gaveUp {
+			return nil
 		}
 		if run.decide(decisions); s.run.subject.asked.gone() {
 			return nil
