@@ -34,7 +34,7 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test soak lint fmt fuzz golden arrows demo bench tidy image sbom
+.PHONY: help build test soak lint fmt fuzz golden arrows demo bench profile tidy image sbom
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,10 @@ demo: ## Show an injection on a real control plane (KEEP=1 leaves it running and
 
 bench: ## Measure what Pillion costs and write it into the docs (README= leaves these; BENCH=regexp COUNT=5)
 	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))
+
+profile: ## Measure what the compiler optimizes for (cmd/pillion/default.pgo), after changes to the request path
+	cd e2e/bench && $(GO) test -trimpath -run '^$$' -bench 'Handler/.*/.*/.*/.*/.*/handler=pillion/' -benchtime 60ms -cpuprofile cpu.pprof -o bench.test .
+	cd e2e/bench && $(GO) run ./profile <cpu.pprof >../../cmd/pillion/default.pgo && rm cpu.pprof bench.test
 
 tidy: ## Tidy all modules
 	$(call in,$(MODULES),$(GO) mod tidy)

@@ -190,6 +190,7 @@ func (s samples) bodies() (string, error) {
 	}
 	return "Over TLS, both servers read the same AdmissionReview of a pod of median size, and send the same bytes. The other server has Pillion's\n" +
 		"answer ready. Bytes read and sent, by row: `" + strings.Join(all, "; ") + "`.\n" +
+		"The compiler knows from a profile (`make profile`) what to optimize in Pillion, and not in the other server.\n" +
 		"The templates with CEL, forEachContainer and parameters are `fluent-bit` and `opentelemetry-collector` of\n" +
 		"[the library](../../templates/library/README.md), which the pod requests. Those with CEL in nearly every place are in\n" +
 		"[e2e/bench/heavy](../../e2e/bench/heavy).\n", nil
