@@ -40,14 +40,16 @@ func (s *clusterState) api(t *testing.T) *pagedAPI {
 	kinds := map[string][]map[string]any{}
 	for _, o := range s.owners {
 		kinds[o.kind] = append(kinds[o.kind], o.object(t))
-		if set := o.set(t); set != nil {
-			kinds["ReplicaSet"] = append(kinds["ReplicaSet"], set)
-		}
+		kinds["ReplicaSet"] = append(kinds["ReplicaSet"], o.sets(t)...)
 		for i, text := range o.pods {
 			pod := yamlObject(t, string(text))
 			metadata := pod["metadata"].(map[string]any)
 			metadata["name"], metadata["namespace"], metadata["creationTimestamp"] = fmt.Sprint(o.name, "-", i), "shop", "2026-03-01T09:00:00Z"
-			metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": o.kind, "name": o.name, "uid": "u", "controller": true}}
+			kind, name := o.kind, o.name
+			if kind == "Deployment" {
+				kind, name = "ReplicaSet", o.setOf(i)
+			}
+			metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": true}}
 			pods = append(pods, pod)
 		}
 	}
@@ -64,19 +66,39 @@ func (s *clusterState) api(t *testing.T) *pagedAPI {
 // object is the workload with its status.
 func (o *ownerState) object(t *testing.T) map[string]any {
 	t.Helper()
-	n, of := len(o.pods), len(o.pods)+o.lacks
-	return yamlObject(t, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"spec":{%s"replicas":%d,"template":%s},
-		"status":{"replicas":%d,"readyReplicas":%d,"currentNumberScheduled":%d,"desiredNumberScheduled":%d}}`, o.name, o.more, of, o.template, n, n, n, of))
+	n, of, updated := len(o.pods), len(o.pods)+o.lacks, 0
+	for i := range o.pods {
+		if !o.old[i] {
+			updated++
+		}
+	}
+	return yamlObject(t, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"spec":{%s"replicas":%d,"template":%s},"status":{"replicas":%d,"readyReplicas":%d,
+		"updatedReplicas":%d,"currentNumberScheduled":%d,"desiredNumberScheduled":%d,"updatedNumberScheduled":%d}}`, o.name, o.more, of, o.template, n, n, updated, n, of, updated))
 }
 
-// set is the ReplicaSet of a Deployment that cannot make its pods.
-func (o *ownerState) set(t *testing.T) map[string]any {
+// setOf is the name of the ReplicaSet of a Deployment's pod.
+func (o *ownerState) setOf(pod int) string {
+	if o.old[pod] {
+		return o.name + "-4c8"
+	}
+	return o.name + "-5f7"
+}
+
+// sets are the ReplicaSets of a Deployment, of which the newer one may be unable to make its pods.
+func (o *ownerState) sets(t *testing.T) (all []map[string]any) {
 	t.Helper()
-	if o.kind != "Deployment" || o.lacks == 0 {
+	if o.kind != "Deployment" {
 		return nil
 	}
-	return yamlObject(t, fmt.Sprintf(`{"metadata":{"name":"%s-5f7","namespace":"shop","ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":%q,"uid":"u","controller":true}]},
-		"spec":{"template":%s},"status":{"conditions":[{"type":"ReplicaFailure","status":"True","reason":"FailedCreate","message":"admission webhook denied the request"}]}}`, o.name, o.name, o.template))
+	for i, name := range []string{"5f7", "4c8"} {
+		conditions := ""
+		if i == 0 && o.lacks > 0 {
+			conditions = `{"type":"ReplicaFailure","status":"True","reason":"FailedCreate","message":"admission webhook denied the request"}`
+		}
+		all = append(all, yamlObject(t, fmt.Sprintf(`{"metadata":{"name":"%s-%s","namespace":"shop","ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":%q,"uid":"u","controller":true}]},
+		"spec":{"template":%s},"status":{"conditions":[%s]}}`, o.name, name, o.name, o.template, conditions)))
+	}
+	return all
 }
 
 func (s *clusterState) listWebhooks(t *testing.T, a *pagedAPI) {

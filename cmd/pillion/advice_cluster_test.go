@@ -141,16 +141,21 @@ func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*temp
 	default:
 		o.more = pick(`"updateStrategy":{"type":"OnDelete"},`, `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":3}},`)
 	}
-	metadata := pick(`{}`, `{}`, `{}`, `{}`, `{"annotations":{"pillion.dev/templates":""}}`, `{"annotations":{"pillion.dev/templates":"agent"}}`, `{"labels":{"pillion.dev/inject":"disabled"}}`, `{"labels":{"pillion.dev/inject":"enabled"}}`,
-		`{"annotations":{"agent.pillion.dev/level":"loud"}}`, `{"annotations":{"agent.pillion.dev/lewel":"debug"}}`, `{"annotations":{"agent.pillion.dev/level":"debug"}}`)
-	own := pick(``, ``, ``, ``, `"initContainers":[{"name":"agent","image":"mine:1"}],`)
-	o.template = []byte(`{"metadata":` + metadata + `,"spec":{` + own + `"containers":[{"name":"web","image":"web:1"}]}}`)
+	o.template = podTemplate(pick)
+	before := o.template
+	if r.IntN(3) == 0 {
+		before = podTemplate(pick)
+	}
 	set := times[r.IntN(len(times))]
 	for range 1 + r.IntN(3) {
 		if r.IntN(3) == 0 {
 			set = times[r.IntN(len(times))] // another time
 		}
 		pod := o.template
+		if r.IntN(2) == 0 { // the rollout has not replaced it yet
+			pod = before
+		}
+		o.old = append(o.old, string(pod) != string(o.template))
 		if set != nil {
 			pod = s.injected(set, pod)
 		}
@@ -164,6 +169,14 @@ func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*temp
 		s.use(pod)
 	}
 	return o
+}
+
+// podTemplate returns what a user might write.
+func podTemplate(pick func(...string) string) []byte {
+	metadata := pick(`{}`, `{}`, `{}`, `{}`, `{"annotations":{"pillion.dev/templates":""}}`, `{"annotations":{"pillion.dev/templates":"agent"}}`, `{"labels":{"pillion.dev/inject":"disabled"}}`, `{"labels":{"pillion.dev/inject":"enabled"}}`,
+		`{"annotations":{"agent.pillion.dev/level":"loud"}}`, `{"annotations":{"agent.pillion.dev/lewel":"debug"}}`, `{"annotations":{"agent.pillion.dev/level":"debug"}}`)
+	own := pick(``, ``, ``, ``, `"initContainers":[{"name":"agent","image":"mine:1"}],`)
+	return []byte(`{"metadata":` + metadata + `,"spec":{` + own + `"containers":[{"name":"web","image":"web:1"}]}}`)
 }
 
 func (s *clusterState) request(pod []byte) inject.Request {

@@ -75,7 +75,7 @@ func TestNamespaceMistake(t *testing.T) {
 	}
 	a.objects["/api/v1/namespaces/shop"] = thing("v1", "Namespace", "", "shop", map[string]any{"labels": map[string]any{"pillion.dev/inject": "enabled"}})
 	a.objects["/api/v1/namespaces/shop"].(map[string]any)["metadata"].(map[string]any)["annotations"] = map[string]any{"agent.pillion.dev/level": "chatty"}
-	text := a.wantText(t, exitOK, []string{"shop"}, "of which 25 should be injected: 25 outdated.", "it was injected, but a new pod could not get it: the namespace's annotation, as above")
+	text := a.wantText(t, exitOK, []string{"shop"}, "of which 25 should be injected: 25 outdated.", "it was injected, but a new pod like it could not get it: the namespace's annotation, as above")
 	if n := strings.Count(text, `"chatty"`); n != 1 || strings.Contains(text, "altered:") {
 		t.Errorf("the mistake is printed %d times:\n%s\nbefore:\n%s", n, text, before)
 	}

@@ -129,7 +129,7 @@ type group struct {
 	byName     map[string]*Tally
 	reasons    []Reason
 	mistakes   []Mistake
-	wrong      bool   // a new pod would not be right
+	wrong      bool   // a new pod like one of these would not be right
 	changed    bool   // a pod was changed after its injection
 	hold       string // why a restart of the owner would not help; "" if it would
 	unwanted   string // the name of a pod that does not get a sidecar
@@ -191,14 +191,14 @@ func (g *group) merge(o *group) {
 	}
 }
 
-// held returns why new pods would not help: all pods are current, or some new ones would not
-// be right.
+// held returns why new pods would not help: all pods are current, or new ones would not be
+// right.
 func (g *group) held() string {
 	switch {
 	case len(g.reasons) == 0:
 		return "its pods are current"
 	case g.hold == "" && g.wrong:
-		return "not all new pods would be current"
+		return "its pods show that not all new pods would be current"
 	}
 	return g.hold
 }

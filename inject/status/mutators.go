@@ -202,6 +202,11 @@ func (m *Mutation) LastWord(namespace map[string]string) []string {
 	return titles
 }
 
+// Changes reports whether others than Pillion may change new pods of a namespace with these labels.
+func (m *Mutation) Changes(namespace map[string]string) bool {
+	return slices.ContainsFunc(m.Mutators([]map[string]string{namespace}), func(one Mutator) bool { return one.Namespaces > 0 })
+}
+
 // effect describes the effect of the order on sidecars. The API server calls a webhook with a
 // reinvocationPolicy of IfNeeded once more if another one changed the pod after it.
 func (m *Mutator) effect(pillionAgain bool) string {

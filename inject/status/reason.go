@@ -80,9 +80,9 @@ func (v *view) outdated(d *inject.Decision, by string) string {
 	}
 	switch {
 	case !d.Code.Wanted():
-		return fmt.Sprintf("%s, but a new pod would not get it: %s", why, d.Sentence())
+		return fmt.Sprintf("%s, but a new pod like it would not get it: %s", why, d.Sentence())
 	case d.Code.Failed() && d.Code != inject.CodeConflict: // a new pod has no older values
-		return fmt.Sprintf("%s, but a new pod could not get it: %s", why, d.Sentence())
+		return fmt.Sprintf("%s, but a new pod like it could not get it: %s", why, d.Sentence())
 	case v.notCalled != "":
 		return fmt.Sprintf("%s, but the API server would not call Pillion for a new pod: %s", why, v.notCalled)
 	}

@@ -38,6 +38,7 @@ type workload struct {
 	APIVersion, Kind string
 	Metadata         struct {
 		Name              string
+		Generation        int64
 		DeletionTimestamp *metav1.Time
 	}
 	Spec struct {
@@ -48,7 +49,17 @@ type workload struct {
 			RollingUpdate struct{ Partition int }
 		}
 	}
-	Status struct{ Replicas, CurrentNumberScheduled int }
+	Status struct {
+		ObservedGeneration                             int64
+		Replicas, UpdatedReplicas                      int
+		CurrentNumberScheduled, UpdatedNumberScheduled int
+	}
+}
+
+// rollsOut reports whether some of the pods may be of an older pod template.
+func (w *workload) rollsOut() bool {
+	s := &w.Status
+	return s.ObservedGeneration < w.Metadata.Generation || s.UpdatedReplicas < s.Replicas || s.UpdatedNumberScheduled < s.CurrentNumberScheduled
 }
 
 // Consider finds out whether to restart an owner. A restart must replace all pods of the
@@ -62,6 +73,9 @@ func (c *Count) Consider(object []byte, room Room) error {
 	if g == nil {
 		return nil
 	}
+	// The pod template decides what new pods are. Pods of that template differ from it only if
+	// something changes new pods.
+	g.wrong = g.wrong && c.scope.Mutated && !w.rollsOut()
 	g.hold = ""
 	switch strategy := w.Spec.UpdateStrategy; {
 	case w.Metadata.DeletionTimestamp != nil:

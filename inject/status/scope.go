@@ -30,6 +30,9 @@ type Scope struct {
 	Incomplete bool
 	// LastWord lists what may change pods here after Pillion ([Mutation.LastWord]).
 	LastWord []string
+	// Mutated is set if others may change new pods here, before or after Pillion
+	// ([Mutation.Changes]).
+	Mutated bool
 }
 
 // pod has the relevant fields of a pod, apart from those that the engine reads.

@@ -98,7 +98,7 @@ func (w *world) report(t *testing.T, set *templates.Set) *status.Report {
 		c := status.NewCount(injector, status.Scope{
 			Namespace: templates.Namespace{Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true},
 			OptedIn:   status.OptedIn(ns.ManagedFields),
-			Entries:   explain.MutatingEntries(&w.own), Installed: w.own.CreationTimestamp.Time,
+			Entries:   explain.MutatingEntries(&w.own), Installed: w.own.CreationTimestamp.Time, Mutated: w.mutation.Changes(ns.Labels),
 		})
 		for _, pod := range w.pods {
 			if decode[metav1.PartialObjectMetadata](t, pod).Namespace == ns.Name {

@@ -85,7 +85,7 @@ func (m *Mistake) text(of int) string {
 		head = m.Template + ": "
 	}
 	if m.Denied {
-		denied = ", and a new one would be denied"
+		denied = ", and a new one like it would be denied"
 	}
 	return fmt.Sprintf("%s%s in %d of %s, for example %s%s: %s", head, m.Code, m.Pods, explain.Plural(of, "pod"), m.Example, denied, m.Why)
 }

@@ -93,6 +93,7 @@ func (k *look) count(ns *unstructured.Unstructured) *status.Count {
 	if scope.LastWord = k.mutation.LastWord(ns.GetLabels()); k.mutation.Webhooks == nil {
 		scope.LastWord = []string{"webhooks that you may not list"}
 	}
+	scope.Mutated = k.mutation.Changes(ns.GetLabels()) || len(scope.LastWord) > 0
 	return status.NewCount(k.injector, *scope)
 }
 

@@ -106,7 +106,7 @@ func (i *Installation) counted(ctx context.Context, p *place, selector string) *
 	if p.counts == nil {
 		p.counts = map[string]*status.Count{}
 	}
-	scope := status.Scope{Namespace: p.Namespace, OptedIn: p.optedIn, Unknown: i.unknown || i.byPolicies() || !p.Known, Installed: i.since, LastWord: i.mutation.LastWord(p.Labels)}
+	scope := status.Scope{Namespace: p.Namespace, OptedIn: p.optedIn, Unknown: i.unknown || i.byPolicies() || !p.Known, Installed: i.since, LastWord: i.mutation.LastWord(p.Labels), Mutated: i.mutation.Changes(p.Labels)}
 	for _, e := range i.entries {
 		if e.Type == explain.Mutating {
 			scope.Entries = append(scope.Entries, e)
