@@ -40,7 +40,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/pillion
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/pillion ./cmd/pillion
+	CGO_ENABLED=0 $(GO) build -trimpath -pgo=cmd/pillion/cpu.pprof -o bin/pillion ./cmd/pillion
 
 test: ## Run all tests, those on a real Kubernetes last, and a few on an older one (KUBERNETES=1.36: all on that)
 	@echo "test: $(if $(RACE),with the race detector,without the race detector, which needs a C compiler)"
@@ -92,9 +92,9 @@ demo: ## Show an injection on a real control plane (KEEP=1 leaves it running and
 bench: ## Measure what Pillion costs and write it into the docs (README= leaves these; BENCH=regexp COUNT=5)
 	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))
 
-profile: ## Measure what the compiler optimizes for (cmd/pillion/default.pgo), after changes to the request path
+profile: ## Measure what the compiler optimizes for (cmd/pillion/cpu.pprof), after changes to the request path
 	cd e2e/bench && $(GO) test -trimpath -run '^$$' -bench 'Handler/.*/.*/.*/.*/.*/handler=pillion/' -benchtime 60ms -cpuprofile cpu.pprof -o bench.test .
-	cd e2e/bench && $(GO) run ./profile <cpu.pprof >../../cmd/pillion/default.pgo && rm cpu.pprof bench.test
+	cd e2e/bench && $(GO) run ./profile <cpu.pprof >../../cmd/pillion/cpu.pprof && rm cpu.pprof bench.test
 
 tidy: ## Tidy all modules
 	$(call in,$(MODULES),$(GO) mod tidy)
