@@ -110,8 +110,7 @@ func (c *checker) when(o *part, value *yaml.Node, path string) {
 // pairs calls visit for each key and value, and reports duplicate keys.
 func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.Node, path string)) {
 	seen := map[string]bool{}
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		key := y.Content[i]
+	for key, value := range members(y) {
 		sub := join(path, key.Value)
 		switch {
 		case key.ShortTag() == "!!merge":
@@ -122,7 +121,7 @@ func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.N
 			c.problem(key, sub, "the key appears twice")
 		default:
 			seen[key.Value] = true
-			visit(key, y.Content[i+1], sub)
+			visit(key, value, sub)
 		}
 	}
 }

@@ -28,3 +28,12 @@ func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {
 	}
 	c.problems = append(c.problems, Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})
 }
+
+// forbid reports the keys of an object that it must not have.
+func (c *checker) forbid(y *yaml.Node, path, message string, keys ...string) {
+	for _, key := range keys {
+		if found := child(y, key); found != nil {
+			c.problem(found, join(path, key), "%s", message)
+		}
+	}
+}

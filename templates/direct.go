@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"errors"
 	"reflect"
 	"strconv"
 	"unicode/utf8"
@@ -47,8 +48,8 @@ func (in *Input) step(n int) bool {
 	return in.steps <= maxDirectSteps
 }
 
-// directly compiles functions from a checked expression. Its methods return nil for expressions
-// that they do not support.
+// directly compiles functions from a checked expression. Its methods panic with errUnsupported for
+// expressions that they do not support.
 type directly struct {
 	*ast.AST
 	params  []Param
@@ -56,7 +57,14 @@ type directly struct {
 	locals  []string // variables of the enclosing loops, the innermost last
 }
 
+var errUnsupported = errors.New("there is no function for this expression")
+
 func newDirect(checked *ast.AST, params []Param) (d direct) {
+	defer func() {
+		if r := recover(); r != nil && r != errUnsupported { //nolint:errorlint // it is the same value
+			panic(r)
+		}
+	}()
 	c := &directly{AST: checked, params: params, structs: sharedStructs()}
 	switch e := checked.Expr(); c.typeOf(e).Kind() {
 	case types.StringKind:
@@ -180,7 +188,7 @@ func (c *directly) text(e ast.Expr) textFunc {
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
-		return textOfNode(c.localNode(e), nil)
+		return textOfNode(c.ident(e.AsIdent()), nil)
 	case ast.SelectKind:
 		if c.is(e.AsSelect().Operand(), types.MapKind) {
 			return found(c.lookup(e.AsSelect().Operand()), constant(e.AsSelect().FieldName()))
@@ -190,7 +198,7 @@ func (c *directly) text(e ast.Expr) textFunc {
 	case ast.CallKind:
 		return c.textCall(e)
 	}
-	return nil
+	panic(errUnsupported)
 }
 
 func constant(text string) textFunc { return func(*Input) (string, bool) { return text, true } }
@@ -198,9 +206,6 @@ func constant(text string) textFunc { return func(*Input) (string, bool) { retur
 // textOfNode returns a function for a node's string. An absent field may also have one, see
 // [getField].
 func textOfNode(get nodeFunc, f *structField) textFunc {
-	if get == nil {
-		return nil
-	}
 	empty := f != nil && f.json.Type.Kind() == reflect.String && !f.json.OmitEmpty
 	return func(in *Input) (string, bool) {
 		n, ok := get(in)
@@ -218,9 +223,6 @@ func textOfNode(get nodeFunc, f *structField) textFunc {
 
 // found returns a function for the result of a lookup that must find a value.
 func found(get lookupFunc, key textFunc) textFunc {
-	if get == nil || key == nil {
-		return nil
-	}
 	return func(in *Input) (string, bool) {
 		k, ok := key(in)
 		if !ok {
@@ -245,13 +247,10 @@ func (c *directly) textCall(e ast.Expr) textFunc {
 	case function == overloads.TypeConvertString:
 		return c.asText(args[0])
 	}
-	return nil
+	panic(errUnsupported)
 }
 
 func orValue(get optionalText, otherwise textFunc) textFunc {
-	if get == nil || otherwise == nil {
-		return nil
-	}
 	return func(in *Input) (string, bool) {
 		v, found, ok := get(in)
 		if !ok || found {
@@ -262,9 +261,6 @@ func orValue(get optionalText, otherwise textFunc) textFunc {
 }
 
 func choose[T any](condition boolFunc, yes, no func(*Input) (T, bool)) func(*Input) (T, bool) {
-	if condition == nil || yes == nil || no == nil {
-		return nil
-	}
 	return func(in *Input) (v T, ok bool) {
 		switch holds, ok := condition(in); {
 		case !ok:
@@ -277,9 +273,6 @@ func choose[T any](condition boolFunc, yes, no func(*Input) (T, bool)) func(*Inp
 }
 
 func joined(left, right textFunc) textFunc {
-	if left == nil || right == nil {
-		return nil
-	}
 	return func(in *Input) (string, bool) {
 		a, ok1 := left(in)
 		b, ok2 := right(in)
@@ -300,15 +293,14 @@ func (c *directly) asText(e ast.Expr) textFunc {
 	case types.BoolKind:
 		return converted(c.bool(e), strconv.FormatBool)
 	case types.DoubleKind:
-		return converted(paramOf[types.Double](c, e), func(f types.Double) string { return textOf(f.ConvertToType(types.StringType)) })
+		if get := paramOf[types.Double](c, e); get != nil {
+			return converted(get, func(f types.Double) string { return textOf(f.ConvertToType(types.StringType)) })
+		}
 	}
-	return nil
+	panic(errUnsupported)
 }
 
 func converted[T, V any](get func(*Input) (T, bool), convert func(T) V) func(*Input) (V, bool) {
-	if get == nil {
-		return nil
-	}
 	return func(in *Input) (v V, ok bool) {
 		from, ok := get(in)
 		if ok {
@@ -329,9 +321,6 @@ func (c *directly) int(e ast.Expr) intFunc {
 		return func(*Input) (int64, bool) { return int64(i), ok }
 	case ast.SelectKind:
 		get, f := c.field(e)
-		if get == nil {
-			return nil
-		}
 		zero := f.json.Type.Kind() == reflect.Int32 && !f.json.OmitEmpty
 		return func(in *Input) (int64, bool) {
 			n, ok := get(in)
@@ -351,5 +340,5 @@ func (c *directly) int(e ast.Expr) intFunc {
 			return converted(c.node(args[0]), func(n *tree.Node) int64 { return int64(len(n.Items())) })
 		}
 	}
-	return nil
+	panic(errUnsupported)
 }

@@ -33,24 +33,23 @@ func (c *directly) bool(e ast.Expr) boolFunc {
 		if of, name := variable(e); of == "request" && name == "dryRun" && c.local(of) < 0 {
 			return func(in *Input) (bool, bool) { return in.Request.DryRun, true }
 		}
-		if get, _ := c.field(e); get != nil {
-			return func(in *Input) (bool, bool) {
-				n, ok := get(in)
-				return n.Kind() == tree.True, ok && (n.Kind() == tree.True || n.Kind() == tree.False)
-			}
+		get, _ := c.field(e)
+		return func(in *Input) (bool, bool) {
+			n, ok := get(in)
+			return n.Kind() == tree.True, ok && (n.Kind() == tree.True || n.Kind() == tree.False)
 		}
 	case ast.ComprehensionKind:
 		return c.loop(e.AsComprehension())
 	case ast.CallKind:
 		return c.boolCall(e)
 	}
-	return nil
+	panic(errUnsupported)
 }
 
 func (c *directly) boolCall(e ast.Expr) boolFunc {
 	function, args := call(e)
 	if len(args) > 2 && function != operators.Conditional {
-		return nil
+		panic(errUnsupported)
 	}
 	switch function {
 	case operators.LogicalNot:
@@ -74,23 +73,21 @@ func (c *directly) boolCall(e ast.Expr) boolFunc {
 	case overloads.Matches:
 		return c.matches(args)
 	case "hasValue":
-		if get := c.optionalText(args[0]); get != nil {
-			return func(in *Input) (bool, bool) { _, found, ok := get(in); return found, ok }
-		}
+		return exists(c.optionalText(args[0]))
 	}
-	return nil
+	panic(errUnsupported)
 }
 
 func (c *directly) matches(args []ast.Expr) boolFunc {
 	pattern, ok := literal(args[1])
 	if !ok || !c.is(args[0], types.StringKind) {
-		return nil
+		panic(errUnsupported)
 	}
 	compiled, err := regexp.Compile(pattern)
-	get := c.text(args[0])
-	if err != nil || get == nil {
-		return nil
+	if err != nil {
+		panic(errUnsupported)
 	}
+	get := c.text(args[0])
 	return func(in *Input) (bool, bool) {
 		text, ok := get(in)
 		if !ok || !in.step(1+len(text)/8) {
@@ -100,12 +97,14 @@ func (c *directly) matches(args []ast.Expr) boolFunc {
 	}
 }
 
+// exists returns a function that reports whether there is a value.
+func exists(get optionalText) boolFunc {
+	return func(in *Input) (bool, bool) { _, found, ok := get(in); return found, ok }
+}
+
 // shortcut compiles && or ||. If one side has the value end, that is the result, even if the other
 // side is an error.
 func shortcut(left, right boolFunc, end bool) boolFunc {
-	if left == nil || right == nil {
-		return nil
-	}
 	return func(in *Input) (bool, bool) {
 		if v, ok := left(in); !ok || v == end {
 			return v, ok
@@ -116,15 +115,12 @@ func shortcut(left, right boolFunc, end bool) boolFunc {
 
 func (c *directly) ofTexts(args []ast.Expr, test func(a, b string) bool) boolFunc {
 	if !c.is(args[0], types.StringKind) || !c.is(args[1], types.StringKind) {
-		return nil
+		panic(errUnsupported)
 	}
 	return paired(c.text(args[0]), c.text(args[1]), test)
 }
 
 func paired[T any](left, right func(*Input) (T, bool), test func(a, b T) bool) boolFunc {
-	if left == nil || right == nil {
-		return nil
-	}
 	return func(in *Input) (bool, bool) {
 		a, ok1 := left(in)
 		b, ok2 := right(in)
@@ -135,7 +131,7 @@ func paired[T any](left, right func(*Input) (T, bool), test func(a, b T) bool) b
 func (c *directly) comparison(operator string, left, right ast.Expr) boolFunc {
 	kind := c.typeOf(left).Kind()
 	if !c.is(right, kind) {
-		return nil
+		panic(errUnsupported)
 	}
 	switch kind {
 	case types.StringKind:
@@ -150,7 +146,7 @@ func (c *directly) comparison(operator string, left, right ast.Expr) boolFunc {
 			return paired(c.bool(left), c.bool(right), func(a, b bool) bool { return a != b })
 		}
 	}
-	return nil
+	panic(errUnsupported)
 }
 
 func ordered[T cmp.Ordered](operator string) func(a, b T) bool {

@@ -27,18 +27,17 @@ func (c *directly) node(e ast.Expr) nodeFunc {
 		want = tree.Array
 	case types.StructKind, types.MapKind:
 	default:
-		return nil
+		panic(errUnsupported)
 	}
 	var get nodeFunc
 	var f *structField
 	switch e.Kind() {
 	case ast.IdentKind:
-		get = c.ident(e)
+		get = c.ident(e.AsIdent())
 	case ast.SelectKind:
 		get, f = c.field(e)
-	}
-	if get == nil {
-		return nil
+	default:
+		panic(errUnsupported)
 	}
 	empty := f != nil && readsAsEmpty(f.json.Type.Kind())
 	return func(in *Input) (*tree.Node, bool) {
@@ -54,17 +53,16 @@ func (c *directly) node(e ast.Expr) nodeFunc {
 }
 
 // ident compiles a variable that is JSON.
-func (c *directly) ident(e ast.Expr) nodeFunc {
-	if c.local(e.AsIdent()) >= 0 {
-		return c.localNode(e)
-	}
-	switch e.AsIdent() {
-	case "pod":
+func (c *directly) ident(name string) nodeFunc {
+	switch i := c.local(name); {
+	case i >= 0:
+		return func(in *Input) (*tree.Node, bool) { return in.locals[i], in.locals[i] != nil }
+	case name == "pod":
 		return func(in *Input) (*tree.Node, bool) { return in.Pod, in.Pod != nil }
-	case "container":
+	case name == "container":
 		return func(in *Input) (*tree.Node, bool) { return in.container, in.container != nil }
 	}
-	return nil
+	panic(errUnsupported)
 }
 
 // local returns the index of a loop's variable, or -1.
@@ -77,27 +75,15 @@ func (c *directly) local(name string) int {
 	return -1
 }
 
-// localNode returns the current item of a loop.
-func (c *directly) localNode(e ast.Expr) nodeFunc {
-	i := c.local(e.AsIdent())
-	if i < 0 {
-		return nil
-	}
-	return func(in *Input) (*tree.Node, bool) { return in.locals[i], in.locals[i] != nil }
-}
-
 // field compiles x.f, with x an object of a known type. The function returns the unchecked value of
 // the field, or nil if it is absent.
 func (c *directly) field(e ast.Expr) (nodeFunc, *structField) {
 	operand, name := e.AsSelect().Operand(), e.AsSelect().FieldName()
-	if !c.is(operand, types.StructKind) {
-		return nil, nil
-	}
 	f := c.structs[c.typeOf(operand).TypeName()][name]
-	get := c.node(operand)
-	if f == nil || get == nil {
-		return nil, nil
+	if !c.is(operand, types.StructKind) || f == nil {
+		panic(errUnsupported)
 	}
+	get := c.node(operand)
 	return func(in *Input) (*tree.Node, bool) {
 		n, ok := get(in)
 		return n.Get(name), ok
@@ -106,23 +92,17 @@ func (c *directly) field(e ast.Expr) (nodeFunc, *structField) {
 
 // has compiles has(x.f).
 func (c *directly) has(e ast.Expr) boolFunc {
-	if c.is(e.AsSelect().Operand(), types.MapKind) {
-		get, key := c.lookup(e.AsSelect().Operand()), e.AsSelect().FieldName()
-		if get == nil {
-			return nil
-		}
-		return func(in *Input) (bool, bool) { _, found, ok := get(in, key); return found, ok }
+	if operand := e.AsSelect().Operand(); c.is(operand, types.MapKind) {
+		return exists(optionally(c.lookup(operand), constant(e.AsSelect().FieldName())))
 	}
-	if get, _ := c.field(e); get != nil {
-		return func(in *Input) (bool, bool) { n, ok := get(in); return n != nil, ok }
-	}
-	return nil
+	get, _ := c.field(e)
+	return func(in *Input) (bool, bool) { n, ok := get(in); return n != nil, ok }
 }
 
 // lookup compiles a map of strings, for example the labels of the pod or the namespace.
 func (c *directly) lookup(e ast.Expr) lookupFunc {
 	if t := c.typeOf(e); t.Kind() != types.MapKind || t.Parameters()[0].Kind() != types.StringKind || t.Parameters()[1].Kind() != types.StringKind {
-		return nil
+		panic(errUnsupported)
 	}
 	if of, name := variable(e); of == "ns" && c.local(of) < 0 {
 		return func(in *Input, key string) (string, bool, bool) {
@@ -134,13 +114,11 @@ func (c *directly) lookup(e ast.Expr) lookupFunc {
 			return v, found, len(m) <= maxItems && len(v) <= maxDirect && utf8.ValidString(v) && utf8.ValidString(key)
 		}
 	}
-	if get := c.node(e); get != nil {
-		return func(in *Input, key string) (string, bool, bool) {
-			n, ok := get(in)
-			return member(n, ok, key)
-		}
+	get := c.node(e)
+	return func(in *Input, key string) (string, bool, bool) {
+		n, ok := get(in)
+		return member(n, ok, key)
 	}
-	return nil
 }
 
 func member(of *tree.Node, ok bool, key string) (text string, found, readable bool) {
@@ -160,9 +138,6 @@ func (c *directly) optionalText(e ast.Expr) optionalText {
 		return optionally(c.lookup(args[0]), c.text(args[1]))
 	case function == operators.OptIndex && c.is(args[1], types.StringKind) && c.gives(args[0], types.MapKind) && c.gives(e, types.StringKind):
 		get, key := c.optionalNode(args[0]), c.text(args[1])
-		if get == nil || key == nil {
-			return nil
-		}
 		return func(in *Input) (string, bool, bool) {
 			n, found, ok := get(in)
 			k, ok2 := key(in)
@@ -172,10 +147,10 @@ func (c *directly) optionalText(e ast.Expr) optionalText {
 			return member(n, true, k)
 		}
 	}
-	get := c.optionalNode(e)
-	if get == nil || !c.gives(e, types.StringKind) {
-		return nil
+	if !c.gives(e, types.StringKind) {
+		panic(errUnsupported)
 	}
+	get := c.optionalNode(e)
 	return func(in *Input) (string, bool, bool) {
 		n, found, ok := get(in)
 		if !found || !ok {
@@ -193,9 +168,6 @@ func (c *directly) gives(optional ast.Expr, kind types.Kind) bool {
 }
 
 func optionally(get lookupFunc, key textFunc) optionalText {
-	if get == nil || key == nil {
-		return nil
-	}
 	return func(in *Input) (string, bool, bool) {
 		k, ok := key(in)
 		if !ok {
@@ -210,27 +182,13 @@ func optionally(get lookupFunc, key textFunc) optionalText {
 func (c *directly) optionalNode(e ast.Expr) optionalNode {
 	function, args := call(e)
 	if function != operators.OptSelect {
-		return nil
+		panic(errUnsupported)
 	}
 	name, ok := literal(args[1])
 	if !ok {
-		return nil
+		panic(errUnsupported)
 	}
-	if c.is(args[0], types.StructKind) {
-		get := c.node(args[0])
-		if get == nil {
-			return nil
-		}
-		return func(in *Input) (*tree.Node, bool, bool) {
-			n, ok := get(in)
-			n = n.Get(name)
-			return n, n != nil, ok
-		}
-	}
-	get := c.optionalNode(args[0])
-	if get == nil || !c.gives(args[0], types.StructKind) {
-		return nil
-	}
+	get := c.optionalObject(args[0])
 	return func(in *Input) (*tree.Node, bool, bool) {
 		n, found, ok := get(in)
 		if !found || !ok {
@@ -244,46 +202,45 @@ func (c *directly) optionalNode(e ast.Expr) optionalNode {
 	}
 }
 
+// optionalObject compiles the object of [directly.optionalNode].
+func (c *directly) optionalObject(e ast.Expr) optionalNode {
+	if c.is(e, types.StructKind) {
+		get := c.node(e)
+		return func(in *Input) (*tree.Node, bool, bool) { n, ok := get(in); return n, n != nil, ok }
+	}
+	if !c.gives(e, types.StructKind) {
+		panic(errUnsupported)
+	}
+	return c.optionalNode(e)
+}
+
 // in compiles a test whether a map, a list literal or another list of strings contains a string.
 func (c *directly) in(item, of ast.Expr) boolFunc {
 	if !c.is(item, types.StringKind) {
-		return nil
+		panic(errUnsupported)
 	}
 	text := c.text(item)
-	if text == nil {
-		return nil
-	}
-	if get := c.lookup(of); get != nil {
-		return func(in *Input) (bool, bool) {
-			key, ok := text(in)
-			if !ok {
-				return false, false
-			}
-			_, found, ok := get(in, key)
-			return found, ok
-		}
-	}
-	if of.Kind() == ast.ListKind {
+	t := c.typeOf(of)
+	switch {
+	case t.Kind() == types.MapKind:
+		return exists(optionally(c.lookup(of), text))
+	case of.Kind() == ast.ListKind:
 		var all []string
 		for _, e := range of.AsList().Elements() {
 			value, ok := literal(e)
 			if !ok {
-				return nil
+				panic(errUnsupported)
 			}
 			all = append(all, value)
 		}
 		return converted(text, func(v string) bool { return slices.Contains(all, v) })
+	case t.Kind() == types.ListKind && t.Parameters()[0].Kind() == types.StringKind:
+		return inList(text, c.node(of))
 	}
-	if t := c.typeOf(of); t.Kind() != types.ListKind || t.Parameters()[0].Kind() != types.StringKind {
-		return nil
-	}
-	return inList(text, c.node(of))
+	panic(errUnsupported)
 }
 
 func inList(text textFunc, list nodeFunc) boolFunc {
-	if list == nil {
-		return nil
-	}
 	return func(in *Input) (bool, bool) {
 		v, ok1 := text(in)
 		n, ok2 := list(in)
@@ -310,24 +267,21 @@ func inList(text textFunc, list nodeFunc) boolFunc {
 func (c *directly) loop(e ast.ComprehensionExpr) boolFunc {
 	begin, ok := e.AccuInit(), e.AccuInit().Kind() == ast.LiteralKind
 	if !ok || e.HasIterVar2() || e.Result().Kind() != ast.IdentKind || e.Result().AsIdent() != e.AccuVar() || len(c.locals) == maxLocals {
-		return nil
+		panic(errUnsupported)
 	}
 	function, args := call(e.LoopStep())
 	end := function == operators.LogicalOr
 	if (!end && function != operators.LogicalAnd) || begin.AsLiteral() != types.Bool(!end) || args[0].Kind() != ast.IdentKind || args[0].AsIdent() != e.AccuVar() {
-		return nil
+		panic(errUnsupported)
+	}
+	if !c.is(e.IterRange(), types.ListKind) {
+		panic(errUnsupported)
 	}
 	list := c.node(e.IterRange())
-	if list == nil || !c.is(e.IterRange(), types.ListKind) {
-		return nil
-	}
 	at := len(c.locals)
 	c.locals = append(c.locals, e.IterVar())
 	test := c.bool(args[1])
 	c.locals = c.locals[:at]
-	if test == nil {
-		return nil
-	}
 	return func(in *Input) (bool, bool) {
 		n, ok := list(in)
 		if !ok {

@@ -216,8 +216,8 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 		f.initContainers = init.Value == "true"
 	}
 	add := child(item, "add")
-	if lifecycle := child(add, "lifecycle"); lifecycle != nil && f.initContainers {
-		c.problem(lifecycle, path+".add.lifecycle", "init containers cannot have this; leave out initContainers: true")
+	if f.initContainers {
+		c.forbid(add, path+".add", "init containers cannot have this; leave out initContainers: true", "lifecycle")
 	}
 	if add == nil {
 		c.problem(item, path+".add", "is missing")

@@ -40,18 +40,17 @@ func forEachFields() fields {
 }
 
 func (c *checker) only(y *yaml.Node, path string, allowed fields) {
-	if y.Kind != yaml.MappingNode || allowed == nil {
+	if allowed == nil {
 		return
 	}
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		key := y.Content[i]
+	for key, value := range members(y) {
 		sub, ok := allowed[key.Value]
 		if !ok && key.Value != whenKey {
 			c.problem(key, join(path, key.Value), "a template may not set this; it may set %s",
 				strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
 			continue
 		}
-		c.only(y.Content[i+1], join(path, key.Value), sub)
+		c.only(value, join(path, key.Value), sub)
 	}
 }
 
@@ -91,19 +90,14 @@ func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	c.only(y, path, forEachFields())
 	c.mounts(y, path, volumeKinds(child(pod, "spec")))
 	c.containerOS(y, path)
-	if found := child(child(child(y, "securityContext"), "windowsOptions"), "hostProcess"); found != nil {
-		c.problem(found, path+".securityContext.windowsOptions.hostProcess", "a template may not set this for the pod's own containers")
-	}
+	c.forbid(child(child(y, "securityContext"), "windowsOptions"), path+".securityContext.windowsOptions",
+		"a template may not set this for the pod's own containers", "hostProcess")
 }
 
 // keys checks the keys of labels or annotations. The function wrong returns any other error of a
 // key.
 func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
-	if y == nil || y.Kind != yaml.MappingNode {
-		return
-	}
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		key := y.Content[i]
+	for key := range members(y) {
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
 			c.problem(key, join(path, key.Value), "not a valid key: %s", brief(errs[0]))
 			continue
@@ -207,11 +201,8 @@ func (c *checker) containerRules(y *yaml.Node, path string, init bool) {
 	case policy != nil && policy.Value != "Always":
 		c.problem(policy, path+".restartPolicy", "must be Always or left out")
 	case policy == nil && init:
-		for _, key := range []string{"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"} {
-			if found := child(y, key); found != nil {
-				c.problem(found, path+"."+key, "an init container may have this only with restartPolicy: Always")
-			}
-		}
+		c.forbid(y, path, "an init container may have this only with restartPolicy: Always",
+			"livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 	}
 }
 
@@ -220,9 +211,9 @@ func volumeKinds(spec *yaml.Node) map[string]string {
 	kinds := map[string]string{}
 	for _, volume := range items(child(spec, "volumes")) {
 		kind := "emptyDir"
-		for i := 0; volume.Kind == yaml.MappingNode && i+1 < len(volume.Content); i += 2 {
-			if key := volume.Content[i].Value; key != "name" && key != whenKey {
-				kind = key
+		for key := range members(volume) {
+			if key.Value != "name" && key.Value != whenKey {
+				kind = key.Value
 			}
 		}
 		kinds[at(volume, "name").Value] = kind
@@ -289,8 +280,8 @@ func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string
 // a source.
 func (c *checker) oneSource(volume *yaml.Node, path string) {
 	source := ""
-	for i := 0; volume.Kind == yaml.MappingNode && i+1 < len(volume.Content); i += 2 {
-		switch key := volume.Content[i]; {
+	for key := range members(volume) {
+		switch {
 		case key.Value == "name" || key.Value == whenKey:
 		case source != "":
 			c.problem(key, join(path, key.Value), "a volume has one source, and this one already has %s", source)

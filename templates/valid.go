@@ -54,11 +54,7 @@ func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
 			c.problem(y, join(path, name), "is missing")
 		}
 	}
-	for _, name := range s.never {
-		if found := child(y, name); found != nil {
-			c.problem(found, join(path, name), "a template may not set this")
-		}
-	}
+	c.forbid(y, path, "a template may not set this", s.never...)
 	var there []string
 	for _, name := range slices.Concat(s.one, s.some) {
 		if child(y, name) != nil {

@@ -63,12 +63,12 @@ func valuesOfContainers() map[string][]valueRule {
 		"HostAlias.ip":                          {isIP},
 		"HostAlias.hostnames":                   {isSubdomain},
 		"EnvVar.name":                           {isEnvName},
-		"EnvFromSource.prefix":                  {isPrefix},
+		"EnvFromSource.prefix":                  {orEmpty(isEnvName)},
 		"ContainerPort.containerPort":           {isPort},
 		"ContainerPort.hostPort":                {inRange(0, 65535)}, // 0 means none
-		"ContainerPort.name":                    {orEmpty(passes(validation.IsValidPortName))},
+		"ContainerPort.name":                    {orEmpty(passes("", validation.IsValidPortName, "%q"))},
 		"GRPCAction.port":                       {isPort},
-		"HTTPHeader.name":                       {passes(validation.IsHTTPHeaderName)},
+		"HTTPHeader.name":                       {passes("", validation.IsHTTPHeaderName, "%q")},
 		"Probe.terminationGracePeriodSeconds":   {inRange(1, 1<<63-1)},
 		"VolumeMount.subPath":                   {isRelative, hasNoBackstep},
 		"VolumeMount.subPathExpr":               {isRelative, hasNoBackstep},
@@ -79,8 +79,8 @@ func valuesOfContainers() map[string][]valueRule {
 		"SecretKeySelector.name":                {isSubdomain},
 		"ConfigMapEnvSource.name":               {isSubdomain},
 		"SecretEnvSource.name":                  {isSubdomain},
-		"ConfigMapKeySelector.key":              {passes(validation.IsConfigMapKey)},
-		"SecretKeySelector.key":                 {passes(validation.IsConfigMapKey)},
+		"ConfigMapKeySelector.key":              {passes("", validation.IsConfigMapKey, "%q")},
+		"SecretKeySelector.key":                 {passes("", validation.IsConfigMapKey, "%q")},
 		"FileKeySelector.key":                   {isEnvName},
 		"FileKeySelector.path":                  {hasNoBackstep},
 		"ObjectFieldSelector.apiVersion":        {isOneOf([]string{"v1"})},
@@ -353,24 +353,17 @@ func resourceField(n *tree.Node) error {
 	return nil
 }
 
-var isPrefix = valueRule{"", func(n *tree.Node) error {
-	if n.Text() == "" {
-		return nil
-	}
-	return isEnvName.check(n)
-}}
-
-var isWindowsUser = valueRule{"", func(n *tree.Node) error {
-	domain, user, both := strings.Cut(n.Text(), `\`)
+var isWindowsUser = textRule("", func(s string) bool {
+	domain, user, both := strings.Cut(s, `\`)
 	if !both {
 		domain, user = "", domain
 	}
 	const forbidden = "\"/\\:;|=,+*?<>@[]"
 	switch {
 	case user == "" || len(user) > 104 || strings.ContainsAny(user, forbidden) || strings.Trim(user, ". ") == "",
-		strings.ContainsFunc(n.Text(), func(r rune) bool { return r < ' ' || r == 0x7f }),
+		strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }),
 		both && (len(domain) > 255 || len(validation.IsDNS1123Subdomain(strings.ToLower(domain))) > 0):
-		return fmt.Errorf("%s is not the name of a Windows user: [DOMAIN\\]USER", strconv.Quote(n.Text()))
+		return false
 	}
-	return nil
-}}
+	return true
+}, "%q is not the name of a Windows user: [DOMAIN\\]USER")

@@ -11,17 +11,10 @@ import (
 
 // podOS reports fields that a pod cannot have on the template's operating system.
 func (c *checker) podOS(spec *yaml.Node, path string) {
-	if c.os != corev1.Windows {
-		return
-	}
-	const cannot = "a pod on Windows cannot have this (spec.match.os)"
-	if found := child(spec, "shareProcessNamespace"); found != nil {
-		c.problem(found, path+".shareProcessNamespace", cannot)
-	}
-	for _, name := range []string{"fsGroup", "supplementalGroups"} {
-		if found := child(child(spec, "securityContext"), name); found != nil {
-			c.problem(found, path+".securityContext."+name, cannot)
-		}
+	if c.os == corev1.Windows {
+		const cannot = "a pod on Windows cannot have this (spec.match.os)"
+		c.forbid(spec, path, cannot, "shareProcessNamespace")
+		c.forbid(child(spec, "securityContext"), path+".securityContext", cannot, "fsGroup", "supplementalGroups")
 	}
 }
 
@@ -29,19 +22,12 @@ func (c *checker) podOS(spec *yaml.Node, path string) {
 func (c *checker) containerOS(container *yaml.Node, path string) {
 	context := child(container, "securityContext")
 	if c.os != corev1.Windows {
-		if found := child(context, "windowsOptions"); found != nil {
-			c.problem(found, path+".securityContext.windowsOptions", "needs spec.match.os: windows")
-		}
+		c.forbid(context, path+".securityContext", "needs spec.match.os: windows", "windowsOptions")
 		return
 	}
-	for _, name := range []string{
+	c.forbid(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)",
 		"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
-		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
-	} {
-		if found := child(context, name); found != nil {
-			c.problem(found, path+".securityContext."+name, "a container on Windows cannot have this (spec.match.os)")
-		}
-	}
+		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup")
 	signal := child(child(container, "lifecycle"), "stopSignal")
 	if signal != nil && !slices.Contains([]string{string(corev1.SIGTERM), string(corev1.SIGKILL)}, signal.Value) {
 		c.problem(signal, path+".lifecycle.stopSignal", "must be SIGTERM or SIGKILL on Windows (spec.match.os)")

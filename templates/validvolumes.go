@@ -75,9 +75,9 @@ func valuesOfVolumes() map[string][]valueRule {
 		"FlockerVolumeSource.datasetName":                     {hasNoSlash},
 		"QuobyteVolumeSource.registry":                        {isRegistry},
 		"QuobyteVolumeSource.tenant":                          {isAtMost(64)},
-		"CSIVolumeSource.driver":                              {isAtMost(63), passes(func(s string) []string { return validation.IsDNS1123Subdomain(strings.ToLower(s)) })},
-		"StorageOSVolumeSource.volumeName":                    {passes(validation.IsDNS1123Label)},
-		"StorageOSVolumeSource.volumeNamespace":               {orEmpty(passes(validation.IsDNS1123Label))},
+		"CSIVolumeSource.driver":                              {isAtMost(63), passes("", func(s string) []string { return validation.IsDNS1123Subdomain(strings.ToLower(s)) }, "%q")},
+		"StorageOSVolumeSource.volumeName":                    {passes("", validation.IsDNS1123Label, "%q")},
+		"StorageOSVolumeSource.volumeNamespace":               {orEmpty(passes("", validation.IsDNS1123Label, "%q"))},
 		"KeyToPath.path":                                      {isRelative, hasNoBackstep, isNotReserved},
 		"DownwardAPIVolumeFile.path":                          {isRelative, hasNoBackstep, isNotReserved},
 		"ServiceAccountTokenProjection.path":                  {isRelative, hasNoBackstep, isNotReserved},
@@ -176,47 +176,24 @@ func hasPrefix(prefix string) func(*tree.Node) bool {
 	return func(n *tree.Node) bool { return strings.HasPrefix(n.Text(), prefix) }
 }
 
-var isInitiator = valueRule{"", func(n *tree.Node) error {
-	if !regexp.MustCompile(`^(eui\.[[:alnum:]]{16}|naa\.[[:alnum:]]{32}|iqn\.\d{4}-\d{2}\.[[:alnum:]-.]+:[^,;*&$|\s]+)$`).MatchString(n.Text()) {
-		return fmt.Errorf("%q must begin with one of iqn., eui., naa. and be a name of that form", n.Text())
-	}
-	return nil
-}}
+var isInitiator = textRule("",
+	regexp.MustCompile(`^(eui\.[[:alnum:]]{16}|naa\.[[:alnum:]]{32}|iqn\.\d{4}-\d{2}\.[[:alnum:]-.]+:[^,;*&$|\s]+)$`).MatchString,
+	"%q must begin with one of iqn., eui., naa. and be a name of that form")
 
-var isRegistry = valueRule{"", func(n *tree.Node) error {
-	for pair := range strings.SplitSeq(n.Text(), ",") {
-		if i := strings.LastIndexByte(pair, ':'); i < 0 || strings.Contains(pair[:i], ":") && !strings.HasPrefix(pair, "[") {
-			return fmt.Errorf("%q must be HOST:PORT, or several with commas between them", n.Text())
-		}
-	}
-	return nil
-}}
+var isRegistry = textRule("", func(s string) bool {
+	return !slices.ContainsFunc(strings.Split(s, ","), func(pair string) bool {
+		i := strings.LastIndexByte(pair, ':')
+		return i < 0 || strings.Contains(pair[:i], ":") && !strings.HasPrefix(pair, "[")
+	})
+}, "%q must be HOST:PORT, or several with commas between them")
 
-var isSigner = valueRule{"", func(n *tree.Node) error {
-	domain, name, ok := strings.Cut(n.Text(), "/")
-	if !ok || len(validation.IsDNS1123Subdomain(domain)) > 0 || !strings.Contains(domain, ".") || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("%q is not the name of a signer: DOMAIN/NAME", n.Text())
-	}
-	return nil
-}}
+var isSigner = textRule("", func(s string) bool {
+	domain, name, _ := strings.Cut(s, "/")
+	return strings.Contains(domain, ".") && len(validation.IsDNS1123Subdomain(domain))+len(validation.IsDNS1123Subdomain(name)) == 0
+}, "%q is not the name of a signer: DOMAIN/NAME")
 
-var isAbsolute = valueRule{"", func(n *tree.Node) error {
-	if !path.IsAbs(n.Text()) {
-		return fmt.Errorf("%q must be an absolute path", n.Text())
-	}
-	return nil
-}}
+var isAbsolute = textRule("", path.IsAbs, "%q must be an absolute path")
 
-var isNotReserved = valueRule{"", func(n *tree.Node) error {
-	if strings.HasPrefix(n.Text(), "..") {
-		return fmt.Errorf("%q must not begin with two dots", n.Text())
-	}
-	return nil
-}}
+var isNotReserved = textRule("", func(s string) bool { return !strings.HasPrefix(s, "..") }, "%q must not begin with two dots")
 
-var hasNoSlash = valueRule{"", func(n *tree.Node) error {
-	if strings.Contains(n.Text(), "/") {
-		return fmt.Errorf("%q must not contain a slash", n.Text())
-	}
-	return nil
-}}
+var hasNoSlash = textRule("", func(s string) bool { return !strings.Contains(s, "/") }, "%q must not contain a slash")

@@ -101,21 +101,32 @@ func inRange(least, most int64) valueRule {
 	}}
 }
 
-// passes returns a rule for one of Kubernetes' own checks.
-func passes(check func(string) []string) valueRule {
-	return valueRule{"", func(n *tree.Node) error {
-		if errs := check(n.Text()); len(errs) > 0 {
-			return fmt.Errorf("%q: %s", n.Text(), brief(errs[0]))
+// textRule returns a rule for strings. The message contains %q, for the string.
+func textRule(cel string, ok func(string) bool, message string) valueRule {
+	return valueRule{cel, func(n *tree.Node) error {
+		if text := n.Text(); !ok(text) {
+			return fmt.Errorf(message, text)
 		}
 		return nil
 	}}
 }
 
-var isSubdomain = valueRule{
-	`VALUE.matches("^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$") && size(VALUE) <= 253`,
-	passes(validation.IsDNS1123Subdomain).check,
+// passes returns a rule for one of Kubernetes' own checks, which returns what is wrong. The message
+// contains %q, for the string.
+func passes(cel string, check func(string) []string, message string) valueRule {
+	return valueRule{cel, func(n *tree.Node) error {
+		if errs := check(n.Text()); len(errs) > 0 {
+			return fmt.Errorf(message+": %s", n.Text(), brief(errs[0]))
+		}
+		return nil
+	}}
 }
 
+var isSubdomain = passes(
+	`VALUE.matches("^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$") && size(VALUE) <= 253`, validation.IsDNS1123Subdomain, "%q",
+)
+
+// orEmpty returns a rule that also allows the empty string.
 func orEmpty(rule valueRule) valueRule {
 	return valueRule{"", func(n *tree.Node) error {
 		if n.Text() == "" {
@@ -143,19 +154,9 @@ func isOneOf(allowed []string) valueRule {
 	}}
 }
 
-var isTrimmed = valueRule{`VALUE.trim() == VALUE`, func(n *tree.Node) error {
-	if n.Text() != strings.TrimSpace(n.Text()) {
-		return fmt.Errorf("%q must not begin or end with a space", n.Text())
-	}
-	return nil
-}}
+var isTrimmed = textRule(`VALUE.trim() == VALUE`, func(s string) bool { return strings.TrimSpace(s) == s }, "%q must not begin or end with a space")
 
-var isEnvName = valueRule{"", func(n *tree.Node) error {
-	if errs := validation.IsRelaxedEnvVarName(n.Text()); len(errs) > 0 {
-		return fmt.Errorf("%q is not the name of an environment variable: %s", n.Text(), brief(errs[0]))
-	}
-	return nil
-}}
+var isEnvName = passes("", validation.IsRelaxedEnvVarName, "%q is not the name of an environment variable")
 
 // isNotTokenPath returns a rule against mounts at the token's path. Only serviceAccountToken
 // decides which containers get the token, not a mount in the user's containers. In policies, the
@@ -169,33 +170,17 @@ func isNotTokenPath(applies bool) valueRule {
 	}}
 }
 
-var hasNoBackstep = valueRule{`!VALUE.matches("(^|/)\\.\\.(/|$)")`, func(n *tree.Node) error {
-	if slices.Contains(strings.Split(n.Text(), "/"), "..") {
-		return fmt.Errorf("%q must not contain .. in its path", n.Text())
-	}
-	return nil
-}}
+var hasNoBackstep = textRule(
+	`!VALUE.matches("(^|/)\\.\\.(/|$)")`, func(s string) bool { return !slices.Contains(strings.Split(s, "/"), "..") }, "%q must not contain .. in its path",
+)
 
-var isLabelKey = valueRule{"", func(n *tree.Node) error {
-	if errs := validation.IsQualifiedName(n.Text()); n.Text() != "" && len(errs) > 0 {
-		return fmt.Errorf("%q is not a valid key: %s", n.Text(), brief(errs[0]))
-	}
-	return nil
-}}
+var isLabelKey = orEmpty(passes("", validation.IsQualifiedName, "%q is not a valid key"))
 
-var isIP = valueRule{"", func(n *tree.Node) error {
-	if _, err := netip.ParseAddr(n.Text()); err != nil {
-		return fmt.Errorf("%q is not an IP address", n.Text())
-	}
-	return nil
-}}
+var isIP = textRule("", func(s string) bool { _, err := netip.ParseAddr(s); return err == nil }, "%q is not an IP address")
 
-var isLabelValue = valueRule{`VALUE.matches("^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$") && size(VALUE) <= 63`, func(n *tree.Node) error {
-	if errs := validation.IsValidLabelValue(n.Text()); len(errs) > 0 {
-		return fmt.Errorf("%q is not a valid label value: %s", n.Text(), brief(errs[0]))
-	}
-	return nil
-}}
+var isLabelValue = passes(
+	`VALUE.matches("^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$") && size(VALUE) <= 63`, validation.IsValidLabelValue, "%q is not a valid label value",
+)
 
 var isNotEmpty = valueRule{`string(VALUE) != ""`, func(n *tree.Node) error {
 	if n.Kind() == tree.String && n.IsText("") {
@@ -204,9 +189,4 @@ var isNotEmpty = valueRule{`string(VALUE) != ""`, func(n *tree.Node) error {
 	return nil
 }}
 
-var isRelative = valueRule{`!VALUE.startsWith("/")`, func(n *tree.Node) error {
-	if path.IsAbs(n.Text()) {
-		return fmt.Errorf("%q must be a relative path", n.Text())
-	}
-	return nil
-}}
+var isRelative = textRule(`!VALUE.startsWith("/")`, func(s string) bool { return !path.IsAbs(s) }, "%q must be a relative path")

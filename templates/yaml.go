@@ -2,16 +2,28 @@
 
 package templates
 
-import "go.yaml.in/yaml/v3"
+import (
+	"iter"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// members returns the keys and values of a mapping.
+func members(y *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(key, value *yaml.Node) bool) {
+		for i := 0; y != nil && y.Kind == yaml.MappingNode && i+1 < len(y.Content); i += 2 {
+			if !yield(y.Content[i], y.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
 
 // child returns a mapping's value, or nil.
-func child(y *yaml.Node, key string) *yaml.Node {
-	if y == nil || y.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		if y.Content[i].Value == key {
-			return y.Content[i+1]
+func child(y *yaml.Node, name string) *yaml.Node {
+	for key, value := range members(y) {
+		if key.Value == name {
+			return value
 		}
 	}
 	return nil

@@ -3,7 +3,7 @@
 package serve
 
 import (
-	"io/fs"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/pillion-dev/pillion/manifests"
 )
 
 // On a large node memory is what it is on a small one. Not in parallel: it is about
@@ -27,7 +25,7 @@ func TestLimitRuntime(t *testing.T) {
 
 // A replica ends by itself before the kubelet ends it.
 func TestDrainFitsGracePeriod(t *testing.T) {
-	text, err := fs.ReadFile(manifests.Base, "base/40-deployment.yaml")
+	text, err := os.ReadFile("../../../manifests/base/40-deployment.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

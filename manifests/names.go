@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifests contains the kustomize base that installs Pillion, and the names
+// in it that the code uses. Its tests check that both agree.
+//
+// The base takes its templates from the folder templates/library, which is a
+// kustomization of its own.
+package manifests
+
+// The names of Pillion's namespace and objects.
+const (
+	Namespace = "pillion-system"
+	Name      = "pillion" // of the ServiceAccount, Deployment, Service and webhook configurations
+
+	// ServiceHost is the name that the API server calls. The serving certificate must
+	// contain it.
+	ServiceHost = Name + "." + Namespace + ".svc"
+	// WebhookPortName is the name of the Service's port.
+	WebhookPortName = "webhook"
+
+	TemplatesConfigMap = "pillion-templates"
+	TemplatesPath      = "/etc/pillion/templates"     // where it is mounted
+	TemplateSelector   = "pillion.dev/templates=true" // of the component template-configmaps
+	TLSSecret          = "pillion-tls"
+)
