@@ -5,6 +5,7 @@
 package reviewtest
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -14,8 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 )
 
 // Review is one AdmissionReview.
@@ -27,8 +26,10 @@ type Review struct {
 // Variable is the environment variable that names the folder of captured reviews.
 const Variable = "PILLION_CORPUS"
 
-//go:embed pods.yaml
-var pods []byte
+// reviews has one review per line, made of pods.yaml by the tests of this package.
+//
+//go:embed reviews.jsonl
+var reviews []byte
 
 // Synthetic returns the project's own reviews, all of which create a pod.
 func Synthetic(t testing.TB) []Review {
@@ -40,18 +41,16 @@ func Synthetic(t testing.TB) []Review {
 	return all
 }
 
-var synthetic = sync.OnceValues(func() ([]Review, error) {
-	var entries []entry
-	if err := yaml.UnmarshalStrict(pods, &entries); err != nil {
-		return nil, err
-	}
-	var all []Review
-	for i := range entries {
-		body, err := json.Marshal(entries[i].review())
-		if err != nil {
+var synthetic = sync.OnceValues(func() (all []Review, err error) {
+	for d := json.NewDecoder(bytes.NewReader(reviews)); d.More(); {
+		var one struct {
+			Name string
+			Body json.RawMessage
+		}
+		if err = d.Decode(&one); err != nil {
 			return nil, err
 		}
-		all = append(all, Review{Name: entries[i].Name, Body: body})
+		all = append(all, Review{one.Name, one.Body})
 	}
 	return all, nil
 })

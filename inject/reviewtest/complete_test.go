@@ -3,13 +3,40 @@
 package reviewtest
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/inject/goldentest"
 )
 
 type object = map[string]any
+
+// TestReviews compares reviews.jsonl with what an API server would send for the pods of pods.yaml.
+func TestReviews(t *testing.T) {
+	pods, err := os.ReadFile("pods.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []entry
+	if err := yaml.UnmarshalStrict(pods, &entries); err != nil {
+		t.Fatal(err)
+	}
+	var all bytes.Buffer
+	for i := range entries {
+		if err := json.NewEncoder(&all).Encode(object{"name": entries[i].Name, "body": entries[i].review()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goldentest.File(t, "reviews.jsonl", all.Bytes())
+}
 
 // entry is one pod of pods.yaml.
 type entry struct {
