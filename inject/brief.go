@@ -10,7 +10,8 @@ import (
 
 // Brief shortens a value in JSON so that users can still identify it. If an item has a name or a
 // path, it returns only that.
-func Brief(text string) string {
+func Brief(value JSON) string {
+	text := string(value)
 	var item struct{ Name, MountPath string }
 	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &item) == nil {
 		switch {

@@ -103,7 +103,8 @@ func (d *Decision) changer(at string) string {
 
 // notThere returns the finding about a template of which nothing is in the pod.
 func (d *Decision) notThere(strict bool) Finding {
-	f := Finding{Code: CodeNotInjected, Template: d.Template, Path: d.containerPath(), Expected: d.container(), Mode: d.Mode}
+	lacks := d.container()
+	f := Finding{Code: CodeNotInjected, Template: d.Template, Path: lacks.Path, Expected: lacks.Template, Mode: d.Mode}
 	f.Message = "nothing of it is in the pod: the mutating webhook was not called or did not answer in time; create the pod again"
 	if d.recorded {
 		f.Message = "nothing of it is in the pod but the record of its injection: it is a copy, or another webhook removed the rest, and the mutating webhook was not called or did not answer in time; create the pod again"
@@ -156,34 +157,24 @@ func (d *Decision) finding(code Code, p Place, message string) Finding {
 	}
 }
 
-func value(text string) string {
-	if text == "null" {
+func value(of JSON) JSON {
+	if of == "null" {
 		return ""
 	}
-	return text
+	return of
 }
 
-// containerPath returns the path of the first missing container, or else of the first missing part.
-func (d *Decision) containerPath() string {
+// container returns the first missing container, or else the first missing part.
+func (d *Decision) container() Place {
 	for _, p := range d.Added {
 		if list := path.Dir(p.Path); list == "/spec/initContainers" || list == "/spec/containers" {
-			return p.Path
+			return p
 		}
 	}
 	if len(d.Added) > 0 {
-		return d.Added[0].Path // the template has no containers
+		return d.Added[0] // the template has no containers
 	}
-	return "/spec/containers"
-}
-
-func (d *Decision) container() string {
-	at := d.containerPath()
-	for _, p := range d.Added {
-		if p.Path == at {
-			return p.Template
-		}
-	}
-	return ""
+	return Place{Path: "/spec/containers"}
 }
 
 // maxDenial is the maximum length of a denial's message, in bytes. An event has room for 1,024, and

@@ -223,7 +223,7 @@ func namesPlace(f *inject.Finding, place string, was any) bool {
 	if json.Unmarshal([]byte(f.Expected), &expected) != nil || json.Unmarshal(text, &item) != nil {
 		return false
 	}
-	return reflect.DeepEqual(expected, item) || strings.Contains(f.Expected, string(text))
+	return reflect.DeepEqual(expected, item) || strings.Contains(string(f.Expected), string(text))
 }
 
 func lookUp(doc any, pointer string) any {

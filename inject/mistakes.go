@@ -42,7 +42,7 @@ func mistakes(i *Injector, s *subject) []Finding {
 		}
 		if n.injector.byName[name] == nil {
 			n.add(Finding{
-				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: quoted(s.annotation(AnnotationTemplates)),
+				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: JSON(s.annotation(AnnotationTemplates).String()),
 				Message: fmt.Sprintf("the annotation %s names the unknown template %q%s", AnnotationTemplates, name, didYouMean(name, n.injector.names)),
 				unknown: name,
 			})
@@ -52,7 +52,7 @@ func mistakes(i *Injector, s *subject) []Finding {
 	for _, known := range []bool{true, false} { // first those of existing templates
 		for k := range members {
 			if f, ok := n.unknown("", members[k].Name(), known); ok {
-				f.Path, f.Found = annotationPath(members[k].Name()), quoted(&members[k])
+				f.Path, f.Found = annotationPath(members[k].Name()), JSON(members[k].String())
 				n.add(f)
 			}
 		}
@@ -99,13 +99,13 @@ func (s *subject) ownKeys(n *names) {
 				if key == place.other {
 					message = fmt.Sprintf("the %s %s means nothing; set it as %s", place.what, key, place.kind)
 				}
-				n.add(Finding{Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: quoted(&members[i]), Message: message})
+				n.add(Finding{Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: JSON(members[i].String()), Message: message})
 			}
 		}
 	}
 	if label := s.optIn(); label != nil && !label.IsText(Enabled) && !label.IsText(Disabled) {
 		n.add(Finding{
-			Code: CodeUnknownParameter, Path: "/metadata/labels/" + tree.Escape(LabelInject), Found: quoted(label),
+			Code: CodeUnknownParameter, Path: "/metadata/labels/" + tree.Escape(LabelInject), Found: JSON(label.String()),
 			Message: fmt.Sprintf("the label %s; it must be %s or %s", meaningless(label), Enabled, Disabled),
 		})
 	}

@@ -11,27 +11,21 @@ import (
 )
 
 func newPlace(at string, pod, fragment *tree.Node) Place {
-	text := func(n *tree.Node) string {
-		if n == nil {
-			return "null"
-		}
-		var compact bytes.Buffer
-		if json.Compact(&compact, []byte(n.String())) != nil {
-			return n.String()
-		}
-		return compact.String()
+	return Place{Path: at, Pod: compact(pod), Template: compact(fragment)}
+}
+
+func compact(n *tree.Node) JSON {
+	if n == nil {
+		return "null"
 	}
-	return Place{Path: at, Pod: text(pod), Template: text(fragment)}
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(n.String())) != nil {
+		return JSON(n.String())
+	}
+	return JSON(b.String())
 }
 
 func annotationPath(key string) string { return "/metadata/annotations/" + tree.Escape(key) }
-
-func quoted(n *tree.Node) string {
-	if n == nil {
-		return ""
-	}
-	return n.String()
-}
 
 func messages(obstacles []Obstacle) string {
 	all := make([]string, len(obstacles))

@@ -27,7 +27,7 @@ func (p *planner) absent(noContainer bool) bool {
 // moreThanRecord reports whether something besides the record of the injection is missing.
 func (p *planner) moreThanRecord() bool {
 	record := annotationPath(p.t.injected)
-	alone := fmt.Sprintf("{%q:%q}", p.t.injected, p.t.Revision) // if the pod has no annotations
+	alone := JSON(fmt.Sprintf("{%q:%q}", p.t.injected, p.t.Revision)) // if the pod has no annotations
 	return slices.ContainsFunc(p.added, func(at Place) bool { return at.Path != record && at.Template != alone })
 }
 

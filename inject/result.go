@@ -58,9 +58,15 @@ type Step struct {
 // Place is a difference between the pod and a template.
 type Place struct {
 	Path     string `json:"path"`     // JSON Pointer into the original pod
-	Pod      string `json:"pod"`      // JSON; null if the pod has nothing there
-	Template string `json:"template"` // JSON; null if the template has nothing there
+	Pod      JSON   `json:"pod"`      // null if the pod has nothing there
+	Template JSON   `json:"template"` // null if the template has nothing there
 }
+
+// JSON is a value as JSON, or "".
+type JSON string
+
+// MarshalJSON implements json.Marshaler.
+func (j JSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
 // Obstacle is a place that prevents the injection of a template.
 type Obstacle struct {
@@ -173,11 +179,11 @@ type Finding struct {
 	Code     Code   `json:"code"`
 	Template string `json:"template,omitempty"` // "" if the finding is not about an existing template
 	Path     string `json:"path"`               // JSON Pointer into the pod; "" if the finding is not about one place
-	Expected string `json:"expected,omitempty"` // JSON; "" if nothing should be there
-	Found    string `json:"found,omitempty"`    // JSON; "" if nothing is there
+	Expected JSON   `json:"expected,omitempty"` // "" if nothing should be there
+	Found    JSON   `json:"found,omitempty"`    // "" if nothing is there
 	Message  string `json:"message"`            // one sentence, with what to do
 	// Mode is Deny if the finding suffices to deny the pod.
-	Mode templates.ValidateMode `json:"mode"`
+	Mode templates.ValidateMode `json:"mode,omitempty"`
 
 	unknown string // name in the pod's annotations that no template has
 }

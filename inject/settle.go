@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -228,16 +229,9 @@ func (p *pass) faulty() map[string]string {
 // fault returns what is wrong, without advice.
 func (f *Finding) fault() string {
 	if f.Code == CodeAltered {
-		return fmt.Sprintf("%s is %s and has to be %s", schema.Where(f.Path), orNothing(f.Found), orNothing(f.Expected))
+		return fmt.Sprintf("%s is %s and has to be %s", schema.Where(f.Path), Brief(cmp.Or(f.Found, "absent")), Brief(cmp.Or(f.Expected, "absent")))
 	}
 	return f.Message
-}
-
-func orNothing(value string) string {
-	if value == "" {
-		return "absent"
-	}
-	return Brief(value)
 }
 
 // lookAgain reports whether the additions could change what a template sees. Without another look,

@@ -27,7 +27,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Answered: s.Answered, Mistakes: findings(result.Findings), Notes: s.Notes}
+	r := &Report{Object: s.Object, Webhooks: s.Webhooks, Answered: s.Answered, Mistakes: result.Findings, Notes: s.Notes}
 	for i := range s.Misplaced {
 		r.Misplaced = append(r.Misplaced, s.Misplaced[i].Message)
 	}
@@ -114,9 +114,9 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	if err != nil {
 		return f, err
 	}
-	f = Final{"allowed", findings(slices.DeleteFunc(verdict.Judged, func(f inject.Finding) bool {
+	f = Final{"allowed", slices.DeleteFunc(verdict.Judged, func(f inject.Finding) bool {
 		return r.Object.Live && slices.ContainsFunc(injector.Set().Templates, func(t *templates.Template) bool { return t.Name == f.Template && t.ReadsRequest() })
-	}))}
+	})}
 	switch { // assumes that no other replica has newer templates
 	case len(f.Findings) == 0:
 	case f.Findings[0].Mode == templates.Deny: // findings with mode Deny come first

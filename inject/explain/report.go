@@ -36,7 +36,7 @@ type Report struct {
 	// no longer exist.
 	Gone map[string]string `json:"gone,omitempty"`
 	// Mistakes are unknown templates and parameters in the pod's annotations.
-	Mistakes []Finding `json:"mistakes,omitempty"`
+	Mistakes []inject.Finding `json:"mistakes,omitempty"`
 	// Misplaced has sentences about labels and annotations in the workload's own metadata, where
 	// Pillion does not read them.
 	Misplaced []string `json:"misplaced,omitempty"`
@@ -65,8 +65,8 @@ type Object struct {
 
 // Final is a verdict about the final pod.
 type Final struct {
-	Verdict  string    `json:"verdict"` // allowed, warned or denied
-	Findings []Finding `json:"findings,omitempty"`
+	Verdict  string           `json:"verdict"` // allowed, warned or denied
+	Findings []inject.Finding `json:"findings,omitempty"`
 }
 
 // summary returns the report in one sentence.
@@ -156,7 +156,7 @@ func (r *Report) Compare(running *Running) {
 	gets := func(t Template, name string) bool {
 		return t.Template == name && t.Code.Succeeded()
 	}
-	running.keep(func(b Behind) bool {
+	running.keep(func(b Reason) bool {
 		return b.State != Missing || slices.ContainsFunc(r.Templates, func(t Template) bool { return gets(t, b.Template) })
 	})
 }

@@ -5,6 +5,8 @@ package explain
 import (
 	"fmt"
 	"slices"
+
+	"github.com/pillion-dev/pillion/inject"
 )
 
 // Running compares the running pods of a workload with the templates. The rest of a report
@@ -12,7 +14,7 @@ import (
 type Running struct {
 	// Pods is the number of running pods of the object and of those in the same situation.
 	Pods   int      `json:"pods"`
-	Behind []Behind `json:"behind,omitempty"`
+	Behind []Reason `json:"behind,omitempty"`
 	// Restart has one command for each workload that a restart would fix. Hold is the reason if
 	// there is no such command.
 	Restart []string `json:"restart,omitempty"`
@@ -21,13 +23,14 @@ type Running struct {
 	all []string // the lines of one command for many workloads
 }
 
-// Behind is the reason why running pods differ from new ones, for one template.
-type Behind struct {
-	Template string `json:"template"`
-	State    State  `json:"state"`
-	Why      string `json:"why"` // one sentence
-	Pods     int    `json:"pods"`
-	Example  string `json:"example"` // the name of one pod
+// Reason is why running pods differ from new ones, for one template.
+type Reason struct {
+	Template string      `json:"template"`
+	State    State       `json:"state"`
+	Code     inject.Code `json:"code,omitempty"` // why a new pod would not get the template; "" if it would
+	Why      string      `json:"why"`            // one sentence
+	Pods     int         `json:"pods"`
+	Example  string      `json:"example"` // the name of one pod
 }
 
 // ForAll sets the lines of a command that restarts many workloads.
@@ -64,11 +67,11 @@ func (r *Running) only(names []string) {
 	if r == nil {
 		return
 	}
-	r.keep(func(b Behind) bool { return slices.Contains(names, b.Template) })
+	r.keep(func(b Reason) bool { return slices.Contains(names, b.Template) })
 }
 
-func (r *Running) keep(which func(Behind) bool) {
-	r.Behind = slices.DeleteFunc(r.Behind, func(b Behind) bool { return !which(b) })
+func (r *Running) keep(which func(Reason) bool) {
+	r.Behind = slices.DeleteFunc(r.Behind, func(b Reason) bool { return !which(b) })
 	if len(r.Behind) == 0 {
 		r.Restart, r.Hold = nil, ""
 	}

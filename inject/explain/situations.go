@@ -45,7 +45,7 @@ func (r *Report) situation() (string, error) {
 		Code                          inject.Code
 		State                         State
 		Params                        []templates.Value
-		Kept, Altered                 []Place
+		Kept, Altered                 []inject.Place
 		Obstacles, Notes              []string
 	}
 	type finding struct {
@@ -70,7 +70,7 @@ func (r *Report) situation() (string, error) {
 		}
 		all.Decisions = append(all.Decisions, d)
 	}
-	for _, f := range append(append([]Finding{}, r.Final.Findings...), r.Mistakes...) {
+	for _, f := range append(append([]inject.Finding{}, r.Final.Findings...), r.Mistakes...) {
 		all.Findings = append(all.Findings, finding{f.Code, f.Template, f.Message})
 	}
 	text, err := json.Marshal(all)

@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -30,42 +29,17 @@ type Template struct {
 	Params []templates.Value `json:"params,omitempty"`
 	// Added are the places where the pod lacks a value of the template. The path of a new list
 	// item is "<list>/-".
-	Added []Place `json:"added,omitempty"`
+	Added []inject.Place `json:"added,omitempty"`
 	// Kept are the places at which the pod has another value and keeps it.
-	Kept []Place `json:"kept,omitempty"`
+	Kept []inject.Place `json:"kept,omitempty"`
 	// Altered are the protected places at which the pod has another value.
-	Altered []Place `json:"altered,omitempty"`
+	Altered []inject.Place `json:"altered,omitempty"`
 	// Obstacles are the places that prevent the injection.
-	Obstacles []Obstacle `json:"obstacles,omitempty"`
+	Obstacles []inject.Obstacle `json:"obstacles,omitempty"`
 	// Notes are sentences for the pod's author.
 	Notes []string `json:"notes,omitempty"`
 	// Mode is the reaction of the validating webhook to this template's findings.
 	Mode templates.ValidateMode `json:"mode"`
-}
-
-// Place is a difference between the pod and a template.
-type Place struct {
-	Path     string          `json:"path"`     // JSON Pointer into the original pod
-	Pod      json.RawMessage `json:"pod"`      // null if the pod has no value
-	Template json.RawMessage `json:"template"` // null if the template has no value
-}
-
-// Obstacle is a place that prevents the injection of a template.
-type Obstacle struct {
-	Place
-
-	Message string `json:"message"`
-}
-
-// Finding is an [inject.Finding] with JSON values instead of strings.
-type Finding struct {
-	Code     inject.Code            `json:"code"`
-	Template string                 `json:"template,omitempty"` // "" if the finding is about no existing template
-	Path     string                 `json:"path"`               // "" if no single place is the cause
-	Expected json.RawMessage        `json:"expected,omitempty"` // absent if there should be no value
-	Found    json.RawMessage        `json:"found,omitempty"`    // absent if there is no value
-	Message  string                 `json:"message"`            // one sentence, with what to do
-	Mode     templates.ValidateMode `json:"mode,omitempty"`     // Deny if the finding suffices to deny the pod
 }
 
 // explained returns the decision about a template, for a new pod or, if live is set, an
@@ -73,11 +47,8 @@ type Finding struct {
 func explained(d *inject.Decision, evidence *Evidence, t *templates.Template, live bool, unreached string) Template {
 	of := Template{
 		Template: d.Template, Revision: d.Revision, Code: d.Code, Requested: d.Requested, InjectedBy: evidence.InjectedBy[d.Template],
-		Passed: d.Passed, Params: d.Params, Added: places(d.Added), Kept: places(d.Kept), Altered: places(d.Altered),
+		Passed: d.Passed, Params: d.Params, Added: d.Added, Kept: d.Kept, Altered: d.Altered, Obstacles: d.Obstacles,
 		Notes: d.Notes, Mode: d.Mode,
-	}
-	for _, o := range d.Obstacles {
-		of.Obstacles = append(of.Obstacles, Obstacle{places([]inject.Place{o.Place})[0], o.Message})
 	}
 	if live {
 		of.State = evidence.State(t, d)
@@ -121,36 +92,4 @@ func (t *Template) why(d *inject.Decision) string {
 		return wanted + ", and all of it is there already"
 	}
 	return wanted
-}
-
-func places(all []inject.Place) []Place {
-	var out []Place
-	for _, p := range all {
-		out = append(out, Place{p.Path, value(p.Pod), value(p.Template)})
-	}
-	return out
-}
-
-func findings(all []inject.Finding) []Finding {
-	var out []Finding
-	for i := range all {
-		f := &all[i]
-		out = append(out, Finding{f.Code, f.Template, f.Path, value(f.Expected), value(f.Found), f.Message, f.Mode})
-	}
-	return out
-}
-
-// value returns a string as JSON: unchanged if it is JSON already, else as a JSON string.
-func value(text string) json.RawMessage {
-	switch {
-	case text == "":
-		return nil
-	case json.Valid([]byte(text)):
-		return json.RawMessage(text)
-	}
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		panic("explain: a string is not JSON: " + err.Error())
-	}
-	return quoted
 }

@@ -172,7 +172,7 @@ func (p *page) places(r *Report, t *Template) {
 		name = "would add"
 	}
 	for _, place := range t.Added {
-		p.pair(name, "", fmt.Sprintf("%s: %s", schema.Where(place.Path), inject.Brief(string(place.Template))))
+		p.pair(name, "", fmt.Sprintf("%s: %s", schema.Where(place.Path), inject.Brief(place.Template)))
 		name = ""
 	}
 	for _, place := range t.Kept {
@@ -191,7 +191,7 @@ func (p *page) places(r *Report, t *Template) {
 }
 
 // its returns the pod's value in a place.
-func its(value []byte) string {
+func its(value inject.JSON) string {
 	if string(value) == "null" {
 		return "the pod has none"
 	}

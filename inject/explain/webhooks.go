@@ -13,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -42,16 +43,13 @@ type Webhook struct {
 
 // Entry has the fields of a webhook configuration's entry that decide about a call.
 type Entry struct {
-	Configuration, Name, Type string
+	Webhook // without Called and Reason
 
-	Rules             []admissionregistrationv1.RuleWithOperations
-	NamespaceSelector *metav1.LabelSelector
-	ObjectSelector    *metav1.LabelSelector
-	MatchConditions   []admissionregistrationv1.MatchCondition
-	FailurePolicy     *admissionregistrationv1.FailurePolicyType
 	Service           *admissionregistrationv1.ServiceReference // nil if the API server calls a URL
-
-	conditions []condition
+	rules             []admissionregistrationv1.RuleWithOperations
+	namespaceSelector *metav1.LabelSelector
+	objectSelector    *metav1.LabelSelector
+	conditions        []condition
 }
 
 // condition is a matchCondition, compiled once for all pods.
@@ -66,7 +64,8 @@ func MutatingEntries(c *admissionregistrationv1.MutatingWebhookConfiguration) []
 	var all []Entry
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		all = append(all, Entry{c.Name, w.Name, Mutating, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, w.ClientConfig.Service, compile(w.MatchConditions)})
+		webhook := Webhook{Configuration: c.Name, Name: w.Name, Type: Mutating, FailurePolicy: FailurePolicy(w.FailurePolicy)}
+		all = append(all, Entry{webhook, w.ClientConfig.Service, w.Rules, w.NamespaceSelector, w.ObjectSelector, compile(w.MatchConditions)})
 	}
 	return all
 }
@@ -79,9 +78,15 @@ func ValidatingEntries(c *admissionregistrationv1.ValidatingWebhookConfiguration
 		if strings.HasSuffix(w.Name, ofShadow) {
 			typ = Shadow
 		}
-		all = append(all, Entry{c.Name, w.Name, typ, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.FailurePolicy, w.ClientConfig.Service, compile(w.MatchConditions)})
+		webhook := Webhook{Configuration: c.Name, Name: w.Name, Type: typ, FailurePolicy: FailurePolicy(w.FailurePolicy)}
+		all = append(all, Entry{webhook, w.ClientConfig.Service, w.Rules, w.NamespaceSelector, w.ObjectSelector, compile(w.MatchConditions)})
 	}
 	return all
+}
+
+// FailurePolicy returns the value of a failurePolicy, or its default.
+func FailurePolicy(p *admissionregistrationv1.FailurePolicyType) string {
+	return string(ptr.Deref(p, admissionregistrationv1.Fail))
 }
 
 // called reports whether the API server calls any webhook of the type.
@@ -93,16 +98,13 @@ func called(all []Webhook, typ string) bool {
 // namespace with these labels. It checks in the same order as the API server: rules,
 // selectors, matchConditions.
 func (e *Entry) Match(namespace map[string]string, pod []byte) Webhook {
-	w := Webhook{Configuration: e.Configuration, Name: e.Name, Type: e.Type, FailurePolicy: string(admissionregistrationv1.Fail)}
-	if e.FailurePolicy != nil {
-		w.FailurePolicy = string(*e.FailurePolicy)
-	}
+	w := e.Webhook
 	w.Called, w.Reason = e.match(namespace, pod)
 	return w
 }
 
 func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, reason string) {
-	if !slices.ContainsFunc(e.Rules, CreatesPods) {
+	if !slices.ContainsFunc(e.rules, CreatesPods) {
 		return false, "its rules do not match the creation of pods"
 	}
 	var meta struct{ Metadata metav1.ObjectMeta }
@@ -114,8 +116,8 @@ func (e *Entry) match(namespace map[string]string, pod []byte) (called bool, rea
 		labels   map[string]string
 		what     string
 	}{
-		{e.NamespaceSelector, namespace, "the namespace"},
-		{e.ObjectSelector, meta.Metadata.Labels, "the pod"},
+		{e.namespaceSelector, namespace, "the namespace"},
+		{e.objectSelector, meta.Metadata.Labels, "the pod"},
 	} {
 		selector, err := metav1.LabelSelectorAsSelector(s.selector)
 		switch {
@@ -169,7 +171,7 @@ func (e *Entry) holds(object map[string]any) (called bool, reason string) {
 	switch {
 	case failed == "":
 		return true, "its rules, selectors and conditions match"
-	case e.FailurePolicy != nil && *e.FailurePolicy == admissionregistrationv1.Ignore:
+	case e.FailurePolicy == string(admissionregistrationv1.Ignore):
 		return false, failed
 	}
 	return true, failed

@@ -17,11 +17,8 @@ func (c *Count) Behind(o Owner, kubectl, unsure string) *explain.Running {
 	if g == nil {
 		return nil
 	}
-	r := &explain.Running{Pods: g.pods.Pods}
 	slices.SortStableFunc(g.reasons, compareReasons)
-	for _, reason := range g.reasons {
-		r.Behind = append(r.Behind, explain.Behind{Template: reason.Template, State: reason.State, Why: reason.Why, Pods: reason.Pods, Example: reason.Example})
-	}
+	r := &explain.Running{Pods: g.pods.Pods, Behind: slices.Clone(g.reasons)}
 	switch {
 	case len(r.Behind) == 0 || o.resource() == "":
 	case unsure != "":

@@ -103,16 +103,6 @@ func (o Owner) title() string {
 // maxReasons limits the number of different reasons for an owner's template.
 const maxReasons = 5
 
-// Reason is why pods of an owner are not current.
-type Reason struct {
-	Template string        `json:"template"`
-	State    explain.State `json:"state"`
-	Code     inject.Code   `json:"code,omitempty"` // why a new pod would not get the template; "" if it would
-	Why      string        `json:"why"`            // one sentence
-	Pods     int           `json:"pods"`
-	Example  string        `json:"example"` // the name of one pod
-}
-
 // Mistake is an unknown template or parameter that pods of an owner request.
 type Mistake struct {
 	Template string      `json:"template,omitempty"` // "" if the mistake is about no existing template
@@ -127,7 +117,7 @@ type Mistake struct {
 type group struct {
 	pods       Tally
 	byName     map[string]*Tally
-	reasons    []Reason
+	reasons    []explain.Reason
 	mistakes   []Mistake
 	wrong      bool   // a new pod like one of these would not be right
 	changed    bool   // a pod was changed after its injection
@@ -145,7 +135,7 @@ func (g *group) add(template string, s explain.State, injected bool) {
 }
 
 // because counts a reason. To limit the memory, the last place is for all further reasons.
-func (g *group) because(r Reason) {
+func (g *group) because(r explain.Reason) {
 	same := 0
 	for i := range g.reasons {
 		k := &g.reasons[i]

@@ -23,8 +23,8 @@ type view struct {
 }
 
 // reason returns why a template is not current in the pod.
-func (v *view) reason(d *inject.Decision, by string, state explain.State) Reason {
-	r := Reason{Template: d.Template, State: state, Pods: 1, Example: v.pod.Metadata.Name}
+func (v *view) reason(d *inject.Decision, by string, state explain.State) explain.Reason {
+	r := explain.Reason{Template: d.Template, State: state, Pods: 1, Example: v.pod.Metadata.Name}
 	if !d.Code.Succeeded() {
 		r.Code = d.Code
 	}
@@ -66,8 +66,8 @@ func (v *view) mistakes() (all []Mistake, notes []string) {
 }
 
 // removed returns the reason for a template whose injected values are no longer there.
-func (v *view) removed(template string) Reason {
-	return Reason{
+func (v *view) removed(template string) explain.Reason {
+	return explain.Reason{
 		Template: template, State: explain.Outdated, Pods: 1, Example: v.pod.Metadata.Name,
 		Why: "it was injected, but the template no longer exists",
 	}

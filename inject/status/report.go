@@ -113,9 +113,9 @@ type Status struct {
 	Restart bool   `json:"restart"`
 	Hold    string `json:"hold,omitempty"`
 	Tally
-	Templates []Template `json:"templates"`
-	Reasons   []Reason   `json:"reasons,omitempty"`
-	Mistakes  []Mistake  `json:"mistakes,omitempty"`
+	Templates []Template       `json:"templates"`
+	Reasons   []explain.Reason `json:"reasons,omitempty"`
+	Mistakes  []Mistake        `json:"mistakes,omitempty"`
 }
 
 // NewReport returns an empty report about a set of templates.
@@ -158,7 +158,7 @@ func (r *Report) Add(c *Count) {
 	}
 }
 
-func compareReasons(a, b Reason) int {
+func compareReasons(a, b explain.Reason) int {
 	states := explain.States()
 	return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), strings.Compare(a.Template, b.Template),
 		strings.Compare(a.Why, b.Why))

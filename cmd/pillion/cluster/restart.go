@@ -32,7 +32,7 @@ func (l *podLister) whatFollows(ctx context.Context, err error) error {
 	becomes := "start without sidecars (failurePolicy Ignore)"
 	for _, e := range slices.Concat(explain.MutatingEntries(mutating), explain.ValidatingEntries(validating)) {
 		names = append(names, e.Name)
-		if e.Type != explain.Shadow && (e.FailurePolicy == nil || *e.FailurePolicy == admissionregistrationv1.Fail) {
+		if e.Type != explain.Shadow && e.FailurePolicy == string(admissionregistrationv1.Fail) {
 			becomes = "are denied (failurePolicy Fail)"
 		}
 	}
