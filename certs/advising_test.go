@@ -70,7 +70,7 @@ func TestAuthorityAdvising(t *testing.T) {
 	a.mustStep(t)
 	secret := a.see(t, client)
 	old := parseMaterial(secret.Data)
-	a.anchorsOf(old.caBundle())
+	a.trustAll(old.caBundle())
 	a.Trust(Advising, nil)
 	client.ClearActions()
 	a.mustStep(t)
@@ -90,7 +90,7 @@ func TestAuthorityAdvising(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.anchorsOf(nil)
+	a.trustAll(nil)
 	_, _ = a.step(t.Context())
 	if n := len(client.Actions()); n < 12 || n > 50 || applied != "pillion" {
 		t.Errorf("%d writes, the last one of %s", n, applied)
@@ -100,7 +100,7 @@ func TestAuthorityAdvising(t *testing.T) {
 	client.update(t, secret)
 	a.see(t, client)
 	_, _ = a.step(t.Context())
-	a.anchorsOf(parseMaterial(a.see(t, client).Data).caBundle())
+	a.trustAll(parseMaterial(a.see(t, client).Data).caBundle())
 	for after, issued := range map[time.Duration]bool{0: false, propagation: false, patience: true} {
 		a.agreedOn, a.agreed = nil, 0
 		v := a.look()

@@ -65,8 +65,8 @@ func (r *replica) mustStep(t *testing.T) {
 	}
 }
 
-// anchorsOf are of both configurations, with this caBundle.
-func (r *replica) anchorsOf(bundle []byte) {
+// trustAll gives the webhooks of both configurations this caBundle.
+func (r *replica) trustAll(bundle []byte) {
 	r.Trust(Mutating, []CABundle{{"m1.pillion.dev", testHost, bundle}, {"m2.pillion.dev", testHost, bundle}})
 	r.Trust(Validating, []CABundle{{"v1.pillion.dev", testHost, bundle}})
 }
@@ -117,7 +117,7 @@ func TestAuthorityFollower(t *testing.T) {
 	a.see(t, client)
 	a.mustStep(t)
 	a.see(t, client)
-	a.anchorsOf(nil)
+	a.trustAll(nil)
 	a.hand.pass(80 * day)
 	client.ClearActions()
 	a.mustStep(t)
@@ -143,7 +143,7 @@ func TestAuthorityApplies(t *testing.T) {
 	a.see(t, client)
 	a.mustStep(t)
 	secret := a.see(t, client)
-	a.anchorsOf(nil)
+	a.trustAll(nil)
 	client.ClearActions()
 	a.mustStep(t)
 	a.mustStep(t) // before the watch tells of it
@@ -169,7 +169,7 @@ func TestAuthorityApplies(t *testing.T) {
 		t.Errorf("%d writes, not applied: %v", len(client.Actions()), want)
 	}
 
-	a.anchorsOf(bundle)
+	a.trustAll(bundle)
 	client.ClearActions()
 	a.mustStep(t)
 	if len(client.Actions()) != 0 {
@@ -228,7 +228,7 @@ func TestAuthorityYields(t *testing.T) {
 	before := parseMaterial(a.see(t, client).Data)
 	client.delete(t)
 	for _, r := range []*replica{b, a} {
-		r.anchorsOf(before.caBundle())
+		r.trustAll(before.caBundle())
 		r.see(t, client)
 		r.mustStep(t)
 	}
@@ -239,7 +239,7 @@ func TestAuthorityYields(t *testing.T) {
 
 	c := newReplica(t, client, "c") // nobody knows the CA any more
 	client.delete(t)
-	c.anchorsOf(before.caBundle())
+	c.trustAll(before.caBundle())
 	c.see(t, client)
 	c.mustStep(t)
 	if c.see(t, client) != nil {
@@ -277,7 +277,7 @@ func TestAuthorityBundle(t *testing.T) {
 				}
 				return text
 			}
-			a.anchorsOf(spell("good"))
+			a.trustAll(spell("good"))
 			secret.Data[keyCABundle] = spell(row.before)
 			client.update(t, secret)
 			a.see(t, client)
@@ -304,7 +304,7 @@ func TestAuthorityRotates(t *testing.T) {
 	a.mustStep(t)
 	secret := a.see(t, client)
 	old := parseMaterial(secret.Data)
-	a.anchorsOf(old.caBundle())
+	a.trustAll(old.caBundle())
 	secret.Data["theirs"] = []byte("kept")
 	delete(secret.Data, keyCAKey)
 	delete(secret.Data, keyCABundle)
@@ -327,7 +327,7 @@ func TestAuthorityRotates(t *testing.T) {
 	if !same(parseMaterial(a.see(t, client).Data).leaf, old.leaf) {
 		t.Fatal("issued while only one configuration trusts it")
 	}
-	a.anchorsOf(m.caBundle())
+	a.trustAll(m.caBundle())
 	a.mustStep(t)
 	if !same(parseMaterial(a.see(t, client).Data).leaf, old.leaf) {
 		t.Fatal("issued before API servers can have it")
@@ -370,7 +370,7 @@ func TestAuthorityFailures(t *testing.T) {
 	a.tell(nil)
 	a.see(t, client)
 	a.hand.pass(80 * day)
-	a.anchorsOf(a.view.last.caBundle())
+	a.trustAll(a.view.last.caBundle())
 	a.mustStep(t) // starts to trust it
 	a.hand.pass(propagation)
 	answer = apierrors.NewConflict(secrets, "pillion-tls", errors.New("faster"))
@@ -381,7 +381,7 @@ func TestAuthorityFailures(t *testing.T) {
 	}
 }
 
-func TestAnchor(t *testing.T) {
+func TestCABundleOf(t *testing.T) {
 	service := &admissionregistrationv1.ServiceReference{Namespace: "pillion-system", Name: "pillion"}
 	for _, row := range []struct {
 		config admissionregistrationv1.WebhookClientConfig

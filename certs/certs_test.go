@@ -107,7 +107,7 @@ func newTestServing() (*Serving, *handClock, *bytes.Buffer) {
 func (s *Serving) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.judge()
+	s.choose()
 }
 
 // wantServed reports which pair a handshake gets.

@@ -18,7 +18,7 @@ import (
 )
 
 // Serving holds the key pair in use. Sources offer it newer pairs, and report the
-// caBundles that API servers trust. [judge] decides when to switch.
+// caBundles that API servers trust. [choose] decides when to switch.
 type Serving struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Certificate] // the only field that handshakes read
@@ -109,7 +109,7 @@ func (s *Serving) Offer(pair *tls.Certificate) {
 	case s.pending == nil || !same(pair, s.pending.pair):
 		s.pending = &Pending{Leaf: pair.Leaf, Since: s.clock.now().wall, pair: pair}
 	}
-	s.judge()
+	s.choose()
 }
 
 // OfferPEM parses a pair and calls Offer. It rejects an invalid pair as [Serving.Reject]
@@ -181,7 +181,7 @@ func (s *Serving) Trust(c Configuration, bundles []CABundle) {
 		s.trusted = append(s.trusted, t)
 	}
 	slices.SortStableFunc(s.trusted, func(a, b trust) int { return strings.Compare(string(a.configuration), string(b.configuration)) })
-	s.judge()
+	s.choose()
 }
 
 // Blind reports that a configuration cannot be watched. Serving keeps using its last known state.
@@ -193,7 +193,7 @@ func (s *Serving) Blind(c Configuration, err error) {
 			"configuration", c, "error", err)
 	}
 	s.blind[c] = blind{s.clock.running(), err}
-	s.judge()
+	s.choose()
 }
 
 // Run checks the pending pair again as time passes, until ctx is done. It does nothing
@@ -203,7 +203,7 @@ func (s *Serving) Run(ctx context.Context) {
 	defer every.Stop()
 	for {
 		s.mu.Lock()
-		s.judge()
+		s.choose()
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -213,8 +213,8 @@ func (s *Serving) Run(ctx context.Context) {
 	}
 }
 
-// judge switches to the pending pair if every API server trusts it.
-func (s *Serving) judge() {
+// choose switches to the pending pair if every API server trusts it.
+func (s *Serving) choose() {
 	now := s.clock.now()
 	s.trusted = slices.DeleteFunc(s.trusted, func(t trust) bool { return t.gone != nil && s.clock.running()-*t.gone >= propagation })
 	if s.pending == nil {
@@ -222,10 +222,10 @@ func (s *Serving) judge() {
 	}
 	p := *s.pending // Status returns pointers, so a pending pair is replaced, not changed
 	served, running := s.current.Load(), s.clock.running()
-	v := judge(served, p.pair, slices.DeleteFunc(slices.Clone(s.trusted), trust.optional), now, running)
+	v := choose(served, p.pair, slices.DeleteFunc(slices.Clone(s.trusted), trust.optional), now, running)
 	if !v.serve {
 		p.allowed = nil
-	} else if all := judge(served, p.pair, s.trusted, now, running); !all.serve {
+	} else if all := choose(served, p.pair, s.trusted, now, running); !all.serve {
 		if p.allowed == nil {
 			p.allowed = &running
 		}
@@ -234,7 +234,7 @@ func (s *Serving) judge() {
 		}
 	}
 	if v.serve && served != nil && len(s.awaited) > 0 && running < s.await {
-		v = verdict{code: "not_known", why: "it is still unknown what API servers trust"}
+		v = choice{code: "not_known", why: "it is still unknown what API servers trust"}
 	}
 	if v.serve {
 		s.pending = nil

@@ -25,7 +25,7 @@ type limitCase struct {
 	templates string // that the pod asks for; "" for what every pod gets
 	pod       corev1.PodSpec
 	want      string // of the advice; "" for none
-	refused   bool   // even if nothing is injected
+	denied    bool   // even if nothing is injected
 }
 
 func amounts(pairs ...string) corev1.ResourceList {
@@ -50,7 +50,7 @@ func limitCases() []limitCase {
 	migrating.InitContainers = []corev1.Container{{Name: "migrate", Image: "m", Resources: corev1.ResourceRequirements{Limits: amounts("cpu", "3", "memory", "1Gi")}}}
 	return []limitCase{
 		{name: "quota demands", hard: amounts("limits.memory", "10Gi"), templates: "bare", pod: app(one, one), want: "the container bare has no memory limit, which the quota limits requires"},
-		{name: "quota demands of all", hard: amounts("limits.memory", "10Gi"), templates: "bare", pod: app(nil, nil), refused: true},
+		{name: "quota demands of all", hard: amounts("limits.memory", "10Gi"), templates: "bare", pod: app(nil, nil), denied: true},
 		{name: "quota and pod-level resources", hard: amounts("limits.memory", "10Gi", "requests.cpu", "10"), templates: "bare", pod: whole},
 		{name: "quota fits", hard: amounts("requests.cpu", "1050m", "limits.memory", "1088Mi"), pod: app(one, one)},
 		{name: "quota is full", hard: amounts("requests.cpu", "1049m"), pod: app(one, one), want: "the pod needs 1050m of requests.cpu, and the quota limits has 1049m of 1049m left"},
@@ -59,7 +59,7 @@ func limitCases() []limitCase {
 		{name: "quota by class, still", hard: amounts("pods", "0"), scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotBestEffort}, templates: "bare", pod: app(nil, nil)},
 		{name: "defaults", item: corev1.LimitRangeItem{Type: perContainer, Max: one}, hard: amounts("limits.memory", "10Gi"), templates: "bare", pod: app(one, one)},
 		{name: "min", item: corev1.LimitRangeItem{Type: perContainer, Min: amounts("cpu", "100m")}, pod: app(one, one), want: "the container logger requests 50m cpu, and the LimitRange limits allows no less than 100m"},
-		{name: "min of both", item: corev1.LimitRangeItem{Type: perContainer, Min: amounts("cpu", "100m")}, pod: app(amounts("cpu", "10m"), nil), refused: true},
+		{name: "min of both", item: corev1.LimitRangeItem{Type: perContainer, Min: amounts("cpu", "100m")}, pod: app(amounts("cpu", "10m"), nil), denied: true},
 		{name: "max", item: corev1.LimitRangeItem{Type: perContainer, Max: amounts("memory", "32Mi")}, pod: app(nil, nil), want: "the container logger has a memory limit of 64Mi, and the LimitRange limits allows no more than 32Mi"},
 		{name: "max of the pod", item: corev1.LimitRangeItem{Type: perPod, Max: amounts("cpu", "1")}, pod: app(one, one), want: "the pod has a cpu limit of 1200m, and the LimitRange limits allows no more than 1"},
 		{name: "max of the pod, bare", item: corev1.LimitRangeItem{Type: perPod, Max: amounts("cpu", "1")}, templates: "bare", pod: app(one, one)},
@@ -67,7 +67,7 @@ func limitCases() []limitCase {
 		{name: "ratio kept", item: corev1.LimitRangeItem{Type: perContainer, MaxLimitRequestRatio: amounts("cpu", "4")}, pod: app(one, one)},
 		{name: "Pod Security", level: "baseline", templates: "host", pod: app(nil, nil), want: "the pod is denied: the namespace enforces the Pod Security level baseline: hostPort"},
 		{name: "Pod Security kept", level: "baseline", pod: app(nil, nil)},
-		{name: "Pod Security broken anyway", level: "restricted", templates: "host", pod: app(nil, nil), refused: true},
+		{name: "Pod Security broken anyway", level: "restricted", templates: "host", pod: app(nil, nil), denied: true},
 	}
 }
 
@@ -85,8 +85,8 @@ func (c *limitCase) run(t *testing.T) {
 	c.install(t, ns)
 	eventually(t, "the API server goes by the limits, and Pillion knows them", func(ctx context.Context) error {
 		plain, injected := c.create(ctx, ns, annotations, "disabled"), c.create(ctx, ns, annotations, "enabled")
-		if (plain != nil) != c.refused || (injected != nil) != (c.refused || c.want != "") {
-			return fmt.Errorf("the pod is refused: %w; the injected one: %w", plain, injected)
+		if (plain != nil) != c.denied || (injected != nil) != (c.denied || c.want != "") {
+			return fmt.Errorf("the pod is denied: %w; the injected one: %w", plain, injected)
 		}
 		got, err := tryDeployment(ctx, t, ns, newDeployment("web", annotations, func(p *corev1.PodSpec) { *p = *c.pod.DeepCopy() }))
 		got = slices.DeleteFunc(got, func(w string) bool { return !strings.HasPrefix(w, "once injected, ") })

@@ -31,7 +31,7 @@ type answerOutcome struct {
 
 func failed(text string) answerOutcome { return answerOutcome{failed: text} }
 
-func refused(status int, reason metav1.StatusReason, text string) answerOutcome {
+func errorWith(status int, reason metav1.StatusReason, text string) answerOutcome {
 	return answerOutcome{status: status, reason: reason, text: text}
 }
 
@@ -51,7 +51,7 @@ type answerCase struct {
 // policy Ignore forgives, and which make the request fail under both policies.
 func answerCases(t *testing.T) []answerCase {
 	t.Helper()
-	return slices.Concat(acceptedCases(), refusedCases(), brokenCases(), httpCases(), statusCases(), []answerCase{
+	return slices.Concat(acceptedCases(), deniedCases(), brokenCases(), httpCases(), statusCases(), []answerCase{
 		unreachable("nothing listens", nowhere().URL, "connect: connection refused"),
 		unreachable("expired certificate", tlsServer(t, -time.Hour).URL, "x509: certificate has expired"),
 		unreachable("certificate for another host", strings.Replace(tlsServer(t, time.Hour).URL, "127.0.0.1", "localhost", 1), "x509: certificate is"),
@@ -94,22 +94,22 @@ func acceptedCases() []answerCase {
 	}
 }
 
-// refusedCases are errors under both policies: denials, and patches that cannot be used, because the call itself went well.
-func refusedCases() []answerCase {
+// deniedCases are errors under both policies: denials, and patches that cannot be used, because the call itself went well.
+func deniedCases() []answerCase {
 	const internal = metav1.StatusReasonInternalError
-	invalidPod := refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, `spec.dnsPolicy: Unsupported value: "Sometimes"`)
+	invalidPod := errorWith(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, `spec.dnsPolicy: Unsupported value: "Sometimes"`)
 	return []answerCase{
 		both("denied", reply(func(r *admissionv1.AdmissionReview) { r.Response.Allowed = false }),
-			refused(http.StatusBadRequest, "", `denied the request without explanation`)),
+			errorWith(http.StatusBadRequest, "", `denied the request without explanation`)),
 		both("denied with a status", reply(func(r *admissionv1.AdmissionReview) {
 			r.Response.Allowed = false
 			r.Response.Result = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "not here"}
-		}), refused(http.StatusForbidden, metav1.StatusReasonForbidden, `denied the request: not here`)),
-		patches("patch to a missing parent", `[{"op":"add","path":"/spec/noSuchList/-","value":1}]`, refused(500, internal, "noSuchList")),
-		patches("patch behind the end of a list", `[{"op":"add","path":"/spec/containers/9","value":{"name":"a"}}]`, refused(500, internal, "index")),
-		patches("patch with a test that fails", `[{"op":"test","path":"/metadata/name","value":"other"}]`, refused(500, internal, "testing value /metadata/name failed")),
-		patches("patch that removes what is not there", `[{"op":"remove","path":"/spec/noSuchField"}]`, refused(500, internal, "noSuchField")),
-		patches("patch with another type", `[{"op":"add","path":"/spec/hostNetwork","value":"yes"}]`, refused(500, internal, "hostNetwork")),
+		}), errorWith(http.StatusForbidden, metav1.StatusReasonForbidden, `denied the request: not here`)),
+		patches("patch to a missing parent", `[{"op":"add","path":"/spec/noSuchList/-","value":1}]`, errorWith(500, internal, "noSuchList")),
+		patches("patch behind the end of a list", `[{"op":"add","path":"/spec/containers/9","value":{"name":"a"}}]`, errorWith(500, internal, "index")),
+		patches("patch with a test that fails", `[{"op":"test","path":"/metadata/name","value":"other"}]`, errorWith(500, internal, "testing value /metadata/name failed")),
+		patches("patch that removes what is not there", `[{"op":"remove","path":"/spec/noSuchField"}]`, errorWith(500, internal, "noSuchField")),
+		patches("patch with another type", `[{"op":"add","path":"/spec/hostNetwork","value":"yes"}]`, errorWith(500, internal, "hostNetwork")),
 		patches("patch that makes the pod invalid", `[{"op":"add","path":"/spec/dnsPolicy","value":"Sometimes"}]`, invalidPod),
 	}
 }

@@ -191,11 +191,11 @@ func (o *answerOutcome) check(t *testing.T, policy admissionregistrationv1.Failu
 	t.Helper()
 	want := *o
 	if o.failed != "" && policy == admissionregistrationv1.Fail {
-		want = refused(http.StatusInternalServerError, metav1.StatusReasonInternalError, "failed calling webhook")
+		want = errorWith(http.StatusInternalServerError, metav1.StatusReasonInternalError, "failed calling webhook")
 	}
 	if want.status == 0 {
 		if err != nil {
-			t.Fatalf("refused: %v", err)
+			t.Fatalf("the error is: %v", err)
 		}
 		if got := created.Labels[patchedLabel] == "yes"; got != want.patched {
 			t.Errorf("patched: %t, want %t", got, want.patched)

@@ -42,7 +42,7 @@ type callerCase struct {
 	optional bool
 	// spoil makes the API server's credential a wrong one, and mend makes what it has the right one.
 	spoil, mend func(*testing.T)
-	// wrong and reason are the beginning of the sentence, and the reason, of the refusal in between.
+	// wrong and reason are the beginning of the sentence, and the reason, of the denial in between.
 	wrong, reason string
 }
 

@@ -94,12 +94,12 @@ func (g *guarded) beforeRotation(t *testing.T, server *cluster.APIServer) {
 	if g.optional {
 		g.wantLetIn(t, env.APIServer(), "missing")
 	} else {
-		g.wantRefused(t, env.APIServer(), "missing", noCredential)
+		g.wantDenied(t, env.APIServer(), "missing", noCredential)
 	}
 	if !g.startsWrong {
 		g.spoil(t)
 	}
-	g.wantRefused(t, server, "wrong", g.wrong)
+	g.wantDenied(t, server, "wrong", g.wrong)
 	g.mend(t)
 }
 
@@ -207,10 +207,10 @@ func (g *guarded) awaitReread(t *testing.T, server *cluster.APIServer) {
 	}
 }
 
-// wantRefused waits until the API server is rejected, and creates pods then.
-func (g *guarded) wantRefused(t *testing.T, server *cluster.APIServer, name, sentence string) {
+// wantDenied waits until the API server is rejected, and creates pods then.
+func (g *guarded) wantDenied(t *testing.T, server *cluster.APIServer, name, sentence string) {
 	t.Helper()
-	eventually(t, "the API server is refused", func(ctx context.Context) error {
+	eventually(t, "the API server is rejected", func(ctx context.Context) error {
 		_, err := createAt(ctx, server, g.judged, newPod("probe-"+name), metav1.DryRunAll)
 		switch {
 		case err == nil:
@@ -246,13 +246,13 @@ func (g *guarded) wantCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused := []string{g.reason}
+	reasons := []string{g.reason}
 	if !g.optional {
-		refused = append(refused, "missing")
+		reasons = append(reasons, "missing")
 	}
-	for _, reason := range refused {
+	for _, reason := range reasons {
 		if metrics.Counter("pillion_callers_rejected_total", map[string]string{"reason": reason}) == 0 {
-			t.Errorf("no caller was refused for %s; the reasons are %v", reason, metrics.Label("pillion_callers_rejected_total", "reason"))
+			t.Errorf("no caller was rejected for %s; the reasons are %v", reason, metrics.Label("pillion_callers_rejected_total", "reason"))
 		}
 	}
 	if metrics.Counter("pillion_callers_accepted_total", map[string]string{"way": g.way}) == 0 {

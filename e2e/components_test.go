@@ -174,7 +174,7 @@ func TestFailurePolicies(t *testing.T) {
 		})
 	})
 	install(renderWith(t, "base", "fail-closed"), nowhere())
-	eventually(t, "fail-closed refuses", func(context.Context) error {
+	eventually(t, "fail-closed denies", func(context.Context) error {
 		_, err := create(ns)
 		if want := `failed calling webhook "namespace.mutate.pillion.dev"`; err == nil || !strings.Contains(err.Error(), want) {
 			return fmt.Errorf("the error is %w, want one with %q", err, want)

@@ -43,16 +43,16 @@ func TestNoAnswer(t *testing.T) {
 	t.Run("Fail", func(t *testing.T) {
 		t.Parallel()
 		ns, name := silent(t, admissionregistrationv1.Fail)
-		var refusal error
-		eventually(t, "the pod is refused", func(ctx context.Context) error {
-			if _, refusal = tryPod(ctx, t, ns, newPod("web")); refusal == nil {
+		var denial error
+		eventually(t, "the pod is denied", func(ctx context.Context) error {
+			if _, denial = tryPod(ctx, t, ns, newPod("web")); denial == nil {
 				return errors.New("it was made")
 			}
 			return nil
 		})
 		for _, want := range []string{fmt.Sprintf("failed calling webhook %q", name), "?timeout=1s", "context deadline exceeded"} {
-			if !apierrors.IsInternalError(refusal) || !strings.Contains(refusal.Error(), want) {
-				t.Errorf("the error is %q, want an internal one with %q", refusal, want)
+			if !apierrors.IsInternalError(denial) || !strings.Contains(denial.Error(), want) {
+				t.Errorf("the error is %q, want an internal one with %q", denial, want)
 			}
 		}
 	})
@@ -234,7 +234,7 @@ func TestSystemRoots(t *testing.T) {
 	if err != nil || pod.Labels["added"] != "yes" {
 		t.Errorf("the authority is among the system's: labels %v, error %v", pod.Labels, err)
 	}
-	eventually(t, "an API server that does not know the authority refuses", func(ctx context.Context) error {
+	eventually(t, "an API server that does not know the authority denies", func(ctx context.Context) error {
 		if _, err := tryPod(ctx, t, ns, newPod("web")); err == nil || !strings.Contains(err.Error(), "x509: certificate signed by unknown authority") {
 			return fmt.Errorf("the error is %w", err)
 		}

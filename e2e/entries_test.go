@@ -154,8 +154,8 @@ func (u unanswered) decides(ctx context.Context, entry, policy string) error {
 	if err != nil {
 		return err
 	}
-	refused := denied != nil && strings.Contains(denied.Error(), fmt.Sprintf("failed calling webhook %q", entry))
-	if refused != (policy == "Fail") || after > before != (policy == "Ignore") || denied != nil && !refused {
+	failed := denied != nil && strings.Contains(denied.Error(), fmt.Sprintf("failed calling webhook %q", entry))
+	if failed != (policy == "Fail") || after > before != (policy == "Ignore") || denied != nil && !failed {
 		return fmt.Errorf("failurePolicy %s: the error is %w, passed %v times before and %v after", policy, denied, before, after)
 	}
 	return nil

@@ -66,7 +66,7 @@ func TestExplainAgrees(t *testing.T) {
 		"its own way": {fewPods, []namespaceOption{withLabel("team", "shop")}},
 	}
 	random := rand.New(rand.NewPCG(20261120, 5))
-	var called, others, refused atomic.Int64
+	var called, others, deniedPods atomic.Int64
 	t.Run("namespace", func(t *testing.T) {
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 			ns, generated := plainNamespace(t, kinds[kind].options...), make([]*corev1.Pod, kinds[kind].pods)
@@ -81,13 +81,13 @@ func TestExplainAgrees(t *testing.T) {
 					isCalled := len(m.event.Calls(pillionConfiguration)) > 0
 					called.Add(count(isCalled))
 					others.Add(count(!isCalled))
-					refused.Add(count(m.refused))
+					deniedPods.Add(count(m.denied))
 				}
 			})
 		}
 	})
-	t.Logf("compared %d pods that Pillion was called for, of which %d were refused, and %d others", called.Load(), refused.Load(), others.Load())
-	if called.Load() <= comparedPods || refused.Load() < comparedPods/40 || others.Load() < comparedPods/40 {
+	t.Logf("compared %d pods that Pillion was called for, of which %d were denied, and %d others", called.Load(), deniedPods.Load(), others.Load())
+	if called.Load() <= comparedPods || deniedPods.Load() < comparedPods/40 || others.Load() < comparedPods/40 {
 		t.Errorf("want more than %d of the first, and %[2]d and %[2]d of the others", comparedPods, comparedPods/40)
 	}
 }
@@ -101,9 +101,9 @@ func count(yes bool) int64 {
 
 // generatedResult is a pod that was sent, and what became of it.
 type generatedResult struct {
-	name    string
-	refused bool // by the validating webhook
-	event   cluster.Event
+	name   string
+	denied bool // by the validating webhook
+	event  cluster.Event
 }
 
 // createGenerated sends the pods one after the other. A combination that Kubernetes does not take is left out; what a
@@ -118,7 +118,7 @@ func createGenerated(t *testing.T, ns string, pods []*corev1.Pod) []generatedRes
 		case err != nil && !strings.Contains(err.Error(), "validate.pillion.dev"):
 			t.Fatalf("%s: %v", pod.Name, err)
 		default:
-			made = append(made, generatedResult{name: pod.Name, refused: err != nil})
+			made = append(made, generatedResult{name: pod.Name, denied: err != nil})
 		}
 	}
 	for i := range made {
@@ -230,7 +230,7 @@ func wantSameDecisions(t *testing.T, ns string, made []generatedResult, reviews 
 			t.Errorf("%s: operations of the webhook and of explain (-webhook +explain):\n%s", m.name, diff)
 		}
 		verdict, _, _ := strings.Cut(m.event.Judgement()[finalVerdict], " ")
-		if m.refused {
+		if m.denied {
 			verdict = denied // the audit log has nothing where Pillion is not sure
 		}
 		if reports[i].Final.Verdict != verdict {
@@ -262,7 +262,7 @@ func wantSameCalls(t *testing.T, ns string, made []generatedResult) {
 	}
 	var stored []generatedResult
 	for i, m := range made {
-		if !m.refused && i%askedEvery == 0 {
+		if !m.denied && i%askedEvery == 0 {
 			args, stored = append(args, "pod/"+m.name), append(stored, m)
 		}
 	}
@@ -285,7 +285,7 @@ func explain(t *testing.T, stdin []byte, args ...string) explained {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil && stderr.Len() > 0 { // that a pod would be refused is no more than an exit code
+	if err != nil && stderr.Len() > 0 { // a denied pod only changes the exit code
 		t.Fatalf("pillion explain: %v\n%s", err, stderr.String())
 	}
 	var e explained
@@ -335,7 +335,7 @@ func TestExplainInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(false, "excluded_namespace", "denied")
-	eventually(t, "a pod is refused", func(ctx context.Context) error {
+	eventually(t, "a pod is denied", func(ctx context.Context) error {
 		pod := shopPod()
 		pod.GenerateName = "late-"
 		if _, err := i.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{}); err == nil {

@@ -102,16 +102,16 @@ func TestValidatingDown(t *testing.T) {
 		pollUntil(ctx, t, "the validating webhook is back", func() bool { return create(optedIn, "back") == nil })
 	})
 	install(nowhere())
-	var refusal error
+	var denial error
 	pollUntil(testContext(t), t, "the validating webhook is away", func() bool {
-		refusal = create(optedIn, "web")
-		return refusal != nil
+		denial = create(optedIn, "web")
+		return denial != nil
 	})
-	if want := `failed calling webhook "namespace.validate.pillion.dev"`; !strings.Contains(refusal.Error(), want) {
-		t.Errorf("error is %q, want one with %q", refusal, want)
+	if want := `failed calling webhook "namespace.validate.pillion.dev"`; !strings.Contains(denial.Error(), want) {
+		t.Errorf("error is %q, want one with %q", denial, want)
 	}
 	optIn := func(p *corev1.Pod) { p.Labels[injectLabel] = "enabled" }
-	wantRefused(t, plain, newPod("opts-in", optIn), `failed calling webhook "pod.validate.pillion.dev"`)
+	wantCreateError(t, plain, newPod("opts-in", optIn), `failed calling webhook "pod.validate.pillion.dev"`)
 	for _, ns := range []string{plain, shadowed} {
 		if err := create(ns, "web"); err != nil {
 			t.Errorf("a pod in a namespace that did not opt in: %v", err)

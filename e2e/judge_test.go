@@ -148,14 +148,14 @@ func wantVerdictAt(t *testing.T, server *cluster.APIServer, ns string, pod *core
 	if err != nil {
 		t.Fatal(err)
 	}
-	created, refusal := client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{})
+	created, denial := client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{})
 	event, err := server.Audit.Wait(ctx, func(e cluster.Event) bool { return e.CreatesPod(ns, pod.Name) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	switch want.verdict {
 	case denied:
-		wantForbidden(t, refusal, want.sentence())
+		wantForbidden(t, denial, want.sentence())
 	case warned:
 		wantWarning(t, warnings, want.sentence())
 		if want.nothingElse && len(warnings.text) != 1 {
@@ -165,10 +165,10 @@ func wantVerdictAt(t *testing.T, server *cluster.APIServer, ns string, pod *core
 		wantWarning(t, warnings, "")
 	}
 	want.check(t, event)
-	if refusal != nil && want.verdict != denied {
-		t.Fatalf("the pod is refused: %v", refusal)
+	if denial != nil && want.verdict != denied {
+		t.Fatalf("the pod is denied: %v", denial)
 	}
-	if refusal != nil {
+	if denial != nil {
 		return nil
 	}
 	return created

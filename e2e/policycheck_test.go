@@ -125,12 +125,12 @@ func wantDenied(t *testing.T, err error, part string) {
 	t.Helper()
 	switch {
 	case part == "" && err != nil:
-		t.Errorf("refused: %v", err)
+		t.Errorf("denied: %v", err)
 	case part == "":
 	case err == nil:
-		t.Errorf("allowed; want it refused with %q", part)
+		t.Errorf("allowed; want it denied with %q", part)
 	case !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), part):
-		t.Errorf("refused with\n%v\nwant\n%s", err, part)
+		t.Errorf("denied with\n%v\nwant\n%s", err, part)
 	}
 }
 

@@ -233,7 +233,7 @@ func TestReinvocationLateOptIn(t *testing.T) {
 }
 
 // R7: Kubernetes rejects what came out of the webhooks. It says so to the user; nothing is stored.
-func TestReinvocationRefused(t *testing.T) {
+func TestReinvocationDenied(t *testing.T) {
 	t.Parallel()
 
 	t.Run("by a plugin's second run", func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestReinvocationRefused(t *testing.T) {
 			}
 			return testwebhook.SetPriorityClass("absent")(p)
 		}})
-		wantRefused(t, ns, newPod("web"), "no PriorityClass with name absent was found")
+		wantCreateError(t, ns, newPod("web"), "no PriorityClass with name absent was found")
 		wantCalls(t, creation(t, ns, "web"), calledOnce)
 	})
 	t.Run("sidecar above the namespace's limit", func(t *testing.T) {
@@ -257,15 +257,15 @@ func TestReinvocationRefused(t *testing.T) {
 			Max:     corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")},
 			Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")},
 		})
-		wantRefused(t, ns, newPod("web"), "maximum memory usage per Container is 48Mi, but limit is 64Mi")
+		wantCreateError(t, ns, newPod("web"), "maximum memory usage per Container is 48Mi, but limit is 64Mi")
 	})
 }
 
-func wantRefused(t *testing.T, ns string, pod *corev1.Pod, reason string) {
+func wantCreateError(t *testing.T, ns string, pod *corev1.Pod, reason string) {
 	t.Helper()
 	_, err := env.Client.CoreV1().Pods(ns).Create(testContext(t), pod, metav1.CreateOptions{})
 	if err == nil || !strings.Contains(err.Error(), reason) {
-		t.Errorf("creating the pod gave error %v, want one with %q", err, reason)
+		t.Errorf("the error of the create is %v, want one with %q", err, reason)
 	}
 }
 
@@ -324,14 +324,14 @@ func checkAuditAnnotations(c *cluster.Cluster) error {
 	if err != nil || len(logs) == 0 {
 		return fmt.Errorf("no log of an API server: %w", err)
 	}
-	refused := regexp.MustCompile(`audit annotation \S+\.pillion\.dev/(\S+)`)
+	rejectedNote := regexp.MustCompile(`audit annotation \S+\.pillion\.dev/(\S+)`)
 	for _, path := range logs {
 		log, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
 		for line := range bytes.Lines(log) {
-			if m := refused.FindSubmatch(line); m != nil && !slices.Contains(tampered(), string(m[1])) {
+			if m := rejectedNote.FindSubmatch(line); m != nil && !slices.Contains(tampered(), string(m[1])) {
 				return errors.New("the API server did not take an audit annotation of Pillion's: " + string(line))
 			}
 		}

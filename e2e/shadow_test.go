@@ -97,13 +97,13 @@ func wantShadowExplained(t *testing.T, ns string) {
 }
 
 // TestShadowForetells: of pods of every shape it says what happens to the same pod in a namespace that
-// is opted in, a refusal too.
+// is opted in, a denial too.
 func TestShadowForetells(t *testing.T) {
 	t.Parallel()
 	shadowed, enabled := shadowedNamespace(t), optedInNamespace(t)
 	cases := append(shapes(),
 		podCase{"conflict", takenContainer},
-		podCase{"refused", func(p *corev1.Pod) {
+		podCase{"denied", func(p *corev1.Pod) {
 			requests("guard")(p)
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "guard", Image: "registry.example/mine:1"})
 		}},
@@ -116,17 +116,17 @@ func TestShadowForetells(t *testing.T) {
 			t.Parallel()
 			pod := newPod(fmt.Sprint("pod-", i), c.edit)
 			pod.Name, pod.GenerateName = fmt.Sprint("pod-", i), ""
-			_, refusal := tryPod(testContext(t), t, enabled, pod)
+			_, denial := tryPod(testContext(t), t, enabled, pod)
 			warnings, err := tryPod(testContext(t), t, shadowed, pod)
-			if apierrors.IsInvalid(refusal) && apierrors.IsInvalid(err) {
+			if apierrors.IsInvalid(denial) && apierrors.IsInvalid(err) {
 				t.Skip("no API server takes it")
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			foretold := slices.Contains(warnings, wouldGet+"be denied")
-			if foretold != (refusal != nil) {
-				t.Errorf("refused: %v; foretold: %q", refusal, warnings)
+			if foretold != (denial != nil) {
+				t.Errorf("denied: %v; foretold: %q", denial, warnings)
 			}
 			came, said := creation(t, enabled, pod.Name), creation(t, shadowed, pod.Name).Foretold()
 			for template, reason := range came.Reasons() {

@@ -44,12 +44,12 @@ type outcome string
 const (
 	outcomeInjected outcome = "injected"
 	outcomeBoth     outcome = "injected, by another webhook too"
-	outcomeRefused  outcome = "refused by Pillion's webhook, with a reason"
+	outcomeDenied   outcome = "denied by Pillion's webhook, with a reason"
 	outcomeAway     outcome = "not taken, for want of an API server"
 	outcomePlain    outcome = "plain, untouched"
 )
 
-// soakLoad creates pods at a rate and judges what became of each.
+// soakLoad creates pods at a rate and records the outcome of each.
 type soakLoad struct {
 	*installed
 	sources [2]*soakSource
@@ -61,7 +61,7 @@ type soakLoad struct {
 
 	mu       sync.Mutex
 	outcomes map[outcome]int
-	refusals []failure // and creates because there is no an API server
+	denials  []failure // and creates because there is no an API server
 	wrong    []failure // what must never be
 }
 
@@ -179,7 +179,7 @@ func (l *soakLoad) create(ctx context.Context, n int64, namespace string, pod *c
 	f := failure{began: time.Now()}
 	created, err := l.Client.CoreV1().Pods(namespace).Create(ctx, pod, options)
 	f.ended = time.Now()
-	is, err := l.judge(namespace, created, least, err)
+	is, err := l.outcomeOf(namespace, created, least, err)
 	f.err = err
 	if is == "" && created != nil && l.audits.Add(1) <= 3 { // for it takes long
 		f.err = fmt.Errorf("%w; the API server says %v", err, l.audited(ctx, namespace, created.Name))
@@ -192,7 +192,7 @@ func (l *soakLoad) create(ctx context.Context, n int64, namespace string, pod *c
 	case is == "":
 		l.wrong = append(l.wrong, f)
 	case err != nil:
-		l.refusals = append(l.refusals, f)
+		l.denials = append(l.denials, f)
 		fallthrough
 	default:
 		l.outcomes[is]++
@@ -208,9 +208,9 @@ func (l *soakLoad) audited(ctx context.Context, namespace, name string) map[stri
 	return event.Annotations
 }
 
-// judge reports what a create came to, and "" where it must never come to that. It began when all replicas had the
+// outcomeOf returns the outcome of a create, or "" for one that must never occur. It began when all replicas had the
 // least versions.
-func (l *soakLoad) judge(namespace string, pod *corev1.Pod, least [2]int64, err error) (outcome, error) {
+func (l *soakLoad) outcomeOf(namespace string, pod *corev1.Pod, least [2]int64, err error) (outcome, error) {
 	switch {
 	case err == nil && namespace == plain:
 		if len(pod.Spec.InitContainers) > 0 || len(pod.Spec.Containers) != 1 {
@@ -230,7 +230,7 @@ func (l *soakLoad) judge(namespace string, pod *corev1.Pod, least [2]int64, err 
 	case namespace == plain:
 		return "", fmt.Errorf("a pod of a namespace that did not opt in: %w", err)
 	case byPillion().MatchString(err.Error()):
-		return outcomeRefused, err
+		return outcomeDenied, err
 	}
 	return "", err
 }

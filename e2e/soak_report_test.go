@@ -28,7 +28,7 @@ func (s *soak) report(t *testing.T) {
 	if l.outcomes[outcomeInjected] == 0 || l.outcomes[outcomeBoth] == 0 || l.outcomes[outcomePlain] == 0 {
 		t.Error("this test shows nothing")
 	}
-	s.reportRefusals(t)
+	s.reportDenials(t)
 	s.wantCalled(t)
 	for admin, m := range s.memory {
 		t.Logf("resident at %s, in MiB: %.0f", admin, m.resident)
@@ -59,21 +59,21 @@ func (s *soak) wantSettled(t *testing.T) {
 	}
 }
 
-// reportRefusals: without a crash and with an API server there is no reason to refuse a pod. With two replicas
+// reportDenials: without a crash and with an API server there is no reason to refuse a pod. With two replicas
 // that never learn each other's templates, all asks may go to the one that does not know; that is rare.
-func (s *soak) reportRefusals(t *testing.T) {
+func (s *soak) reportDenials(t *testing.T) {
 	t.Helper()
 	unexplained := 0
-	for _, f := range s.load.refusals {
+	for _, f := range s.load.denials {
 		in := func(w window) bool { return w.has(f) }
 		if slices.ContainsFunc(s.away, in) || !isAway(f.err) && slices.ContainsFunc(s.alone, in) {
 			continue
 		}
 		unexplained++
-		t.Logf("refused at %s, and nothing was wrong: %v", f.ended.Format(time.TimeOnly), f.err)
+		t.Logf("denied at %s, and nothing was wrong: %v", f.ended.Format(time.TimeOnly), f.err)
 	}
 	if most := 1 + int(s.load.created.Load())/500; unexplained > most {
-		t.Errorf("%d pods were refused without a crash and with an API server, want at most %d", unexplained, most)
+		t.Errorf("%d pods were denied without a crash and with an API server, want at most %d", unexplained, most)
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *soak) wantCalled(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, f := range s.load.refusals {
+	for _, f := range s.load.denials {
 		if text := f.err.Error(); strings.Contains(text, "failed calling webhook") && !isAway(f.err) {
 			check(f.began, f.ended, text)
 		}

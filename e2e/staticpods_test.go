@@ -33,7 +33,7 @@ func (i *installed) limitsStaticPods(t *testing.T) {
 	if _, err := i.RunKubectl(testContext(t), nil, "apply", "--server-side", "--validate=strict", "-f", policy); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a mirror pod is refused", func(ctx context.Context) error {
+	eventually(t, "a mirror pod is denied", func(ctx context.Context) error {
 		if err := create(ctx, i.namespace, mirrorPod); err == nil || !strings.Contains(err.Error(), "static pods may not be in this namespace") {
 			return fmt.Errorf("the error is %v", err) //nolint:errorlint // it may be nil
 		}

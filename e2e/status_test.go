@@ -157,7 +157,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("the summary is %q", r.Summary)
 	}
 
-	judge := judgingPolicy(t, ns)
+	auditing := auditingPolicy(t, ns)
 	patch := []byte(`{"spec":{"initContainers":[{"name":"guard","image":"registry.example/evil:1"}]}}`)
 	if _, err := env.Client.CoreV1().Pods(ns).Patch(testContext(t), "guarded", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestStatus(t *testing.T) {
 	}) {
 		t.Errorf("%s is not among %+v", recorder, r.Mutators)
 	}
-	if want := (validator{"ValidatingAdmissionPolicy", judge, "Ignore", 1}); !slices.Contains(r.Validators, want) ||
+	if want := (validator{"ValidatingAdmissionPolicy", auditing, "Ignore", 1}); !slices.Contains(r.Validators, want) ||
 		slices.ContainsFunc(r.Validators, func(v validator) bool { return v.Name == pillionConfiguration }) {
 		t.Errorf("the validators are %+v, want %+v and not Pillion", r.Validators, want)
 	}
@@ -203,11 +203,11 @@ func TestStatus(t *testing.T) {
 const notHere = "default"
 
 // judgingPolicy makes a policy that lets every pod of the namespace through.
-func judgingPolicy(t *testing.T, ns string) (name string) {
+func auditingPolicy(t *testing.T, ns string) (name string) {
 	t.Helper()
 	text := strings.ReplaceAll(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
-metadata: {name: judge-NS}
+metadata: {name: audit-NS}
 spec:
   failurePolicy: Ignore
   matchConstraints: {resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}
@@ -215,14 +215,14 @@ spec:
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
-metadata: {name: judge-NS}
-spec: {policyName: judge-NS, validationActions: [Audit], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}}}
+metadata: {name: audit-NS}
+spec: {policyName: audit-NS, validationActions: [Audit], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}}}
 `, "NS", ns)
 	if _, err := env.RunKubectl(testContext(t), []byte(text), "create", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = env.RunKubectl(cleanupContext(), []byte(text), "delete", "-f", "-") })
-	return "judge-" + ns
+	return "audit-" + ns
 }
 
 // TestStatusAgrees: of generated pods, status counts what explain says of them one by one.

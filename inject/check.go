@@ -142,15 +142,15 @@ func (d *Decision) failures() []Finding {
 	}
 	var all []Finding
 	for _, o := range d.Obstacles {
-		all = append(all, d.finding(code, o.Place, o.Message))
+		all = append(all, d.finding(code, o.Difference, o.Message))
 	}
 	if all == nil {
-		all = append(all, d.finding(code, Place{}, d.Sentence()))
+		all = append(all, d.finding(code, Difference{}, d.Sentence()))
 	}
 	return all
 }
 
-func (d *Decision) finding(code Code, p Place, message string) Finding {
+func (d *Decision) finding(code Code, p Difference, message string) Finding {
 	return Finding{
 		Code: code, Template: d.Template, Path: p.Path, Expected: value(p.Template), Found: value(p.Pod),
 		Message: message, Mode: d.Mode,
@@ -165,7 +165,7 @@ func value(of JSON) JSON {
 }
 
 // container returns the first missing container, or else the first missing part.
-func (d *Decision) container() Place {
+func (d *Decision) container() Difference {
 	for _, p := range d.Added {
 		if list := path.Dir(p.Path); list == "/spec/initContainers" || list == "/spec/containers" {
 			return p
@@ -174,7 +174,7 @@ func (d *Decision) container() Place {
 	if len(d.Added) > 0 {
 		return d.Added[0] // the template has no containers
 	}
-	return Place{Path: "/spec/containers"}
+	return Difference{Path: "/spec/containers"}
 }
 
 // maxDenial is the maximum length of a denial's message, in bytes. An event has room for 1,024, and

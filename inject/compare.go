@@ -182,7 +182,7 @@ func (d comparison) fills(pod *tree.Node) bool {
 	if d.f.Parent == nil {
 		return d.f.Quantity && !d.again // the quantity of a resource
 	}
-	switch place := d.f.Parent.Name() + "." + d.name; place {
+	switch field := d.f.Parent.Name() + "." + d.name; field {
 	case "ResourceRequirements.requests":
 		return !d.again || d.in != nil && d.f.Contains(orElse(d.in.Get("limits"), pod), pod) // requests default to limits
 	case "Container.resources", "ResourceRequirements.limits":
@@ -195,7 +195,7 @@ func (d comparison) fills(pod *tree.Node) bool {
 	case "ContainerPort.hostPort":
 		return d.subject.onHost && d.in != nil && schema.SameNumber(pod, orElse(d.in.Get("containerPort"), pod))
 	default:
-		value, ok := schema.Default(place)
+		value, ok := schema.Default(field)
 		return ok && pod.String() == value
 	}
 }

@@ -33,7 +33,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 	}
 	p.checkContainer(at.Name(0), nil, fragment, at.Member("-"))
 	p.checkMerged(fragment, fragment, at.Member("-"))
-	p.insert(pod, p.place(pod, fragment, at.Name(0)), *fragment, at)
+	p.insert(pod, p.position(pod, fragment, at.Name(0)), *fragment, at)
 	p.subject.here[p.subject.brings[name]] = true
 }
 
@@ -98,19 +98,19 @@ func (p *planner) notInjected(existing, fragment *tree.Node) string {
 	return fmt.Sprintf("the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"", name, p.t.customize)
 }
 
-// place returns the index for a new container. By default, native sidecars come before all init
+// position returns the index for a new container. By default, native sidecars come before all init
 // containers, so that they serve those too, and other containers come last. Containers with the
 // placement First are in the order of the templates.
-func (p *planner) place(pod, fragment *tree.Node, list string) int {
-	place := p.t.Spec.Placement.Containers
+func (p *planner) position(pod, fragment *tree.Node, list string) int {
+	position := p.t.Spec.Placement.Containers
 	if list == "initContainers" {
-		place = p.t.Spec.Placement.InitContainers
-		if place == "" && fragment.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways)) {
-			place = templates.First
+		position = p.t.Spec.Placement.InitContainers
+		if position == "" && fragment.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways)) {
+			position = templates.First
 		}
 	}
 	items := pod.Items()
-	if place != templates.First {
+	if position != templates.First {
 		return len(items)
 	}
 	i := 0

@@ -69,7 +69,7 @@ func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Nod
 		before := len(p.added)
 		p.object(p.add(pod, name, tree.Members(p.subject.nodes.Nodes(len(value.Members()))...), at), value, f.Schema, at)
 		if len(p.added) > before { // report the object as one addition
-			p.added = append(p.added[:before], newPlace(at.String(), nil, value))
+			p.added = append(p.added[:before], newDifference(at.String(), nil, value))
 		}
 	default:
 		p.object(there, value, f.Schema, at)

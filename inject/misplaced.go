@@ -67,16 +67,16 @@ func nameOf(object *tree.Node) string {
 // namespace. It omits keys that the pod has with the same value.
 func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []string) {
 	var first []string // keys that concern all templates
-	for _, place := range []string{"labels", "annotations"} {
-		members := metadata.Get(place).Members()
+	for _, field := range []string{"labels", "annotations"} {
+		members := metadata.Get(field).Members()
 		for k := range members {
 			key := members[k].Name()
 			template, name, ofTemplate := templates.SplitAnnotation(key)
-			switch there := pod.At(place, key); {
+			switch there := pod.At(field, key); {
 			case members[k].Kind() == tree.Null, there.SameText(&members[k]), there != nil && there.String() == members[k].String():
 			case strings.HasPrefix(key, templates.Domain+"/"):
 				first = append(first, key)
-			case place == "labels" || !ofTemplate || name == templates.AnnotationInjected: // labels are the template's own
+			case field == "labels" || !ofTemplate || name == templates.AnnotationInjected: // labels are the template's own
 			case i.setByNamespace(template, name):
 				namespaces = append(namespaces, key)
 			default:

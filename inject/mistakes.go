@@ -81,7 +81,7 @@ func (s *subject) namespaceKeys() []string {
 
 // ownKeys finds keys with Pillion's prefix, and their values, that have no meaning.
 func (s *subject) ownKeys(n *names) {
-	for _, place := range []struct {
+	for _, metadata := range []struct {
 		what, path string
 		n          *tree.Node
 		known      string
@@ -91,15 +91,15 @@ func (s *subject) ownKeys(n *names) {
 		{"label", "/metadata/labels/", s.labels, LabelInject, AnnotationTemplates, "an annotation"},
 		{"annotation", "/metadata/annotations/", s.annotations, AnnotationTemplates, LabelInject, "a label"},
 	} {
-		members := place.n.Members()
+		members := metadata.n.Members()
 		for i := range members {
 			key := members[i].Name()
-			if strings.HasPrefix(key, templates.Domain+"/") && key != place.known && (key != AnnotationUninject || place.n != s.annotations) {
-				message := fmt.Sprintf("the %s %s means nothing; did you mean %s?", place.what, key, place.known)
-				if key == place.other {
-					message = fmt.Sprintf("the %s %s means nothing; set it as %s", place.what, key, place.kind)
+			if strings.HasPrefix(key, templates.Domain+"/") && key != metadata.known && (key != AnnotationUninject || metadata.n != s.annotations) {
+				message := fmt.Sprintf("the %s %s means nothing; did you mean %s?", metadata.what, key, metadata.known)
+				if key == metadata.other {
+					message = fmt.Sprintf("the %s %s means nothing; set it as %s", metadata.what, key, metadata.kind)
 				}
-				n.add(Finding{Code: CodeUnknownParameter, Path: place.path + tree.Escape(key), Found: JSON(members[i].String()), Message: message})
+				n.add(Finding{Code: CodeUnknownParameter, Path: metadata.path + tree.Escape(key), Found: JSON(members[i].String()), Message: message})
 			}
 		}
 	}

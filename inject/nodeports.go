@@ -5,14 +5,14 @@ package inject
 // nodePort is a port of the node that a container uses.
 type nodePort struct {
 	container, port, protocol, ip string
-	at                            place // the container's ports
+	at                            listPath // the container's ports
 	order                         int
 }
 
-// place is a pointer that already is a string.
-type place string
+// listPath is a pointer that is a string already.
+type listPath string
 
-func (p place) String() string { return string(p) }
+func (p listPath) String() string { return string(p) }
 
 // nodePorts has the containers that use ports of the node. For each port and protocol it has the
 // first container, and the first one for each address.

@@ -27,8 +27,8 @@ type planner struct {
 	journal   *tree.Journal // of the additions to the pod
 	found     bool          // whether a part of the fragment is in the pod
 	additions int
-	added     []Place // only for Request.Detail and final pods
-	kept      []Place
+	added     []Difference // only for Request.Detail and final pods
+	kept      []Difference
 	conflicts []Obstacle
 	failed    error
 	claimed   nodePorts // by planned additions
@@ -37,18 +37,18 @@ type planner struct {
 
 func (p *planner) conflict(at fmt.Stringer, pod, fragment *tree.Node, format string, args ...any) {
 	if len(p.conflicts) < maxConflicts { // a place costs a walk through its list
-		p.conflictAt(newPlace(at.String(), pod, fragment), format, args...)
+		p.conflictAt(newDifference(at.String(), pod, fragment), format, args...)
 	}
 }
 
-func (p *planner) conflictAt(at Place, format string, args ...any) {
+func (p *planner) conflictAt(at Difference, format string, args ...any) {
 	if len(p.conflicts) < maxConflicts {
 		p.conflicts = append(p.conflicts, Obstacle{at, fmt.Sprintf(format, args...)})
 	}
 }
 
 func (p *planner) keep(at schema.Pointer, pod, fragment *tree.Node) {
-	p.kept = append(p.kept, newPlace(at.String(), pod, fragment))
+	p.kept = append(p.kept, newDifference(at.String(), pod, fragment))
 }
 
 // addition records that something is missing. A parent that is created only to contain it does not
@@ -56,7 +56,7 @@ func (p *planner) keep(at schema.Pointer, pod, fragment *tree.Node) {
 func (p *planner) addition(at schema.Pointer, value *tree.Node) {
 	p.additions++
 	if (p.subject.asked.detail || p.subject.asked.alone) && (value.Kind() != tree.Object && value.Kind() != tree.Array || !schema.IsZero(value)) {
-		p.added = append(p.added, newPlace(at.String(), nil, value))
+		p.added = append(p.added, newDifference(at.String(), nil, value))
 	}
 }
 

@@ -18,14 +18,14 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 	for _, list := range []string{"volumeMounts", "volumeDevices"} {
 		items := fragment.Get(list).Items()
 		for i := range items {
-			place := mountPlace(&items[i])
-			if slices.Contains(taken, place) {
-				p.conflict(at.Member(list), nil, &items[i], "the template puts two volumes at %s; mend the template", place)
+			path := mountPath(&items[i])
+			if slices.Contains(taken, path) {
+				p.conflict(at.Member(list), nil, &items[i], "the template puts two volumes at %s; mend the template", path)
 				addable = false
 			}
-			taken = append(taken, place)
+			taken = append(taken, path)
 			if !p.hasVolume(&items[i]) {
-				p.failed = fmt.Errorf("there is no volume %s for the mount at %s", items[i].Get("name"), place)
+				p.failed = fmt.Errorf("there is no volume %s for the mount at %s", items[i].Get("name"), path)
 			}
 		}
 	}
@@ -33,8 +33,8 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 		items, theirs := fragment.Get(lists[0]).Items(), existing.Get(lists[1]).Items()
 		for i := range items {
 			for j := range theirs {
-				if place := mountPlace(&items[i]); place == mountPlace(&theirs[j]) {
-					p.conflict(at.Member(lists[1]).Item(theirs, j), &theirs[j], &items[i], "the pod has another kind of volume at %s; put that one elsewhere", place)
+				if path := mountPath(&items[i]); path == mountPath(&theirs[j]) {
+					p.conflict(at.Member(lists[1]).Item(theirs, j), &theirs[j], &items[i], "the pod has another kind of volume at %s; put that one elsewhere", path)
 				}
 			}
 		}
@@ -42,7 +42,7 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 	return addable
 }
 
-func mountPlace(item *tree.Node) string {
+func mountPath(item *tree.Node) string {
 	if device := item.Get("devicePath").Text(); device != "" {
 		return schema.CleanPath(device)
 	}
@@ -79,7 +79,7 @@ func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at sche
 			p.conflict(at.Member("ports"), nil, &ports[i], "on the host network the host port %s would have to be the container's", n.port)
 		}
 		p.checkNodePort(n, &ports[i])
-		n.at = place(at.String() + "/ports")
+		n.at = listPath(at.String() + "/ports")
 		if p.claimed == nil {
 			p.claimed = nodePorts{}
 		}
@@ -124,7 +124,7 @@ func (s *subject) portsTaken() nodePorts {
 			name, ports := containers[i].Get("name").Text(), containers[i].Get("ports").Items()
 			for j := range ports {
 				if n, ok := s.nodePortOf(name, &ports[j]); ok {
-					n.at = place("/spec/" + list + "/" + at + "/ports")
+					n.at = listPath("/spec/" + list + "/" + at + "/ports")
 					s.ports.take(n)
 				}
 			}

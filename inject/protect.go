@@ -28,16 +28,16 @@ func (p *planner) absent(noContainer bool) bool {
 func (p *planner) moreThanRecord() bool {
 	record := annotationPath(p.t.injected)
 	alone := JSON(fmt.Sprintf("{%q:%q}", p.t.injected, p.t.Revision)) // if the pod has no annotations
-	return slices.ContainsFunc(p.added, func(at Place) bool { return at.Path != record && at.Template != alone })
+	return slices.ContainsFunc(p.added, func(at Difference) bool { return at.Path != record && at.Template != alone })
 }
 
 // altered returns the protected fields of the template's containers that differ from the template.
 // It returns only the first place in each field.
-func altered(s *subject, t *loaded, fragment *tree.Node) []Place {
+func altered(s *subject, t *loaded, fragment *tree.Node) []Difference {
 	if len(t.protect) == 0 {
 		return nil
 	}
-	var all []Place
+	var all []Difference
 	for _, list := range containerLists() {
 		own, existing := fragment.At("spec", list).Items(), s.pod.At("spec", list).Items()
 		if len(existing) == 0 {
@@ -54,11 +54,11 @@ func altered(s *subject, t *loaded, fragment *tree.Node) []Place {
 }
 
 // alteredIn implements altered for one container.
-func alteredIn(s *subject, t *loaded, existing, own *tree.Node, at schema.Pointer) []Place {
-	var all []Place
+func alteredIn(s *subject, t *loaded, existing, own *tree.Node, at schema.Pointer) []Difference {
+	var all []Difference
 	add := func(d *difference) {
-		if d != nil && !slices.ContainsFunc(all, func(p Place) bool { return p.Path == d.at }) {
-			all = append(all, newPlace(d.at, d.pod, d.fragment))
+		if d != nil && !slices.ContainsFunc(all, func(p Difference) bool { return p.Path == d.at }) {
+			all = append(all, newDifference(d.at, d.pod, d.fragment))
 		}
 	}
 	container := comparison{subject: s, at: at, f: s.schema.At("spec").At("containers").Elem.AsField()}

@@ -77,5 +77,5 @@ func (c *candidate) invalid(err error) []Obstacle {
 	if !ok || v.Source == templates.FromNamespace {
 		return nil
 	}
-	return []Obstacle{{newPlace(annotationPath(v.Key), c.subject.annotation(v.Key), nil), v.Error()}}
+	return []Obstacle{{newDifference(annotationPath(v.Key), c.subject.annotation(v.Key), nil), v.Error()}}
 }

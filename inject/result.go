@@ -25,15 +25,15 @@ type Decision struct {
 	Passed []Step `json:"passed,omitempty"`
 	// Params are the values that the template was rendered with, in the order of declaration.
 	Params []templates.Value `json:"params,omitempty"`
-	// Added are the places that the template has and the pod lacks. It is set only if the [Request]
+	// Added is what the template has and the pod lacks. It is set only if the [Request]
 	// has Detail, and for final pods. A new item of a list is at "<list>/-".
-	Added []Place `json:"added,omitempty"`
-	// Kept are the places where the pod differs from the template and keeps its own value.
-	Kept []Place `json:"kept,omitempty"`
+	Added []Difference `json:"added,omitempty"`
+	// Kept are the differences in which the pod keeps its own value.
+	Kept []Difference `json:"kept,omitempty"`
 	// Altered are the protected places (spec.validate.protect) where the pod differs from the
 	// template.
-	Altered []Place `json:"altered,omitempty"`
-	// Obstacles are the places that cause a decision invalid_parameter or conflict.
+	Altered []Difference `json:"altered,omitempty"`
+	// Obstacles are the differences that cause a decision invalid_parameter or conflict.
 	Obstacles []Obstacle `json:"obstacles,omitempty"`
 	// Notes are facts for the pod's author, one sentence each.
 	Notes []string `json:"notes,omitempty"`
@@ -55,8 +55,8 @@ type Step struct {
 	Message string `json:"message"`
 }
 
-// Place is a difference between the pod and a template.
-type Place struct {
+// Difference is a place at which the pod and a template differ.
+type Difference struct {
 	Path     string `json:"path"`     // JSON Pointer into the original pod
 	Pod      JSON   `json:"pod"`      // null if the pod has nothing there
 	Template JSON   `json:"template"` // null if the template has nothing there
@@ -68,9 +68,9 @@ type JSON string
 // MarshalJSON implements json.Marshaler.
 func (j JSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
-// Obstacle is a place that prevents the injection of a template.
+// Obstacle is a difference that prevents the injection of a template.
 type Obstacle struct {
-	Place
+	Difference
 	Message string `json:"message"`
 }
 

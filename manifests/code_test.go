@@ -45,14 +45,14 @@ spec: {default: true, pod: {metadata: {annotations: {example.com/t: t}}}}`))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	engine := inject.New(templates.NewSet(found))
+	injector := inject.New(templates.NewSet(found))
 	mutating, _ := entries(load(t))
 	for _, name := range append(inject.SystemNamespaces(), "team-a") {
 		for _, ns := range optIns(labels.Set{corev1.LabelMetadataName: name}) {
 			for _, pod := range optIns(labels.Set{"app": "web"}) {
 				called := slices.ContainsFunc(mutating, func(e entry) bool { return e.matches(t, ns, pod) })
-				code := decide(t, engine, templates.Namespace{Name: name, Labels: ns, Known: true}, pod)
-				if refused := code == inject.CodeExcludedNamespace || code == inject.CodeNotOptedIn; refused == called {
+				code := decide(t, injector, templates.Namespace{Name: name, Labels: ns, Known: true}, pod)
+				if skipped := code == inject.CodeExcludedNamespace || code == inject.CodeNotOptedIn; skipped == called {
 					t.Errorf("called: %t, decided: %s; namespace %v, pod %v", called, code, ns, pod)
 				}
 			}
@@ -60,13 +60,13 @@ spec: {default: true, pod: {metadata: {annotations: {example.com/t: t}}}}`))
 	}
 }
 
-func decide(t *testing.T, engine *inject.Injector, ns templates.Namespace, pod labels.Set) inject.Code {
+func decide(t *testing.T, injector *inject.Injector, ns templates.Namespace, pod labels.Set) inject.Code {
 	t.Helper()
 	object, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: pod}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := engine.Inject(inject.Request{Operation: "CREATE", Namespace: ns, Object: object})
+	result, err := injector.Inject(inject.Request{Operation: "CREATE", Namespace: ns, Object: object})
 	if err != nil {
 		t.Fatal(err)
 	}

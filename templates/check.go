@@ -16,9 +16,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// walk checks y against t. It returns nil if there was a problem. Place is the place in the API,
+// walk checks y against t. It returns nil if there was a problem. Field is the field in the API,
 // for example Container.image.
-func (c *checker) walk(y *yaml.Node, t reflect.Type, place, path string) *part {
+func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -30,15 +30,15 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, place, path string) *part {
 		return nil
 	}
 	if y.Kind == yaml.ScalarNode || isScalar(t) {
-		return c.scalar(y, t, place, path)
+		return c.scalar(y, t, field, path)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return c.object(y, t, place, path)
+		return c.object(y, t, field, path)
 	case reflect.Map:
-		return c.mapping(y, t, place, path)
+		return c.mapping(y, t, field, path)
 	case reflect.Slice:
-		return c.list(y, t, place, path)
+		return c.list(y, t, field, path)
 	}
 	c.problem(y, path, "is not allowed in a template")
 	return nil
@@ -52,7 +52,7 @@ func isScalar(t reflect.Type) bool {
 	return t.Kind() != reflect.Struct && t.Kind() != reflect.Map && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]()
 }
 
-func (c *checker) object(y *yaml.Node, t reflect.Type, place, path string) *part {
+func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.MappingNode {
 		c.problem(y, path, "must be an object")
 		return nil
@@ -80,8 +80,8 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, place, path string) *part
 		o.add(key.Value, c.walk(value, ft, t.Name()+"."+key.Value, sub))
 	})
 	if c.env != nil {
-		c.hasShape(y, shapeOf(t, place), path)
-		c.objectRules(y, o, objectRulesOf(t, place), path)
+		c.hasShape(y, shapeOf(t, field), path)
+		c.objectRules(y, o, objectRulesOf(t, field), path)
 	}
 	return o.folded()
 }
@@ -126,7 +126,7 @@ func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.N
 	}
 }
 
-func (c *checker) mapping(y *yaml.Node, t reflect.Type, place, path string) *part {
+func (c *checker) mapping(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.MappingNode {
 		c.problem(y, path, "must be an object")
 		return nil
@@ -137,30 +137,30 @@ func (c *checker) mapping(y *yaml.Node, t reflect.Type, place, path string) *par
 			c.problem(key, sub, "a key cannot have expressions; only values can")
 			return
 		}
-		o.add(key.Value, c.walk(value, t.Elem(), place, sub))
+		o.add(key.Value, c.walk(value, t.Elem(), field, sub))
 	})
 	return o.folded()
 }
 
-func (c *checker) list(y *yaml.Node, t reflect.Type, place, path string) *part {
+func (c *checker) list(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.SequenceNode {
 		c.problem(y, path, "must be a list")
 		return nil
 	}
 	l := &part{kind: listPart}
 	for i, item := range y.Content {
-		l.add("", c.walk(item, t.Elem(), place, fmt.Sprintf("%s[%d]", path, i)))
+		l.add("", c.walk(item, t.Elem(), field, fmt.Sprintf("%s[%d]", path, i)))
 	}
 	return l.folded()
 }
 
-func (c *checker) scalar(y *yaml.Node, t reflect.Type, place, path string) *part {
+func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.ScalarNode {
 		c.problem(y, path, "must be %s%s", describe(t), c.notWhen(y))
 		return nil
 	}
 	if c.env != nil && strings.Contains(y.Value, "${") {
-		return c.leaf(y, t, place, path)
+		return c.leaf(y, t, field, path)
 	}
 	if t == reflect.TypeFor[Scalar]() {
 		return &part{static: tree.Text(y.Value)}
@@ -178,7 +178,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, place, path string) *part
 		n, err = tree.FromYAML(y)
 	}
 	if err == nil && c.env != nil {
-		err = checkValue(rulesFor(t, place, path), &n)
+		err = checkValue(rulesFor(t, field, path), &n)
 	}
 	if err != nil {
 		c.problem(y, path, "%v", err)

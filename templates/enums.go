@@ -14,7 +14,7 @@ import (
 // choices returns the strings that a type allows, or nil if it allows any.
 func choices(t reflect.Type) []string {
 	switch t {
-	case reflect.TypeFor[Place]():
+	case reflect.TypeFor[Position]():
 		return []string{string(First), string(Last)}
 	case reflect.TypeFor[TokenMode]():
 		return []string{string(Inherit), string(None)}

@@ -15,7 +15,7 @@ import (
 )
 
 // leaf compiles a scalar with expressions in a place of type t.
-func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
+func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.ShortTag() != "!!str" {
 		c.problem(y, path, "an expression must be a string")
 		return nil
@@ -32,7 +32,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 		if out := pieces[0].program.out; !takes(t, out) {
 			c.problem(y, path, "must be %s, but ${%s} gives %s", describe(t), pieces[0].program.source, celName(out))
 		}
-		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, place, path), path: path, place: place}
+		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, field, path), path: path, field: field}
 	}
 	if !takes(t, cel.StringType) {
 		c.problem(y, path, "must be %s; text around an expression makes it a string", describe(t))
@@ -42,7 +42,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, place, path string) *part {
 			c.problem(y, path, "${%s} gives %s, which cannot be part of a string", p.program.source, celName(p.program.out))
 		}
 	}
-	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, place, path), path: path, place: place}
+	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, field: field}
 }
 
 // takes reports whether a Go field of type t accepts the JSON of a CEL value of type out.

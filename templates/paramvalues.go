@@ -52,28 +52,28 @@ func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Nam
 
 func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns *Namespace) (v Value, err error) {
 	v = Value{Name: p.Name}
-	refuse := func(reason string) (Value, error) {
+	reject := func(reason string) (Value, error) {
 		return v, &InvalidValueError{Param: p.Name, Key: p.key, Source: v.Source, Text: v.Text, reason: reason}
 	}
 	var ok bool
 	if v.Text, ok = podAnnotation(p.key); ok {
 		v.Source = FromPod
 		if !p.Overridable(ByPod) {
-			return refuse("sets a parameter that a pod may not set")
+			return reject("sets a parameter that a pod may not set")
 		}
 	} else if v.Text, ok = ns.annotation(p.key); ok {
 		v.Source = FromNamespace
 		if !p.Overridable(ByNamespace) {
-			return refuse("sets a parameter that a namespace may not set")
+			return reject("sets a parameter that a namespace may not set")
 		}
 	} else if p.Default != nil {
 		return p.preset, nil
 	} else {
-		return refuse("")
+		return reject("")
 	}
 	cel, err := p.parse(v.Text)
 	if err != nil {
-		return refuse(err.Error())
+		return reject(err.Error())
 	}
 	v.cel = cel
 	return v, nil

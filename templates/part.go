@@ -36,7 +36,7 @@ type part struct {
 	params paramSet
 	rules  []valueRule
 	path   string // path of a leaf or a ${when}, for errors
-	place  string // a leaf's place in the API, for example Container.image
+	field  string // a leaf's field in the API, for example Container.image
 }
 
 // add adds a child. It ignores nil, which is a child with a problem.

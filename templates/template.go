@@ -118,18 +118,18 @@ type ForEach struct {
 // Placement is the position of new containers.
 type Placement struct {
 	// InitContainers defaults to First for native sidecars, and to Last for other init containers.
-	InitContainers Place `json:"initContainers,omitempty"`
+	InitContainers Position `json:"initContainers,omitempty"`
 	// Containers defaults to Last.
-	Containers Place `json:"containers,omitempty"`
+	Containers Position `json:"containers,omitempty"`
 }
 
-// Place is First or Last.
-type Place string
+// Position is First or Last.
+type Position string
 
 // The positions in a list of containers.
 const (
-	First Place = "First"
-	Last  Place = "Last"
+	First Position = "First"
+	Last  Position = "Last"
 )
 
 // TokenMode defines the mount in an injected container at the path where the ServiceAccount

@@ -16,28 +16,28 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// shapeOf returns the shape of an object by its place, for example Container.livenessProbe, or by
+// shapeOf returns the shape of an object by its field, for example Container.livenessProbe, or by
 // its type.
-func shapeOf(t reflect.Type, place string) shape {
-	if s, ok := shapes()[place]; ok {
+func shapeOf(t reflect.Type, field string) shape {
+	if s, ok := shapes()[field]; ok {
 		return s
 	}
 	return shapes()[t.Name()]
 }
 
-func objectRulesOf(t reflect.Type, place string) []objectRule {
-	byType, byPlace := objectRules()[t.Name()], objectRules()[place]
-	if len(byPlace) == 0 {
+func objectRulesOf(t reflect.Type, field string) []objectRule {
+	byType, byField := objectRules()[t.Name()], objectRules()[field]
+	if len(byField) == 0 {
 		return byType
 	}
-	return append(slices.Clone(byType), byPlace...)
+	return append(slices.Clone(byType), byField...)
 }
 
 var shapes = sync.OnceValue(func() map[string]shape { return merged(shapesOfContainers(), shapesOfVolumes()) })
 
 var objectRules = sync.OnceValue(func() map[string][]objectRule { return merged(containerRules(), volumeRules()) })
 
-var placeRules = sync.OnceValue(func() map[string][]valueRule { return merged(valuesOfContainers(), valuesOfVolumes()) })
+var fieldRules = sync.OnceValue(func() map[string][]valueRule { return merged(valuesOfContainers(), valuesOfVolumes()) })
 
 func merged[V any](all ...map[string]V) map[string]V {
 	m := map[string]V{}
@@ -111,13 +111,13 @@ func Broken(t reflect.Type, object, fragment *tree.Node) error {
 
 // rulesFor returns the rules for a value. Some belong to its Go type: if a pod breaks them, the API
 // server cannot decode it and rejects it, whatever the webhook's failurePolicy is. The others
-// belong to its place, for example Container.image.
-func rulesFor(t reflect.Type, place, path string) []valueRule {
+// belong to its field, for example Container.image.
+func rulesFor(t reflect.Type, field, path string) []valueRule {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	var rules []valueRule
-	typ, name, _ := strings.Cut(place, ".")
+	typ, name, _ := strings.Cut(field, ".")
 	switch {
 	case t == reflect.TypeFor[quantity.Quantity]():
 		rules = append(rules, isQuantity)
@@ -128,13 +128,13 @@ func rulesFor(t reflect.Type, place, path string) []valueRule {
 	case (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && name != "tolerationSeconds":
 		rules = append(rules, fitsInt(64), isNotNegative)
 	case t.Kind() == reflect.Slice:
-		return append(rules, each(rulesFor(t.Elem(), place, path)))
+		return append(rules, each(rulesFor(t.Elem(), field, path)))
 	case choices(t) != nil:
 		rules = append(rules, isOneOf(choices(t)))
 	}
 	switch name {
 	case "image", "name":
-		if typ != "LocalObjectReference" && place != "ContainerPort.name" { // an empty reference means no reference
+		if typ != "LocalObjectReference" && field != "ContainerPort.name" { // an empty reference means no reference
 			rules = append(rules, isNotEmpty)
 		}
 	case "mountPath":
@@ -143,5 +143,5 @@ func rulesFor(t reflect.Type, place, path string) []valueRule {
 	if s := shapes()[typ]; slices.Contains(s.required, name) || slices.Contains(s.one, name) {
 		rules = append(rules, isNotEmpty)
 	}
-	return append(rules, placeRules()[place]...)
+	return append(rules, fieldRules()[field]...)
 }

@@ -69,8 +69,8 @@ func (f Fragment) Has(name string) bool {
 // When returns the condition of a list item, or nil if the item is always present.
 func (f Fragment) When() *Expression { return expression(f.p.when) }
 
-// Place returns the place in the API of a value with expressions, for example Container.image.
-func (f Fragment) Place() string { return f.p.place }
+// Field returns the field in the API of a value with expressions, for example Container.image.
+func (f Fragment) Field() string { return f.p.field }
 
 // Rules returns conditions for a value with expressions. They are CEL expressions in which VALUE is
 // the value. They imply the rules for the value. If a rule cannot be expressed in CEL, complete is

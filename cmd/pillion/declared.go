@@ -103,9 +103,9 @@ func (o *injectOptions) declareOne(node *tree.Node) error {
 	if name == "" {
 		return errors.New("this Namespace has no metadata.name that is a string")
 	}
-	for _, place := range []string{"labels", "annotations"} {
-		if k := node.At("metadata", place).Kind(); node.At("metadata", place) != nil && k != tree.Object && k != tree.Null {
-			return fmt.Errorf("metadata.%s of the Namespace %q must be an object", place, name)
+	for _, field := range []string{"labels", "annotations"} {
+		if k := node.At("metadata", field).Kind(); node.At("metadata", field) != nil && k != tree.Object && k != tree.Null {
+			return fmt.Errorf("metadata.%s of the Namespace %q must be an object", field, name)
 		}
 	}
 	o.declared[name] = templates.Namespace{

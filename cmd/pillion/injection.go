@@ -210,8 +210,8 @@ func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, 
 	if len(removal.Templates) == 0 {
 		j.say(o, "nothing was injected")
 	}
-	for _, place := range removal.Kept {
-		j.say(o, "kept "+schema.Where(place)+": it is before others that are the pod's own")
+	for _, path := range removal.Kept {
+		j.say(o, "kept "+schema.Where(path)+": it is before others that are the pod's own")
 	}
 	var changes []yamledit.Change
 	pod := slices.Concat(o.at, o.podAt)

@@ -34,7 +34,7 @@ func TestLintServer(t *testing.T) {
 	}{
 		"taken":     {all[:strings.Index(all, one)], nil, exitOK, []string{"a: the API server accepts a pod with it"}},
 		"not asked": {all, nil, exitProblem, []string{"a: the API server accepts a pod with it", "b: the API server got no pod with it"}},
-		"refused": {
+		"rejected": {
 			all[:strings.Index(all, one)], apierrors.NewForbidden(corev1.Resource("pods"), "pillion-lint-", errors.New("too large")), exitProblem,
 			[]string{`a: the API server rejects a pod with it: pods "pillion-lint-" is forbidden: too large`},
 		},

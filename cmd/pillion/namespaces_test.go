@@ -18,7 +18,7 @@ import (
 type kubeAPI struct {
 	release chan struct{}   // closed when it may answer
 	events  chan watchEvent // of the watch, which one without a type ends
-	refuses atomic.Bool     // to tell more
+	forbids atomic.Bool     // to tell more
 }
 
 type watchEvent struct {
@@ -35,7 +35,7 @@ func namespaceObject(name, rv string, labels, annotations map[string]string) map
 
 func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-k.release
-	if k.refuses.Load() {
+	if k.forbids.Load() {
 		http.Error(w, "no", http.StatusForbidden)
 		return
 	}
@@ -103,13 +103,13 @@ func TestServeNamespaces(t *testing.T) {
 		r := s.mutate(t)
 		return bytes.Contains(r.Patch, []byte("--level=debug")), fmt.Sprint(r.AuditAnnotations)
 	})
-	api.refuses.Store(true)
+	api.forbids.Store(true)
 	api.events <- watchEvent{}
 	until(t, "it is told that there is no news", func() (bool, string) {
 		status, body := s.get(t, s.admin+"/readyz?verbose")
 		return status == http.StatusOK && strings.Contains(body, "[+]namespaces ok: 1 known, and changes cannot be read: "), body
 	})
-	api.refuses.Store(false)
+	api.forbids.Store(false)
 	s.ready(t, http.StatusOK, "[+]namespaces ok: 1 known\n")
 	if code := s.stop(t); code != 0 {
 		t.Errorf("exit code %d", code)

@@ -95,15 +95,15 @@ func textOf(root *yaml.Node, name string) string {
 // sentence about each such value, because an API server rejects the pod.
 func quoted(node *tree.Node) (pod []byte, wrong []string) {
 	whole := node.Clone()
-	for _, place := range []string{"label", "annotation"} {
-		members := whole.At("metadata", place+"s").Members()
+	for _, field := range []string{"label", "annotation"} {
+		members := whole.At("metadata", field+"s").Members()
 		for i := range members {
 			m := &members[i]
 			_, _, ofTemplate := templates.SplitAnnotation(m.Name())
 			if !ofTemplate && !strings.HasPrefix(m.Name(), templates.Domain+"/") || m.Kind() == tree.String || m.Kind() == tree.Null {
 				continue
 			}
-			sentence := "the " + place + " " + m.Name() + " must be a string"
+			sentence := "the " + field + " " + m.Name() + " must be a string"
 			if m.Kind() != tree.Object && m.Kind() != tree.Array {
 				sentence += fmt.Sprintf("; put it in quotes: %q", m)
 				*m = tree.Field(m.Name(), tree.Text(m.String()))

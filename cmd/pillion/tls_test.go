@@ -56,7 +56,7 @@ func TestServeCertificate(t *testing.T) {
 	s.ready(t, 200, "[+]certificate ok: valid until ")
 	s.ready(t, 200, "a new one is rejected since ")
 	if _, body := s.get(t, s.admin+"/metrics"); !strings.Contains(body, `pillion_certificate_rejected_total{reason="no_pair"}`) {
-		t.Errorf("the refusal is not counted:\n%s", body)
+		t.Errorf("the rejection is not counted:\n%s", body)
 	}
 	if r := s.mutate(t); len(r.Patch) == 0 {
 		t.Error("the webhook does not inject")

@@ -74,8 +74,8 @@ func TestEventCreatesPod(t *testing.T) {
 		return e
 	}
 	generated := event("create", "", "", `{"kind":"Pod","metadata":{"name":"web-x1"}}`)
-	refused := event("create", "", "", `{"kind":"Status","metadata":{}}`)
-	refused.RequestObject = object(`{"kind":"Pod","metadata":{"generateName":"web-"}}`)
+	denied := event("create", "", "", `{"kind":"Status","metadata":{}}`)
+	denied.RequestObject = object(`{"kind":"Pod","metadata":{"generateName":"web-"}}`)
 	cases := []struct {
 		name  string
 		event Event
@@ -85,7 +85,7 @@ func TestEventCreatesPod(t *testing.T) {
 		{"by name", event("create", "web", "", ""), "web", true},
 		{"server-side apply", event("patch", "web", "", ""), "web", true},
 		{"by the name that it got", generated, "web-x1", true},
-		{"refused before it got a name", refused, "web-", true},
+		{"denied before it got a name", denied, "web-", true},
 		{"other name", event("create", "web", "", ""), "other", false},
 		{"subresource", event("create", "web", "eviction", ""), "web", false},
 		{"other verb", event("delete", "web", "", ""), "web", false},

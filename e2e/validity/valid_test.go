@@ -54,13 +54,13 @@ func TestAlone(t *testing.T) {
 			}
 		}
 	}
-	refused := 0
+	rejected := 0
 	for _, message := range sortedKeys(strict) {
 		t.Logf("%d loaded by the API server alone: %s", strict[message], message)
-		refused += strict[message]
+		rejected += strict[message]
 	}
-	if refused*4 > tried {
-		t.Errorf("%d of %d are refused, and the API server would take them", refused, tried)
+	if rejected*4 > tried {
+		t.Errorf("%d of %d are rejected, and the API server would take them", rejected, tried)
 	}
 }
 

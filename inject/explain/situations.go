@@ -45,7 +45,7 @@ func (r *Report) situation() (string, error) {
 		Code                          inject.Code
 		State                         State
 		Params                        []templates.Value
-		Kept, Altered                 []inject.Place
+		Kept, Altered                 []inject.Difference
 		Obstacles, Notes              []string
 	}
 	type finding struct {

@@ -27,14 +27,14 @@ type Template struct {
 	Passed []inject.Step `json:"passed,omitempty"`
 	// Params are the values of the template's parameters.
 	Params []templates.Value `json:"params,omitempty"`
-	// Added are the places where the pod lacks a value of the template. The path of a new list
+	// Added are the values of the template that the pod lacks. The path of a new list
 	// item is "<list>/-".
-	Added []inject.Place `json:"added,omitempty"`
-	// Kept are the places at which the pod has another value and keeps it.
-	Kept []inject.Place `json:"kept,omitempty"`
-	// Altered are the protected places at which the pod has another value.
-	Altered []inject.Place `json:"altered,omitempty"`
-	// Obstacles are the places that prevent the injection.
+	Added []inject.Difference `json:"added,omitempty"`
+	// Kept are the differences in which the pod keeps its own value.
+	Kept []inject.Difference `json:"kept,omitempty"`
+	// Altered are the differences in protected fields.
+	Altered []inject.Difference `json:"altered,omitempty"`
+	// Obstacles are the differences that prevent the injection.
 	Obstacles []inject.Obstacle `json:"obstacles,omitempty"`
 	// Notes are sentences for the pod's author.
 	Notes []string `json:"notes,omitempty"`

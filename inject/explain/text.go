@@ -133,7 +133,7 @@ func (p *page) template(r *Report, t *Template) {
 	if t.InjectedBy != "" && t.InjectedBy != t.Revision {
 		p.pair("injected by", "", "revision "+t.InjectedBy)
 	}
-	p.places(r, t)
+	p.differences(r, t)
 	name := "parameters"
 	for _, v := range t.Params {
 		p.pair(name, "", fmt.Sprintf("%s = %s (%s)", v.Name, orEmpty(v.Text), origin(v.Source)))
@@ -163,7 +163,7 @@ func origin(source string) string {
 	return "the " + source + "'s annotation"
 }
 
-func (p *page) places(r *Report, t *Template) {
+func (p *page) differences(r *Report, t *Template) {
 	name := "adds"
 	switch {
 	case r.Object.Live || t.Code == inject.CodeNotInjected:
@@ -171,12 +171,12 @@ func (p *page) places(r *Report, t *Template) {
 	case t.Code == inject.CodeNotOptedIn:
 		name = "would add"
 	}
-	for _, place := range t.Added {
-		p.pair(name, "", fmt.Sprintf("%s: %s", schema.Where(place.Path), inject.Brief(place.Template)))
+	for _, d := range t.Added {
+		p.pair(name, "", fmt.Sprintf("%s: %s", schema.Where(d.Path), inject.Brief(d.Template)))
 		name = ""
 	}
-	for _, place := range t.Kept {
-		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(place.Path), its(place.Pod), inject.Cut(string(place.Template), maxShown)))
+	for _, d := range t.Kept {
+		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(d.Path), its(d.Pod), inject.Cut(string(d.Template), maxShown)))
 	}
 	obstacle := "place"
 	if t.Code == inject.CodeConflict {

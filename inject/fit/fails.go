@@ -31,7 +31,7 @@ func fails(t, whole *templates.Template, from sample.Situation) string {
 	}
 	from.Namespace.Known = true
 	from.Namespace.Labels, from.Namespace.Annotations = maps.Clone(from.Namespace.Labels), maps.Clone(from.Namespace.Annotations)
-	places := []struct {
+	sources := []struct {
 		who      string
 		at       *map[string]string
 		selector labels.Selector
@@ -41,23 +41,23 @@ func fails(t, whole *templates.Template, from sample.Situation) string {
 		{"pods in namespaces without the label", &from.Namespace.Labels, whole.NamespaceSelector},
 		{"pods in namespaces without the annotation", &from.Namespace.Annotations, nil},
 	}
-	for _, place := range places {
-		for key, value := range needed(*place.at, place.selector) {
-			if *place.at == nil {
-				*place.at = map[string]string{}
+	for _, source := range sources {
+		for key, value := range needed(*source.at, source.selector) {
+			if *source.at == nil {
+				*source.at = map[string]string{}
 			}
-			(*place.at)[key] = value
+			(*source.at)[key] = value
 		}
 	}
-	for _, place := range places {
-		had := *place.at
-		for _, other := range others(had, place.selector) {
-			*place.at = other
+	for _, source := range sources {
+		had := *source.at
+		for _, other := range others(had, source.selector) {
+			*source.at = other
 			if d := try(); d.Code == inject.CodeRenderFailed {
-				return fmt.Sprintf("it fails for %s %s (%s): %s", place.who, missing(d.Message), d.Code, advised(d.Message))
+				return fmt.Sprintf("it fails for %s %s (%s): %s", source.who, missing(d.Message), d.Code, advised(d.Message))
 			}
 		}
-		*place.at = had
+		*source.at = had
 	}
 	return ""
 }

@@ -121,7 +121,7 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 		}
 		if i == 0 {
 			trial.Sample = sample.Changes(asked.Situation, tried.Situation)
-			e.judge(&trial, t, r, before)
+			e.measure(&trial, t, r, before)
 			trial.Hints = append(trial.Hints, without(t, tried)...)
 		}
 	}
@@ -202,8 +202,8 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	}
 }
 
-// judge records the effect of the template on the first pod.
-func (e *Evaluator) judge(trial *Trial, t *templates.Template, r *result, before *corev1.Pod) {
+// measure records the effect of the template on the first pod.
+func (e *Evaluator) measure(trial *Trial, t *templates.Template, r *result, before *corev1.Pod) {
 	trial.PodSecurity, trial.Why = e.Level(r.pod)
 	if level, _ := e.Level(before); level != psa.LevelRestricted {
 		trial.Without = level

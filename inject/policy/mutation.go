@@ -63,9 +63,9 @@ func newMutation(b *builder) *mutation {
 		m.problem("spec.forEachContainer", "several entries could add two different things to one container, which a policy cannot compare; join them into one")
 	}
 	for _, list := range lists() {
-		place := t.Spec.Placement.Containers
+		position := t.Spec.Placement.Containers
 		if list == "initContainers" {
-			place = t.Spec.Placement.InitContainers
+			position = t.Spec.Placement.InitContainers
 		}
 		items := m.pod.get("spec", list).items()
 		for i := range items {
@@ -73,7 +73,7 @@ func newMutation(b *builder) *mutation {
 			sidecar := items[i].get("restartPolicy").unquoted() == string(corev1.ContainerRestartPolicyAlways)
 			m.containers = append(m.containers, newContainer{
 				node: &items[i], name: name, list: list, variable: "adds_" + identifier(name),
-				first: place == templates.First || place == "" && sidecar,
+				first: position == templates.First || position == "" && sidecar,
 			})
 		}
 	}

@@ -19,7 +19,7 @@ import (
 
 // node is a piece of a fragment: an object, a list, or a value.
 type node struct {
-	field     *schema.Field // what the engine knows about the place
+	field     *schema.Field // what the engine knows about the field
 	object    bool
 	list      bool
 	names     []string // of an object's members
@@ -32,7 +32,7 @@ type node struct {
 	when      string    // the condition of a list's item or a map's entry; "" is always
 	whenApp   bool      // that depends on the app container
 	path      string    // in the template; "" if the template does not have it
-	place     string    // in the API, such as Container.image, if the value is not constant
+	apiField  string    // for example Container.image, if the value is not constant
 	rules     []string  // conditions for such a value
 	ruled     bool      // it has rules that no condition expresses
 }
@@ -138,7 +138,7 @@ func (b *builder) fragment(f templates.Fragment, field *schema.Field, path strin
 		n.zero = slices.Contains([]string{`""`, "false", "0"}, n.text)
 	default:
 		conditions, complete := f.Rules()
-		n.place, n.rules, n.ruled = f.Place(), conditions, !complete
+		n.apiField, n.rules, n.ruled = f.Field(), conditions, !complete
 		b.leaf(&n, f)
 	}
 	return n

@@ -54,13 +54,13 @@ func (b *builder) coupled(n *node) {
 // checksOf returns the conditions for one value.
 func (b *builder) checksOf(n *node) []string {
 	switch {
-	case n.place == "EnvVar.name", n.place == "VolumeMount.name":
+	case n.apiField == "EnvVar.name", n.apiField == "VolumeMount.name":
 		b.problem(n.path, "a name must be constant here")
 	case n.ruled:
 		b.problem(n.path, "a policy cannot check the value of an expression here before it adds the value")
 	}
 	rules := n.rules
-	if n.place == "VolumeMount.mountPath" { // of cleaned paths, equal places are equal strings
+	if n.apiField == "VolumeMount.mountPath" { // of cleaned paths, equal places are equal strings
 		rules = append(rules, `VALUE.matches("^(/[^/]+)+$") && !VALUE.matches("/\\.\\.?(/|$)")`)
 	}
 	text := n.text

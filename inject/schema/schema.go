@@ -98,15 +98,15 @@ func (known schemas) of(t reflect.Type) *Schema {
 
 func (known schemas) addFields(s *Schema, t reflect.Type) {
 	for _, f := range tree.StructFields(t) {
-		place := &Field{Schema: known.of(f.Type), name: f.JSON, Parent: f.Parent, Gated: gated()[f.Parent.Name()+"."+f.JSON]}
+		field := &Field{Schema: known.of(f.Type), name: f.JSON, Parent: f.Parent, Gated: gated()[f.Parent.Name()+"."+f.JSON]}
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
-			place.Schema = &Schema{Shape: KeyedList, Elem: place.Elem, Key: key, GoType: f.Type}
+			field.Schema = &Schema{Shape: KeyedList, Elem: field.Elem, Key: key, GoType: f.Type}
 		} else if isSet(f.Parent, f.JSON) {
-			place.Schema = &Schema{Shape: Set, Elem: place.Elem, GoType: f.Type}
+			field.Schema = &Schema{Shape: Set, Elem: field.Elem, GoType: f.Type}
 		}
-		place.AbsentIsZero = f.Type.Kind() != reflect.Pointer && (f.OmitEmpty || f.Type.Kind() == reflect.Struct)
-		place.AlwaysSent = f.Type.Kind() != reflect.Pointer && !place.AbsentIsZero
-		s.fields[f.JSON] = place
+		field.AbsentIsZero = f.Type.Kind() != reflect.Pointer && (f.OmitEmpty || f.Type.Kind() == reflect.Struct)
+		field.AlwaysSent = f.Type.Kind() != reflect.Pointer && !field.AbsentIsZero
+		s.fields[f.JSON] = field
 	}
 }
 

@@ -22,10 +22,10 @@ func AsStored(podJSON []byte) ([]byte, error) {
 	return kept.AppendTo(nil), nil
 }
 
-// Default returns what the API server writes into a field that is absent, as JSON. Place is the field's type and name,
+// Default returns what the API server writes into a field that is absent, as JSON. Field is the type and name of the field,
 // such as ContainerPort.protocol.
-func Default(place string) (value string, ok bool) {
-	value, ok = defaults()[place]
+func Default(field string) (value string, ok bool) {
+	value, ok = defaults()[field]
 	return value, ok
 }
 

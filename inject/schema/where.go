@@ -33,6 +33,6 @@ func Where(pointer string) string {
 // Named reports whether a sentence contains the name of the annotation or label at a JSON Pointer.
 // Then it does not have to contain the path, too.
 func Named(pointer, sentence string) bool {
-	place, key := path.Split(pointer)
-	return (place == "/metadata/annotations/" || place == "/metadata/labels/") && strings.Contains(sentence, Unescape(key))
+	prefix, key := path.Split(pointer)
+	return (prefix == "/metadata/annotations/" || prefix == "/metadata/labels/") && strings.Contains(sentence, Unescape(key))
 }

@@ -91,18 +91,18 @@ func Loops(m *Mutation, v *Validation, system string, labels func(namespace stri
 	for i := range v.Webhooks {
 		entries = append(entries, explain.ValidatingEntries(&v.Webhooks[i])...)
 	}
-	refuses := func(e *explain.Entry, namespace map[string]string) bool {
+	failsClosed := func(e *explain.Entry, namespace map[string]string) bool {
 		w := e.Match(namespace, []byte(`{"metadata":{},"spec":{}}`))
 		return w.Called && w.FailurePolicy == string(admissionregistrationv1.Fail)
 	}
 	here, known := labels(system)
 	for i := range entries {
 		e := &entries[i]
-		if !known || e.Configuration == m.Own || e.Service == nil || !refuses(e, here) {
+		if !known || e.Configuration == m.Own || e.Service == nil || !failsClosed(e, here) {
 			continue
 		}
 		there, ok := labels(e.Service.Namespace)
-		if ok && slices.ContainsFunc(entries, func(own explain.Entry) bool { return own.Configuration == m.Own && refuses(&own, there) }) {
+		if ok && slices.ContainsFunc(entries, func(own explain.Entry) bool { return own.Configuration == m.Own && failsClosed(&own, there) }) {
 			loops = append(loops, Loop{title(e.Configuration, e.Name), e.Service.Namespace, system})
 		}
 	}

@@ -125,8 +125,8 @@ func (r *request) podAt() []string {
 func (r *request) newMetadata(path []string) bool {
 	for depth := range path {
 		at, old := r.Object.At(path[:depth]...).Get("metadata"), r.OldObject.At(path[:depth]...).Get("metadata")
-		for _, place := range []string{"labels", "annotations"} {
-			if at.Get(place).String() != old.Get(place).String() {
+		for _, field := range []string{"labels", "annotations"} {
+			if at.Get(field).String() != old.Get(field).String() {
 				return true
 			}
 		}

@@ -39,11 +39,11 @@ type Limits interface {
 
 // Handler answers the API server on the webhooks' paths.
 type Handler struct {
-	// Injector and Judge return the engine in use, from a pointer that a reload swaps.
+	// Injector and Judge return those in use, from a pointer that a reload swaps.
 	Injector   func() *inject.Injector
 	Judge      func() *inject.Judge
 	Namespaces Namespaces
-	Callers    *authentication.Guard // nil: callers are not authenticated
+	Guard      *authentication.Guard // nil: callers are not authenticated
 	Fit        *fit.Evaluator        // nil: advise does not report what pods need of their namespace
 	Limits     Limits                // nil: no LimitRange and no quota is known
 	Limiter    *Limiter              // nil: no limit

@@ -27,7 +27,7 @@ func guard(t *testing.T, e *edge, required bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Callers = authentication.NewGuard(required, &authentication.Credentials{Tokens: tokens}, func() (wall, steady time.Time) { return time.Now(), time.Now() })
+	e.Guard = authentication.NewGuard(required, &authentication.Credentials{Tokens: tokens}, func() (wall, steady time.Time) { return time.Now(), time.Now() })
 }
 
 // unread fails when somebody reads it.

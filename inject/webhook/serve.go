@@ -110,10 +110,10 @@ func at(path string) *endpoint {
 // A caller that fails gets an HTTP error rather than an answer that denies, so the API server
 // follows the webhook's failurePolicy.
 func (h *Handler) identify(e *exchange, w http.ResponseWriter, r *http.Request) *rejection {
-	if h.Callers == nil {
+	if h.Guard == nil {
 		return nil
 	}
-	way, wrong := h.Callers.Check(r, e.endpoint.caller)
+	way, wrong := h.Guard.Check(r, e.endpoint.caller)
 	if wrong == nil {
 		e.caller = way
 		return nil

@@ -43,7 +43,7 @@ func TestParseKeepsBytes(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejects(t *testing.T) {
 	for _, text := range []string{
 		``, ` `, `{`, `{"a"}`, `{"a":1,}`, `[1,]`, `{"a":1} x`, `{"a":01}`, "{\"a\":\"\xff\"}", `{"a":tru}`, `{a:1}`, "\"\n\"", `{} {}`,
 		strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000),

@@ -21,7 +21,7 @@ import (
 // explains the pods that match.
 func (i *Installation) Every(ctx context.Context, namespace string, kinds []schema.GroupVersionResource, selector string) ([]*explain.Report, error) {
 	if namespace != "" {
-		if _, err := i.place(ctx, namespace); err != nil {
+		if _, err := i.namespace(ctx, namespace); err != nil {
 			return nil, err
 		}
 	}

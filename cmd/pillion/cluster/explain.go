@@ -27,7 +27,7 @@ func (i *Installation) Explain(ctx context.Context, resource schema.GroupVersion
 }
 
 func (i *Installation) explainObject(ctx context.Context, object *unstructured.Unstructured) (*explain.Report, error) {
-	p, err := i.place(ctx, object.GetNamespace())
+	p, err := i.namespace(ctx, object.GetNamespace())
 	if err != nil {
 		return nil, err
 	}

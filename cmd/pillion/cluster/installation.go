@@ -29,17 +29,17 @@ type Installation struct {
 	*podLister
 	Explaining
 
-	injector *inject.Injector
-	entries  []explain.Entry
-	unknown  bool // the user is not allowed to read the entries
-	answered *bool
-	mutation *status.Mutation
-	notes    []string
-	whole    bool // set when all objects of a namespace are explained
-	wrong    unsure
-	since    time.Time // when the webhooks were installed
-	places   map[string]*place
-	owners   map[string]*unstructured.Unstructured
+	injector   *inject.Injector
+	entries    []explain.Entry
+	unknown    bool // the user is not allowed to read the entries
+	answered   *bool
+	mutation   *status.Mutation
+	notes      []string
+	whole      bool // set when all objects of a namespace are explained
+	wrong      unsure
+	since      time.Time // when the webhooks were installed
+	namespaces map[string]*namespace
+	owners     map[string]*unstructured.Unstructured
 }
 
 // Explaining configures how to explain the objects of a cluster.
@@ -60,7 +60,7 @@ func (i *Installation) note(text string) {
 // name other templates.
 func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) (*Installation, error) {
 	l := &podLister{c, &progress{}}
-	i := &Installation{podLister: l, Explaining: how, places: map[string]*place{}, owners: map[string]*unstructured.Unstructured{}}
+	i := &Installation{podLister: l, Explaining: how, namespaces: map[string]*namespace{}, owners: map[string]*unstructured.Unstructured{}}
 	var err error
 	if i.injector, err = c.newInjector(ctx, paths, i.note, &i.wrong); err != nil {
 		return nil, err
@@ -119,8 +119,8 @@ func (i *Installation) ownPolicies(ctx context.Context) {
 	}
 }
 
-// place is what all objects of a namespace have in common.
-type place struct {
+// namespace is what all objects of a namespace have in common.
+type namespace struct {
 	templates.Namespace
 
 	limits  fit.Limits
@@ -130,20 +130,20 @@ type place struct {
 	counts  map[string]*status.Count // the counted pods by selector
 }
 
-// place reads a namespace once.
-func (i *Installation) place(ctx context.Context, namespace string) (*place, error) {
-	if p := i.places[namespace]; p != nil {
+// namespace reads a namespace once.
+func (i *Installation) namespace(ctx context.Context, name string) (*namespace, error) {
+	if p := i.namespaces[name]; p != nil {
 		return p, nil
 	}
-	p := &place{Namespace: templates.Namespace{Name: namespace}}
-	object, err := i.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace, metav1.GetOptions{})
+	p := &namespace{Namespace: templates.Namespace{Name: name}}
+	object, err := i.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		p.notes = append(p.notes, "You are not allowed to read the namespace "+namespace+", so its labels and annotations are unknown. This report assumes that it opted in and sets no parameters.")
+		p.notes = append(p.notes, "You are not allowed to read the namespace "+name+", so its labels and annotations are unknown. This report assumes that it opted in and sets no parameters.")
 	case err != nil:
 		return nil, err
 	default:
-		p.Namespace = templates.Namespace{Name: namespace, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}
+		p.Namespace = templates.Namespace{Name: name, Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Known: true}
 	}
 	if object != nil {
 		p.sinceLabelled(object.GetManagedFields())
@@ -151,20 +151,20 @@ func (i *Installation) place(ctx context.Context, namespace string) (*place, err
 	if p.Namespace, err = i.Overlay(p.Namespace); err != nil {
 		return nil, err
 	}
-	if p.limits, err = i.limits(ctx, namespace); err != nil {
-		p.unknown = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is unknown: %s.", namespace, strings.ReplaceAll(err.Error(), "\n", "; "))
+	if p.limits, err = i.limits(ctx, name); err != nil {
+		p.unknown = fmt.Sprintf("Whether the limits of the namespace %s allow the injected pod is unknown: %s.", name, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	for _, m := range i.mutation.Mutators([]map[string]string{p.Labels}) {
 		if m.Namespaces > 0 {
 			p.notes = append(p.notes, fmt.Sprintf("The %s may change the pod too, %s Pillion: %s.", m.Title(), m.Runs, m.Effect))
 		}
 	}
-	i.places[namespace] = p
+	i.namespaces[name] = p
 	return p, nil
 }
 
 // sinceLabelled sets when the namespace was labelled, if it opted in.
-func (p *place) sinceLabelled(fields []metav1.ManagedFieldsEntry) {
+func (p *namespace) sinceLabelled(fields []metav1.ManagedFieldsEntry) {
 	if p.Labels[inject.LabelInject] == inject.Enabled {
 		p.optedIn = status.OptedIn(fields)
 	}

@@ -77,8 +77,8 @@ func (k *look) misplace(kind schema.GroupVersionKind, object *unstructured.Unstr
 // mentionsPillion reports whether the metadata at a path has a key of Pillion's. It is a quick
 // check, because most metadata has none.
 func mentionsPillion(object map[string]any, path ...string) bool {
-	for _, place := range []string{"labels", "annotations"} {
-		all, _, _ := unstructured.NestedMap(object, append(path, place)...)
+	for _, field := range []string{"labels", "annotations"} {
+		all, _, _ := unstructured.NestedMap(object, append(path, field)...)
 		for key := range all {
 			if domain, _, ok := strings.Cut(key, "/"); ok && strings.HasSuffix(domain, templates.Domain) {
 				return true

@@ -24,7 +24,7 @@ var errEnough = errors.New("enough pods")
 
 // running compares the pods of a workload with new ones. It returns nil if the pods cannot be
 // read.
-func (i *Installation) running(ctx context.Context, p *place, object *unstructured.Unstructured) (*explain.Running, error) {
+func (i *Installation) running(ctx context.Context, p *namespace, object *unstructured.Unstructured) (*explain.Running, error) {
 	selector := ""
 	if !i.whole {
 		if selector = podsOf(object); selector == "" {
@@ -99,7 +99,7 @@ func podsOf(object *unstructured.Unstructured) string {
 }
 
 // counted counts the pods of a namespace once. It returns nil if they cannot be read.
-func (i *Installation) counted(ctx context.Context, p *place, selector string) *status.Count {
+func (i *Installation) counted(ctx context.Context, p *namespace, selector string) *status.Count {
 	if count, known := p.counts[selector]; known {
 		return count
 	}

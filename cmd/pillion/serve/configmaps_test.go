@@ -28,9 +28,9 @@ func (c closed) Name() string { return "test" }
 
 func (c closed) Done() <-chan struct{} { return c }
 
-// replica is an engine that is told of ConfigMaps by a test.
+// replica is a reloader that gets its ConfigMaps from a test.
 type replica struct {
-	*engine
+	*reloader
 	come closed
 }
 
@@ -40,7 +40,7 @@ func newReplica(t *testing.T, paths ...string) *replica {
 	log := slog.New(slog.DiscardHandler)
 	maps := &configMaps{log: log, synced: r.come, changed: make(chan struct{}, 1), known: map[string]*templateMap{}}
 	var err error
-	r.engine, err = newEngine(paths, nil, maps, log, prometheus.NewRegistry())
+	r.reloader, err = newReloader(paths, nil, maps, log, prometheus.NewRegistry())
 	clitest.Must(t, err)
 	return r
 }

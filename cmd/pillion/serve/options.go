@@ -47,7 +47,7 @@ type Options struct {
 	shutdownDelay              time.Duration
 	requestMemory, memoryLimit resource.QuantityValue
 	advise                     bool
-	callers                    callerOptions
+	callerOptions              callerOptions
 	log                        logOptions
 	trace                      traceOptions
 }
@@ -72,7 +72,7 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.Var(&o.requestMemory, "max-request-memory", "limit the `MEMORY` of all current requests together, in addition to 48 KiB for each; a request that needs more gets HTTP 429, and the API server retries")
 	f.Var(&o.memoryLimit, "memory-limit", "set the soft limit of `MEMORY`; the garbage collector runs more often as memory use approaches this limit (0: GOMEMLIMIT, or no limit)")
 	f.BoolVar(&o.advise, "advise", false, "also watch LimitRanges and ResourceQuotas, so that /advise can warn if injected pods exceed them")
-	o.callers.flags(cmd)
+	o.callerOptions.flags(cmd)
 	o.log.flags(cmd)
 	o.trace.flags(f)
 }
@@ -95,7 +95,7 @@ func (o *Options) Check() error {
 	if err := o.tls.check(o.standalone); err != nil {
 		return err
 	}
-	if err := o.callers.check(o.standalone); err != nil {
+	if err := o.callerOptions.check(o.standalone); err != nil {
 		return err
 	}
 	return o.trace.check()

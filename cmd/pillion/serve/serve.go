@@ -58,12 +58,12 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	engine, err := newEngine(o.Templates, o.Excluded, more, log, registry)
+	reloader, err := newReloader(o.Templates, o.Excluded, more, log, registry)
 	if err != nil {
 		return fmt.Errorf("the templates are invalid:\n%w", err)
 	}
-	engine.warnUninjected(o.warnUninjected())
-	callers, err := o.callers.newCallers(ctx, callerCluster{o.kubeconfig, o.tls.configuration}, log, registry)
+	reloader.warnUninjected(o.warnUninjected())
+	callerCheck, err := o.callerOptions.newCallerCheck(ctx, callerCluster{o.kubeconfig, o.tls.configuration}, log, registry)
 	if err != nil {
 		return fmt.Errorf("the credentials of callers: %w", err)
 	}
@@ -83,11 +83,11 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	limiter := webhook.NewLimiter(registry, slotsPerCPU*runtime.GOMAXPROCS(0), o.requestMemory.Value())
 	config := newConfiguration(o, flags, log, registry)
 	config.live["max-request-memory"] = func(next *Options) { limiter.SetMemory(next.requestMemory.Value()) }
-	config.live["uninjected-pods"] = func(next *Options) { engine.warnUninjected(next.warnUninjected()) }
+	config.live["uninjected-pods"] = func(next *Options) { reloader.warnUninjected(next.warnUninjected()) }
 	config.reload() // before this replica is ready, so that later changes are applied as changes
 	s := &server{
-		options: o, config: config, limiter: limiter, log: log, registry: registry, engine: engine, namespaces: known,
-		certificate: certificate, callers: callers, advice: advice, tracer: tracer,
+		options: o, config: config, limiter: limiter, log: log, registry: registry, reloader: reloader, namespaces: known,
+		certificate: certificate, callerCheck: callerCheck, advice: advice, tracer: tracer,
 	}
-	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){config.follow, engine.watch, follow, callers.follow})...)
+	return s.run(ctx, slices.Concat(certificate.follow, advice.follow, []func(context.Context){config.follow, reloader.watch, follow, callerCheck.follow})...)
 }

@@ -33,10 +33,10 @@ type server struct {
 	options     *Options
 	log         *slog.Logger
 	registry    *prometheus.Registry
-	engine      *engine
+	reloader    *reloader
 	namespaces  namespaces
 	certificate *certificate
-	callers     *callerCheck // nil: all callers are allowed
+	callerCheck *callerCheck // nil: all callers are allowed
 	advice      *advice
 	config      *configuration
 	tracer      trace.Tracer // nil: no traces
@@ -86,7 +86,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	defer webhookServer.Close()
 	s.toWebhooks.accepting.Store(true)
 	s.log.Info("serving", "webhook", webhooks.Addr().String(), "admin", admins.Addr().String(),
-		"version", cli.BuildVersion().Version, "revision", s.engine.set().Revision)
+		"version", cli.BuildVersion().Version, "revision", s.reloader.set().Revision)
 	select {
 	case err := <-failed:
 		return err
@@ -128,14 +128,14 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 
 func (s *server) webhookServer() *http.Server {
 	handler := &webhook.Handler{
-		Injector:   s.engine.injector,
-		Judge:      s.engine.judge,
+		Injector:   s.reloader.injector,
+		Judge:      s.reloader.judge,
 		Namespaces: s.namespaces,
-		Callers:    s.callers.use(),
+		Guard:      s.callerCheck.use(),
 		Fit:        s.advice.fits,
 		Limits:     s.advice,
 		Limiter:    s.limiter,
-		Metrics:    s.engine.webhooks,
+		Metrics:    s.reloader.webhooks,
 		Log:        s.log,
 		Tracer:     s.tracer,
 	}
@@ -146,7 +146,7 @@ func (s *server) webhookServer() *http.Server {
 		handler.ServeHTTP(w, r)
 	}))
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
-	s.callers.configure(server.TLSConfig)
+	s.callerCheck.configure(server.TLSConfig)
 	chooseProtocol(server.TLSConfig)
 	server.ConnContext = connected
 	return server
@@ -208,10 +208,10 @@ func (s *server) register() {
 func (s *server) conditions() []condition {
 	return []condition{
 		{"configuration", s.config.check},
-		{"templates", s.engine.check},
+		{"templates", s.reloader.check},
 		{"namespaces", s.namespaces.check},
 		{"certificate", s.certificate.check},
-		{"callers", s.callers.check},
+		{"callers", s.callerCheck.check},
 		{"webhooks", func() (string, error) {
 			if !s.toWebhooks.accepting.Load() {
 				return "", errors.New("connections will be accepted when there is a certificate")

@@ -38,7 +38,7 @@ func (e *editor) changeBlock(n *yaml.Node, entries []entry, boundary int) {
 			e.cut(begin, begin, strings.TrimLeft(lines, " ")+strings.Repeat(" ", column-1))
 			continue
 		}
-		e.insertLines(e.placeFor(n, entries, at, column, boundary), lines)
+		e.insertLines(e.lineFor(n, entries, at, column, boundary), lines)
 	}
 }
 
@@ -68,9 +68,9 @@ func (e *editor) cutEntries(entries []entry, column int) {
 	}
 }
 
-// placeFor returns the line before which to insert an entry that comes after the entry with
+// lineFor returns the line before which to insert an entry that comes after the entry with
 // this index, or before all entries if the index is -1.
-func (e *editor) placeFor(n *yaml.Node, entries []entry, at, column, boundary int) int {
+func (e *editor) lineFor(n *yaml.Node, entries []entry, at, column, boundary int) int {
 	if at < 0 {
 		line := entries[0].first
 		if n.Kind == yaml.SequenceNode {

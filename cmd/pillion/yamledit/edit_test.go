@@ -44,8 +44,8 @@ func samples() []string {
 	}
 }
 
-// places are the paths of all objects and lists of a document.
-func places(node *yaml.Node, at []string, visit func(path []string, n *yaml.Node)) {
+// collections visits all objects and lists of a document.
+func collections(node *yaml.Node, at []string, visit func(path []string, n *yaml.Node)) {
 	if node.Kind == yaml.AliasNode {
 		return
 	}
@@ -60,7 +60,7 @@ func places(node *yaml.Node, at []string, visit func(path []string, n *yaml.Node
 			}
 			name = node.Content[i-1].Value
 		}
-		places(child, append(slices.Clip(at), name), visit)
+		collections(child, append(slices.Clip(at), name), visit)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestEditTakesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err, text)
 		}
-		places(root.Content[0], nil, func(path []string, node *yaml.Node) {
+		collections(root.Content[0], nil, func(path []string, node *yaml.Node) {
 			for _, value := range values {
 				names := []string{"added", "metadata"}
 				if node.Kind == yaml.SequenceNode {
@@ -252,7 +252,7 @@ func FuzzEdit(f *testing.F) {
 			return
 		}
 		var paths [][]string
-		places(root.Content[0], nil, func(path []string, n *yaml.Node) {
+		collections(root.Content[0], nil, func(path []string, n *yaml.Node) {
 			name := "added"
 			if n.Kind == yaml.SequenceNode {
 				name = "-"

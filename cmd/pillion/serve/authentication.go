@@ -126,9 +126,9 @@ type callerCheck struct {
 	problems prometheus.Gauge
 }
 
-// newCallers reads the credential files. Here, a problem is an error. It does not call the
+// newCallerCheck reads the credential files. Here, a problem is an error. It does not call the
 // cluster, which may be unavailable yet.
-func (o *callerOptions) newCallers(ctx context.Context, of callerCluster, log *slog.Logger, registry prometheus.Registerer) (*callerCheck, error) {
+func (o *callerOptions) newCallerCheck(ctx context.Context, of callerCluster, log *slog.Logger, registry prometheus.Registerer) (*callerCheck, error) {
 	if o.authentication == "none" {
 		return nil, nil
 	}

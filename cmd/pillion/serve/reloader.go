@@ -31,9 +31,9 @@ const watchAgain = 30 * time.Second
 // ConfigMap, and a rolling update takes a bit longer.
 const settleTime = 5 * time.Minute
 
-// engine holds the injector and the judge in use, and replaces them when the templates change.
+// reloader holds the injector and the judge in use, and replaces them when the templates change.
 // Invalid templates change nothing except the reported problems.
-type engine struct {
+type reloader struct {
 	paths      []string
 	configMaps *configMaps // nil if all templates come from files
 	excluded   []string
@@ -69,11 +69,11 @@ type inUse struct {
 	judge    *inject.Judge
 }
 
-func (e *engine) injector() *inject.Injector { return e.current.Load().injector }
+func (e *reloader) injector() *inject.Injector { return e.current.Load().injector }
 
-func (e *engine) judge() *inject.Judge { return e.current.Load().judge }
+func (e *reloader) judge() *inject.Judge { return e.current.Load().judge }
 
-func (e *engine) set() *templates.Set { return e.injector().Set() }
+func (e *reloader) set() *templates.Set { return e.injector().Set() }
 
 // superseded is an injector that was in use until a load.
 type superseded struct {
@@ -81,10 +81,10 @@ type superseded struct {
 	load     int
 }
 
-// newEngine loads the files for the first time. Here, a problem is an error.
-func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, registry prometheus.Registerer) (*engine, error) {
+// newReloader loads the files for the first time. Here, a problem is an error.
+func newReloader(paths, excluded []string, more *configMaps, log *slog.Logger, registry prometheus.Registerer) (*reloader, error) {
 	metrics := promauto.With(registry)
-	e := &engine{
+	e := &reloader{
 		paths: paths, excluded: excluded, configMaps: more, log: log,
 		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		problems: metrics.NewGauge(prometheus.GaugeOpts{
@@ -117,7 +117,7 @@ func newEngine(paths, excluded []string, more *configMaps, log *slog.Logger, reg
 
 // load uses the current content of files and ConfigMaps, if it is new. It returns the rejected
 // sources.
-func (e *engine) load() (rejected []rejection) {
+func (e *reloader) load() (rejected []rejection) {
 	files, err := cli.LoadWith(&e.loader, e.paths)
 	switch {
 	case err == nil || errors.Is(err, cli.ErrNoTemplates):
@@ -151,7 +151,7 @@ func (e *engine) load() (rejected []rejection) {
 // use puts a new set in use. The previous set still counts until the new one has settled,
 // because this replica, or one that is behind, may have injected pods with it. A set that was
 // incomplete was never in use.
-func (e *engine) use(set *templates.Set) {
+func (e *reloader) use(set *templates.Set) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.loads++
@@ -166,7 +166,7 @@ func (e *engine) use(set *templates.Set) {
 }
 
 // settle drops the sets that were superseded before a load.
-func (e *engine) settle(load int) {
+func (e *reloader) settle(load int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kept = slices.DeleteFunc(e.kept, func(s superseded) bool { return s.load <= load })
@@ -174,14 +174,14 @@ func (e *engine) settle(load int) {
 }
 
 // warnUninjected changes how the judge handles pods that should have been injected.
-func (e *engine) warnUninjected(warn bool) {
+func (e *reloader) warnUninjected(warn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.warn = warn
 	e.swap(e.injector(), e.settled)
 }
 
-func (e *engine) swap(injector *inject.Injector, settled bool) {
+func (e *reloader) swap(injector *inject.Injector, settled bool) {
 	e.settled = settled
 	kept, sets := make([]*inject.Injector, len(e.kept)), []*templates.Set{injector.Set()}
 	for i := range e.kept {
@@ -197,7 +197,7 @@ func (e *engine) swap(injector *inject.Injector, settled bool) {
 }
 
 // reload calls load, and logs and counts what was rejected.
-func (e *engine) reload() {
+func (e *reloader) reload() {
 	e.loading.Lock()
 	defer e.loading.Unlock()
 	now, before := e.load(), *e.rejected.Load()
@@ -233,7 +233,7 @@ func problemCount(err error) int {
 }
 
 // watch reloads on every change of files and ConfigMaps until ctx is done.
-func (e *engine) watch(ctx context.Context) {
+func (e *reloader) watch(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { e.configMaps.follow(ctx, e.reload) })
@@ -260,7 +260,7 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 
 // check reports which templates are in use. Rejected sources are reported, but Pillion stays
 // ready, because the previous templates still work.
-func (e *engine) check() (string, error) {
+func (e *reloader) check() (string, error) {
 	if !e.whole.Load() {
 		return "", e.configMaps.missing()
 	}

@@ -13,8 +13,8 @@ import (
 
 const day = 24 * time.Hour
 
-// TestJudge is the table of the rule.
-func TestJudge(t *testing.T) {
+// TestChoose checks each part of the rule.
+func TestChoose(t *testing.T) {
 	start := noon()
 	oldCA := newTestCA(t, "old", start.Add(-10*day), start.Add(1000*day))
 	newCA := newTestCA(t, "new", start.Add(-10*day), start.Add(1000*day))
@@ -90,7 +90,7 @@ func TestJudge(t *testing.T) {
 		{"both expired", expired, shorter, []trust{trusts(m, long, cas{newCA})}, 20 * day, "serve"},
 	} {
 		now := start.Add(row.later)
-		got := judge(row.served, row.offered, row.trusted, moment{now, now}, running)
+		got := choose(row.served, row.offered, row.trusted, moment{now, now}, running)
 		if code := got.code; got.serve && row.want != "serve" || !got.serve && code != row.want || !got.serve && got.why == "" {
 			t.Errorf("%s: %+v, want %s", row.what, got, row.want)
 		}
@@ -99,7 +99,7 @@ func TestJudge(t *testing.T) {
 
 // A clock that jumps by itself brings no deadline nearer, and no fresh pair in
 // that API servers do not trust.
-func TestJudgeClockJumps(t *testing.T) {
+func TestChooseClockJumps(t *testing.T) {
 	start := noon()
 	oldCA := newTestCA(t, "old", start.Add(-10*day), start.Add(1000*day))
 	newCA := newTestCA(t, "new", start.Add(-10*day), start.Add(1000*day))
@@ -109,11 +109,11 @@ func TestJudgeClockJumps(t *testing.T) {
 	trusted := []trust{trust{}.update(CABundle{Webhook: "a", Host: testHost, Bundle: oldCA.pem}, 0)}
 	for _, wall := range []time.Duration{-10000 * day, -20 * day, -5 * day, 0, 80 * day, 85 * day, 100 * day, 10000 * day} {
 		now := moment{wall: start.Add(wall), steady: start}
-		if v := judge(served, fromNew, trusted, now, time.Hour); v.serve {
+		if v := choose(served, fromNew, trusted, now, time.Hour); v.serve {
 			t.Errorf("%v: a pair that nobody trusts is served", wall)
 		}
 		fine := again.Leaf.NotBefore.Before(now.wall) && again.Leaf.NotAfter.After(now.wall)
-		if v := judge(served, again, trusted, now, time.Hour); !v.serve && fine {
+		if v := choose(served, again, trusted, now, time.Hour); !v.serve && fine {
 			t.Errorf("%v: a good pair is not served: %s", wall, v.why)
 		}
 	}
@@ -127,7 +127,7 @@ func TestJudgeClockJumps(t *testing.T) {
 	}
 	for _, wall := range []time.Duration{0, 60 * day, 10000 * day} {
 		now := moment{wall: start.Add(wall), steady: start}
-		if v := judge(served, fromNew, trusted, now, time.Hour); v.serve {
+		if v := choose(served, fromNew, trusted, now, time.Hour); v.serve {
 			t.Errorf("%v: a pair that one webhook does not trust is served", wall)
 		}
 		if m := mismatches(served, trusted, now); len(m) != 0 {
@@ -135,7 +135,7 @@ func TestJudgeClockJumps(t *testing.T) {
 		}
 	}
 	later := start.Add(60 * day)
-	if v := judge(served, fromNew, trusted, moment{later, later}, time.Hour); !v.serve {
+	if v := choose(served, fromNew, trusted, moment{later, later}, time.Hour); !v.serve {
 		t.Errorf("its CA has ended, and the next one is not served: %s", v.why)
 	}
 }
@@ -185,7 +185,7 @@ func TestServingProperty(t *testing.T) {
 				}
 				c := []Configuration{Mutating, Validating}[random.IntN(2)]
 				s.Trust(c, []CABundle{{Webhook: string(c), Host: testHost, Bundle: bundle}})
-				trusted = s.trusted // it is the judgement after it that counts
+				trusted = s.trusted // only the choice after it counts
 			}
 			after, err := s.GetCertificate(nil)
 			if err != nil {

@@ -107,25 +107,28 @@ func (t trust) update(a CABundle, at time.Duration) trust {
 	return t
 }
 
-// verdict reports whether to serve the offered pair, or why not yet.
-type verdict struct {
+// choice reports whether to serve the offered pair, or why not yet.
+type choice struct {
 	serve bool
 	code  string // as in [Pending]
 	why   string
 }
 
-// judge decides between the served pair (nil: none) and a newer one.
+// choose decides between the served pair (nil: none) and a newer one.
 //
 // The rule: an API server that can call Pillion now must never lose it. The newer pair is
-// served if every caBundle that verifies the served pair verifies it too, including recently
-// replaced caBundles. A newer pair that no caBundle verifies is not better than the served one
-// until that has expired. Shortly before that, a newer pair that some API server trusts is
-// better.
-func judge(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) verdict {
+// served if every caBundle that verifies the served pair verifies it too, and at least one
+// verifies it or none is known. Recently replaced caBundles count too, unless a webhook that the
+// served pair lacks verifies the newer one.
+//
+// There are two exceptions for a newer pair that expires later. It is served if the served pair
+// has expired. From [deadline] on, it is served if some caBundle verifies it, or if none verifies
+// the served pair.
+func choose(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) choice {
 	if served == nil {
-		return verdict{serve: true}
+		return choice{serve: true}
 	}
-	if v := judgeTime(served.Leaf, offered.Leaf, now.wall); v.code != "" {
+	if v := chooseByTime(served.Leaf, offered.Leaf, now.wall); v.code != "" {
 		return v
 	}
 	var lost, gained []string
@@ -143,32 +146,32 @@ func judge(served, offered *tls.Certificate, trusted []trust, now moment, runnin
 	longer := offered.Leaf.NotAfter.After(served.Leaf.NotAfter)
 	switch {
 	case longer && now.passed(served.Leaf.NotAfter), longer && now.passed(deadline(served.Leaf)) && (some || !old):
-		return verdict{serve: true}
+		return choice{serve: true}
 	case len(lost) > 0:
-		return verdict{code: "not_trusted", why: "the caBundle of " + strings.Join(lost, ", ") + " does not verify it"}
+		return choice{code: "not_trusted", why: "the caBundle of " + strings.Join(lost, ", ") + " does not verify it"}
 	case known && !some:
-		return verdict{code: "not_trusted", why: "no caBundle verifies it"}
+		return choice{code: "not_trusted", why: "no caBundle verifies it"}
 	case len(gained) == 0 && unsettled(served, offered, trusted, now, running):
-		return verdict{code: "settling", why: "API servers may not have the new caBundle yet"}
+		return choice{code: "settling", why: "API servers may not have the new caBundle yet"}
 	}
-	return verdict{serve: true}
+	return choice{serve: true}
 }
 
-// judgeTime returns the verdict about an offered pair that is not valid now. It ignores a clock by
+// chooseByTime returns the choice about an offered pair that is not valid now. It ignores a clock by
 // which the served pair would be invalid too.
-func judgeTime(served, offered *x509.Certificate, now time.Time) verdict {
+func chooseByTime(served, offered *x509.Certificate, now time.Time) choice {
 	const layout = time.RFC3339
 	switch {
 	case now.After(offered.NotAfter) && !now.After(served.NotAfter):
-		return verdict{code: "expired", why: "it expired at " + offered.NotAfter.UTC().Format(layout)}
+		return choice{code: "expired", why: "it expired at " + offered.NotAfter.UTC().Format(layout)}
 	case now.Before(offered.NotBefore) && !now.Before(served.NotBefore):
-		return verdict{code: "not_yet_valid", why: "it is not valid before " + offered.NotBefore.UTC().Format(layout)}
+		return choice{code: "not_yet_valid", why: "it is not valid before " + offered.NotBefore.UTC().Format(layout)}
 	}
-	return verdict{}
+	return choice{}
 }
 
-// unsettled reports whether an API server that still uses an older view could reject the
-// offered pair.
+// unsettled reports whether an API server may still use a replaced caBundle that verifies the
+// served pair and not the offered one.
 func unsettled(served, offered *tls.Certificate, trusted []trust, now moment, running time.Duration) bool {
 	for _, t := range trusted {
 		for _, r := range t.replaced {
@@ -186,7 +189,8 @@ func deadline(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-min(time.Hour, c.NotAfter.Sub(c.NotBefore)/10))
 }
 
-// mismatches returns the webhooks that an API server cannot call now, each with the reason.
+// mismatches returns the webhooks that an API server cannot call now, each with the reason, by
+// configuration. If nothing is served, these are only the webhooks without a caBundle.
 func mismatches(served *tls.Certificate, trusted []trust, now moment) map[Configuration][]string {
 	all := map[Configuration][]string{}
 	for _, t := range trusted {

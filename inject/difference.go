@@ -10,8 +10,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-func newPlace(at string, pod, fragment *tree.Node) Place {
-	return Place{Path: at, Pod: compact(pod), Template: compact(fragment)}
+func newDifference(at string, pod, fragment *tree.Node) Difference {
+	return Difference{Path: at, Pod: compact(pod), Template: compact(fragment)}
 }
 
 func compact(n *tree.Node) JSON {
