@@ -4,7 +4,9 @@ package templates
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -209,11 +211,7 @@ func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
 	if !ok {
 		return p.Provider.FindStructFieldNames(name)
 	}
-	var names []string
-	for f := range fields {
-		names = append(names, f)
-	}
-	return names, true
+	return slices.Collect(maps.Keys(fields)), true
 }
 
 // FindStructFieldType implements types.Provider.

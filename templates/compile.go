@@ -5,7 +5,6 @@ package templates
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -88,8 +87,12 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	p := &program{source: source, direct: newDirect(native, c.params), ofPod: readsPod(native), checked: native, env: env, prog: prog, out: checked.OutputType()}
-	p.given, p.pure = paramsOf(native, c.params)
+	p := &program{source: source, direct: newDirect(native, c.params), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType()}
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(native), ast.KindMatcher(ast.IdentKind)) {
+		p.note(e, c.params)
+	}
+	slices.Sort(p.params)
+	p.params = slices.Compact(p.params)
 	return p, nil
 }
 
@@ -102,26 +105,7 @@ func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 	if !p.out.IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("CEL: %q gives %s, but true or false is needed here", source, celName(p.out))
 	}
-	p.params = c.paramsRead(p.checked)
 	return p, nil
-}
-
-// paramsRead returns the names of the parameters that an expression reads.
-func (c *compiler) paramsRead(checked *ast.AST) []string {
-	names := map[string]bool{}
-	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
-		if e.AsIdent() != "params" {
-			continue
-		}
-		if parent, ok := e.Parent(); ok && parent.Kind() == ast.SelectKind {
-			names[parent.AsSelect().FieldName()] = true
-			continue
-		}
-		for i := range c.params { // params as a whole: it may read any of them
-			names[c.params[i].Name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }
 
 // inspect rejects expressions that might not return the same bytes every time. It records which

@@ -10,11 +10,7 @@ import (
 func (p *part) computedFields() []string {
 	var all []string
 	for _, list := range []string{"initContainers", "containers"} {
-		containers := p.child("spec").child(list)
-		if containers == nil {
-			continue
-		}
-		for _, container := range containers.parts {
+		for _, container := range p.member("spec").member(list).items() {
 			for i, field := range container.parts {
 				if field.ofPod() && !slices.Contains(all, container.names[i]) {
 					all = append(all, container.names[i])
@@ -24,17 +20,6 @@ func (p *part) computedFields() []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// child returns the part with that name. It returns nil if there is none, or none with expressions.
-func (p *part) child(name string) *part {
-	if p == nil {
-		return nil
-	}
-	if i := slices.Index(p.names, name); i >= 0 {
-		return p.parts[i]
-	}
-	return nil
 }
 
 // ofPod reports whether the part's value depends on the pod.

@@ -12,27 +12,18 @@ import (
 )
 
 // choices returns the strings that a type allows, or nil if it allows any.
-func choices(t reflect.Type) []string {
-	switch t {
-	case reflect.TypeFor[Position]():
-		return []string{string(First), string(Last)}
-	case reflect.TypeFor[TokenMode]():
-		return []string{string(Inherit), string(None)}
-	case reflect.TypeFor[ValidateMode]():
-		return []string{string(Deny), string(Warn)}
-	case reflect.TypeFor[Overrider]():
-		return []string{string(ByPod), string(ByNamespace)}
-	case reflect.TypeFor[ParamType]():
-		return ParamTypes()
-	case reflect.TypeFor[corev1.OSName]():
-		return []string{string(corev1.Linux), string(corev1.Windows)}
-	}
-	return enumerations()[t]
-}
+func choices(t reflect.Type) []string { return enumerations()[t] }
 
-// enumerations are the strings that the API's types allow.
+// enumerations are the strings that types of the template format and of the Kubernetes API allow.
 var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
+		reflect.TypeFor[Position]():      texts(First, Last),
+		reflect.TypeFor[TokenMode]():     texts(Inherit, None),
+		reflect.TypeFor[ValidateMode]():  texts(Deny, Warn),
+		reflect.TypeFor[Overrider]():     texts(ByPod, ByNamespace),
+		reflect.TypeFor[ParamType]():     ParamTypes(),
+		reflect.TypeFor[corev1.OSName](): texts(corev1.Linux, corev1.Windows),
+
 		reflect.TypeFor[corev1.PullPolicy]():                  texts(corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),
 		reflect.TypeFor[corev1.Protocol]():                    texts(corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP),
 		reflect.TypeFor[corev1.TerminationMessagePolicy]():    texts(corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError),

@@ -16,7 +16,7 @@ import (
 type program struct {
 	source  string
 	direct  direct   // evaluates it without CEL, if possible
-	params  []string // parameters that a condition reads
+	params  []string // the parameters that it reads, sorted
 	ofPod   bool     // whether its value depends on the pod
 	given   paramSet // if pure: the parameters that it reads, and it reads nothing else
 	pure    bool

@@ -109,13 +109,7 @@ func (p *param) parse(text string) (ref.Val, error) {
 }
 
 // Choices returns the values of an enumeration.
-func (p *Param) Choices() []string {
-	var all []string
-	for _, e := range p.Enum {
-		all = append(all, string(e))
-	}
-	return all
-}
+func (p *Param) Choices() []string { return texts(p.Enum...) }
 
 // Length returns the maximum length of a value in bytes.
 func (p *Param) Length() int {

@@ -11,22 +11,25 @@ type paramSet uint64
 // rendered for each pod.
 const maxPreset = 64
 
-// paramsOf returns the parameters that an expression reads. It returns ok false if the expression
-// may read anything else.
-func paramsOf(checked *ast.AST, params []Param) (all paramSet, ok bool) {
-	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
-		parent, ok := e.Parent()
-		if e.AsIdent() != "params" || !ok || parent.Kind() != ast.SelectKind {
-			return 0, false
+// note records what an expression reads, for one of its identifiers.
+func (p *program) note(ident ast.NavigableExpr, params []Param) {
+	parent, ok := ident.Parent()
+	field := ok && parent.Kind() == ast.SelectKind
+	switch ident.AsIdent() {
+	case "pod":
+		p.ofPod = true
+	case "params":
+		p.pure = p.pure && field
+		for i := range params {
+			if field && params[i].Name != parent.AsSelect().FieldName() {
+				continue // without a field, it may read any of them
+			}
+			p.params = append(p.params, params[i].Name)
+			if p.given |= 1 << i; i >= maxPreset {
+				p.pure = false
+			}
 		}
-		i := 0
-		for i < len(params) && params[i].Name != parent.AsSelect().FieldName() {
-			i++
-		}
-		if i >= min(len(params), maxPreset) {
-			return 0, false
-		}
-		all |= 1 << i
+		return
 	}
-	return all, true
+	p.pure = false
 }

@@ -84,10 +84,3 @@ func requestOf(ident ast.NavigableExpr) bool {
 	parent, ok := ident.Parent()
 	return !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().FieldName() != "operation"
 }
-
-// readsPod reports whether an expression reads the pod.
-func readsPod(checked *ast.AST) bool {
-	return len(ast.MatchDescendants(ast.NavigateAST(checked), func(e ast.NavigableExpr) bool {
-		return e.Kind() == ast.IdentKind && e.AsIdent() == "pod"
-	})) > 0
-}

@@ -104,10 +104,10 @@ func (p *part) member(name string) *part {
 
 // items returns the items of a list.
 func (p *part) items() []*part {
-	if p == nil || p.kind != staticPart {
-		if p == nil || p.kind != listPart {
-			return nil
-		}
+	switch {
+	case p == nil:
+		return nil
+	case p.kind == listPart:
 		return p.parts
 	}
 	var all []*part

@@ -161,7 +161,7 @@ func (v *Verifier) twice(path []byte) bool {
 func (n *Node) arrived(name []byte) *Node {
 	plain := bytes.IndexByte(name, '~') < 0
 	for i := min(int(n.came), len(n.kids)) - 1; i >= 0; i-- {
-		if m := &n.kids[i]; string(name) == m.name && plain || !plain && isEscaped(name, m.name) {
+		if m := &n.kids[i]; plain && m.name == string(name) || !plain && Escape(m.name) == string(name) {
 			if !m.in(n) {
 				return n.again(m.name)
 			}
@@ -169,30 +169,6 @@ func (n *Node) arrived(name []byte) *Node {
 		}
 	}
 	return nil
-}
-
-// isEscaped reports whether the token is the name, escaped as in a path.
-func isEscaped(token []byte, name string) bool {
-	for i := range len(name) {
-		escape := ""
-		switch name[i] {
-		case '~':
-			escape = "~0"
-		case '/':
-			escape = "~1"
-		default:
-			if len(token) == 0 || token[0] != name[i] {
-				return false
-			}
-			token = token[1:]
-			continue
-		}
-		if len(token) < len(escape) || string(token[:len(escape)]) != escape {
-			return false
-		}
-		token = token[len(escape):]
-	}
-	return len(token) == 0
 }
 
 // again parses the object's JSON again, to find a member that was replaced.
