@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -91,15 +92,10 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 
 // same reports whether two pairs have the same chain, and therefore the same key.
 func same(a, b *tls.Certificate) bool {
-	if a == nil || b == nil || len(a.Certificate) != len(b.Certificate) {
+	if a == nil || b == nil {
 		return a == b
 	}
-	for i := range a.Certificate {
-		if !bytes.Equal(a.Certificate[i], b.Certificate[i]) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a.Certificate, b.Certificate, bytes.Equal)
 }
 
 // verify returns an error if a client that trusts the roots would reject the pair for this

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"time"
@@ -144,17 +143,6 @@ func reportX509(c *x509.Certificate) X509Report {
 		Subject: c.Subject.String(), Issuer: c.Issuer.String(), Names: c.DNSNames,
 		Begins: c.NotBefore.UTC(), Expires: c.NotAfter.UTC(), SHA256: hex.EncodeToString(sum[:]),
 	}
-}
-
-// bundleCertificates returns the certificates of a caBundle that can be parsed.
-func bundleCertificates(bundle []byte) []*x509.Certificate {
-	var all []*x509.Certificate
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
-			all = append(all, c)
-		}
-	}
-	return all
 }
 
 // asPair converts a presented chain for [verify].

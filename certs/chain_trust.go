@@ -32,7 +32,7 @@ func (c *Chain) checkTrust(r *ChainReport, pair *tls.Certificate) (problems []st
 		}
 		var empty, unusable, lost []string
 		for _, a := range w.CABundles {
-			trusted := bundleCertificates(a.Bundle)
+			trusted := parseCertificates(a.Bundle)
 			t := TrustReport{Configuration: name, Webhook: a.Webhook, Certificates: []X509Report{}}
 			for _, one := range trusted {
 				t.Certificates = append(t.Certificates, reportX509(one))

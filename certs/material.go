@@ -52,15 +52,12 @@ func parseMaterial(data map[string][]byte) material {
 
 // parseCertificates returns the certificates in a PEM string.
 func parseCertificates(text []byte) (all []*x509.Certificate) {
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return all
-		}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
 			all = append(all, c)
 		}
 	}
+	return all
 }
 
 // data returns the material in the format of the Secret.
