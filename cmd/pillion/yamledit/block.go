@@ -22,7 +22,7 @@ func (e *editor) changeBlock(n *yaml.Node, entries []entry, boundary int) {
 	}
 	column := e.column(n)
 	e.cutEntries(entries, column)
-	size := len(n.Content) / max(countEntries(n), 1)
+	size := entrySize(n)
 	at := -1 // index of the last entry that is in the source
 	for i := 0; i < len(n.Content); i += size {
 		if k := slices.IndexFunc(entries[at+1:], func(x entry) bool { return x.head == n.Content[i] }); k >= 0 {
@@ -40,13 +40,6 @@ func (e *editor) changeBlock(n *yaml.Node, entries []entry, boundary int) {
 		}
 		e.insertLines(e.lineFor(n, entries, at, column, boundary), lines)
 	}
-}
-
-func countEntries(n *yaml.Node) int {
-	if n.Kind == yaml.MappingNode {
-		return len(n.Content) / 2
-	}
-	return len(n.Content)
 }
 
 // cutEntries removes the deleted entries.

@@ -62,23 +62,14 @@ func (r *Root) Edit(changes []Change) ([]byte, error) {
 func (r *Root) Empty(path []string) (at []string, text string, ok bool) {
 	node := r.Content[0]
 	for i, name := range path {
-		switch node.Kind {
-		case yaml.MappingNode:
-			k := memberAt(node, name)
-			if k < 0 {
-				return nil, "", false
-			}
-			if isEmpty(node.Content[k]) {
-				return path[:i+1], r.text().emptyText(node.Content[k-1], node.Content[k]), true
-			}
-			node = node.Content[k]
-		case yaml.SequenceNode:
-			k, err := strconv.Atoi(name)
-			if err != nil || k < 0 || k >= len(node.Content) {
-				return nil, "", false
-			}
-			node = node.Content[k]
+		k := childAt(node, name)
+		if k < 0 {
+			return nil, "", false
 		}
+		if value := node.Content[k]; node.Kind == yaml.MappingNode && isEmpty(value) {
+			return path[:i+1], r.text().emptyText(node.Content[k-1], value), true
+		}
+		node = node.Content[k]
 	}
 	return nil, "", false
 }
@@ -140,15 +131,7 @@ func (e *editor) make(root *yaml.Node, c Change) error {
 // remove removes the value at the path.
 func (e *editor) remove(node *yaml.Node, c Change) error {
 	for i, name := range c.Path {
-		at, size := -1, 1
-		switch node.Kind {
-		case yaml.MappingNode:
-			at, size = memberAt(node, name), 2
-		case yaml.SequenceNode:
-			if n, err := strconv.Atoi(name); err == nil && n >= 0 && n < len(node.Content) {
-				at = n
-			}
-		}
+		at := childAt(node, name)
 		switch {
 		case at < 0:
 			return fmt.Errorf("there is no %s to take out", name)
@@ -156,7 +139,7 @@ func (e *editor) remove(node *yaml.Node, c Change) error {
 			node = node.Content[at]
 		default:
 			e.touch(node)
-			node.Content = slices.Delete(node.Content, at+1-size, at+1)
+			node.Content = slices.Delete(node.Content, at+1-entrySize(node), at+1)
 		}
 	}
 	return nil
@@ -248,6 +231,37 @@ func Member(node *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
+// mergeKey returns the key of an object that merges others into it, or nil.
+func mergeKey(node *yaml.Node) *yaml.Node {
+	for i := 0; i < len(node.Content); i += 2 {
+		if node.Content[i].ShortTag() == "!!merge" {
+			return node.Content[i]
+		}
+	}
+	return nil
+}
+
+// childAt returns the index of the value of a member, or of an item of a list, or -1.
+func childAt(node *yaml.Node, name string) int {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return memberAt(node, name)
+	case yaml.SequenceNode:
+		if n, err := strconv.Atoi(name); err == nil && n >= 0 && n < len(node.Content) {
+			return n
+		}
+	}
+	return -1
+}
+
+// entrySize returns the number of nodes of an entry: the key and the value of a member, or an item.
+func entrySize(node *yaml.Node) int {
+	if node.Kind == yaml.MappingNode {
+		return 2
+	}
+	return 1
+}
+
 // memberAt returns the index of a member's value, or -1.
 func memberAt(node *yaml.Node, name string) int {
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -291,23 +305,14 @@ func throughAlias(node *yaml.Node, path []string, aliased map[*yaml.Node]bool) *
 		if node.Kind == yaml.AliasNode || aliased[node] {
 			return node
 		}
-		next := (*yaml.Node)(nil)
-		switch node.Kind {
-		case yaml.MappingNode:
-			next = Member(node, name)
-			for i := 0; i < len(node.Content) && depth < len(path)-1; i += 2 {
-				if node.Content[i].ShortTag() == "!!merge" && next == nil {
-					return node.Content[i]
-				}
+		at := childAt(node, name)
+		if at < 0 {
+			if depth == len(path)-1 || node.Kind != yaml.MappingNode {
+				return nil
 			}
-		case yaml.SequenceNode:
-			if n, err := strconv.Atoi(name); err == nil && n >= 0 && n < len(node.Content) {
-				next = node.Content[n]
-			}
+			return mergeKey(node)
 		}
-		if node = next; node == nil {
-			return nil
-		}
+		node = node.Content[at]
 	}
 	if node.Kind == yaml.AliasNode || aliased[node] {
 		return node

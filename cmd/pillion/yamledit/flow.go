@@ -24,7 +24,7 @@ func (e *editor) changeFlow(n *yaml.Node, entries []entry) {
 	}
 	between := e.between(n, entries)
 	e.cutFlow(entries)
-	size := len(n.Content) / max(countEntries(n), 1)
+	size := entrySize(n)
 	live := map[*yaml.Node]bool{}
 	for _, child := range n.Content {
 		live[child] = true

@@ -76,10 +76,7 @@ func (e *editor) insertLines(before int, text string) {
 // walk adds cuts for the differences between a node and its original. The lines of the node
 // end before the line boundary.
 func (e *editor) walk(n *yaml.Node, boundary int) {
-	size := 1
-	if n.Kind == yaml.MappingNode {
-		size = 2
-	}
+	size := entrySize(n)
 	was := e.original(n)
 	isFlow := n.Style&yaml.FlowStyle != 0
 	live := map[*yaml.Node]bool{}
