@@ -125,21 +125,15 @@ func (o object) name() string {
 }
 
 // pointer splits a JSON Pointer into names.
-func pointer(path string) []string {
-	names := strings.Split(path, "/")[1:]
-	for i := range names {
-		names[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(names[i])
-	}
-	return names
-}
+func pointer(path string) []string { return slices.Collect(jsontext.Pointer(path).Tokens()) }
 
 // unpointer is the inverse of pointer.
 func unpointer(names []string) string {
-	var path strings.Builder
+	var path jsontext.Pointer
 	for _, name := range names {
-		path.WriteString("/" + tree.Escape(name))
+		path = path.AppendToken(name)
 	}
-	return path.String()
+	return string(path)
 }
 
 // jsonOutput returns a single document unchanged, and several as a List.

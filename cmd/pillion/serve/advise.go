@@ -6,7 +6,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -42,25 +41,12 @@ func (o *Options) newAdvice() (*advice, error) {
 }
 
 func followLimits[T any](a *advice, client dynamic.Interface, resource string) cache.Indexer {
-	store, controller := kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), func(error) {}, cache.InformerOptions{
-		ObjectType: &unstructured.Unstructured{}, Transform: slimLimit[T],
+	store, controller := kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), "", func(error) {}, cache.InformerOptions{
+		ObjectType: &unstructured.Unstructured{}, Transform: kube.Typed[T],
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})
 	a.follow = append(a.follow, controller.RunWithContext)
 	return store.(cache.Indexer) // the store is created with Indexers
-}
-
-// slimLimit drops the unused fields of a LimitRange or quota.
-func slimLimit[T any](object any) (any, error) {
-	object, err := kube.Typed[T](object)
-	if m, ok := object.(metav1.Object); ok {
-		m.SetManagedFields(nil)
-		m.SetOwnerReferences(nil)
-		m.SetFinalizers(nil)
-		m.SetLabels(nil)
-		m.SetAnnotations(nil)
-	}
-	return object, err
 }
 
 // Limits implements [webhook.Limits].

@@ -104,7 +104,7 @@ type callerCluster struct {
 type source struct {
 	name    string // the file's name, for messages
 	read    func(context.Context) ([]byte, error)
-	use     func(*authentication.Credentials, []byte) error // if it fails, the credentials do not change
+	use     func(*authentication.Credentials, []byte) error // if it fails, the credentials must not be used
 	content []byte                                          // the content in use
 	problem error                                           // why the latest content is not in use
 }
@@ -165,25 +165,16 @@ func (o *callerOptions) sources() []*source {
 			all = append(all, &source{name: name, use: use, read: func(context.Context) ([]byte, error) { return os.ReadFile(name) }})
 		}
 	}
-	add(o.caFile, func(c *authentication.Credentials, content []byte) error {
-		parsed, err := authentication.ParseCertificates(content, o.names)
-		if err == nil {
-			c.Certificates = parsed
-		}
+	add(o.caFile, func(c *authentication.Credentials, content []byte) (err error) {
+		c.Certificates, err = authentication.ParseCertificates(content, o.names)
 		return err
 	})
-	add(o.tokenFile, func(c *authentication.Credentials, content []byte) error {
-		parsed, err := authentication.ParseTokens(content)
-		if err == nil {
-			c.Tokens = parsed
-		}
+	add(o.tokenFile, func(c *authentication.Credentials, content []byte) (err error) {
+		c.Tokens, err = authentication.ParseTokens(content)
 		return err
 	})
-	add(o.basicAuthFile, func(c *authentication.Credentials, content []byte) error {
-		parsed, err := authentication.ParsePasswords(content)
-		if err == nil {
-			c.Passwords = parsed
-		}
+	add(o.basicAuthFile, func(c *authentication.Credentials, content []byte) (err error) {
+		c.Passwords, err = authentication.ParsePasswords(content)
 		return err
 	})
 	add(o.jwksFile, useKeys)
@@ -263,28 +254,17 @@ func (c *callerCheck) take(s *source, content []byte, err error) error {
 // wrong returns the current problems.
 func (c *callerCheck) wrong() []string {
 	var all []string
-	for _, s := range c.all() {
-		if s.problem != nil {
+	for _, s := range append(slices.Clip(c.files), c.keys) {
+		if s != nil && s.problem != nil {
 			all = append(all, s.problem.Error())
 		}
 	}
 	return all
 }
 
-func (c *callerCheck) all() []*source {
-	if c.keys == nil {
-		return c.files
-	}
-	return append(slices.Clip(c.files), c.keys)
-}
 
 // miss reports that a token named an unknown key. Requests call it.
-func (c *callerCheck) miss() {
-	select {
-	case c.missed <- struct{}{}:
-	default:
-	}
-}
+func (c *callerCheck) miss() { wake(c.missed) }
 
 // follow keeps the credentials current until ctx is done.
 func (c *callerCheck) follow(ctx context.Context) {

@@ -15,11 +15,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
@@ -67,9 +64,9 @@ func (o *Options) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 		namespace: o.TemplateNamespace, selector: o.TemplateSelector, log: log,
 		changed: make(chan struct{}, 1), known: map[string]*templateMap{},
 	}
-	_, controller := kube.Inform(client, selected{client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(c.namespace), c.selector}, c.asked, cache.InformerOptions{
+	_, controller := kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(c.namespace), c.selector, c.asked, cache.InformerOptions{
 		ObjectType: &unstructured.Unstructured{},
-		Transform:  slimConfigMap,
+		Transform:  kube.Typed[corev1.ConfigMap],
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    c.take,
 			UpdateFunc: func(_, object any) { c.take(object) },
@@ -80,40 +77,12 @@ func (o *Options) newConfigMaps(log *slog.Logger) (*configMaps, error) {
 	return c, nil
 }
 
-// selected are the ConfigMaps with certain labels.
-type selected struct {
-	dynamic.ResourceInterface
-
-	selector string
-}
-
-// List implements [listable].
-func (s selected) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	o.LabelSelector = s.selector
-	return s.ResourceInterface.List(ctx, o)
-}
-
-// Watch implements [listable].
-func (s selected) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.LabelSelector = s.selector
-	return s.ResourceInterface.Watch(ctx, o)
-}
-
-// slimConfigMap drops the unused fields of a ConfigMap.
-func slimConfigMap(object any) (any, error) {
-	object, err := kube.Typed[corev1.ConfigMap](object)
-	if m, ok := object.(*corev1.ConfigMap); ok {
-		m.ManagedFields, m.Annotations, m.BinaryData = nil, nil, nil
-	}
-	return object, err
-}
-
 // asked records why ConfigMaps cannot be watched.
 func (c *configMaps) asked(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if (err == nil) != (c.failed == nil) {
-		c.poke()
+		wake(c.changed)
 	}
 	if err != nil && c.failed == nil && !c.whole() {
 		c.log.Error("the ConfigMaps of templates cannot be read, trying again", "namespace", c.namespace, "selector", c.selector, "error", err)
@@ -135,7 +104,7 @@ func (c *configMaps) take(object any) {
 		set = before.good
 	}
 	c.known[m.Name] = &templateMap{m.Name, m.UID, m.CreationTimestamp.Time, set, err}
-	c.poke()
+	wake(c.changed)
 }
 
 func (c *configMaps) drop(object any) {
@@ -147,12 +116,13 @@ func (c *configMaps) drop(object any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, name)
-	c.poke()
+	wake(c.changed)
 }
 
-func (c *configMaps) poke() {
+// wake wakes the goroutine that reads from a channel with room for one value.
+func wake(sleeper chan<- struct{}) {
 	select {
-	case c.changed <- struct{}{}:
+	case sleeper <- struct{}{}:
 	default: // a wake-up is pending already
 	}
 }

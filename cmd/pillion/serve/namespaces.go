@@ -52,19 +52,10 @@ func newInformer(kubeconfig string) (*informer, error) {
 // double the program's size.
 func informNamespaces(client metadata.Interface) *informer {
 	i := &informer{}
-	i.store, i.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), i.asked, cache.InformerOptions{
-		ObjectType: &metav1.PartialObjectMetadata{}, Transform: slim,
+	i.store, i.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", i.asked, cache.InformerOptions{
+		ObjectType: &metav1.PartialObjectMetadata{},
 	})
 	return i
-}
-
-// slim drops the unused fields of a namespace.
-func slim(object any) (any, error) {
-	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
-		m.ManagedFields, m.OwnerReferences, m.Finalizers = nil, nil, nil
-		delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
-	}
-	return object, nil
 }
 
 // Namespace implements [webhook.Namespaces]. It returns an error if it does not know the
