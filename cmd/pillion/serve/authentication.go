@@ -262,7 +262,6 @@ func (c *callerCheck) wrong() []string {
 	return all
 }
 
-
 // miss reports that a token named an unknown key. Requests call it.
 func (c *callerCheck) miss() { wake(c.missed) }
 
