@@ -22,6 +22,20 @@ type Before struct {
 	Empty map[string]string `json:"empty,omitempty"`
 	// Own has the paths of values that the original pod had exactly as a template has them.
 	Own []string `json:"own,omitempty"`
+	// Added has the paths of everything that was added, if the templates do not show it.
+	Added []string `json:"added,omitempty"`
+}
+
+// text returns the value of the annotation, or "" if there is nothing to record.
+func (b *Before) text() (string, error) {
+	if len(b.Empty)+len(b.Own)+len(b.Added) == 0 {
+		return "", nil
+	}
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(b)
+	return strings.TrimSuffix(text.String(), "\n"), err
 }
 
 // beforeOf parses the pod's annotation. It returns a zero Before if there is none.

@@ -3,10 +3,8 @@
 package inject
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -27,9 +25,16 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 	if err != nil {
 		return "", err
 	}
-	was := len(b.Empty) + len(b.Own)
+	already, err := b.text()
+	if err != nil {
+		return "", err
+	}
+	original := req.Object
 	switch said := pod.At("metadata", "annotations", AnnotationUninject) != nil; {
 	case len(revisions(pod)) > 0:
+		if original, err = i.original(req, pod, b); err != nil {
+			original = nil // unknown
+		}
 	case said:
 		return "", fmt.Errorf("nothing has been injected into this pod, but it has the annotation %s, which only inject writes; remove it", AnnotationUninject)
 	default:
@@ -43,14 +48,17 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 			b.Empty[named(pod, at)] = text
 		}
 	}
-	if len(b.Empty)+len(b.Own) == was {
-		return "", nil
+	if original != nil {
+		b.Added = nil
+		if b.Added, err = i.unclear(req, original, result.InjectedJSON(), b); err != nil {
+			return "", err
+		}
 	}
-	var text strings.Builder
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err = encoder.Encode(b)
-	return strings.TrimSuffix(text.String(), "\n"), err
+	text, err := b.text()
+	if text == already {
+		return "", err
+	}
+	return text, err
 }
 
 // own returns the paths that a pod has exactly as the templates have them that are injected into

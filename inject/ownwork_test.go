@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -224,11 +225,11 @@ type tally map[inject.Code]int
 
 func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
 	t.Helper()
-	g := &sets{rand.New(rand.NewPCG(seed, stream))}
+	g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, stream))}
 	var docs []string
 	var set []*templates.Template
 	for i := range 1 + g.IntN(3) {
-		doc := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.template(i))
+		doc := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.Template(i))
 		found, problems := templates.Parse("t", []byte(doc))
 		if len(problems) > 0 {
 			tried["not loaded"]++
@@ -236,7 +237,7 @@ func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
 		}
 		docs, set = append(docs, doc), append(set, found...)
 	}
-	pod := g.pod(!conditional.MatchString(strings.Join(docs, "")))
+	pod := g.Pod(!conditional.MatchString(strings.Join(docs, "")))
 	injector := inject.New(templates.NewSet(set))
 	codes, after, verdict := checkOwnWork(t, injector, []byte(pod))
 	for _, code := range codes {

@@ -45,32 +45,49 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 	if err != nil {
 		return nil, notJSON(err)
 	}
-	r := &Removal{Pod: identify(pod), Served: served(pod)}
-	if r.Templates, err = i.injectedBy(pod); err != nil || len(r.Templates) == 0 {
-		return r, err
-	}
 	before, err := beforeOf(pod)
 	if err != nil {
 		return nil, err
 	}
+	r, _, err := i.restore(req, pod, before)
+	return r, err
+}
+
+// restore also returns the pod without what was injected.
+func (i *Injector) restore(req Request, pod *tree.Node, before Before) (r *Removal, left []byte, err error) {
+	r = &Removal{Pod: identify(pod), Served: served(pod)}
+	if r.Templates, err = i.injectedBy(pod); err != nil || len(r.Templates) == 0 {
+		return r, req.Object, err
+	}
+	if len(before.Added) == 0 {
+		return i.infer(req, pod, before, r)
+	}
+	if left, err = r.undo(req.Object, pod, before); err == nil {
+		err = i.verify(req, left)
+	}
+	return r, left, err
+}
+
+// infer finds out what the templates added, from what they would add now.
+func (i *Injector) infer(req Request, pod *tree.Node, before Before, r *Removal) (*Removal, []byte, error) {
 	r.own = before.owns
 	// The containers go first, because expressions may count them.
 	doc, err := decode(req.Object)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r.filled = before.Empty // except in containers, where nothing is removed yet
 	doc = r.remove(doc, i.recorded(pod, r))
 	bare, err := json.Marshal(doc)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err = r.emptied(bare, before); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	added, err := i.addedBy(&req, r, bare)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// An item that equals a template's and that precedes other items may be the pod's own. The
 	// second attempt keeps such items.
@@ -83,15 +100,15 @@ func (i *Injector) Uninject(req Request) (*Removal, error) {
 		}
 		doc, kept, err := attempt.subtract(bare, original, added, ownStays)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		attempt.Kept = kept
 		if err = i.verify(req, doc); err == nil {
-			return &attempt, nil
+			return &attempt, doc, nil
 		}
 		failed = err
 	}
-	return nil, failed
+	return nil, nil, failed
 }
 
 // emptied records the paths of values that were empty. The paths are those in the pod without the

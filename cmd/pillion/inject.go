@@ -71,7 +71,8 @@ uninject writes nothing and prints the reason.
 
 Uninject restores the exact bytes that inject read, including comments and white space.
 For this, inject records in the annotation pillion.dev/uninject what the pod had
-before, if it was the same as in the template, and which empty values it filled.
+before, if it was the same as in the template, which empty values it filled, and, if
+the templates read what other templates add, what was added.
 
 If the webhook injected the pod, there is no such record. Uninject then also removes
 what the original pod had, if it is the same as in the template, unless it comes before

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inject_test
+package reviewtest
 
 import (
 	"fmt"
@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// sets makes templates that read what templates add, and pods for them.
-type sets struct{ *rand.Rand }
+// Sets makes random templates that read what templates add, and pods for them.
+type Sets struct{ *rand.Rand }
 
-func (g *sets) pick(choices ...string) string { return choices[g.IntN(len(choices))] }
+func (g *Sets) pick(choices ...string) string { return choices[g.IntN(len(choices))] }
 
-func (g *sets) in(n int) bool { return g.IntN(n) == 0 }
+func (g *Sets) in(n int) bool { return g.IntN(n) == 0 }
 
 // maybe returns the string in one of n cases.
-func (g *sets) maybe(n int, text func() string) []string {
+func (g *Sets) maybe(n int, text func() string) []string {
 	if g.in(n) {
 		return []string{text()}
 	}
 	return nil
 }
 
-func (g *sets) bool(each bool) string {
+func (g *Sets) bool(each bool) string {
 	all := []string{
 		"size(pod.spec.containers) == 1", "size(pod.spec.containers) < 3", "size(pod.spec.volumes) > 0", "size(pod.spec.initContainers) == 0",
 		"pod.spec.containers.exists(c, c.name == 'c0')", "pod.spec.containers.exists(c, c.name == 'k1')", "pod.spec.containers.exists(c, c.name == 'k2')",
@@ -48,7 +48,7 @@ func (g *sets) bool(each bool) string {
 	return s
 }
 
-func (g *sets) text(each bool) string {
+func (g *Sets) text(each bool) string {
 	all := []string{
 		"fix", "fix", "fix", "fix", "fix", "${string(size(pod.spec.containers))}", "${pod.metadata.labels[?'app'].orValue('none')}", "${pod.metadata.labels['app']}", "${params.p}",
 		"n-${ns.name}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
@@ -62,15 +62,15 @@ func (g *sets) text(each bool) string {
 }
 
 // when returns a condition for an item in one of n cases.
-func (g *sets) when(n int, each bool) string {
+func (g *Sets) when(n int, each bool) string {
 	return strings.Join(g.maybe(n, func() string { return `"${when}": ` + strconv.Quote(g.bool(each)) + ", " }), "")
 }
 
-func (g *sets) env(name string, each bool) string {
+func (g *Sets) env(name string, each bool) string {
 	return "{" + g.when(4, each) + "name: " + name + ", value: " + g.text(each) + "}"
 }
 
-func (g *sets) container(name, volume string) string {
+func (g *Sets) container(name, volume string) string {
 	fields := []string{"name: " + name, "image: " + g.pick("s", "s", g.text(false))}
 	fields = append(fields, g.maybe(3, func() string { return "args: [" + g.text(false) + "]" })...)
 	fields = append(fields, g.maybe(3, func() string { return "env: [" + g.env("E0", false) + ", " + g.env("X", false) + "]" })...)
@@ -81,13 +81,13 @@ func (g *sets) container(name, volume string) string {
 	return "{" + g.when(6, false) + strings.Join(fields, ", ") + "}"
 }
 
-func (g *sets) volume(name string) string {
+func (g *Sets) volume(name string) string {
 	source := g.pick("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}",
 		`configMap: {name: "c${string(size(pod.spec.containers))}"}`, `emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}`)
 	return "{" + g.when(10, false) + "name: " + name + ", " + source + "}"
 }
 
-func (g *sets) each(volume string) string {
+func (g *Sets) each(volume string) string {
 	var add []string
 	add = append(add, g.maybe(2, func() string { return "env: [" + g.env(g.pick("E0", "E1", "E2"), true) + "]" })...)
 	add = append(add, g.maybe(3, func() string { return "volumeMounts: [{name: " + volume + ", mountPath: " + g.pick("/v", "/x") + "}]" })...)
@@ -98,7 +98,8 @@ func (g *sets) each(volume string) string {
 	return "forEachContainer: [{" + where + "initContainers: " + g.pick("true", "false") + ", add: {" + strings.Join(add, ", ") + "}}]"
 }
 
-func (g *sets) template(i int) string {
+// Template returns the spec of the template with a number, in YAML.
+func (g *Sets) Template(i int) string {
 	volume := g.pick(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
 	fields := []string{"default: true", "params: [{name: p, type: string, default: d}, {name: b, type: boolean, default: true}]"}
 	fields = append(fields, g.pick("required: true", "required: true", "validate: {mode: Deny, protect: [all]}", "validate: {mode: Deny, protect: [image]}",
@@ -121,8 +122,8 @@ func (g *sets) template(i int) string {
 	return strings.Join(append(fields, "pod: {"+meta+"spec: {"+strings.Join(spec, ", ")+"}}"), ", ")
 }
 
-// pod returns a pod that may have a container with a template's name.
-func (g *sets) pod(own bool) string {
+// Pod returns a pod in JSON. If own is true, it may have a container with a template's name.
+func (g *Sets) Pod(own bool) string {
 	var containers []string
 	for i := range 1 + g.IntN(3) {
 		fields := []string{fmt.Sprintf(`"name":"%s","image":"img"`, []string{"app", "c0", "c1"}[i])}
@@ -148,8 +149,16 @@ func (g *sets) pod(own bool) string {
 		return `"volumes":[{"name":` + g.pick(`"shared","hostPath":{"path":"/x"}`, `"v0","configMap":{"name":"other"}`, `"w"`) + "}]"
 	})...)
 	if g.in(60) { // near a limit
-		spec = append(spec[:min(len(spec), 1)], `"volumes":[`+list(140+g.IntN(9), `{"name":"w%d","emptyDir":{}}`)+"]")
+		spec = append(spec[:min(len(spec), 1)], `"volumes":[`+manyVolumes(140+g.IntN(9))+"]")
 	}
 	return `{"metadata":{"name":"web","labels":{` + g.pick("", `"app":"web"`) + `},"annotations":{` + annotations + `}},"spec":{"containers":[` +
 		strings.Join(containers, ",") + "]," + strings.Join(spec, ",") + "}}"
+}
+
+func manyVolumes(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"name":"w%d","emptyDir":{}}`, i)
+	}
+	return strings.Join(all, ",")
 }

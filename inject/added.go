@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// What templates added to a pod is usually clear from what they would add to it now. If they read
+// what other templates add, it may not be: then inject records each place.
+
+// unclear returns the paths of everything that was added to a pod, or none if uninject restores the
+// original without them. Original is the pod before any injection.
+func (i *Injector) unclear(req Request, original, injected []byte, b Before) ([]string, error) {
+	was, err := decode(original)
+	if err != nil {
+		return nil, err
+	}
+	is, err := decode(injected)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := tree.Parse(injected)
+	if err != nil {
+		return nil, err
+	}
+	req.Object = injected
+	if _, left, err := i.restore(req, pod, b); err == nil {
+		if again, err := decode(left); err == nil && reflect.DeepEqual(again, was) {
+			return nil, nil
+		}
+	}
+	var all []string
+	added(was, is, "", func(path string) { all = append(all, named(pod, path)) })
+	return all, nil
+}
+
+// original returns a pod as it was before earlier injections, which may have been by fewer templates.
+func (i *Injector) original(req Request, pod *tree.Node, b Before) ([]byte, error) {
+	if len(b.Added) > 0 {
+		return new(Removal).undo(req.Object, pod, b)
+	}
+	_, left, err := i.restore(req, pod, b)
+	return left, err
+}
+
+// added reports the path of each value that one document has and an earlier one had not.
+func added(was, is any, at string, report func(path string)) {
+	switch is := is.(type) {
+	case map[string]any:
+		was, ok := was.(map[string]any)
+		if !ok {
+			report(at)
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(is)) {
+			if before, ok := was[name]; ok {
+				added(before, is[name], at+"/"+tree.Escape(name), report)
+			} else {
+				report(at + "/" + tree.Escape(name))
+			}
+		}
+	case []any:
+		was, ok := was.([]any)
+		if !ok {
+			report(at)
+			return
+		}
+		for k, item := range is {
+			if path := at + "/" + strconv.Itoa(k); len(was) > 0 && grownFrom(was[0], item) {
+				added(was[0], item, path, report)
+				was = was[1:]
+			} else {
+				report(path)
+			}
+		}
+	default:
+		if was != is {
+			report(at)
+		}
+	}
+}
+
+// grownFrom reports whether additions can make one value of another.
+func grownFrom(was, is any) bool {
+	switch was := was.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		is, ok := is.(map[string]any)
+		for name := range was {
+			if value, there := is[name]; !there || !grownFrom(was[name], value) {
+				return false
+			}
+		}
+		return ok
+	case []any:
+		is, ok := is.([]any)
+		for _, item := range is {
+			if len(was) > 0 && grownFrom(was[0], item) {
+				was = was[1:]
+			}
+		}
+		return ok && len(was) == 0
+	}
+	return was == is
+}
+
+// undo removes the recorded additions, and returns the remaining pod.
+func (r *Removal) undo(object []byte, pod *tree.Node, before Before) ([]byte, error) {
+	doc, err := decode(object)
+	if err != nil {
+		return nil, err
+	}
+	r.filled = map[string]string{}
+	for path, text := range before.Empty {
+		r.filled[indexed(pod, path)] = text
+	}
+	paths := []string{annotationPath(AnnotationUninject)}
+	for _, path := range before.Added {
+		paths = append(paths, indexed(pod, path))
+	}
+	left, err := json.Marshal(r.remove(doc, paths))
+	if err != nil {
+		return nil, err
+	}
+	return left, r.emptied(left, before)
+}
