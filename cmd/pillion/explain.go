@@ -101,7 +101,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 	if o.fits, err = fit.NewEvaluator(); err != nil {
 		return err
 	}
-	missing := "the input has no pods, and nothing that creates pods"
+	missing := errNoPods.Error()
 	if len(o.files) > 0 {
 		reports, err = o.fromFiles(stdin)
 	} else {
@@ -224,6 +224,9 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		req, wrong, err := (&injection{options: &o.injectOptions}).request(object)
 		if err != nil {
 			return nil, err
+		}
+		if object.foreign {
+			wrong = append(wrong, "Pillion does not know this kind. This is about pods with the template at spec.template.")
 		}
 		r, err := explain.New(injector, explain.Subject{
 			Object:  explain.Object{Kind: object.kind, Name: object.name(), Namespace: req.Namespace.Name},

@@ -22,11 +22,13 @@ func newInject() *cobra.Command {
 		Long: `Inject changes the pods in manifests as the admission webhook changes pods. It
 supports Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
 ReplicationControllers, PodTemplates and lists of them, in YAML and JSON. Everything
-else stays byte for byte as it is.
+else stays byte for byte as it is. Other kinds may not accept sidecars. If an object
+of such a kind has a pod template, inject prints that it is not injected.
 
 Inject writes the objects to standard output. It writes one line for each object and
-template to standard error. If there is an error, it writes no objects. With --strict,
-it also writes none if a pod cannot get what it requests.
+template to standard error. If there is an error, it writes only the error. With
+--strict, it is also an error if a pod cannot get what it requests, if inject does not
+know a kind with a pod template, or if the input has no pods.
 
 The labels and annotations of a namespace come from a Namespace in the manifests.
 --namespace-label and --namespace-annotation override them. If the manifests contain
@@ -52,7 +54,7 @@ than enabled, or removes it (pillion.dev/inject-).`,
 		}),
 	}
 	o.flags(cmd, "yaml", "json", "patch")
-	cmd.Flags().BoolVar(&o.strict, "strict", false, "write nothing and exit with 1 if a pod cannot get what it requests, or requests something that does not exist")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "write nothing and exit with 1 if a pod cannot get what it requests, requests something that does not exist, or if there is no pod")
 	return cmd
 }
 
@@ -118,6 +120,9 @@ func (o *injectOptions) check() error {
 	return err
 }
 
+// errNoPods is the error of commands that need a pod: what wrote the manifests has probably failed.
+var errNoPods = errors.New("the input has no pods, and nothing that creates pods")
+
 func pairs(flag string, texts []string) (map[string]string, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -145,9 +150,6 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		return err
 	}
 	j := newInjection(o, inject.New(set), stderr)
-	if o.quiet {
-		j.report = io.Discard
-	}
 	for _, file := range files {
 		if err := j.file(file.name, file.data); err != nil {
 			return err
@@ -156,12 +158,19 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	switch {
 	case len(j.wrong) > 0:
 		return fmt.Errorf("nothing is written (--strict), because of\n%s", strings.Join(j.wrong, "\n"))
+	case j.found == 0 && o.strict:
+		return errNoPods
 	case j.found == 0:
-		fmt.Fprintln(j.report, "The input has no pods, and nothing that creates pods.")
+		j.line("The input has no pods, and nothing that creates pods.")
 	}
 	out, err := j.output()
 	if err != nil {
 		return err
+	}
+	if !o.quiet {
+		if _, err := io.WriteString(stderr, j.told.String()); err != nil {
+			return err
+		}
 	}
 	_, err = cli.ForDocument(stdout).Write(out)
 	return err

@@ -24,6 +24,7 @@ type injection struct {
 	options  *injectOptions
 	injector *inject.Injector
 	report   io.Writer
+	told     strings.Builder                                         // for report, if there is no error
 	change   func(*yamledit.Root, object) ([]yamledit.Change, error) // for one object
 	found    int                                                     // number of objects with a pod
 	wrong    []string                                                // sentences about the problems for --strict
@@ -114,6 +115,10 @@ func (j *injection) document(i int, d yamledit.Document) error {
 	}
 	for _, o := range found {
 		j.found++
+		if o.foreign {
+			j.foreign(o)
+			continue
+		}
 		of, err := j.change(root, o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.title(), err)
@@ -265,13 +270,29 @@ func (j *injection) misplaced(o object) {
 			j.wrong = append(j.wrong, templates.OneLine(f.Message))
 			continue
 		}
-		fmt.Fprintln(j.report, cli.Fold(j.report, templates.OneLine("warning: "+f.Message))) // the finding names the object
+		j.line("warning: " + f.Message) // the finding names the object
 	}
 }
 
 // say prints a sentence about an object.
-func (j *injection) say(o object, text string) {
-	fmt.Fprintln(j.report, cli.Fold(j.report, o.title()+": "+templates.OneLine(text)))
+func (j *injection) say(o object, text string) { j.line(o.title() + ": " + text) }
+
+func (j *injection) line(text string) {
+	fmt.Fprintln(&j.told, cli.Fold(j.report, templates.OneLine(text)))
+}
+
+// foreign reports an object that stays unchanged although it has a pod template: its kind may
+// not accept what the templates add.
+func (j *injection) foreign(o object) {
+	text := "not injected: inject does not know this kind; the webhook injects into the pods"
+	switch {
+	case j.options.uninject:
+		j.say(o, "not changed: uninject does not know this kind")
+	case j.options.strict:
+		j.wrong = append(j.wrong, o.title()+": "+text)
+	default:
+		j.say(o, text)
+	}
 }
 
 // patch writes an object's line of -o patch. The paths are relative to the object.

@@ -242,7 +242,7 @@ func (o *lintOptions) subjects(e *fit.Evaluator, stdin io.Reader) ([]fit.Subject
 		}
 	}
 	if len(all) == 0 {
-		return nil, errors.New("--pod: the input has no pods, and nothing that creates pods")
+		return nil, fmt.Errorf("--pod: %w", errNoPods)
 	}
 	return all, nil
 }

@@ -24,7 +24,15 @@ type object struct {
 	at               []string // its path in the document
 	podAt            []string // path of the pod's metadata and spec in the object
 	node             *tree.Node
+	foreign          bool // Pillion does not know the kind, so it may not accept sidecars
 }
+
+// The pod template in objects of kinds that Pillion does not know, for example Argo's Rollout. It
+// is not looked for anywhere else, because policies and the like contain patterns of workloads.
+var (
+	foreignPod        = []string{"spec", "template"}
+	foreignContainers = []string{"spec", "template", "spec", "containers"}
+)
 
 // objects returns the objects with a pod in a document, which may be a list. In a typed list,
 // the kind of the list implies the kind of items that have none.
@@ -39,7 +47,10 @@ func objects(node *tree.Node, apiVersion, kind string, at []string) ([]object, e
 		if node.At(podAt...).Kind() != tree.Object {
 			return nil, nil
 		}
-		return []object{{apiVersion, kind, at, podAt, node}}, nil
+		return []object{{apiVersion, kind, at, podAt, node, false}}, nil
+	}
+	if kind != "" && node.At(foreignContainers...).Kind() == tree.Array {
+		return []object{{apiVersion, kind, at, foreignPod, node, true}}, nil
 	}
 	of, isList := strings.CutSuffix(kind, "List")
 	if !isList {
@@ -73,21 +84,35 @@ func mayHoldPods(root *yaml.Node) bool {
 		return true // only parsing shows what a merge key adds
 	}
 	_, ok := inject.PodIn(textOf(root, "apiVersion"), kindOf(root))
-	return ok || strings.HasSuffix(kindOf(root), "List")
+	return ok || strings.HasSuffix(kindOf(root), "List") || kindOf(root) != "" && hasMember(root, foreignContainers)
+}
+
+// hasMember reports whether a path leads to a value.
+func hasMember(n *yaml.Node, path []string) bool {
+	for _, name := range path {
+		if n = resolved(yamledit.Member(n, name)); n == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // kindOf returns a document's kind.
 func kindOf(root *yaml.Node) string { return textOf(root, "kind") }
 
 func textOf(root *yaml.Node, name string) string {
-	n := yamledit.Member(root, name)
+	if n := resolved(yamledit.Member(root, name)); n != nil {
+		return n.Value
+	}
+	return ""
+}
+
+// resolved returns the node that an alias refers to.
+func resolved(n *yaml.Node) *yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n == nil {
-		return ""
-	}
-	return n.Value
+	return n
 }
 
 // quoted returns a pod's JSON, with the values of Pillion's labels and annotations converted
