@@ -19,6 +19,7 @@ import (
 type Source struct {
 	FS   fs.FS
 	Name string // in FS; "." is the folder itself
+	Data []byte // the content, if FS is nil
 	Path string // for messages
 }
 
@@ -56,12 +57,22 @@ func (l *Loader) Load(sources ...Source) (*Set, error) {
 }
 
 func read(sources []Source) (read []File, problems Problems) {
+	seen := map[string]bool{} // a file that is named twice is read once
 	for _, s := range sources {
+		if s.FS == nil {
+			read = append(read, File{s.Path, s.Data})
+			continue
+		}
 		files, err := s.files()
 		if err != nil {
 			problems = append(problems, Problem{File: s.Path, Message: reason(err)})
 		}
 		for _, f := range files {
+			if clean := path.Clean(f.Path); seen[clean] {
+				continue
+			} else {
+				seen[clean] = true
+			}
 			data, err := fs.ReadFile(f.FS, f.Name)
 			if err != nil {
 				problems = append(problems, Problem{File: f.Path, Message: reason(err)})
@@ -167,7 +178,7 @@ func (s Source) files() ([]Source, error) {
 	var files []Source
 	for _, e := range entries {
 		if IsFile(e.Name()) {
-			files = append(files, Source{s.FS, path.Join(s.Name, e.Name()), path.Join(s.Path, e.Name())})
+			files = append(files, Source{FS: s.FS, Name: path.Join(s.Name, e.Name()), Path: path.Join(s.Path, e.Name())})
 		}
 	}
 	return files, nil

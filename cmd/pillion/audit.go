@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -30,8 +31,8 @@ func newAudit() *cobra.Command {
 		Use:   "audit [FILE...]",
 		Short: "Report what audit logs contain about pods and their webhooks",
 		Long: `Audit reads audit logs of API servers (JSON lines, audit.k8s.io/v1) from files, or
-from standard input (-, or no FILE). It counts, for requests that create or change
-pods:
+from standard input (-, or no FILE), also compressed with gzip. It counts, for requests
+that create or change pods:
 
   decisions     Pillion's decisions, by namespace, webhook and template
   secondRounds  webhooks that changed a pod again when they were called again
@@ -50,9 +51,10 @@ round, if there is a loop, or if pods were accepted while Pillion could not be c
 1 also if a file or a line cannot be read; and 2 if audit was called with wrong flags
 or arguments. Audit prints which lines it cannot read and counts the others. A line
 that is not complete does not change the exit code, because the API server may be
-writing it.`,
+writing it. A file may be empty, because the API server may have just started it, but
+empty standard input is an error.`,
 		Example: `  pillion audit /var/log/kubernetes/audit.log
-  zcat -f audit-*.log.gz | pillion audit
+  pillion audit audit.log audit-*.log.gz
 
   # Which pods did Pillion change twice, and who else changed them?
   pillion audit audit.log -o json | jq .secondRounds`,
@@ -69,22 +71,24 @@ writing it.`,
 }
 
 func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.Writer) error {
-	log, whole := audit.New(), true
+	log, whole, lines := audit.New(), true, 0
 	for _, name := range files {
 		tell := func(text string) { fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+text)) }
 		if name == "-" {
-			whole = readAudit(log, "standard input", stdin, tell) && whole
+			n, ok := readAudit(log, "standard input", stdin, tell)
+			whole, lines = whole && ok, lines+max(n, 1) // what should write to the pipe may have failed
 			continue
 		}
 		file, err := os.Open(name)
 		if err != nil {
 			return err
 		}
-		whole = readAudit(log, name, file, tell) && whole
+		n, ok := readAudit(log, name, file, tell)
+		whole, lines = whole && ok, lines+n
 		file.Close()
 	}
-	if log.Events() == 0 {
-		return errors.New("the input has no audit events; use audit logs of API servers (--audit-log-path), not compressed")
+	if log.Events() == 0 && lines > 0 {
+		return errors.New("the input has no audit events; use audit logs of API servers (--audit-log-path)")
 	}
 	r := log.Report()
 	err := error(nil)
@@ -100,12 +104,18 @@ func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.
 }
 
 // readAudit adds the lines of a file and prints an error for those that are not events. It
-// reports whether all lines were events. An incomplete last line is not an error, because the
-// API server may still be writing it.
-func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) bool {
+// returns the number of lines, and reports whether all of them were events. An incomplete last
+// line is not an error, because the API server may still be writing it.
+func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) (n int, whole bool) {
+	told := 0
+	n, whole = 1, true
+	r, err := unzipped(r)
+	if err != nil {
+		tell(fmt.Sprintf("%s: %v", name, err))
+		return n, false
+	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)
-	n, told, whole := 1, 0, true
 	say := func(err error) {
 		whole = whole && errors.Is(err, audit.ErrHalf)
 		if told++; told <= maxTold {
@@ -117,13 +127,13 @@ func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) bool
 			say(err)
 		}
 	}
-	err := lines.Err()
+	err = lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
 		err = fmt.Errorf("the line has more than %d MiB, so it is not an event; the rest of the file is ignored", maxEvent>>20)
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		tell(fmt.Sprintf("%s: %v", name, path.Err))
-		return false
+		return n, false
 	}
 	if err != nil {
 		told = 0
@@ -131,5 +141,18 @@ func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) bool
 	} else if told > maxTold {
 		tell(fmt.Sprintf("%s: %d more lines are not audit events", name, told-maxTold))
 	}
-	return whole
+	if err == nil {
+		n-- // the loop ended after the last line
+	}
+	return n, whole
+}
+
+// unzipped reads a log that the API server compressed when it rotated it (--audit-log-compress),
+// and any other log as it is.
+func unzipped(r io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(r)
+	if magic, _ := buffered.Peek(2); string(magic) == "\x1f\x8b" { // RFC 1952
+		return gzip.NewReader(buffered)
+	}
+	return buffered, nil
 }

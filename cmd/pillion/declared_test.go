@@ -23,7 +23,7 @@ func TestDeclaredNamespaces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "t.yaml"), strings.Replace(agentTemplate, "  default: true\n", "  default: true\n  params: [{name: level, default: info}]\n", 1))
-	set, err := cli.LoadTemplates([]string{dir})
+	set, err := cli.LoadTemplates(nil, []string{dir})
 	must(t, err)
 	injector := inject.New(set)
 	random := rand.New(rand.NewPCG(15, 5))

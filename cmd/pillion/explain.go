@@ -78,7 +78,7 @@ it were created again.`,
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "read this `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
-	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated (default with KIND/NAME: the cluster's)")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated (default with KIND/NAME: the cluster's)")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "override a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "override an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.only, "template", nil, "explain only the template with this `NAME`; may be repeated")
@@ -170,9 +170,9 @@ func (o *explainOptions) detail() explain.Detail {
 
 // fromFiles explains the objects in manifests.
 func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
-	set, err := cli.LoadTemplates(o.templates)
+	set, err := cli.LoadTemplates(stdin, o.templates)
 	if err != nil {
-		return nil, fmt.Errorf("the templates are invalid:\n%w", err)
+		return nil, err
 	}
 	injector := inject.New(set)
 	files, err := o.read(stdin)

@@ -101,6 +101,9 @@ func (o *explainOptions) check(args []string) (err error) {
 	case len(args) == 0 && o.namespace == "" && !some:
 		return errors.New("name manifests (--filename FILE), objects of the cluster (deploy/NAME), or a whole namespace (--namespace NAMESPACE)")
 	}
+	if err := cluster.CheckNamespaces(o.namespace); err != nil {
+		return err
+	}
 	if _, err := labels.Parse(o.selector); err != nil {
 		return fmt.Errorf("--selector: %w", err)
 	}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject"
 )
 
@@ -96,7 +98,7 @@ something else of the original pod.`,
 func (o *injectOptions) flags(cmd *cobra.Command, outputs ...string) {
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "read this `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
-	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated")
 	f.StringVarP(&o.namespace, "namespace", "n", "default", "use this `NAMESPACE` for objects without one")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
@@ -113,11 +115,14 @@ func (o *injectOptions) check() error {
 	if len(o.templates) == 0 {
 		return errNoTemplatesFlag
 	}
+	if slices.Contains(o.files, "-") && slices.Contains(o.templates, "-") {
+		return errors.New("standard input cannot be both the manifests and the templates")
+	}
 	if err := cli.OneOf("output", o.output, o.outputs...); err != nil {
 		return err
 	}
 	_, err := o.about("x")
-	return err
+	return errors.Join(err, cluster.CheckNamespaces(o.namespace))
 }
 
 // errNoPods is the error of commands that need a pod: what wrote the manifests has probably failed.
@@ -141,9 +146,9 @@ func pairs(flag string, texts []string) (map[string]string, error) {
 // run reads everything before it writes anything. An incomplete set of manifests in a pipe to
 // a cluster would be worse than none.
 func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
-	set, err := cli.LoadTemplates(o.templates)
+	set, err := cli.LoadTemplates(stdin, o.templates)
 	if err != nil {
-		return fmt.Errorf("the templates are invalid:\n%w", err)
+		return err
 	}
 	files, err := o.read(stdin)
 	if err != nil {

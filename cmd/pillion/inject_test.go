@@ -88,7 +88,7 @@ func engineCase(t *testing.T, archive *txtar.Archive) {
 	if code := run(args, strings.NewReader(pod), &stdout, &stderr); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
-	set, err := cli.LoadTemplates([]string{folder})
+	set, err := cli.LoadTemplates(nil, []string{folder})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func FuzzInject(f *testing.F) {
 			f.Add(part.Data)
 		}
 	}
-	set, err := cli.LoadTemplates([]string{"testdata/templates"})
+	set, err := cli.LoadTemplates(nil, []string{"testdata/templates"})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func newLint() *cobra.Command {
 				return errors.New("name the files or folders to check")
 			}
 			if slices.Contains(args, "-") && slices.Contains(o.pods.files, "-") {
-				return errors.New("standard input cannot be both the templates and --pod")
+				return errors.New("standard input cannot be both the manifests of --pod and the templates")
 			}
 			return nil
 		},
@@ -137,13 +137,16 @@ func (o *lintOptions) check() error {
 	if _, err := o.pods.about("x"); err != nil {
 		return err
 	}
+	if err := cluster.CheckNamespaces(o.ns); err != nil {
+		return err
+	}
 	_, err := pairs("set", o.values)
 	return err
 }
 
 func (o *lintOptions) run(cmd *cobra.Command, paths []string) error {
 	w, stdin := cmd.OutOrStdout(), cmd.InOrStdin()
-	set, err := lintedSet(stdin, paths)
+	set, err := cli.LoadTemplates(stdin, paths)
 	found := linted{Problems: templates.Problems{}, Templates: []trial{}, server: o.server, command: cmd.CommandPath(), paths: paths, pods: o.pods.files}
 	if err != nil && !errors.As(err, &found.Problems) {
 		return err
@@ -165,21 +168,6 @@ func (o *lintOptions) run(cmd *cobra.Command, paths []string) error {
 		err = cli.ErrTold
 	}
 	return err
-}
-
-func lintedSet(stdin io.Reader, paths []string) (*templates.Set, error) {
-	if !slices.Equal(paths, []string{"-"}) {
-		return cli.LoadTemplates(paths)
-	}
-	text, err := io.ReadAll(stdin)
-	if err != nil {
-		return nil, err
-	}
-	set, err := templates.Compile(templates.File{Path: "standard input", Data: text})
-	if err == nil && len(set.Templates) == 0 {
-		err = errors.New("the input has no templates")
-	}
-	return set, err
 }
 
 func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, set *templates.Set) error {

@@ -82,11 +82,11 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated")
 	f.StringSliceVar(&o.only, "template", nil, "write only the template with this `NAME` (default: all templates); may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("template", cluster.CompleteTemplateFiles(&o.templates)) // the flag exists
 	f.StringVar(&o.as, "as", "validating", "write policies of this kind:")
@@ -101,14 +101,14 @@ func (o *policyOptions) check() error {
 	if len(o.templates) == 0 {
 		return errNoTemplatesFlag
 	}
-	return errors.Join(cli.OneOf("as", o.as, "validating", "mutating"), cli.OneOf("output", o.output, "yaml", "json"))
+	return errors.Join(cluster.CheckNamespaces(o.excluded...), cli.OneOf("as", o.as, "validating", "mutating"), cli.OneOf("output", o.output, "yaml", "json"))
 }
 
 // run writes all objects, or none.
-func (o *policyOptions) run(stdout, stderr io.Writer) error {
-	set, err := cli.LoadTemplates(o.templates)
+func (o *policyOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
+	set, err := cli.LoadTemplates(stdin, o.templates)
 	if err != nil {
-		return fmt.Errorf("the templates are invalid:\n%w", err)
+		return err
 	}
 	chosen, err := o.chosen(set)
 	if err != nil {

@@ -3,13 +3,18 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -33,7 +38,8 @@ func (t tests) Run() int {
 
 // A script is one case of the command line. Besides testscript's own commands
 // there are "code N COMMAND...", which runs a command that must exit with that
-// code, and "hide FILE...", which hides the templates' revisions in files.
+// code, "hide FILE...", which hides the templates' revisions in files, and "utf16
+// FROM TO" and "gzip FROM TO", which encode a file.
 // The folder $TEMPLATES has one template, log-agent.
 func TestScripts(t *testing.T) {
 	folder, err := filepath.Abs("testdata/templates")
@@ -53,6 +59,20 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": code,
 			"hide": hide,
+			"utf16": func(ts *testscript.TestScript, _ bool, args []string) {
+				encoded := []byte{0xff, 0xfe}
+				for _, unit := range utf16.Encode([]rune(ts.ReadFile(args[0]))) {
+					encoded = binary.LittleEndian.AppendUint16(encoded, unit)
+				}
+				ts.Check(os.WriteFile(ts.MkAbs(args[1]), encoded, 0o600))
+			},
+			"gzip": func(ts *testscript.TestScript, _ bool, args []string) {
+				var zipped bytes.Buffer
+				w := gzip.NewWriter(&zipped)
+				_, err := io.WriteString(w, ts.ReadFile(args[0]))
+				ts.Check(errors.Join(err, w.Close()))
+				ts.Check(os.WriteFile(ts.MkAbs(args[1]), zipped.Bytes(), 0o600))
+			},
 		},
 	})
 }

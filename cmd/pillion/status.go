@@ -110,7 +110,7 @@ func (o *statusOptions) flags(cmd *cobra.Command) {
 	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "check this `NAMESPACE`, the same as an argument; may be repeated")
 	f.BoolVarP(&o.All, "all-namespaces", "A", false, "check all namespaces, including those that did not opt in, and ignore --namespace")
 	f.StringVarP(&o.Selector, "selector", "l", "", "check only pods whose labels match this `SELECTOR`, for example app=web,tier!=test")
-	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated (default: the cluster's)")
+	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated (default: the cluster's)")
 	f.BoolVar(&o.failOnOutdated, "fail-on-outdated", false, "also exit with 1 if pods are outdated")
 	f.BoolVarP(&o.watch, "watch", "w", false, "check repeatedly")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "wait this `TIME` between the checks of --watch")
@@ -130,10 +130,15 @@ func (o *statusOptions) check(args []string) error {
 		return fmt.Errorf("--selector must be a label selector such as app=web, not %q: %w", o.Selector, err)
 	case o.All && len(args) > 0:
 		return fmt.Errorf("--all-namespaces cannot be used with a namespace: remove it or %s", args[0])
+	case o.watch && slices.Contains(o.Templates, "-"):
+		return errors.New("--watch cannot be used with --templates -, because it reads the templates repeatedly")
 	case o.watch && o.output == "name":
 		return errors.New("--watch cannot be used with -o name")
 	case o.interval < time.Second:
 		return fmt.Errorf("--interval must be at least 1s, not %s", o.interval)
+	}
+	if err := cluster.CheckNamespaces(o.Namespaces...); err != nil {
+		return err
 	}
 	o.Selector = selector.String() // the normal form, without spaces
 	return cli.OneOf("output", o.output, statusOutputs()...)

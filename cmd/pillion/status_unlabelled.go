@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -57,7 +58,7 @@ command was called with wrong flags or arguments. With -o name it is 0.`,
     xargs -r kubectl label --overwrite pillion.dev/inject=enabled`,
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			o.namespaces = append(o.namespaces, args...)
-			return cli.OneOf("output", o.output, statusOutputs()...)
+			return errors.Join(cluster.CheckNamespaces(o.namespaces...), cli.OneOf("output", o.output, statusOutputs()...))
 		},
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			kube.Quiet()

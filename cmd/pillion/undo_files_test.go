@@ -20,7 +20,7 @@ import (
 func TestUndoFiles(t *testing.T) {
 	t.Parallel()
 	all := undoInjector(t)
-	set, err := cli.LoadTemplates([]string{"testdata/templates"})
+	set, err := cli.LoadTemplates(nil, []string{"testdata/templates"})
 	must(t, err)
 	common := inject.New(set)
 	folders := []string{"../../examples", "../../manifests", "../../templates", "../../e2e", "../../inject", "testdata"}

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,7 +69,7 @@ func undoInjector(t testing.TB) *inject.Injector {
 	if err := os.WriteFile(file, []byte(undoTemplates), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := cli.LoadTemplates([]string{file})
+	set, err := cli.LoadTemplates(nil, []string{file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,13 +78,12 @@ func undoInjector(t testing.TB) *inject.Injector {
 
 // processed is what inject or uninject makes of a stream.
 func processed(injector *inject.Injector, text string, uninject bool) (out, report string, err error) {
-	var told bytes.Buffer
-	j := newInjection(&injectOptions{namespace: "default", uninject: uninject}, injector, &told)
+	j := newInjection(&injectOptions{namespace: "default", uninject: uninject}, injector, io.Discard)
 	if err := j.file("stream.yaml", []byte(text)); err != nil {
 		return "", "", err
 	}
 	data, err := j.output()
-	return string(data), told.String(), err
+	return string(data), j.told.String(), err
 }
 
 // TestUndo: of random documents, uninject gives back the bytes that inject read, and

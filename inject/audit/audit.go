@@ -249,6 +249,8 @@ func (l *Log) Report() *Report {
 	}
 	r.Summary = fmt.Sprintf("Requests for pods: %d; with decisions of Pillion: %d; dry runs, not counted: %d.", r.Requests, r.Asked, r.DryRuns)
 	switch {
+	case l.events == 0:
+		r.Summary = "No events."
 	case r.Requests+r.DryRuns == 0:
 		r.Summary = fmt.Sprintf("Events: %d, but none is about a pod; the audit policy must include pods.", l.events)
 	case !r.Bad():

@@ -11,9 +11,11 @@ import (
 )
 
 // PlainWords returns the message of an error. If a file does not exist, it leaves out the name
-// of the system call.
+// of the system call. If the file is a URL, it says how to read it.
 func PlainWords(err error) string {
-	if at, ok := errors.AsType[*fs.PathError](err); ok {
+	if at, ok := errors.AsType[*fs.PathError](err); ok && strings.Contains(at.Path, "://") {
+		return strings.Replace(err.Error(), at.Error(), at.Path+": this is a URL, but Pillion reads files; download it, and use - for standard input: curl -fsSL URL | pillion ...", 1)
+	} else if ok {
 		return strings.Replace(err.Error(), at.Op+" "+at.Path, at.Path, 1)
 	}
 	return err.Error()

@@ -4,8 +4,11 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -18,22 +21,53 @@ func TemplateNames(set *templates.Set) (names []string) {
 	return names
 }
 
-// LoadTemplates loads files and folders. It checks every time which path is which, because
-// that may change.
-func LoadTemplates(paths []string) (*templates.Set, error) {
-	return LoadWith(new(templates.Loader), paths)
+// LoadTemplates loads the files and folders that a user named, and standard input for "-". An
+// error that is [templates.Problems] says what is wrong in templates. It is another error if a
+// path cannot be read.
+func LoadTemplates(stdin io.Reader, paths []string) (*templates.Set, error) {
+	sources := make([]templates.Source, len(paths))
+	for i, path := range paths {
+		if path == "-" {
+			data, err := io.ReadAll(stdin)
+			if err != nil {
+				return nil, err
+			}
+			sources[i] = templates.Source{Data: data, Path: "standard input"}
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, err
+		}
+		sources[i] = source(path)
+	}
+	set, err := load(new(templates.Loader), sources)
+	if errors.Is(err, ErrNoTemplates) && slices.Equal(paths, []string{"-"}) {
+		return set, errors.New("the input contains no template")
+	}
+	if problems := templates.Problems(nil); errors.As(err, &problems) {
+		err = fmt.Errorf("the templates are invalid:\n%w", err)
+	}
+	return set, err
 }
 
-// LoadWith is [LoadTemplates] for callers that load repeatedly.
+// LoadWith loads files and folders for callers that load repeatedly. It checks every time which
+// path is which, because that may change.
 func LoadWith(loader *templates.Loader, paths []string) (*templates.Set, error) {
 	sources := make([]templates.Source, len(paths))
 	for i, path := range paths {
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			sources[i] = templates.Source{FS: os.DirFS(path), Name: ".", Path: path}
-		} else {
-			sources[i] = templates.Source{FS: os.DirFS(filepath.Dir(path)), Name: filepath.Base(path), Path: path}
-		}
+		sources[i] = source(path)
 	}
+	return load(loader, sources)
+}
+
+func source(path string) templates.Source {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return templates.Source{FS: os.DirFS(path), Name: ".", Path: path}
+	}
+	return templates.Source{FS: os.DirFS(filepath.Dir(path)), Name: filepath.Base(path), Path: path}
+}
+
+func load(loader *templates.Loader, sources []templates.Source) (*templates.Set, error) {
 	set, err := loader.Load(sources...)
 	if err == nil && len(set.Templates) == 0 {
 		return set, ErrNoTemplates

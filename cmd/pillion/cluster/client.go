@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,8 @@ import (
 type Client struct {
 	dynamic.Interface
 	config    *rest.Config
-	namespace string // of the kubeconfig
+	stdin     io.Reader // for templates from "-"
+	namespace string    // of the kubeconfig
 	system    string
 }
 

@@ -89,7 +89,7 @@ func (o *Options) completeContexts(_ *cobra.Command, _ []string, typed string) (
 func CompleteTemplateFiles(paths *[]string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		each := slices.Compact(slices.Sorted(slices.Values(*paths))) // cobra parses the flags twice
-		set, err := cli.LoadTemplates(each)
+		set, err := cli.LoadTemplates(strings.NewReader(""), each)
 		if err != nil {
 			return nil, noFiles
 		}

@@ -26,7 +26,10 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 	set, err := d.set(ctx, wrong)
 	if len(paths) > 0 {
 		theirs, known := set, err == nil && d.found
-		if set, err = cli.LoadTemplates(paths); known && err == nil && set.Revision != theirs.Revision {
+		if set, err = cli.LoadTemplates(c.stdin, paths); err != nil {
+			return nil, err
+		}
+		if known && set.Revision != theirs.Revision {
 			wrong.doubts = append(wrong.doubts, "The templates of --templates differ from those of the cluster, which new pods get.")
 		}
 	}

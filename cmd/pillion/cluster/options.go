@@ -46,6 +46,9 @@ func (o *Options) kubectl() string {
 
 // Connect returns a client of the cluster that the flags select. It sends no request yet.
 func (o *Options) Connect() (*Client, error) {
+	if err := CheckNamespaces(o.System); err != nil {
+		return nil, cli.UsageError{Err: err}
+	}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.rules(), &clientcmd.ConfigOverrides{CurrentContext: o.Context})
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" && nowhere(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
@@ -62,7 +65,7 @@ func (o *Options) Connect() (*Client, error) {
 		return nil, noCluster(err)
 	}
 	client, err := dynamic.NewForConfig(config)
-	return &Client{client, config, namespace, o.System}, err
+	return &Client{client, config, o.cmd.InOrStdin(), namespace, o.System}, err
 }
 
 // nowhere reports whether files are named and none of them exists.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // PodResources returns the resources that hold pods, with their names and short names.
@@ -51,6 +52,25 @@ func makersAndPods() []schema.GroupVersionResource {
 		batch.WithResource("jobs"), apps.WithResource("replicasets"),
 		corev1.SchemeGroupVersion.WithResource("replicationcontrollers"), corev1.SchemeGroupVersion.WithResource("pods"),
 	}
+}
+
+// CheckNamespaces returns an error if a name cannot be a namespace's.
+func CheckNamespaces(names ...string) error {
+	for _, name := range names {
+		wrong := validation.IsDNS1123Label(name)
+		if name == "" || len(wrong) == 0 {
+			continue
+		}
+		kind, of, _ := strings.Cut(name, "/")
+		if slices.Contains([]string{"ns", "namespace", "namespaces"}, kind) {
+			return fmt.Errorf("%q is not the name of a namespace; use %s", name, of)
+		}
+		if _, err := PodResource(kind); err == nil {
+			return fmt.Errorf("%q is not the name of a namespace; for a workload or pod, use pillion explain %s", name, name)
+		}
+		return fmt.Errorf("%q is not the name of a namespace: %s", name, wrong[0])
+	}
+	return nil
 }
 
 // InNamespace returns the end of a sentence about a namespace, or "" for all namespaces.

@@ -139,6 +139,9 @@ func (d Document) Parse() (*Root, error) {
 	if root := d.parseJSON(); root != nil {
 		return root, nil
 	}
+	if bytes.HasPrefix(d.Body, []byte("\xff\xfe")) || bytes.HasPrefix(d.Body, []byte("\xfe\xff")) {
+		return nil, errors.New("line 1: this is UTF-16; convert it to UTF-8, for example with iconv -f UTF-16 -t UTF-8")
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(d.Body))
 	node := &yaml.Node{Kind: yaml.DocumentNode}
 	err := decoder.Decode(node)
