@@ -68,6 +68,12 @@ type JSON string
 // MarshalJSON implements json.Marshaler.
 func (j JSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
+// UnmarshalJSON implements json.Unmarshaler.
+func (j *JSON) UnmarshalJSON(data []byte) error {
+	*j = JSON(data)
+	return nil
+}
+
 // Obstacle is a difference that prevents the injection of a template.
 type Obstacle struct {
 	Difference
