@@ -3,7 +3,6 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -39,25 +38,34 @@ type rewriter struct {
 	from  *ast.AST
 	bound []string // variables of macros that are in scope
 	id    int64
+	err   error // the first problem
 }
 
 // rewrite rewrites an expression. It returns an error if the API server lacks something that the expression needs.
 func rewrite(e *templates.Expression) (rewritten, error) {
 	r := &rewriter{ExprFactory: ast.NewExprFactory(), from: e.AST()}
-	expr, err := r.visit(e.AST().Expr())
-	if err != nil {
-		return rewritten{}, fmt.Errorf("%w (in %q)", err, e.Source())
+	expr := r.visit(e.AST().Expr())
+	if r.err == nil {
+		r.text, r.err = parser.Unparse(expr, ast.NewSourceInfo(nil), parser.WrapOnColumn(1<<30))
 	}
-	if r.text, err = parser.Unparse(expr, ast.NewSourceInfo(nil), parser.WrapOnColumn(1<<30)); err != nil {
-		return rewritten{}, fmt.Errorf("%w (in %q)", err, e.Source())
+	if r.err != nil {
+		return rewritten{}, fmt.Errorf("%w (in %q)", r.err, e.Source())
 	}
 	r.typ = e.Type()
 	return r.rewritten, nil
 }
 
+// fail records what the API server lacks.
+func (r *rewriter) fail(format string, args ...any) ast.Expr {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+	return r.NewLiteral(r.next(), types.False)
+}
+
 func (r *rewriter) next() int64 { r.id++; return r.id }
 
-func (r *rewriter) visit(e ast.Expr) (ast.Expr, error) {
+func (r *rewriter) visit(e ast.Expr) ast.Expr {
 	if macro, ok := r.from.SourceInfo().GetMacroCall(e.ID()); ok {
 		return r.macro(macro)
 	}
@@ -66,14 +74,14 @@ func (r *rewriter) visit(e ast.Expr) (ast.Expr, error) {
 		if _, _, maybe, _ := field(operand); optional || maybe {
 			own = r.NewCall(r.next(), "optional.ofNonZeroValue", own)
 		}
-		return own, nil
+		return own
 	}
 	if r.isPod(e) || r.isSpec(e) {
-		return nil, errors.New("it uses pod or pod.spec as a whole, which here has the containers of templates too; only fields can be expressed")
+		return r.fail("it uses pod or pod.spec as a whole, which here has the containers of templates too; only fields can be expressed")
 	}
 	switch e.Kind() {
 	case ast.LiteralKind:
-		return r.NewLiteral(r.next(), e.AsLiteral()), nil
+		return r.NewLiteral(r.next(), e.AsLiteral())
 	case ast.IdentKind:
 		return r.ident(e.AsIdent())
 	case ast.SelectKind:
@@ -81,12 +89,11 @@ func (r *rewriter) visit(e ast.Expr) (ast.Expr, error) {
 	case ast.CallKind:
 		return r.call(e.AsCall())
 	case ast.ListKind:
-		items, err := r.typed(e.AsList().Elements()...)
-		return r.NewList(r.next(), items, e.AsList().OptionalIndices()), err
+		return r.NewList(r.next(), r.typed(e.AsList().Elements()...), e.AsList().OptionalIndices())
 	case ast.MapKind:
 		return r.mapping(e.AsMap())
 	}
-	return nil, errors.New("it makes an object of a type that the API server does not know")
+	return r.fail("it makes an object of a type that the API server does not know")
 }
 
 // field splits an expression that reads a field: operand.name or operand.?name.
@@ -117,67 +124,61 @@ func (r *rewriter) own(list string) ast.Expr {
 }
 
 // operand rewrites the operand of an expression that reads a field. It may be the pod or its spec.
-func (r *rewriter) operand(e ast.Expr) (ast.Expr, error) {
+func (r *rewriter) operand(e ast.Expr) ast.Expr {
 	switch _, name, optional, _ := field(e); {
 	case r.isPod(e):
-		return r.path("object"), nil
+		return r.path("object")
 	case r.isSpec(e) && optional:
-		return r.NewCall(r.next(), operators.OptSelect, r.path("object"), r.NewLiteral(r.next(), types.String(name))), nil
+		return r.NewCall(r.next(), operators.OptSelect, r.path("object"), r.NewLiteral(r.next(), types.String(name)))
 	case r.isSpec(e):
-		return r.path("object", name), nil
+		return r.path("object", name)
 	}
 	return r.visit(e)
 }
 
-func (r *rewriter) visitAll(all []ast.Expr) ([]ast.Expr, error) {
+func (r *rewriter) visitAll(all []ast.Expr) []ast.Expr {
 	out := make([]ast.Expr, len(all))
 	for i, e := range all {
-		var err error
-		if out[i], err = r.visit(e); err != nil {
-			return nil, err
-		}
+		out[i] = r.visit(e)
 	}
-	return out, nil
+	return out
 }
 
 // typed rewrites the items of a list or a map and converts them to their types in the template. All
 // items must have the same type, and values that are read from a pod have none.
-func (r *rewriter) typed(from ...ast.Expr) ([]ast.Expr, error) {
-	items, err := r.visitAll(from)
+func (r *rewriter) typed(from ...ast.Expr) []ast.Expr {
+	items := r.visitAll(from)
 	for i := range items {
 		if name := r.from.GetType(from[i].ID()).TypeName(); from[i].Kind() != ast.LiteralKind && slices.Contains(scalarTypes(), name) {
 			items[i] = r.NewCall(r.next(), name, items[i])
 		}
 	}
-	return items, err
+	return items
 }
 
 // scalarTypes returns the types to which an expression can convert.
 func scalarTypes() []string { return []string{"string", "int", "bool", "double", "uint"} }
 
-func (r *rewriter) mapping(m ast.MapExpr) (ast.Expr, error) {
+func (r *rewriter) mapping(m ast.MapExpr) ast.Expr {
 	var entries []ast.EntryExpr
 	for _, entry := range m.Entries() {
-		both, err := r.typed(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		if err != nil {
-			return nil, err
-		}
+		both := r.typed(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
 		entries = append(entries, r.NewMapEntry(r.next(), both[0], both[1], entry.AsMapEntry().IsOptional()))
 	}
-	return r.NewMap(r.next(), entries), nil
+	return r.NewMap(r.next(), entries)
 }
 
-func (r *rewriter) ident(name string) (ast.Expr, error) {
+func (r *rewriter) ident(name string) ast.Expr {
 	if slices.Contains(r.bound, name) {
-		return r.NewIdent(r.next(), name), nil
+		return r.NewIdent(r.next(), name)
 	}
 	switch name {
 	case "container":
 		name, r.container = appVariable, true
 	case "params", "ns", "request":
-		return nil, fmt.Errorf("it uses %s as a whole; only its fields can be expressed", name)
+		return r.fail("it uses %s as a whole; only its fields can be expressed", name)
 	}
-	return r.NewIdent(r.next(), name), nil
+	return r.NewIdent(r.next(), name)
 }
 
 // outside reports whether e is one of the variables that are not the pod or a container.
@@ -225,24 +226,20 @@ func (r *rewriter) orEmpty(operand ast.Expr, field string, empty ast.Expr) ast.E
 	return r.NewMemberCall(r.next(), "orValue", optional, empty)
 }
 
-func (r *rewriter) selection(s ast.SelectExpr) (ast.Expr, error) {
+func (r *rewriter) selection(s ast.SelectExpr) ast.Expr {
 	if name, ok := r.outside(s.Operand()); ok {
-		return r.outsideField(name, s.FieldName()), nil
+		return r.outsideField(name, s.FieldName())
 	}
-	operand, err := r.operand(s.Operand())
-	if err != nil {
-		return nil, err
+	operand := r.operand(s.Operand())
+	if empty := r.empty(s); empty != nil {
+		return r.orEmpty(operand, s.FieldName(), empty)
 	}
-	empty, err := r.empty(s)
-	if empty != nil {
-		return r.orEmpty(operand, s.FieldName(), empty), err
-	}
-	return r.NewSelect(r.next(), operand, s.FieldName()), err
+	return r.NewSelect(r.next(), operand, s.FieldName())
 }
 
 // empty returns the value that an absent field reads as. It returns nil if reading the field is an
 // error in a template too. Every pod has metadata and spec.
-func (r *rewriter) empty(s ast.SelectExpr) (ast.Expr, error) {
+func (r *rewriter) empty(s ast.SelectExpr) ast.Expr {
 	of := r.from.GetType(s.Operand().ID())
 	optional := of.Kind() == types.OpaqueKind && of.TypeName() == "optional_type"
 	if optional {
@@ -250,7 +247,7 @@ func (r *rewriter) empty(s ast.SelectExpr) (ast.Expr, error) {
 	}
 	f, ok := templates.Field(of.TypeName(), s.FieldName())
 	if of.Kind() != types.StructKind || !ok || of.TypeName() == "Pod" {
-		return nil, nil
+		return nil
 	}
 	var empty ast.Expr
 	switch f.Type.Kind() {
@@ -260,36 +257,30 @@ func (r *rewriter) empty(s ast.SelectExpr) (ast.Expr, error) {
 		empty = r.NewList(r.next(), nil, nil)
 	}
 	if optional && empty != nil {
-		return nil, fmt.Errorf("it reads %s of an object that may be absent; write .?%s", s.FieldName(), s.FieldName())
+		return r.fail("it reads %s of an object that may be absent; write .?%s", s.FieldName(), s.FieldName())
 	}
-	return empty, nil
+	return empty
 }
 
-func (r *rewriter) call(c ast.CallExpr) (ast.Expr, error) {
+func (r *rewriter) call(c ast.CallExpr) ast.Expr {
 	name := c.FunctionName()
 	if c.IsMemberFunction() && c.Target().Kind() == ast.IdentKind {
 		if library := c.Target().AsIdent(); slices.Contains([]string{"sets", "optional", "strings"}, library) && !slices.Contains(r.bound, library) {
 			name = library + "." + name // as the type checker writes it, but not inside of macros
-			args, err := r.visitAll(c.Args())
-			return r.NewCall(r.next(), name, args...), err
+			return r.NewCall(r.next(), name, r.visitAll(c.Args())...)
 		}
 	}
 	if strings.ContainsAny(name[:1], "abcdefghijklmnopqrstuvwxyz") && !slices.Contains(functions(), name) {
-		return nil, fmt.Errorf("the API server has no function %s, or a different one", name)
+		return r.fail("the API server has no function %s, or a different one", name)
 	}
 	if name == operators.OptSelect {
-		operand, err := r.operand(c.Args()[0])
-		return r.NewCall(r.next(), name, operand, r.NewLiteral(r.next(), c.Args()[1].AsLiteral())), err
+		return r.NewCall(r.next(), name, r.operand(c.Args()[0]), r.NewLiteral(r.next(), c.Args()[1].AsLiteral()))
 	}
-	args, err := r.visitAll(c.Args())
-	if err != nil {
-		return nil, err
-	}
+	args := r.visitAll(c.Args())
 	if !c.IsMemberFunction() {
-		return r.NewCall(r.next(), name, args...), nil
+		return r.NewCall(r.next(), name, args...)
 	}
-	target, err := r.visit(c.Target())
-	return r.NewMemberCall(r.next(), name, target, args...), err
+	return r.NewMemberCall(r.next(), name, r.visit(c.Target()), args...)
 }
 
 // functions returns the functions that are the same in templates and in the API server. The API
@@ -307,27 +298,23 @@ func functions() []string {
 }
 
 // macro rewrites a macro in its unexpanded form.
-func (r *rewriter) macro(e ast.Expr) (ast.Expr, error) {
+func (r *rewriter) macro(e ast.Expr) ast.Expr {
 	c := e.AsCall()
 	if c.FunctionName() == operators.Has {
 		return r.has(c.Args()[0].AsSelect())
 	}
-	target, err := r.visit(c.Target())
-	if err != nil {
-		return nil, err
-	}
+	target := r.visit(c.Target())
 	if ranged := r.from.GetType(c.Target().ID()).Kind(); (c.FunctionName() == operators.Map || c.FunctionName() == operators.Filter) && ranged != types.ListKind {
-		return nil, errors.New("it makes a list of a map's keys, which have no fixed order in the API server")
+		return r.fail("it makes a list of a map's keys, which have no fixed order in the API server")
 	}
 	bound := len(r.bound)
 	defer func() { r.bound = r.bound[:bound] }()
 	variable := c.Args()[0].AsIdent()
 	if slices.Contains(taken(), variable) {
-		return nil, fmt.Errorf("it has a variable named %q, which means something else in a policy; rename it", variable)
+		return r.fail("it has a variable named %q, which means something else in a policy; rename it", variable)
 	}
 	r.bound = append(r.bound, variable)
-	args, err := r.visitAll(c.Args())
-	return r.NewMemberCall(r.next(), c.FunctionName(), target, args...), err
+	return r.NewMemberCall(r.next(), c.FunctionName(), target, r.visitAll(c.Args())...)
 }
 
 // taken returns the names that already have a meaning in the API server or in a policy.
@@ -335,13 +322,12 @@ func taken() []string {
 	return []string{"object", "oldObject", "request", "namespaceObject", "variables", "params", "authorizer", appVariable}
 }
 
-func (r *rewriter) has(s ast.SelectExpr) (ast.Expr, error) {
+func (r *rewriter) has(s ast.SelectExpr) ast.Expr {
 	if _, ok := r.outside(s.Operand()); ok {
-		return r.NewLiteral(r.next(), types.True), nil // they are always there
+		return r.NewLiteral(r.next(), types.True) // they are always there
 	}
 	if r.isSpec(s.Operand()) && slices.Contains(lists(), s.FieldName()) {
-		return r.NewCall(r.next(), operators.NotEquals, r.own(s.FieldName()), r.NewList(r.next(), nil, nil)), nil
+		return r.NewCall(r.next(), operators.NotEquals, r.own(s.FieldName()), r.NewList(r.next(), nil, nil))
 	}
-	operand, err := r.operand(s.Operand())
-	return r.NewCall(r.next(), operators.Has, r.NewSelect(r.next(), operand, s.FieldName())), err
+	return r.NewCall(r.next(), operators.Has, r.NewSelect(r.next(), r.operand(s.Operand()), s.FieldName()))
 }
