@@ -114,18 +114,11 @@ func (c *Count) optedIn() bool { return c.scope.Namespace.Labels[inject.LabelInj
 
 // called reports whether the API server would call Pillion for the pod today, and the reason
 // if not.
-func (c *Count) called(text []byte) (called bool, why string) {
-	why = "no webhook of Pillion is installed"
-	for i := range c.scope.Entries {
-		w := c.scope.Entries[i].Match(c.scope.Namespace.Labels, text)
-		if w.Called {
-			return true, ""
-		}
-		if i == 0 {
-			why = w.Reason
-		}
+func (c *Count) called(pod []byte) (called bool, why string) {
+	if len(c.scope.Entries) == 0 {
+		return false, "no webhook of Pillion is installed"
 	}
-	return false, why
+	return c.scope.match(c.scope.Namespace.Labels, pod)
 }
 
 func (c *Count) template(name string) *Tally { return entry(c.byName, name) }
@@ -145,9 +138,14 @@ func (c *Count) group(p *pod) *group {
 
 // Controllers returns the names of the owners of a kind.
 func (c *Count) Controllers(kind string) []string {
+	return c.names(func(o Owner, _ *group) bool { return o.Kind == kind })
+}
+
+// names returns the sorted names of the owners that are selected.
+func (c *Count) names(selected func(Owner, *group) bool) []string {
 	var names []string
-	for o := range c.owners {
-		if o.Kind == kind {
+	for o, g := range c.owners {
+		if selected(o, g) {
 			names = append(names, o.Name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/pillion-dev/pillion/inject"
 )
@@ -66,10 +67,8 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 		return nil, nil
 	}
 	f := &Failing{c.scope.Namespace.Name, Owner{m.APIVersion, m.Kind, m.Metadata.Name}, why, unexplained}
-	for _, o := range m.Metadata.OwnerReferences {
-		if o.Controller != nil && *o.Controller {
-			f.Owner = Owner{o.APIVersion, o.Kind, o.Name}
-		}
+	if o := controller(m.Metadata.OwnerReferences); o != nil {
+		f.Owner = *o
 	}
 	return f, nil
 }
@@ -95,10 +94,7 @@ func (m *maker) lacks() (why, unexplained string) {
 	switch {
 	case s.ObservedGeneration < m.Metadata.Generation && m.Kind != "Job": // a Job has none
 	case m.Kind == "StatefulSet" && (s.ReadyReplicas == s.Replicas || m.Spec.PodManagementPolicy == "Parallel"):
-		has, want = s.Replicas, 1
-		if m.Spec.Replicas != nil {
-			want = *m.Spec.Replicas
-		}
+		has, want = s.Replicas, ptr.Deref(m.Spec.Replicas, 1)
 	case m.Kind == "DaemonSet":
 		has, want = s.CurrentNumberScheduled, s.DesiredNumberScheduled
 	case m.Kind == "Job" && m.waits():
@@ -117,7 +113,7 @@ func (m *maker) waits() bool {
 	s := &m.Status
 	ended := slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
 	pods := s.Active + s.Succeeded + s.Failed + s.Terminating + len(s.UncountedTerminatedPods.Succeeded) + len(s.UncountedTerminatedPods.Failed)
-	return !ended && !m.Spec.Suspend && s.StartTime != nil && pods == 0 && (m.Spec.Completions == nil || *m.Spec.Completions > 0)
+	return !ended && !m.Spec.Suspend && s.StartTime != nil && pods == 0 && ptr.Deref(m.Spec.Completions, 1) > 0
 }
 
 // shorten limits the length of a message, which any user may have written.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -75,6 +76,15 @@ type Owner struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Name       string `json:"name"` // "" for pods without an owner
+}
+
+// controller returns the owner that controls an object, or nil.
+func controller(owners []metav1.OwnerReference) *Owner {
+	o := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: owners})
+	if o == nil {
+		return nil
+	}
+	return &Owner{o.APIVersion, o.Kind, o.Name}
 }
 
 func compareOwners(a, b Owner) int {

@@ -5,7 +5,6 @@ package status
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -56,17 +55,11 @@ func sortMisplaced(all []Misplaced) []Misplaced {
 	return slices.Compact(all)
 }
 
-// misplacedIn returns the part of the summary about them.
-func misplacedIn(all []Misplaced) string {
+// misplacedOwners returns the number of workloads that they are in.
+func misplacedOwners(all []Misplaced) int {
 	owners := map[string]bool{}
 	for _, m := range all {
 		owners[m.Namespace+" "+m.title()] = true
 	}
-	switch len(owners) {
-	case 0:
-		return ""
-	case 1:
-		return "; 1 workload has labels or annotations in the wrong place"
-	}
-	return fmt.Sprintf("; %d workloads have labels or annotations in the wrong place", len(owners))
+	return len(owners)
 }

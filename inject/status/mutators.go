@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/pillion-dev/pillion/inject/explain"
 )
@@ -58,34 +59,37 @@ type Mutation struct {
 // Mutators returns those that may change pods when they are created in namespaces with these
 // labels, in the order in which they run. It leaves out Pillion's own.
 func (m *Mutation) Mutators(namespaces []map[string]string) []Mutator {
-	all := m.policies(namespaces)
-	slices.SortFunc(all, func(a, b Mutator) int { return strings.Compare(a.Name, b.Name) })
-	configurations := slices.Clone(m.Webhooks)
-	slices.SortFunc(configurations, func(a, b admissionregistrationv1.MutatingWebhookConfiguration) int {
-		return strings.Compare(a.Name, b.Name)
-	})
-	again := m.again()
-	for i := range configurations {
-		c := &configurations[i]
-		if c.Name == m.Own {
-			continue
+	bound := map[string][]*admissionregistrationv1.MatchResources{}
+	for i := range m.Bindings {
+		b := &m.Bindings[i].Spec
+		bound[b.PolicyName] = append(bound[b.PolicyName], b.MatchResources)
+	}
+	var all []Mutator
+	for i := range m.Policies {
+		p := &m.Policies[i]
+		if n, ok := reach(p.Spec.MatchConstraints, bound[p.Name], namespaces); ok && !own(p.Labels) {
+			all = append(all, Mutator{Kind: policyKind, Name: p.Name, Runs: "before", ReinvocationPolicy: string(p.Spec.ReinvocationPolicy), Namespaces: n})
+		}
+	}
+	for i := range m.Webhooks {
+		c, runs := &m.Webhooks[i], "before"
+		if c.Name > m.Own {
+			runs = "after"
 		}
 		for k := range c.Webhooks {
-			w := &c.Webhooks[k]
-			if !slices.ContainsFunc(w.Rules, explain.CreatesPods) {
-				continue
+			if w := &c.Webhooks[k]; c.Name != m.Own && slices.ContainsFunc(w.Rules, explain.CreatesPods) {
+				again := string(ptr.Deref(w.ReinvocationPolicy, ""))
+				all = append(all, Mutator{Kind: webhookKind, Name: c.Name, Webhook: w.Name, Runs: runs, ReinvocationPolicy: again, Namespaces: matching(namespaces, w.NamespaceSelector)})
 			}
-			one := Mutator{Kind: webhookKind, Name: c.Name, Webhook: w.Name, Runs: "before", ReinvocationPolicy: string(admissionregistrationv1.NeverReinvocationPolicy)}
-			if w.ReinvocationPolicy != nil {
-				one.ReinvocationPolicy = string(*w.ReinvocationPolicy)
-			}
-			if c.Name > m.Own {
-				one.Runs = "after"
-			}
-			one.Namespaces = matching(namespaces, w.NamespaceSelector)
-			one.Effect = one.effect(again)
-			all = append(all, one)
 		}
+	}
+	slices.SortStableFunc(all, func(a, b Mutator) int { // policies first
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	again := m.again()
+	for i := range all {
+		all[i].ReinvocationPolicy = cmp.Or(all[i].ReinvocationPolicy, string(admissionregistrationv1.NeverReinvocationPolicy))
+		all[i].Effect = all[i].effect(again)
 	}
 	return all
 }
@@ -101,31 +105,6 @@ func (m *Mutation) again() bool {
 		}
 	}
 	return false
-}
-
-func (m *Mutation) policies(namespaces []map[string]string) []Mutator {
-	again := m.again()
-	var all []Mutator
-	for i := range m.Policies {
-		p := &m.Policies[i]
-		var bound []*admissionregistrationv1.MatchResources
-		for k := range m.Bindings {
-			if b := &m.Bindings[k]; b.Spec.PolicyName == p.Name {
-				bound = append(bound, b.Spec.MatchResources)
-			}
-		}
-		reached, ok := reach(p.Spec.MatchConstraints, bound, namespaces)
-		if !ok || own(p.Labels) {
-			continue
-		}
-		one := Mutator{
-			Kind: policyKind, Name: p.Name, Runs: "before", Namespaces: reached,
-			ReinvocationPolicy: cmp.Or(string(p.Spec.ReinvocationPolicy), string(admissionregistrationv1.NeverReinvocationPolicy)),
-		}
-		one.Effect = one.effect(again)
-		all = append(all, one)
-	}
-	return all
 }
 
 // OwnPolicyLabel is the label of policies that pillion policy wrote.

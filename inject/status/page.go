@@ -37,55 +37,65 @@ func (p *page) line(column int, text string) {
 	}
 }
 
-// table prints a title, and numbers below heads, with the names first. If it is too wide, it
-// prints a sentence for each name.
-func (p *page) table(heads []string, names []string, rows [][]int) {
-	for i := range names {
-		names[i] = templates.OneLine(names[i])
-	}
-	room := p.width
-	for _, head := range heads[1:] {
+// paragraph prints a line after an empty one.
+func (p *page) paragraph(text string) {
+	p.WriteString("\n")
+	p.line(0, text)
+}
+
+// row is a name with its number of pods and their tally.
+type row struct {
+	name string
+	pods int
+	Tally
+}
+
+func (r *row) cells() []int {
+	return []int{r.pods, r.Injected, r.Current, r.Outdated, r.Missing, r.Altered}
+}
+
+// table prints numbers below heads, with the names first. If it is too wide, it prints a
+// sentence for each name.
+func (p *page) table(first, pods string, rows []row) {
+	heads := []string{pods, "INJECTED", "CURRENT", "OUTDATED", "MISSING", "ALTERED"}
+	room, column := p.width, utf8.RuneCountInString(first)
+	for _, head := range heads {
 		room -= 2 + utf8.RuneCountInString(head)
 	}
 	p.WriteString("\n")
-	if room < utf8.RuneCountInString(heads[0]) {
-		p.sentences(heads, names, rows)
+	if room < column {
+		p.sentences(first, heads, rows)
 		return
 	}
 	room = min(room, nameWidth)
-	column := utf8.RuneCountInString(heads[0])
-	for _, name := range names {
-		if n := utf8.RuneCountInString(name); n <= room {
+	for i := range rows {
+		rows[i].name = templates.OneLine(rows[i].name)
+		if n := utf8.RuneCountInString(rows[i].name); n <= room {
 			column = max(column, n)
 		}
 	}
-	fmt.Fprintf(p, "%-*s", column, heads[0])
-	for _, head := range heads[1:] {
-		p.WriteString("  " + head)
-	}
-	p.WriteString("\n")
-	for i, row := range rows {
-		name := names[i]
-		if utf8.RuneCountInString(name) > room {
-			p.line(0, name)
-			name = ""
+	fmt.Fprintf(p, "%-*s  %s\n", column, first, strings.Join(heads, "  "))
+	for _, row := range rows {
+		if utf8.RuneCountInString(row.name) > room {
+			p.line(0, row.name)
+			row.name = ""
 		}
-		fmt.Fprintf(p, "%-*s", column, name)
-		for k, n := range row {
-			fmt.Fprintf(p, "  %*d", len(heads[k+1]), n)
+		fmt.Fprintf(p, "%-*s", column, row.name)
+		for k, n := range row.cells() {
+			fmt.Fprintf(p, "  %*d", len(heads[k]), n)
 		}
 		p.WriteString("\n")
 	}
 }
 
 // sentences prints a table for a narrow terminal.
-func (p *page) sentences(heads, names []string, rows [][]int) {
-	for i, row := range rows {
-		cells := make([]string, len(row))
-		for k, n := range row {
-			cells[k] = fmt.Sprintf("%s %d", strings.ToLower(heads[k+1]), n)
+func (p *page) sentences(first string, heads []string, rows []row) {
+	for _, row := range rows {
+		var cells []string
+		for k, n := range row.cells() {
+			cells = append(cells, fmt.Sprintf("%s %d", strings.ToLower(heads[k]), n))
 		}
-		p.line(0, fmt.Sprintf("%s %s: %s", strings.ToLower(heads[0]), names[i], strings.Join(cells, ", ")))
+		p.line(0, fmt.Sprintf("%s %s: %s", strings.ToLower(first), row.name, strings.Join(cells, ", ")))
 	}
 }
 

@@ -192,27 +192,21 @@ func (r *Report) Finish() {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), compareOwners(a.Owner, b.Owner))
 	})
 	r.Misplaced = sortMisplaced(r.Misplaced)
-	r.Summary = r.summary() + r.mistakes() + misplacedIn(r.Misplaced) + r.fails() + "."
+	r.Summary = r.summary() +
+		also(r.mistaken, "1 requests something that does not exist", "%d request something that does not exist") +
+		also(misplacedOwners(r.Misplaced), "1 workload has labels or annotations in the wrong place", "%d workloads have labels or annotations in the wrong place") +
+		also(len(r.Failing), "one owner cannot create its pods", "%d owners cannot create their pods") + "."
 }
 
-func (r *Report) mistakes() string {
-	switch r.mistaken {
+// also returns a part of the summary about n objects.
+func also(n int, one, more string) string {
+	switch n {
 	case 0:
 		return ""
 	case 1:
-		return "; 1 requests something that does not exist"
+		return "; " + one
 	}
-	return fmt.Sprintf("; %d request something that does not exist", r.mistaken)
-}
-
-func (r *Report) fails() string {
-	switch len(r.Failing) {
-	case 0:
-		return ""
-	case 1:
-		return "; one owner cannot create its pods"
-	}
-	return fmt.Sprintf("; %d owners cannot create their pods", len(r.Failing))
+	return "; " + fmt.Sprintf(more, n)
 }
 
 func (r *Report) summary() string {

@@ -5,7 +5,6 @@ package status
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,14 +19,7 @@ import (
 // Candidates returns the names of the owners of a kind that kubectl rollout restart supports
 // and whose pods are not right.
 func (c *Count) Candidates(kind string) []string {
-	var names []string
-	for o, g := range c.owners {
-		if o.Kind == kind && o.resource() != "" && len(g.reasons) > 0 {
-			names = append(names, o.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return c.names(func(o Owner, g *group) bool { return o.Kind == kind && o.resource() != "" && len(g.reasons) > 0 })
 }
 
 // Room returns why the namespace would reject n more of a pod, or "" if it would accept them.

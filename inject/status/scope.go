@@ -59,10 +59,8 @@ func (p *pod) counts() bool {
 // owner returns the pod's controller. Pods without a controller have a common owner: a Pod
 // without a name.
 func (p *pod) owner() Owner {
-	for _, o := range p.Metadata.OwnerReferences {
-		if o.Controller != nil && *o.Controller {
-			return Owner{o.APIVersion, o.Kind, o.Name}
-		}
+	if o := controller(p.Metadata.OwnerReferences); o != nil {
+		return *o
 	}
 	return Owner{"v1", "Pod", ""}
 }
@@ -74,15 +72,19 @@ func (s *Scope) called(label string) (called bool, why string) {
 	if s.Unknown || len(s.Entries) == 0 {
 		return label == inject.Enabled, "of its labels"
 	}
-	labels := maps.Clone(s.Namespace.Labels)
+	labels := map[string]string{}
+	maps.Copy(labels, s.Namespace.Labels)
 	if label != "" {
-		if labels == nil {
-			labels = map[string]string{}
-		}
 		labels[inject.LabelInject] = label
 	}
+	return s.match(labels, []byte(`{"metadata":{},"spec":{}}`))
+}
+
+// match reports whether the API server calls one of the webhooks for a pod of a namespace with these labels, and
+// the reason of the first one if not.
+func (s *Scope) match(namespace map[string]string, pod []byte) (called bool, why string) {
 	for i := range s.Entries {
-		w := s.Entries[i].Match(labels, []byte(`{"metadata":{},"spec":{}}`))
+		w := s.Entries[i].Match(namespace, pod)
 		if w.Called {
 			return true, ""
 		}

@@ -17,8 +17,15 @@ func (r *Report) Text(width int) string {
 	r.misplaced(p)
 	r.outside(p)
 	if len(r.Namespaces) > 0 {
-		r.namespaces(p)
-		r.templates(p)
+		var namespaces, templates []row
+		for _, n := range r.Namespaces {
+			namespaces = append(namespaces, row{n.Namespace, n.Pods, n.Tally})
+		}
+		for _, t := range r.Templates {
+			templates = append(templates, row{t.Template, t.Pods - t.NotWanted, t.Tally})
+		}
+		p.table("NAMESPACE", "PODS", namespaces)
+		p.table("TEMPLATE", "FOR PODS", templates)
 		r.words(p)
 		r.owners(p)
 	}
@@ -32,24 +39,6 @@ func (r *Report) Text(width int) string {
 		p.line(0, "Note: "+note)
 	}
 	return p.String()
-}
-
-func (r *Report) namespaces(p *page) {
-	var names []string
-	var rows [][]int
-	for _, n := range r.Namespaces {
-		names, rows = append(names, n.Namespace), append(rows, []int{n.Pods, n.Injected, n.Current, n.Outdated, n.Missing, n.Altered})
-	}
-	p.table([]string{"NAMESPACE", "PODS", "INJECTED", "CURRENT", "OUTDATED", "MISSING", "ALTERED"}, names, rows)
-}
-
-func (r *Report) templates(p *page) {
-	var names []string
-	var rows [][]int
-	for _, t := range r.Templates {
-		names, rows = append(names, t.Template), append(rows, []int{t.Pods - t.NotWanted, t.Injected, t.Current, t.Outdated, t.Missing, t.Altered})
-	}
-	p.table([]string{"TEMPLATE", "FOR PODS", "INJECTED", "CURRENT", "OUTDATED", "MISSING", "ALTERED"}, names, rows)
 }
 
 // words explains the states that occur in the report.
@@ -98,8 +87,7 @@ func (r *Report) owners(p *page) {
 		if len(s.Reasons)+len(s.Mistakes) == 0 {
 			continue
 		}
-		p.WriteString("\n")
-		p.line(0, fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
+		p.paragraph(fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
 		for _, reason := range s.Reasons {
 			p.line(2, fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, explain.Plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
 		}
@@ -141,13 +129,11 @@ func once(told map[string]bool, namespace, why string) string {
 func (r *Report) restarts(p *page) {
 	held := slices.IndexFunc(r.Owners, func(s Status) bool { return s.Hold != "" })
 	if blocked := len(r.Problems)+len(r.Doubts) > 0; blocked && held >= 0 {
-		p.WriteString("\n")
-		p.line(0, "Restart nothing yet: it is uncertain what new pods would get. "+r.Owners[held].Hold)
+		p.paragraph("Restart nothing yet: it is uncertain what new pods would get. " + r.Owners[held].Hold)
 		return
 	}
 	if n := len(r.Restarts()); n > 0 {
-		p.WriteString("\n")
-		p.line(0, fmt.Sprintf("A restart fixes %s:", explain.Plural(n, "workload")))
+		p.paragraph(fmt.Sprintf("A restart fixes %s:", explain.Plural(n, "workload")))
 		p.command(r.commands.Status+" -o name |", "xargs -r -L1 "+r.commands.Kubectl+" rollout restart")
 	}
 }
@@ -175,13 +161,11 @@ func (r *Report) outside(p *page) {
 // lacking suggests how to find out why pods have no sidecar although nothing is wrong.
 func (r *Report) lacking(p *page) {
 	for _, w := range r.without {
-		p.WriteString("\n")
-		p.line(0, fmt.Sprintf("In the namespace %s, %s to have no sidecar. To see why for one of them:", w.namespace, are(w.pods)))
+		p.paragraph(fmt.Sprintf("In the namespace %s, %s to have no sidecar. To see why for one of them:", w.namespace, are(w.pods)))
 		p.command(r.commands.Explain + " pod/" + w.example + " -n " + w.namespace)
 	}
 	if r.Unlabelled > 0 {
-		p.WriteString("\n")
-		p.line(0, fmt.Sprintf("Not opted in: %s. To see why, and how to opt in:", explain.Plural(r.Unlabelled, "more namespace")))
+		p.paragraph(fmt.Sprintf("Not opted in: %s. To see why, and how to opt in:", explain.Plural(r.Unlabelled, "more namespace")))
 		p.command(r.commands.Unlabelled)
 	}
 }
@@ -191,8 +175,7 @@ func (r *Report) mutators(p *page) {
 	if len(r.Mutators) == 0 {
 		return
 	}
-	p.WriteString("\n")
-	p.line(0, "Other webhooks and policies that may change new pods, in order:")
+	p.paragraph("Other webhooks and policies that may change new pods, in order:")
 	for i := range r.Mutators {
 		m := &r.Mutators[i]
 		p.line(2, fmt.Sprintf("%s, %s Pillion, reinvocationPolicy %s, in %d of %s", m.Title(), m.Runs, m.ReinvocationPolicy, m.Namespaces, explain.Plural(len(r.Namespaces), "namespace")))
@@ -202,8 +185,7 @@ func (r *Report) mutators(p *page) {
 
 func (r *Report) validators(p *page) {
 	if len(r.Validators) > 0 {
-		p.WriteString("\n")
-		p.line(0, "Other webhooks and policies that validate new pods:")
+		p.paragraph("Other webhooks and policies that validate new pods:")
 	}
 	for i := range r.Validators {
 		v := &r.Validators[i]

@@ -36,24 +36,23 @@ type Validation struct {
 // Validators returns those that validate new pods, sorted by kind and name, without Pillion's
 // own. Their order has no effect.
 func (v *Validation) Validators(namespaces []map[string]string) []Validator {
+	bound := map[string][]*admissionregistrationv1.MatchResources{}
+	for i := range v.Bindings {
+		b := &v.Bindings[i].Spec
+		bound[b.PolicyName] = append(bound[b.PolicyName], b.MatchResources)
+	}
 	all := []Validator{}
 	for i := range v.Policies {
 		p := &v.Policies[i]
-		var bound []*admissionregistrationv1.MatchResources
-		for k := range v.Bindings {
-			if b := &v.Bindings[k]; b.Spec.PolicyName == p.Name {
-				bound = append(bound, b.Spec.MatchResources)
-			}
-		}
-		if n, ok := reach(p.Spec.MatchConstraints, bound, namespaces); ok && !own(p.Labels) {
-			all = append(all, Validator{"ValidatingAdmissionPolicy", p.Name, "", failurePolicy(p.Spec.FailurePolicy), n})
+		if n, ok := reach(p.Spec.MatchConstraints, bound[p.Name], namespaces); ok && !own(p.Labels) {
+			all = append(all, Validator{"ValidatingAdmissionPolicy", p.Name, "", explain.FailurePolicy(p.Spec.FailurePolicy), n})
 		}
 	}
 	for i := range v.Webhooks {
 		c := &v.Webhooks[i]
 		for k := range c.Webhooks {
 			if w := &c.Webhooks[k]; c.Name != v.Own && slices.ContainsFunc(w.Rules, explain.CreatesPods) {
-				all = append(all, Validator{"ValidatingWebhookConfiguration", c.Name, w.Name, failurePolicy(w.FailurePolicy), matching(namespaces, w.NamespaceSelector)})
+				all = append(all, Validator{"ValidatingWebhookConfiguration", c.Name, w.Name, explain.FailurePolicy(w.FailurePolicy), matching(namespaces, w.NamespaceSelector)})
 			}
 		}
 	}
@@ -61,13 +60,6 @@ func (v *Validation) Validators(namespaces []map[string]string) []Validator {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	return all
-}
-
-func failurePolicy(p *admissionregistrationv1.FailurePolicyType) string {
-	if p == nil {
-		return string(admissionregistrationv1.Fail)
-	}
-	return string(*p)
 }
 
 // Loop is a webhook that is called for Pillion's pods, while Pillion is called for the pods of
