@@ -76,24 +76,6 @@ func emptyOf(text string) any {
 	return map[string]any{}
 }
 
-// empties replaces the value at a path with an empty value.
-func empties(doc any, names []string, value any) {
-	name := schema.Unescape(names[0])
-	object, isObject := doc.(map[string]any)
-	switch {
-	case isObject && len(names) == 1:
-		object[name] = value
-	case isObject:
-		empties(object[name], names[1:], value)
-	default:
-		if list, ok := doc.([]any); ok && len(names) > 1 {
-			if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(list) {
-				empties(list[i], names[1:], value)
-			}
-		}
-	}
-}
-
 // named replaces the index of a container in a path with its name.
 func named(pod *tree.Node, path string) string {
 	return throughContainer(path, func(list, at string) string {
@@ -125,16 +107,4 @@ func throughContainer(path string, replace func(list, at string) string) string 
 		names[3] = replace(names[2], names[3])
 	}
 	return strings.Join(names, "/")
-}
-
-// withoutBefore removes the annotation from a pod. It keeps the map of annotations, because a pod
-// with this annotation always has others.
-func withoutBefore(pod any) {
-	if object, ok := pod.(map[string]any); ok {
-		if metadata, ok := object["metadata"].(map[string]any); ok {
-			if annotations, ok := metadata["annotations"].(map[string]any); ok {
-				delete(annotations, AnnotationUninject)
-			}
-		}
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -36,29 +37,53 @@ func served(pod *tree.Node) bool {
 	return pod.At("spec", "schedulerName") != nil && pod.At("spec", "dnsPolicy") != nil
 }
 
-// without returns doc without the value at the path. It also reports whether its parent is then
+// without returns doc without the value at a path. It also reports whether its parent is then
 // empty.
-func without(doc any, names []string) (after any, empty bool) {
-	name := schema.Unescape(names[0])
+func without(doc any, path string) (after any, empty bool) {
+	after = edit(doc, tokens(path), func(parent any, name string) any {
+		switch at := parent.(type) {
+		case map[string]any:
+			delete(at, name)
+			empty = len(at) == 0
+		case []any:
+			if i, err := strconv.Atoi(name); err == nil && i < len(at) {
+				at = slices.Delete(at, i, i+1)
+				empty = len(at) == 0
+				return at
+			}
+		}
+		return parent
+	})
+	return after, empty
+}
+
+// with sets a member of an object in doc.
+func with(doc any, path string, value any) {
+	edit(doc, tokens(path), func(parent any, name string) any {
+		if at, ok := parent.(map[string]any); ok {
+			at[name] = value
+		}
+		return parent
+	})
+}
+
+func tokens(path string) []string { return strings.Split(path, "/")[1:] }
+
+// edit replaces what contains the value at a path with the result of change.
+func edit(doc any, path []string, change func(parent any, name string) any) any {
+	name := schema.Unescape(path[0])
+	if len(path) == 1 {
+		return change(doc, name)
+	}
 	switch at := doc.(type) {
 	case map[string]any:
-		if len(names) > 1 {
-			at[name], empty = without(at[name], names[1:])
-			return at, empty
+		if child, ok := at[name]; ok {
+			at[name] = edit(child, path[1:], change)
 		}
-		delete(at, name)
-		return at, len(at) == 0
 	case []any:
-		i, err := strconv.Atoi(name)
-		if err != nil || i >= len(at) {
-			return at, false
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(at) {
+			at[i] = edit(at[i], path[1:], change)
 		}
-		if len(names) > 1 {
-			at[i], empty = without(at[i], names[1:])
-			return at, empty
-		}
-		at = slices.Delete(at, i, i+1)
-		return at, len(at) == 0
 	}
-	return doc, false
+	return doc
 }

@@ -16,7 +16,7 @@ func (i *Injector) verify(req Request, bare []byte) error {
 	if err != nil {
 		return err
 	}
-	withoutBefore(want)
+	want, _ = without(want, annotationPath(AnnotationUninject))
 	req.Object, req.Scratch = bare, nil // because Scratch contains what was added
 	r, err := i.Inject(req)
 	if err != nil {

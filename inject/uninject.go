@@ -239,11 +239,11 @@ func (r *Removal) remove(doc any, paths []string) any {
 		for ; path != ""; path = path[:strings.LastIndexByte(path, '/')] {
 			r.Paths = append(r.Paths, path)
 			if text, filled := r.filled[path]; filled {
-				empties(doc, strings.Split(path, "/")[1:], emptyOf(text))
+				with(doc, path, emptyOf(text))
 				break
 			}
 			var empty bool
-			if doc, empty = without(doc, strings.Split(path, "/")[1:]); !empty || r.written(path) {
+			if doc, empty = without(doc, path); !empty || r.written(path) {
 				break
 			}
 			r.Paths = r.Paths[:len(r.Paths)-1] // remove the parent instead
