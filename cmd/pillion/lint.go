@@ -73,9 +73,11 @@ rejects or does not get is a problem too.
     unmet               the parts of the condition that were not met
     fails               for which pods the template fails, and how
     qos                 the classes that change: from and to
+    qosWhy              why they change
     requests            what a pod requests in addition
     hints               sentences
     needs               the parameters without a default
+    tried               the values that lint chose for such parameters
     denied              whether a pod without these parameters is denied
     conflicts           with other templates
     accepted, rejected  with --server: whether it accepts the pod, or why not

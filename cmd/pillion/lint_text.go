@@ -84,7 +84,7 @@ func (l *linted) sentences(t *trial) []string {
 	}
 	for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
 		if to := t.QoS[class]; to != "" {
-			say("a %s pod becomes %s", class, to)
+			say("a %s pod becomes %s, because %s", class, to, t.QoSWhy[class])
 		}
 	}
 	if len(t.Requests) > 0 {
@@ -104,6 +104,9 @@ func (l *linted) sentences(t *trial) []string {
 			without = "the pod is denied"
 		}
 		say("the pod or its namespace must set %s, because there is no default; otherwise %s", strings.Join(t.Needs, ", "), without)
+	}
+	if len(t.Tried) > 0 {
+		say("tried with the value %s; use --set to try another", strings.Join(t.Tried, ", "))
 	}
 	if t.Conflicts != "" {
 		say("conflict with the other templates: %s", t.Conflicts)

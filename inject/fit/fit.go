@@ -100,4 +100,25 @@ func QoS(pod *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
+// qosWhy returns why an injected pod is not in its old class any more: what its first container
+// has that no pod of this class may have.
+func qosWhy(pod *corev1.Pod, old corev1.PodQOSClass) string {
+	for _, c := range containersOf(pod) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+			switch guaranteed := old == corev1.PodQOSGuaranteed; {
+			case guaranteed && limit.IsZero():
+				return fmt.Sprintf("the container %s has no %s limit", c.Name, name)
+			case guaranteed && !request.IsZero() && request.Cmp(limit) != 0:
+				return fmt.Sprintf("the container %s requests %s %s, and its limit is %s", c.Name, &request, name, &limit)
+			case !guaranteed && !request.IsZero():
+				return fmt.Sprintf("the container %s has a %s request", c.Name, name)
+			case !guaranteed && !limit.IsZero():
+				return fmt.Sprintf("the container %s has a %s limit", c.Name, name)
+			}
+		}
+	}
+	return "the pod's own resources change"
+}
+
 func quantity(text string) resource.Quantity { return resource.MustParse(text) }

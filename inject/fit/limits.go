@@ -34,12 +34,9 @@ func (l Limits) Broken(before, after *corev1.Pod) []string {
 }
 
 func (l Limits) breaches(pod *corev1.Pod, n int) []breach {
-	pod = pod.DeepCopy()
+	pod = defaulted(pod)
 	var all []breach
 	containers := containersOf(pod)
-	for _, c := range containers {
-		fill(&c.Resources.Requests, c.Resources.Limits)
-	}
 	for _, r := range l.Ranges {
 		for _, c := range containers {
 			all = append(all, defaults(r, c)...)

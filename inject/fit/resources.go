@@ -60,6 +60,16 @@ func total(pod *corev1.Pod, of func(*corev1.ResourceRequirements) corev1.Resourc
 	return whole
 }
 
+// defaulted returns a copy of a pod with the requests that the API server sets to limits
+// (SetDefaults_Pod).
+func defaulted(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	for _, c := range containersOf(pod) {
+		fill(&c.Resources.Requests, c.Resources.Limits)
+	}
+	return pod
+}
+
 func add(sum, list corev1.ResourceList) {
 	for name, q := range list {
 		s := sum[name].DeepCopy()

@@ -115,6 +115,7 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 					missing = append(missing, t.Name+"."+param.Name)
 					continue
 				}
+				pod.sampled = append(pod.sampled, param.Name+"="+value)
 			}
 			if param.Overridable(templates.ByPod) {
 				p.Annotations[key] = value
@@ -149,4 +150,5 @@ func sampleValue(t *templates.Template, p *templates.Param) string {
 type Subject struct {
 	On string // for example Deployment/web; "" for a sample, which may be changed
 	sample.Situation
+	sampled []string // values of parameters ("param=value") that the user has not set
 }

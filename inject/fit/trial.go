@@ -41,6 +41,8 @@ type Trial struct {
 	Insists bool `json:"-"`
 	// QoS are the changes of quality of service classes, from old to new.
 	QoS map[corev1.PodQOSClass]corev1.PodQOSClass `json:"qos,omitempty"`
+	// QoSWhy are the reasons, by the old class.
+	QoSWhy map[corev1.PodQOSClass]string `json:"qosWhy,omitempty"`
 	// Requests are the resources that the template adds to a pod's requests.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 	// Hints are sentences about probable mistakes.
@@ -51,6 +53,8 @@ type Trial struct {
 	Denied bool     `json:"denied,omitempty"`
 	// Conflicts is the conflict with other templates, in a pod that requests all of them.
 	Conflicts string `json:"conflicts,omitempty"`
+	// Tried are the values of parameters without a default that lint chose ("param=value").
+	Tried []string `json:"tried,omitempty"`
 	// Pod is the injected sample pod as JSON.
 	Pod []byte `json:"-"`
 }

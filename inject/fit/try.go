@@ -22,7 +22,7 @@ func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace
 	if e.absurd.Match(pod) {
 		return Subject{}, errors.New("the pod has a quantity that cannot be read")
 	}
-	return Subject{on, sample.Situation{Pod: pod, Namespace: namespace}}, json.Unmarshal(pod, &corev1.Pod{})
+	return Subject{On: on, Situation: sample.Situation{Pod: pod, Namespace: namespace}}, json.Unmarshal(pod, &corev1.Pod{})
 }
 
 // Try tries each template of a set alone, and all of them together, on the pods, or on samples
@@ -115,12 +115,12 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 		before := decoded(tried.Pod)
 		if class, after := QoS(before), QoS(r.pod); after != class {
 			if trial.QoS == nil {
-				trial.QoS = map[corev1.PodQOSClass]corev1.PodQOSClass{}
+				trial.QoS, trial.QoSWhy = map[corev1.PodQOSClass]corev1.PodQOSClass{}, map[corev1.PodQOSClass]string{}
 			}
-			trial.QoS[class] = after
+			trial.QoS[class], trial.QoSWhy[class] = after, qosWhy(r.pod, class)
 		}
 		if i == 0 {
-			trial.Sample = sample.Changes(asked.Situation, tried.Situation)
+			trial.Sample, trial.Tried = sample.Changes(asked.Situation, tried.Situation), asked.sampled
 			e.measure(&trial, t, r, before)
 			trial.Hints = append(trial.Hints, without(t, tried)...)
 		}
@@ -209,7 +209,7 @@ func (e *Evaluator) measure(trial *Trial, t *templates.Template, r *result, befo
 		trial.Without = level
 	}
 	trial.Pod, _ = json.Marshal(r.pod)
-	trial.Requests = more(total(r.pod, requestsOf), total(before, requestsOf))
+	trial.Requests = more(total(defaulted(r.pod), requestsOf), total(defaulted(before), requestsOf))
 	trial.Hints = append(trial.Hints, r.hints(t)...)
 }
 
