@@ -3,48 +3,17 @@
 package templates
 
 import (
-	"errors"
 	"fmt"
+	"regexp"
 	"regexp/syntax"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 )
-
-// bounded makes CEL's functions that multiply strings return an error instead of a string that is
-// too long for a leaf. CEL charges for a call only afterwards. That may be a gigabyte too late, for
-// example if each letter of 16 KiB is replaced by 16 KiB.
-func bounded(env *cel.Env) ([]cel.EnvOption, error) {
-	var options []cel.EnvOption
-	for name, size := range map[string]func(args []ref.Val) int{"replace": replacedSize, "join": joinedSize, "format": formattedSize} {
-		f := env.Functions()[name]
-		bindings, err := f.Bindings()
-		if err != nil {
-			return nil, err
-		}
-		made := map[string]*functions.Overload{}
-		for _, b := range bindings {
-			made[b.Operator] = b
-		}
-		var overloads []cel.FunctionOpt
-		for _, o := range f.OverloadDecls() {
-			call := callOf(made[o.ID()])
-			overloads = append(overloads, cel.MemberOverload(o.ID(), o.ArgTypes(), o.ResultType(), cel.FunctionBinding(func(args ...ref.Val) ref.Val {
-				if size(args) > maxOutput {
-					return types.NewErr("%s() makes a string of more than %d bytes", name, maxOutput)
-				}
-				return call(args...)
-			})))
-		}
-		options = append(options, cel.Function(name, overloads...))
-	}
-	return options, nil
-}
 
 // maxSteps is the maximum size of a pattern, both as a string and compiled. Each letter that it is
 // matched against may take as many steps. maxWork is the maximum number of steps for a parameter's
@@ -54,15 +23,37 @@ const (
 	maxWork  = 1 << 20
 )
 
-// checkPattern rejects a pattern of matches() that can take seconds. CEL charges for this call,
-// too, only afterwards, and by the length of the pattern, which is a poor estimate.
-func checkPattern(pattern ast.Expr) error {
+// patterns are the functions with a pattern, and its place in their arguments.
+var patterns = map[string]int{
+	overloads.Matches:  -1, // the last one
+	"find":             0,
+	"findAll":          0,
+	"regex.extract":    1,
+	"regex.extractAll": 1,
+	"regex.replace":    1,
+}
+
+// checkPattern rejects a pattern that can take seconds. CEL charges for matches(), too, only
+// afterwards, and by the length of the pattern, which is a poor estimate.
+func checkPattern(function string, args []ast.Expr) error {
+	at, ok := patterns[function]
+	if !ok {
+		return nil
+	}
+	pattern := args[(at+len(args))%len(args)]
 	text, ok := pattern.AsLiteral().(types.String) // null if it is not a literal
 	if !ok {
-		return errors.New("matches() may take seconds if the pattern is computed; write the pattern as a string literal")
+		return fmt.Errorf("%s() may take seconds if the pattern is computed; write the pattern as a string literal", function)
 	}
 	if n := steps(string(text)); n > maxSteps {
-		return fmt.Errorf("the pattern of matches() takes %d steps, and at most %d are allowed; repeat less in it", n, maxSteps)
+		return fmt.Errorf("the pattern of %s() takes %d steps, and at most %d are allowed; repeat less in it", function, n, maxSteps)
+	}
+	re, err := regexp.Compile(string(text))
+	if err != nil {
+		return fmt.Errorf("the pattern of %s(): %w", function, err)
+	}
+	if strings.HasPrefix(function, "regex.extract") && re.NumSubexp() > 1 {
+		return fmt.Errorf("the pattern of %s() has %d groups, and at most one is allowed; begin the others with (?:", function, re.NumSubexp())
 	}
 	return nil
 }
@@ -83,18 +74,6 @@ func steps(pattern string) int {
 		return 0
 	}
 	return len(prog.Inst)
-}
-
-// callOf returns a function that calls the implementation of an overload, with any number of
-// arguments.
-func callOf(o *functions.Overload) functions.FunctionOp {
-	switch {
-	case o.Unary != nil:
-		return func(args ...ref.Val) ref.Val { return o.Unary(args[0]) }
-	case o.Binary != nil:
-		return func(args ...ref.Val) ref.Val { return o.Binary(args[0], args[1]) }
-	}
-	return o.Function
 }
 
 // replacedSize returns the size of text.replace(old, new) and text.replace(old, new, times).

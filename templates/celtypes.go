@@ -237,3 +237,16 @@ func celName(t *cel.Type) string {
 	}
 	return "a " + t.String()
 }
+
+// nesting returns the number of levels of nested lists and maps in the type. CEL's cost model
+// charges nothing for comparing nested values. The real cost doubles with each level if a list
+// contains the same value twice.
+func nesting(t *types.Type) (levels int) {
+	for _, of := range t.Parameters() {
+		levels = max(levels, nesting(of))
+	}
+	if t.Kind() == types.ListKind || t.Kind() == types.MapKind {
+		levels++
+	}
+	return levels
+}

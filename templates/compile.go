@@ -8,54 +8,32 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/ext"
 	corev1 "k8s.io/api/core/v1"
 )
 
 // compiler compiles the expressions of one template.
 type compiler struct {
-	env    *cel.Env // params, pod, ns, request
-	each   *cel.Env // env plus container
-	params []Param
-	reads  reads
+	language *language
+	env      *cel.Env // params, pod, ns, request
+	each     *cel.Env // env plus container
+	params   []Param
+	reads    reads
 
 	readsRequest bool
 }
 
-// language returns the CEL environment that all templates share.
-var language = sync.OnceValues(func() (*cel.Env, error) {
-	env, err := cel.NewEnv(
-		cel.OptionalTypes(),
-		cel.HomogeneousAggregateLiterals(),
-		cel.CrossTypeNumericComparisons(true),
-		ext.Strings(), // its functions have costs from version 5 on
-		ext.Sets(),
-		cel.EnableMacroCallTracking(), // for translations into other languages, see Expression
-	)
-	if err != nil {
-		return nil, err
-	}
-	options, err := bounded(env)
-	if err != nil {
-		return nil, err
-	}
-	return env.Extend(options...)
-})
-
 func newCompiler(params []Param) (*compiler, error) {
-	base, err := language()
+	language, err := theLanguage()
 	if err != nil {
 		return nil, err
 	}
-	env, err := base.Extend(
-		cel.CustomTypeProvider(newProvider(base.CELTypeProvider(), params)),
+	env, err := language.Extend(
+		cel.CustomTypeProvider(newProvider(language.CELTypeProvider(), params)),
 		cel.Variable("params", cel.ObjectType(paramsType)),
 		cel.Variable("pod", cel.ObjectType(reflect.TypeFor[corev1.Pod]().Name())),
 		cel.Variable("ns", cel.ObjectType(namespaceType)), // `namespace` is a reserved word of CEL
@@ -68,7 +46,7 @@ func newCompiler(params []Param) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &compiler{env: env, each: each, params: params, reads: reads{}}, nil
+	return &compiler{language: language, env: env, each: each, params: params, reads: reads{}}, nil
 }
 
 // compile checks and compiles one expression. An error is one sentence.
@@ -83,7 +61,7 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err := c.inspect(native); err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	prog, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit))
+	prog, err := env.Program(checked, append(c.language.limits(native), cel.EvalOptions(cel.OptOptimize))...)
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
@@ -118,7 +96,7 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		}
 		switch e.Kind() {
 		case ast.ComprehensionKind:
-			loops = true
+			loops = loops || checked.GetType(e.AsComprehension().IterRange().ID()).Kind() != types.ListKind
 		case ast.MapKind:
 			maps = true
 		case ast.IdentKind:
@@ -133,8 +111,10 @@ func (c *compiler) inspect(checked *ast.AST) error {
 				return errors.New("a value that may be a list or something else hides how deep the list is; use the list itself")
 			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):
 				return fmt.Errorf("%s() with a time zone is not the same on every machine; leave out the time zone for UTC", call.FunctionName())
-			case call.FunctionName() == overloads.Matches:
-				if err := checkPattern(call.Args()[len(call.Args())-1]); err != nil {
+			case call.FunctionName() == marshalFunction && unset(checked.GetType(call.Args()[0].ID())) != "":
+				return fmt.Errorf("%s of %s has fields that are not set yet; read a field of it instead", marshalFunction+"()", unset(checked.GetType(call.Args()[0].ID())))
+			default:
+				if err := checkPattern(call.FunctionName(), call.Args()); err != nil {
 					return err
 				}
 			}
@@ -144,19 +124,6 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		return errors.New("a macro over a map literal has no fixed order; use a list")
 	}
 	return nil
-}
-
-// nesting returns the number of levels of nested lists and maps in the type. CEL's cost model
-// charges nothing for comparing nested values. The real cost doubles with each level if a list
-// contains the same value twice.
-func nesting(t *types.Type) (levels int) {
-	for _, of := range t.Parameters() {
-		levels = max(levels, nesting(of))
-	}
-	if t.Kind() == types.ListKind || t.Kind() == types.MapKind {
-		levels++
-	}
-	return levels
 }
 
 // hasStruct reports whether the type is an object with fields, or contains one.

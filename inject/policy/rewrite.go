@@ -263,15 +263,18 @@ func (r *rewriter) empty(s ast.SelectExpr) ast.Expr {
 }
 
 func (r *rewriter) call(c ast.CallExpr) ast.Expr {
-	name := c.FunctionName()
+	name, library := c.FunctionName(), false
 	if c.IsMemberFunction() && c.Target().Kind() == ast.IdentKind {
-		if library := c.Target().AsIdent(); slices.Contains([]string{"sets", "optional", "strings"}, library) && !slices.Contains(r.bound, library) {
-			name = library + "." + name // as the type checker writes it, but not inside of macros
-			return r.NewCall(r.next(), name, r.visitAll(c.Args())...)
+		if first := c.Target().AsIdent(); slices.Contains(libraries(), first) && !slices.Contains(r.bound, first) {
+			name = first + "." + name // as the type checker writes it, but not inside of macros
+			library = true
 		}
 	}
-	if strings.ContainsAny(name[:1], "abcdefghijklmnopqrstuvwxyz") && !slices.Contains(functions(), name) {
-		return r.fail("the API server has no function %s, or a different one", name)
+	if lacks := r.lacks(name, c); lacks != "" {
+		return r.fail("the API server has no function %s, or a different one", lacks)
+	}
+	if library {
+		return r.NewCall(r.next(), name, r.visitAll(c.Args())...)
 	}
 	if name == operators.OptSelect {
 		return r.NewCall(r.next(), name, r.operand(c.Args()[0]), r.NewLiteral(r.next(), c.Args()[1].AsLiteral()))
@@ -281,6 +284,22 @@ func (r *rewriter) call(c ast.CallExpr) ast.Expr {
 		return r.NewCall(r.next(), name, args...)
 	}
 	return r.NewMemberCall(r.next(), name, r.visit(c.Target()), args...)
+}
+
+// lacks returns a function that the API server lacks, or "".
+func (r *rewriter) lacks(name string, c ast.CallExpr) string {
+	switch {
+	case strings.ContainsAny(name[:1], "abcdefghijklmnopqrstuvwxyz") && !slices.Contains(functions(), name):
+		return name
+	case name == "string" && r.from.GetType(c.Args()[0].ID()).TypeName() == "kubernetes.Quantity":
+		return "string of a quantity"
+	}
+	return ""
+}
+
+// libraries returns the first parts of functions' names.
+func libraries() []string {
+	return []string{"sets", "optional", "strings", "lists", "ip", "base64", "json", "math", "regex"}
 }
 
 // functions returns the functions that are the same in templates and in the API server. The API
@@ -294,14 +313,23 @@ func functions() []string {
 		"charAt", "indexOf", "lastIndexOf", "lowerAscii", "upperAscii", "replace", "split", "join", "substring", "trim",
 		"strings.quote", "sets.contains", "sets.equivalent", "sets.intersects",
 		"or", "orValue", "hasValue", "value", "optional.of", "optional.none", "optional.ofNonZeroValue",
+		"lists.range", "flatten", "distinct", "sort", "slice", "find", "findAll",
+		"quantity", "isQuantity", "sign", "isInteger", "asInteger", "asApproximateFloat", "add", "sub", "compareTo", "isLessThan", "isGreaterThan",
+		"url", "isURL", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath", "getQuery",
+		"ip", "isIP", "ip.isCanonical", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast",
+		"cidr", "isCIDR", "containsIP", "containsCIDR", "masked", "prefixLength",
+		"semver", "isSemver", "major", "minor", "patch",
 	}
 }
 
 // macro rewrites a macro in its unexpanded form.
 func (r *rewriter) macro(e ast.Expr) ast.Expr {
 	c := e.AsCall()
-	if c.FunctionName() == operators.Has {
+	switch name := c.FunctionName(); name {
+	case operators.Has:
 		return r.has(c.Args()[0].AsSelect())
+	case "bind", "greatest", "least":
+		return r.fail("the API server has no function %s.%s", c.Target().AsIdent(), name)
 	}
 	target := r.visit(c.Target())
 	if ranged := r.from.GetType(c.Target().ID()).Kind(); (c.FunctionName() == operators.Map || c.FunctionName() == operators.Filter) && ranged != types.ListKind {

@@ -63,6 +63,9 @@ func TestRewrite(t *testing.T) {
 		`'a,b'.split(',')[1]`, `'ABC'.lowerAscii().replace('b', 'x')`, `' x '.trim()`, `'web-1'.matches('^web-[0-9]+$')`, `'abc'.substring(1, 2)`,
 		`sets.contains(['a', 'b'], pod.spec.containers.map(c, c.name))`, `pod.spec.containers.exists(c, sets.contains(['web'], [c.name]))`,
 		`optional.of('x').orValue('y')`, `pod.spec.containers.map(c, optional.ofNonZeroValue(c.name).orValue('y'))[0]`, `strings.quote(params.s)`,
+		`lists.range(3).map(i, string(i)).join(',')`, `['b', 'a', 'b'].distinct().sort().join(',')`, `[['a'], ['b']].flatten().join(',')`,
+		`pod.spec.containers.map(c, c.name).sort().join(',')`, `pod.spec.containers.sortBy(c, c.image).map(c, c.name).join(',')`, `['a', 'b'].slice(0, 1)[0]`,
+		`pod.spec.containers.exists(c, lists.range(2).exists(i, string(i) == c.name))`,
 		`int('5') + 1`, `double('5') > 4.5`, `duration('5m') < duration('1h')`, `type(params.s) == string`, `-params.n`, `params.n % 2 == 1`, `1 < 1.5`,
 	} {
 		tmpl := parse(t, fmt.Sprintf(paramsTemplate, fmt.Sprintf("'=${%s}'", strings.ReplaceAll(e, "'", "''"))))
@@ -113,6 +116,15 @@ func firstArg(n *tree.Node) string {
 func TestNotRewritten(t *testing.T) {
 	t.Parallel()
 	for e, want := range map[string]string{
+		`base64.encode(b'x')`:                                                "no function base64.encode",
+		`['x'].map(x, base64.encode(bytes(x)))[0]`:                           "no function base64.encode",
+		`json.marshal(pod.metadata.labels)`:                                  "no function json.marshal",
+		`cel.bind(x, 'y', x)`:                                                "no function cel.bind",
+		`string(math.greatest(1, 2))`:                                        "no function math.greatest",
+		`string(math.abs(-1))`:                                               "no function math.abs",
+		`regex.replace('a', 'a', 'b')`:                                       "no function regex.replace",
+		`string(quantity('1'))`:                                              "no function string of a quantity",
+		`string(cidr('10.0.0.0/8').isMask())`:                                "no function isMask",
 		`'abc'.reverse()`:                                                    "no function reverse",
 		`'%d'.format([1])`:                                                   "no function format",
 		`pod.metadata.labels.map(k, k).join(',')`:                            "have no fixed order",
@@ -128,6 +140,22 @@ func TestNotRewritten(t *testing.T) {
 		b.podFragment()
 		if len(b.problems) != 1 || !strings.Contains(b.problems[0].Message, want) {
 			t.Errorf("%s: %v, want %q", e, b.problems, want)
+		}
+	}
+}
+
+// TestRewriteKubernetes checks that the API server's own functions stay as they are.
+func TestRewriteKubernetes(t *testing.T) {
+	t.Parallel()
+	for _, e := range []string{
+		`string(quantity("1Gi").isLessThan(quantity("2Gi")))`, `url("https://x").getHost()`, `string(semver("1.2.3").major())`,
+		`string(ip("10.0.0.1").isLoopback())`, `string(ip.isCanonical("::1"))`, `string(cidr("10.0.0.0/8").containsIP("10.0.0.1"))`, `"ab".find("b")`, `"ab".findAll("b", 1)[0]`,
+	} {
+		tmpl := parse(t, fmt.Sprintf(paramsTemplate, fmt.Sprintf("'=${%s}'", e)))
+		b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
+		pod := b.podFragment()
+		if text := pod.get("spec", "containers").items()[0].get("args").items()[0].text; len(b.problems) > 0 || !strings.Contains(text, e) {
+			t.Errorf("%s is %s: %v", e, text, b.problems)
 		}
 	}
 }

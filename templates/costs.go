@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"math/bits"
+	"regexp"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+)
+
+// costs are those of the functions whose cost is not just the weight of their arguments.
+var costs = map[string]func(args []ref.Val) int{
+	"@sortByAssociatedKeys": func(args []ref.Val) int { return weigh(args[0], sorted(args[1])) },
+	"distinct":              func(args []ref.Val) int { return product(weigh(args[0], 0), length(args[0])) },
+	"find":                  matched,
+	"findAll":               matched,
+	"indexOf":               func(args []ref.Val) int { return product(len(textOf(args[0])), 1+len(textOf(args[1]))) / perUnit },
+	"lastIndexOf":           func(args []ref.Val) int { return product(len(textOf(args[0])), 1+len(textOf(args[1]))) / perUnit },
+	"lists.range":           func(args []ref.Val) int { n, _ := args[0].(types.Int); return int(min(max(n, 0), costLimit+1)) },
+	"regex.extract":         matched,
+	"regex.extractAll":      matched,
+	"regex.replace":         matched,
+	"sets.contains":         pairs,
+	"sets.equivalent":       func(args []ref.Val) int { return 2 * pairs(args) },
+	"sets.intersects":       pairs,
+	"sort":                  func(args []ref.Val) int { return sorted(args[0]) },
+}
+
+// sizes are those of the results of functions that multiply strings.
+var sizes = map[string]func(args []ref.Val) int{
+	"format":        formattedSize,
+	"join":          joinedSize,
+	"regex.replace": replacedByPattern,
+	"replace":       replacedSize,
+}
+
+// perUnit is the number of bytes, or of steps of a pattern, that cost one unit. Each item of a list
+// costs one.
+const perUnit = 10
+
+func isBounded(function string) bool { return costs[function] != nil || sizes[function] != nil }
+
+// costOf returns the cost of a call. If it is above costLimit, it need not be exact.
+func costOf(function string, args []ref.Val) int {
+	if cost := costs[function]; cost != nil {
+		return 1 + cost(args)
+	}
+	sum := 1
+	for _, arg := range args {
+		sum = weigh(arg, sum)
+	}
+	return sum
+}
+
+// stop ends an evaluation before a call that costs too much. It returns an error, which an
+// expression may handle, if the result would be too long for a leaf.
+func stop(function string, args []ref.Val) ref.Val {
+	if size := sizes[function]; size != nil && size(args) > maxOutput {
+		return types.NewErr("%s() makes a string of more than %d bytes", function, maxOutput)
+	}
+	if cost := costOf(function, args); cost > costLimit {
+		panic(tooMuch(function))
+	}
+	return nil
+}
+
+func tooMuch(function string) error {
+	name, isOperator := operators.FindReverse(function)
+	if !isOperator {
+		name = function + "()"
+	}
+	return interpreter.EvalCancelledError{
+		Cause:   interpreter.CostLimitExceeded,
+		Message: fmt.Sprintf("%s would cost more than %d, the limit of an expression; give it less", name, costLimit),
+	}
+}
+
+// charges reports for which overloads a call costs what [costOf] returns.
+type charges map[string]bool
+
+// CallCost implements interpreter.ActualCostEstimator. It returns nil for the functions for which
+// CEL has a good estimate.
+func (c charges) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
+	cost := 0
+	switch {
+	case c[overload]:
+		cost = costOf(function, args)
+	case overload == overloads.AddList: // it takes no time, but what reads the list does
+		if _, ok := args[0].(traits.MutableLister); ok {
+			return nil // one item of map() or filter()
+		}
+		cost = 1 + length(result)
+	case (overload == overloads.Equals || overload == overloads.NotEquals || overload == overloads.InList) && isNested(args[1]):
+		cost = comparing(function, args)
+	default:
+		return nil
+	}
+	n := uint64(cost) //nolint:gosec // it is not negative
+	return &n
+}
+
+// comparing returns the cost of comparing lists, or a value with the items of a list.
+func comparing(function string, args []ref.Val) int {
+	if function == operators.In {
+		return weigh(args[1], 1)
+	}
+	return min(weigh(args[0], 1), weigh(args[1], 1))
+}
+
+func isNested(v ref.Val) bool {
+	switch v.(type) {
+	case traits.Lister, traits.Mapper:
+		return true
+	}
+	return false
+}
+
+// limits returns the options of a program that limit its cost.
+func (c charges) limits(checked *ast.AST) []cel.ProgramOption {
+	return append(comparisons(checked), cel.CostTracking(c), cel.CostLimit(costLimit))
+}
+
+// comparisons returns an option for the comparisons of lists of lists. A list may contain the same
+// list many times, so that its size is the square of the cost of making it.
+func comparisons(checked *ast.AST) []cel.ProgramOption {
+	deep := map[int64]bool{}
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.CallKind)) {
+		switch call := e.AsCall(); call.FunctionName() {
+		case operators.Equals, operators.NotEquals, operators.In:
+			if nesting(checked.GetType(call.Args()[1].ID())) > 1 {
+				deep[e.ID()] = true
+			}
+		}
+	}
+	if len(deep) == 0 {
+		return nil
+	}
+	return []cel.ProgramOption{cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		call, ok := i.(interpreter.InterpretableCall)
+		if !ok || !deep[i.ID()] {
+			return i, nil
+		}
+		function := call.Function()
+		return interpreter.NewCall(i.ID(), function, call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
+			if comparing(function, args) > costLimit {
+				panic(tooMuch(function))
+			}
+			switch function {
+			case operators.Equals:
+				return types.Equal(args[0], args[1])
+			case operators.NotEquals:
+				return types.Bool(types.Equal(args[0], args[1]) != types.True)
+			}
+			return args[1].(traits.Container).Contains(args[0])
+		}), nil
+	})}
+}
+
+// weigh adds the cost of reading a value. It stops above costLimit.
+func weigh(v ref.Val, sum int) int {
+	switch v := v.(type) {
+	case types.String:
+		return sum + 1 + len(v)/perUnit
+	case types.Bytes:
+		return sum + 1 + len(v)/perUnit
+	case interface{ weight() int }:
+		return sum + 1 + v.weight()/perUnit
+	case traits.Mapper:
+		for it := v.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
+			key := it.Next()
+			sum = weigh(v.Get(key), weigh(key, sum))
+		}
+	case traits.Lister:
+		for it := v.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
+			sum = weigh(it.Next(), sum)
+		}
+	}
+	return sum + 1
+}
+
+// length returns the number of items of a list.
+func length(v ref.Val) int {
+	if list, ok := v.(traits.Lister); ok {
+		if n, ok := list.Size().(types.Int); ok {
+			return int(min(n, costLimit+1))
+		}
+	}
+	return 0
+}
+
+// product multiplies without overflow.
+func product(a, b int) int {
+	high, low := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // they are not negative
+	if high > 0 || low > 1<<60 {
+		return 1 << 60
+	}
+	return int(low)
+}
+
+// sorted returns the cost of sorting a list.
+func sorted(v ref.Val) int { return product(weigh(v, 0), bits.Len(uint(length(v)))) } //nolint:gosec // it is not negative
+
+// pairs returns the cost of comparing the items of a list with those of another one.
+func pairs(args []ref.Val) int {
+	return max(product(weigh(args[0], 0), length(args[1])), product(weigh(args[1], 0), length(args[0])))
+}
+
+// matched returns the cost of compiling a pattern and of matching it.
+func matched(args []ref.Val) int {
+	n := steps(textOf(args[1]))
+	return n + product(1+len(textOf(args[0])), n)/perUnit
+}
+
+// replacedByPattern returns the size of regex.replace(text, pattern, new) at most.
+func replacedByPattern(args []ref.Val) int {
+	text, by := textOf(args[0]), textOf(args[2])
+	if re, err := regexp.Compile(textOf(args[1])); err == nil && matched(args) <= costLimit {
+		groups := strings.Count(by, `\`) // each of which is at most the whole text, over all matches
+		return len(text) + product(len(re.FindAllStringIndex(text, -1)), len(by)) + product(groups, len(text))
+	}
+	return 0
+}
