@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -43,7 +44,7 @@ func mistakes(i *Injector, s *subject) []Finding {
 		if n.injector.byName[name] == nil {
 			n.add(Finding{
 				Code: CodeUnknownTemplate, Path: annotationPath(AnnotationTemplates), Found: JSON(s.annotation(AnnotationTemplates).String()),
-				Message: fmt.Sprintf("the annotation %s names the unknown template %q%s", AnnotationTemplates, name, didYouMean(name, n.injector.names)),
+				Message: fmt.Sprintf("the annotation %s names the unknown template %q%s", AnnotationTemplates, name, n.injector.meant(name)),
 				unknown: name,
 			})
 		}
@@ -137,6 +138,15 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 	}
 	return Finding{Code: CodeUnknownParameter, Template: template, Message: fmt.Sprintf("the %sannotation %s sets no parameter%s",
 		whose, key, didYouMean(name, all))}, true
+}
+
+// meant returns the end of a message about an unknown name in the annotation pillion.dev/templates.
+func (i *Injector) meant(name string) string {
+	parts := strings.FieldsFunc(name, func(r rune) bool { return r != '-' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	if len(parts) > 1 && slices.ContainsFunc(parts, func(part string) bool { return i.byName[strings.TrimLeft(part, "-")] != nil }) {
+		return "; separate names by commas"
+	}
+	return didYouMean(name, i.names)
 }
 
 func didYouMean(name string, candidates []string) string {

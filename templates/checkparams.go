@@ -5,12 +5,32 @@ package templates
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // paramName allows names that are both CEL identifiers and valid in annotation keys.
 const paramName = `^[a-z][A-Za-z0-9_]{0,61}$`
+
+var validParam = regexp.MustCompile(paramName)
+
+// instead returns a suggestion for an invalid name, such as logDir for log-dir.
+func instead(name string) string {
+	var valid strings.Builder
+	for i, part := range strings.FieldsFunc(name, func(r rune) bool { return !validParam.MatchString("a" + string(r)) }) {
+		if i > 0 {
+			part = strings.ToUpper(part[:1]) + part[1:]
+		} else {
+			part = strings.ToLower(part[:1]) + part[1:]
+		}
+		valid.WriteString(part)
+	}
+	if s := valid.String(); s != name && validParam.MatchString(s) && !reserved(s) {
+		return fmt.Sprintf("; use %s", s)
+	}
+	return ""
+}
 
 // params checks and compiles the declared parameters. It reports whether all are valid.
 func (c *checker) params(y *yaml.Node, t *Template) bool {
@@ -22,8 +42,10 @@ func (c *checker) params(y *yaml.Node, t *Template) bool {
 		path := fmt.Sprintf("spec.params[%d]", i)
 		node := list.Content[i]
 		switch {
-		case !regexp.MustCompile(paramName).MatchString(p.Name) || reserved(p.Name):
-			c.problem(at(node, "name"), path+".name", "must begin with a-z and have only letters, digits and _; words that are reserved in CEL are not allowed")
+		case !validParam.MatchString(p.Name):
+			c.problem(at(node, "name"), path+".name", "must begin with a-z and have only letters, digits and _, because expressions read it as params.NAME%s", instead(p.Name))
+		case reserved(p.Name):
+			c.problem(at(node, "name"), path+".name", "%q is a reserved word in CEL; use another name", p.Name)
 		case p.Name == AnnotationInjected || p.Name == AnnotationCustomize:
 			c.problem(at(node, "name"), path+".name", "%q is the name of one of Pillion's own annotations; use another name", p.Name)
 		case t.params[p.Name] != nil:

@@ -160,9 +160,10 @@ func TestRevision(t *testing.T) {
 }
 
 func TestClosest(t *testing.T) {
-	names := []string{"containers", "initContainers", "volumes", "name", "level"}
+	names := []string{"containers", "initContainers", "volumes", "name", "level", "maximum", "maxLength", "description"}
 	for name, want := range map[string]string{
 		"contaners": "containers", "naem": "name", "Volumes": "volumes", "lvel": "level", "xyz": "", "": "",
+		"max": "maximum", "MaxL": "maxLength", "desc": "description", "ma": "", // abbreviations
 		strings.Repeat("x", 100_000): "",
 	} {
 		if got := templates.Closest(name, names); got != want {

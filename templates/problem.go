@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,19 +61,28 @@ func (ps Problems) err() error {
 // bytes. The cost grows with the square of the length.
 const maxTyped = 100
 
-// Closest returns the candidate that is nearest to name. It returns "" if more than a third of the
-// letters of each candidate differ.
+// minShort is the minimum length of an abbreviation, in bytes.
+const minShort = 3
+
+// Closest returns the candidate that is nearest to name. If more than a third of the letters of
+// each candidate differ, it returns the shortest candidate that begins with name, because name may
+// be an abbreviation, or "".
 func Closest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
 	if len(name) > maxTyped {
 		return ""
 	}
+	name = strings.ToLower(name)
+	long := ""
 	for _, c := range slices.Sorted(slices.Values(candidates)) {
-		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
+		if d := distance(name, strings.ToLower(c)); d < bestDistance {
 			best, bestDistance = c, d
 		}
+		if len(name) >= minShort && strings.HasPrefix(strings.ToLower(c), name) && (long == "" || len(c) < len(long)) {
+			long = c
+		}
 	}
-	return best
+	return cmp.Or(best, long)
 }
 
 // distance returns how many letters to insert, delete, replace or swap with their neighbor to make

@@ -53,19 +53,6 @@ func (l Limits) breaches(pod *corev1.Pod, n int) []breach {
 	return all
 }
 
-// fill adds missing resources to a list.
-func fill(list *corev1.ResourceList, from corev1.ResourceList) {
-	for name, q := range from {
-		if _, ok := (*list)[name]; ok {
-			continue
-		}
-		if *list == nil {
-			*list = corev1.ResourceList{}
-		}
-		(*list)[name] = q
-	}
-}
-
 // defaults applies the defaults of the LimitRange to a container (mergeContainerResources of
 // the plugin LimitRanger). A default limit may be less than the container's request, which
 // validation rejects.

@@ -70,6 +70,19 @@ func defaulted(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
+// fill adds missing resources to a list.
+func fill(list *corev1.ResourceList, from corev1.ResourceList) {
+	for name, q := range from {
+		if _, ok := (*list)[name]; ok {
+			continue
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = q
+	}
+}
+
 func add(sum, list corev1.ResourceList) {
 	for name, q := range list {
 		s := sum[name].DeepCopy()
