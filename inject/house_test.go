@@ -42,6 +42,7 @@ func TestImports(t *testing.T) {
 		"inject/reviewtest":             {},
 		"inject/schema":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/sample":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
+		"inject/suite":                  {internal: []string{"inject", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/status":                 {internal: []string{"inject", "inject/explain", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/webhook":                {internal: []string{"inject", "inject/fit", "inject/webhook/authentication", "templates", "templates/tree"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/authentication": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
@@ -56,7 +57,7 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/kube":              {internal: []string{"cmd/pillion/cli"}},
 		"cmd/pillion/serve":             {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/fit", "inject/webhook", "inject/webhook/authentication", "manifests", "templates"}},
 		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "inject", "inject/explain", "inject/fit", "inject/status", "manifests", "templates", "templates/tree"}},
-		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/schema", "inject/status", "manifests", "templates", "templates/tree"}},
+		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

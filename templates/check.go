@@ -25,6 +25,9 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if t == reflect.TypeFor[podFragment]() || t == reflect.TypeFor[containerFragment]() {
 		return nil // walked again when the parameters are known
 	}
+	if p, ok := c.special(y, t, field, path); ok {
+		return p
+	}
 	if y.ShortTag() == "!!null" {
 		c.problem(y, path, "has no value; leave the key out or give it one")
 		return nil

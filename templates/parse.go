@@ -57,12 +57,12 @@ const maxNodes = 100_000
 
 func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	c := &checker{file: file, meant: map[string]bool{}}
-	y, err := tree.Unfold(y, maxNodes)
-	if err != nil {
-		line, message := tree.CutLine(err.Error())
-		return nil, Problems{{File: file, Line: line, Message: message}}
+	y, problem := unfolded(y)
+	if problem != nil {
+		problem.File = file
+		return nil, Problems{*problem}
 	}
-	if !c.identity(y) {
+	if !c.identity(y, Kind) {
 		return nil, c.problems // its keys have no meaning here
 	}
 	shell := c.walk(y, reflect.TypeFor[document](), "", "")
@@ -106,14 +106,18 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	return t, nil
 }
 
-// identity reports whether the document is a SidecarTemplate.
-func (c *checker) identity(y *yaml.Node) bool {
-	for _, want := range [][2]string{{"apiVersion", APIVersion}, {"kind", Kind}} {
+// identity reports whether the document is of a kind.
+func (c *checker) identity(y *yaml.Node, kind string) bool {
+	for _, want := range [][2]string{{"apiVersion", APIVersion}, {"kind", kind}} {
 		switch found := child(y, want[0]); {
 		case found == nil:
 			c.problem(y, want[0], "is missing; it must be %s", want[1])
 		case found.Value != want[1]:
-			c.problem(found, want[0], "must be %s, not %q", want[1], found.Value)
+			hint := ""
+			if found.Value == TestKind {
+				hint = "; tests belong into a subfolder, which is not read"
+			}
+			c.problem(found, want[0], "must be %s, not %q%s", want[1], found.Value, hint)
 		}
 	}
 	return len(c.problems) == 0

@@ -21,10 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// The identity of a template document.
+// The identity of documents.
 const (
 	APIVersion = "pillion.dev/v1alpha1"
 	Kind       = "SidecarTemplate"
+	TestKind   = "SidecarTemplateTest" // tests of templates, see package suite
 )
 
 // Domain is the suffix of templates' annotations and the prefix of Pillion's own.

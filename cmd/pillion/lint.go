@@ -16,7 +16,6 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // lintOptions are the flags of lint.
@@ -238,22 +237,11 @@ func (o *lintOptions) subjects(e *fit.Evaluator, stdin io.Reader) ([]fit.Subject
 }
 
 func (o *lintOptions) subjectsIn(e *fit.Evaluator, d yamledit.Document) ([]fit.Subject, error) {
-	if d.Empty() {
-		return nil, nil
-	}
-	root, err := d.Parse()
-	if err != nil || len(root.Content) == 0 || !mayHoldPods(root.Content[0]) {
-		return nil, err
-	}
-	node, err := tree.FromYAML(root.Node)
+	found, err := objectsIn(d)
 	if err != nil {
 		return nil, err
 	}
 	var all []fit.Subject
-	found, err := objects(&node, "", "", nil)
-	if err != nil {
-		return nil, err
-	}
 	for _, object := range found {
 		req, _, err := (&injection{options: &o.pods}).request(object)
 		if err != nil {

@@ -78,6 +78,22 @@ func objects(node *tree.Node, apiVersion, kind string, at []string) ([]object, e
 	return all, nil
 }
 
+// objectsIn returns the objects with a pod in a document of a file.
+func objectsIn(d yamledit.Document) ([]object, error) {
+	if d.Empty() {
+		return nil, nil
+	}
+	root, err := d.Parse()
+	if err != nil || len(root.Content) == 0 || !mayHoldPods(root.Content[0]) {
+		return nil, err
+	}
+	node, err := tree.FromYAML(root.Node)
+	if err != nil {
+		return nil, err
+	}
+	return objects(&node, "", "", nil)
+}
+
 // mayHoldPods reports whether [objects] inspects documents of this kind.
 func mayHoldPods(root *yaml.Node) bool {
 	if yamledit.Member(root, "<<") != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
+	"github.com/pillion-dev/pillion/inject/suite"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/library"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -41,15 +42,15 @@ func load(t *testing.T) []*templates.Template {
 	return set.Templates
 }
 
-// render gives the fragment and what app containers get, decoded strictly.
-func render(t *testing.T, tmpl *templates.Template, annotations map[string]string) (corev1.Pod, corev1.Container) {
+// render gives the fragment, decoded strictly.
+func render(t *testing.T, tmpl *templates.Template) corev1.Pod {
 	t.Helper()
 	pod, err := tree.Parse([]byte(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop"}}
-	values, err := tmpl.Values(func(key string) (string, bool) { v, ok := annotations[key]; return v, ok }, &in.Namespace)
+	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop", Annotations: required()}}
+	values, err := tmpl.Values(nil, &in.Namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,17 +62,7 @@ func render(t *testing.T, tmpl *templates.Template, annotations map[string]strin
 	if err := yaml.UnmarshalStrict(rendered.AppendTo(nil), &fragment); err != nil {
 		t.Fatal(err)
 	}
-	added, err := tmpl.ForEach(in, values, &pod.At("spec", "containers").Items()[0], false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var container corev1.Container
-	for i := range added {
-		if err := yaml.UnmarshalStrict(added[i].AppendTo(nil), &container); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return fragment, container
+	return fragment
 }
 
 // What every template of the library promises.
@@ -95,7 +86,7 @@ func TestTemplates(t *testing.T) {
 					t.Errorf("parameter %s takes any text", p.Name)
 				}
 			}
-			fragment, _ := render(t, tmpl, required())
+			fragment := render(t, tmpl)
 			for _, c := range slices.Concat(fragment.Spec.InitContainers, fragment.Spec.Containers) {
 				checkContainer(t, c)
 			}
@@ -144,41 +135,10 @@ func checkRestricted(t *testing.T, fragment corev1.Pod) {
 	}
 }
 
-func TestFluentBit(t *testing.T) {
-	tmpl := byName(t, "fluent-bit")
-	annotations := map[string]string{
-		"fluent-bit.pillion.dev/host":       "fluentd.example.com",
-		"fluent-bit.pillion.dev/tls":        "true",
-		"fluent-bit.pillion.dev/directory":  "/srv/logs",
-		"fluent-bit.pillion.dev/healthPort": "2021",
-	}
-	fragment, app := render(t, tmpl, annotations)
-	c := fragment.Spec.InitContainers[0]
-	for _, arg := range []string{"--prop=path=/srv/logs/*.log", "--prop=host=fluentd.example.com", "--prop=port=24224", "--prop=tls=true", "--port=2021"} {
-		if !slices.Contains(c.Args, arg) {
-			t.Errorf("args lack %s: %q", arg, c.Args)
-		}
-	}
-	if c.StartupProbe.HTTPGet.Port.IntValue() != 2021 {
-		t.Errorf("the probe asks port %s", c.StartupProbe.HTTPGet.Port.String())
-	}
-	if len(app.VolumeMounts) != 1 || app.VolumeMounts[0].MountPath != "/srv/logs" || app.VolumeMounts[0].Name != c.VolumeMounts[0].Name {
-		t.Errorf("the app has mounts %v, the sidecar %v", app.VolumeMounts, c.VolumeMounts)
-	}
-	annotations["fluent-bit.pillion.dev/container"] = "writer"
-	if _, app := render(t, tmpl, annotations); len(app.VolumeMounts) != 0 {
-		t.Errorf("a container that was not meant has mounts %v", app.VolumeMounts)
-	}
-}
-
 // The collector's configuration is YAML, and each variable in it is one of the
 // container's.
 func TestOpenTelemetryCollector(t *testing.T) {
-	annotations := map[string]string{
-		"opentelemetry-collector.pillion.dev/endpoint": "http://collector.observability:4318",
-		"opentelemetry-collector.pillion.dev/protocol": "grpc",
-	}
-	fragment, app := render(t, byName(t, "opentelemetry-collector"), annotations)
+	fragment := render(t, byName(t, "opentelemetry-collector"))
 	c := fragment.Spec.InitContainers[0]
 	env := map[string]string{}
 	for _, e := range c.Env {
@@ -197,62 +157,42 @@ func TestOpenTelemetryCollector(t *testing.T) {
 	if len(used) != len(env)-1 || strings.Count(config, "$") != len(used) {
 		t.Errorf("%d variables are read, %d are there", len(used), len(env)-1)
 	}
-	if env["EXPORT_ENDPOINT"] != "http://collector.observability:4318" || env["HEALTH_ADDRESS"] != ":13133" {
-		t.Errorf("env is %v", c.Env)
-	}
-	want := []corev1.EnvVar{
-		{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Value: "http://localhost:4317"},
-		{Name: "OTEL_EXPORTER_OTLP_PROTOCOL", Value: "grpc"},
-	}
-	if !slices.Equal(app.Env, want) {
-		t.Errorf("the app's env is %v", app.Env)
-	}
 }
 
-func TestOAuth2Proxy(t *testing.T) {
-	fragment, _ := render(t, byName(t, "oauth2-proxy"), required())
-	c := fragment.Spec.InitContainers[0]
-	for _, arg := range []string{
-		"--oidc-issuer-url=https://login.example.com/realms/staff", "--client-id=shop", "--email-domain=*",
-		"--redirect-url=https://shop.example.com/oauth2/callback", "--http-address=:4180", "--upstream=http://localhost:8080/",
-	} {
-		if !slices.Contains(c.Args, arg) {
-			t.Errorf("args lack %s: %q", arg, c.Args)
+// Each template has a test file. It sets every parameter, and shows who gets the template and who does not.
+func TestCases(t *testing.T) {
+	for _, tmpl := range load(t) {
+		file := "tests/" + tmpl.Name + "_test.yaml"
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+			continue
 		}
-	}
-	for _, e := range c.Env {
-		if e.Value != "" || e.ValueFrom.SecretKeyRef.Name != "oauth2-proxy" {
-			t.Errorf("%s does not come from the Secret", e.Name)
+		s, problems := suite.Parse(file, data)
+		if len(problems) > 0 {
+			t.Error(problems)
+			continue
 		}
-	}
-	if c.Ports[0].ContainerPort != 4180 {
-		t.Errorf("ports are %v", c.Ports)
-	}
-}
-
-// What a parameter must not take, above all what would be more than one value to
-// the program that reads it.
-func TestPatterns(t *testing.T) {
-	for key, bad := range map[string][]string{
-		"fluent-bit.pillion.dev/host":                  {"", "a b", "-a", "$(X)", "${X}", "a\nb"},
-		"fluent-bit.pillion.dev/directory":             {"", "logs", "/", "/a/", "/a,/b", "/a:b"},
-		"fluent-bit.pillion.dev/files":                 {"", "a/b", "*.log,/etc/*", "a b"},
-		"opentelemetry-collector.pillion.dev/endpoint": {"", "collector:4318", "ftp://x", "https://x\n", "https://x}", "${env:HOME}"},
-		"oauth2-proxy.pillion.dev/issuerURL":           {"", "http://login.example.com", "https://a b"},
-		"oauth2-proxy.pillion.dev/emailDomain":         {"", "**", "a,b"},
-	} {
-		name, _, _ := templates.SplitAnnotation(key)
-		tmpl := byName(t, name)
-		for _, value := range bad {
-			annotations := func(k string) (string, bool) {
-				if k == key {
-					return value, true
-				}
-				v, ok := required()[k]
-				return v, ok
+		var expected, golden string
+		for i := range s.Cases {
+			expected += s.Cases[i].Expect.Decisions[tmpl.Name] + "\n"
+			golden += s.Cases[i].Expect.Golden
+		}
+		codes := []string{"injected", "not_requested", "invalid_parameter: ", "conflict: "}
+		if tmpl.Spec.Match.Condition != "" {
+			codes = append(codes, "condition_false")
+		}
+		for _, code := range codes {
+			if !strings.Contains(expected, code) {
+				t.Errorf("%s: no case expects %s", file, code)
 			}
-			if _, err := tmpl.Values(annotations, &templates.Namespace{}); err == nil {
-				t.Errorf("%s takes %q", key, value)
+		}
+		if golden == "" {
+			t.Errorf("%s: no case expects a golden file", file)
+		}
+		for _, p := range tmpl.Spec.Params {
+			if !strings.Contains(string(data), tmpl.Annotation(p.Name)+":") {
+				t.Errorf("%s: no case sets %s", file, p.Name)
 			}
 		}
 	}

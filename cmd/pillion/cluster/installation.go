@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
@@ -59,7 +60,7 @@ func (i *Installation) note(text string) {
 // Installed reads the webhook configurations, their endpoints, and the templates, unless paths
 // name other templates.
 func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) (*Installation, error) {
-	l := &podLister{c, &progress{}}
+	l := &podLister{c, &cli.Progress{}}
 	i := &Installation{podLister: l, Explaining: how, namespaces: map[string]*namespace{}, owners: map[string]*unstructured.Unstructured{}}
 	var err error
 	if i.injector, err = c.newInjector(ctx, paths, i.note, &i.wrong); err != nil {

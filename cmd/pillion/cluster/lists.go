@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/status"
 	"github.com/pillion-dev/pillion/manifests"
@@ -156,7 +157,7 @@ func forbidden(err error, verb, resources, namespace, instead string) error {
 // podLister reads the pods of a cluster.
 type podLister struct {
 	*Client
-	progress *progress
+	progress *cli.Progress
 }
 
 // Limits of lists: the page size, and how long the token of a page is valid.

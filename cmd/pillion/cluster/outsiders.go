@@ -20,7 +20,7 @@ import (
 
 // Outsiders finds the namespaces that have not opted in, among the named ones or all.
 func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer) (*status.Outsiders, error) {
-	l := &podLister{c, newProgress(stderr)}
+	l := &podLister{c, cli.NewProgress(stderr)}
 	k := &look{podLister: l, notes: map[string]bool{}, report: status.NewReport(&templates.Set{})}
 	d, err := l.deployed(ctx, k.note)
 	if err != nil {

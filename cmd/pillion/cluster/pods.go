@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
@@ -31,12 +32,12 @@ type Query struct {
 // Report counts pods and finds out what is wrong with them. If that takes long, it writes its
 // progress to stderr.
 func (c *Client) Report(ctx context.Context, q Query, stderr io.Writer) (*status.Report, error) {
-	return (&podLister{c, newProgress(stderr)}).report(ctx, q)
+	return (&podLister{c, cli.NewProgress(stderr)}).report(ctx, q)
 }
 
 func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error) {
-	l.progress.start()
-	defer l.progress.end()
+	l.progress.Start()
+	defer l.progress.End()
 	k, err := l.newLook(ctx, q)
 	if err != nil {
 		return nil, err
@@ -217,7 +218,7 @@ func (k *look) add(count *status.Count, pod *unstructured.Unstructured) error {
 	if err != nil {
 		return fmt.Errorf("pod %s in the namespace %s: %w", pod.GetName(), pod.GetNamespace(), err)
 	}
-	k.progress.say(k.report.Pods.Pods+count.Pods(), len(k.report.Namespaces), k.found)
+	k.say(k.report.Pods.Pods + count.Pods())
 	return nil
 }
 
@@ -234,6 +235,15 @@ func (k *look) finish(ctx context.Context, namespace string, count *status.Count
 		return err
 	}
 	k.report.Add(count)
-	k.progress.say(k.report.Pods.Pods, len(k.report.Namespaces), k.found)
+	k.say(k.report.Pods.Pods)
 	return nil
+}
+
+// say reports how many pods have been read.
+func (k *look) say(pods int) {
+	if k.found > 0 {
+		k.progress.Say("%d pods, %d of %d namespaces", pods, len(k.report.Namespaces), k.found)
+		return
+	}
+	k.progress.Say("%d pods, %d namespaces", pods, len(k.report.Namespaces))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package cli
 
 import (
 	"bytes"
@@ -13,23 +13,23 @@ import (
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	p := &progress{w: &out}
-	p.start()
-	p.say(500, 1, 3)
-	p.end()
+	p := &Progress{w: &out}
+	p.Start()
+	p.Say("%d pods", 500)
+	p.End()
 	if out.Len() > 0 {
 		t.Errorf("at once it says %q", &out)
 	}
-	p.start()
+	p.Start()
 	p.next = time.Now()
-	p.say(500, 1, 3)
-	p.say(501, 1, 3)
-	if got := strings.TrimSpace(out.String()); got != "500 pods, 1 of 3 namespaces ..." {
+	p.Say("%d pods", 500)
+	p.Say("%d pods", 501)
+	if got := strings.TrimSpace(out.String()); got != "500 pods ..." {
 		t.Errorf("it says %q", got)
 	}
-	p.end()
+	p.End()
 	if blank := "\r" + strings.Repeat(" ", 60) + "\r"; !strings.HasSuffix(out.String(), blank) {
 		t.Errorf("it leaves %q", &out)
 	}
-	new(progress).end() // nobody sees it
+	new(Progress).End() // nobody sees it
 }

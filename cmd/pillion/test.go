@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/inject/suite"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// testOptions are the flags of test.
+type testOptions struct {
+	output string
+	run    string
+	update bool
+
+	match *regexp.Regexp // of run
+}
+
+const testHelp = `Test runs the tests of templates. They are YAML files named *_test.yaml, *_test.yml or
+*_test.json. Test reads the named files, and those in the named folders and all folders
+below. Keep them in a subfolder of the templates, for example templates/tests.
+
+A test file has cases. Each case has a pod and states what it expects:
+
+  apiVersion: pillion.dev/v1alpha1
+  kind: SidecarTemplateTest
+  templates: [../log-agent.yaml]
+  cases:
+  - name: a pod that sets the level
+    pod:
+      metadata: {annotations: {log-agent.pillion.dev/level: debug}}
+      spec: {containers: [{name: web, image: web}]}
+    expect:
+      decisions: {log-agent: injected}
+      values:
+        spec.initContainers[log-agent].args: [--level=debug]
+
+https://github.com/pillion-dev/pillion/blob/main/manifests/docs/testing-templates.md has
+all fields.
+
+Each case also fails if a promise does not hold: a second injection adds nothing, the pod
+keeps everything that it has, the validating webhook accepts the injected pod, and
+uninject gives back the original.
+
+The exit code is 0 if all cases pass, 1 if one fails or a file is invalid, and 2 if test
+was called with wrong flags or arguments.
+
+-o json and -o yaml write one object:
+
+  suites          for each test file:
+    file          its path
+    failed        the number of cases that fail
+    cases         name, line, and failures: what, message, diff
+  cases, failed   the numbers of all cases, and of those that fail
+  updated         the golden files that --update wrote
+
+-o junit writes XML for CI systems.`
+
+var testOutputs = []string{"text", "json", "yaml", "junit"}
+
+func newTest() *cobra.Command {
+	o := &testOptions{}
+	cmd := &cobra.Command{
+		Use:   "test PATH...",
+		Short: "Run the tests of templates",
+		Long:  testHelp,
+		Example: `  pillion test templates/
+
+  # Only the cases whose name matches.
+  pillion test templates/ --run 'level|port'
+
+  # Write the expected pods that are in files of their own. Then read the diff.
+  pillion test templates/ --update && git diff
+
+  # In a pipeline.
+  pillion test templates/ -o junit > junit.xml`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name the test files, or the folders with them")
+			}
+			return nil
+		},
+		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		RunE: cli.Action(func(cmd *cobra.Command, paths []string) error {
+			return o.test(paths, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.run, "run", "", "run only the cases whose name matches this `REGEXP`")
+	f.BoolVar(&o.update, "update", false, "write the injected pods into the golden files of the cases")
+	cli.OutputFlag(cmd, &o.output, testOutputs...)
+	_ = cmd.RegisterFlagCompletionFunc("run", completeCases) // the flag exists
+	return cmd
+}
+
+func (o *testOptions) check() error {
+	if err := cli.OneOf("output", o.output, testOutputs...); err != nil {
+		return err
+	}
+	var err error
+	if o.match, err = regexp.Compile(o.run); err != nil {
+		return fmt.Errorf("--run: %w", err)
+	}
+	return nil
+}
+
+// completeCases completes names of the cases in the named files and folders.
+func completeCases(_ *cobra.Command, paths []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+	suites, err := readSuites(paths)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, s := range suites {
+		for i := range s.Cases {
+			if name := regexp.QuoteMeta(s.Cases[i].Name); strings.HasPrefix(name, typed) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// test reads everything before it runs anything.
+func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
+	suites, err := readSuites(paths)
+	if err != nil {
+		return err
+	}
+	report := &suite.Report{}
+	progress := cli.NewProgress(stderr)
+	progress.Start()
+	defer progress.End()
+	for _, s := range suites {
+		of := suite.SuiteReport{File: s.file}
+		for i := range s.Cases {
+			if !o.match.MatchString(s.Cases[i].Name) {
+				continue
+			}
+			progress.Say("%d cases, %d of %d files", report.Cases+len(of.Cases), len(report.Suites), len(suites))
+			failures, updated, err := s.run(&s.Cases[i], o.update)
+			if err != nil {
+				return err
+			}
+			of.Cases = append(of.Cases, suite.CaseReport{Name: s.Cases[i].Name, Line: s.Cases[i].Line, Failures: failures})
+			if updated != "" {
+				report.Updated = append(report.Updated, updated)
+			}
+		}
+		if len(of.Cases) > 0 {
+			report.Add(of)
+		}
+	}
+	progress.End()
+	if report.Cases == 0 {
+		return fmt.Errorf("no case has a name that matches %s", o.run)
+	}
+	if err := o.write(stdout, report); err != nil {
+		return err
+	}
+	if report.Failed > 0 {
+		return cli.ErrTold
+	}
+	return nil
+}
+
+func (o *testOptions) write(w io.Writer, report *suite.Report) (err error) {
+	switch o.output {
+	case "json":
+		err = cli.WriteJSON(w, report)
+	case "yaml":
+		err = cli.WriteYAML(w, report)
+	case "junit":
+		_, err = io.WriteString(w, report.JUnit())
+	default:
+		_, err = io.WriteString(w, report.Text(func(sentence string) string { return cli.Fold(w, sentence) }))
+	}
+	return err
+}
+
+// readSuites reads all test files and their templates. Its error has all problems.
+func readSuites(paths []string) (all []*testSuite, err error) {
+	files, err := suiteFiles(paths)
+	if err != nil {
+		return nil, err
+	}
+	var problems templates.Problems
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		s, found := newTestSuite(file, data)
+		problems = append(problems, found...)
+		all = append(all, s)
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("the tests are invalid:\n%w", problems)
+	}
+	return all, nil
+}
+
+// suiteFiles returns the named files, and the test files in the named folders and below.
+func suiteFiles(paths []string) (files []string, err error) {
+	name := regexp.MustCompile(`^[^.].*_test\.(yaml|yml|json)$`)
+	for _, root := range paths {
+		before := len(files)
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
+				return filepath.SkipDir
+			case !entry.IsDir() && (path == root || name.MatchString(entry.Name())):
+				files = append(files, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == before {
+			return nil, fmt.Errorf("%s: there is no *_test.yaml, *_test.yml or *_test.json in this folder or below", root)
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files), nil
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/suite"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// testSuite is a test file with its templates.
+type testSuite struct {
+	*suite.Suite
+
+	file     string
+	injector *inject.Injector
+}
+
+func newTestSuite(file string, data []byte) (*testSuite, templates.Problems) {
+	parsed, problems := suite.Parse(file, data)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	s := &testSuite{Suite: parsed, file: file}
+	var paths []string
+	for i, path := range s.Templates {
+		paths = append(paths, s.beside(path))
+		if _, err := os.Stat(paths[i]); err != nil {
+			problems = append(problems, s.Problem(cli.PlainWords(err), "templates", i))
+		}
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	set, err := cli.LoadTemplates(nil, paths)
+	if errors.As(err, &problems) {
+		return nil, problems
+	}
+	if err != nil {
+		return nil, templates.Problems{s.Problem(err.Error(), "templates")}
+	}
+	s.injector = inject.New(set)
+	return s, s.Check(set)
+}
+
+// beside returns a path in the suite, which is relative to its folder.
+func (s *testSuite) beside(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	if path = filepath.Join(filepath.Dir(s.file), path); path == "-" {
+		return "./-" // a file, and not standard input
+	}
+	return path
+}
+
+// run runs a case. If update is true, it writes the golden file of the case and returns its path.
+func (s *testSuite) run(c *suite.Case, update bool) (failures []suite.Failure, updated string, err error) {
+	in, err := s.input(c)
+	if err != nil {
+		return nil, "", templates.Problems{s.CaseProblem(c, cli.PlainWords(err))}
+	}
+	golden := s.beside(c.Expect.Golden)
+	if c.Expect.Golden != "" {
+		if in.Golden, err = os.ReadFile(golden); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, "", err
+		}
+	}
+	outcome, err := c.Run(s.injector, in)
+	if err != nil {
+		return nil, "", templates.Problems{s.CaseProblem(c, err.Error())}
+	}
+	if update && c.Expect.Golden != "" && outcome.Pod != string(in.Golden) {
+		in.Golden, updated = []byte(outcome.Pod), golden
+		if err = errors.Join(os.MkdirAll(filepath.Dir(golden), 0o755), os.WriteFile(golden, in.Golden, 0o644)); err == nil { //nolint:gosec // a source file
+			outcome, err = c.Run(s.injector, in)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+	}
+	return outcome.Failures, updated, nil
+}
+
+// input makes of a case what inject reads: a manifest, and what is known about the namespace.
+func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
+	o := &injectOptions{namespace: "default", output: "yaml", declared: map[string]templates.Namespace{}}
+	node, err := s.object(o, c)
+	if err != nil {
+		return in, err
+	}
+	found, err := objects(node, "", "", nil)
+	if err != nil {
+		return in, err
+	}
+	if len(found) != 1 {
+		return in, errors.New("the pod is not an object")
+	}
+	manifest := found[0]
+	pod := node.Clone()
+	for place, values := range map[string]map[string]string{"annotations": c.Annotations, "labels": c.Labels} {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			setText(&pod, append(slices.Clone(manifest.podAt), "metadata", place, key), values[key])
+		}
+	}
+	manifest.node = &pod
+	if err := o.declareFor(c, manifest); err != nil {
+		return in, err
+	}
+	req, wrong, err := (&injection{options: o}).request(manifest)
+	if err == nil && len(wrong) > 0 {
+		err = errors.New(wrong[0])
+	}
+	in = suite.Input{Request: req, Findings: s.injector.Misplaced(manifest.apiVersion, manifest.kind, manifest.node)}
+	if len(inject.InjectedBy(req.Object)) == 0 { // otherwise uninject removes more than what is injected now
+		in.Undo = func() (was, is []byte, err error) { return s.undo(o, pod.AppendTo(nil)) }
+	}
+	return in, err
+}
+
+// declareFor declares the namespace of a case.
+func (o *injectOptions) declareFor(c *suite.Case, manifest object) error {
+	name := manifest.node.At("metadata", "namespace").Text()
+	ns := c.Namespace
+	switch {
+	case ns == nil:
+		return nil
+	case name == "" && ns.Name != "":
+		name = ns.Name
+		o.namespace = name
+	case name == "":
+		name = o.namespace
+	case ns.Name != "" && ns.Name != name:
+		return fmt.Errorf("the namespace of the case is %s, and that of the %s is %s", ns.Name, manifest.kind, name)
+	}
+	o.declared[name] = templates.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations, Known: ns.Labels != nil}
+	return nil
+}
+
+// object returns the Pod or workload of a case. It declares the namespaces in its file.
+func (s *testSuite) object(o *injectOptions, c *suite.Case) (*tree.Node, error) {
+	if c.File == "" {
+		pod, err := tree.Parse(c.Pod)
+		if err != nil {
+			return nil, err
+		}
+		return withKind(pod, "v1", "Pod"), nil
+	}
+	o.files = []string{s.beside(c.File)}
+	files, err := o.read(nil)
+	if err != nil {
+		return nil, err
+	}
+	var all []*tree.Node
+	for _, file := range files {
+		for _, d := range yamledit.Split(file.data) {
+			found, err := objectsIn(d)
+			if err != nil {
+				return nil, located(d, file.name, err)
+			}
+			for _, of := range found {
+				all = append(all, withKind(of.node, of.apiVersion, of.kind))
+			}
+		}
+	}
+	if len(all) != 1 {
+		return nil, fmt.Errorf("%s has %d objects with a pod; a case is about one", c.File, len(all))
+	}
+	return all[0], nil
+}
+
+// withKind returns an object that begins with its kind. An item of a typed list has none.
+func withKind(n *tree.Node, apiVersion, kind string) *tree.Node {
+	whole := tree.Members(tree.Field("apiVersion", tree.Text(apiVersion)), tree.Field("kind", tree.Text(kind)))
+	members := n.Members()
+	for i := range members {
+		if name := members[i].Name(); name != "apiVersion" && name != "kind" {
+			whole.Set(name, members[i])
+		}
+	}
+	return &whole
+}
+
+// setText sets a string at a path of members, and makes objects on the way.
+func setText(n *tree.Node, path []string, text string) {
+	members := n.Members()
+	i := slices.IndexFunc(members, func(m tree.Node) bool { return m.Name() == path[0] })
+	if i < 0 {
+		n.Set(path[0], tree.Members())
+		members = n.Members()
+		i = len(members) - 1
+	}
+	switch {
+	case len(path) == 1:
+		members[i] = tree.Field(path[0], tree.Text(text))
+		return
+	case members[i].Kind() != tree.Object: // null
+		members[i] = tree.Field(path[0], tree.Members())
+	}
+	setText(&members[i], path[1:], text)
+}
+
+// undo runs inject and uninject on a manifest.
+func (s *testSuite) undo(o *injectOptions, manifest []byte) (was, is []byte, err error) {
+	there := newInjection(o, s.injector, io.Discard)
+	if err := there.file(s.file, manifest); err != nil {
+		return nil, nil, err
+	}
+	uninject := *o
+	uninject.uninject = true
+	back := newInjection(&uninject, s.injector, io.Discard)
+	err = back.file(s.file, there.stream.Bytes())
+	return manifest, back.stream.Bytes(), err
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Input is what a case is run with.
+type Input struct {
+	Request inject.Request // to create the pod
+	// Findings are warnings about the workload around the pod.
+	Findings []inject.Finding
+	// Golden is the content of the file that the case expects; nil if there is none.
+	Golden []byte
+	// Undo returns the manifest, and what is left of it after inject and uninject. It is nil if that
+	// may be something else.
+	Undo func() (was, is []byte, err error)
+}
+
+// Outcome is the outcome of a case.
+type Outcome struct {
+	Failures []Failure
+	// Pod is the content of a golden file.
+	Pod string
+}
+
+// Run runs a case and compares. It returns an error if the case cannot be run.
+func (c *Case) Run(injector *inject.Injector, in Input) (*Outcome, error) {
+	result, err := injector.Inject(in.Request)
+	if err != nil {
+		return nil, err
+	}
+	injected := result.InjectedJSON()
+	pod, err := tree.Parse(injected)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outcome{Pod: podYAML(injected)}
+	o.decisions(c.Expect.Decisions, result.Decisions)
+	o.warnings(c.Expect.Warnings, slices.Concat(result.Findings, in.Findings))
+	for i := range c.values {
+		if f := c.values[i].compare(pod); f != nil {
+			o.Failures = append(o.Failures, *f)
+		}
+	}
+	switch {
+	case c.Expect.Pod != nil:
+		o.compare("expect.pod", podYAML(c.Expect.Pod))
+	case c.Expect.Golden != "" && in.Golden == nil:
+		o.fail("expect.golden", "there is no file %s; --update writes it", c.Expect.Golden)
+	case c.Expect.Golden != "":
+		o.compare("expect.golden "+c.Expect.Golden, string(in.Golden))
+	}
+	return o, o.promises(injector, in, result)
+}
+
+func (o *Outcome) fail(what, format string, args ...any) {
+	o.Failures = append(o.Failures, Failure{What: what, Message: fmt.Sprintf(format, args...)})
+}
+
+func (o *Outcome) decisions(want map[string]string, got []inject.Decision) {
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		i := slices.IndexFunc(got, func(d inject.Decision) bool { return d.Template == name })
+		if i < 0 {
+			continue // Suite.Check reports it
+		}
+		if d := &got[i]; !agrees(want[name], d.Code, d.Sentence()) {
+			o.fail("expect.decisions."+name, "must be %s, but is %s: %s", want[name], d.Code, d.Sentence())
+		}
+	}
+}
+
+// agrees compares "CODE" or "CODE: a part of the sentence" with a code and a sentence.
+func agrees(want string, code inject.Code, sentence string) bool {
+	name, part := cutCode(want)
+	return name == string(code) && strings.Contains(sentence, part)
+}
+
+// warnings compares all findings, because a misspelled annotation would otherwise go unnoticed.
+func (o *Outcome) warnings(want []string, got []inject.Finding) {
+	missing := slices.Clone(want)
+	for i := range got {
+		f := &got[i]
+		k := slices.IndexFunc(missing, func(w string) bool { return agrees(w, f.Code, f.Message) })
+		if k < 0 {
+			o.fail("expect.warnings", "unexpected warning %s: %s", f.Code, f.Message)
+			continue
+		}
+		missing = slices.Delete(missing, k, k+1)
+	}
+	for _, w := range missing {
+		o.fail("expect.warnings", "there is no warning %s", w)
+	}
+}
+
+// compare compares the injected pod with the expected one.
+func (o *Outcome) compare(what, want string) {
+	if d := difference(want, o.Pod); d != "" {
+		o.Failures = append(o.Failures, Failure{What: what, Message: "the injected pod differs", Diff: d})
+	}
+}
+
+// promises checks what holds for every template and pod.
+func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Result) error {
+	before, err := tree.Parse(in.Request.Object)
+	if err != nil {
+		return err
+	}
+	injected := first.InjectedJSON()
+	after, err := tree.Parse(injected)
+	if err != nil {
+		return err
+	}
+	if _, err := first.AppendVerified(nil, &tree.Verifier{}); err != nil {
+		o.fail("promise: only adds", "%v", err)
+	} else if !schema.Pod().Contains(after, before) {
+		o.fail("promise: only adds", "the injected pod lacks something of the original pod")
+	}
+	req := in.Request
+	req.Object = injected
+	second, err := injector.Inject(req)
+	if err != nil {
+		return err
+	}
+	if second.Adds() {
+		o.fail("promise: a second injection adds nothing", "it adds %s", second.Patch())
+	}
+	verdict, err := inject.NewJudge(injector, nil, true).Judge(req)
+	if err != nil {
+		return err
+	}
+	for i := range verdict.Judged {
+		if f := &verdict.Judged[i]; !isExpected(f, first) {
+			o.fail("promise: the validating webhook accepts the injected pod", "%s", f)
+		}
+	}
+	if in.Undo == nil {
+		return nil
+	}
+	const restores = "promise: uninject gives the original back"
+	switch was, is, err := in.Undo(); {
+	case err != nil:
+		o.fail(restores, "%v", err)
+	case !bytes.Equal(was, is):
+		o.Failures = append(o.Failures, Failure{restores, "it gives another manifest", difference(yamlOf(was), yamlOf(is))})
+	}
+	return nil
+}
+
+// isExpected reports whether a finding about the injected pod follows from the decisions: a template
+// could not be injected, or the pod has a wrong annotation.
+func isExpected(f *inject.Finding, first *inject.Result) bool {
+	return slices.ContainsFunc(first.Decisions, func(d inject.Decision) bool { return d.Template == f.Template && d.Code.Failed() }) ||
+		slices.ContainsFunc(first.Findings, func(known inject.Finding) bool { return known.Code == f.Code && known.Message == f.Message })
+}

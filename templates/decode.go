@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Document is a decoded YAML file, for callers that check more of it.
+type Document struct {
+	file string
+	root *yaml.Node
+}
+
+// PodJSON is a Pod in a struct for [Decode]. Its keys and types are checked as those of a Pod.
+type PodJSON []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *PodJSON) UnmarshalJSON(text []byte) error {
+	*p = bytes.Clone(text)
+	return nil
+}
+
+// Decode reads a file with one YAML document of a kind into a struct. As in a template, unknown
+// keys and wrong types are problems. A field of type json.RawMessage may have any value.
+func Decode(file string, data []byte, kind string, into any) (*Document, Problems) {
+	c := &checker{file: file, meant: map[string]bool{}}
+	y, problem := onlyDocument(data)
+	if problem == nil {
+		if y, problem = unfolded(y); problem == nil && !c.identity(y, kind) {
+			return nil, c.problems
+		}
+	}
+	if problem != nil {
+		problem.File = file
+		return nil, Problems{*problem}
+	}
+	p := c.walk(y, reflect.TypeOf(into), "", "")
+	if len(c.problems) > 0 {
+		return nil, c.problems
+	}
+	if err := json.Unmarshal(p.static.AppendTo(nil), into); err != nil {
+		c.problem(y, "", "%v", err) // a bug of the checker, which should have found it
+	}
+	return &Document{file, y}, c.problems
+}
+
+// onlyDocument returns the root of a YAML stream's only document.
+func onlyDocument(data []byte) (*yaml.Node, *Problem) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	err := decoder.Decode(&doc)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, &Problem{Message: "the file is empty"}
+	case err == nil:
+		if err = decoder.Decode(&second); errors.Is(err, io.EOF) {
+			return doc.Content[0], nil
+		}
+		if err == nil {
+			return nil, &Problem{Line: second.Line, Message: "the file must contain only one YAML document"}
+		}
+	}
+	line, message := tree.WhereYAML(data, err)
+	return nil, &Problem{Line: line, Message: "not YAML: " + message}
+}
+
+func unfolded(y *yaml.Node) (*yaml.Node, *Problem) {
+	y, err := tree.Unfold(y, maxNodes)
+	if err != nil {
+		line, message := tree.CutLine(err.Error())
+		return nil, &Problem{Line: line, Message: message}
+	}
+	return y, nil
+}
+
+// Problem returns a problem with the value at a path of keys (string) and indexes (int), or with
+// the last existing value on the way.
+func (d *Document) Problem(message string, path ...any) Problem {
+	p := Problem{File: d.file, Line: d.root.Line, Message: message}
+	y := d.root
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			p.Path = join(p.Path, step)
+			y = child(y, step)
+		case int:
+			p.Path += fmt.Sprintf("[%d]", step)
+			if all := items(y); step < len(all) {
+				y = all[step]
+			} else {
+				y = nil
+			}
+		}
+		if y != nil {
+			p.Line = y.Line
+		}
+	}
+	return p
+}
+
+// special checks the types that stand for more than their Go type. It returns false for others.
+func (c *checker) special(y *yaml.Node, t reflect.Type, field, path string) (*part, bool) {
+	switch t {
+	case reflect.TypeFor[PodJSON]():
+		return c.walk(y, reflect.TypeFor[corev1.Pod](), field, path), true
+	case reflect.TypeFor[json.RawMessage]():
+		n, err := tree.FromYAML(y)
+		if err != nil {
+			c.problem(y, path, "%v", err)
+			return nil, true
+		}
+		return &part{static: n}, true
+	}
+	return nil, false
+}
