@@ -38,15 +38,12 @@ type step struct {
 // returns an error if a Pod has no such place, because an absent value would be found nowhere.
 func parsePath(path string) (steps []step, err error) {
 	t, key := reflect.TypeFor[corev1.Pod](), ""
-	for rest := path; rest != ""; {
+	for rest := path; ; {
 		var s step
-		if s.list = rest[0] == '['; s.list {
+		if s.list = strings.HasPrefix(rest, "["); s.list {
 			s.item, rest, err = cutBrackets(rest)
 		} else {
-			n := strings.IndexAny(rest, ".[")
-			if n < 0 {
-				n = len(rest)
-			}
+			n := strings.IndexAny(rest+".", ".[")
 			s.member, rest = rest[:n], rest[n:]
 		}
 		if err == nil {
@@ -55,14 +52,11 @@ func parsePath(path string) (steps []step, err error) {
 		if err != nil {
 			return nil, err
 		}
-		steps = append(steps, s)
-		if after, ok := strings.CutPrefix(rest, "."); ok {
-			if rest = after; rest == "" {
-				return nil, errors.New("the path ends with a dot")
-			}
+		if steps = append(steps, s); rest == "" {
+			return steps, nil
 		}
+		rest = strings.TrimPrefix(rest, ".")
 	}
-	return steps, nil
 }
 
 // cutBrackets splits [item]rest. An item in quotes may contain any character.
@@ -86,12 +80,14 @@ func (s *step) into(t reflect.Type, key string) (reflect.Type, string, error) {
 		t = t.Elem()
 	}
 	switch {
+	case !s.list && s.member == "":
+		return nil, "", errors.New("the path must have a name between dots, and at its end")
 	case s.list && t.Kind() == reflect.Slice:
 		i, err := strconv.Atoi(s.item)
 		switch {
 		case s.item == "*":
 			s.any = true
-		case err == nil:
+		case err == nil && i >= 0:
 			s.index = i
 		case key == "":
 			return nil, "", fmt.Errorf("[%s]: the items of this list have no name; use an index or *", s.item)
@@ -166,43 +162,42 @@ func (s *step) matches(item *tree.Node, i int) bool {
 // suffices.
 func (v *value) compare(pod *tree.Node) *Failure {
 	found := find(pod, v.steps)
-	want := yamlOf(v.want)
+	want, must := yamlOf(v.want), "must be "+oneLine(v.want)
 	f := &Failure{What: "expect.values " + strconv.Quote(v.path)}
 	if string(v.want) == "null" {
 		if len(found) == 0 {
 			return nil
 		}
-		f.Message = "must be absent, but is " + templates.OneLine(found[0].String())
+		f.Message = "must be absent, but is " + found[0].String()
 		return f
 	}
 	var got []string
 	for _, n := range found {
-		text := yamlOf(n.AppendTo(nil))
-		if text == want {
+		text := n.AppendTo(nil)
+		if yamlOf(text) == want {
 			return nil
 		}
-		got = append(got, oneLine(text, n.String()))
+		got = append(got, oneLine(text))
 	}
 	switch {
 	case len(got) == 0:
-		f.Message = "must be " + oneLine(want, string(v.want)) + ", but is absent"
-	case len(got) == 1 && v.isObject():
-		f.Message, f.Diff = "differs", difference(want, yamlOf(found[0].AppendTo(nil)))
-	case len(got) == 1:
-		f.Message = "must be " + oneLine(want, string(v.want)) + ", but is " + got[0]
+		f.Message = must + ", but is absent"
+	case len(got) > 1:
+		f.Message = must + ", but there are only " + strings.Join(got, ", ")
+	case isScalar(v.want):
+		f.Message = must + ", but is " + got[0]
 	default:
-		f.Message = "must be " + oneLine(want, string(v.want)) + ", but there are only " + strings.Join(got, ", ")
+		f.Message, f.Diff = "differs", difference(want, yamlOf(found[0].AppendTo(nil)))
 	}
 	return f
 }
 
-// isObject reports whether the expected value is an object or a list.
-func (v *value) isObject() bool { return v.want[0] == '{' || v.want[0] == '[' }
+func isScalar(text []byte) bool { return text[0] != '{' && text[0] != '[' }
 
-// oneLine returns a value as YAML, or as JSON if the YAML has several lines.
-func oneLine(asYAML, asJSON string) string {
-	if strings.Count(asYAML, "\n") == 1 {
-		return strings.TrimSpace(asYAML)
+// oneLine returns a scalar as YAML if that has one line, and other values as JSON.
+func oneLine(text []byte) string {
+	if line := strings.TrimSpace(yamlOf(text)); isScalar(text) && !strings.Contains(line, "\n") {
+		return line
 	}
-	return asJSON
+	return string(text)
 }

@@ -104,6 +104,7 @@ func Parse(file string, data []byte) (*Suite, templates.Problems) {
 		names[c.Name] = true
 		c.check(func(message string, path ...any) { report(message, append([]any{"cases", i}, path...)...) })
 	}
+	slices.SortStableFunc(problems, func(a, b templates.Problem) int { return a.Line - b.Line })
 	return s, problems
 }
 
@@ -155,7 +156,11 @@ func checkCode(expected string, known []inject.Code) string {
 	if slices.Contains(names, code) {
 		return ""
 	}
-	return fmt.Sprintf("unknown code %q%s", code, didYouMean(code, names))
+	hint := didYouMean(code, names)
+	if hint == "" {
+		hint = "; it must be one of " + strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("unknown code %q%s", code, hint)
 }
 
 func cutCode(expected string) (code, sentence string) {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"strconv"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -47,7 +46,7 @@ func podYAML(text []byte) string {
 // yamlOf returns JSON as YAML with sorted keys.
 func yamlOf(text []byte) string { return encode(decode(text)) }
 
-// decode returns the value of JSON that is valid, with numbers of Go.
+// decode returns the value of JSON that is valid.
 func decode(text []byte) any {
 	var v any
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -69,15 +68,11 @@ func encode(v any) string {
 	return out.String()
 }
 
-// withNumbers replaces numbers of JSON with numbers of Go.
+// withNumbers makes YAML keep the digits of numbers.
 func withNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
-		if i, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
-			return i
-		}
-		f, _ := v.Float64()
-		return f
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: v.String()}
 	case map[string]any:
 		for key := range v {
 			v[key] = withNumbers(v[key])
