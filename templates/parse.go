@@ -115,7 +115,7 @@ func (c *checker) identity(y *yaml.Node, kind string) bool {
 		case found.Value != want[1]:
 			hint := ""
 			if found.Value == TestKind {
-				hint = "; tests belong into a subfolder, which is not read"
+				hint = "; move tests to a subfolder"
 			}
 			c.problem(found, want[0], "must be %s, not %q%s", want[1], found.Value, hint)
 		}

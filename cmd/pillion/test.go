@@ -63,7 +63,7 @@ was called with wrong flags or arguments.
   suites          for each test file:
     file          its path
     failed        the number of cases that fail
-    cases         name, line, and failures: what, message, diff
+    cases         name, line, failures (what, message, diff), and why templates were skipped
   cases, failed   the numbers of all cases, and of those that fail
   updated         the golden files that --update wrote
 
@@ -150,11 +150,11 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 				continue
 			}
 			progress.Say("%d cases, %d of %d files", report.Cases+len(of.Cases), len(report.Suites), len(suites))
-			failures, updated, err := s.run(&s.Cases[i], o.update)
+			outcome, updated, err := s.run(&s.Cases[i], o.update)
 			if err != nil {
 				return err
 			}
-			of.Cases = append(of.Cases, suite.CaseReport{Name: s.Cases[i].Name, Line: s.Cases[i].Line, Failures: failures})
+			of.Cases = append(of.Cases, suite.NewCaseReport(&s.Cases[i], outcome))
 			if updated != "" {
 				report.Updated = append(report.Updated, updated)
 			}
@@ -203,7 +203,11 @@ func readSuites(paths []string) (all []*testSuite, err error) {
 			return nil, err
 		}
 		s, found := newTestSuite(file, data)
-		problems = append(problems, found...)
+		for _, p := range found {
+			if !slices.Contains(problems, p) { // suites share templates
+				problems = append(problems, p)
+			}
+		}
 		all = append(all, s)
 	}
 	if len(problems) > 0 {

@@ -67,7 +67,7 @@ func (s *testSuite) beside(path string) string {
 }
 
 // run runs a case. If update is true, it writes the golden file of the case and returns its path.
-func (s *testSuite) run(c *suite.Case, update bool) (failures []suite.Failure, updated string, err error) {
+func (s *testSuite) run(c *suite.Case, update bool) (outcome *suite.Outcome, updated string, err error) {
 	in, err := s.input(c)
 	if err != nil {
 		return nil, "", templates.Problems{s.CaseProblem(c, cli.PlainWords(err))}
@@ -78,7 +78,7 @@ func (s *testSuite) run(c *suite.Case, update bool) (failures []suite.Failure, u
 			return nil, "", err
 		}
 	}
-	outcome, err := c.Run(s.injector, in)
+	outcome, err = c.Run(s.injector, in)
 	if err != nil {
 		return nil, "", templates.Problems{s.CaseProblem(c, err.Error())}
 	}
@@ -91,7 +91,7 @@ func (s *testSuite) run(c *suite.Case, update bool) (failures []suite.Failure, u
 			return nil, "", err
 		}
 	}
-	return outcome.Failures, updated, nil
+	return outcome, updated, nil
 }
 
 // input makes of a case what inject reads: a manifest, and what is known about the namespace.
@@ -135,8 +135,8 @@ func (o *injectOptions) declareFor(c *suite.Case, manifest object) error {
 	name := manifest.node.At("metadata", "namespace").Text()
 	ns := c.Namespace
 	switch {
-	case ns == nil:
-		return nil
+	case ns == nil || ns.Name == "" && ns.Labels == nil && ns.Annotations == nil:
+		return nil // only what the file declares is known
 	case name == "" && ns.Name != "":
 		name = ns.Name
 		o.namespace = name

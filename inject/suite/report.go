@@ -32,6 +32,17 @@ type CaseReport struct {
 	Name     string    `json:"name"`
 	Line     int       `json:"line"`
 	Failures []Failure `json:"failures,omitempty"`
+	// Skipped are the reasons why templates are not injected, if there are failures.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// NewCaseReport returns the report about a case with that outcome.
+func NewCaseReport(c *Case, o *Outcome) CaseReport {
+	r := CaseReport{Name: c.Name, Line: c.Line, Failures: o.Failures}
+	if len(o.Failures) > 0 {
+		r.Skipped = o.Skipped
+	}
+	return r
 }
 
 // Failure is a difference between what a case expects and what happens.
@@ -96,6 +107,9 @@ func (c *CaseReport) text(file string, fold func(string) string) string {
 			b.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
 		}
 	}
+	for _, sentence := range c.Skipped {
+		b.WriteString(fold("    "+templates.OneLine(sentence)) + "\n")
+	}
 	return b.String()
 }
 
@@ -119,6 +133,9 @@ func (r *Report) JUnit() string {
 			var all strings.Builder // one element, because many readers expect at most one
 			for _, f := range c.Failures {
 				all.WriteString(f.sentence() + "\n" + f.Diff)
+			}
+			for _, sentence := range c.Skipped {
+				all.WriteString(templates.OneLine(sentence) + "\n")
 			}
 			fmt.Fprintf(&b, "      <failure message=\"%s\">%s</failure>\n    </testcase>\n", escaped(c.Failures[0].sentence()), escaped(all.String()))
 		}

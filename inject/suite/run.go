@@ -31,6 +31,9 @@ type Outcome struct {
 	Failures []Failure
 	// Pod is the content of a golden file.
 	Pod string
+	// Skipped are sentences about templates that are not injected, except if the case expects that
+	// or the pod does not request them.
+	Skipped []string
 }
 
 // Run runs a case and compares. It returns an error if the case cannot be run.
@@ -68,6 +71,12 @@ func (o *Outcome) fail(what, format string, args ...any) {
 }
 
 func (o *Outcome) decisions(want map[string]string, got []inject.Decision) {
+	for i := range got {
+		d := &got[i]
+		if _, expected := want[d.Template]; !expected && !d.Code.Succeeded() && d.Code != inject.CodeNotRequested {
+			o.Skipped = append(o.Skipped, fmt.Sprintf("%s is %s: %s", d.Template, d.Code, d.Sentence()))
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		i := slices.IndexFunc(got, func(d inject.Decision) bool { return d.Template == name })
 		if i < 0 {

@@ -76,7 +76,7 @@ func TestDifferences(t *testing.T) {
 		`values: {"spec.containers[web].env": [{value: "1", name: A}]}`: "",
 		`values: {"spec.containers[web].args": null}`:                   "",
 		`values: {"spec.containers[agent].image": other}`:               `expect.values "spec.containers[agent].image": must be other, but is x`,
-		`values: {"spec.containers[agent].image": {a: b}}`:              `must be`,
+		`values: {"spec.containers[agent].image": {a: b}}`:              "-a: b\n+x\n",
 		`values: {"spec.containers[agent].args": [other]}`:              `must be ["other"], but is absent`,
 		`values: {"spec.containers[agent].image": null}`:                `must be absent, but is "x"`,
 		`values: {"spec.containers[*].image": other}`:                   `must be other, but there are only web, x`,

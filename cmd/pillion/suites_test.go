@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"testing"
+)
+
+// TestLibrary runs the tests of the templates that come with Pillion.
+func TestLibrary(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if code := run([]string{"test", "../../templates/library"}, nil, &out, &out); code != exitOK {
+		t.Errorf("exit code %d\n%s", code, &out)
+	}
+}
