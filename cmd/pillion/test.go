@@ -220,17 +220,23 @@ func readSuites(paths []string) (all []*testSuite, err error) {
 func suiteFiles(paths []string) (files []string, err error) {
 	name := regexp.MustCompile(`^[^.].*_test\.(yaml|yml|json)$`)
 	for _, root := range paths {
+		info, err := os.Stat(root)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			files = append(files, root)
+			continue
+		}
 		before := len(files)
-		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		err = fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
 			switch {
-			case err != nil:
-				return err
-			case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
-				return filepath.SkipDir
-			case !entry.IsDir() && (path == root || name.MatchString(entry.Name())):
-				files = append(files, path)
+			case err == nil && entry.IsDir() && path != "." && strings.HasPrefix(entry.Name(), "."):
+				return fs.SkipDir
+			case err == nil && !entry.IsDir() && name.MatchString(entry.Name()):
+				files = append(files, filepath.Join(root, path))
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return nil, err
