@@ -154,7 +154,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 			if err != nil {
 				return err
 			}
-			of.Cases = append(of.Cases, suite.NewCaseReport(&s.Cases[i], outcome))
+			of.Cases = append(of.Cases, outcome.Report(&s.Cases[i]))
 			if updated != "" {
 				report.Updated = append(report.Updated, updated)
 			}

@@ -36,15 +36,6 @@ type CaseReport struct {
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// NewCaseReport returns the report about a case with that outcome.
-func NewCaseReport(c *Case, o *Outcome) CaseReport {
-	r := CaseReport{Name: c.Name, Line: c.Line, Failures: o.Failures}
-	if len(o.Failures) > 0 {
-		r.Skipped = o.Skipped
-	}
-	return r
-}
-
 // Failure is a difference between what a case expects and what happens.
 type Failure struct {
 	What    string `json:"what"` // for example expect.decisions.log-agent

@@ -36,6 +36,15 @@ type Outcome struct {
 	Skipped []string
 }
 
+// Report returns the report about a case with this outcome.
+func (o *Outcome) Report(c *Case) CaseReport {
+	r := CaseReport{Name: c.Name, Line: c.Line, Failures: o.Failures}
+	if len(o.Failures) > 0 {
+		r.Skipped = o.Skipped
+	}
+	return r
+}
+
 // Run runs a case and compares. It returns an error if the case cannot be run.
 func (c *Case) Run(injector *inject.Injector, in Input) (*Outcome, error) {
 	result, err := injector.Inject(in.Request)
