@@ -30,8 +30,8 @@ func (n *names) add(f Finding) {
 
 // mistakes returns findings about names in the pod's annotations that do not exist.
 func mistakes(i *Injector, s *subject) []Finding {
-	for _, ofPod := range []func(*subject) (bool, string){mirrorPod, excludedNamespace, notOptedIn} {
-		if applies, _ := ofPod(s); applies {
+	for _, rule := range []func(*subject, *loaded) (bool, string){mirrorPod, excludedNamespace, notOptedIn} {
+		if applies, _ := rule(s, nil); applies {
 			return nil // Pillion does not process this pod
 		}
 	}
@@ -130,14 +130,14 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 	}
 	if t == nil {
 		return Finding{Code: CodeUnknownTemplate, unknown: template, Message: fmt.Sprintf("the %sannotation %s is for the unknown template %q%s",
-			whose, key, template, didYouMean(template, n.injector.names))}, true
+			whose, key, template, templates.DidYouMean(template, n.injector.names))}, true
 	}
 	all := t.settable
 	if slices.Contains(all, name) {
 		return Finding{}, false
 	}
 	return Finding{Code: CodeUnknownParameter, Template: template, Message: fmt.Sprintf("the %sannotation %s sets no parameter%s",
-		whose, key, didYouMean(name, all))}, true
+		whose, key, templates.DidYouMean(name, all))}, true
 }
 
 // meant returns the end of a message about an unknown name in the annotation pillion.dev/templates.
@@ -146,12 +146,5 @@ func (i *Injector) meant(name string) string {
 	if len(parts) > 1 && slices.ContainsFunc(parts, func(part string) bool { return i.byName[strings.TrimLeft(part, "-")] != nil }) {
 		return "; separate names by commas"
 	}
-	return didYouMean(name, i.names)
-}
-
-func didYouMean(name string, candidates []string) string {
-	if c := templates.Closest(name, candidates); c != "" {
-		return fmt.Sprintf("; did you mean %q?", c)
-	}
-	return ""
+	return templates.DidYouMean(name, i.names)
 }

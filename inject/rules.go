@@ -36,9 +36,9 @@ const (
 // template only. Decisions that depend on rendering come later.
 func rules() []rule {
 	return []rule{
-		{CodeMirrorPod, thePod, ofPod(mirrorPod), always("it is no mirror pod")},
-		{CodeExcludedNamespace, thePod, ofPod(excludedNamespace), whyNotExcluded},
-		{CodeNotOptedIn, thePod, ofPod(notOptedIn), whyOptedIn},
+		{CodeMirrorPod, thePod, mirrorPod, always("it is no mirror pod")},
+		{CodeExcludedNamespace, thePod, excludedNamespace, whyNotExcluded},
+		{CodeNotOptedIn, thePod, notOptedIn, whyOptedIn},
 		{CodePodOptedOut, thePod, podOptedOut, whyNotOptedOut},
 		{CodeNotRequested, theTemplate, notRequested, whyRequested},
 		{CodeWrongOS, theTemplate, wrongOS, whyRightOS},
@@ -63,22 +63,17 @@ func (c Code) AboutPod() bool {
 	return slices.ContainsFunc(rules(), func(r rule) bool { return r.code == c && r.about == thePod })
 }
 
-// ofPod makes a rule from a function that does not read the template.
-func ofPod(applies func(*subject) (bool, string)) func(*subject, *loaded) (bool, string) {
-	return func(s *subject, _ *loaded) (bool, string) { return applies(s) }
-}
-
 func always(why string) func(*subject, *loaded) string {
 	return func(*subject, *loaded) string { return why }
 }
 
 // mirrorPod reports whether the pod is a mirror pod. The kubelet creates mirror pods for static
 // pods and deletes those that differ.
-func mirrorPod(s *subject) (bool, string) {
+func mirrorPod(s *subject, _ *loaded) (bool, string) {
 	return s.annotation(corev1.MirrorPodAnnotationKey) != nil, ""
 }
 
-func excludedNamespace(s *subject) (bool, string) {
+func excludedNamespace(s *subject, _ *loaded) (bool, string) {
 	if !slices.Contains(s.excluded, s.asked.namespace.Name) {
 		return false, ""
 	}
@@ -97,7 +92,7 @@ func whyNotExcluded(s *subject, t *loaded) string {
 //	absent    | enabled  | yes
 //	absent    | other    | no
 //	other     | any      | no
-func notOptedIn(s *subject) (bool, string) {
+func notOptedIn(s *subject, _ *loaded) (bool, string) {
 	ns := &s.asked.namespace
 	label, labelled := ns.Labels[LabelInject]
 	switch {

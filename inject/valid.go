@@ -97,7 +97,7 @@ func (p *planner) checkClaim(volume *tree.Node) {
 			mine, theirs = theirs, mine
 		}
 		if mine.Get("ephemeral") != nil && theirs.At("persistentVolumeClaim", "claimName").IsText(pod+"-"+mine.Get("name").Text()) && strings.TrimSpace(pod) != "" {
-			p.conflict(schema.ListPointer("volumes"), theirs, volume, "the claim %s-%s is made for the volume %s, and another volume names it; give one of them another name",
+			p.conflict(schema.Pointer{}.Member("spec").Member("volumes"), theirs, volume, "the claim %s-%s is made for the volume %s, and another volume names it; give one of them another name",
 				pod, mine.Get("name").Text(), mine.Get("name").Text())
 		}
 	}

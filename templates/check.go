@@ -74,7 +74,7 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		}
 		ft, ok := fields[key.Value]
 		if !ok {
-			c.problem(key, sub, "unknown key%s", didYouMean(key.Value, c.keysOf(names)))
+			c.problem(key, sub, "unknown key%s", DidYouMean(key.Value, c.keysOf(names)))
 			if meant := Closest(key.Value, names); meant != "" && child(y, meant) == nil {
 				c.meant[join(path, meant)] = true
 			}
@@ -173,7 +173,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 		return nil
 	}
 	if allowed := choices(t); allowed != nil && !slices.Contains(allowed, y.Value) {
-		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), didYouMean(y.Value, allowed))
+		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), DidYouMean(y.Value, allowed))
 		return nil
 	}
 	n, err := tree.Text(y.Value), error(nil)

@@ -32,11 +32,11 @@ func explained(env *cel.Env, source, message string) (text, hint string) {
 	case kind != "undefined field" && name == "when":
 		return text, ": " + whenHint
 	case kind != "undefined field":
-		return text, didYouMean(name, declared(env))
+		return text, DidYouMean(name, declared(env))
 	case slices.Contains([]string{"name", "uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"}, name):
 		return text, ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
 	}
-	return text, didYouMean(name, fieldsBeside(env, source, name))
+	return text, DidYouMean(name, fieldsBeside(env, source, name))
 }
 
 // declared returns the names of an environment's variables, functions and macros.

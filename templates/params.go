@@ -97,7 +97,7 @@ func (p *param) parse(text string) (ref.Val, error) {
 	}
 	switch {
 	case len(p.Enum) > 0 && !slices.Contains(p.Enum, Scalar(text)):
-		return nil, fmt.Errorf("is %q; it must be one of %s%s", text, strings.Join(p.Choices(), ", "), didYouMean(text, p.Choices()))
+		return nil, fmt.Errorf("is %q; it must be one of %s%s", text, strings.Join(p.Choices(), ", "), DidYouMean(text, p.Choices()))
 	case p.pattern != nil && !p.pattern.MatchString(text):
 		return nil, fmt.Errorf("is %q; it must match %s", text, p.Pattern)
 	case p.min != nil && p.min.cmp(text) < 0:

@@ -152,7 +152,7 @@ func (c *checker) protect(y *yaml.Node, t *Template) {
 		for name := range strings.SplitSeq(path, ".") {
 			names, next := fieldOf(typ, name)
 			if next == nil {
-				c.problem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, didYouMean(name, names))
+				c.problem(list.Content[i], fmt.Sprintf("spec.validate.protect[%d]", i), "a container has no field %q%s", path, DidYouMean(name, names))
 				break
 			}
 			typ = next

@@ -114,8 +114,8 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// didYouMean returns the end of a message about an unknown name.
-func didYouMean(name string, candidates []string) string {
+// DidYouMean returns the end of a message about an unknown name.
+func DidYouMean(name string, candidates []string) string {
 	if c := Closest(name, candidates); c != "" {
 		return fmt.Sprintf("; did you mean %q?", c)
 	}

@@ -271,7 +271,7 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 // volume returns the kind of one of the template's volumes.
 func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
 	if kind, ok = volumes[name.Value]; !ok {
-		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, didYouMean(name.Value, slices.Collect(maps.Keys(volumes))))
+		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))))
 	}
 	return kind, ok
 }

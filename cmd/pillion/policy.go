@@ -171,11 +171,7 @@ func (o *policyOptions) chosen(set *templates.Set) ([]*templates.Template, error
 	for _, name := range o.only {
 		t := byName[name]
 		if t == nil {
-			message := fmt.Sprintf("there is no template %q", name)
-			if closest := templates.Closest(name, names); closest != "" {
-				message += fmt.Sprintf("; did you mean %q?", closest)
-			}
-			return nil, cli.UsageError{Err: errors.New(message)}
+			return nil, cli.UsageError{Err: fmt.Errorf("there is no template %q%s", name, templates.DidYouMean(name, names))}
 		}
 		chosen = append(chosen, t)
 	}

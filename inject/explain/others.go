@@ -22,13 +22,9 @@ func (r *Report) Only(names []string) error {
 		known = append(known, r.Templates[i].Template)
 	}
 	for _, name := range names {
-		if slices.Contains(known, name) {
-			continue
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("there is no template %q%s", name, templates.DidYouMean(name, known))
 		}
-		if closest := templates.Closest(name, known); closest != "" {
-			return fmt.Errorf("there is no template %q; did you mean %q?", name, closest)
-		}
-		return fmt.Errorf("there is no template %q", name)
 	}
 	r.Templates = slices.DeleteFunc(r.Templates, func(t Template) bool { return !slices.Contains(names, t.Template) })
 	r.Running.only(names)

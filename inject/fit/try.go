@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -81,13 +82,7 @@ func together(all []*templates.Template, values map[string]string, pod Subject) 
 }
 
 // fixed returns the parameters that keep their values.
-func fixed(values map[string]string) []string {
-	var all []string
-	for name := range values {
-		all = append(all, name)
-	}
-	return all
-}
+func fixed(values map[string]string) []string { return slices.Collect(maps.Keys(values)) }
 
 // try tries a template on pods with different resources. The report is about the first pod.
 // Whole is the template with its selectors.

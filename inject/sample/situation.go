@@ -19,11 +19,6 @@ type Situation struct {
 	DryRun    bool
 }
 
-// Request returns the request that creates the pod.
-func (s Situation) Request() templates.RequestInfo {
-	return templates.RequestInfo{Operation: "CREATE", Username: s.Username, DryRun: s.DryRun}
-}
-
 // decodes reports whether the JSON is a pod. It returns false if a value has the wrong type.
 func decodes(text []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -22,11 +22,6 @@ type step struct {
 	index int
 }
 
-// ListPointer returns the pointer of a list of the pod's spec. It shares no memory with others.
-func ListPointer(list string) Pointer {
-	return append(make(Pointer, 0, 8), step{name: "spec"}, step{name: list})
-}
-
 // Member continues the pointer to a member.
 func (p Pointer) Member(name string) Pointer { return append(p, step{name: name}) }
 

@@ -18,7 +18,7 @@ func AsStored(podJSON []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the pod is not JSON: %w", err)
 	}
-	kept := storedSchema().stored(pod)
+	kept := storedSchema().foreseen(pod, false, true)
 	return kept.AppendTo(nil), nil
 }
 
@@ -30,28 +30,6 @@ func Default(field string) (value string, ok bool) {
 }
 
 var storedSchema = sync.OnceValue(Pod)
-
-func (s *Schema) stored(n *tree.Node) tree.Node {
-	switch {
-	case n.Kind() == tree.Array && s.Elem != nil:
-		list := tree.Items()
-		for i := range n.Items() {
-			list.Append(s.Elem.stored(&n.Items()[i]))
-		}
-		return list
-	case n.Kind() != tree.Object || s.fields == nil:
-		return *n
-	}
-	object := tree.Members()
-	for i := range n.Members() {
-		m := &n.Members()[i]
-		if f := s.At(m.Name()); !f.Gated && f.stays(m) {
-			object.Set(m.Name(), f.stored(m))
-		}
-	}
-	s.fillIn(&object)
-	return object
-}
 
 // stays reports whether an API server keeps a value, gates aside.
 func (f *Field) stays(value *tree.Node) bool {
@@ -74,17 +52,19 @@ func (s *Schema) fillIn(object *tree.Node) {
 
 // Foreseen returns a value of a pod with what was added as an API server will store it. If file is true, the rest gets
 // its defaults too: an API server has filled in those of the pods that it sends.
-func (s *Schema) Foreseen(n *tree.Node, file bool) tree.Node {
+func (s *Schema) Foreseen(n *tree.Node, file bool) tree.Node { return s.foreseen(n, file, false) }
+
+// foreseen implements Foreseen. If stored is true, everything counts as added.
+func (s *Schema) foreseen(n *tree.Node, file, stored bool) tree.Node {
+	stored = stored || n.Added()
 	switch {
-	case n.Added():
-		return s.stored(n)
-	case !file && n.AddedSize() == 0:
+	case !file && !stored && n.AddedSize() == 0:
 		return *n
 	case n.Kind() == tree.Array && s.Elem != nil:
 		items := n.Items()
 		list := tree.Items(make([]tree.Node, 0, len(items))...)
 		for i := range items {
-			list.Append(s.Elem.Foreseen(&items[i], file))
+			list.Append(s.Elem.foreseen(&items[i], file, stored))
 		}
 		return list
 	case n.Kind() != tree.Object || s.fields == nil:
@@ -93,11 +73,13 @@ func (s *Schema) Foreseen(n *tree.Node, file bool) tree.Node {
 	object := tree.Members()
 	for i := range n.Members() {
 		m := &n.Members()[i]
-		if f := s.At(m.Name()); !file || f.stays(m) {
-			object.Set(m.Name(), f.Foreseen(m, file))
+		f := s.At(m.Name())
+		if stored && f.Gated || (stored || file) && !f.stays(m) {
+			continue
 		}
+		object.Set(m.Name(), f.foreseen(m, file, stored))
 	}
-	if file {
+	if stored || file {
 		s.fillIn(&object)
 	}
 	return object
