@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -118,17 +119,64 @@ func (r *Removal) undo(object []byte, pod *tree.Node, before Before) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	r.filled = map[string]string{}
-	for path, text := range before.Empty {
-		r.filled[indexed(pod, path)] = text
-	}
-	paths := []string{annotationPath(AnnotationUninject)}
+	var paths []string
 	for _, path := range before.Added {
 		paths = append(paths, indexed(pod, path))
 	}
-	left, err := json.Marshal(r.remove(doc, paths))
+	if at := annotationPath(AnnotationUninject); pod.At("metadata", "annotations", AnnotationUninject) != nil {
+		paths = append(paths, at)
+	}
+	slices.SortFunc(paths, comparePaths)
+	paths = slices.Compact(paths)
+	filled := map[string]any{}
+	for path, text := range before.Empty {
+		at := indexed(pod, path)
+		if at == path {
+			at = shifted(path, paths)
+		}
+		filled[at] = emptyOf(text)
+	}
+	for _, path := range slices.Backward(paths) {
+		if at, ok := below(path, filled); !ok {
+			r.Paths = append(r.Paths, path)
+			doc, _ = without(doc, strings.Split(path, "/")[1:])
+		} else if !slices.Contains(r.Paths, at) {
+			r.Paths = append(r.Paths, at)
+			empties(doc, strings.Split(at, "/")[1:], filled[at])
+		}
+	}
+	left, err := json.Marshal(doc)
 	if err != nil {
 		return nil, err
 	}
 	return left, r.emptied(left, before)
+}
+
+// below returns the path that contains another one, if there is one.
+func below(path string, all map[string]any) (string, bool) {
+	for at := path; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
+		if _, ok := all[at]; ok {
+			return at, true
+		}
+	}
+	return "", false
+}
+
+// shifted returns a path of the original pod as it is in the injected one, for a container without
+// a name. The paths of what was added are in order.
+func shifted(path string, added []string) string {
+	return throughContainer(path, func(list, at string) string {
+		k, err := strconv.Atoi(at)
+		if err != nil {
+			return at
+		}
+		for _, one := range added {
+			if item, ok := strings.CutPrefix(one, "/spec/"+list+"/"); ok {
+				if i, err := strconv.Atoi(item); err == nil && i <= k {
+					k++
+				}
+			}
+		}
+		return strconv.Itoa(k)
+	})
 }

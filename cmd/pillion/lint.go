@@ -61,6 +61,7 @@ rejects or does not get is a problem too.
 -o json and -o yaml write one object:
 
   problems     file, line, path, message
+  warnings     sentences about the pods of --pod
   templates    for each template, or for each template and pod of --pod:
 
     template            its name
@@ -183,7 +184,7 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 	if err != nil {
 		return err
 	}
-	pods, err := o.subjects(e, stdin)
+	pods, err := o.subjects(e, found, stdin)
 	if err != nil {
 		return err
 	}
@@ -209,7 +210,7 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 }
 
 // subjects returns the pods of --pod.
-func (o *lintOptions) subjects(e *fit.Evaluator, stdin io.Reader) ([]fit.Subject, error) {
+func (o *lintOptions) subjects(e *fit.Evaluator, to *linted, stdin io.Reader) ([]fit.Subject, error) {
 	if len(o.pods.files) == 0 {
 		return nil, nil
 	}
@@ -223,7 +224,7 @@ func (o *lintOptions) subjects(e *fit.Evaluator, stdin io.Reader) ([]fit.Subject
 	var all []fit.Subject
 	for _, file := range files {
 		for _, d := range yamledit.Split(file.data) {
-			of, err := o.subjectsIn(e, d)
+			of, err := o.subjectsIn(e, to, d)
 			if err != nil {
 				return nil, located(d, file.name, err)
 			}
@@ -236,16 +237,19 @@ func (o *lintOptions) subjects(e *fit.Evaluator, stdin io.Reader) ([]fit.Subject
 	return all, nil
 }
 
-func (o *lintOptions) subjectsIn(e *fit.Evaluator, d yamledit.Document) ([]fit.Subject, error) {
+func (o *lintOptions) subjectsIn(e *fit.Evaluator, to *linted, d yamledit.Document) ([]fit.Subject, error) {
 	found, err := objectsIn(d)
 	if err != nil {
 		return nil, err
 	}
 	var all []fit.Subject
 	for _, object := range found {
-		req, _, err := (&injection{options: &o.pods}).request(object)
+		req, wrong, err := (&injection{options: &o.pods}).request(object)
 		if err != nil {
 			return nil, err
+		}
+		for _, sentence := range wrong {
+			to.Warnings = append(to.Warnings, object.title()+": "+sentence)
 		}
 		subject, err := e.Subject(object.title(), req.Object, req.Namespace)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 // linted is the report of lint. Its JSON is a stable format for scripts.
 type linted struct {
 	Problems  templates.Problems `json:"problems"`
+	Warnings  []string           `json:"warnings,omitempty"` // about the pods of --pod
 	Templates []trial            `json:"templates"`
 
 	server  bool // whether pods are sent to an API server
@@ -45,6 +46,9 @@ func (l *linted) text() string {
 		return l.Problems.Error() + "\n"
 	}
 	var b strings.Builder
+	for _, warning := range l.Warnings {
+		b.WriteString(templates.OneLine("warning: "+warning) + "\n")
+	}
 	for i := range l.Templates {
 		t := &l.Templates[i]
 		of := t.Template

@@ -133,7 +133,8 @@ func resolved(n *yaml.Node) *yaml.Node {
 
 // quoted returns a pod's JSON, with the values of Pillion's labels and annotations converted
 // to strings: their authors wrote, for example, 5 or true without quotes. It also returns a
-// sentence about each such value, because an API server rejects the pod.
+// sentence about each such value, because an API server rejects the pod, and about containers without
+// a name.
 func quoted(node *tree.Node) (pod []byte, wrong []string) {
 	whole := node.Clone()
 	for _, field := range []string{"label", "annotation"} {
@@ -152,7 +153,20 @@ func quoted(node *tree.Node) (pod []byte, wrong []string) {
 			wrong = append(wrong, sentence)
 		}
 	}
-	return whole.AppendTo(nil), wrong
+	return whole.AppendTo(nil), append(wrong, nameless(node)...)
+}
+
+// nameless returns a sentence for each container without a name, because an API server rejects the pod.
+func nameless(pod *tree.Node) (wrong []string) {
+	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
+		items := pod.At("spec", list).Items()
+		for i := range items {
+			if items[i].Get("name").Text() == "" {
+				wrong = append(wrong, fmt.Sprintf("spec.%s[%d] has no name; an API server rejects the pod", list, i))
+			}
+		}
+	}
+	return wrong
 }
 
 // title returns kind and name: Deployment/web.
