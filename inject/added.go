@@ -139,10 +139,10 @@ func (r *Removal) undo(object []byte, pod *tree.Node, before Before) ([]byte, er
 	for _, path := range slices.Backward(paths) {
 		if at, ok := below(path, filled); !ok {
 			r.Paths = append(r.Paths, path)
-			doc, _ = without(doc, strings.Split(path, "/")[1:])
+			doc, _ = without(doc, path)
 		} else if !slices.Contains(r.Paths, at) {
 			r.Paths = append(r.Paths, at)
-			empties(doc, strings.Split(at, "/")[1:], filled[at])
+			with(doc, at, filled[at])
 		}
 	}
 	left, err := json.Marshal(doc)

@@ -196,13 +196,42 @@ func TestTemplatesFolder(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	d := &demo{root: root}
-	if err := d.findTemplates("mine"); err == nil || !strings.Contains(err.Error(), "TEMPLATES: ") {
+	if err := d.findTemplates("mine", true); err == nil || !strings.Contains(err.Error(), "TEMPLATES: ") {
 		t.Errorf("a folder that is not there gives %v", err)
 	}
 	if err := os.Mkdir(filepath.Join(root, "mine"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.findTemplates("mine"); err != nil || d.templates != filepath.Join(root, "mine") {
+	if err := d.findTemplates("mine", true); err != nil || d.templates != filepath.Join(root, "mine") {
 		t.Errorf("%s, %v", d.templates, err)
+	}
+}
+
+// TestOwnFolder: what the user changes is outside of what git tracks, and stays in a second run.
+func TestOwnFolder(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := os.CopyFS(filepath.Join(root, "e2e", "demo", "templates"), os.DirFS("templates")); err != nil {
+		t.Fatal(err)
+	}
+	ignored, err := os.ReadFile(filepath.Join("..", "..", ".gitignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run := range 2 {
+		d := &demo{root: root}
+		if err := d.findTemplates("", true); err != nil {
+			t.Fatal(err)
+		}
+		if folder, _ := filepath.Rel(root, d.templates); !strings.Contains(string(ignored), "\n/"+folder+"/\n") {
+			t.Errorf("git tracks %s", folder)
+		}
+		text, err := os.ReadFile(filepath.Join(d.templates, "log-agent.yaml"))
+		if err != nil || bytes.HasPrefix(text, []byte("# mine")) != (run == 1) {
+			t.Errorf("%s, %v", text, err)
+		}
+		if err := os.WriteFile(filepath.Join(d.templates, "log-agent.yaml"), append([]byte("# mine\n"), text...), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -2,7 +2,7 @@
 
 // Command demo shows Pillion on a real kube-apiserver: what it adds to a pod, why, and how
 // long that takes. With KEEP=1 in the environment, everything keeps running until an
-// interrupt, and Pillion follows the templates in the folder TEMPLATES.
+// interrupt, and Pillion follows the templates in the folder TEMPLATES (default demo-templates).
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -68,7 +69,7 @@ func run(ctx context.Context, keep bool, templates string) (err error) {
 	if d.root, err = cluster.Root(ctx); err != nil {
 		return err
 	}
-	if err := d.findTemplates(templates); err != nil {
+	if err := d.findTemplates(templates, keep); err != nil {
 		return err
 	}
 	d.screen.heading("A real Kubernetes, and Pillion in front of its pods")
@@ -104,11 +105,28 @@ func (d *demo) show(ctx context.Context) error {
 	return d.showTimes(ctx)
 }
 
+// ownFolder returns the folder of the demo's templates. If the user may change them, it returns a
+// copy that git ignores, which keeps the user's files from an earlier run.
+func ownFolder(root string, keep bool) (string, error) {
+	given, own := filepath.Join(root, "e2e", "demo", "templates"), filepath.Join(root, "demo-templates")
+	if !keep {
+		return given, nil
+	}
+	err := os.CopyFS(own, os.DirFS(given))
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return own, err
+}
+
 // findTemplates resolves a folder relative to the root of the checkout, because make runs
 // there.
-func (d *demo) findTemplates(folder string) error {
+func (d *demo) findTemplates(folder string, keep bool) error {
 	if folder == "" {
-		folder = filepath.Join("e2e", "demo", "templates")
+		var err error
+		if folder, err = ownFolder(d.root, keep); err != nil {
+			return fmt.Errorf("TEMPLATES: %w", err)
+		}
 	}
 	if !filepath.IsAbs(folder) {
 		folder = filepath.Join(d.root, folder)
