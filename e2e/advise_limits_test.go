@@ -60,6 +60,7 @@ func limitCases() []limitCase {
 		{name: "defaults", item: corev1.LimitRangeItem{Type: perContainer, Max: one}, hard: amounts("limits.memory", "10Gi"), templates: "bare", pod: app(one, one)},
 		{name: "min", item: corev1.LimitRangeItem{Type: perContainer, Min: amounts("cpu", "100m")}, pod: app(one, one), want: "the container logger requests 50m cpu, and the LimitRange limits allows no less than 100m"},
 		{name: "min of both", item: corev1.LimitRangeItem{Type: perContainer, Min: amounts("cpu", "100m")}, pod: app(amounts("cpu", "10m"), nil), denied: true},
+		{name: "quota of both", hard: amounts("requests.cpu", "10m", "requests.memory", "16Mi"), pod: app(nil, nil), denied: true},
 		{name: "max", item: corev1.LimitRangeItem{Type: perContainer, Max: amounts("memory", "32Mi")}, pod: app(nil, nil), want: "the container logger has a memory limit of 64Mi, and the LimitRange limits allows no more than 32Mi"},
 		{name: "max of the pod", item: corev1.LimitRangeItem{Type: perPod, Max: amounts("cpu", "1")}, pod: app(one, one), want: "the pod has a cpu limit of 1200m, and the LimitRange limits allows no more than 1"},
 		{name: "max of the pod, bare", item: corev1.LimitRangeItem{Type: perPod, Max: amounts("cpu", "1")}, templates: "bare", pod: app(one, one)},
@@ -110,7 +111,11 @@ func (c *limitCase) explained(t *testing.T, ns string, annotations map[string]st
 	for _, path := range env.templates {
 		args = append(args, "--templates", path)
 	}
-	got := explain(t, nil, args...).Reports[0].Misfits
+	report := explain(t, nil, args...).Reports[0]
+	if (len(report.Original) > 0) != c.denied {
+		t.Errorf("explained that the pod is denied without Pillion too: %q; it was denied: %t", report.Original, c.denied)
+	}
+	got := report.Misfits
 	if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], "once injected, "+c.want)) {
 		t.Errorf("explained: %q, want %q", got, c.want)
 	}

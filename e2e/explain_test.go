@@ -36,6 +36,7 @@ type explained struct {
 		Patch     json.RawMessage
 		Final     struct{ Verdict string }
 		Misfits   []string
+		Original  []string
 		Misplaced []string
 	}
 }

@@ -51,12 +51,12 @@ namespace.
 One line lists the templates that do not apply and that the pod does not name. Use
 --all or --template to see the reasons.
 
-If the API server accepts the original pod, but would deny the injected one, explain
-prints why: the Pod Security labels of the namespace, and in a cluster also its
+Explain prints which limits would deny the pod, and whether they would deny it without
+Pillion too: the Pod Security labels of the namespace, and in a cluster also its
 LimitRanges and quotas.
 
-The exit code is 1 if the API server would deny the pod. An existing pod counts as if
-it were created again.`,
+The exit code is 1 if the API server would deny the pod, or if a workload cannot create
+its pods. An existing pod counts as if it were created again.`,
 		Example: `  # Before it is applied.
   pillion explain -f web.yaml --templates templates/
 
@@ -127,7 +127,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 		return err
 	}
 	for _, r := range reports {
-		if r.Final.Verdict == "denied" || len(r.Misfits) > 0 && r.Patch != nil { // a shadow namespace has no patch
+		if r.Failing != "" || r.Final.Verdict == "denied" || len(r.Misfits) > 0 && r.Patch != nil { // a shadow namespace has no patch
 			return cli.ErrTold
 		}
 	}
@@ -230,7 +230,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		}
 		r, err := explain.New(injector, explain.Subject{
 			Object:  explain.Object{Kind: object.kind, Name: object.name(), Namespace: req.Namespace.Name},
-			Request: req, Misfits: o.misfits(req.Namespace), Notes: wrong,
+			Request: req, Misfits: o.misfits(req.Namespace), Original: o.original(req.Namespace), Notes: wrong,
 			Misplaced: injector.Misplaced(object.apiVersion, object.kind, object.node),
 		})
 		if err != nil {
@@ -265,7 +265,7 @@ func (o *explainOptions) review(injector *inject.Injector, node *tree.Node) (*ex
 			Operation: "CREATE", Username: request.At("userInfo", "username").Text(), DryRun: request.At("dryRun").Kind() == tree.True,
 			OptedIn: true, Namespace: namespace, Object: pod.AppendTo(nil),
 		},
-		Misfits: o.misfits(namespace),
+		Misfits: o.misfits(namespace), Original: o.original(namespace),
 	})
 }
 
@@ -274,4 +274,9 @@ func (o *explainOptions) misfits(namespace templates.Namespace) func(pod, inject
 	return func(pod, injected []byte) ([]string, string) {
 		return o.fits.Misfits(namespace.Labels, fit.Limits{}, pod, injected), ""
 	}
+}
+
+// original checks the original pod against the namespace's labels only.
+func (o *explainOptions) original(namespace templates.Namespace) func(pod []byte) []string {
+	return func(pod []byte) []string { return o.fits.Original(namespace.Labels, fit.Limits{}, pod) }
 }

@@ -17,15 +17,29 @@ import (
 // explainJSON runs explain against the API and gives its reports.
 func (a *pagedAPI) explainJSON(t *testing.T, want int, args ...string) (reports []explain.Report, stderr string) {
 	t.Helper()
+	code, stdout, stderr := a.runExplain(t, args...)
+	if code != want {
+		t.Errorf("%q: exit code %d, want %d\n%s", args, code, want, stderr)
+	}
+	return parseReports(t, stdout, stderr), stderr
+}
+
+func (a *pagedAPI) runExplain(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	var out, errs bytes.Buffer
-	if code := run(append([]string{"explain", "--kubeconfig", a.kubeconfig(t), "-o", "json"}, args...), nil, &out, &errs); code != want {
-		t.Errorf("%q: exit code %d, want %d\n%s", args, code, want, &errs)
-	}
+	code = run(append([]string{"explain", "--kubeconfig", a.kubeconfig(t), "-o", "json"}, args...), nil, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func parseReports(t *testing.T, stdout, stderr string) []explain.Report {
+	t.Helper()
 	var all struct{ Reports []explain.Report }
-	if out.Len() > 0 {
-		must(t, json.Unmarshal(out.Bytes(), &all))
+	if stdout != "" {
+		if err := json.Unmarshal([]byte(stdout), &all); err != nil {
+			t.Fatalf("%v: %s", err, stderr)
+		}
 	}
-	return all.Reports, errs.String()
+	return all.Reports
 }
 
 // titles are the objects of the reports, those of one report together.

@@ -3,12 +3,14 @@
 package explain
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
@@ -36,10 +38,15 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	if s.Webhooks != nil {
 		r.Called = new(called(s.Webhooks, Mutating))
 	}
+	causes := s.causes(&evidence, result)
 	for i, t := range injector.Set().Templates {
 		d := &result.Decisions[i]
 		delete(r.Gone, d.Template)
-		r.Templates = append(r.Templates, explained(d, &evidence, t, s.Object.Live, r.unreached()))
+		if s.Object.Live {
+			r.Templates = append(r.Templates, existing(d, &evidence, t, causes))
+		} else {
+			r.Templates = append(r.Templates, explained(d, &evidence, r.unreached()))
+		}
 		if s.Object.Live && t.ReadsRequest() {
 			r.Notes = append(r.Notes, ByRequest(t.Name))
 		}
@@ -50,6 +57,18 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	r.fit(&s, result)
 	r.Summary = r.summary()
 	return r, r.ifOptedIn(injector, s, result)
+}
+
+// causes returns what is known about why an existing pod is as it is.
+func (s *Subject) causes(evidence *Evidence, result *inject.Result) *Causes {
+	var pod struct{ Metadata metav1.ObjectMeta }
+	if json.Unmarshal(s.Request.Object, &pod) != nil {
+		pod.Metadata.CreationTimestamp = metav1.Time{} // it is unknown
+	}
+	return &Causes{
+		Past: s.Past, Created: pod.Metadata.CreationTimestamp.Time, Injected: len(evidence.InjectedBy) > 0,
+		NotCalled: notCalled(s.Webhooks), Result: result,
+	}
 }
 
 // ifOptedIn adds what would happen to the pod if its namespace opted in.
@@ -85,6 +104,9 @@ func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.
 
 // fit checks whether the injected pod fits into its namespace.
 func (r *Report) fit(s *Subject, result *inject.Result) {
+	if s.Original != nil && !r.Object.Live {
+		r.Original = s.Original(s.Request.Object)
+	}
 	if s.Misfits == nil || r.Patch == nil {
 		return
 	}
@@ -114,6 +136,7 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	if err != nil {
 		return f, err
 	}
+	r.correct(verdict)
 	f = Final{"allowed", slices.DeleteFunc(verdict.Judged, func(f inject.Finding) bool {
 		return r.Object.Live && slices.ContainsFunc(injector.Set().Templates, func(t *templates.Template) bool { return t.Name == f.Template && t.ReadsRequest() })
 	})}
@@ -125,6 +148,17 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 		f.Verdict = "warned"
 	}
 	return f, nil
+}
+
+// correct replaces the guess in findings about absent templates by what is known here.
+func (r *Report) correct(v *inject.Verdict) {
+	for i := range v.Judged {
+		f := &v.Judged[i]
+		t := slices.IndexFunc(r.Templates, func(t Template) bool { return t.Template == f.Template && t.Code == inject.CodeNotInjected })
+		if f.Code == inject.CodeNotInjected && t >= 0 {
+			f.Message = "nothing of it is in the pod: " + r.Templates[t].cause
+		}
+	}
 }
 
 // unanswered returns what the API server does if Pillion does not answer.
@@ -172,6 +206,7 @@ type Subject struct {
 	Request  inject.Request
 	Webhooks []Webhook // nil if no cluster was read
 	Answered *bool     // whether Pillion answers; nil if that is unknown
+	Past     Past
 	Notes    []string
 	// Misplaced has the findings of [inject.Injector.Misplaced].
 	Misplaced []inject.Finding
@@ -179,4 +214,6 @@ type Subject struct {
 	// to the original pod, and a note about what could not be read. It is nil if nothing is
 	// known.
 	Misfits func(pod, injected []byte) (misfits []string, note string)
+	// Original returns the objections of the namespace to the original pod. It may be nil.
+	Original func(pod []byte) []string
 }

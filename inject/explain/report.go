@@ -42,6 +42,8 @@ type Report struct {
 	Misplaced []string `json:"misplaced,omitempty"`
 	// Running compares the workload's running pods; nil if they are unknown.
 	Running *Running `json:"running,omitempty"`
+	// Failing is why the workload cannot create its pods at the moment, according to the cluster.
+	Failing string `json:"failing,omitempty"`
 	// Patch is the mutating webhook's patch, as RFC 6902.
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Final is the validating webhook's verdict after that.
@@ -49,6 +51,8 @@ type Report struct {
 	// Misfits are the reasons why the API server would reject the injected pod, but not the
 	// original one.
 	Misfits []string `json:"misfits,omitempty"`
+	// Original are the reasons why the API server would deny the pod without Pillion too.
+	Original []string `json:"original,omitempty"`
 	// Notes are sentences about the cluster, or about the notation of the manifest.
 	Notes []string `json:"notes,omitempty"`
 
@@ -84,6 +88,8 @@ func (r *Report) summary() string {
 	switch {
 	case r.Object.Live:
 		return r.liveSummary(with)
+	case no(r.Called) && r.Final.Verdict == "denied":
+		return "The API server would deny the pod, because it calls Pillion's validating webhook, but not the mutating one."
 	case no(r.Called):
 		return "The API server does not call Pillion for this pod, so Pillion injects nothing."
 	case no(r.Answered) && r.Final.Verdict == "denied":
@@ -161,6 +167,14 @@ func (r *Report) Compare(running *Running) {
 	})
 }
 
+// Fail adds why the workload cannot create its pods, if there is a reason. The rest of the report
+// is then about a pod that could be created.
+func (r *Report) Fail(why string) {
+	if r.Failing = why; why != "" {
+		r.Summary = "It cannot create its pods. " + strings.Replace(r.Summary, "The pod gets", "A pod would get", 1)
+	}
+}
+
 func no(known *bool) bool { return known != nil && !*known }
 
 // unreached returns why Pillion does not process the pod, or "" if it does or if that is
@@ -168,7 +182,7 @@ func no(known *bool) bool { return known != nil && !*known }
 func (r *Report) unreached() string {
 	switch {
 	case no(r.Called):
-		return "the API server does not call Pillion for the pod"
+		return "the API server does not call Pillion for the pod: " + notCalled(r.Webhooks)
 	case no(r.Answered):
 		return "Pillion has no ready endpoint"
 	}

@@ -53,15 +53,15 @@ func (r *Report) situation() (string, error) {
 		Template, Message string
 	}
 	all := struct {
-		Live                     bool
-		Called, Answered         *bool
-		Summary, Verdict         string
-		Gone                     map[string]string
-		Decisions                []decision
-		Findings                 []finding
-		Misplaced, Misfits, Note []string
-		Running                  []string
-	}{r.Object.Live, r.Called, r.Answered, r.Summary, r.Final.Verdict, r.Gone, nil, nil, r.Misplaced, r.Misfits, r.Notes, r.Running.situation()}
+		Live                               bool
+		Called, Answered                   *bool
+		Summary, Verdict, Failing          string
+		Gone                               map[string]string
+		Decisions                          []decision
+		Findings                           []finding
+		Misplaced, Misfits, Original, Note []string
+		Running                            []string
+	}{r.Object.Live, r.Called, r.Answered, r.Summary, r.Final.Verdict, r.Failing, r.Gone, nil, nil, r.Misplaced, r.Misfits, r.Original, r.Notes, r.Running.situation()}
 	for i := range r.Templates {
 		t := &r.Templates[i]
 		d := decision{t.Template, t.InjectedBy, t.Message, t.Code, t.State, t.Params, t.Kept, t.Altered, nil, t.Notes}

@@ -40,56 +40,66 @@ type Template struct {
 	Notes []string `json:"notes,omitempty"`
 	// Mode is the reaction of the validating webhook to this template's findings.
 	Mode templates.ValidateMode `json:"mode"`
+
+	cause string // why an existing pod is not current, or a new one is not processed
 }
 
-// explained returns the decision about a template, for a new pod or, if live is set, an
-// existing one. If Pillion does not process the pod, unreached is the reason.
-func explained(d *inject.Decision, evidence *Evidence, t *templates.Template, live bool, unreached string) Template {
-	of := Template{
+// explained returns the decision about a template for a new pod. If Pillion does not process the
+// pod, unreached is the reason.
+func explained(d *inject.Decision, evidence *Evidence, unreached string) Template {
+	t := decided(d, evidence)
+	t.Message = wanted(d)
+	switch {
+	case !d.Code.Succeeded():
+		t.Message = d.Sentence()
+	case d.Code == inject.CodePresent:
+		t.Message += ", and all of it is there already"
+	case unreached != "":
+		t.Code, t.Message, t.cause = inject.CodeNotInjected, t.Message+", but "+unreached, unreached
+	}
+	return t
+}
+
+// existing returns the decision about a template for an existing pod.
+func existing(d *inject.Decision, evidence *Evidence, of *templates.Template, causes *Causes) Template {
+	t := decided(d, evidence)
+	t.State = evidence.State(of, d)
+	t.Notes = nil // notes are about an injection
+	t.cause = causes.Of(d, t.InjectedBy, t.State)
+	switch {
+	case of.ReadsRequest():
+		t.Code, t.Message = "", "according to the pod's annotation; nothing else is known"
+	case t.State == Outdated && !d.Code.Succeeded():
+		t.Message = t.cause
+	case !d.Code.Succeeded():
+		t.Message = d.Sentence()
+	case t.State == Current:
+		t.Code, t.Message = "", wanted(d)+", and all of it is there"
+	case t.State == Missing:
+		t.Code, t.Message = inject.CodeNotInjected, wanted(d)+", but the pod lacks it: "+t.cause
+		if t.InjectedBy != "" {
+			t.Code = inject.CodeMissing
+		}
+	case t.State == Altered:
+		t.Code, t.Message = inject.CodeAltered, wanted(d)+"; it was injected, but differs from the template: "+t.cause
+	default:
+		t.Code, t.Message = "", wanted(d)+"; "+t.cause // the code is about a new pod
+	}
+	return t
+}
+
+func decided(d *inject.Decision, evidence *Evidence) Template {
+	return Template{
 		Template: d.Template, Revision: d.Revision, Code: d.Code, Requested: d.Requested, InjectedBy: evidence.InjectedBy[d.Template],
 		Passed: d.Passed, Params: d.Params, Added: d.Added, Kept: d.Kept, Altered: d.Altered, Obstacles: d.Obstacles,
 		Notes: d.Notes, Mode: d.Mode,
 	}
-	if live {
-		of.State = evidence.State(t, d)
-		of.Notes = nil // notes are about an injection
-	}
-	of.Message = of.why(d)
-	switch {
-	case live && t.ReadsRequest():
-		of.Code, of.Message = "", "according to the pod's annotation; nothing else is known"
-	case live && d.Code.Succeeded():
-		of.Code = "" // the code is about a new pod
-	case d.Code == inject.CodeInjected && unreached != "":
-		of.Code, of.Message = inject.CodeNotInjected, of.Message+", but "+unreached
-	}
-	return of
 }
 
-// why returns the decision's sentence, or one about the pod's state.
-func (t *Template) why(d *inject.Decision) string {
-	wanted := d.Sentence()
+// wanted returns why the pod should have the template.
+func wanted(d *inject.Decision) string {
 	if i := slices.IndexFunc(d.Passed, func(s inject.Step) bool { return s.Code == inject.CodeNotRequested }); i >= 0 {
-		wanted = d.Passed[i].Message
+		return d.Passed[i].Message
 	}
-	made := d.Code.Succeeded()
-	switch {
-	case t.State == Outdated && !made:
-		return "it was injected, but a new pod would not get it: " + d.Sentence()
-	case !made:
-		return d.Sentence()
-	case t.State == Current:
-		return wanted + ", and all of it is there"
-	case t.State == Missing && t.InjectedBy != "":
-		return wanted + "; it was injected according to the pod's annotation, but its containers are missing"
-	case t.State == Missing:
-		return wanted + ", but the pod has nothing of it"
-	case t.State == Altered:
-		return wanted + "; it was injected, but differs from the template"
-	case t.State == Outdated:
-		return wanted + "; it was injected with another revision of the template than a new pod would be"
-	case d.Code == inject.CodePresent:
-		return wanted + ", and all of it is there already"
-	}
-	return wanted
+	return d.Sentence()
 }

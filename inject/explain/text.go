@@ -34,9 +34,15 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 		p.line("", fmt.Sprintf("%d more have the same result: %s", len(r.Same), r.also()))
 	}
 	p.line("", strings.TrimSpace(r.Summary+" "+r.OptedIn))
+	if r.Failing != "" {
+		p.row("  ", 2, red, "failing: "+r.Failing)
+	}
 	p.findings(r)
 	for _, m := range r.Misplaced {
 		p.row("  ", 2, yellow, m)
+	}
+	for _, m := range r.Original {
+		p.row("  ", 2, red, "without Pillion too, the API server would deny the pod: "+m)
 	}
 	for _, m := range r.Misfits {
 		p.row("  ", 2, red, m)

@@ -17,16 +17,17 @@ type Limits struct {
 }
 
 // Broken returns a sentence for each limit that the pod violates only after an injection. It
-// first adds the defaults of the API server: requests that equal limits (SetDefaults_Pod), and
-// the defaults of LimitRanges. The overhead of a RuntimeClass is unknown here.
+// ignores LimitRanges and quotas that deny the original pod too. It first adds the defaults of
+// the API server: requests that equal limits (SetDefaults_Pod), and the defaults of
+// LimitRanges. The overhead of a RuntimeClass is unknown here.
 func (l Limits) Broken(before, after *corev1.Pod) []string {
-	mine := map[string]bool{}
+	denies := map[string]bool{}
 	for _, b := range l.breaches(before, 1) {
-		mine[b.rule] = true
+		denies[b.by] = true
 	}
 	var all []string
 	for _, b := range l.breaches(after, 1) {
-		if !mine[b.rule] {
+		if !denies[b.by] {
 			all = append(all, b.text)
 		}
 	}
@@ -67,8 +68,8 @@ func defaults(r *corev1.LimitRange, c *corev1.Container) []breach {
 			limit, request := item.Default[name], c.Resources.Requests[name]
 			if _, ok := c.Resources.Limits[name]; !ok && request.Cmp(limit) > 0 {
 				all = append(all, breach{
-					fmt.Sprint("LimitRange", r.Name, name, "default"),
-					fmt.Sprintf("the container %s requests %s %s, and the LimitRange %s gives it a limit of %s", c.Name, &request, name, r.Name, &limit),
+					"LimitRange " + r.Name,
+					fmt.Sprintf("the container %s requests %s %s, and the LimitRange %s gives it a limit of %s", c.Name, &request, name, r.Name, &limit), false,
 				})
 			}
 		}
@@ -97,13 +98,12 @@ func ranged(name string, item *corev1.LimitRangeItem, pod *corev1.Pod) []breach 
 	var all []breach
 	for _, s := range subjects {
 		for _, check := range []struct {
-			kind  string
 			limit corev1.ResourceList
 			says  func(corev1.ResourceName, resource.Quantity) string
-		}{{"min", item.Min, s.below}, {"max", item.Max, s.above}, {"ratio", item.MaxLimitRequestRatio, s.beyond}} {
+		}{{item.Min, s.below}, {item.Max, s.above}, {item.MaxLimitRequestRatio, s.beyond}} {
 			for _, r := range sorted(check.limit) {
 				if text := check.says(r, check.limit[r]); text != "" {
-					all = append(all, breach{fmt.Sprint("LimitRange", name, item.Type, r, check.kind), strings.ReplaceAll(text, "{}", "the LimitRange "+name)})
+					all = append(all, breach{"LimitRange " + name, strings.ReplaceAll(text, "{}", "the LimitRange "+name), false})
 				}
 			}
 		}

@@ -123,6 +123,9 @@ func TestBroken(t *testing.T) {
 			limits: quota(pairs{"limits.memory": "10Gi", "requests.cpu": "10"}), brings: bare,
 			resources: &corev1.ResourceRequirements{Requests: list("2", ""), Limits: list("2", "4Gi")},
 		},
+		"quota demands of the pod too": {
+			limits: quota(pairs{"requests.cpu": "10m", "requests.memory": "16Mi"}), containers: []corev1.Container{{Name: "web"}}, brings: sidecar(list("20m", "32Mi"), nil),
+		},
 		"quota fits":        {limits: quota(pairs{"requests.cpu": "3/1900m"}), brings: log},
 		"quota is full":     {limits: quota(pairs{"requests.cpu": "3/1950m"}), brings: log, want: []string{"the pod needs 1100m of requests.cpu, and the quota compute has 1050m of 3 left"}},
 		"quota was full":    {limits: quota(pairs{"requests.cpu": "3/2500m"}), brings: log},
@@ -193,5 +196,21 @@ func TestMisfits(t *testing.T) {
 		if nothing != nil {
 			t.Errorf("%s: %q", name, nothing)
 		}
+	}
+}
+
+// TestOriginal: what denies a pod without Pillion too is not said of the sidecar, and nothing is
+// said of the pod that depends on what runs at the moment.
+func TestOriginal(t *testing.T) {
+	t.Parallel()
+	e := evaluator(t)
+	pod := mustJSON(&corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "web"}}}})
+	limits := quota(map[corev1.ResourceName]string{"requests.cpu": "10m", "pods": "0"})
+	got := e.Original(map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}, limits, pod)
+	if len(got) != 2 || !strings.HasPrefix(got[0], "the namespace enforces the Pod Security level baseline") || got[1] != "the container web has no cpu request, which the quota compute requires" {
+		t.Errorf("got %q", got)
+	}
+	if got := e.Original(nil, quota(map[corev1.ResourceName]string{"pods": "0"}), pod); got != nil {
+		t.Errorf("got %q", got)
 	}
 }

@@ -24,6 +24,24 @@ func (e *Evaluator) Room(namespace map[string]string, limits Limits, pod []byte,
 	return ""
 }
 
+// Original returns the reasons why the API server would deny a pod without any injection, apart
+// from quotas that are used up at the moment. If the JSON cannot be decoded, it returns nil.
+func (e *Evaluator) Original(namespace map[string]string, limits Limits, pod []byte) (why []string) {
+	var one corev1.Pod
+	if e.absurd.Match(pod) || json.Unmarshal(pod, &one) != nil {
+		return nil
+	}
+	if v := e.Violation(namespace, &one); v != "" {
+		why = append(why, v)
+	}
+	for _, b := range limits.breaches(&one, 1) {
+		if !b.now {
+			why = append(why, b.text)
+		}
+	}
+	return why
+}
+
 // Misfits returns the reasons why the API server would deny the injected pod, although
 // it would accept the original one: one sentence for each Pod Security level,
 // LimitRange and quota of the namespace that only the injected pod violates. The pods

@@ -43,8 +43,8 @@ func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, n int) []breach {
 			left = resource.Quantity{}
 		}
 		all = append(all, breach{
-			fmt.Sprint("ResourceQuota", q.Name, name),
-			fmt.Sprintf("%s %s of %s, and the quota %s has %s of %s left", who, &needs, name, q.Name, &left, &limit),
+			"ResourceQuota " + q.Name,
+			fmt.Sprintf("%s %s of %s, and the quota %s has %s of %s left", who, &needs, name, q.Name, &left, &limit), true,
 		})
 	}
 	return all
@@ -102,8 +102,8 @@ func unset(quota string, hard corev1.ResourceList, pod *corev1.Pod) []breach {
 			}
 			if _, ok := list[corev1.ResourceName(bare)]; !ok {
 				all = append(all, breach{
-					fmt.Sprint("ResourceQuota", quota, name, "unset"),
-					fmt.Sprintf("the container %s has no %s %s, which the quota %s requires", c.Name, bare, what, quota),
+					"ResourceQuota " + quota,
+					fmt.Sprintf("the container %s has no %s %s, which the quota %s requires", c.Name, bare, what, quota), false,
 				})
 			}
 		}

@@ -10,8 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// breach is a limit that a pod violates. Rule is the same for every pod that violates it.
-type breach struct{ rule, text string }
+// breach is a limit that a pod violates.
+type breach struct {
+	by   string // the LimitRange or quota
+	text string
+	now  bool // it depends on what the quota has left at the moment
+}
 
 func sorted(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
 

@@ -59,7 +59,7 @@ func (c *Count) Add(text []byte) error {
 	v := view{pod: p, scope: &c.scope, result: result, notCalled: notCalled}
 	worst, injected := explain.NotWanted, false
 	evidence := explain.EvidenceOf(text)
-	v.injected = len(evidence.InjectedBy) > 0
+	v.causes = explain.Causes{Past: c.scope.Past, Created: p.Metadata.CreationTimestamp.Time, Injected: len(evidence.InjectedBy) > 0, NotCalled: notCalled, Result: result}
 	for i, t := range c.injector.Set().Templates {
 		d := &result.Decisions[i]
 		by := evidence.InjectedBy[d.Template]
@@ -114,11 +114,8 @@ func (c *Count) optedIn() bool { return c.scope.Namespace.Labels[inject.LabelInj
 
 // called reports whether the API server would call Pillion for the pod today, and the reason
 // if not.
-func (c *Count) called(pod []byte) (called bool, why string) {
-	if len(c.scope.Entries) == 0 {
-		return false, "no webhook of Pillion is installed"
-	}
-	return c.scope.match(c.scope.Namespace.Labels, pod)
+func (c *Count) called(text []byte) (called bool, why string) {
+	return explain.Calls(c.scope.Entries, c.scope.Namespace.Labels, text)
 }
 
 func (c *Count) template(name string) *Tally { return entry(c.byName, name) }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
 )
 
 // Unexplained reports whether the owner's status does not contain the reason.
@@ -26,7 +27,7 @@ func (f *Failing) Explain(message string) {
 // aboutCreation matches the part of a controller's message before the reason.
 var aboutCreation = regexp.MustCompile(`^(\(combined from similar events\): )?(Error creating: |[Cc]reate Pod \S+ in StatefulSet \S+ failed error: )?`)
 
-// maker has the relevant fields of a ReplicaSet, StatefulSet, DaemonSet or Job.
+// maker has the relevant fields of an object that creates pods.
 type maker struct {
 	APIVersion, Kind string
 	Metadata         struct {
@@ -78,8 +79,7 @@ func (c *Count) asked(pod []byte) bool {
 	if c.scope.Unknown {
 		return c.optedIn()
 	}
-	called, _ := c.called(pod)
-	return called
+	return explain.Concerns(c.scope.Entries, c.scope.Namespace.Labels, pod)
 }
 
 // lacks returns the reason why pods cannot be created, or a sentence if the reason is unknown.

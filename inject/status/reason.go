@@ -9,7 +9,6 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -18,7 +17,7 @@ type view struct {
 	pod       *pod
 	scope     *Scope
 	result    *inject.Result
-	injected  bool   // some template was injected, according to the pod
+	causes    explain.Causes
 	notCalled string // why the API server would not call Pillion today; "" if it would
 }
 
@@ -28,14 +27,7 @@ func (v *view) reason(d *inject.Decision, by string, state explain.State) explai
 	if !d.Code.Succeeded() {
 		r.Code = d.Code
 	}
-	switch state {
-	case explain.Outdated:
-		r.Why = v.outdated(d, by)
-	case explain.Missing:
-		r.Why = v.missing(d, by)
-	default:
-		r.Why = v.altered(d)
-	}
+	r.Why = v.causes.Of(d, by, state)
 	return r
 }
 
@@ -71,65 +63,4 @@ func (v *view) removed(template string) explain.Reason {
 		Template: template, State: explain.Outdated, Pods: 1, Example: v.pod.Metadata.Name,
 		Why: "it was injected, but the template no longer exists",
 	}
-}
-
-func (v *view) outdated(d *inject.Decision, by string) string {
-	why := "it was injected by revision " + inject.Cut(by, 20) + " of the template"
-	if by == d.Revision {
-		why = "it was injected"
-	}
-	switch {
-	case !d.Code.Wanted():
-		return fmt.Sprintf("%s, but a new pod like it would not get it: %s", why, d.Sentence())
-	case d.Code.Failed() && d.Code != inject.CodeConflict: // a new pod has no older values
-		return fmt.Sprintf("%s, but a new pod like it could not get it: %s", why, d.Sentence())
-	case v.notCalled != "":
-		return fmt.Sprintf("%s, but the API server would not call Pillion for a new pod: %s", why, v.notCalled)
-	}
-	return why
-}
-
-func (v *view) missing(d *inject.Decision, by string) string {
-	created := v.pod.Metadata.CreationTimestamp
-	switch {
-	case d.Code.Failed():
-		return d.Sentence()
-	case v.notCalled != "":
-		return "the API server would not call Pillion for it: " + v.notCalled
-	case by != "":
-		return "it was injected according to the pod's annotation, but its containers are missing; find out what removes them"
-	case created.IsZero():
-	case created.Time.Before(v.scope.Installed):
-		return "the pod is older than Pillion's webhook"
-	case created.Time.Before(v.scope.OptedIn):
-		return "the pod is older than the namespace's label " + inject.LabelInject
-	}
-	if v.injected {
-		return "the pod was injected without this template, which may be newer than the pod"
-	}
-	return "Pillion was not called or did not answer when the pod was created, or the template is newer"
-}
-
-// altered returns the first difference, and the number of further ones.
-func (v *view) altered(d *inject.Decision) string {
-	why, more := "", 0
-	for _, f := range v.result.Check() {
-		switch {
-		case f.Template != d.Template:
-		case why == "":
-			why = f.Message
-			if f.Path != "" {
-				why = schema.Where(f.Path) + ": " + why
-			}
-		default:
-			more++
-		}
-	}
-	switch {
-	case why == "":
-		return "it differs from the template"
-	case more > 0:
-		return fmt.Sprintf("%s; and %d more", why, more)
-	}
-	return why
 }

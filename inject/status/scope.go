@@ -5,6 +5,7 @@ package status
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,14 +18,12 @@ import (
 
 // Scope is what the pods of a namespace have in common.
 type Scope struct {
+	explain.Past
+
 	Namespace templates.Namespace
-	// OptedIn is when the namespace got its label; zero if that is unknown.
-	OptedIn time.Time
-	// Entries are the installed mutating webhooks, and Installed is when they were installed.
-	// Unknown is set if they cannot be read.
-	Entries   []explain.Entry
-	Installed time.Time
-	Unknown   bool
+	// Entries are the installed webhooks. Unknown is set if they cannot be read.
+	Entries []explain.Entry
+	Unknown bool
 	// Incomplete is set if some templates are unknown, because the ConfigMap with them is
 	// invalid.
 	Incomplete bool
@@ -69,7 +68,7 @@ func (p *pod) owner() Owner {
 // namespace had this label, and the reason if not. If the webhooks are unknown, the label
 // decides.
 func (s *Scope) called(label string) (called bool, why string) {
-	if s.Unknown || len(s.Entries) == 0 {
+	if s.Unknown || !slices.ContainsFunc(s.Entries, func(e explain.Entry) bool { return e.Type == explain.Mutating }) {
 		return label == inject.Enabled, "of its labels"
 	}
 	labels := map[string]string{}
@@ -77,22 +76,7 @@ func (s *Scope) called(label string) (called bool, why string) {
 	if label != "" {
 		labels[inject.LabelInject] = label
 	}
-	return s.match(labels, []byte(`{"metadata":{},"spec":{}}`))
-}
-
-// match reports whether the API server calls one of the webhooks for a pod of a namespace with these labels, and
-// the reason of the first one if not.
-func (s *Scope) match(namespace map[string]string, pod []byte) (called bool, why string) {
-	for i := range s.Entries {
-		w := s.Entries[i].Match(namespace, pod)
-		if w.Called {
-			return true, ""
-		}
-		if i == 0 {
-			why = w.Reason
-		}
-	}
-	return false, why
+	return explain.Calls(s.Entries, labels, []byte(`{"metadata":{},"spec":{}}`))
 }
 
 // OptedIn returns when the namespace's label was set, according to its managed fields. The

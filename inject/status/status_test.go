@@ -97,8 +97,8 @@ func (w *world) report(t *testing.T, set *templates.Set) *status.Report {
 	for _, ns := range w.namespaces {
 		c := status.NewCount(injector, status.Scope{
 			Namespace: templates.Namespace{Name: ns.Name, Labels: ns.Labels, Annotations: ns.Annotations, Known: true},
-			OptedIn:   status.OptedIn(ns.ManagedFields),
-			Entries:   explain.MutatingEntries(&w.own), Installed: w.own.CreationTimestamp.Time, Mutated: w.mutation.Changes(ns.Labels),
+			Past:      explain.Past{OptedIn: status.OptedIn(ns.ManagedFields), Installed: w.own.CreationTimestamp.Time},
+			Entries:   explain.MutatingEntries(&w.own), Mutated: w.mutation.Changes(ns.Labels),
 		})
 		for _, pod := range w.pods {
 			if decode[metav1.PartialObjectMetadata](t, pod).Namespace == ns.Name {

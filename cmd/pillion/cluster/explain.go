@@ -50,11 +50,12 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	s := explain.Subject{
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
 		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node)},
-		Answered: i.answered, Notes: slices.Concat(i.notes, p.notes),
+		Answered: i.answered, Past: i.past(p), Notes: slices.Concat(i.notes, p.notes),
 		Misplaced: i.misplaced(ctx, object, node),
 		Misfits: func(pod, injected []byte) ([]string, string) {
 			return i.Fits.Misfits(p.Labels, p.limits, pod, injected), p.unknown
 		},
+		Original: func(pod []byte) []string { return i.Fits.Original(p.Labels, p.limits, pod) },
 	}
 	if !i.unknown && p.Known {
 		s.Webhooks = []explain.Webhook{}
@@ -62,8 +63,20 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 			s.Webhooks = append(s.Webhooks, i.entries[k].Match(p.Labels, text))
 		}
 	}
-	if len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" || object.GetKind() == "CronJob" { // run no pods of their own
+	if len(podAt) == 0 || i.Overlaid || object.GetKind() == "PodTemplate" { // create no pods
 		return explain.New(i.injector, s)
+	}
+	why, err := i.failing(ctx, p, object)
+	if err != nil {
+		return nil, err
+	}
+	if object.GetKind() == "CronJob" { // its Jobs run the pods
+		s.Notes = slices.Concat(i.notes, p.notes)
+		r, err := explain.New(i.injector, s)
+		if err == nil {
+			r.Fail(why)
+		}
+		return r, err
 	}
 	running, err := i.running(ctx, p, object)
 	if err != nil {
@@ -73,6 +86,7 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	r, err := explain.New(i.injector, s)
 	if err == nil {
 		r.Compare(running)
+		r.Fail(why)
 	}
 	return r, err
 }

@@ -91,6 +91,9 @@ func (i *Installation) configurations(ctx context.Context) error {
 		var validating *admissionregistrationv1.ValidatingWebhookConfiguration
 		validating, err = get[admissionregistrationv1.ValidatingWebhookConfiguration](ctx, i.Resource(v1.WithResource("validatingwebhookconfigurations")), manifests.Name)
 		i.entries = append(i.entries, explain.ValidatingEntries(validating)...)
+		if missing := notInstalled(i.entries); missing != "" && len(i.entries) > 0 {
+			i.note(missing)
+		}
 	}
 	switch {
 	case apierrors.IsForbidden(err):
@@ -129,6 +132,7 @@ type namespace struct {
 	notes   []string
 	optedIn time.Time                // when the namespace was labelled
 	counts  map[string]*status.Count // the counted pods by selector
+	failing map[string]string        // why Jobs of a CronJob cannot create their pods
 }
 
 // namespace reads a namespace once.

@@ -85,7 +85,7 @@ func (k *look) matches(ns *unstructured.Unstructured, label string) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(k.own.Entries, func(e explain.Entry) bool { return e.Match(ns.GetLabels(), probe).Called })
+	return explain.Concerns(k.own.Entries, ns.GetLabels(), probe)
 }
 
 func (k *look) count(ns *unstructured.Unstructured) *status.Count {

@@ -85,9 +85,9 @@ const maxEvents = 100
 
 // lastFailure returns the message of the last event about an object that cannot create a pod.
 // It returns "" if there is none, or if the user is not allowed to read events.
-func (k *look) lastFailure(ctx context.Context, kind string, object *unstructured.Unstructured) (message string) {
+func (l *podLister) lastFailure(ctx context.Context, kind string, object *unstructured.Unstructured) (message string) {
 	options := metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + object.GetName() + ",reason=FailedCreate"}
-	list, err := k.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(object.GetNamespace()).List(ctx, options)
+	list, err := l.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(object.GetNamespace()).List(ctx, options)
 	if err != nil {
 		return ""
 	}

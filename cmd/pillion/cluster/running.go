@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +79,8 @@ func (i *Installation) unsure() string {
 
 // byPolicies reports whether policies that pillion policy wrote inject the pods.
 func (i *Installation) byPolicies() bool {
-	return len(i.entries) == 0 && len(i.mutation.OwnPolicies()) > 0
+	mutating := slices.ContainsFunc(i.entries, func(e explain.Entry) bool { return e.Type == explain.Mutating })
+	return !mutating && len(i.mutation.OwnPolicies()) > 0
 }
 
 // podsOf returns the selector of a workload's pods, or "" if it has none.
@@ -106,12 +108,7 @@ func (i *Installation) counted(ctx context.Context, p *namespace, selector strin
 	if p.counts == nil {
 		p.counts = map[string]*status.Count{}
 	}
-	scope := status.Scope{Namespace: p.Namespace, OptedIn: p.optedIn, Unknown: i.unknown || i.byPolicies() || !p.Known, Installed: i.since, LastWord: i.mutation.LastWord(p.Labels), Mutated: i.mutation.Changes(p.Labels)}
-	for _, e := range i.entries {
-		if e.Type == explain.Mutating {
-			scope.Entries = append(scope.Entries, e)
-		}
-	}
+	scope := i.scope(p)
 	count := status.NewCount(i.injector, scope)
 	pods := i.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.Name)
 	read := 0
@@ -137,4 +134,15 @@ func (i *Installation) counted(ctx context.Context, p *namespace, selector strin
 	}
 	p.counts[selector] = count
 	return count
+}
+
+func (i *Installation) scope(p *place) status.Scope {
+	return status.Scope{
+		Past: i.past(p), Namespace: p.Namespace, Entries: i.entries, Unknown: i.unknown || i.byPolicies() || !p.Known,
+		LastWord: i.mutation.LastWord(p.Labels), Mutated: i.mutation.Changes(p.Labels),
+	}
+}
+
+func (i *Installation) past(p *place) explain.Past {
+	return explain.Past{Installed: i.since, OptedIn: p.optedIn}
 }

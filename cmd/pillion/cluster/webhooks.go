@@ -62,8 +62,27 @@ func (k *look) installed(ctx context.Context, m *status.Mutation) error {
 	if len(k.own.Entries) == 0 && len(m.OwnPolicies()) > 0 {
 		k.own.Unknown = true // policies that pillion policy wrote inject the pods
 	}
+	if i := slices.IndexFunc(k.validation.Webhooks, func(c admissionregistrationv1.ValidatingWebhookConfiguration) bool { return c.Name == m.Own }); i >= 0 {
+		k.own.Entries = append(k.own.Entries, explain.ValidatingEntries(&k.validation.Webhooks[i])...)
+	}
 	k.answering(ctx, own)
 	return nil
+}
+
+// notInstalled returns what follows if no mutating webhook of Pillion is installed, or "" if one
+// is.
+func notInstalled(entries []explain.Entry) string {
+	missing := "No MutatingWebhookConfiguration of Pillion is installed, so nothing is injected."
+	for i := range entries {
+		switch e := &entries[i]; {
+		case e.Type == explain.Mutating:
+			return ""
+		case e.Type == explain.Validating && e.FailurePolicy == string(admissionregistrationv1.Fail):
+			missing = fmt.Sprintf("The MutatingWebhookConfiguration %[1]s does not exist, but the ValidatingWebhookConfiguration %[1]s does, and it denies new pods that opted in. "+
+				"Create the missing one again (the manifests of Pillion have it), or delete the other one too.", e.Configuration)
+		}
+	}
+	return missing
 }
 
 // answering notes what is wrong or unknown about the installed webhooks. In both cases, the
@@ -73,8 +92,8 @@ func (k *look) answering(ctx context.Context, own *admissionregistrationv1.Mutat
 		k.report.Doubts = append(k.report.Doubts, "It is unknown which webhooks of Pillion are installed, or policies inject instead of them.")
 		return
 	}
-	if len(own.Webhooks) == 0 {
-		k.report.Problems = append(k.report.Problems, "No webhook of Pillion is installed, so nothing is injected.")
+	if missing := notInstalled(k.own.Entries); missing != "" {
+		k.report.Problems = append(k.report.Problems, missing)
 	}
 	switch problem, unsure := k.answers(ctx, own); {
 	case problem != "":

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pillion-dev/pillion/inject/status"
+)
+
+// failing returns why an object cannot create its pods, as status reports it. It returns "" if it
+// can, or if that is unknown. A Deployment has the conditions of its ReplicaSets.
+func (i *Installation) failing(ctx context.Context, p *place, object *unstructured.Unstructured) (string, error) {
+	if object.GetKind() != "CronJob" {
+		return i.lacks(ctx, p, object)
+	}
+	if p.failing == nil {
+		if err := i.failingJobs(ctx, p); err != nil {
+			return "", err
+		}
+	}
+	return p.failing[object.GetName()], nil
+}
+
+// failingJobs finds the Jobs of CronJobs that cannot create their pods.
+func (i *Installation) failingJobs(ctx context.Context, p *place) error {
+	p.failing = map[string]string{}
+	jobs := i.Resource(batch.WithResource("jobs")).Namespace(p.Name)
+	err := i.pages(ctx, jobs, "", func(job *unstructured.Unstructured) error {
+		owner := metav1.GetControllerOf(job)
+		if owner == nil || owner.Kind != "CronJob" {
+			return nil
+		}
+		job.SetGroupVersionKind(batch.WithKind("Job")) // items of a list may lack it
+		why, err := i.lacks(ctx, p, job)
+		if why != "" {
+			p.failing[owner.Name] = why
+		}
+		return err
+	}, func() { clear(p.failing) })
+	if err != nil {
+		p.notes = append(p.notes, "Whether the Jobs of CronJobs can create their pods is unknown: "+whyNot(err, "jobs in the namespace "+p.Name)+".")
+	}
+	return nil
+}
+
+func (i *Installation) lacks(ctx context.Context, p *place, object *unstructured.Unstructured) (string, error) {
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return "", err
+	}
+	f, err := status.NewCount(i.injector, i.scope(p)).Lacks(text)
+	if f == nil || err != nil {
+		return "", err
+	}
+	if f.Unexplained() {
+		if message := i.lastFailure(ctx, object.GetKind(), object); message != "" {
+			f.Explain(message)
+		}
+	}
+	return f.Why, nil
+}
