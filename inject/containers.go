@@ -24,6 +24,10 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 		if found := s.Find(items, fragment); found >= 0 {
 			where := p.subject.beside.Member("spec").Member(list).Item(items, found)
 			if at.Name(0) != list {
+				if other := p.owners.contributor(p.t, func(c *candidate) bool { return slices.Contains(c.t.Containers, name) }); other != "" {
+					p.conflict(where, &items[found], fragment, "the template %s brings a container named %s in %s; rename it in one of the templates", other, name, list)
+					return
+				}
 				p.conflict(where, &items[found], fragment, "the pod has a container named %s in %s, where the template does not put it; give it another name", name, list)
 				return
 			}
@@ -39,7 +43,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	if other := p.owners.bringer(existing, p.t, p.wasMarked); other != "" && len(altered(p.subject, p.t, p.fragment)) > 0 {
-		p.conflict(at, existing, fragment, "another template brings another container named %s; rename it in one of the templates", fragment.Get("name").Text())
+		p.conflict(at, existing, fragment, "the template %s brings another container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
 		return
 	}
 	if s.Elem.Contains(existing, fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
@@ -150,7 +154,7 @@ func (p *planner) checkClash(list *schema.Field, a, b *tree.Node, at schema.Poin
 	items := b.Items()
 	for i := range items {
 		if found := list.Find(a.Items(), &items[i]); found >= 0 && !list.Elem.Contains(&a.Items()[found], &items[i]) {
-			p.conflict(at, nil, &items[i], "the template adds two different things: %s and %s; mend the template", &a.Items()[found], &items[i])
+			p.conflict(at, nil, &items[i], "the template adds two different things: %s and %s; fix the template", &a.Items()[found], &items[i])
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 		if p.subject.sameVolume(pod, fragment, s.Elem, at) {
 			p.found = true
 		} else {
-			p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", fragment.Get("name").Text())
+			p.otherVolume(pod, fragment, at)
 		}
 		return
 	}
@@ -122,6 +122,10 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 	switch s.Elem.GoType {
 	case schema.VolumeMountType():
 		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
+			if other := p.owners.contributor(p.t, func(c *candidate) bool { return c.mounts(pod) }); other != "" {
+				p.conflict(at, pod, fragment, "the template %s mounts another volume (%s) at %s; change the path in one of the templates", other, there, pod.Get("mountPath").Text())
+				return
+			}
 			p.conflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that one elsewhere", there, pod.Get("mountPath").Text())
 			return
 		}
@@ -129,6 +133,16 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 	default:
 		p.keep(at, pod, fragment)
 	}
+}
+
+// otherVolume is the conflict with another volume of the same name.
+func (p *planner) otherVolume(pod, fragment *tree.Node, at schema.Pointer) {
+	name := fragment.Get("name").Text()
+	if other := p.owners.contributor(p.t, func(c *candidate) bool { return c.brings(name) }); other != "" {
+		p.conflict(at, pod, fragment, "the template %s brings another volume named %s; rename it in one of the templates", other, name)
+		return
+	}
+	p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", name)
 }
 
 // resources adds the resources that neither the requests nor the limits of the pod name. Otherwise

@@ -3,7 +3,9 @@
 package inject
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -32,6 +34,82 @@ func (o *owners) bringer(existing *tree.Node, besides *loaded, wasMarked bool) s
 		}
 	}
 	return ""
+}
+
+// contributor returns the other template that brings something to the pod, or "" if the pod has it
+// itself. The function has reports whether a template renders it.
+func (o *owners) contributor(besides *loaded, has func(c *candidate) bool) string {
+	before := true
+	for _, c := range o.candidates {
+		switch {
+		case c.t == besides:
+			before = false
+		case before && c.decision.Code.Succeeded() && has(c):
+			return c.t.Name
+		case !before && c.subject.marked(c.t):
+			later := *c // it may have added something in an earlier look
+			if later.apps = nil; o.renderApps(&later) == nil && has(&later) {
+				return c.t.Name
+			}
+		}
+	}
+	return ""
+}
+
+// before returns parts of a sentence about what is in the pod before this template: who has it,
+// which may be templates too, and where to change it.
+func (o *owners) before(of *loaded) (have, where string) {
+	var names []string
+	o.contributor(of, func(c *candidate) bool {
+		names = append(names, c.t.Name)
+		return false
+	})
+	if len(names) == 0 {
+		return "the pod has", "in the pod"
+	}
+	const most = 4
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
+	}
+	return "the template " + strings.Join(names, ", ") + " and the pod have", "in one of them"
+}
+
+// mounts reports whether the template mounts this volume at that path in the user's containers.
+func (c *candidate) mounts(mount *tree.Node) bool {
+	for i := range c.apps {
+		for k := range c.apps[i].fragments {
+			for _, list := range []string{"volumeMounts", "volumeDevices"} {
+				items := c.apps[i].fragments[k].Get(list).Items()
+				if slices.ContainsFunc(items, func(m tree.Node) bool {
+					return mountPath(&m) == mountPath(mount) && m.Get("name").IsText(mount.Get("name").Text())
+				}) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// uses reports whether the template brings a container with this name, or adds this host port to
+// a user's container.
+func (c *candidate) uses(container, port string) bool {
+	if slices.Contains(c.t.Containers, container) {
+		return true
+	}
+	return slices.ContainsFunc(c.apps, func(app appContainer) bool {
+		return slices.ContainsFunc(app.fragments, func(f tree.Node) bool {
+			return slices.ContainsFunc(f.Get("ports").Items(), func(p tree.Node) bool {
+				n, ok := c.subject.nodePortOf(container, &p)
+				return ok && n.port == port
+			})
+		})
+	})
+}
+
+// brings reports whether the template has a volume with this name.
+func (c *candidate) brings(volume string) bool {
+	return slices.ContainsFunc(c.fragment.At("spec", "volumes").Items(), func(v tree.Node) bool { return v.Get("name").IsText(volume) })
 }
 
 // standsBefore reports whether a container at the front of a list was put there by an earlier

@@ -20,7 +20,7 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 		for i := range items {
 			path := mountPath(&items[i])
 			if slices.Contains(taken, path) {
-				p.conflict(at.Member(list), nil, &items[i], "the template puts two volumes at %s; mend the template", path)
+				p.conflict(at.Member(list), nil, &items[i], "the template puts two volumes at %s; fix the template", path)
 				addable = false
 			}
 			taken = append(taken, path)
@@ -34,7 +34,11 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 		for i := range items {
 			for j := range theirs {
 				if path := mountPath(&items[i]); path == mountPath(&theirs[j]) {
-					p.conflict(at.Member(lists[1]).Item(theirs, j), &theirs[j], &items[i], "the pod has another kind of volume at %s; put that one elsewhere", path)
+					owner, do := "the pod", "put that one elsewhere"
+					if other := p.owners.contributor(p.t, func(c *candidate) bool { return c.mounts(&theirs[j]) }); other != "" {
+						owner, do = "the template "+other, "change the path in one of the templates"
+					}
+					p.conflict(at.Member(lists[1]).Item(theirs, j), &theirs[j], &items[i], "%s has another kind of volume at %s; %s", owner, path, do)
 				}
 			}
 		}
@@ -100,12 +104,20 @@ func (p *planner) checkPortName(container string, port *tree.Node, own []tree.No
 // checkNodePort finds another container that uses a port of the node. It may be one of the
 // template's or one of the pod's.
 func (p *planner) checkNodePort(n nodePort, port *tree.Node) {
-	for _, all := range []nodePorts{p.claimed, p.subject.portsTaken()} {
-		if other := all.clash(&n); other != nil {
-			p.conflict(other.at, nil, port, "the host port %s is taken by the container %s; let that one use another", n.port, other.container)
-			return
-		}
+	if twice := p.claimed.clash(&n); twice != nil {
+		p.conflict(twice.at, nil, port, "the template uses the host port %s in two containers, %s and %s; fix the template", n.port, twice.container, n.container)
+		return
 	}
+	other := p.subject.portsTaken().clash(&n)
+	if other == nil {
+		return
+	}
+	owner := p.owners.contributor(p.t, func(c *candidate) bool { return c.uses(other.container, n.port) })
+	if owner != "" {
+		p.conflict(other.at, nil, port, "the template %s uses the host port %s in the container %s; change the port in one of the templates", owner, n.port, other.container)
+		return
+	}
+	p.conflict(other.at, nil, port, "the host port %s is taken by the container %s; let that one use another", n.port, other.container)
 }
 
 // portsTaken returns the ports of the node that the pod's containers use. It ignores plain init

@@ -44,7 +44,8 @@ func (p *planner) checkMerged(merged, fragment *tree.Node, at schema.Pointer) {
 
 func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at schema.Pointer) {
 	if err := templates.Broken(t, object, fragment); err != nil {
-		p.conflict(at, nil, fragment, "with what the pod has, %v; change that in the pod, or leave this template out", err)
+		have, where := p.owners.before(p.t)
+		p.conflict(at, nil, fragment, "with what %s, %v; change that %s, or leave this template out", have, err, where)
 	}
 }
 

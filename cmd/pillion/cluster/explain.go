@@ -70,14 +70,6 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	if err != nil {
 		return nil, err
 	}
-	if object.GetKind() == "CronJob" { // its Jobs run the pods
-		s.Notes = slices.Concat(i.notes, p.notes)
-		r, err := explain.New(i.injector, s)
-		if err == nil {
-			r.Fail(why)
-		}
-		return r, err
-	}
 	running, err := i.running(ctx, p, object)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 
 // failing returns why an object cannot create its pods, as status reports it. It returns "" if it
 // can, or if that is unknown. A Deployment has the conditions of its ReplicaSets.
-func (i *Installation) failing(ctx context.Context, p *place, object *unstructured.Unstructured) (string, error) {
+func (i *Installation) failing(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
 	if object.GetKind() != "CronJob" {
 		return i.lacks(ctx, p, object)
 	}
@@ -26,7 +26,7 @@ func (i *Installation) failing(ctx context.Context, p *place, object *unstructur
 }
 
 // failingJobs finds the Jobs of CronJobs that cannot create their pods.
-func (i *Installation) failingJobs(ctx context.Context, p *place) error {
+func (i *Installation) failingJobs(ctx context.Context, p *namespace) error {
 	p.failing = map[string]string{}
 	jobs := i.Resource(batch.WithResource("jobs")).Namespace(p.Name)
 	err := i.pages(ctx, jobs, "", func(job *unstructured.Unstructured) error {
@@ -47,7 +47,7 @@ func (i *Installation) failingJobs(ctx context.Context, p *place) error {
 	return nil
 }
 
-func (i *Installation) lacks(ctx context.Context, p *place, object *unstructured.Unstructured) (string, error) {
+func (i *Installation) lacks(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return "", err

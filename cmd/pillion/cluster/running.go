@@ -26,6 +26,9 @@ var errEnough = errors.New("enough pods")
 // running compares the pods of a workload with new ones. It returns nil if the pods cannot be
 // read.
 func (i *Installation) running(ctx context.Context, p *namespace, object *unstructured.Unstructured) (*explain.Running, error) {
+	if object.GetKind() == "CronJob" {
+		return nil, nil // its Jobs run the pods
+	}
 	selector := ""
 	if !i.whole {
 		if selector = podsOf(object); selector == "" {
@@ -136,13 +139,13 @@ func (i *Installation) counted(ctx context.Context, p *namespace, selector strin
 	return count
 }
 
-func (i *Installation) scope(p *place) status.Scope {
+func (i *Installation) scope(p *namespace) status.Scope {
 	return status.Scope{
 		Past: i.past(p), Namespace: p.Namespace, Entries: i.entries, Unknown: i.unknown || i.byPolicies() || !p.Known,
 		LastWord: i.mutation.LastWord(p.Labels), Mutated: i.mutation.Changes(p.Labels),
 	}
 }
 
-func (i *Installation) past(p *place) explain.Past {
+func (i *Installation) past(p *namespace) explain.Past {
 	return explain.Past{Installed: i.since, OptedIn: p.optedIn}
 }
