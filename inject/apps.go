@@ -2,31 +2,6 @@
 
 package inject
 
-// renderApps renders what the template adds to each container that the user wrote. It does so only
-// once, so that checks and additions use the same values.
-func (o *owners) renderApps(c *candidate) error {
-	if !c.t.HasForEach() {
-		return nil
-	}
-	for _, app := range o.userContainers(c.t.Spec.Required) {
-		container := &c.subject.pod.At("spec", app.list).Items()[app.index]
-		var err error
-		if app.fragments, err = c.t.ForEach(&c.input, c.values, c.subject.foreseen(container, c.subject.schema.At("spec").At(app.list).Elem), app.list == "initContainers"); err != nil {
-			return err
-		}
-		for j := range app.fragments {
-			app.fragments[j] = c.subject.fitting(app.fragments[j])
-			if c.subject.podResources() {
-				app.fragments[j] = c.withoutResources(app.fragments[j], container.Get("name").Text())
-			}
-		}
-		if len(app.fragments) > 0 {
-			c.apps = append(c.apps, app)
-		}
-	}
-	return nil
-}
-
 // eachAppContainer merges what the template adds to each app container. It runs before containers
 // are inserted, so their indexes are still the original ones.
 func (p *planner) eachAppContainer() {

@@ -74,42 +74,34 @@ func (o *owners) before(of *loaded) (have, where string) {
 	return "the template " + strings.Join(names, ", ") + " and the pod have", "in one of them"
 }
 
-// mounts reports whether the template mounts this volume at that path in the user's containers.
-func (c *candidate) mounts(mount *tree.Node) bool {
-	for i := range c.apps {
-		for k := range c.apps[i].fragments {
-			for _, list := range []string{"volumeMounts", "volumeDevices"} {
-				items := c.apps[i].fragments[k].Get(list).Items()
-				if slices.ContainsFunc(items, func(m tree.Node) bool {
-					return mountPath(&m) == mountPath(mount) && m.Get("name").IsText(mount.Get("name").Text())
-				}) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// uses reports whether the template brings a container with this name, or adds this host port to
-// a user's container.
-func (c *candidate) uses(container, port string) bool {
-	if slices.Contains(c.t.Containers, container) {
-		return true
-	}
-	return slices.ContainsFunc(c.apps, func(app appContainer) bool {
-		return slices.ContainsFunc(app.fragments, func(f tree.Node) bool {
-			return slices.ContainsFunc(f.Get("ports").Items(), func(p tree.Node) bool {
-				n, ok := c.subject.nodePortOf(container, &p)
-				return ok && n.port == port
-			})
-		})
-	})
-}
-
 // brings reports whether the template has a volume with this name.
 func (c *candidate) brings(volume string) bool {
 	return slices.ContainsFunc(c.fragment.At("spec", "volumes").Items(), func(v tree.Node) bool { return v.Get("name").IsText(volume) })
+}
+
+// renderApps renders what the template adds to each container that the user wrote. It does so only
+// once, so that checks and additions use the same values.
+func (o *owners) renderApps(c *candidate) error {
+	if !c.t.HasForEach() {
+		return nil
+	}
+	for _, app := range o.userContainers(c.t.Spec.Required) {
+		container := &c.subject.pod.At("spec", app.list).Items()[app.index]
+		var err error
+		if app.fragments, err = c.t.ForEach(&c.input, c.values, c.subject.foreseen(container, c.subject.schema.At("spec").At(app.list).Elem), app.list == "initContainers"); err != nil {
+			return err
+		}
+		for j := range app.fragments {
+			app.fragments[j] = c.subject.fitting(app.fragments[j])
+			if c.subject.podResources() {
+				app.fragments[j] = c.withoutResources(app.fragments[j], container.Get("name").Text())
+			}
+		}
+		if len(app.fragments) > 0 {
+			c.apps = append(c.apps, app)
+		}
+	}
+	return nil
 }
 
 // standsBefore reports whether a container at the front of a list was put there by an earlier

@@ -157,3 +157,36 @@ func (s *subject) nodePortOf(container string, port *tree.Node) (n nodePort, ok 
 	}
 	return nodePort{container: container, port: number.String(), protocol: schema.Protocol(port), ip: port.Get("hostIP").Text()}, true
 }
+
+// mounts reports whether the template mounts this volume at that path in the user's containers.
+func (c *candidate) mounts(mount *tree.Node) bool {
+	for i := range c.apps {
+		for k := range c.apps[i].fragments {
+			for _, list := range []string{"volumeMounts", "volumeDevices"} {
+				items := c.apps[i].fragments[k].Get(list).Items()
+				if slices.ContainsFunc(items, func(m tree.Node) bool {
+					return mountPath(&m) == mountPath(mount) && m.Get("name").IsText(mount.Get("name").Text())
+				}) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// uses reports whether the template brings a container with this name, or adds this host port to
+// a user's container.
+func (c *candidate) uses(container, port string) bool {
+	if slices.Contains(c.t.Containers, container) {
+		return true
+	}
+	return slices.ContainsFunc(c.apps, func(app appContainer) bool {
+		return slices.ContainsFunc(app.fragments, func(f tree.Node) bool {
+			return slices.ContainsFunc(f.Get("ports").Items(), func(p tree.Node) bool {
+				n, ok := c.subject.nodePortOf(container, &p)
+				return ok && n.port == port
+			})
+		})
+	})
+}
