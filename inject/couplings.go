@@ -4,6 +4,7 @@ package inject
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,13 +50,9 @@ func (s *subject) fitting(container tree.Node) tree.Node {
 }
 
 func restarts(resizePolicy *tree.Node) bool {
-	items := resizePolicy.Items()
-	for i := range items {
-		if items[i].Get("restartPolicy").IsText(string(corev1.RestartContainer)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(resizePolicy.Items(), func(item tree.Node) bool {
+		return item.Get("restartPolicy").IsText(string(corev1.RestartContainer))
+	})
 }
 
 // sleepsTooLong reports a hook that sleeps longer than the pod's grace period.

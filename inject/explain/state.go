@@ -78,16 +78,10 @@ func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 		return Current
 	case e.bare(t), by == "" && d.Code != inject.CodePresent:
 		return Missing
-	case by != "" && (by != d.Revision || !rendered(d.Code)):
-		return Outdated
+	case by != "" && (by != d.Revision || d.Code == inject.CodeInvalidParameter || d.Code == inject.CodeRenderFailed):
+		return Outdated // if the template was not rendered, altered values cannot be detected
 	}
 	return Altered
-}
-
-// rendered reports whether the template was rendered for the pod. If not, altered values
-// cannot be detected.
-func rendered(c inject.Code) bool {
-	return c != inject.CodeInvalidParameter && c != inject.CodeRenderFailed
 }
 
 // said returns the state according to the pod's annotations alone. Whether the pod should have

@@ -30,7 +30,6 @@ type eachNode struct {
 	where          string
 	initContainers bool
 	add            node
-	path           string
 }
 
 // newContainer is a container of the template.
@@ -48,7 +47,7 @@ func newMutation(b *builder) *mutation {
 	m.pod = m.podFragment()
 	for i, e := range t.EachFragments() {
 		path := fmt.Sprintf("spec.forEachContainer[%d]", i)
-		n := eachNode{where: "true", initContainers: e.InitContainers, add: m.fragment(e.Add, &schema.Field{Schema: podSchema().At("spec").At("containers").Elem}, path+".add"), path: path}
+		n := eachNode{where: "true", initContainers: e.InitContainers, add: m.fragment(e.Add, &schema.Field{Schema: podSchema().At("spec").At("containers").Elem}, path+".add")}
 		if e.Where != nil {
 			n.where = m.rewrite(path+".where", e.Where).text
 		}

@@ -41,13 +41,6 @@ func conjuncts(e ast.Expr) []ast.Expr {
 	return []ast.Expr{e}
 }
 
-func (s *solver) goals() []*goal {
-	if e := s.template.ConditionExpression(); e != nil {
-		return []*goal{{expression: e, expr: e.AST().Expr()}}
-	}
-	return nil
-}
-
 // maxSteps limits the search for one goal, and maxEvals the evaluations in it, because nested
 // variables are evaluated repeatedly.
 const maxSteps, maxEvals = 2_000, 20_000

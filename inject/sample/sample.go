@@ -21,7 +21,10 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 		return from, false
 	}
 	s := &solver{template: t, fixed: fixed}
-	met := s.goals()
+	var met []*goal
+	if e := t.ConditionExpression(); e != nil {
+		met = append(met, &goal{expression: e, expr: e.AST().Expr()})
+	}
 	took := func(w *world) bool {
 		for _, g := range met {
 			if !s.holds(w, g) {

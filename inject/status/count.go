@@ -109,9 +109,6 @@ func (c *Count) Add(text []byte) error {
 	return nil
 }
 
-// optedIn reports whether the namespace's label opts in.
-func (c *Count) optedIn() bool { return c.scope.Namespace.Labels[inject.LabelInject] == inject.Enabled }
-
 // called reports whether the API server would call Pillion for the pod today, and the reason
 // if not.
 func (c *Count) called(text []byte) (called bool, why string) {
@@ -124,7 +121,7 @@ func (c *Count) group(p *pod) *group {
 	o := p.owner()
 	g := c.owners[o]
 	if g == nil {
-		g = newGroup()
+		g = &group{byName: map[string]*Tally{}, hold: "its new pods are unknown"}
 		c.owners[o] = g
 	}
 	if base, ok := strings.CutSuffix(o.Name, "-"+p.Metadata.Labels["pod-template-hash"]); ok && o.Kind == "ReplicaSet" {

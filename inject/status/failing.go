@@ -77,7 +77,7 @@ func (c *Count) Lacks(object []byte) (*Failing, error) {
 // asked reports whether Pillion is relevant to a pod.
 func (c *Count) asked(pod []byte) bool {
 	if c.scope.Unknown {
-		return c.optedIn()
+		return c.scope.Namespace.Labels[inject.LabelInject] == inject.Enabled
 	}
 	return explain.Concerns(c.scope.Entries, c.scope.Namespace.Labels, pod)
 }

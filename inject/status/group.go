@@ -136,10 +136,6 @@ type group struct {
 	deployment string // the Deployment that owns the owner
 }
 
-func newGroup() *group {
-	return &group{byName: map[string]*Tally{}, hold: "its new pods are unknown"}
-}
-
 func (g *group) add(template string, s explain.State, injected bool) {
 	entry(g.byName, template).add(s, injected)
 }
