@@ -23,6 +23,7 @@ type compiler struct {
 	each     *cel.Env // env plus container
 	params   []Param
 	reads    reads
+	uses     map[string]bool // parameters
 
 	readsRequest bool
 }
@@ -46,7 +47,7 @@ func newCompiler(params []Param) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &compiler{language: language, env: env, each: each, params: params, reads: reads{}}, nil
+	return &compiler{language: language, env: env, each: each, params: params, reads: reads{}, uses: map[string]bool{}}, nil
 }
 
 // compile checks and compiles one expression. An error is one sentence.
@@ -71,6 +72,9 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	}
 	slices.Sort(p.params)
 	p.params = slices.Compact(p.params)
+	for _, name := range p.params {
+		c.uses[name] = true
+	}
 	return p, nil
 }
 

@@ -62,6 +62,7 @@ type Template struct {
 	reads     reads
 
 	readsRequest bool
+	uses         map[string]bool // parameters that expressions read
 }
 
 type forEach struct {
@@ -210,3 +211,6 @@ func (t *Template) Reads() []string { return slices.Sorted(maps.Keys(t.reads)) }
 // ReadsRequest reports whether the template's result depends on the user who creates a pod, or on a
 // dry run. Such a result cannot be computed again for an existing pod.
 func (t *Template) ReadsRequest() bool { return t.readsRequest }
+
+// Uses reports whether an expression reads a parameter.
+func (t *Template) Uses(param string) bool { return t.uses[param] }

@@ -131,6 +131,9 @@ func about(t *templates.Template, pod Subject) Trial {
 			"that owner does not find its pods, and creates more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
 	}
 	for i := range t.Spec.Params {
+		if name := t.Spec.Params[i].Name; !t.Uses(name) {
+			trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the parameter %s, so setting it changes nothing; remove it, or write ${params.%s} where it belongs", name, name))
+		}
 		if p := &t.Spec.Params[i]; p.Default == nil && !pod.sets(t.Annotation(p.Name)) {
 			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == templates.Deny
 		}
@@ -188,6 +191,9 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 		}
 	}
 	switch {
+	case pod.On == "" && len(trial.Unmet) == 0 && trial.Fails == "" && d.Code.Failed():
+		trial.Fails = fmt.Sprintf("it fails for every sample pod (%s): %s", d.Code, advised(d.Message))
+		fallthrough
 	case len(trial.Unmet) == 0:
 		trial.Why = fmt.Sprintf("%s would not get it (%s): %s", what, d.Code, advised(d.Sentence()))
 	case pod.On != "":
