@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
@@ -38,7 +37,7 @@ type explainOptions struct {
 // kind.
 type asked struct {
 	argument string
-	resource schema.GroupVersionResource
+	kind     cluster.Kind
 	name     string
 }
 
@@ -53,16 +52,16 @@ func arguments(args []string) (all []asked, err error) {
 			if kind == "" || name == "" || strings.Contains(name, "/") {
 				return nil, fmt.Errorf("%q must be KIND/NAME, for example deploy/web; for a file, use --filename %s", arg, arg)
 			}
-			resource, err := cluster.PodResource(kind)
+			k, err := cluster.KindOf(kind)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, asked{arg, resource, name})
+			all = append(all, asked{arg, k, name})
 		}
 		return all, nil
 	}
 	for kind := range strings.SplitSeq(args[0], ",") {
-		resource, err := cluster.PodResource(kind)
+		k, err := cluster.KindOf(kind)
 		if err != nil {
 			return nil, fmt.Errorf("%q must be KIND/NAME or KIND NAME, for example deploy/web; for a file, use --filename %s", args[0], args[0])
 		}
@@ -70,10 +69,10 @@ func arguments(args []string) (all []asked, err error) {
 			if strings.Contains(name, "/") || name == "" {
 				return nil, fmt.Errorf("%q must be a name: use either KIND/NAME or KIND NAME, not both", name)
 			}
-			all = append(all, asked{kind + "/" + name, resource, name})
+			all = append(all, asked{kind + "/" + name, k, name})
 		}
 		if len(args) == 1 {
-			all = append(all, asked{kind, resource, ""})
+			all = append(all, asked{kind, k, ""})
 		}
 	}
 	return all, nil
@@ -130,7 +129,7 @@ func (o *explainOptions) nothing() string {
 
 func (o *explainOptions) kinds() (names []string) {
 	for _, a := range o.asked {
-		names = append(names, cluster.PodResources()[a.resource][0])
+		names = append(names, a.kind.Name())
 	}
 	return names
 }
@@ -160,15 +159,15 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 		return nil, err
 	}
 	if len(o.asked) == 0 || o.asked[0].name == "" {
-		var kinds []schema.GroupVersionResource
+		var kinds []cluster.Kind
 		for _, a := range o.asked {
-			kinds = append(kinds, a.resource)
+			kinds = append(kinds, a.kind)
 		}
 		return i.Every(ctx, namespace, kinds, o.selector)
 	}
 	var reports []*explain.Report
 	for _, a := range o.asked {
-		r, err := i.Explain(ctx, a.resource, namespace, a.name)
+		r, err := i.Explain(ctx, a.kind, namespace, a.name)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // continue, because the other objects may exist
 			o.failed = append(o.failed, fmt.Errorf("%s: %w", templates.OneLine(a.argument), err))

@@ -95,7 +95,8 @@ func everyAPI(t *testing.T) *pagedAPI {
 	owned, foreign := barePod("shop", 1), barePod("shop", 2)
 	foreign["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "batch.example.com/v1", "kind": "Job", "name": "x", "uid": "u", "controller": true}}
 	a.list(shopPods, lone, ended, owned, foreign)
-	for kind := range cluster.PodResources() { // nothing else has these labels
+	for _, k := range cluster.Kinds() { // nothing else has these labels
+		kind := k.Resource()
 		root := "/apis/" + kind.Group
 		if kind.Group == "" {
 			root = "/api"

@@ -41,7 +41,8 @@ template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: web, ima
 	a.list(shopDeployments, deployments...)
 	a.list(shopPods, pods...)
 	a.list(shopPods+"?app=web", pods[:2]...)
-	for kind := range cluster.PodResources() {
+	for _, k := range cluster.Kinds() {
+		kind := k.Resource()
 		if path := fmt.Sprintf("/apis/%s/v1/namespaces/shop/%s", kind.Group, kind.Resource); a.lists[path] == nil {
 			a.list(path)
 		}

@@ -124,17 +124,17 @@ func (o *Options) CompleteObjects(namespace *string) cobra.CompletionFunc {
 			kind, begun, isPair, there = args[0], typed, false, args[1:]
 		} else if !isPair {
 			var kinds []string
-			for _, names := range PodResources() {
-				kinds = append(kinds, names[0]+"/")
+			for _, k := range Kinds() {
+				kinds = append(kinds, k.Name()+"/")
 			}
 			return beginning(typed, kinds, nil), noFiles | cobra.ShellCompDirectiveNoSpace
 		}
-		resource, err := PodResource(kind)
+		k, err := KindOf(kind)
 		if err != nil {
 			return nil, noFiles
 		}
 		names := o.names(cmd, func(ctx context.Context, c *Client) ([]string, error) {
-			return c.namesOf(ctx, resource, c.NamespaceOr(*namespace))
+			return c.namesOf(ctx, k.Resource(), c.NamespaceOr(*namespace))
 		})
 		if !isPair {
 			return beginning(begun, names, there), noFiles

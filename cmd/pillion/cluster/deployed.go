@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
@@ -43,8 +42,7 @@ func (c *Client) ownPod(ctx context.Context) (corev1.PodSpec, error) {
 			Template corev1.PodTemplateSpec `json:"template"`
 		} `json:"spec"`
 	}
-	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	d, err := get[deployment](ctx, c.Resource(deployments).Namespace(c.system), manifests.Name)
+	d, err := get[deployment](ctx, c.Resource(apps.WithResource("deployments")).Namespace(c.system), manifests.Name)
 	return d.Spec.Template.Spec, err
 }
 

@@ -5,11 +5,11 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -19,7 +19,7 @@ import (
 // Objects in the same situation share a report. Without kinds, it explains the objects that
 // users write: workloads, and pods without an owner. If a selector matches none of these, it
 // explains the pods that match.
-func (i *Installation) Every(ctx context.Context, namespace string, kinds []schema.GroupVersionResource, selector string) ([]*explain.Report, error) {
+func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind, selector string) ([]*explain.Report, error) {
 	if namespace != "" {
 		if _, err := i.namespace(ctx, namespace); err != nil {
 			return nil, err
@@ -28,16 +28,16 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []sche
 	i.whole = true
 	written := len(kinds) == 0
 	if written {
-		kinds = makersAndPods()
+		kinds = slices.DeleteFunc(Kinds(), func(k Kind) bool { return k.Kind == "PodTemplate" })
 	}
 	all := &explain.Situations{}
 	read := 0
 	for _, kind := range kinds {
-		switch err := i.each(ctx, i.Resource(kind).Namespace(namespace), selector, written, all); {
+		switch err := i.each(ctx, i.Resource(kind.Resource()).Namespace(namespace), selector, written, all); {
 		case apierrors.IsForbidden(err) && len(kinds) > 1:
-			i.note(fmt.Sprintf("You are not allowed to list %s%s, so they are left out.", kind.Resource, InNamespace(namespace)))
+			i.note(fmt.Sprintf("You are not allowed to list %s%s, so they are left out.", kind.resource, InNamespace(namespace)))
 		case err != nil:
-			return nil, forbidden(err, "list", kind.Resource, namespace, "name one: pillion explain KIND/NAME")
+			return nil, forbidden(err, "list", kind.resource, namespace, "name one: pillion explain KIND/NAME")
 		default:
 			read++
 		}

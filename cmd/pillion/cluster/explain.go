@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -18,8 +17,8 @@ import (
 )
 
 // Explain explains one object of the cluster.
-func (i *Installation) Explain(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*explain.Report, error) {
-	object, err := i.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+func (i *Installation) Explain(ctx context.Context, kind Kind, namespace, name string) (*explain.Report, error) {
+	object, err := i.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,11 +24,14 @@ import (
 // makers reads the owners of the pods' owners in a namespace, and the objects that cannot
 // create their pods.
 func (k *look) makers(ctx context.Context, namespace string, count *status.Count) error {
-	for _, kind := range makerKinds() {
+	for _, kind := range Kinds() {
+		if kind.makes != "pods" {
+			continue
+		}
 		names := count.Controllers(kind.Kind)
 		owners := map[string]status.Owner{}
 		var failing []*status.Failing
-		client := k.Resource(kind.GroupVersion().WithResource(kind.resource)).Namespace(namespace)
+		client := k.Resource(kind.Resource()).Namespace(namespace)
 		err := k.pages(ctx, client, "", func(object *unstructured.Unstructured) error {
 			if _, owns := slices.BinarySearch(names, object.GetName()); owns {
 				if o := metav1.GetControllerOf(object); o != nil {
@@ -40,12 +44,11 @@ func (k *look) makers(ctx context.Context, namespace string, count *status.Count
 			}
 			return errors.Join(err, k.misplace(kind.GroupVersionKind, object))
 		}, func() { clear(owners); failing = nil })
-		switch {
-		case apierrors.IsForbidden(err) && kind.owned && len(names) > 0:
-			k.note(fmt.Sprintf("You are not allowed to list %s in the namespace %s, so owners are guessed from the names of pods, or unknown. Whether all pods can be created is unknown.", kind.resource, namespace))
-		case apierrors.IsForbidden(err):
-			k.note(fmt.Sprintf("You are not allowed to list %s in the namespace %s, so whether all their pods can be created is unknown.", kind.resource, namespace))
-		case err != nil:
+		so := "whether all their pods can be created is unknown"
+		if kind.owned && len(names) > 0 {
+			so = "owners are guessed from the names of pods, or unknown. Whether all pods can be created is unknown"
+		}
+		if err := k.unlisted(err, kind, namespace, so); err != nil {
 			return err
 		}
 		for _, f := range failing {
@@ -58,8 +61,18 @@ func (k *look) makers(ctx context.Context, namespace string, count *status.Count
 	return nil
 }
 
+// unlisted notes that the user is not allowed to list the objects of a kind, and what follows. It
+// returns any other error.
+func (k *look) unlisted(err error, kind Kind, namespace, so string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	k.note(fmt.Sprintf("You are not allowed to list %s%s, so %s.", kind.resource, cmp.Or(InNamespace(namespace), " in all namespaces"), so))
+	return nil
+}
+
 // lacks returns the pods that an object cannot create, if the user's selection includes them.
-func (k *look) lacks(ctx context.Context, count *status.Count, kind makerKind, object *unstructured.Unstructured) (*status.Failing, error) {
+func (k *look) lacks(ctx context.Context, count *status.Count, kind Kind, object *unstructured.Unstructured) (*status.Failing, error) {
 	made, _, err := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
 	if err != nil || !k.selector.Matches(labels.Set(made)) {
 		return nil, err
@@ -114,23 +127,17 @@ func (l *podLister) lastFailure(ctx context.Context, kind string, object *unstru
 // cannot be created, so that there may be no pod of theirs. A ReplicaSet has the labels of its
 // pods.
 func (k *look) failElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured, counts map[string]*status.Count) error {
-	kind := makerKinds()[0]
-	client := k.Resource(kind.GroupVersion().WithResource(kind.resource))
-	err := k.pages(ctx, client, k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(object *unstructured.Unstructured) error {
+	err := k.pages(ctx, k.Resource(replicaSet.Resource()), k.alsoSelected(inject.LabelInject+"="+inject.Enabled), func(object *unstructured.Unstructured) error {
 		ns := namespaces[object.GetNamespace()]
 		if ns == nil || counts[ns.GetName()] != nil {
 			return nil
 		}
 		count := k.count(ns)
-		f, err := k.lacks(ctx, count, kind, object)
+		f, err := k.lacks(ctx, count, replicaSet, object)
 		if f != nil {
 			counts[ns.GetName()] = count
 		}
 		return err
 	}, func() {})
-	if apierrors.IsForbidden(err) {
-		k.note("You are not allowed to list replicasets in all namespaces, so whether all pods that opt in themselves can be created is unknown.")
-		return nil
-	}
-	return err
+	return k.unlisted(err, replicaSet, "", "whether all pods that opt in themselves can be created is unknown")
 }

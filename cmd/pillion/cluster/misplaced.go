@@ -4,10 +4,8 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,12 +17,12 @@ import (
 // misplaced finds the workloads of a namespace that have Pillion's keys in their own metadata,
 // for the kinds that [look.makers] does not read.
 func (k *look) misplaced(ctx context.Context, namespace string) error {
-	for _, kind := range writtenKinds() {
-		client := k.Resource(kind.GroupVersion().WithResource(kind.resource)).Namespace(namespace)
-		err := k.pages(ctx, client, "", func(object *unstructured.Unstructured) error { return k.misplace(kind.GroupVersionKind, object) }, func() {})
-		if apierrors.IsForbidden(err) {
-			k.note(fmt.Sprintf("You are not allowed to list %s in the namespace %s, so labels and annotations in the wrong place are not reported.", kind.resource, namespace))
-		} else if err != nil {
+	for _, kind := range Kinds() {
+		if kind.makes != "owners" {
+			continue
+		}
+		err := k.pages(ctx, k.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error { return k.misplace(kind.GroupVersionKind, object) }, func() {})
+		if err := k.unlisted(err, kind, namespace, "labels and annotations in the wrong place are not reported"); err != nil {
 			return err
 		}
 	}
@@ -34,20 +32,17 @@ func (k *look) misplaced(ctx context.Context, namespace string) error {
 // misplacedElsewhere finds the workloads of other namespaces whose pods would opt in if the
 // label were in the right place.
 func (k *look) misplacedElsewhere(ctx context.Context, namespaces map[string]*unstructured.Unstructured) error {
-	for _, kind := range append(writtenKinds(), makerKinds()...) {
-		if kind.owned {
+	for _, kind := range Kinds() {
+		if kind.makes == "" || kind.owned {
 			continue
 		}
-		client := k.Resource(kind.GroupVersion().WithResource(kind.resource))
-		err := k.pages(ctx, client, inject.LabelInject+"="+inject.Enabled, func(object *unstructured.Unstructured) error {
+		err := k.pages(ctx, k.Resource(kind.Resource()), inject.LabelInject+"="+inject.Enabled, func(object *unstructured.Unstructured) error {
 			if namespaces[object.GetNamespace()] == nil {
 				return nil
 			}
 			return k.misplace(kind.GroupVersionKind, object)
 		}, func() {})
-		if apierrors.IsForbidden(err) {
-			k.note(fmt.Sprintf("You are not allowed to list %s in all namespaces, so objects that opt in in the wrong place are not reported.", kind.resource))
-		} else if err != nil {
+		if err := k.unlisted(err, kind, "", "objects that opt in in the wrong place are not reported"); err != nil {
 			return err
 		}
 	}

@@ -14,44 +14,61 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// PodResources returns the resources that hold pods, with their names and short names.
-func PodResources() map[schema.GroupVersionResource][]string {
-	apps, batch, core := schema.GroupVersion{Group: "apps", Version: "v1"}, schema.GroupVersion{Group: "batch", Version: "v1"}, schema.GroupVersion{Version: "v1"}
-	return map[schema.GroupVersionResource][]string{
-		core.WithResource("pods"):                   {"pod", "po"},
-		core.WithResource("replicationcontrollers"): {"replicationcontroller", "rc"},
-		core.WithResource("podtemplates"):           {"podtemplate"},
-		apps.WithResource("deployments"):            {"deployment", "deploy"},
-		apps.WithResource("replicasets"):            {"replicaset", "rs"},
-		apps.WithResource("statefulsets"):           {"statefulset", "sts"},
-		apps.WithResource("daemonsets"):             {"daemonset", "ds"},
-		batch.WithResource("jobs"):                  {"job"},
-		batch.WithResource("cronjobs"):              {"cronjob", "cj"},
+// apps, batch and core are API groups. Importing the packages of the first two from k8s.io/api
+// would add 2% to the program's size.
+var (
+	apps  = schema.GroupVersion{Group: "apps", Version: "v1"}
+	batch = schema.GroupVersion{Group: "batch", Version: "v1"}
+	core  = corev1.SchemeGroupVersion
+)
+
+// Kind is a kind of objects that hold pods.
+type Kind struct {
+	schema.GroupVersionKind
+	resource string
+	short    string // kubectl's short name, or ""
+	makes    string // what its controller creates: "pods", "owners" of pods, or ""
+	owned    bool   // usually owned by another object
+	restarts bool   // kubectl rollout restart works
+}
+
+var replicaSet = Kind{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", short: "rs", makes: "pods", owned: true}
+
+// Kinds returns all kinds that hold pods. Those that users write come first.
+func Kinds() []Kind {
+	return []Kind{
+		{GroupVersionKind: apps.WithKind("Deployment"), resource: "deployments", short: "deploy", makes: "owners", restarts: true},
+		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", short: "sts", makes: "pods", restarts: true},
+		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", short: "ds", makes: "pods", restarts: true},
+		{GroupVersionKind: batch.WithKind("CronJob"), resource: "cronjobs", short: "cj", makes: "owners"},
+		{GroupVersionKind: batch.WithKind("Job"), resource: "jobs", makes: "pods", owned: true},
+		replicaSet,
+		{GroupVersionKind: core.WithKind("ReplicationController"), resource: "replicationcontrollers", short: "rc"},
+		{GroupVersionKind: core.WithKind("Pod"), resource: "pods", short: "po"},
+		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates"},
 	}
 }
 
-// PodResource returns the resource that a user means by a kind.
-func PodResource(kind string) (schema.GroupVersionResource, error) {
-	bare, _, _ := strings.Cut(strings.ToLower(kind), ".") // for example deployments.apps
+// Resource returns the API resource of the kind.
+func (k Kind) Resource() schema.GroupVersionResource {
+	return k.GroupVersion().WithResource(k.resource)
+}
+
+// Name returns kubectl's name of the kind, for example deployment.
+func (k Kind) Name() string { return strings.ToLower(k.Kind) }
+
+// KindOf returns the kind that a user means by a name, a short name or a resource.
+func KindOf(name string) (Kind, error) {
+	bare, _, _ := strings.Cut(strings.ToLower(name), ".") // for example deployments.apps
 	var known []string
-	for resource, names := range PodResources() {
-		if bare == resource.Resource || slices.Contains(names, bare) {
-			return resource, nil
+	for _, k := range Kinds() {
+		if bare != "" && slices.Contains([]string{k.Name(), k.resource, k.short}, bare) {
+			return k, nil
 		}
-		known = append(known, names[0])
+		known = append(known, k.Name())
 	}
 	slices.Sort(known)
-	return schema.GroupVersionResource{}, fmt.Errorf("%q has no pods; use one of %s", kind, strings.Join(known, ", "))
-}
-
-// makersAndPods returns the resources that create pods, and pods.
-func makersAndPods() []schema.GroupVersionResource {
-	return []schema.GroupVersionResource{
-		apps.WithResource("deployments"), apps.WithResource("statefulsets"),
-		apps.WithResource("daemonsets"), batch.WithResource("cronjobs"),
-		batch.WithResource("jobs"), apps.WithResource("replicasets"),
-		corev1.SchemeGroupVersion.WithResource("replicationcontrollers"), corev1.SchemeGroupVersion.WithResource("pods"),
-	}
+	return Kind{}, fmt.Errorf("%q has no pods; use one of %s", name, strings.Join(known, ", "))
 }
 
 // CheckNamespaces returns an error if a name cannot be a namespace's.
@@ -65,7 +82,7 @@ func CheckNamespaces(names ...string) error {
 		if slices.Contains([]string{"ns", "namespace", "namespaces"}, kind) {
 			return fmt.Errorf("%q is not the name of a namespace; use %s", name, of)
 		}
-		if _, err := PodResource(kind); err == nil {
+		if _, err := KindOf(kind); err == nil {
 			return fmt.Errorf("%q is not the name of a namespace; for a workload or pod, use pillion explain %s", name, name)
 		}
 		return fmt.Errorf("%q is not the name of a namespace: %s", name, wrong[0])
@@ -93,43 +110,12 @@ func isMade(object *unstructured.Unstructured) bool {
 
 // ownerResource returns the resource of an owner with a pod template.
 func ownerResource(owner *metav1.OwnerReference) (schema.GroupVersionResource, bool) {
-	resource, err := PodResource(owner.Kind)
+	kind, err := KindOf(owner.Kind)
 	group, groupErr := schema.ParseGroupVersion(owner.APIVersion)
-	return resource, err == nil && groupErr == nil && resource.Group == group.Group
+	return kind.Resource(), err == nil && groupErr == nil && kind.Group == group.Group
 }
 
 func hasEnded(object *unstructured.Unstructured) bool {
 	phase, _, err := unstructured.NestedString(object.Object, "status", "phase")
 	return err == nil && object.GetKind() == "Pod" && slices.Contains([]string{string(corev1.PodSucceeded), string(corev1.PodFailed)}, phase)
-}
-
-// apps and batch are API groups. Importing their packages from k8s.io/api would add 2% to the
-// program's size.
-var (
-	apps  = schema.GroupVersion{Group: "apps", Version: "v1"}
-	batch = schema.GroupVersion{Group: "batch", Version: "v1"}
-)
-
-// makerKind is a kind whose controller creates pods.
-type makerKind struct {
-	schema.GroupVersionKind
-	resource string
-	owned    bool // usually owned by another object
-}
-
-func makerKinds() []makerKind {
-	return []makerKind{
-		{apps.WithKind("ReplicaSet"), "replicasets", true},
-		{batch.WithKind("Job"), "jobs", true},
-		{apps.WithKind("StatefulSet"), "statefulsets", false},
-		{apps.WithKind("DaemonSet"), "daemonsets", false},
-	}
-}
-
-// writtenKinds returns the kinds that users write and whose controllers create pods.
-func writtenKinds() []makerKind {
-	return []makerKind{
-		{apps.WithKind("Deployment"), "deployments", false},
-		{batch.WithKind("CronJob"), "cronjobs", false},
-	}
 }

@@ -11,7 +11,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
@@ -43,12 +42,6 @@ func (l *podLister) whatFollows(ctx context.Context, err error) error {
 		"Put the ConfigMap back, or delete the webhook configurations %s", err, becomes, manifests.Name)
 }
 
-// ownedKind is a kind of owners.
-type ownedKind struct {
-	name string
-	schema.GroupVersionResource
-}
-
 // consider finds out which owners of a namespace's pods to restart.
 func (k *look) consider(ctx context.Context, namespace string, count *status.Count) error {
 	if len(k.report.Problems)+len(k.report.Doubts) > 0 {
@@ -59,12 +52,8 @@ func (k *look) consider(ctx context.Context, namespace string, count *status.Cou
 		return nil
 	}
 	var limits *fit.Limits
-	for _, kind := range []ownedKind{
-		{"Deployment", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}},
-		{"StatefulSet", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}},
-		{"DaemonSet", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}},
-	} {
-		names := count.Candidates(kind.name)
+	for _, kind := range Kinds() {
+		names := count.Candidates(kind.Kind) // only of kinds that can be restarted
 		if len(names) == 0 {
 			continue
 		}
@@ -77,12 +66,11 @@ func (k *look) consider(ctx context.Context, namespace string, count *status.Cou
 			limits = &all
 		}
 		room := func(labels map[string]string, pod []byte, n int) string { return k.fits.Room(labels, *limits, pod, n) }
-		err := k.pages(ctx, k.Resource(kind.GroupVersionResource).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
+		err := k.pages(ctx, k.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
 			if !slices.Contains(names, object.GetName()) {
 				return nil
 			}
-			object.SetAPIVersion("apps/v1") // items of a list may lack it
-			object.SetKind(kind.name)
+			object.SetGroupVersionKind(kind.GroupVersionKind) // items of a list may lack it
 			text, err := object.MarshalJSON()
 			if err == nil {
 				err = count.Consider(text, room)
@@ -91,7 +79,7 @@ func (k *look) consider(ctx context.Context, namespace string, count *status.Cou
 		}, func() {})
 		switch {
 		case apierrors.IsForbidden(err):
-			count.Hold(kind.name, fmt.Sprintf("you are not allowed to list %s in the namespace %s", kind.Resource, namespace))
+			count.Hold(kind.Kind, fmt.Sprintf("you are not allowed to list %s in the namespace %s", kind.resource, namespace))
 		case err != nil:
 			return err
 		}

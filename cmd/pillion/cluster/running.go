@@ -44,7 +44,7 @@ func (i *Installation) running(ctx context.Context, p *namespace, object *unstru
 		return r, nil
 	}
 	unsure := cmp.Or(i.unsure(), p.unknown)
-	if unsure == "" && isRestarted(object.GetKind()) {
+	if unsure == "" && restarts(object.GetKind()) {
 		text, err := object.MarshalJSON()
 		if err != nil {
 			return nil, err
@@ -59,8 +59,9 @@ func (i *Installation) running(ctx context.Context, p *namespace, object *unstru
 	return r, nil
 }
 
-func isRestarted(kind string) bool {
-	return kind == "Deployment" || kind == "StatefulSet" || kind == "DaemonSet"
+func restarts(name string) bool {
+	kind, err := KindOf(name)
+	return err == nil && kind.restarts
 }
 
 // unsure returns why the result for new pods is unknown, or "".
