@@ -35,11 +35,11 @@ type (
 	lookupFunc   func(in *Input, key string) (v string, found, ok bool) // in a map of strings
 )
 
-// direct is an expression as a function. At most one field is not nil.
+// direct is an expression as functions. They are nil if there are none.
 type direct struct {
-	text textFunc
-	bool boolFunc
-	int  intFunc
+	bool boolFunc                           // nil if it is not a condition
+	text textFunc                           // the value as a part of a string
+	node func(in *Input, n *tree.Node) bool // sets n to the value
 }
 
 // step counts repeated work. It reports whether the count is within the limit.
@@ -68,49 +68,32 @@ func newDirect(checked *ast.AST, params []Param) (d direct) {
 	c := &directly{AST: checked, params: params, structs: sharedStructs()}
 	switch e := checked.Expr(); c.typeOf(e).Kind() {
 	case types.StringKind:
-		d.text = c.text(e)
+		text := c.text(e)
+		d.text, d.node = text, func(in *Input, n *tree.Node) bool {
+			v, ok := text(in)
+			if ok {
+				*n = in.Nodes.Text(v)
+			}
+			return ok && n.Size() <= maxOutput
+		}
 	case types.BoolKind:
 		d.bool = c.bool(e)
+		d.text, d.node = converted(d.bool, strconv.FormatBool), asNode(d.bool, tree.Bool)
 	case types.IntKind:
-		d.int = c.int(e)
+		get := c.int(e)
+		d.text, d.node = converted(get, decimal), asNode(get, tree.Int)
 	}
 	return d
 }
 
-// render sets n to the value, if there is a function that returns one.
-func (d *direct) render(in *Input, n *tree.Node) (done bool) {
-	switch {
-	case d.text != nil:
-		v, ok := d.text(in)
-		if ok {
-			*n = in.Nodes.Text(v)
-		}
-		return ok && n.Size() <= maxOutput
-	case d.bool != nil:
-		v, ok := d.bool(in)
-		*n = tree.Bool(v)
-		return ok
-	case d.int != nil:
-		v, ok := d.int(in)
-		*n = tree.Int(v)
-		return ok
-	}
-	return false
-}
+func decimal(i int64) string { return strconv.FormatInt(i, 10) }
 
-// asText returns the value as a part of a string.
-func (d *direct) asText(in *Input) (text string, ok bool) {
-	switch {
-	case d.text != nil:
-		return d.text(in)
-	case d.bool != nil:
-		v, ok := d.bool(in)
-		return strconv.FormatBool(v), ok
-	case d.int != nil:
-		v, ok := d.int(in)
-		return strconv.FormatInt(v, 10), ok
+func asNode[T any](get func(*Input) (T, bool), node func(T) tree.Node) func(*Input, *tree.Node) bool {
+	return func(in *Input, n *tree.Node) bool {
+		v, ok := get(in)
+		*n = node(v)
+		return ok
 	}
-	return "", false
 }
 
 func (c *directly) typeOf(e ast.Expr) *types.Type { return c.GetType(e.ID()) }
@@ -289,7 +272,7 @@ func (c *directly) asText(e ast.Expr) textFunc {
 	case types.StringKind:
 		return c.text(e)
 	case types.IntKind:
-		return converted(c.int(e), func(i int64) string { return strconv.FormatInt(i, 10) })
+		return converted(c.int(e), decimal)
 	case types.BoolKind:
 		return converted(c.bool(e), strconv.FormatBool)
 	case types.DoubleKind:

@@ -93,7 +93,10 @@ func (p *part) render(in *Input, n *tree.Node) (keep bool, err error) {
 
 func (p *part) renderAs(in *Input, n *tree.Node) error {
 	if p.kind == leafPart {
-		return p.renderLeaf(in, n)
+		if err := p.renderValue(in, n); err != nil {
+			return fmt.Errorf("%s: %w", p.path, err)
+		}
+		return p.check(n)
 	}
 	kids := in.Nodes.Nodes(len(p.parts))
 	for i, child := range p.parts {
@@ -125,13 +128,6 @@ func (p *part) check(n *tree.Node) error {
 	return nil
 }
 
-func (p *part) renderLeaf(in *Input, n *tree.Node) error {
-	if err := p.renderValue(in, n); err != nil {
-		return fmt.Errorf("%s: %w", p.path, err)
-	}
-	return p.check(n)
-}
-
 func (p *part) renderValue(in *Input, n *tree.Node) error {
 	if p.whole {
 		return p.pieces[0].program.render(in, n)
@@ -155,7 +151,7 @@ func (p *part) renderValue(in *Input, n *tree.Node) error {
 
 // render sets n to the expression's value.
 func (p *program) render(in *Input, n *tree.Node) error {
-	if done := p.direct.render(in, n); done {
+	if p.direct.node != nil && p.direct.node(in, n) {
 		return nil
 	}
 	out, err := p.eval(in)
@@ -170,8 +166,10 @@ func (p *program) render(in *Input, n *tree.Node) error {
 
 // evalText returns the value as a part of a string.
 func (p *program) evalText(in *Input) (string, error) {
-	if text, ok := p.direct.asText(in); ok {
-		return text, nil
+	if p.direct.text != nil {
+		if text, ok := p.direct.text(in); ok {
+			return text, nil
+		}
 	}
 	out, err := p.eval(in)
 	if err != nil {
