@@ -58,7 +58,6 @@ empty standard input is an error.`,
 
   # Which pods did Pillion change twice, and who else changed them?
   pillion audit audit.log -o json | jq .secondRounds`,
-		PreRunE: func(*cobra.Command, []string) error { return cli.OneOf("output", output, "text", "json") },
 		RunE: cli.Action(func(cmd *cobra.Command, files []string) error {
 			if len(files) == 0 {
 				files = []string{"-"}
@@ -91,12 +90,7 @@ func runAudit(files []string, output string, stdin io.Reader, stdout, stderr io.
 		return errors.New("the input has no audit events; use audit logs of API servers (--audit-log-path)")
 	}
 	r := log.Report()
-	err := error(nil)
-	if output == "json" {
-		err = cli.WriteJSON(stdout, r)
-	} else {
-		_, err = io.WriteString(stdout, cli.Fold(stdout, r.Text()))
-	}
+	err := cli.Print(stdout, output, r, func() string { return cli.Fold(stdout, r.Text()) })
 	if err == nil && (r.Bad() || !whole) {
 		err = cli.ErrTold
 	}

@@ -70,14 +70,8 @@ fingerprint. Times are in RFC 3339. Fields that do not apply are left out.`,
 			if err != nil {
 				return err
 			}
-			switch o.output {
-			case "json":
-				err = cli.WriteJSON(cmd.OutOrStdout(), report)
-			case "yaml":
-				err = cli.WriteYAML(cmd.OutOrStdout(), report)
-			default:
-				err = writeChain(cmd.OutOrStdout(), report, o.now())
-			}
+			w := cmd.OutOrStdout()
+			err = cli.Print(w, o.output, report, func() string { return chainText(report, o.now(), cli.WidthOf(w)) })
 			if err == nil && len(report.Problems) > 0 {
 				return cli.ErrTold
 			}
@@ -98,7 +92,7 @@ func (o *certsOptions) check() error {
 			return fmt.Errorf("--endpoint must be HOST:PORT, not %q", endpoint)
 		}
 	}
-	return cli.OneOf("output", o.output, "text", "json", "yaml")
+	return nil
 }
 
 func (o *certsOptions) report(ctx context.Context) (*certs.ChainReport, error) {

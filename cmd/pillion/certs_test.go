@@ -21,6 +21,7 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,6 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
-	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/inject/goldentest"
 )
 
@@ -239,25 +239,21 @@ func TestCertsGolden(t *testing.T) {
 			t.Parallel()
 			c := newCertified(t, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 			change(c)
-			o := &certsOptions{
-				Options:       cluster.Options{Kubeconfig: c.kubeconfig(t), System: "pillion-system"},
-				configuration: "pillion", now: func() time.Time { return c.now },
-			}
+			o := &certsOptions{configuration: "pillion", now: func() time.Time { return c.now }}
+			o.Flags(&cobra.Command{}, nil)
+			o.Kubeconfig = c.kubeconfig(t)
 			report, err := o.report(context.Background())
 			if err != nil {
 				t.Fatal(err)
 			}
-			var text, asJSON bytes.Buffer
-			if err := writeChain(&text, report, c.now); err != nil {
-				t.Fatal(err)
-			}
+			var asJSON bytes.Buffer
 			if err := cli.WriteJSON(&asJSON, report); err != nil {
 				t.Fatal(err)
 			}
 			compare := func(kind, got string) {
 				golden(t, filepath.Join("testdata", "certs", name+kind), strings.ReplaceAll(got, c.endpoint, "192.0.2.10:8443"))
 			}
-			compare(".txt", text.String())
+			compare(".txt", chainText(report, c.now, cli.TextWidth))
 			compare(".json", asJSON.String())
 		})
 	}

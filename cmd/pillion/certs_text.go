@@ -3,24 +3,21 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/pillion-dev/pillion/certs"
-	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// writeChain prints the links of the chain in order, and then the problems.
-func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
-	out := bufio.NewWriter(w)
+// chainText returns the links of the chain in order, and then the problems.
+func chainText(r *certs.ChainReport, now time.Time, width int) string {
+	var out strings.Builder
 	row := func(label string, cells ...string) {
 		for _, cell := range cells {
-			for _, line := range explain.Wrap(cell, cli.WidthOf(w)-13) {
-				fmt.Fprintf(out, "%-12s %s\n", label, line)
+			for _, line := range explain.Wrap(cell, width-13) {
+				fmt.Fprintf(&out, "%-12s %s\n", label, line)
 				label = ""
 			}
 		}
@@ -68,9 +65,9 @@ func writeChain(w io.Writer, r *certs.ChainReport, now time.Time) error {
 		row("problem", problem)
 	}
 	if len(r.Problems) == 0 {
-		fmt.Fprintln(out, "API servers can verify Pillion.")
+		out.WriteString("API servers can verify Pillion.\n")
 	}
-	return out.Flush()
+	return out.String()
 }
 
 // trusted merges the webhooks of a configuration that trust the same certificates.

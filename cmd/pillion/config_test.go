@@ -98,7 +98,7 @@ func TestStrangeVariables(t *testing.T) {
 // A flag wins over the environment, that over the file, and that over the default: of
 // every flag, whatever its type, with each of these places used or not.
 func TestWhereValuesComeFrom(t *testing.T) {
-	candidates := []string{"true", "false", "3", "5", "7", "0.5", "0.25", "0.75", "3s", "5s", "7s", "debug", "warn", "error", "a", "b", "c"}
+	candidates := []string{"true", "false", "3", "5", "7", "0.5", "0.25", "0.75", "3s", "5s", "7s", "debug", "warn", "error", "optional", "required", "text", "Warn", "a", "b", "c"}
 	newServe().Flags().VisitAll(func(f *pflag.Flag) {
 		if slices.Contains([]string{"config", "print-config", "help"}, f.Name) {
 			return
@@ -111,7 +111,10 @@ func TestWhereValuesComeFrom(t *testing.T) {
 				values = append(values, text)
 			}
 		}
-		if values = values[:min(len(values), 3)]; len(values) == 2 { // true and false
+		if len(values) == 1 { // the only one but the default
+			values = append(values, f.DefValue)
+		}
+		if values = values[:min(len(values), 3)]; len(values) == 2 { // for example true and false
 			values = append(values, values[0])
 		}
 		if len(values) < 3 {

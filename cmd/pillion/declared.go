@@ -194,7 +194,6 @@ type injectOptions struct {
 	labels      []string
 	annotations []string
 	output      string
-	outputs     []string
 	quiet       bool
 	strict      bool
 	uninject    bool

@@ -90,7 +90,6 @@ its pods. An existing pod counts as if it were created again.`,
 	cmd.ValidArgsFunction = o.cluster.CompleteObjects(&o.namespace)
 	_ = cmd.RegisterFlagCompletionFunc("template", o.cluster.CompleteTemplates(&o.templates)) // the flag exists
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
-	o.outputs = []string{"text", "json", "yaml"}
 	return cmd
 }
 
@@ -151,11 +150,7 @@ func (o *explainOptions) write(w io.Writer, reports []*explain.Report) error {
 		}
 		return nil
 	}
-	all := map[string]any{"reports": reports}
-	if o.output == "yaml" {
-		return cli.WriteYAML(w, all)
-	}
-	return cli.WriteJSON(w, all)
+	return cli.Print(w, o.output, map[string]any{"reports": reports}, nil)
 }
 
 func (o *explainOptions) detail() explain.Detail {

@@ -106,10 +106,8 @@ func (o *explainOptions) check(args []string) (err error) {
 	if _, err := labels.Parse(o.selector); err != nil {
 		return fmt.Errorf("--selector: %w", err)
 	}
-	if _, err := o.about("x"); err != nil {
-		return err
-	}
-	return cli.OneOf("output", o.output, o.outputs...)
+	_, err = o.about("x")
+	return err
 }
 
 // nothing returns the sentence for a cluster without matching objects.

@@ -104,7 +104,6 @@ func (o *injectOptions) flags(cmd *cobra.Command, outputs ...string) {
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print the decisions")
 	cli.OutputFlag(cmd, &o.output, outputs...)
-	o.outputs = outputs
 }
 
 // check returns an error for flags that contradict each other.
@@ -117,9 +116,6 @@ func (o *injectOptions) check() error {
 	}
 	if slices.Contains(o.files, "-") && slices.Contains(o.templates, "-") {
 		return errors.New("standard input cannot be both the manifests and the templates")
-	}
-	if err := cli.OneOf("output", o.output, o.outputs...); err != nil {
-		return err
 	}
 	_, err := o.about("x")
 	return errors.Join(err, cluster.CheckNamespaces(o.namespace))

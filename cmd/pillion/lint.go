@@ -84,8 +84,6 @@ rejects or does not get is a problem too.
 
 Fields that do not apply are left out.`
 
-var lintOutputs = []string{"text", "json", "yaml"}
-
 func newLint() *cobra.Command {
 	o := &lintOptions{}
 	cmd := &cobra.Command{
@@ -125,14 +123,11 @@ func newLint() *cobra.Command {
 	f.StringArrayVar(&o.pods.annotations, "namespace-annotation", nil, "with --pod: set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.BoolVar(&o.server, "server", false, "send a pod for each template to an API server, as a dry run")
 	o.cluster.Flags(cmd, &o.ns)
-	cli.OutputFlag(cmd, &o.output, lintOutputs...)
+	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 	return cmd
 }
 
 func (o *lintOptions) check() error {
-	if err := cli.OneOf("output", o.output, lintOutputs...); err != nil {
-		return err
-	}
 	if len(o.pods.files) == 0 && len(o.pods.labels)+len(o.pods.annotations) > 0 {
 		return errors.New("--namespace-label and --namespace-annotation are for the namespaces of --pod")
 	}
@@ -158,14 +153,7 @@ func (o *lintOptions) run(cmd *cobra.Command, paths []string) error {
 			return err
 		}
 	}
-	switch o.output {
-	case "json":
-		err = cli.WriteJSON(w, found)
-	case "yaml":
-		err = cli.WriteYAML(w, found)
-	default:
-		_, err = io.WriteString(w, cli.Fold(w, found.text()))
-	}
+	err = cli.Print(w, o.output, found, func() string { return cli.Fold(w, found.text()) })
 	if err == nil && found.bad() {
 		err = cli.ErrTold
 	}

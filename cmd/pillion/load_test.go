@@ -251,7 +251,7 @@ func TestReconfigureUninjected(t *testing.T) {
 		})
 	}
 	write(t, file, always+"uninjected-pods: Never\n")
-	s.ready(t, http.StatusOK, "--uninjected-pods must be one of Deny, Warn, not")
+	s.ready(t, http.StatusOK, "uninjected-pods: must be one of Deny, Warn, not")
 }
 
 // The bound of memory changes while serve runs.

@@ -79,8 +79,13 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 
   # What would change in the cluster?
   pillion policy --templates templates/ | kubectl diff -f -`,
-		Args:    cli.NoArguments,
-		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		Args: cli.NoArguments,
+		PreRunE: func(*cobra.Command, []string) error {
+			if len(o.templates) == 0 {
+				return errNoTemplatesFlag
+			}
+			return cluster.CheckNamespaces(o.excluded...)
+		},
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
@@ -94,14 +99,6 @@ app.kubernetes.io/managed-by=pillion-policy.`,
 	f.StringSliceVar(&o.excluded, "exclude-namespace", nil, "exclude this `NAMESPACE`, in addition to the system namespaces; may be repeated")
 	cli.OutputFlag(cmd, &o.output, "yaml", "json")
 	return cmd
-}
-
-// check returns an error for flags that contradict each other.
-func (o *policyOptions) check() error {
-	if len(o.templates) == 0 {
-		return errNoTemplatesFlag
-	}
-	return errors.Join(cluster.CheckNamespaces(o.excluded...), cli.OneOf("as", o.as, "validating", "mutating"), cli.OneOf("output", o.output, "yaml", "json"))
 }
 
 // run writes all objects, or none.

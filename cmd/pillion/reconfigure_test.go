@@ -49,12 +49,12 @@ func TestReconfigure(t *testing.T) {
 	s.logged(t, "the configuration needs a restart")
 
 	for problem, text := range map[string]string{
-		"pillion.yaml:4: lisen: unknown key; did you mean listen?":               "lisen: :1\n",
-		`--log-level must be debug, info, warn or error, not "loud"`:             "log-level: loud\n",
-		"--standalone cannot be used with --advise":                              "log-level: error\nadvise: true\n",
-		"pillion.yaml:4: shutdown-delay: must be a duration such as 5s or 1m30s": "shutdown-delay: 5\n",
-		"pillion.yaml:4: standalone: is also in line 1":                          "standalone: false\n",
-		"pillion.yaml:4: could not find expected ':'":                            "x\ny: [\n",
+		"pillion.yaml:4: lisen: unknown key; did you mean listen?":                       "lisen: :1\n",
+		`pillion.yaml:4: log-level: must be one of debug, info, warn, error, not "loud"`: "log-level: loud\n",
+		"--standalone cannot be used with --advise":                                      "log-level: error\nadvise: true\n",
+		"pillion.yaml:4: shutdown-delay: must be a duration such as 5s or 1m30s":         "shutdown-delay: 5\n",
+		"pillion.yaml:4: standalone: is also in line 1":                                  "standalone: false\n",
+		"pillion.yaml:4: could not find expected ':'":                                    "x\ny: [\n",
 	} {
 		mount(always + text)
 		s.ready(t, 200, "; needs a restart: exclude-namespace; a newer one is rejected since ")

@@ -56,10 +56,7 @@ server sends no new requests, and finishes the current ones. It ignores SIGHUP.`
 				}
 				return cli.PrintConfig(cmd.OutOrStdout(), cmd.Flags())
 			}
-			log, err := o.Logger(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
+			log := o.Logger(cmd.ErrOrStderr())
 			klog.SetSlogLogger(log) // messages of client-go
 			for _, sentence := range strange {
 				log.Warn("an environment variable is unknown", "problem", sentence)

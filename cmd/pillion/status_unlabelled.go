@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -14,8 +13,6 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 )
-
-func statusOutputs() []string { return []string{"text", "json", "yaml", "name"} }
 
 // unlabelledOptions are the flags of status unlabelled.
 type unlabelledOptions struct {
@@ -58,7 +55,7 @@ command was called with wrong flags or arguments. With -o name it is 0.`,
     xargs -r kubectl label --overwrite pillion.dev/inject=enabled`,
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			o.namespaces = append(o.namespaces, args...)
-			return errors.Join(cluster.CheckNamespaces(o.namespaces...), cli.OneOf("output", o.output, statusOutputs()...))
+			return cluster.CheckNamespaces(o.namespaces...)
 		},
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			kube.Quiet()
@@ -68,7 +65,7 @@ command was called with wrong flags or arguments. With -o name it is 0.`,
 	cmd.Flags().StringSliceVarP(&o.namespaces, "namespace", "n", nil, "check this `NAMESPACE`, the same as an argument; may be repeated")
 	o.cluster.Flags(cmd, nil)
 	cmd.ValidArgsFunction = o.cluster.CompleteNamespaces
-	cli.OutputFlag(cmd, &o.output, statusOutputs()...)
+	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml", "name")
 	return cmd
 }
 
@@ -82,8 +79,7 @@ func (o *unlabelledOptions) run(ctx context.Context, stdout, stderr io.Writer) e
 		return err
 	}
 	r.Run(o.cluster.Commands(nil, nil))
-	switch o.output {
-	case "name":
+	if o.output == "name" {
 		for _, problem := range r.Problems {
 			fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: label nothing yet: "+problem))
 		}
@@ -93,13 +89,8 @@ func (o *unlabelledOptions) run(ctx context.Context, stdout, stderr io.Writer) e
 			}
 		}
 		return nil
-	case "json":
-		err = cli.WriteJSON(stdout, r)
-	case "yaml":
-		err = cli.WriteYAML(stdout, r)
-	default:
-		_, err = io.WriteString(stdout, r.Text(cli.WidthOf(stdout)))
 	}
+	err = cli.Print(stdout, o.output, r, func() string { return r.Text(cli.WidthOf(stdout)) })
 	if err == nil && len(r.Names())+len(r.Problems) > 0 {
 		return cli.ErrTold
 	}

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
@@ -17,18 +15,10 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Example: `  pillion version
   pillion version -o json`,
-		Args:    cli.NoArguments,
-		PreRunE: func(*cobra.Command, []string) error { return cli.OneOf("output", output, "text", "json", "yaml") },
+		Args: cli.NoArguments,
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			v := cli.BuildVersion()
-			switch output {
-			case "json":
-				return cli.WriteJSON(cmd.OutOrStdout(), v)
-			case "yaml":
-				return cli.WriteYAML(cmd.OutOrStdout(), v)
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), v)
-			return err
+			return cli.Print(cmd.OutOrStdout(), output, v, func() string { return v.String() + "\n" })
 		}),
 	}
 	cli.OutputFlag(cmd, &output, "text", "json", "yaml")

@@ -4,8 +4,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -19,12 +17,4 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s takes no arguments; did you mean --filename %s?", cmd.CommandPath(), args[0])
 	}
 	return fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
-}
-
-// OneOf returns an error if a flag does not have one of the allowed values.
-func OneOf(flag, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return fmt.Errorf("--%s must be one of %s, not %q", flag, strings.Join(allowed, ", "), value)
 }

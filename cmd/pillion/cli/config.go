@@ -210,7 +210,7 @@ func checkKey(flags *pflag.FlagSet, name string, value *yaml.Node) string {
 			return "must be " + KindOf(f)
 		}
 		return ""
-	case !list && value.Kind == yaml.ScalarNode && scalarFits(f.Value.Type(), value):
+	case !list && value.Kind == yaml.ScalarNode && kindOf(f).fits(value):
 		return ""
 	case value.Kind == yaml.ScalarNode && value.Value != "":
 		return "must be " + KindOf(f) + ", not " + value.Value
@@ -218,43 +218,44 @@ func checkKey(flags *pflag.FlagSet, name string, value *yaml.Node) string {
 	return "must be " + KindOf(f)
 }
 
-// scalarFits reports whether a YAML value has the type of a flag.
-func scalarFits(flagType string, n *yaml.Node) bool {
-	tag := n.ShortTag()
-	switch flagType {
-	case "string":
-		return tag == "!!str"
-	case "bool":
-		return tag == "!!bool"
-	case "duration":
-		_, err := time.ParseDuration(n.Value)
-		return err == nil
-	case "quantity":
-		_, err := resource.ParseQuantity(n.Value)
-		return err == nil
-	case "float64":
-		return tag == "!!float" || tag == "!!int"
+// valueKind describes the values of flags of one type.
+type valueKind struct {
+	words string
+	fits  func(*yaml.Node) bool // reports whether a YAML scalar is such a value
+}
+
+// valueKinds are the kinds of values by the types of flags. All other types are integers.
+var valueKinds = map[string]valueKind{
+	"string":      {`a string (in "quotes" if YAML would read it as another type)`, tagged("!!str")},
+	"bool":        {"true or false", tagged("!!bool")},
+	"duration":    {"a duration such as 5s or 1m30s", parsed(time.ParseDuration)},
+	"quantity":    {"a quantity such as 64Mi", parsed(resource.ParseQuantity)},
+	"stringSlice": {"a list of strings, for example [a, b]", nil},
+	"stringArray": {"a list of strings, for example [a, b]", nil},
+	"float64":     {"a number", tagged("!!float", "!!int")},
+}
+
+func kindOf(f *pflag.Flag) valueKind {
+	if kind, ok := valueKinds[f.Value.Type()]; ok {
+		return kind
 	}
-	return tag == "!!int"
+	return valueKind{"a whole number", tagged("!!int")}
+}
+
+func tagged(tags ...string) func(*yaml.Node) bool {
+	return func(n *yaml.Node) bool { return slices.Contains(tags, n.ShortTag()) }
+}
+
+func parsed[T any](parse func(string) (T, error)) func(*yaml.Node) bool {
+	return func(n *yaml.Node) bool { _, err := parse(n.Value); return err == nil }
 }
 
 // KindOf returns the kind of value that a flag takes, in words.
 func KindOf(f *pflag.Flag) string {
-	switch f.Value.Type() {
-	case "string":
-		return `a string (in "quotes" if YAML would read it as another type)`
-	case "bool":
-		return "true or false"
-	case "duration":
-		return "a duration such as 5s or 1m30s"
-	case "quantity":
-		return "a quantity such as 64Mi"
-	case "stringSlice", "stringArray":
-		return "a list of strings, for example [a, b]"
-	case "float64":
-		return "a number"
+	if c, ok := f.Value.(choice); ok {
+		return c.words()
 	}
-	return "a whole number"
+	return kindOf(f).words
 }
 
 // notInFile returns the flags that are not settings of the server.

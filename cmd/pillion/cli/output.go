@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
@@ -22,10 +24,45 @@ func OutputFlag(cmd *cobra.Command, output *string, values ...string) {
 	Choices(cmd, "output", values...)
 }
 
-// Choices adds the possible values of a flag to its usage and to its completion.
+// Choices limits a flag to these values, and adds them to its usage.
 func Choices(cmd *cobra.Command, flag string, values ...string) {
 	cmd.Flags().Lookup(flag).Usage += " `" + strings.Join(values, "|") + "`"
+	Limit(cmd, flag, values...)
+}
+
+// Limit limits a flag to these values, and completes them.
+func Limit(cmd *cobra.Command, flag string, values ...string) {
+	f := cmd.Flags().Lookup(flag)
+	f.Value = choice{f.Value, values}
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// choice is the value of a flag that allows only some values.
+type choice struct {
+	pflag.Value
+	allowed []string
+}
+
+// Set implements [pflag.Value].
+func (c choice) Set(text string) error {
+	if !slices.Contains(c.allowed, text) {
+		return errors.New("must be " + c.words())
+	}
+	return c.Value.Set(text)
+}
+
+func (c choice) words() string { return "one of " + strings.Join(c.allowed, ", ") }
+
+// Print writes a result in a format of --output: as JSON, as YAML, or else as the text.
+func Print(w io.Writer, output string, result any, text func() string) error {
+	switch output {
+	case "json":
+		return WriteJSON(w, result)
+	case "yaml":
+		return WriteYAML(w, result)
+	}
+	_, err := io.WriteString(w, text())
+	return err
 }
 
 // WriteJSON writes indented JSON, for users and programs.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
@@ -55,7 +56,7 @@ type callerOptions struct {
 func (o *callerOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.authentication, "caller-authentication", "none", "authenticate callers in this `MODE`: none, optional (reject only wrong credentials) or required")
-	_ = cmd.RegisterFlagCompletionFunc("caller-authentication", cobra.FixedCompletions([]string{"none", "optional", "required"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.Limit(cmd, "caller-authentication", "none", "optional", "required")
 	f.StringVar(&o.caFile, "caller-ca-file", "", "accept client certificates of the CAs in this `FILE`, PEM")
 	f.StringSliceVar(&o.names, "caller-name", nil, "accept only client certificates with this `NAME` as the common name, a DNS name or a URI; may be repeated")
 	f.StringVar(&o.tokenFile, "caller-token-file", "", "accept the bearer tokens in this `FILE`, one per line")
@@ -71,17 +72,12 @@ func (o *callerOptions) check(standalone bool) error {
 	tokens := o.issuer != "" || len(o.audiences) > 0 || len(o.subjects) > 0 || o.jwksFile != ""
 	certificates := o.caFile != "" || len(o.names) > 0
 	given := tokens || certificates || o.tokenFile != "" || o.basicAuthFile != ""
-	switch o.authentication {
-	case "none":
-		if given {
-			return errors.New("callers are not authenticated: add --caller-authentication optional or required")
-		}
-		return nil
-	case "optional", "required":
-	default:
-		return fmt.Errorf("--caller-authentication must be none, optional or required, not %q", o.authentication)
-	}
+	none := o.authentication == "none"
 	switch {
+	case none && given:
+		return errors.New("callers are not authenticated: add --caller-authentication optional or required")
+	case none:
+		return nil
 	case !given:
 		return errors.New("name the credentials of callers: --caller-ca-file, --caller-token-file, --caller-basic-auth-file or --caller-jwt-issuer")
 	case certificates && (o.caFile == "" || len(o.names) == 0):

@@ -3,7 +3,6 @@
 package serve
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 
@@ -25,17 +24,17 @@ func (o *logOptions) flags(cmd *cobra.Command) {
 	cli.Choices(cmd, "log-level", "debug", "info", "warn", "error")
 }
 
-// logger returns a logger that writes to w. The error names the invalid flag.
-func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
-	if err := o.lowest.UnmarshalText([]byte(o.level)); err != nil {
-		return nil, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", o.level)
-	}
+// logger returns a logger that writes to w.
+func (o *logOptions) logger(w io.Writer) *slog.Logger {
+	o.use(o.level)
 	options := &slog.HandlerOptions{Level: &o.lowest}
-	switch o.format {
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
+	if o.format == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
 	}
-	return nil, fmt.Errorf("--log-format must be json or text, not %q", o.format)
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// use sets the lowest level, also for loggers in use.
+func (o *logOptions) use(level string) {
+	_ = o.lowest.UnmarshalText([]byte(level)) // the flag allows only valid levels
 }

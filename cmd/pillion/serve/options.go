@@ -67,6 +67,7 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API: namespaces have no labels or annotations, and every pod counts as opted in")
 	f.StringSliceVar(&o.Excluded, "exclude-namespace", nil, "exclude this `NAMESPACE`, in addition to the system namespaces; may be repeated")
 	f.StringVar(&o.uninjected, "uninjected-pods", string(templates.Deny), "for pods that the mutating webhook did not inject because it was not called or did not answer, use this `MODE`: Deny, or Warn to follow the template's validate.mode")
+	cli.Limit(cmd, "uninjected-pods", string(templates.Deny), string(templates.Warn))
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second, "keep serving for this `TIME` after readiness is off")
 	o.requestMemory.Quantity = resource.MustParse("64Mi")
 	f.Var(&o.requestMemory, "max-request-memory", "limit the `MEMORY` of all current requests together, in addition to 48 KiB for each; a request that needs more gets HTTP 429, and the API server retries")
@@ -113,17 +114,10 @@ func (o *Options) checkValues() error {
 	case o.memoryLimit.Sign() < 0:
 		return errors.New("--memory-limit must not be negative")
 	}
-	if err := cli.OneOf("uninjected-pods", o.uninjected, string(templates.Deny), string(templates.Warn)); err != nil {
-		return err
-	}
-	if err := checkSelector(o.TemplateSelector); err != nil {
-		return err
-	}
-	_, err := o.log.logger(nil)
-	return err
+	return checkSelector(o.TemplateSelector)
 }
 
 // Logger returns a logger with the configured level and format.
-func (o *Options) Logger(w io.Writer) (*slog.Logger, error) { return o.log.logger(w) }
+func (o *Options) Logger(w io.Writer) *slog.Logger { return o.log.logger(w) }
 
 func (o *Options) warnUninjected() bool { return o.uninjected == string(templates.Warn) }

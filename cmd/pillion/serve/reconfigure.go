@@ -46,12 +46,9 @@ func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, regist
 	c := &configuration{
 		path: o.config, flags: flags, log: log, inUse: map[string]string{},
 		live: map[string]func(*Options){
-			"log-level": func(next *Options) { o.log.lowest.Set(next.log.lowest.Level()) },
+			"log-level": func(next *Options) { o.log.use(next.log.level) },
 		},
-		loads: metrics.NewCounterVec(prometheus.CounterOpts{
-			Name: "pillion_config_loads_total",
-			Help: "Changes of the configuration file, by whether the new file was valid.",
-		}, []string{"result"}),
+		loads: loadsCounter(registry, "pillion_config_loads_total", "Changes of the configuration file, by whether the new file was valid."),
 		problems: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_config_problems",
 			Help: "Problems of the configuration file. If there are any, the last valid file is in use.",
@@ -60,9 +57,6 @@ func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, regist
 			Name: "pillion_config_restart_needed",
 			Help: "1 for each flag whose value in the configuration file takes effect after a restart.",
 		}, []string{"flag"}),
-	}
-	for _, result := range []string{"used", "rejected"} {
-		c.loads.WithLabelValues(result)
 	}
 	return c
 }

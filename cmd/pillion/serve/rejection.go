@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
@@ -25,4 +28,12 @@ func (r *rejection) String() string {
 // same reports whether both report the same problem.
 func (r *rejection) same(other rejection) bool {
 	return r.what == other.what && r.instead == other.instead && r.err.Error() == other.err.Error()
+}
+
+// loadsCounter returns a counter of new content, by whether it was used or rejected.
+func loadsCounter(registry prometheus.Registerer, name, help string) *prometheus.CounterVec {
+	loads := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
+	loads.WithLabelValues("used")
+	loads.WithLabelValues("rejected")
+	return loads
 }

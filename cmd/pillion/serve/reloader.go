@@ -91,10 +91,7 @@ func newReloader(paths, excluded []string, more *configMaps, log *slog.Logger, r
 			Name: "pillion_template_problems",
 			Help: "Problems of the current templates in files and ConfigMaps. Files and ConfigMaps with a problem are not used; their last valid content is.",
 		}),
-		reloads: metrics.NewCounterVec(prometheus.CounterOpts{
-			Name: "pillion_template_loads_total",
-			Help: "Changes of the set of templates, by whether the new set was valid.",
-		}, []string{"result"}),
+		reloads: loadsCounter(registry, "pillion_template_loads_total", "Changes of the set of templates, by whether the new set was valid."),
 		loaded: metrics.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pillion_templates",
 			Help: "Templates in use, by the revision of the set.",
@@ -104,9 +101,6 @@ func newReloader(paths, excluded []string, more *configMaps, log *slog.Logger, r
 			Help: "Time at which the set of templates came into use, in seconds since 1970.",
 		}),
 		webhooks: webhook.NewMetrics(registry),
-	}
-	for _, result := range []string{"used", "rejected"} {
-		e.reloads.WithLabelValues(result)
 	}
 	e.rejected.Store(&[]rejection{})
 	if rejected := e.load(); len(rejected) > 0 {
