@@ -162,22 +162,16 @@ func (s structs) celType(t reflect.Type) *types.Type {
 	switch t {
 	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.FieldsV1]():
 		return types.DynType
-	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[[]byte](): // base64 in JSON
 		return types.StringType
+	}
+	if s, ok := scalarTypeOf(t); ok && len(s.cel) == 1 {
+		return s.cel[0]
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return s.celType(t.Elem())
-	case reflect.String:
-		return types.StringType
-	case reflect.Bool:
-		return types.BoolType
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return types.IntType
 	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return types.StringType // base64 in JSON
-		}
 		return types.NewListType(s.celType(t.Elem()))
 	case reflect.Map:
 		return types.NewMapType(types.StringType, s.celType(t.Elem()))

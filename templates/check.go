@@ -9,9 +9,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -32,7 +29,7 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 		c.problem(y, path, "has no value; leave the key out or give it one")
 		return nil
 	}
-	if y.Kind == yaml.ScalarNode || isScalar(t) {
+	if _, ok := scalarTypeOf(t); ok || y.Kind == yaml.ScalarNode {
 		return c.scalar(y, t, field, path)
 	}
 	switch t.Kind() {
@@ -45,14 +42,6 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 	}
 	c.problem(y, path, "is not allowed in a template")
 	return nil
-}
-
-func isScalar(t reflect.Type) bool {
-	switch t {
-	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[Scalar]():
-		return true
-	}
-	return t.Kind() != reflect.Struct && t.Kind() != reflect.Map && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]()
 }
 
 func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part {
@@ -188,30 +177,6 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 		return nil
 	}
 	return &part{static: n}
-}
-
-// fits reports whether the API server accepts a scalar of this YAML type for t.
-func fits(y *yaml.Node, t reflect.Type) bool {
-	tag := y.ShortTag()
-	text := tag == "!!str" || tag == "!!timestamp"
-	switch t {
-	case reflect.TypeFor[resource.Quantity]():
-		return text || tag == "!!int" || tag == "!!float"
-	case reflect.TypeFor[intstr.IntOrString]():
-		return text || tag == "!!int"
-	case reflect.TypeFor[metav1.Time]():
-		return text
-	}
-	switch t.Kind() {
-	case reflect.Bool:
-		return tag == "!!bool"
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		var i int64
-		return tag == "!!int" && y.Decode(&i) == nil && !reflect.Zero(t).OverflowInt(i)
-	case reflect.String:
-		return text
-	}
-	return t == reflect.TypeFor[[]byte]() && text
 }
 
 func quoteHint(y *yaml.Node, t reflect.Type) string {

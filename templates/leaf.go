@@ -8,8 +8,6 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -45,52 +43,10 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, field: field}
 }
 
-// takes reports whether a Go field of type t accepts the JSON of a CEL value of type out.
-func takes(t reflect.Type, out *cel.Type) bool {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch t {
-	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString]():
-		return out.IsExactType(cel.StringType) || out.IsExactType(cel.IntType)
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return out.IsExactType(cel.StringType)
-	case reflect.Bool:
-		return out.IsExactType(cel.BoolType)
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return out.IsExactType(cel.IntType)
-	case reflect.Slice:
-		return out.Kind() == types.ListKind && takes(t.Elem(), out.Parameters()[0])
-	}
-	return false // not a map, because its keys would be structure
-}
-
 func joins(out *cel.Type) bool {
 	switch out.Kind() {
 	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind:
 		return true
 	}
 	return false
-}
-
-func describe(t reflect.Type) string {
-	switch t {
-	case reflect.TypeFor[resource.Quantity]():
-		return aQuantity
-	case reflect.TypeFor[intstr.IntOrString]():
-		return "an integer or a string"
-	}
-	switch t.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return "an integer"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Slice:
-		return "a list"
-	}
-	return "a string"
 }

@@ -49,13 +49,8 @@ than enabled, or removes it (pillion.dev/inject-).`,
   # As JSON patches, for a namespace that sets a parameter.
   pillion inject -f web.yaml --templates templates/ -o patch \
     --namespace shop --namespace-annotation log-agent.pillion.dev/level=debug`,
-		Args:    cli.NoArguments,
-		PreRunE: func(*cobra.Command, []string) error { return o.check() },
-		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		}),
 	}
-	o.flags(cmd, "yaml", "json", "patch")
+	o.complete(cmd, "yaml", "json", "patch")
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "write nothing and exit with 1 if a pod cannot get what it requests, requests something that does not exist, or if there is no pod")
 	return cmd
 }
@@ -85,17 +80,18 @@ something else of the original pod.`,
 
   # Print a Deployment of the cluster without its sidecars.
   kubectl get deployment web -o yaml | pillion uninject -f - --templates templates/`,
-		Args:    cli.NoArguments,
-		PreRunE: func(*cobra.Command, []string) error { return o.check() },
-		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		}),
 	}
-	o.flags(cmd, "yaml", "json")
+	o.complete(cmd, "yaml", "json")
 	return cmd
 }
 
-func (o *injectOptions) flags(cmd *cobra.Command, outputs ...string) {
+// complete adds to a command what inject and uninject have in common.
+func (o *injectOptions) complete(cmd *cobra.Command, outputs ...string) {
+	cmd.Args = cli.NoArguments
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
+	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
+		return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+	})
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "read this `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated")
