@@ -139,7 +139,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 	progress.Start()
 	defer progress.End()
 	for _, s := range suites {
-		of := suite.SuiteReport{File: s.file}
+		of := suite.FileReport{File: s.file}
 		for i := range s.Cases {
 			if !o.match.MatchString(s.Cases[i].Name) {
 				continue

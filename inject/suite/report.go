@@ -13,15 +13,15 @@ import (
 
 // Report is the result of all suites. Its JSON is a stable format for scripts.
 type Report struct {
-	Suites []SuiteReport `json:"suites"`
-	Cases  int           `json:"cases"`
-	Failed int           `json:"failed"`
+	Suites []FileReport `json:"suites"`
+	Cases  int          `json:"cases"`
+	Failed int          `json:"failed"`
 	// Updated are the golden files that were written.
 	Updated []string `json:"updated,omitempty"`
 }
 
-// SuiteReport is the result of one suite.
-type SuiteReport struct {
+// FileReport is the result of one suite.
+type FileReport struct {
 	File   string       `json:"file"`
 	Failed int          `json:"failed"`
 	Cases  []CaseReport `json:"cases"`
@@ -44,7 +44,7 @@ type Failure struct {
 }
 
 // Add adds the result of a suite.
-func (r *Report) Add(s SuiteReport) {
+func (r *Report) Add(s FileReport) {
 	for i := range s.Cases {
 		if len(s.Cases[i].Failures) > 0 {
 			s.Failed++

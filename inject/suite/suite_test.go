@@ -165,7 +165,7 @@ func TestPromises(t *testing.T) {
 func TestJUnit(t *testing.T) {
 	t.Parallel()
 	r := &Report{}
-	r.Add(SuiteReport{File: `a"b.yaml`, Cases: []CaseReport{
+	r.Add(FileReport{File: `a"b.yaml`, Cases: []CaseReport{
 		{Name: "<a> & 'b'", Line: 3},
 		{Name: "c\x00\x1b]]>\uFFFF", Line: 4, Failures: []Failure{{What: "x", Message: "y\nz", Diff: "-a\n+b\n"}, {What: "2", Message: "3"}}},
 	}})
