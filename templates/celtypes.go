@@ -25,6 +25,7 @@ const (
 	paramsType    = "pillion.Params"
 	namespaceType = "pillion.Namespace"
 	requestType   = "pillion.Request"
+	variablesType = "pillion.Variables"
 )
 
 // provider defines the fields of pod, container, params, ns and request for the CEL type checker,
@@ -34,6 +35,8 @@ type provider struct {
 	types.Provider
 	structs structs // shared by all templates, read-only
 	params  map[string]*structField
+
+	variables map[string]*structField
 }
 
 // structs has the fields of types by name.
@@ -46,7 +49,7 @@ type structField struct {
 }
 
 func newProvider(base types.Provider, params []Param) *provider {
-	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}}
+	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}, variables: map[string]*structField{}}
 	for i := range params {
 		name := params[i].Name
 		p.params[name] = getter(params[i].Type.row().cel, func(v Values) any { return v.get(name) })
@@ -184,8 +187,11 @@ func (s structs) celType(t reflect.Type) *types.Type {
 
 // fields returns the fields of a type of this provider.
 func (p *provider) fields(name string) (map[string]*structField, bool) {
-	if name == paramsType {
+	switch name {
+	case paramsType:
 		return p.params, true
+	case variablesType:
+		return p.variables, true
 	}
 	fields, ok := p.structs[name]
 	return fields, ok

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,9 +22,12 @@ type compiler struct {
 	language *language
 	env      *cel.Env // params, pod, ns, request
 	each     *cel.Env // env plus container
+	provider *provider
 	params   []Param
 	reads    reads
 	uses     map[string]bool // parameters
+
+	variables []*variable // that are compiled so far
 
 	readsRequest bool
 }
@@ -33,8 +37,10 @@ func newCompiler(params []Param) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
+	provider := newProvider(language.CELTypeProvider(), params)
 	env, err := language.Extend(
-		cel.CustomTypeProvider(newProvider(language.CELTypeProvider(), params)),
+		cel.CustomTypeProvider(provider),
+		cel.Variable("variables", cel.ObjectType(variablesType)),
 		cel.Variable("params", cel.ObjectType(paramsType)),
 		cel.Variable("pod", cel.ObjectType(reflect.TypeFor[corev1.Pod]().Name())),
 		cel.Variable("ns", cel.ObjectType(namespaceType)), // `namespace` is a reserved word of CEL
@@ -47,7 +53,7 @@ func newCompiler(params []Param) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &compiler{language: language, env: env, each: each, params: params, reads: reads{}, uses: map[string]bool{}}, nil
+	return &compiler{language: language, provider: provider, env: env, each: each, params: params, reads: reads{}, uses: map[string]bool{}}, nil
 }
 
 // compile checks and compiles one expression. An error is one sentence.
@@ -59,16 +65,25 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 		return nil, fmt.Errorf("CEL: %s (in %q, column %d)%s", text, source, first.Location.Column()+1, hint)
 	}
 	native := checked.NativeRep()
-	if err := c.inspect(native); err != nil {
+	read, err := c.variablesRead(native)
+	if err == nil {
+		err = c.inspect(native)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
 	prog, err := env.Program(checked, append(c.language.limits(native), cel.EvalOptions(cel.OptOptimize))...)
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	p := &program{source: source, direct: newDirect(native, c.params), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType()}
+	p := &program{source: source, direct: newDirect(native, c.params, c.lazies()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType()}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(native), ast.KindMatcher(ast.IdentKind)) {
 		p.note(e, c.params)
+	}
+	for _, v := range read {
+		p.variables = append(p.variables, v)
+		p.params, p.ofPod = append(p.params, v.program.params...), p.ofPod || v.program.ofPod
+		p.given, p.pure = p.given|v.program.given, p.pure && v.program.pure
 	}
 	slices.Sort(p.params)
 	p.params = slices.Compact(p.params)
@@ -93,7 +108,7 @@ func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 // inspect rejects expressions that might not return the same bytes every time. It records which
 // parts of the pod they read.
 func (c *compiler) inspect(checked *ast.AST) error {
-	var loops, maps bool
+	var loops bool
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
 		if nesting(checked.GetType(e.ID())) > maxNesting {
 			return fmt.Errorf("lists are nested more than %d deep", maxNesting)
@@ -101,8 +116,6 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		switch e.Kind() {
 		case ast.ComprehensionKind:
 			loops = loops || checked.GetType(e.AsComprehension().IterRange().ID()).Kind() != types.ListKind
-		case ast.MapKind:
-			maps = true
 		case ast.IdentKind:
 			c.reads.note(e)
 			c.readsRequest = c.readsRequest || requestOf(e)
@@ -124,10 +137,65 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			}
 		}
 	}
-	if loops && maps {
+	if loops && c.hasMaps(checked) {
 		return errors.New("a macro over a map literal has no fixed order; use a list")
 	}
 	return nil
+}
+
+// declare compiles a variable. Others are it and those below it.
+func (c *compiler) declare(declared Variable, others []Variable) error {
+	p, err := c.compile(c.env, declared.Expression)
+	if err != nil {
+		for _, v := range others {
+			if regexp.MustCompile(`\bvariables\.\??` + regexp.QuoteMeta(v.Name) + `\b`).MatchString(declared.Expression) {
+				return fmt.Errorf("variables.%s is not declared above; a variable can read only those above it", v.Name)
+			}
+		}
+		return err
+	}
+	v := &variable{lazy: lazy{declared.Name, len(c.variables), p.value}, program: p, maps: c.hasMaps(p.checked)}
+	c.variables = append(c.variables, v)
+	f := getter(p.out, func(*Input) any { return nil })
+	f.GetFrom = func(of any) (any, error) { return v.value(of.(*Input)) }
+	c.provider.variables[v.name] = f
+	return nil
+}
+
+func (c *compiler) lazies() []*lazy {
+	all := make([]*lazy, len(c.variables))
+	for i, v := range c.variables {
+		all[i] = &v.lazy
+	}
+	return all
+}
+
+// variablesRead returns the variables that an expression reads. It returns an error if it uses
+// `variables` as a whole.
+func (c *compiler) variablesRead(checked *ast.AST) (read []*variable, err error) {
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
+		if e.AsIdent() != "variables" {
+			continue
+		}
+		parent, ok := e.Parent()
+		if !ok || parent.Kind() != ast.SelectKind {
+			return nil, errors.New("variables can be used only as variables.NAME")
+		}
+		for _, v := range c.variables {
+			if v.name == parent.AsSelect().FieldName() && !slices.Contains(read, v) {
+				read = append(read, v)
+				v.used = true
+			}
+		}
+	}
+	return read, nil
+}
+
+// hasMaps reports whether an expression makes a map, or reads a variable that does.
+func (c *compiler) hasMaps(checked *ast.AST) bool {
+	read, _ := c.variablesRead(checked) // an error is already reported
+	return slices.ContainsFunc(read, func(v *variable) bool { return v.maps }) ||
+		len(ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.MapKind))) > 0
 }
 
 // hasStruct reports whether the type is an object with fields, or contains one.

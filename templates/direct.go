@@ -54,18 +54,20 @@ type directly struct {
 	*ast.AST
 	params  []Param
 	structs structs
-	locals  []string // variables of the enclosing loops, the innermost last
+
+	variables []*lazy
+	locals    []string // variables of the enclosing loops, the innermost last
 }
 
 var errUnsupported = errors.New("there is no function for this expression")
 
-func newDirect(checked *ast.AST, params []Param) (d direct) {
+func newDirect(checked *ast.AST, params []Param, variables []*lazy) (d direct) {
 	defer func() {
 		if r := recover(); r != nil && r != errUnsupported { //nolint:errorlint // it is the same value
 			panic(r)
 		}
 	}()
-	c := &directly{AST: checked, params: params, structs: sharedStructs()}
+	c := &directly{AST: checked, params: params, variables: variables, structs: sharedStructs()}
 	switch e := checked.Expr(); c.typeOf(e).Kind() {
 	case types.StringKind:
 		text := c.text(e)
@@ -113,9 +115,9 @@ func call(e ast.Expr) (function string, args []ast.Expr) {
 	return c.FunctionName(), c.Args()
 }
 
-// variable splits an expression such as ns.name, a field of a variable that is not JSON. It returns
+// selected splits an expression such as ns.name, a field of a variable that is not JSON. It returns
 // "" for other expressions.
-func variable(e ast.Expr) (variable, field string) {
+func selected(e ast.Expr) (variable, field string) {
 	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() || e.AsSelect().Operand().Kind() != ast.IdentKind {
 		return "", ""
 	}
@@ -131,9 +133,20 @@ func literal(e ast.Expr) (string, bool) {
 	return string(text), ok
 }
 
-// paramOf returns a function for a parameter's value, if e is only that.
+// paramOf returns a function for the value of a parameter or a variable, if e is only that.
 func paramOf[T any](c *directly, e ast.Expr) func(*Input) (T, bool) {
-	of, name := variable(e)
+	of, name := selected(e)
+	if of == "variables" && c.local(of) < 0 {
+		for _, x := range c.variables {
+			if x.name == name {
+				return func(in *Input) (T, bool) {
+					value, err := x.value(in)
+					v, ok := value.(T)
+					return v, ok && err == nil
+				}
+			}
+		}
+	}
 	if of != "params" || c.local(of) >= 0 {
 		return nil
 	}
@@ -158,9 +171,9 @@ func (c *directly) text(e ast.Expr) textFunc {
 		return func(*Input) (string, bool) { return text, true }
 	}
 	if get := paramOf[types.String](c, e); get != nil {
-		return func(in *Input) (string, bool) { v, ok := get(in); return string(v), ok }
+		return func(in *Input) (string, bool) { v, ok := get(in); return string(v), ok && len(v) <= maxText }
 	}
-	switch of, name := variable(e); {
+	switch of, name := selected(e); {
 	case c.local(of) >= 0:
 	case of == "ns" && name == "name":
 		return func(in *Input) (string, bool) { return in.Namespace.Name, true }

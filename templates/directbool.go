@@ -30,7 +30,7 @@ func (c *directly) bool(e ast.Expr) boolFunc {
 		if e.AsSelect().IsTestOnly() {
 			return c.has(e)
 		}
-		if of, name := variable(e); of == "request" && name == "dryRun" && c.local(of) < 0 {
+		if of, name := selected(e); of == "request" && name == "dryRun" && c.local(of) < 0 {
 			return func(in *Input) (bool, bool) { return in.Request.DryRun, true }
 		}
 		get, _ := c.field(e)

@@ -104,7 +104,7 @@ func (c *directly) lookup(e ast.Expr) lookupFunc {
 	if t := c.typeOf(e); t.Kind() != types.MapKind || t.Parameters()[0].Kind() != types.StringKind || t.Parameters()[1].Kind() != types.StringKind {
 		panic(errUnsupported)
 	}
-	if of, name := variable(e); of == "ns" && c.local(of) < 0 {
+	if of, name := selected(e); of == "ns" && c.local(of) < 0 {
 		return func(in *Input, key string) (string, bool, bool) {
 			m := in.Namespace.Labels
 			if name == "annotations" {

@@ -49,14 +49,6 @@ var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 	}
 })
 
-func texts[T ~string](all ...T) []string {
-	out := make([]string, len(all))
-	for i := range all {
-		out[i] = string(all[i])
-	}
-	return out
-}
-
 // signals returns the signals that may stop a container.
 func signals() []string {
 	all := strings.Fields("ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM " +

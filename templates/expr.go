@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
 )
 
 // program is a compiled expression.
@@ -24,6 +25,17 @@ type program struct {
 	env     *cel.Env
 	prog    cel.Program
 	out     *cel.Type
+
+	variables []*variable // that it reads itself
+}
+
+// variable is a compiled [Variable].
+type variable struct {
+	lazy
+
+	program *program
+	maps    bool // a map in its value has no fixed order
+	used    bool
 }
 
 var errGone = errors.New("nobody waits for the result")
@@ -34,7 +46,13 @@ func (p *program) eval(in *Input) (ref.Val, error) {
 		return nil, errGone
 	default:
 	}
+	if in.spent > totalLimit {
+		return nil, p.errTooMuch()
+	}
 	out, details, err := p.prog.Eval(in)
+	if _, stopped := errors.AsType[interpreter.EvalCancelledError](err); stopped {
+		in.spent += costLimit // an expression may handle the error of a variable
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", p.source, err)
 	}
@@ -42,9 +60,28 @@ func (p *program) eval(in *Input) (ref.Val, error) {
 		in.spent += *cost
 	}
 	if in.spent > totalLimit {
-		return nil, fmt.Errorf("%q: the template's expressions for this pod cost more than %d", p.source, totalLimit)
+		return nil, p.errTooMuch()
 	}
 	return out, nil
+}
+
+func (p *program) errTooMuch() error {
+	return fmt.Errorf("%q: the template's expressions for this pod cost more than %d", p.source, totalLimit)
+}
+
+// value evaluates the expression without CEL if possible.
+func (p *program) value(in *Input) (ref.Val, error) {
+	switch {
+	case p.direct.bool != nil:
+		if v, ok := p.direct.bool(in); ok {
+			return types.Bool(v), nil
+		}
+	case p.direct.text != nil && p.out.Kind() == types.StringKind:
+		if v, ok := p.direct.text(in); ok {
+			return types.String(v), nil
+		}
+	}
+	return p.eval(in)
 }
 
 func (p *program) evalBool(in *Input) (bool, error) {
@@ -64,4 +101,29 @@ func (p *program) evalBool(in *Input) (bool, error) {
 type piece struct {
 	literal string
 	program *program
+}
+
+// note records what an expression reads, for one of its identifiers.
+func (p *program) note(ident ast.NavigableExpr, params []Param) {
+	parent, ok := ident.Parent()
+	field := ok && parent.Kind() == ast.SelectKind
+	switch ident.AsIdent() {
+	case "pod":
+		p.ofPod = true
+	case "params":
+		p.pure = p.pure && field
+		for i := range params {
+			if field && params[i].Name != parent.AsSelect().FieldName() {
+				continue // without a field, it may read any of them
+			}
+			p.params = append(p.params, params[i].Name)
+			if p.given |= 1 << i; i >= maxPreset {
+				p.pure = false
+			}
+		}
+		return
+	case "variables":
+		return // what they read is recorded
+	}
+	p.pure = false
 }

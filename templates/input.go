@@ -3,7 +3,10 @@
 package templates
 
 import (
+	"fmt"
+
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -26,6 +29,7 @@ type Input struct {
 	values    Values
 	given     paramSet   // parameters whose value is not the default
 	container *tree.Node // only in forEachContainer
+	variables []evaluated
 	namespace *namespaceView
 }
 
@@ -47,6 +51,8 @@ func (in *Input) ResolveName(name string) (any, bool) {
 			in.namespace = &namespaceView{Namespace: &in.Namespace}
 		}
 		return in.namespace, true
+	case "variables":
+		return in, true
 	case "request":
 		return &in.Request, true
 	case "container":
@@ -57,3 +63,35 @@ func (in *Input) ResolveName(name string) (any, bool) {
 
 // Parent implements cel.Activation.
 func (in *Input) Parent() cel.Activation { return nil }
+
+// lazy is a variable. It is evaluated when an expression reads it for the first time.
+type lazy struct {
+	name     string
+	index    int
+	evaluate func(*Input) (ref.Val, error)
+}
+
+// evaluated is the result of a variable for one pod.
+type evaluated struct {
+	value ref.Val
+	err   error
+	done  bool
+}
+
+// value returns the value for a pod.
+func (l *lazy) value(in *Input) (ref.Val, error) {
+	for len(in.variables) <= l.index {
+		in.variables = append(in.variables, evaluated{})
+	}
+	if r := &in.variables[l.index]; r.done {
+		return r.value, r.err
+	}
+	locals := in.locals // of the loops around it
+	value, err := l.evaluate(in)
+	if err != nil {
+		err = fmt.Errorf("variables.%s: %w", l.name, err)
+	}
+	in.locals = locals
+	in.variables[l.index] = evaluated{value, err, true}
+	return value, err
+}

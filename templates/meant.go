@@ -29,6 +29,8 @@ func explained(env *cel.Env, source, message string) (text, hint string) {
 	kind, name := found[1], found[2]
 	text = fmt.Sprintf("%s '%s'", kind, name)
 	switch {
+	case kind != "undefined field" && name == "container":
+		return text, ": it exists only in forEachContainer; a condition and a variable have one value for each pod"
 	case kind != "undefined field" && name == "when":
 		return text, ": " + whenHint
 	case kind != "undefined field":

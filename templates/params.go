@@ -111,6 +111,14 @@ func (p *param) parse(text string) (ref.Val, error) {
 // Choices returns the values of an enumeration.
 func (p *Param) Choices() []string { return texts(p.Enum...) }
 
+func texts[T ~string](all ...T) []string {
+	out := make([]string, len(all))
+	for i := range all {
+		out[i] = string(all[i])
+	}
+	return out
+}
+
 // Length returns the maximum length of a value in bytes.
 func (p *Param) Length() int {
 	const usual = 256

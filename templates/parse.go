@@ -185,6 +185,9 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 		c.problem(y, "", "%v", err)
 		return
 	}
+	if !c.variables(y, t) {
+		return // expressions that read them would only report them again
+	}
 	if source := t.Spec.Match.Condition; source != "" {
 		if t.condition, err = c.compiler.compileBool(c.compiler.env, source); err != nil {
 			c.problem(at(y, "spec", "match", "condition"), "spec.match.condition", "%v", err)

@@ -56,6 +56,7 @@ type Template struct {
 	condition *program
 	pod       *part
 	forEach   []forEach
+	variables []*variable
 	params    map[string]*param
 	ordered   []*param // params in the order of declaration
 	preset    Values   // the defaults, if every parameter has one
@@ -93,12 +94,19 @@ type Spec struct {
 	Order               int           `json:"order,omitempty"`
 	Match               Match         `json:"match"`
 	Params              []Param       `json:"params,omitempty"`
+	Variables           []Variable    `json:"variables,omitempty"`
 	Pod                 podFragment   `json:"pod"`
 	ForEachContainer    []ForEach     `json:"forEachContainer,omitempty"`
 	LabelDomains        []string      `json:"labelDomains,omitempty"` // domains of other labels that it may set
 	Placement           Placement     `json:"placement"`
 	ServiceAccountToken TokenMode     `json:"serviceAccountToken,omitempty"`
 	Validate            ValidateRules `json:"validate"`
+}
+
+// Variable is a named expression.
+type Variable struct {
+	Name       string `json:"name"`
+	Expression string `json:"expression"`
 }
 
 // Match selects the pods of a template. An empty field matches every pod, unless it has a default.

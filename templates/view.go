@@ -148,3 +148,40 @@ func (t *Template) EachFragments() []EachFragment {
 	}
 	return all
 }
+
+// VariableExpression is a variable of a template.
+type VariableExpression struct {
+	Name       string
+	Expression *Expression
+}
+
+// VariableExpressions returns the variables that some expression reads, in their order.
+func (t *Template) VariableExpressions() (all []VariableExpression) {
+	for _, v := range t.variables {
+		if v.used {
+			all = append(all, VariableExpression{v.name, expression(v.program)})
+		}
+	}
+	return all
+}
+
+// Variable returns the expression of a variable that is selected in e, or nil.
+func (e *Expression) Variable(part ast.Expr) *Expression {
+	of, name := selected(part)
+	for _, v := range e.p.variables {
+		if of == "variables" && v.name == name {
+			return expression(v.program)
+		}
+	}
+	return nil
+}
+
+// UnusedVariables returns the names of the variables that no expression reads.
+func (t *Template) UnusedVariables() (names []string) {
+	for _, v := range t.variables {
+		if !v.used {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}

@@ -195,6 +195,8 @@ func TestHints(t *testing.T) {
 		`{pod: {spec: {initContainers: [{name: a, image: a, restartPolicy: Always, ports: [{containerPort: 1}]}]}}}`:                                            "",
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}, validate: {protect: [args]}}`:                             "",
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}}`:                                                          "",
+		`{variables: [{name: a, expression: "1"}], pod: {metadata: {annotations: {a: b}}}}`:                                                                     "no expression reads the variable a; remove it",
+		`{variables: [{name: a, expression: "ns.name"}], pod: {metadata: {annotations: {a: "${variables.a}"}}}}`:                                                "",
 		`{forEachContainer: [{add: {lifecycle: {preStop: {sleep: {seconds: 10}}}}}]}`:                                                                           "a pod with terminationGracePeriodSeconds: 1 goes without it: the container app sleeps for 10 s",
 		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                  "no such key: app; if not every pod has this key, write [?'app'].orValue('')",
 	} {

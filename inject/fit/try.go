@@ -130,6 +130,9 @@ func about(t *templates.Template, pod Subject) Trial {
 		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains lets it set labels of %s. If the selector of a ReplicaSet, a Job or another owner has one of them, "+
 			"that owner does not find its pods, and creates more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
 	}
+	for _, name := range t.UnusedVariables() {
+		trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the variable %s; remove it, or write variables.%s where it belongs", name, name))
+	}
 	for i := range t.Spec.Params {
 		if name := t.Spec.Params[i].Name; !t.Uses(name) {
 			trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the parameter %s, so setting it changes nothing; remove it, or write ${params.%s} where it belongs", name, name))

@@ -28,6 +28,9 @@ const appVariable = "app"
 // paramVariable returns the name of the variable with a parameter's value.
 func paramVariable(name string) string { return "param_" + name }
 
+// namedVariable returns the name of the variable with the value of a template's variable.
+func namedVariable(name string) string { return "variable_" + name }
+
 // ownVariable returns the name of the variable with the containers of a list that no template
 // brought.
 func ownVariable(list string) string { return "own_" + list }

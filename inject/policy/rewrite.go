@@ -175,7 +175,7 @@ func (r *rewriter) ident(name string) ast.Expr {
 	switch name {
 	case "container":
 		name, r.container = appVariable, true
-	case "params", "ns", "request":
+	case "params", "ns", "request", "variables":
 		return r.fail("it uses %s as a whole; only its fields can be expressed", name)
 	}
 	return r.NewIdent(r.next(), name)
@@ -187,7 +187,7 @@ func (r *rewriter) outside(e ast.Expr) (name string, ok bool) {
 		return "", false
 	}
 	switch name = e.AsIdent(); name {
-	case "params", "ns", "request":
+	case "params", "ns", "request", "variables":
 		return name, true
 	}
 	return "", false
@@ -217,6 +217,9 @@ func (r *rewriter) outsideField(name, field string) ast.Expr {
 		return r.path("request", "operation")
 	}
 	r.variables = true
+	if name == "variables" {
+		return r.path("variables", namedVariable(field))
+	}
 	return r.path("variables", paramVariable(field))
 }
 

@@ -7,12 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	"github.com/pillion-dev/pillion/templates"
 )
 
 // declare declares the variables that other variables read, and returns the conditions for the
 // parameters. It must be called after all expressions are rewritten.
 func (b *builder) declare(marks bool) (valid []string) {
+	named := b.named()
 	b.variable("annotations", podAnnotations)
 	b.variable("initContainers", podInits)
 	b.variable("containers", podContainers)
@@ -35,7 +38,18 @@ func (b *builder) declare(marks bool) (valid []string) {
 		b.parameter(&b.t.Spec.Params[i])
 		valid = append(valid, "variables.valid_"+b.t.Spec.Params[i].Name)
 	}
+	b.variables = append(b.variables, named...)
 	return valid
+}
+
+// named returns the template's own variables.
+func (b *builder) named() (all []admissionregistrationv1.Variable) {
+	for _, v := range b.t.VariableExpressions() {
+		i := slices.IndexFunc(b.t.Spec.Variables, func(declared templates.Variable) bool { return declared.Name == v.Name })
+		text := b.rewrite(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression).text
+		all = append(all, admissionregistrationv1.Variable{Name: namedVariable(v.Name), Expression: text})
+	}
+	return all
 }
 
 // parameter declares the variables of a parameter: text_x is the string, valid_x reports whether it

@@ -5,6 +5,7 @@ package reviewtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -119,7 +120,37 @@ func (g *Sets) Template(i int) string {
 	meta := strings.Join(g.maybe(3, func() string {
 		return fmt.Sprintf("metadata: {labels: {t%d.pillion.dev/l: x}, annotations: {x.example/t%d: %s}}, ", i, i, g.text(false))
 	}), "")
-	return strings.Join(append(fields, "pod: {"+meta+"spec: {"+strings.Join(spec, ", ")+"}}"), ", ")
+	all := strings.Join(append(fields, "pod: {"+meta+"spec: {"+strings.Join(spec, ", ")+"}}"), ", ")
+	if g.in(3) {
+		return g.Named(all)
+	}
+	return all
+}
+
+// written are the expressions in a template: ${...} and conditions.
+var written = regexp.MustCompile(`\$\{[^{}"]+\}|(condition: |where: |"\$\{when\}": )"[^"]+"`)
+
+// Named returns the template with some of its expressions as variables, which changes nothing.
+func (g *Sets) Named(template string) string {
+	var variables []string
+	short := written.ReplaceAllStringFunc(template, func(text string) string {
+		begin, rest, end := "${", strings.TrimPrefix(text, "${"), "}"
+		if i := strings.LastIndex(text, `: "`); i >= 0 && strings.HasSuffix(text, `"`) {
+			begin, rest, end = text[:i+3], text[i+3:], `"`
+		}
+		expression := strings.TrimSuffix(rest, end)
+		if expression == "when" || strings.Contains(expression, "container.") || g.in(4) {
+			return text
+		}
+		name := fmt.Sprint("x", len(variables))
+		if g.in(4) { // through another variable
+			variables = append(variables, fmt.Sprintf("{name: %sy, expression: %q}", name, expression))
+			expression = "variables." + name + "y"
+		}
+		variables = append(variables, fmt.Sprintf("{name: %s, expression: %q}", name, expression))
+		return begin + "variables." + name + end
+	})
+	return "variables: [" + strings.Join(variables, ", ") + "], " + short
 }
 
 // Pod returns a pod in JSON. If own is true, it may have a container with a template's name.

@@ -18,6 +18,9 @@ import (
 
 // placeOf returns the place that an expression reads.
 func (s *search) placeOf(w *world, e ast.Expr, sc *scope) (path, bool) {
+	if v := s.expression.Variable(e); v != nil {
+		return s.of(v).placeOf(w, v.AST().Expr(), nil)
+	}
 	switch e.Kind() {
 	case ast.IdentKind:
 		v := sc.find(e.AsIdent())
@@ -65,6 +68,9 @@ func (s *search) assign(w *world, e ast.Expr, value ref.Val, sc *scope, next the
 	}
 	if name, ok := param(e); ok {
 		return s.setParam(w, name, value, next)
+	}
+	if v := s.expression.Variable(e); v != nil {
+		return s.of(v).assign(w, v.AST().Expr(), value, nil, next)
 	}
 	if p, ok := s.placeOf(w, e, sc); ok {
 		native, ok := native(value)

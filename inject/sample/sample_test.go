@@ -221,6 +221,21 @@ func TestWhere(t *testing.T) {
 	}
 }
 
+// TestVariables: a sample is made for a condition that reads variables.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	of := parse(t, `variables:
+  - {name: app, expression: "pod.metadata.labels[?'app'].orValue('')"}
+  - {name: java, expression: "pod.spec.containers.exists(c, c.image.contains('java')) && variables.app == 'shop'"}
+  match: {condition: "variables.java && variables.app.startsWith('s')"}
+  pod: {metadata: {annotations: {a: "${variables.app}"}}}
+  params: [{name: all, type: boolean, default: false}]`)
+	got, ok := meet(t, of)
+	if d := decided(t, of, got); !ok || d.Code != inject.CodeInjected || !bytes.Contains(got.Pod, []byte(`java`)) || !bytes.Contains(got.Pod, []byte(`"shop"`)) {
+		t.Errorf("%s gets %s", got.Pod, d.Code)
+	}
+}
+
 // FuzzMeet: whatever the condition, what is made meets it, or there is a reason.
 func FuzzMeet(f *testing.F) {
 	for _, condition := range realistic {

@@ -18,10 +18,10 @@ import (
 // true.
 type solver struct {
 	template *templates.Template
-	fixed    []string // parameters that keep their values
-	steps    int      // remaining
-	evals    int      // remaining
-	searches map[*templates.Expression]*search
+	fixed    []string             // parameters that keep their values
+	steps    int                  // remaining
+	evals    int                  // remaining
+	searches map[*ast.AST]*search // by the expression
 }
 
 // search is a solver for one expression.
@@ -37,12 +37,12 @@ type then = func(*world) bool
 
 func (s *solver) of(e *templates.Expression) *search {
 	if s.searches == nil {
-		s.searches = map[*templates.Expression]*search{}
+		s.searches = map[*ast.AST]*search{}
 	}
-	if s.searches[e] == nil {
-		s.searches[e] = &search{s, e, map[int64]*templates.Evaluation{}}
+	if s.searches[e.AST()] == nil {
+		s.searches[e.AST()] = &search{s, e, map[int64]*templates.Evaluation{}}
 	}
-	return s.searches[e]
+	return s.searches[e.AST()]
 }
 
 // scope is a macro's variable, inside the scopes around it. The variable is a place, the name
@@ -139,6 +139,9 @@ func (s *search) meet(w *world, e ast.Expr, want bool, sc *scope, next then) boo
 	}
 	if s.is(w, e, want, sc) && next(w) {
 		return true
+	}
+	if v := s.expression.Variable(e); v != nil {
+		return s.of(v).meet(w, v.AST().Expr(), want, nil, next)
 	}
 	switch e.Kind() {
 	case ast.SelectKind:

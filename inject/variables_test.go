@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestVariablesChangeNothing checks that a template whose expressions are variables injects the
+// same as the template without variables, and that the validating webhook says the same.
+func TestVariablesChangeNothing(t *testing.T) {
+	t.Parallel()
+	count, injected := number(t, "CASES", 200), 0
+	for seed := range count {
+		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 11))}
+		plain := g.Template(0)
+		if strings.HasPrefix(plain, "variables:") {
+			continue
+		}
+		named, pod := g.Named(plain), g.Pod(true)
+		one, errs := outcome(t, plain, pod)
+		other, errs2 := outcome(t, named, pod)
+		if errs != errs2 || one != other {
+			t.Fatalf("seed %d: %s (%s)\nand with variables %s (%s)\n%s\n%s\n%s", seed, one, errs, other, errs2, plain, named, pod)
+		}
+		if strings.Contains(one, string(inject.CodeInjected)) {
+			injected++
+		}
+	}
+	if count >= 200 && injected < 20 {
+		t.Errorf("only %d of the pods got something", injected)
+	}
+}
+
+// outcome returns the decision, the patch and the findings, without the revision and the expressions.
+func outcome(t *testing.T, spec, pod string) (text string, problems string) {
+	t.Helper()
+	found, bad := templates.Parse("t", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t0}, spec: {%s}}", spec))
+	if len(bad) > 0 {
+		return "", "not loaded"
+	}
+	injector := inject.New(templates.NewSet(found))
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true}, Object: []byte(pod)}
+	r, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict, err := inject.NewJudge(injector, nil, true).Judge(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = fmt.Sprintf("%s %s", r.Decisions[0].Code, r.Patch())
+	for _, f := range verdict.Findings {
+		text += fmt.Sprintf("\n%s %s %s", f.Code, f.Path, f.Found)
+	}
+	return strings.ReplaceAll(text, found[0].Revision, "REVISION"), ""
+}
