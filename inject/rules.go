@@ -153,6 +153,8 @@ func notRequested(s *subject, t *loaded) (bool, string) {
 		return false, ""
 	case named:
 		return true, "the pod's annotation " + AnnotationTemplates + " leaves it out"
+	case s.requested.exact && t.Spec.Default && len(s.requested.names) > 0:
+		return true, fmt.Sprintf("the pod's annotation %s replaces the defaults, because it begins with neither + nor -; to get it, add %s", AnnotationTemplates, t.Name)
 	case s.requested.exact:
 		return true, "the pod's annotation " + AnnotationTemplates + " does not name it"
 	}

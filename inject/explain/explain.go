@@ -47,6 +47,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 		} else {
 			r.Templates = append(r.Templates, explained(d, &evidence, r.unreached()))
 		}
+		r.Templates[i].isDefault = t.Spec.Default
 		if s.Object.Live && t.ReadsRequest() {
 			r.Notes = append(r.Notes, ByRequest(t.Name))
 		}

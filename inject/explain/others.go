@@ -40,6 +40,9 @@ func (r *Report) other(t *Template) bool {
 		return false
 	case t.Code.AboutPod():
 		return true
+	case t.isDefault && t.Code == inject.CodeNotRequested && !t.Requested:
+		// Who names one template rarely means to lose the defaults. An empty list means it.
+		return !slices.ContainsFunc(r.Templates, func(named Template) bool { return named.Requested })
 	}
 	return !t.Requested && !t.Code.Failed() && !t.Code.Succeeded() && t.Code != inject.CodeNotInjected && t.Code != ""
 }

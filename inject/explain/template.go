@@ -41,7 +41,8 @@ type Template struct {
 	// Mode is the reaction of the validating webhook to this template's findings.
 	Mode templates.ValidateMode `json:"mode"`
 
-	cause string // why an existing pod is not current, or a new one is not processed
+	cause     string // why an existing pod is not current, or a new one is not processed
+	isDefault bool
 }
 
 // explained returns the decision about a template for a new pod. If Pillion does not process the
