@@ -117,6 +117,17 @@ func TestYourTurn(t *testing.T) {
 	}
 
 	const image = "registry.example/log-agent:1.4.2"
+	// A template that changes nothing: the reason is there.
+	vector := strings.NewReplacer("log-agent", "vector", "app-logs", "vector-logs").Replace(contents(t, filepath.Join(r.folder, "log-agent.yaml")))
+	if err := os.WriteFile(filepath.Join(r.folder, "vector.yaml"), []byte(vector), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.waitFor(t, `as before\.\n(?:  .*\n)*  vector: conflict: .*/var/log/app`)
+	if err := os.Remove(filepath.Join(r.folder, "vector.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	r.waitFor(t, `Reloaded: the templates are \[auth-proxy gpu-metrics log-agent\]`)
+
 	r.edit(t, image, "registry.example/log-agent:1.5.0")
 	r.waitFor(t, `Reloaded: the templates are \[auth-proxy gpu-metrics log-agent\]`)
 	r.waitFor(t, `\+    image: registry.example/log-agent:1.5.0\n`)
@@ -188,6 +199,49 @@ func (r *running) wantImage(t *testing.T, commands []string, want string) {
 		"{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [{name: new, image: registry.example/new:1}]}}\nEOF")
 	if err != nil || !strings.Contains(out, "image: "+want) {
 		t.Errorf("a new pod lacks the image %s: %v\n%s", want, err, out)
+	}
+}
+
+func contents(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestOwnTemplates: a demo that is kept has the user's templates in a folder that Git ignores, and it keeps what is in
+// it. All of the demo's templates work in a namespace that enforces Pod Security restricted.
+func TestOwnTemplates(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := os.CopyFS(filepath.Join(root, "e2e", "demo", "templates"), os.DirFS("templates")); err != nil {
+		t.Fatal(err)
+	}
+	d := &demo{root: root}
+	if err := d.findTemplates("", true); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(contents(t, "../../.gitignore"), "/"+filepath.Base(d.templates)+"/\n") {
+		t.Errorf(".gitignore lacks %s", d.templates)
+	}
+	mine := filepath.Join(d.templates, "log-agent.yaml")
+	if contents(t, mine) != contents(t, "../../examples/templates/log-agent.yaml") {
+		t.Error("the log-agent is not the README's")
+	}
+	if err := os.WriteFile(mine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.findTemplates("", true); err != nil || contents(t, mine) != "" {
+		t.Errorf("%v; the second run replaces the user's file", err)
+	}
+
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./cmd/pillion", "lint", "e2e/demo/templates")
+	cmd.Dir = "../.."
+	out, err := cmd.CombinedOutput()
+	if fine := strings.Count(string(out), ": fine; Pod Security: restricted\n"); err != nil || fine != 3 {
+		t.Errorf("%v; %d of 3 templates keep restricted:\n%s", err, fine, out)
 	}
 }
 

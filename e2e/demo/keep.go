@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -49,7 +51,8 @@ func (d *demo) showWhatToTry() error {
 		"Pods that exist stay as they are. If you delete them, their Deployment creates new ones:",
 		"kubectl delete pods --all --namespace "+optedIn,
 		"kubectl get pods --namespace "+optedIn+" --output yaml")
-	fmt.Fprintln(d.screen.out, "Pods stay Pending: this cluster has an API server and controllers, and no nodes to run them.")
+	fmt.Fprintln(d.screen.out, "Pods stay Pending: this cluster has an API server and controllers, and no nodes to run them.\n"+
+		"So a rollout never ends here. Delete the pods where `pillion status` suggests kubectl rollout restart.")
 	if d.Kubectl == "" {
 		fmt.Fprintln(d.screen.out, "kubectl is missing: install it (https://kubernetes.io/docs/tasks/tools/). The other commands work without it.")
 	}
@@ -125,12 +128,35 @@ func (d *demo) showEvent(ctx context.Context, event map[string]any, before []byt
 		d.screen.line(red, "  %v", err)
 	case bytes.Equal(before, after):
 		fmt.Fprintln(d.screen.out, "  New pods of deployment/checkout are as before.")
+		d.printSkipped(ctx)
 	default:
 		if err := d.screen.diff("a new pod of deployment/checkout, before", "and now", before, after); err != nil {
 			d.screen.line(red, "  %v", err)
 		}
 	}
 	return after
+}
+
+// printSkipped prints why new pods of the Deployment do not get some templates.
+func (d *demo) printSkipped(ctx context.Context) {
+	command := exec.CommandContext(ctx, d.Path("pillion"), "explain", "-f", "-", "--templates", d.templates, "--namespace", optedIn, "-o", "json")
+	command.Stdin = io.MultiReader(bytes.NewReader(namespaces), strings.NewReader("---\n"), bytes.NewReader(deployment))
+	out, _ := command.Output() // it exits with 1 if a pod would be denied
+	var found struct {
+		Reports []struct {
+			Templates []struct{ Template, Code, Message string }
+		}
+	}
+	if err := json.Unmarshal(out, &found); err != nil && ctx.Err() == nil {
+		d.screen.line(red, "  pillion explain: %v", err)
+	}
+	for _, r := range found.Reports {
+		for _, t := range r.Templates {
+			if t.Code != "injected" {
+				fmt.Fprintf(d.screen.out, "  %s: %s: %s\n", t.Template, t.Code, t.Message)
+			}
+		}
+	}
 }
 
 // publish calls showTemplates and prints its error.
