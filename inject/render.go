@@ -71,11 +71,21 @@ func whyCondition(c *candidate) string {
 	return "its condition holds: " + c.t.Spec.Match.Condition
 }
 
-// invalid returns the place of an invalid parameter value, if the pod contains it.
+// invalid returns the places of invalid parameter values. It returns none if all of them are
+// the namespace's.
 func (c *candidate) invalid(err error) []Obstacle {
-	v, ok := errors.AsType[*templates.InvalidValueError](err)
-	if !ok || v.Source == templates.FromNamespace {
+	all, _ := errors.AsType[templates.InvalidValuesError](err)
+	var found []Obstacle
+	ofPod := false
+	for _, v := range all[:min(len(all), maxFindings)] {
+		place := Difference{}
+		if v.Source != templates.FromNamespace {
+			place, ofPod = newDifference(annotationPath(v.Key), c.subject.annotation(v.Key), nil), true
+		}
+		found = append(found, Obstacle{place, v.Error()})
+	}
+	if !ofPod {
 		return nil
 	}
-	return []Obstacle{{newDifference(annotationPath(v.Key), c.subject.annotation(v.Key), nil), v.Error()}}
+	return found
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // InvalidValueError reports a parameter's value that is invalid, or missing.
@@ -25,11 +26,28 @@ func (e *InvalidValueError) Error() string {
 	return fmt.Sprintf("the %s's annotation %s %s", e.Source, e.Key, e.reason)
 }
 
+// InvalidValuesError reports all of a template's parameters with an invalid value, or without one.
+type InvalidValuesError []*InvalidValueError
+
+// Error returns a sentence for each of them, up to a limit.
+func (e InvalidValuesError) Error() string {
+	const most = 8
+	var all []string
+	for i, one := range e {
+		if i == most {
+			all = append(all, fmt.Sprintf("and %d more", len(e)-most))
+			break
+		}
+		all = append(all, one.Error())
+	}
+	return strings.Join(all, "; ")
+}
+
 // Values returns the values of the parameters. A value comes from the pod's annotation, or else
 // from the namespace's, or else it is the default. The function podAnnotation is nil if the pod has
 // no annotation of the template. Values omits parameters without a valid value; the error is an
-// [*InvalidValueError] about the first of them. Callers must not change the values.
-func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Namespace) (values Values, first error) {
+// [InvalidValuesError] about them. Callers must not change the values.
+func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Namespace) (values Values, err error) {
 	switch {
 	case len(t.Spec.Params) == 0:
 		return nil, nil
@@ -39,20 +57,23 @@ func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Nam
 		podAnnotation = func(string) (string, bool) { return "", false }
 	}
 	values = make(Values, 0, len(t.Spec.Params))
+	var invalid InvalidValuesError
 	for _, p := range t.ordered {
-		v, err := t.value(p, podAnnotation, ns)
-		if err == nil {
+		if v, wrong := t.value(p, podAnnotation, ns); wrong != nil {
+			invalid = append(invalid, wrong)
+		} else {
 			values = append(values, v)
-		} else if first == nil {
-			first = err
 		}
 	}
-	return values, first
+	if len(invalid) > 0 {
+		return values, invalid
+	}
+	return values, nil
 }
 
-func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns *Namespace) (v Value, err error) {
+func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns *Namespace) (v Value, wrong *InvalidValueError) {
 	v = Value{Name: p.Name}
-	reject := func(reason string) (Value, error) {
+	reject := func(reason string) (Value, *InvalidValueError) {
 		return v, &InvalidValueError{Param: p.Name, Key: p.key, Source: v.Source, Text: v.Text, reason: reason}
 	}
 	var ok bool

@@ -189,7 +189,9 @@ func (p *page) differences(r *Report, t *Template) {
 		obstacle = "conflict"
 	}
 	for _, o := range t.Obstacles {
-		p.pair(obstacle, "", schema.Where(o.Path))
+		if o.Path != "" {
+			p.pair(obstacle, "", schema.Where(o.Path))
+		}
 	}
 	for _, note := range t.Notes {
 		p.pair("note", "", note)
