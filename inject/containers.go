@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
@@ -37,7 +35,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 	}
 	p.checkContainer(at.Name(0), nil, fragment, at.Member("-"))
 	p.checkMerged(fragment, fragment, at.Member("-"))
-	p.insert(pod, p.position(pod, fragment, at.Name(0)), *fragment, at)
+	p.insert(pod, p.index(pod.Items(), fragment, at.Name(0)), *fragment, at)
 	p.subject.here[p.subject.brings[name]] = true
 }
 
@@ -100,28 +98,6 @@ func (p *planner) notInjected(existing, fragment *tree.Node) string {
 		return fmt.Sprintf("the pod has a container of its own named %s; give it another name, or leave it out", name)
 	}
 	return fmt.Sprintf("the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"", name, p.t.customize)
-}
-
-// position returns the index for a new container. By default, native sidecars come before all init
-// containers, so that they serve those too, and other containers come last. Containers with the
-// placement First are in the order of the templates.
-func (p *planner) position(pod, fragment *tree.Node, list string) int {
-	position := p.t.Spec.Placement.Containers
-	if list == "initContainers" {
-		position = p.t.Spec.Placement.InitContainers
-		if position == "" && fragment.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways)) {
-			position = templates.First
-		}
-	}
-	items := pod.Items()
-	if position != templates.First {
-		return len(items)
-	}
-	i := 0
-	for i < len(items) && p.owners.standsBefore(&items[i], fragment, p.t, p.wasMarked) {
-		i++
-	}
-	return i
 }
 
 // checkContainer finds conflicts that would make the API server reject the pod, or break it

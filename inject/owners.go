@@ -104,24 +104,17 @@ func (o *owners) renderApps(c *candidate) error {
 	return nil
 }
 
-// standsBefore reports whether a container at the front of a list was put there by an earlier
-// template, or by this one from earlier in its own list. wasMarked reports whether the pod was
-// marked before this template added anything.
-func (o *owners) standsBefore(existing, fragment *tree.Node, of *loaded, wasMarked bool) bool {
-	if existing.Added() {
-		return true
-	}
+// earlier reports whether a container of the pod was put there by an earlier template with the same
+// position in the list.
+func (o *owners) earlier(existing *tree.Node, of *loaded, list string, items []tree.Node) bool {
 	name := existing.Get("name").Text()
 	for _, c := range o.candidates {
-		own := c.t.Containers
-		if c.t == of {
-			own = own[:slices.Index(own, fragment.Get("name").Text())]
-		}
-		if slices.Contains(own, name) {
-			return c.t == of && wasMarked || c.t != of && c.subject.marked(c.t) || c.same(existing)
-		}
 		if c.t == of {
 			return false
+		}
+		if slices.Contains(c.t.Containers, name) {
+			ours := existing.Added() || c.subject.marked(c.t) || c.same(existing)
+			return ours && positionIn(c.t, list, items) == positionIn(of, list, items)
 		}
 	}
 	return false

@@ -29,6 +29,9 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 		c.problem(y, path, "has no value; leave the key out or give it one")
 		return nil
 	}
+	if t == reflect.TypeFor[Position]() && y.Kind == yaml.ScalarNode {
+		t = reflect.TypeFor[End]()
+	}
 	if _, ok := scalarTypeOf(t); ok || y.Kind == yaml.ScalarNode {
 		return c.scalar(y, t, field, path)
 	}

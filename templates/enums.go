@@ -17,7 +17,7 @@ func choices(t reflect.Type) []string { return enumerations()[t] }
 // enumerations are the strings that types of the template format and of the Kubernetes API allow.
 var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
-		reflect.TypeFor[Position]():      texts(First, Last),
+		reflect.TypeFor[End]():           texts(First, Last),
 		reflect.TypeFor[TokenMode]():     texts(Inherit, None),
 		reflect.TypeFor[ValidateMode]():  texts(Deny, Warn),
 		reflect.TypeFor[Overrider]():     texts(ByPod, ByNamespace),

@@ -85,6 +85,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, c.problems // expressions would only report them again
 	}
 	c.expressions(y, t)
+	c.placement(y, t)
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
@@ -241,9 +242,7 @@ func (t *Template) defaults() {
 	if t.Spec.Match.OS == "" {
 		t.Spec.Match.OS = corev1.Linux
 	}
-	if t.Spec.Placement.Containers == "" {
-		t.Spec.Placement.Containers = Last
-	}
+	t.Spec.Placement.defaults(t.pod)
 	if t.Spec.ServiceAccountToken == "" {
 		t.Spec.ServiceAccountToken = Inherit
 	}

@@ -125,23 +125,6 @@ type ForEach struct {
 	Add            containerFragment `json:"add"`
 }
 
-// Placement is the position of new containers.
-type Placement struct {
-	// InitContainers defaults to First for native sidecars, and to Last for other init containers.
-	InitContainers Position `json:"initContainers,omitempty"`
-	// Containers defaults to Last.
-	Containers Position `json:"containers,omitempty"`
-}
-
-// Position is First or Last.
-type Position string
-
-// The positions in a list of containers.
-const (
-	First Position = "First"
-	Last  Position = "Last"
-)
-
 // TokenMode defines the mount in an injected container at the path where the ServiceAccount
 // admission plugin would mount the pod's API token.
 type TokenMode string

@@ -62,17 +62,16 @@ func newMutation(b *builder) *mutation {
 		m.problem("spec.forEachContainer", "several entries could add two different things to one container, which a policy cannot compare; join them into one")
 	}
 	for _, list := range lists() {
-		position := t.Spec.Placement.Containers
-		if list == "initContainers" {
-			position = t.Spec.Placement.InitContainers
+		position := t.Spec.Placement.In(list)
+		if position.After+position.Before != "" {
+			m.problem("spec.placement."+list, "a policy can place containers First or Last only")
 		}
 		items := m.pod.get("spec", list).items()
 		for i := range items {
 			name := items[i].get("name").unquoted()
-			sidecar := items[i].get("restartPolicy").unquoted() == string(corev1.ContainerRestartPolicyAlways)
 			m.containers = append(m.containers, newContainer{
 				node: &items[i], name: name, list: list, variable: "adds_" + identifier(name),
-				first: position == templates.First || position == "" && sidecar,
+				first: position.End == templates.First,
 			})
 		}
 	}

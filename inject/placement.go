@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"slices"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// index returns where in a list of the pod's containers a new one goes. The template's containers stay
+// next to each other, in its order. The first one goes where the template's placement puts it.
+func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int {
+	own := p.fragment.At("spec", list).Items()
+	self := slices.IndexFunc(own, hasName(fragment.Get("name").Text()))
+	for i := self - 1; i >= 0; i-- {
+		if before := p.indexOf(items, &own[i]); before >= 0 {
+			return before + 1
+		}
+	}
+	for i := self + 1; i < len(own); i++ {
+		if after := p.indexOf(items, &own[i]); after >= 0 {
+			return after
+		}
+	}
+	position := positionIn(p.t, list, items)
+	i := 0
+	switch {
+	case position.Before != "":
+		return slices.IndexFunc(items, hasName(position.Before))
+	case position.After != "":
+		i = slices.IndexFunc(items, hasName(position.After)) + 1
+	case position.End == templates.Last:
+		return len(items)
+	}
+	for i < len(items) && p.owners.earlier(&items[i], p.t, list, items) {
+		i++
+	}
+	return i
+}
+
+// indexOf returns the index of the pod's container with the same name as one of the template, or -1.
+func (p *planner) indexOf(items []tree.Node, own *tree.Node) int {
+	name := own.Get("name").Text()
+	if !p.subject.has(name) {
+		return -1
+	}
+	return slices.IndexFunc(items, hasName(name))
+}
+
+// positionIn returns a template's position in a list, without a container that the list does not have.
+func positionIn(t *loaded, list string, items []tree.Node) templates.Position {
+	position := t.Spec.Placement.In(list)
+	if name := position.After + position.Before; name != "" && !slices.ContainsFunc(items, hasName(name)) {
+		return templates.Position{End: position.End}
+	}
+	return position
+}
+
+func hasName(name string) func(tree.Node) bool {
+	return func(item tree.Node) bool { return item.Get("name").IsText(name) }
+}
