@@ -65,9 +65,9 @@ func (c *checker) placement(y *yaml.Node, t *Template) {
 		switch name := p.After + p.Before; {
 		case p.After != "" && p.Before != "":
 			c.problem(position, path, "has both after and before; leave one out")
-		case name == "":
+		case len(position.Content) == 0:
 			c.problem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
-		case slices.Contains(t.Containers, name):
+		case name != "" && slices.Contains(t.Containers, name):
 			c.problem(position, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
 		}
 	}
