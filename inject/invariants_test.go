@@ -52,6 +52,7 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 	if at := lost(decodeJSON(t, req.Object), decodeJSON(t, after), ""); at != "" {
 		t.Fatalf("the original value at %s is not in place\npatch: %s\nafter: %s", at, patch, after)
 	}
+	checkOrder(t, injector.Set().Templates, req.Object, after)
 	req.Object = after
 	second, err := injector.Inject(req)
 	if err != nil {
@@ -66,6 +67,38 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 		checkStored(t, injector, req, after)
 	}
 	return r, after
+}
+
+// checkOrder checks that no added container comes before one that its template has before it.
+func checkOrder(t testing.TB, set []*templates.Template, before, after []byte) {
+	t.Helper()
+	names := func(pod []byte, list string) (names []string) {
+		root, err := tree.Parse(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items := root.At("spec", list).Items()
+		for i := range items {
+			names = append(names, items[i].Get("name").Text())
+		}
+		return names
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		there, now := names(before, list), names(after, list)
+		for _, template := range set {
+			for i, name := range template.Containers {
+				at := slices.Index(now, name)
+				if at < 0 || slices.Contains(there, name) {
+					continue
+				}
+				for _, earlier := range template.Containers[:i] {
+					if slices.Contains(now[at+1:], earlier) {
+						t.Fatalf("%s of %s was added before %s: %q, %q before", name, template.Name, earlier, now, there)
+					}
+				}
+			}
+		}
+	}
 }
 
 // used has memory that was used for other pods before.

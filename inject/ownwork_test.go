@@ -46,6 +46,7 @@ func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bo
 		codes[r.Decisions[i].Template] = r.Decisions[i].Code
 	}
 	after := applyPatch(t, pod, r.Patch())
+	checkOrder(t, injector.Set().Templates, pod, after)
 	kept, err := schema.AsStored(after)
 	if err != nil {
 		t.Fatal(err)

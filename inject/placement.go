@@ -14,15 +14,21 @@ import (
 func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int {
 	own := p.fragment.At("spec", list).Items()
 	self := slices.IndexFunc(own, hasName(fragment.Get("name").Text()))
-	for i := self - 1; i >= 0; i-- {
-		if before := p.indexOf(items, &own[i]); before >= 0 {
-			return before + 1
+	last := -1
+	for i := range self {
+		last = max(last, p.indexOf(items, &own[i]))
+	}
+	if last >= 0 {
+		return last + 1
+	}
+	first := len(items)
+	for i := range own[self+1:] {
+		if next := p.indexOf(items, &own[self+1+i]); next >= 0 {
+			first = min(first, next)
 		}
 	}
-	for i := self + 1; i < len(own); i++ {
-		if after := p.indexOf(items, &own[i]); after >= 0 {
-			return after
-		}
+	if first < len(items) {
+		return first
 	}
 	position := positionIn(p.t, list, items)
 	i := 0

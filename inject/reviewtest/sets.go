@@ -99,6 +99,10 @@ func (g *Sets) each(volume string) string {
 	return "forEachContainer: [{" + where + "initContainers: " + g.pick("true", "false") + ", add: {" + strings.Join(add, ", ") + "}}]"
 }
 
+func (g *Sets) place() string {
+	return g.pick("First", "Last", "{after: app}", "{before: app}", "{after: i}", "{before: k9}", "{before: c1}")
+}
+
 // Template returns the spec of the template with a number, in YAML.
 func (g *Sets) Template(i int) string {
 	volume := g.pick(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
@@ -110,11 +114,13 @@ func (g *Sets) Template(i int) string {
 	fields = append(fields, g.maybe(2, func() string { return g.each(volume) })...)
 	spec := []string{"volumes: [" + g.volume(volume) + "]"}
 	sidecar := g.container(fmt.Sprint("k", i), volume)
+	second := strings.Join(g.maybe(3, func() string { return ", " + g.container(fmt.Sprint("l", i), volume) }), "")
 	if g.in(2) {
-		spec = append(spec, "containers: ["+sidecar+"]")
+		spec = append(spec, "containers: ["+sidecar+second+"]")
 	} else {
-		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+g.pick(", restartPolicy: Always", "")+"}]")
+		spec = append(spec, "initContainers: ["+strings.TrimSuffix(sidecar, "}")+g.pick(", restartPolicy: Always", "")+"}"+second+"]")
 	}
+	fields = append(fields, g.maybe(3, func() string { return "placement: {initContainers: " + g.place() + ", containers: " + g.place() + "}" })...)
 	spec = append(spec, g.maybe(4, func() string { return "securityContext: {fsGroup: 5}" })...)
 	spec = append(spec, g.maybe(6, func() string { return "tolerations: [{key: " + g.text(false) + ", operator: Exists}]" })...)
 	meta := strings.Join(g.maybe(3, func() string {
