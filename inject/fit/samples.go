@@ -25,20 +25,24 @@ func samples() []Subject {
 	return all
 }
 
-// plain returns a pod that conforms to every Pod Security level by the fields of its
-// container, so that an injected container inherits nothing from the pod.
+// plain returns a pod with an init container. It conforms to every Pod Security level by the fields of
+// its containers, so that an injected container inherits nothing from the pod.
 func plain(resources corev1.ResourceRequirements) *corev1.Pod {
-	return &corev1.Pod{
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "app", Image: "registry.example/app:1", Resources: resources,
+	container := func(name string) corev1.Container {
+		return corev1.Container{
+			Name: name, Image: "registry.example/app:1", Resources: resources,
 			SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: new(bool),
 				RunAsNonRoot:             new(true),
 				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
-		}}},
+		}
 	}
+	return &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{container("prepare")},
+		Containers:     []corev1.Container{container("app")},
+	}}
 }
 
 // encoded returns a pod as JSON.
