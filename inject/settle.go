@@ -240,6 +240,7 @@ func (r *run) lookAgain() bool {
 	if slices.ContainsFunc(r.owners.candidates, func(c *candidate) bool { return c.decision.Code == CodeConflict || c.decision.Code == CodeRenderFailed }) {
 		return true
 	}
+	r.subject.marksAgain()
 	view, containers := r.view()
 	return containers != r.shown || slices.ContainsFunc(r.injector.reads, func(part read) bool { return part.addedIn(view) })
 }

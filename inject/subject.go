@@ -97,6 +97,11 @@ func (s *subject) replace(pod *tree.Node) {
 // forget drops the results that change if something is added to the pod.
 func (s *subject) forget() { s.ports, s.volumes, s.oursKnown = nil, nil, false }
 
+// marksAgain reads the pod's annotations again, to which records of injections were added.
+func (s *subject) marksAgain() {
+	s.annotations, s.marks, s.oursKnown = s.pod.At("metadata", "annotations"), nil, false
+}
+
 func (s *subject) optIn() *tree.Node                { return s.labels.Get(LabelInject) }
 func (s *subject) annotation(key string) *tree.Node { return s.annotations.Get(key) }
 

@@ -178,6 +178,9 @@ func (o object) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErr("type conversion error from map to %q", t.TypeName())
 }
 
+// String returns the object as CEL's functions print it in errors. Without it, they print its address.
+func (o object) String() string { return o.node.String() }
+
 // Type implements ref.Val.
 func (o object) Type() ref.Type { return types.MapType }
 
@@ -283,6 +286,9 @@ func (l list) ConvertToNative(t reflect.Type) (any, error) { return l.whole().Co
 
 // ConvertToType implements ref.Val.
 func (l list) ConvertToType(t ref.Type) ref.Val { return l.whole().ConvertToType(t) }
+
+// String returns the list as CEL's functions print it in errors.
+func (l list) String() string { n := tree.Items(l.items...); return n.String() }
 
 // Type implements ref.Val.
 func (l list) Type() ref.Type { return types.ListType }

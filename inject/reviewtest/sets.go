@@ -188,7 +188,11 @@ func (g *Sets) Pod(own bool) string {
 	if g.in(60) { // near a limit
 		spec = append(spec[:min(len(spec), 1)], `"volumes":[`+manyVolumes(140+g.IntN(9))+"]")
 	}
-	return `{"metadata":{"name":"web","labels":{` + g.pick("", `"app":"web"`) + `},"annotations":{` + annotations + `}},"spec":{"containers":[` +
+	metadata := `"metadata":{"name":"web","labels":{` + g.pick("", `"app":"web"`) + `},"annotations":{` + annotations + `}},`
+	if annotations == "" && g.in(3) {
+		metadata = g.pick("", `"metadata":{},`, `"metadata":{"name":"web"},`)
+	}
+	return `{` + metadata + `"spec":{"containers":[` +
 		strings.Join(containers, ",") + "]," + strings.Join(spec, ",") + "}}"
 }
 
