@@ -104,22 +104,6 @@ func (o *owners) renderApps(c *candidate) error {
 	return nil
 }
 
-// earlier reports whether a container of the pod was put there by an earlier template with the same
-// position in the list.
-func (o *owners) earlier(existing *tree.Node, of *loaded, list string, items []tree.Node) bool {
-	name := existing.Get("name").Text()
-	for _, c := range o.candidates {
-		if c.t == of {
-			return false
-		}
-		if slices.Contains(c.t.Containers, name) {
-			ours := existing.Added() || c.subject.marked(c.t) || c.same(existing)
-			return ours && positionIn(c.t, list, items) == positionIn(of, list, items)
-		}
-	}
-	return false
-}
-
 // userContainers returns the containers of the pod that no template brought. The result differs
 // between required templates and others. It is computed again only if something was added.
 func (o *owners) userContainers(required bool) []appContainer {

@@ -46,6 +46,22 @@ func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int
 	return i
 }
 
+// earlier reports whether a container of the pod was put there by an earlier template with the same
+// position in the list.
+func (o *owners) earlier(existing *tree.Node, of *loaded, list string, items []tree.Node) bool {
+	name := existing.Get("name").Text()
+	for _, c := range o.candidates {
+		if c.t == of {
+			return false
+		}
+		if slices.Contains(c.t.Containers, name) {
+			ours := existing.Added() || c.subject.marked(c.t) || c.same(existing)
+			return ours && positionIn(c.t, list, items) == positionIn(of, list, items)
+		}
+	}
+	return false
+}
+
 // indexOf returns the index of the pod's container with the same name as one of the template, or -1.
 func (p *planner) indexOf(items []tree.Node, own *tree.Node) int {
 	name := own.Get("name").Text()

@@ -258,6 +258,42 @@ func (t *Template) defaults() {
 	}
 }
 
+// placement checks the positions.
+func (c *checker) placement(y *yaml.Node, t *Template) {
+	placement := child(child(y, "spec"), "placement")
+	for _, list := range []string{"initContainers", "containers"} {
+		position, p := child(placement, list), t.Spec.Placement.In(list)
+		if position == nil || position.Kind != yaml.MappingNode {
+			continue
+		}
+		path := "spec.placement." + list
+		switch name := p.After + p.Before; {
+		case p.After != "" && p.Before != "":
+			c.problem(position, path, "has both after and before; leave one out")
+		case len(position.Content) == 0:
+			c.problem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
+		case name != "" && slices.Contains(t.Containers, name):
+			c.problem(position, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
+		}
+	}
+}
+
+// defaults sets the ends, given the compiled spec.pod.
+func (p *Placement) defaults(pod *part) {
+	if p.Containers.End == "" {
+		p.Containers.End = Last
+	}
+	if p.InitContainers.End == "" {
+		p.InitContainers.End = Last
+		known := pod.known()
+		for _, c := range known.At("spec", "initContainers").Items() {
+			if c.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways)) {
+				p.InitContainers.End = First
+			}
+		}
+	}
+}
+
 // revision returns the hash of the document as canonical JSON with sorted keys. Comments, order and
 // layout do not change it.
 func revision(n *tree.Node) string {

@@ -2,13 +2,7 @@
 
 package templates
 
-import (
-	"encoding/json"
-	"slices"
-
-	"go.yaml.in/yaml/v3"
-	corev1 "k8s.io/api/core/v1"
-)
+import "encoding/json"
 
 // Placement is where the template's containers go. Those of one list stay next to each other, in the
 // template's order, because init containers start in the order of their list.
@@ -52,39 +46,3 @@ const (
 	First End = "First"
 	Last  End = "Last"
 )
-
-// placement checks the positions.
-func (c *checker) placement(y *yaml.Node, t *Template) {
-	placement := child(child(y, "spec"), "placement")
-	for _, list := range []string{"initContainers", "containers"} {
-		position, p := child(placement, list), t.Spec.Placement.In(list)
-		if position == nil || position.Kind != yaml.MappingNode {
-			continue
-		}
-		path := "spec.placement." + list
-		switch name := p.After + p.Before; {
-		case p.After != "" && p.Before != "":
-			c.problem(position, path, "has both after and before; leave one out")
-		case len(position.Content) == 0:
-			c.problem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
-		case name != "" && slices.Contains(t.Containers, name):
-			c.problem(position, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
-		}
-	}
-}
-
-// defaults sets the ends, given the compiled spec.pod.
-func (p *Placement) defaults(pod *part) {
-	if p.Containers.End == "" {
-		p.Containers.End = Last
-	}
-	if p.InitContainers.End == "" {
-		p.InitContainers.End = Last
-		known := pod.known()
-		for _, c := range known.At("spec", "initContainers").Items() {
-			if c.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways)) {
-				p.InitContainers.End = First
-			}
-		}
-	}
-}
