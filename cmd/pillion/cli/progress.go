@@ -46,5 +46,6 @@ func (p *Progress) Say(format string, args ...any) {
 func (p *Progress) End() {
 	if p.shown {
 		fmt.Fprintf(p.w, "\r%-60s\r", "")
+		p.shown = false
 	}
 }

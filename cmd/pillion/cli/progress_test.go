@@ -31,5 +31,9 @@ func TestProgress(t *testing.T) {
 	if blank := "\r" + strings.Repeat(" ", 60) + "\r"; !strings.HasSuffix(out.String(), blank) {
 		t.Errorf("it leaves %q", &out)
 	}
+	n := out.Len()
+	if p.End(); out.Len() > n {
+		t.Error("it removes the message twice")
+	}
 	new(Progress).End() // nobody sees it
 }
