@@ -19,7 +19,7 @@ func TestHang(t *testing.T) {
 	pair := newHangingReplicas(t, env.manifests)
 	pair.mutate.Hang()
 	_, err := pair.create(testContext(t), newPod("alone"))
-	wantForbidden(t, err, "shield: not_injected at /spec/initContainers/-: nothing of it is in the pod: the mutating webhook was not called or did not answer in time; create the pod again")
+	wantForbidden(t, err, "shield: not_injected at /spec/initContainers/-: the pod has nothing of it: the mutating webhook was not called or did not answer in time; create the pod again")
 	wantFailedOpen(t, pair.namespace, "alone")
 
 	createDeployment(t, pair.namespace)

@@ -80,14 +80,14 @@ func (d *Decision) differences(strict bool) []Finding {
 		message := fmt.Sprintf("it is %s and must be %s", Brief(p.Pod), Brief(p.Template))
 		switch {
 		case p.Template == "null":
-			message = Brief(p.Pod) + " must not be there"
+			message = Brief(p.Pod) + " must be removed"
 		case p.Pod == "null":
-			message = Brief(p.Template) + " is not there"
+			message = Brief(p.Template) + " is missing"
 		}
 		all = append(all, d.finding(CodeAltered, p, message+d.blame(d.changer(p.Path))))
 	}
 	for _, p := range d.Added {
-		all = append(all, d.finding(CodeMissing, p, Brief(p.Template)+" is not there"+d.blame("see which other webhook takes it away")))
+		all = append(all, d.finding(CodeMissing, p, Brief(p.Template)+" is missing"+d.blame("find out which other webhook removes it")))
 	}
 	return all
 }
@@ -96,18 +96,18 @@ func (d *Decision) differences(strict bool) []Finding {
 func (d *Decision) changer(at string) string {
 	names := strings.Split(at, "/") // "", spec, containers, 0, args
 	if len(names) > 4 && slices.Contains(d.computed, names[4]) {
-		return "the template protects it and computes it from the pod, so see who changes the pod; in a copy, keep the labels too (kubectl debug --keep-labels)"
+		return "the template protects it and computes it from the pod, so find out what changes the pod; in a copy, keep the labels too (kubectl debug --keep-labels)"
 	}
-	return "the template protects it, so see who changes it"
+	return "the template protects it, so find out what changes it"
 }
 
 // notThere returns the finding about a template of which nothing is in the pod.
 func (d *Decision) notThere(strict bool) Finding {
 	lacks := d.container()
 	f := Finding{Code: CodeNotInjected, Template: d.Template, Path: lacks.Path, Expected: lacks.Template, Mode: d.Mode}
-	f.Message = "nothing of it is in the pod: the mutating webhook was not called or did not answer in time; create the pod again"
+	f.Message = "the pod has nothing of it: the mutating webhook was not called or did not answer in time; create the pod again"
 	if d.recorded {
-		f.Message = "nothing of it is in the pod but the record of its injection: it is a copy, or another webhook removed the rest, and the mutating webhook was not called or did not answer in time; create the pod again"
+		f.Message = "the pod has only the record of its injection: the pod is a copy, or another webhook removed the rest, and the mutating webhook was not called or did not answer in time; create the pod again"
 	}
 	if strict {
 		f.Mode = templates.Deny
@@ -126,7 +126,7 @@ func (d *Decision) blame(others string) string {
 	if len(by) > most {
 		by = append(by[:most], '…')
 	}
-	return fmt.Sprintf("; the pod says that it was injected by revision %s: create it again, from a manifest that was not injected", string(by))
+	return fmt.Sprintf("; the pod names revision %s, which injected it: create it again, from a manifest that was not injected", string(by))
 }
 
 // failures returns findings about a template that the pod should have but that could not be

@@ -58,13 +58,13 @@ func (c Code) Failed() bool {
 func (c Code) sentence() string {
 	switch c {
 	case CodeMirrorPod:
-		return "a mirror pod only reflects a static pod and is never changed"
+		return "a mirror pod only reflects a static pod, so Pillion never changes it"
 	case CodeNotRequested:
-		return "the pod does not ask for it and it is not a default"
+		return "the pod does not request it, and it is not a default"
 	case CodePresent:
-		return "everything is there already"
+		return "the pod already has all of it"
 	case CodeInjected:
-		return "the pod is to have it, and something of it is not there"
+		return "the pod should have it, and lacks a part of it"
 	}
 	return strings.ReplaceAll(string(c), "_", " ")
 }

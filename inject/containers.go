@@ -23,10 +23,10 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 			where := p.subject.beside.Member("spec").Member(list).Item(items, found)
 			if at.Name(0) != list {
 				if other := p.owners.contributor(p.t, func(c *candidate) bool { return slices.Contains(c.t.Containers, name) }); other != "" {
-					p.conflict(where, &items[found], fragment, "the template %s brings a container named %s in %s; rename it in one of the templates", other, name, list)
+					p.conflict(where, &items[found], fragment, "the template %s adds a container named %s to %s; rename it in one of the templates", other, name, list)
 					return
 				}
-				p.conflict(where, &items[found], fragment, "the pod has a container named %s in %s, where the template does not put it; give it another name", name, list)
+				p.conflict(where, &items[found], fragment, "the pod has a container named %s in %s, but the template adds it to another list; rename the container in the pod", name, list)
 				return
 			}
 			p.knownContainer(&items[found], fragment, s, where)
@@ -41,7 +41,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
 	if other := p.owners.bringer(existing, p.t, p.wasMarked); other != "" && len(altered(p.subject, p.t, p.fragment)) > 0 {
-		p.conflict(at, existing, fragment, "the template %s brings another container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
+		p.conflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
 		return
 	}
 	if s.Elem.Contains(existing, fragment) && !slices.Contains(p.theirs, fragment.Get("name").Text()) {
@@ -49,7 +49,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 		return
 	}
 	if other := p.owners.bringer(existing, p.t, p.wasMarked); other != "" {
-		p.conflict(at, existing, fragment, "the template %s brings another container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
+		p.conflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
 		return
 	}
 	if !p.wasMarked {
@@ -57,7 +57,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 		return
 	}
 	if there, ours := existing.Get("restartPolicy"), fragment.Get("restartPolicy"); there != nil && ours != nil && !ours.SameText(there) {
-		p.conflict(at.Member("restartPolicy"), there, ours, "the pod's container %s is no native sidecar; give it restartPolicy: Always", fragment.Get("name").Text())
+		p.conflict(at.Member("restartPolicy"), there, ours, "the pod's container %s is not a native sidecar; set its restartPolicy to Always", fragment.Get("name").Text())
 	}
 	if !p.checkContainer(at.Name(1), existing, fragment, at) {
 		return
@@ -82,7 +82,7 @@ func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointe
 		if d.Template != "null" {
 			do = "make it " + Brief(d.Template)
 		}
-		p.conflictAt(d, "the pod's container %s has %s at %s, which the template protects; %s, or leave the container out", name, Brief(d.Pod), schema.Where(d.Path), do)
+		p.conflictAt(d, "the pod's container %s has %s at %s, which the template protects; %s, or remove the container", name, Brief(d.Pod), schema.Where(d.Path), do)
 	}
 }
 
@@ -93,11 +93,11 @@ func (p *planner) notInjected(existing, fragment *tree.Node) string {
 	name, image := fragment.Get("name").Text(), existing.Get("image")
 	switch {
 	case image != nil && image.SameText(fragment.Get("image")):
-		return fmt.Sprintf("the container %s is not as the template says, and the pod has no record of its injection; in a copy of a pod, keep the annotations (kubectl debug --keep-annotations), or leave it out", name)
+		return fmt.Sprintf("the container %s differs from the template, and the pod has no record of its injection; in a copy of a pod, keep the annotations (kubectl debug --keep-annotations), or remove the container", name)
 	case slices.Contains(p.t.Spec.Validate.Protect, templates.ProtectAll):
-		return fmt.Sprintf("the pod has a container of its own named %s; give it another name, or leave it out", name)
+		return fmt.Sprintf("the pod has its own container named %s; rename it or remove it", name)
 	}
-	return fmt.Sprintf("the pod has a container of its own named %s; to have the template fill in what it leaves out, set the annotation %s: \"true\"", name, p.t.customize)
+	return fmt.Sprintf("the pod has its own container named %s; if the template should add the missing fields, set the annotation %s: \"true\"", name, p.t.customize)
 }
 
 // checkContainer finds conflicts that would make the API server reject the pod, or break it

@@ -67,7 +67,7 @@ func sleepsTooLong(pod, container *tree.Node) string {
 			continue
 		}
 		if s, err := strconv.ParseInt(seconds.String(), 10, 64); err == nil && s > grace {
-			return fmt.Sprintf("the container %s sleeps for %d s in lifecycle.%s, and the pod has a grace period of %d s; raise terminationGracePeriodSeconds to %d",
+			return fmt.Sprintf("the container %s sleeps for %d s in lifecycle.%s, but the pod's grace period is %d s; raise terminationGracePeriodSeconds to %d",
 				container.Get("name").Text(), s, hook, grace, s)
 		}
 	}
@@ -113,7 +113,7 @@ func otherSeccomp(pod, container *tree.Node) string {
 	if ok {
 		return ""
 	}
-	return fmt.Sprintf("the pod's annotation %s says something else than securityContext.seccompProfile; remove it", key)
+	return fmt.Sprintf("the pod's annotation %s contradicts securityContext.seccompProfile; remove the annotation", key)
 }
 
 // hostProcess reports a mix of Windows host process containers with other containers in one pod.
@@ -126,7 +126,7 @@ func hostProcess(pod, container *tree.Node) string {
 		theirs = orElse(of(&items[0]), all).Kind() == tree.True
 	}
 	if (orElse(own, all).Kind() == tree.True) != theirs || own != nil && all != nil && own.Kind() != all.Kind() {
-		return fmt.Sprintf("all containers of a pod are host process containers or none, and %s differs from the pod's", container.Get("name").Text())
+		return fmt.Sprintf("either all containers of a pod are host process containers or none is, but %s differs from the pod's containers", container.Get("name").Text())
 	}
 	return ""
 }

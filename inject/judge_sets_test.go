@@ -173,7 +173,7 @@ func TestUninjected(t *testing.T) {
 				for _, revision := range []string{injector.Set().Templates[0].Revision, "ffffffffffff"} {
 					req.Object = []byte(strings.Replace(plain, `"annotations":{`, strings.Replace(forged, "REVISION", revision, 1), 1))
 					v = mustJudge(t, inject.NewJudge(both(injector), nil, true), req)
-					if v.Word() != "denied" || !v.CreateAgain() || v.Doubt != (revision == "ffffffffffff") || !strings.Contains(inject.Denial(v.Judged), "but the record of its injection") {
+					if v.Word() != "denied" || !v.CreateAgain() || v.Doubt != (revision == "ffffffffffff") || !strings.Contains(inject.Denial(v.Judged), "only the record of its injection") {
 						t.Errorf("%s, %s, records alone: %s: %v", name, mode, v.Word(), v.Judged)
 					}
 				}

@@ -55,7 +55,7 @@ func (p *planner) member(pod, there *tree.Node, f *schema.Field, value *tree.Nod
 			p.keep(at, there, value)
 		}
 	case there != nil && there.Kind() != value.Kind():
-		p.conflict(at, there, value, "the pod's %s is of another type than a pod has there", at.String())
+		p.conflict(at, there, value, "the pod's %s has the wrong type; correct it", at.String())
 	case len(value.Items()) == 0 && value.Kind() == tree.Array:
 		return
 	case f.Shape == schema.KeyedList || f.Shape == schema.Set:
@@ -86,7 +86,7 @@ func (p *planner) list(pod, fragment *tree.Node, s *schema.Schema, at schema.Poi
 			continue
 		}
 		if s.Elem.GoType == schema.VolumeType() && p.isClaim(value) {
-			p.conflict(at, nil, value, "a claim of the StatefulSet's volumeClaimTemplates takes the place of the volume %s; give that one another name", value.Get("name").Text())
+			p.conflict(at, nil, value, "a claim of the StatefulSet's volumeClaimTemplates replaces the volume %s; rename the claim", value.Get("name").Text())
 			continue
 		}
 		found := -1
@@ -126,7 +126,7 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 				p.conflict(at, pod, fragment, "the template %s mounts another volume (%s) at %s; change the path in one of the templates", other, there, pod.Get("mountPath").Text())
 				return
 			}
-			p.conflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that one elsewhere", there, pod.Get("mountPath").Text())
+			p.conflict(at, pod, fragment, "another volume (%s) is mounted at %s; mount that volume at another path", there, pod.Get("mountPath").Text())
 			return
 		}
 		fallthrough
@@ -139,10 +139,10 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 func (p *planner) otherVolume(pod, fragment *tree.Node, at schema.Pointer) {
 	name := fragment.Get("name").Text()
 	if other := p.owners.contributor(p.t, func(c *candidate) bool { return c.brings(name) }); other != "" {
-		p.conflict(at, pod, fragment, "the template %s brings another volume named %s; rename it in one of the templates", other, name)
+		p.conflict(at, pod, fragment, "the template %s adds a different volume named %s; rename it in one of the templates", other, name)
 		return
 	}
-	p.conflict(at, pod, fragment, "the pod has another volume named %s; give that one another name", name)
+	p.conflict(at, pod, fragment, "the pod has a different volume named %s; rename it in the pod", name)
 }
 
 // resources adds the resources that neither the requests nor the limits of the pod name. Otherwise

@@ -36,7 +36,7 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 			original = nil // unknown
 		}
 	case said:
-		return "", fmt.Errorf("nothing has been injected into this pod, but it has the annotation %s, which only inject writes; remove it", AnnotationUninject)
+		return "", fmt.Errorf("the pod has the annotation %s, which only an injection writes, but nothing was injected; remove the annotation", AnnotationUninject)
 	default:
 		b.Own = i.own(req, pod, result)
 	}

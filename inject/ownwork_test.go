@@ -177,7 +177,7 @@ func TestProtectedCustomized(t *testing.T) {
 	for own, want := range map[string]string{
 		`"image":"s","securityContext":{"privileged":true}`:                                                 "",
 		`"image":"s","securityContext":{"privileged":true},"terminationMessagePath":"/dev/termination-log"`: "",
-		`"image":"s","securityContext":{"privileged":true},"command":["sleep"]`:                             `the pod's container side has ["sleep"] at spec.containers[1].command, which the template protects; remove it, or leave the container out`,
+		`"image":"s","securityContext":{"privileged":true},"command":["sleep"]`:                             `the pod's container side has ["sleep"] at spec.containers[1].command, which the template protects; remove it, or remove the container`,
 		`"env":[{"name":"X","value":"1"}]`:                                                                  `spec.containers[1].env, which the template protects; remove it`,
 		`"image":"evil"`:                                                                                    `has "evil" at spec.containers[1].image, which the template protects; make it "s"`,
 		`"securityContext":{"runAsUser":1}`:                                                                 `spec.containers[1].securityContext.runAsUser, which the template protects; remove it`,

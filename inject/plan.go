@@ -34,8 +34,8 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	case len(p.conflicts) > 0:
 		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeConflict, messages(p.conflicts), p.conflicts
 	default:
-		c.pass(CodeRenderFailed, "every expression has a value that a pod can have")
-		c.pass(CodeConflict, "nothing in the pod is in its way")
+		c.pass(CodeRenderFailed, "every expression gives a valid value")
+		c.pass(CodeConflict, "nothing in the pod conflicts with it")
 		c.decision.Kept, c.decision.Added, c.decision.Altered = p.kept, p.added, altered
 		c.decision.Code = CodePresent
 	}
@@ -46,10 +46,10 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	}
 	c.decision.computed = c.t.Computed
 	if c.decision.Code == CodePresent && p.additions > 0 {
-		c.pass(CodePresent, "something of it is not in the pod")
+		c.pass(CodePresent, "the pod lacks a part of it")
 		c.decision.Code, c.decision.Absent, c.decision.recorded = CodeInjected, p.absent(noContainer), p.wasInjected
 		if other {
-			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod's own annotation %s stays, but revision %s was injected", c.t.injected, c.t.Revision))
+			c.decision.Notes = append(c.decision.Notes, fmt.Sprintf("the pod keeps its own annotation %s, but revision %s was injected", c.t.injected, c.t.Revision))
 		}
 	}
 	delete(c.subject.marks, c.t) // its annotation may have been added

@@ -20,7 +20,7 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 		for i := range items {
 			path := mountPath(&items[i])
 			if slices.Contains(taken, path) {
-				p.conflict(at.Member(list), nil, &items[i], "the template puts two volumes at %s; fix the template", path)
+				p.conflict(at.Member(list), nil, &items[i], "the template mounts two volumes at %s; fix the template", path)
 				addable = false
 			}
 			taken = append(taken, path)
@@ -34,7 +34,7 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 		for i := range items {
 			for j := range theirs {
 				if path := mountPath(&items[i]); path == mountPath(&theirs[j]) {
-					owner, do := "the pod", "put that one elsewhere"
+					owner, do := "the pod", "move that volume to another path"
 					if other := p.owners.contributor(p.t, func(c *candidate) bool { return c.mounts(&theirs[j]) }); other != "" {
 						owner, do = "the template "+other, "change the path in one of the templates"
 					}
@@ -80,7 +80,7 @@ func (p *planner) checkPorts(list string, existing, fragment *tree.Node, at sche
 			continue
 		}
 		if p.subject.onHost && !schema.SameNumber(orElse(ports[i].Get("hostPort"), ports[i].Get("containerPort")), ports[i].Get("containerPort")) {
-			p.conflict(at.Member("ports"), nil, &ports[i], "on the host network the host port %s would have to be the container's", n.port)
+			p.conflict(at.Member("ports"), nil, &ports[i], "on the host network, the host port %s must equal the container's port", n.port)
 		}
 		p.checkNodePort(n, &ports[i])
 		n.at = listPath(at.String() + "/ports")
@@ -96,7 +96,7 @@ func (p *planner) checkPortName(container string, port *tree.Node, own []tree.No
 	name := port.Get("name")
 	for i := range own {
 		if name != nil && own[i].Get("name") != nil && name.IsText(own[i].Get("name").Text()) && !key.SameKey(port, &own[i]) {
-			p.conflict(at.Item(own, i), &own[i], port, "the container %s has another port named %s; give that one another name", container, name.Text())
+			p.conflict(at.Item(own, i), &own[i], port, "the container %s has another port named %s; rename that port", container, name.Text())
 		}
 	}
 }

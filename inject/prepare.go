@@ -180,7 +180,7 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 	if !found {
 		return container
 	}
-	note := fmt.Sprintf("the pod has resources of its own, so the container %s shares them and its cpu and memory are left out", name)
+	note := fmt.Sprintf("the pod has its own resources, which the container %s shares, so Pillion adds no cpu and memory to it", name)
 	if !slices.Contains(c.decision.Notes, note) && len(c.decision.Notes) < maxConflicts {
 		c.decision.Notes = append(c.decision.Notes, note)
 	}

@@ -58,7 +58,7 @@ spec:
 			if name == "resources" {
 				want = "allowed"
 			}
-			if v.Word() != want || want == "denied" && !strings.Contains(inject.Denial(v.Judged), "/"+name) && !strings.Contains(inject.Denial(v.Judged), "named agent") && !strings.Contains(inject.Denial(v.Judged), "the container agent is not as the template says") {
+			if v.Word() != want || want == "denied" && !strings.Contains(inject.Denial(v.Judged), "/"+name) && !strings.Contains(inject.Denial(v.Judged), "named agent") && !strings.Contains(inject.Denial(v.Judged), "the container agent differs from the template") {
 				t.Errorf("%s (marked: %t): %s: %v", name, marked, v.Word(), v.Judged)
 			}
 		}

@@ -33,7 +33,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	c.decision.Params = c.values
 	ok, err := c.t.Condition(&c.input, c.values)
 	if err == nil && !ok {
-		return CodeConditionFalse, "its condition does not hold: " + c.t.Spec.Match.Condition
+		return CodeConditionFalse, "its condition is false: " + c.t.Spec.Match.Condition
 	}
 	if err == nil && c.subject.asked.detail {
 		c.pass(CodeConditionFalse, whyCondition(c))
@@ -42,7 +42,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 		c.decision.Obstacles = c.invalid(invalid)
 		return CodeInvalidParameter, invalid.Error()
 	}
-	c.pass(CodeInvalidParameter, "every parameter has a value that is allowed")
+	c.pass(CodeInvalidParameter, "every parameter has an allowed value")
 	if err == nil {
 		c.fragment, err = c.t.Render(&c.input, c.values)
 	}
@@ -68,7 +68,7 @@ func whyCondition(c *candidate) string {
 	if c.t.Spec.Match.Condition == "" {
 		return "the template has no condition"
 	}
-	return "its condition holds: " + c.t.Spec.Match.Condition
+	return "its condition is true: " + c.t.Spec.Match.Condition
 }
 
 // invalid returns the places of invalid parameter values. It returns none if all of them are

@@ -61,7 +61,7 @@ func (r *Request) parse() (pod *tree.Node, err error) {
 	}
 	for _, n := range []*tree.Node{pod, pod.Get("metadata"), pod.Get("spec")} {
 		if fields := len(n.Members()); fields > maxFields {
-			return nil, fmt.Errorf("an object of it has %d fields, and at most %d are read", fields, maxFields)
+			return nil, fmt.Errorf("an object in it has %d fields, but Pillion reads at most %d", fields, maxFields)
 		}
 	}
 	return pod, nil

@@ -58,7 +58,7 @@ func (i *Injector) differs(req *Request, want, got any) error {
 	case found != nil:
 		return fmt.Errorf("cannot restore the original: %s differs from what inject writes; undo this change, or edit the pod by hand", schema.Where(found.at))
 	case !served(pod):
-		return errors.New("cannot restore the original: the pod has been changed in a way that means nothing to Kubernetes; undo this change, or edit the pod by hand")
+		return errors.New("cannot restore the original: the pod has been changed in a way that Kubernetes ignores; undo this change, or edit the pod by hand")
 	}
 	return nil
 }

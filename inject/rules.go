@@ -77,7 +77,7 @@ func excludedNamespace(s *subject, _ *loaded) (bool, string) {
 	if !slices.Contains(s.excluded, s.asked.namespace.Name) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("nothing is injected in the namespace %s", s.asked.namespace.Name)
+	return true, fmt.Sprintf("Pillion injects nothing in the namespace %s", s.asked.namespace.Name)
 }
 
 func whyNotExcluded(s *subject, t *loaded) string {
@@ -124,9 +124,9 @@ func whyOptedIn(s *subject, t *loaded) string {
 	ns := &s.asked.namespace
 	switch {
 	case s.asked.optedIn:
-		return "the API server asked, so a webhook's selectors matched"
+		return "the API server called Pillion, so the selectors of a webhook matched"
 	case !ns.Known:
-		return fmt.Sprintf("the labels of the namespace %s are not known, so it counts as opted in", ns.Name)
+		return fmt.Sprintf("the labels of the namespace %s are unknown, so it counts as opted in", ns.Name)
 	case ns.Labels[LabelInject] == Enabled:
 		return fmt.Sprintf("the namespace %s has the label %s: %s", ns.Name, LabelInject, Enabled)
 	}
@@ -176,7 +176,7 @@ func wrongOS(s *subject, t *loaded) (bool, string) {
 	if s.os == string(want) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("the pod is for %s, the template for %s", s.os, want)
+	return true, fmt.Sprintf("the pod is for %s, but the template is for %s", s.os, want)
 }
 
 func whyRightOS(s *subject, t *loaded) string { return "pod and template are for " + s.os }
@@ -205,7 +205,7 @@ func namespaceNotMatched(s *subject, t *loaded) (bool, string) {
 		return false, ""
 	}
 	if !s.asked.namespace.Known {
-		return true, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are not known", selector, s.asked.namespace.Name)
+		return true, fmt.Sprintf("the template is for namespaces with %s, and the labels of %s are unknown", selector, s.asked.namespace.Name)
 	}
 	return true, t.forNamespaces
 }

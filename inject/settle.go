@@ -31,7 +31,7 @@ const (
 	maxLooks = 64
 )
 
-const neverSettles = "what it adds makes it add more, without an end; see what its expressions read"
+const neverSettles = "its expressions read its own additions, so it adds more without end; change the expressions"
 
 // settling is the work on one pod.
 type settling struct {
@@ -135,7 +135,7 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 			return p.faulty()
 		}
 		if s.result.size = s.result.pod.AddedSize(); s.result.size > maxPatch {
-			return p.blame(p.last, fmt.Sprintf("what it adds makes the pod larger than the API server takes (%d bytes)", s.result.size))
+			return p.blame(p.last, fmt.Sprintf("its additions make the pod larger than the API server accepts (%d bytes)", s.result.size))
 		}
 		if !s.run.lookAgain() {
 			return nil
@@ -218,9 +218,9 @@ func (p *pass) faulty() map[string]string {
 		switch name := p.last[i].Template; {
 		case len(found) == 0:
 		case p.were[i] || p.old != nil && p.old[i]:
-			return p.blame(p.result.Decisions, fmt.Sprintf("the template %s reads what it adds, and then %s", name, found[0].fault()))
+			return p.blame(p.result.Decisions, fmt.Sprintf("the template %s reads its own additions, and then %s", name, found[0].fault()))
 		case p.adds[i]:
-			culprits[name] = "its expressions read what is added, and then " + found[0].fault()
+			culprits[name] = "its expressions read additions, and then " + found[0].fault()
 		}
 	}
 	return culprits
@@ -229,7 +229,7 @@ func (p *pass) faulty() map[string]string {
 // fault returns what is wrong, without advice.
 func (f *Finding) fault() string {
 	if f.Code == CodeAltered {
-		return fmt.Sprintf("%s is %s and has to be %s", schema.Where(f.Path), Brief(cmp.Or(f.Found, "absent")), Brief(cmp.Or(f.Expected, "absent")))
+		return fmt.Sprintf("%s is %s and must be %s", schema.Where(f.Path), Brief(cmp.Or(f.Found, "absent")), Brief(cmp.Or(f.Expected, "absent")))
 	}
 	return f.Message
 }
@@ -246,4 +246,4 @@ func (r *run) lookAgain() bool {
 }
 
 // ErrGone is returned if [Request.Done] was closed before the work was done.
-var ErrGone = errors.New("nobody waits for the result")
+var ErrGone = errors.New("the caller no longer waits for the result")

@@ -144,10 +144,10 @@ func (i *Injector) addedBy(req *Request, r *Removal, bare []byte) ([]*candidate,
 		}
 		c := &candidate{subject: &run.subject, t: t, input: run.input, decision: &Decision{}}
 		if code, message := c.render(i.rules); code != "" {
-			return nil, fmt.Errorf("%s was injected, but would not be now (%s: %s), so what it added is not known", t.Name, code, message)
+			return nil, fmt.Errorf("%s was injected, but would not be injected now (%s: %s), so its additions are unknown", t.Name, code, message)
 		}
 		if err := run.owners.renderApps(c); err != nil {
-			return nil, fmt.Errorf("%s was injected, but what it adds cannot be said now: %w", t.Name, err)
+			return nil, fmt.Errorf("%s was injected, but its additions cannot be computed now: %w", t.Name, err)
 		}
 		all = append(all, c)
 		s := &subtraction{candidate: c, own: r.own}
@@ -194,12 +194,12 @@ func (i *Injector) injectedBy(pod *tree.Node) ([]string, error) {
 			continue
 		}
 		if delete(said, t.Name); revision != t.Revision {
-			return nil, fmt.Errorf("%s was injected by revision %s of the template, and this is revision %s; name the templates that were used", t.Name, revision, t.Revision)
+			return nil, fmt.Errorf("%s was injected by revision %s of the template, but this is revision %s; use the templates that it was injected with", t.Name, revision, t.Revision)
 		}
 		all = append(all, t.Name)
 	}
 	if names := slices.Sorted(maps.Keys(said)); len(names) > 0 {
-		return nil, fmt.Errorf("%s was injected, and there is no template of that name here; name the templates that were used", names[0])
+		return nil, fmt.Errorf("%s was injected, but there is no template of that name here; use the templates that it was injected with", names[0])
 	}
 	return all, nil
 }

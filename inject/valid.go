@@ -45,7 +45,7 @@ func (p *planner) checkMerged(merged, fragment *tree.Node, at schema.Pointer) {
 func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at schema.Pointer) {
 	if err := templates.Broken(t, object, fragment); err != nil {
 		have, where := p.owners.before(p.t)
-		p.conflict(at, nil, fragment, "with what %s, %v; change that %s, or leave this template out", have, err, where)
+		p.conflict(at, nil, fragment, "together together together with what %s, %v; change that %s, or leave this template out", have, err, where)
 	}
 }
 
@@ -65,7 +65,7 @@ func (p *planner) checkAnnotations() {
 	}
 	if size > maxAnnotations {
 		p.conflict(schema.Pointer{}.Member("metadata").Member("annotations"), nil, p.fragment.At("metadata", "annotations"),
-			"with the template's annotations the pod has %d bytes of them, and may have %d; make them smaller", size, maxAnnotations)
+			"with the template, the pod's annotations have %d bytes, but the limit is %d; shorten the pod's annotations", size, maxAnnotations)
 	}
 }
 
@@ -89,7 +89,7 @@ func (p *planner) checkClaim(volume *tree.Node) {
 	name := pod + "-" + volume.Get("name").Text()
 	const longest = 253 // maximum length of a claim's name
 	if volume.Get("ephemeral") != nil && len(name) > longest {
-		p.conflict(schema.Pointer{}.Member("metadata").Member("name"), nil, volume, "the claim of the volume %s has the pod's name in its own, which becomes longer than %d bytes; give the pod a shorter name", volume.Get("name").Text(), longest)
+		p.conflict(schema.Pointer{}.Member("metadata").Member("name"), nil, volume, "the claim of the volume %s would have a name of more than %d bytes, because it contains the pod's name; give the pod a shorter name", volume.Get("name").Text(), longest)
 	}
 	others := p.subject.pod.At("spec", "volumes").Items()
 	for i := range others {
@@ -98,7 +98,7 @@ func (p *planner) checkClaim(volume *tree.Node) {
 			mine, theirs = theirs, mine
 		}
 		if mine.Get("ephemeral") != nil && theirs.At("persistentVolumeClaim", "claimName").IsText(pod+"-"+mine.Get("name").Text()) && strings.TrimSpace(pod) != "" {
-			p.conflict(schema.Pointer{}.Member("spec").Member("volumes"), theirs, volume, "the claim %s-%s is made for the volume %s, and another volume names it; give one of them another name",
+			p.conflict(schema.Pointer{}.Member("spec").Member("volumes"), theirs, volume, "Kubernetes creates the claim %s-%s for the volume %s, but another volume uses this claim; rename one of them",
 				pod, mine.Get("name").Text(), mine.Get("name").Text())
 		}
 	}

@@ -38,7 +38,7 @@ type variable struct {
 	used    bool
 }
 
-var errGone = errors.New("nobody waits for the result")
+var errGone = errors.New("the caller no longer waits for the result")
 
 func (p *program) eval(in *Input) (ref.Val, error) {
 	select {

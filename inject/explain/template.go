@@ -54,7 +54,7 @@ func explained(d *inject.Decision, evidence *Evidence, unreached string) Templat
 	case !d.Code.Succeeded():
 		t.Message = d.Sentence()
 	case d.Code == inject.CodePresent:
-		t.Message += ", and all of it is there already"
+		t.Message += ", and the pod already has all of it"
 	case unreached != "":
 		t.Code, t.Message, t.cause = inject.CodeNotInjected, t.Message+", but "+unreached, unreached
 	}

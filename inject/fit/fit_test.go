@@ -129,8 +129,8 @@ spec:
 		"fluent-bit":              {"restricted|", "map[BestEffort:Burstable]"},
 		"opentelemetry-collector": {"restricted|"},
 		"oauth2-proxy":            {"restricted|"},
-		"host":                    {"privileged|not baseline: privileged (container \"host\"", "labelDomains lets it set labels of example.com"},
-		"double":                  {"baseline|not restricted: allowPrivilegeEscalation != false", "the template host brings another container named host"},
+		"host":                    {"privileged|not baseline: privileged (container \"host\"", "labelDomains allows it to set labels of example.com"},
+		"double":                  {"baseline|not restricted: allowPrivilegeEscalation != false", "the template host adds a different container named host"},
 		"picky":                   {"baseline|not restricted"},
 		"odd":                     {"|lint found no sample pod that meets this part of the condition: size(pod.spec.containers) % 2 == 0|"},
 		"needs":                   {"|needs.id has no default, and no sample fits; use --set needs.id=VALUE"},
@@ -183,7 +183,7 @@ func TestHints(t *testing.T) {
 	for spec, want := range map[string]string{
 		`{required: true, validate: {mode: Warn}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                            "accepts pods without it",
 		`{required: true, match: {hostNetwork: true}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                        "",
-		`{required: true, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                                                    "a pod with hostNetwork: true goes without it; set match.hostNetwork: true,",
+		`{required: true, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                                                    "a pod with hostNetwork: true does not get it; set match.hostNetwork: true,",
 		`{required: true, match: {hostNetwork: true}, validate: {protect: [image]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                          "its own container named a that runs something else, because not all fields are protected; set validate.protect: [all]",
 		`{validate: {mode: Deny, protect: [image, command]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                 "set validate.protect: [all]",
 		`{validate: {mode: Deny, protect: [all]}, pod: {spec: {containers: [{name: a, image: a}]}}}`:                                                            "",
@@ -197,7 +197,7 @@ func TestHints(t *testing.T) {
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["n${pod.spec.containers.size()}"]}]}}}`:                                                          "",
 		`{variables: [{name: a, expression: "1"}], pod: {metadata: {annotations: {a: b}}}}`:                                                                     "no expression reads the variable a; remove it",
 		`{variables: [{name: a, expression: "ns.name"}], pod: {metadata: {annotations: {a: "${variables.a}"}}}}`:                                                "",
-		`{forEachContainer: [{add: {lifecycle: {preStop: {sleep: {seconds: 10}}}}}]}`:                                                                           "a pod with terminationGracePeriodSeconds: 1 goes without it: the container app sleeps for 10 s",
+		`{forEachContainer: [{add: {lifecycle: {preStop: {sleep: {seconds: 10}}}}}]}`:                                                                           "a pod with terminationGracePeriodSeconds: 1 does not get it: the container app sleeps for 10 s",
 		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                  "no such key: app; if not every pod has this key, write [?'app'].orValue('')",
 	} {
 		found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: "+spec+"}"))

@@ -69,7 +69,7 @@ func defaults(r *corev1.LimitRange, c *corev1.Container) []breach {
 			if _, ok := c.Resources.Limits[name]; !ok && request.Cmp(limit) > 0 {
 				all = append(all, breach{
 					"LimitRange " + r.Name,
-					fmt.Sprintf("the container %s requests %s %s, and the LimitRange %s gives it a limit of %s", c.Name, &request, name, r.Name, &limit), false,
+					fmt.Sprintf("the container %s requests %s %s, but the LimitRange %s gives it a limit of %s", c.Name, &request, name, r.Name, &limit), false,
 				})
 			}
 		}
@@ -119,9 +119,9 @@ func (s subject) below(name corev1.ResourceName, least resource.Quantity) string
 	case !requested:
 		return fmt.Sprintf("%s has no %s request, which {} requires", s.name, name)
 	case request.Cmp(least) < 0:
-		return fmt.Sprintf("%s requests %s %s, and {} allows no less than %s", s.name, &request, name, &least)
+		return fmt.Sprintf("%s requests %s %s, but {} requires at least %s", s.name, &request, name, &least)
 	case limited && limit.Cmp(least) < 0:
-		return fmt.Sprintf("%s has a %s limit of %s, and {} allows no less than %s", s.name, name, &limit, &least)
+		return fmt.Sprintf("%s has a %s limit of %s, but {} requires at least %s", s.name, name, &limit, &least)
 	}
 	return ""
 }
@@ -134,9 +134,9 @@ func (s subject) above(name corev1.ResourceName, most resource.Quantity) string 
 	case !limited:
 		return fmt.Sprintf("%s has no %s limit, which {} requires", s.name, name)
 	case limit.Cmp(most) > 0:
-		return fmt.Sprintf("%s has a %s limit of %s, and {} allows no more than %s", s.name, name, &limit, &most)
+		return fmt.Sprintf("%s has a %s limit of %s, but {} allows at most %s", s.name, name, &limit, &most)
 	case request.Cmp(most) > 0:
-		return fmt.Sprintf("%s requests %s %s, and {} allows no more than %s", s.name, &request, name, &most)
+		return fmt.Sprintf("%s requests %s %s, but {} allows at most %s", s.name, &request, name, &most)
 	}
 	return ""
 }
@@ -151,7 +151,7 @@ func (s subject) beyond(name corev1.ResourceName, most resource.Quantity) string
 		return fmt.Sprintf("%s has no %s limit, which {} requires", s.name, name)
 	}
 	if ratio := limit.AsApproximateFloat64() / request.AsApproximateFloat64(); ratio > most.AsApproximateFloat64() {
-		return fmt.Sprintf("%s has a %s limit of %.3g times its request, and {} allows no more than %s times", s.name, name, ratio, &most)
+		return fmt.Sprintf("%s has a %s limit of %.3g times its request, but {} allows at most %s times", s.name, name, ratio, &most)
 	}
 	return ""
 }

@@ -74,11 +74,11 @@ func TestBroken(t *testing.T) {
 		},
 		"container max exceeded": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Max = list("2", "") })), brings: sidecar(nil, list("3", "")),
-			want: []string{"the container log has a cpu limit of 3, and the LimitRange sizes allows no more than 2"},
+			want: []string{"the container log has a cpu limit of 3, but the LimitRange sizes allows at most 2"},
 		},
 		"container min": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Min = list("500m", "") })), brings: log,
-			want: []string{"the container log requests 100m cpu, and the LimitRange sizes allows no less than 500m"},
+			want: []string{"the container log requests 100m cpu, but the LimitRange sizes requires at least 500m"},
 		},
 		"container min of nothing": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Min = list("500m", "") })), brings: bare,
@@ -89,30 +89,30 @@ func TestBroken(t *testing.T) {
 		},
 		"container ratio": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = list("3", "") })), brings: sidecar(list("100m", ""), list("400m", "")),
-			want: []string{"the container log has a cpu limit of 4 times its request, and the LimitRange sizes allows no more than 3 times"},
+			want: []string{"the container log has a cpu limit of 4 times its request, but the LimitRange sizes allows at most 3 times"},
 		},
 		"container ratio kept": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = list("2", "") })), brings: log,
 		},
 		"request above the default limit": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Default = list("", "32Mi") })), brings: sidecar(list("", "64Mi"), nil),
-			want: []string{"the container log requests 64Mi memory, and the LimitRange sizes gives it a limit of 32Mi"},
+			want: []string{"the container log requests 64Mi memory, but the LimitRange sizes gives it a limit of 32Mi"},
 		},
 		"the pod breaks it already": {
 			limits: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Max = list("1", "") })), brings: sidecar(nil, list("3", "")),
 		},
 		"pod max": {
 			limits: ranges(item(perPod, func(i *corev1.LimitRangeItem) { i.Max = list("2100m", "") })), brings: log,
-			want: []string{"the pod has a cpu limit of 2200m, and the LimitRange sizes allows no more than 2100m"},
+			want: []string{"the pod has a cpu limit of 2200m, but the LimitRange sizes allows at most 2100m"},
 		},
 		"pod max, an init container is more": {
 			limits: ranges(item(perPod, func(i *corev1.LimitRangeItem) { i.Max = list("5", "") })), brings: log,
 			inits: []corev1.Container{needs("migrate", nil, list("5", ""))},
-			want:  []string{"the pod has a cpu limit of 5200m, and the LimitRange sizes allows no more than 5"},
+			want:  []string{"the pod has a cpu limit of 5200m, but the LimitRange sizes allows at most 5"},
 		},
 		"pod ratio": {
 			limits: ranges(item(perPod, func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = list("2", "") })), brings: sidecar(list("100m", ""), list("1", "")),
-			want: []string{"the pod has a cpu limit of 2.73 times its request, and the LimitRange sizes allows no more than 2 times"},
+			want: []string{"the pod has a cpu limit of 2.73 times its request, but the LimitRange sizes allows at most 2 times"},
 		},
 		"quota demands": {
 			limits: quota(pairs{"limits.memory": "10Gi", "requests.cpu": "10", "memory": "10Gi", "pods": "5"}), brings: sidecar(list("1m", ""), nil),
@@ -127,20 +127,20 @@ func TestBroken(t *testing.T) {
 			limits: quota(pairs{"requests.cpu": "10m", "requests.memory": "16Mi"}), containers: []corev1.Container{{Name: "web"}}, brings: sidecar(list("20m", "32Mi"), nil),
 		},
 		"quota fits":        {limits: quota(pairs{"requests.cpu": "3/1900m"}), brings: log},
-		"quota is full":     {limits: quota(pairs{"requests.cpu": "3/1950m"}), brings: log, want: []string{"the pod needs 1100m of requests.cpu, and the quota compute has 1050m of 3 left"}},
+		"quota is full":     {limits: quota(pairs{"requests.cpu": "3/1950m"}), brings: log, want: []string{"the pod needs 1100m of requests.cpu, but the quota compute has 1050m of 3 left"}},
 		"quota was full":    {limits: quota(pairs{"requests.cpu": "3/2500m"}), brings: log},
-		"quota, old name":   {limits: quota(pairs{"cpu": "1"}), brings: log, want: []string{"the pod needs 1100m of cpu, and the quota compute has 1 of 1 left"}},
-		"quota, limits":     {limits: quota(pairs{"limits.memory": "2Gi"}), brings: log, want: []string{"the pod needs 2112Mi of limits.memory, and the quota compute has 2Gi of 2Gi left"}},
-		"quota, extended":   {limits: quota(pairs{"requests.example.com/gpu": "1/1"}), brings: sidecar(corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}, nil), want: []string{"the pod needs 1 of requests.example.com/gpu, and the quota compute has 0 of 1 left"}},
-		"quota not counted": {limits: fit.Limits{Quotas: []*corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "compute"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("1")}}}}}, brings: log, want: []string{"the pod needs 1100m of requests.cpu, and the quota compute has 1 of 1 left"}},
+		"quota, old name":   {limits: quota(pairs{"cpu": "1"}), brings: log, want: []string{"the pod needs 1100m of cpu, but the quota compute has 1 of 1 left"}},
+		"quota, limits":     {limits: quota(pairs{"limits.memory": "2Gi"}), brings: log, want: []string{"the pod needs 2112Mi of limits.memory, but the quota compute has 2Gi of 2Gi left"}},
+		"quota, extended":   {limits: quota(pairs{"requests.example.com/gpu": "1/1"}), brings: sidecar(corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}, nil), want: []string{"the pod needs 1 of requests.example.com/gpu, but the quota compute has 0 of 1 left"}},
+		"quota not counted": {limits: fit.Limits{Quotas: []*corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "compute"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("1")}}}}}, brings: log, want: []string{"the pod needs 1100m of requests.cpu, but the quota compute has 1 of 1 left"}},
 		"best effort no more": {
 			limits: quota(pairs{"pods": "0"}, corev1.ResourceQuotaScopeNotBestEffort), containers: []corev1.Container{{Name: "web"}}, brings: log,
-			want: []string{"the pod needs 1 of pods, and the quota compute has 0 of 0 left"},
+			want: []string{"the pod needs 1 of pods, but the quota compute has 0 of 0 left"},
 		},
 		"best effort still":        {limits: quota(pairs{"pods": "0"}, corev1.ResourceQuotaScopeNotBestEffort), containers: []corev1.Container{{Name: "web"}}, brings: bare},
 		"best effort anyway":       {limits: quota(pairs{"pods": "0"}, corev1.ResourceQuotaScopeBestEffort), containers: []corev1.Container{{Name: "web"}}, brings: log},
 		"another scope":            {limits: quota(pairs{"requests.cpu": "1"}, corev1.ResourceQuotaScopeTerminating), brings: log},
-		"this scope":               {limits: quota(pairs{"requests.cpu": "1"}, corev1.ResourceQuotaScopeNotTerminating), brings: log, want: []string{"the pod needs 1100m of requests.cpu, and the quota compute has 1 of 1 left"}},
+		"this scope":               {limits: quota(pairs{"requests.cpu": "1"}, corev1.ResourceQuotaScopeNotTerminating), brings: log, want: []string{"the pod needs 1100m of requests.cpu, but the quota compute has 1 of 1 left"}},
 		"a scope of another day":   {limits: quota(pairs{"requests.cpu": "1"}, "Lunar"), brings: log},
 		"a default fills a demand": {limits: fit.Limits{Ranges: ranges(item(perContainer, func(i *corev1.LimitRangeItem) { i.Default = list("1", "1Gi") })).Ranges, Quotas: quota(pairs{"limits.memory": "10Gi"}).Quotas}, brings: bare},
 	} {

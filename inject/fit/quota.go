@@ -44,7 +44,7 @@ func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, n int) []breach {
 		}
 		all = append(all, breach{
 			"ResourceQuota " + q.Name,
-			fmt.Sprintf("%s %s of %s, and the quota %s has %s of %s left", who, &needs, name, q.Name, &left, &limit), true,
+			fmt.Sprintf("%s %s of %s, but the quota %s has %s of %s left", who, &needs, name, q.Name, &left, &limit), true,
 		})
 	}
 	return all

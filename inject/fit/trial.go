@@ -141,7 +141,7 @@ func waysAround(t *templates.Template) []string {
 			"if no webhook changes their source, set validate.protect: [all]", t.Containers[0], strings.Join(t.Unprotected, " and ")))
 	}
 	if t.Spec.Required && !t.Spec.Match.HostNetwork {
-		all = append(all, "a pod with hostNetwork: true goes without it; set match.hostNetwork: true, or have Pod Security (baseline) deny such pods")
+		all = append(all, "a pod with hostNetwork: true does not get it; set match.hostNetwork: true, or have Pod Security (baseline) deny such pods")
 	}
 	return all
 }

@@ -127,8 +127,8 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 func about(t *templates.Template, pod Subject) Trial {
 	trial := Trial{Template: t.Name, On: pod.On}
 	if len(t.Spec.LabelDomains) > 0 {
-		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains lets it set labels of %s. If the selector of a ReplicaSet, a Job or another owner has one of them, "+
-			"that owner does not find its pods, and creates more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
+		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains allows it to set labels of %s. If the selector of a ReplicaSet, a Job or another owner has one of them, "+
+			"that owner no longer finds its pods, and creates more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
 	}
 	for _, name := range t.UnusedVariables() {
 		trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the variable %s; remove it, or write variables.%s where it belongs", name, name))
@@ -240,7 +240,7 @@ func without(t *templates.Template, pod Subject) []string {
 		{"terminationGracePeriodSeconds: 1", func(s *corev1.PodSpec) { s.TerminationGracePeriodSeconds = new(int64(1)) }},
 		{"restartPolicy: Never", func(s *corev1.PodSpec) { s.RestartPolicy = corev1.RestartPolicyNever }},
 		{"hostUsers: false", func(s *corev1.PodSpec) { s.HostUsers = new(false) }},
-		{"an init container of its own", func(s *corev1.PodSpec) {
+		{"its own init container", func(s *corev1.PodSpec) {
 			own := *plain(corev1.ResourceRequirements{}).Spec.Containers[0].DeepCopy()
 			own.Name = "setup"
 			s.InitContainers = append(s.InitContainers, own)
@@ -251,7 +251,7 @@ func without(t *templates.Template, pod Subject) []string {
 		s := pod.Situation
 		s.Pod = encoded(changed)
 		if d := run(s, t).Decisions[0]; d.Code == inject.CodeConflict || d.Code == inject.CodeRenderFailed {
-			all = append(all, fmt.Sprintf("a pod with %s goes without it: %s", odd.what, d.Sentence()))
+			all = append(all, fmt.Sprintf("a pod with %s does not get it: %s", odd.what, d.Sentence()))
 		}
 	}
 	return all

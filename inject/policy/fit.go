@@ -88,7 +88,7 @@ func (m *mutation) isApp(where string) string {
 			if image := images[name]; image != nil {
 				is += fmt.Sprintf(" && %s.image == %s", appVariable, image.text)
 				if t != m.t && !image.constant {
-					m.problem("spec.forEachContainer", "the template is required, and a policy cannot tell whether a container is that of the template %s, because its image is not constant", t.Name)
+					m.problem("spec.forEachContainer", "the template is required, but a policy cannot determine whether a container belongs to the template %s, because its image is not constant", t.Name)
 				}
 			}
 			brought = append(brought, is)
@@ -123,7 +123,7 @@ func (m *mutation) ports() (conditions []string, claims []claim) {
 				c.variable, always, bothLists, c.name, onHost, number.text, protocol)))
 			port := claim{fmt.Sprintf("the port %s/%s of the node", number.text, strings.Trim(protocol, `"`)), m.t.Name, number.path}
 			if !number.constant || slices.ContainsFunc(claims, func(c claim) bool { return c.what == port.what }) {
-				m.problem(number.path, "a policy cannot tell whether this port of the node is used only once")
+				m.problem(number.path, "a policy cannot determine whether only one container uses this port of the node")
 			}
 			claims = append(claims, port)
 		}

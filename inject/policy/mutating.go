@@ -31,7 +31,7 @@ func (m *mutation) mutating() []runtime.Object {
 			m.problem("spec", "the template adds so much that the expression for it is longer than the API server accepts (%d characters)", maxExpression)
 		}
 	}
-	description := fmt.Sprintf("Injects Pillion's template %s. A pod with the annotation %s is left unchanged, and so is a pod that has something conflicting. %s",
+	description := fmt.Sprintf("Injects Pillion's template %s. The policy changes no pod with the annotation %s, and no pod that conflicts with the template. %s",
 		m.t.Name, m.t.Annotation(templates.AnnotationCustomize), m.t.Spec.Description)
 	return m.objects("pillion-inject-", "MutatingAdmissionPolicy", description, func(own object) runtime.Object {
 		return &admissionregistrationv1.MutatingAdmissionPolicy{

@@ -87,7 +87,7 @@ func Notes(set *templates.Set, o Options) []string {
 			})
 			format := "template %s: note: its expressions may or may not see what the policy of %s adds to %s, because the API server runs policies in any order"
 			if t == other {
-				format = "template %s: note: the policy of %s adds to %s, which its expressions read: the webhook leaves the template out if that changes what it protects, and a policy does not"
+				format = "template %s: note: the policy of %s adds to %s, which its expressions read: if that changes a protected field, the webhook skips the template, but a policy adds it"
 			}
 			if o.wants(t) && len(parts) > 0 {
 				notes = append(notes, fmt.Sprintf(format, t.Name, other.Name, strings.Join(parts, " and ")))

@@ -77,7 +77,7 @@ func (r *rewriter) visit(e ast.Expr) ast.Expr {
 		return own
 	}
 	if r.isPod(e) || r.isSpec(e) {
-		return r.fail("it uses pod or pod.spec as a whole, which here has the containers of templates too; only fields can be expressed")
+		return r.fail("it uses pod or pod.spec as a whole, which includes containers of templates here; a policy can express only fields")
 	}
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -93,7 +93,7 @@ func (r *rewriter) visit(e ast.Expr) ast.Expr {
 	case ast.MapKind:
 		return r.mapping(e.AsMap())
 	}
-	return r.fail("it makes an object of a type that the API server does not know")
+	return r.fail("it creates an object of a type that the API server does not know")
 }
 
 // field splits an expression that reads a field: operand.name or operand.?name.
@@ -176,7 +176,7 @@ func (r *rewriter) ident(name string) ast.Expr {
 	case "container":
 		name, r.container = appVariable, true
 	case "params", "ns", "request", "variables":
-		return r.fail("it uses %s as a whole; only its fields can be expressed", name)
+		return r.fail("it uses %s as a whole; a policy can express only its fields", name)
 	}
 	return r.NewIdent(r.next(), name)
 }
@@ -336,7 +336,7 @@ func (r *rewriter) macro(e ast.Expr) ast.Expr {
 	}
 	target := r.visit(c.Target())
 	if ranged := r.from.GetType(c.Target().ID()).Kind(); (c.FunctionName() == operators.Map || c.FunctionName() == operators.Filter) && ranged != types.ListKind {
-		return r.fail("it makes a list of a map's keys, which have no fixed order in the API server")
+		return r.fail("it creates a list of a map's keys, which have no fixed order in the API server")
 	}
 	bound := len(r.bound)
 	defer func() { r.bound = r.bound[:bound] }()

@@ -31,7 +31,7 @@ func (b *builder) validating() []runtime.Object {
 		}
 	}
 	if len(b.t.Containers) == 0 {
-		b.problem("spec.pod", "it brings no container, so there is nothing that a policy of this kind can check")
+		b.problem("spec.pod", "it adds no container, so a policy of this kind has nothing to check")
 	}
 	description := fmt.Sprintf("Checks that pods have the required template %s of Pillion. %s", b.t.Name, b.t.Spec.Description)
 	return b.objects("pillion-", "ValidatingAdmissionPolicy", description, func(own object) runtime.Object {
@@ -150,7 +150,7 @@ func (b *builder) containerValidations(list string, c *node) []admissionregistra
 	if policy := c.get("restartPolicy"); policy != nil {
 		none := fmt.Sprintf("the init container %s has no restartPolicy: %s", name, policy.unquoted())
 		all = append(all, b.validation(check("variables.%s.all(x, x.name != %q || x.?restartPolicy.orValue(\"\") == %s)", list, name, policy.text), none,
-			quote(b.start()+none+", so it is no sidecar and has to end before the app starts. Set it"+orLeaveOut)))
+			quote(b.start()+none+", so it is not a sidecar and must end before the app starts. Set it"+orLeaveOut)))
 	}
 	if b.t.Protects("image") {
 		another := fmt.Sprintf("the %s %s has another image", kind, name)

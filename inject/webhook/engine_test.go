@@ -117,7 +117,7 @@ func wantForetold(t *testing.T, e *edge, came, injected []byte, mutated *admissi
 		t.Errorf("foretold is %q, and it came %q", got, verdict)
 	}
 	for template, text := range mutated.AuditAnnotations {
-		if got := shadow.AuditAnnotations[template]; got != text && got != "would be "+text && got != "present: everything is there already" {
+		if got := shadow.AuditAnnotations[template]; got != text && got != "would be "+text && got != "present: the pod already has all of it" {
 			t.Errorf("%s: foretold is %q, and it came %q", template, got, text)
 		}
 	}
