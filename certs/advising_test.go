@@ -60,8 +60,9 @@ func TestServingAdvising(t *testing.T) {
 	wantServed(t, s, w.another, "an empty caBundle holds nothing up")
 }
 
-// The third configuration gets the caBundle once it is there. A fight for it, or no
-// right to it, is no trouble for the others, and holds up a rotation for a moment.
+// The third configuration gets the caBundle as soon as it exists. If another writer fights for it,
+// or Pillion has no right to change it, the other configurations are unaffected, and a rotation is
+// delayed only briefly.
 func TestAuthorityAdvising(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")

@@ -43,7 +43,7 @@ func newReplica(t *testing.T, client *fakeCluster, identity string) *replica {
 	return r
 }
 
-// see tells the replica what the watches would.
+// see gives the replica what the watches would report.
 func (r *replica) see(t *testing.T, client *fakeCluster) *corev1.Secret {
 	t.Helper()
 	found, err := client.secrets().Get(t.Context(), "pillion-tls", metav1.GetOptions{})
@@ -146,7 +146,7 @@ func TestAuthorityApplies(t *testing.T) {
 	a.trustAll(nil)
 	client.ClearActions()
 	a.mustStep(t)
-	a.mustStep(t) // before the watch tells of it
+	a.mustStep(t) // before the watch reports it
 	bundle := secret.Data[keyCABundle]
 	want := map[string]string{
 		"mutatingwebhookconfigurations":   `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingWebhookConfiguration","metadata":{"name":"pillion"},"webhooks":[{"clientConfig":{"caBundle":B},"name":"m1.pillion.dev"},{"clientConfig":{"caBundle":B},"name":"m2.pillion.dev"}]}`,
@@ -182,7 +182,7 @@ func TestAuthorityApplies(t *testing.T) {
 	}
 }
 
-// Somebody who fights for the caBundle is not fought without end.
+// Pillion does not fight without end against another writer of the caBundle.
 func TestAuthorityStaysCalm(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
@@ -237,7 +237,7 @@ func TestAuthorityYields(t *testing.T) {
 		t.Error("the CA is another one")
 	}
 
-	c := newReplica(t, client, "c") // nobody knows the CA any more
+	c := newReplica(t, client, "c") // the CA is in no caBundle any more
 	client.delete(t)
 	c.trustAll(before.caBundle())
 	c.see(t, client)
@@ -341,7 +341,8 @@ func TestAuthorityRotates(t *testing.T) {
 	wantServed(t, a.Serving, now.leaf, "at the end")
 }
 
-// Another writer was faster: that is no failure. Any other trouble is, and is told once.
+// It is no failure if another writer was faster. Any other problem is a failure, and is logged
+// once.
 func TestAuthorityFailures(t *testing.T) {
 	client := newFake(t)
 	secrets := schema.GroupResource{Resource: "secrets"}

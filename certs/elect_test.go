@@ -19,7 +19,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// leaseServer keeps one Lease as an API server does: who updates another version than the stored one is told so.
+// leaseServer keeps one Lease as an API server does: it rejects an update of an older version than the stored
+// one.
 type leaseServer struct {
 	lease   *unstructured.Unstructured // nil: there is none
 	version int

@@ -146,7 +146,7 @@ func TestPlanRepairs(t *testing.T) {
 			broken.ca = nil
 		}
 		if bits&4 != 0 {
-			broken.leaf = other.leaf // of a CA that nobody knows
+			broken.leaf = other.leaf // of an unknown CA
 		}
 		if bits&8 != 0 {
 			broken.bundle = nil

@@ -204,7 +204,7 @@ func TestServingClockJumps(t *testing.T) {
 		s.Offer(w.first)
 		trustBoth(s, w.oldCA)
 		s.tick()
-		s.Status() // a look at the clock while it is right
+		s.Status() // reads the clock while it is right
 		hand.jump(by)
 		s.tick()
 		wantServed(t, s, w.first, "after a jump")

@@ -30,7 +30,8 @@ type advisor struct {
 	component string
 }
 
-// TestAdvise: who applies a workload is told what will be wrong with its pods.
+// TestAdvise checks that users who apply a workload get warnings about what will be wrong with its
+// pods.
 func TestAdvise(t *testing.T) {
 	root, err := cluster.Root(t.Context())
 	if err != nil {
@@ -151,7 +152,7 @@ func tryDeployment(ctx context.Context, t *testing.T, ns string, d *appsv1.Deplo
 	return slices.Clone(warnings.text), err
 }
 
-// applied is what kubectl says to who applies something.
+// applied returns what kubectl prints when a user applies an object.
 func applied(t *testing.T, ns, text string) (warnings []string) {
 	t.Helper()
 	cmd := exec.CommandContext(testContext(t), env.Kubectl, "apply", "-n", ns, "-f", "-")
@@ -262,8 +263,8 @@ func (a *advisor) mistakes(t *testing.T) {
 	}
 }
 
-// misplaced: who puts a label or an annotation on the workload itself is told, also in a
-// namespace that is not opted in, and when only that changes.
+// misplaced checks that a label or an annotation on the workload itself gets a warning, also in a
+// namespace that did not opt in, and if only that changes.
 func (a *advisor) misplaced(t *testing.T) {
 	ns, plain := advisedNamespace(t), plainNamespace(t, withLabel(adviseLabel, "true"))
 	const want = "misplaced: Deployment/web has %s in metadata; Pillion reads spec.template.metadata"
@@ -290,7 +291,7 @@ func (a *advisor) misplaced(t *testing.T) {
 	}
 }
 
-// elsewhere: where nobody opted in, nothing is said and nothing is asked.
+// elsewhere checks that without an opt-in there is no warning and no call.
 func (a *advisor) elsewhere(t *testing.T) {
 	wrong := newDeployment("web", map[string]string{"logger.pillion.dev/levels": "info"})
 	for _, ns := range []string{plainNamespace(t, withLabel(adviseLabel, "true")), plainNamespace(t, withLabel(adviseLabel, "true"), withLabel(injectLabel, "disabled"))} {

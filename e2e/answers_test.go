@@ -171,7 +171,7 @@ func startTLS(t *testing.T, server *httptest.Server, valid time.Duration) {
 	t.Cleanup(server.Close)
 }
 
-// tlsServer is a server that nobody gets as far as to ask.
+// tlsServer is a server whose handler is never reached.
 func tlsServer(t *testing.T, valid time.Duration) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())

@@ -16,16 +16,16 @@ import (
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
 )
 
-// auditCount is a count of `pillion audit -o json`, but for its namespace.
+// auditCount is a count of `pillion audit -o json`, except for its namespace.
 type auditCount struct {
 	Webhook, About, Reason string
 	Requests               int
 	Example                string
 }
 
-// TestAudit: what `pillion audit` counts in the API server's log is what was done here, in four namespaces:
-// nothing special; only shadowed; another webhook that strips the sidecar once, and one that does it again;
-// nobody answers.
+// TestAudit checks that `pillion audit` counts in the API server's log what happened in four namespaces:
+// one without special events; one that is only shadowed; one in which another webhook strips the sidecar
+// once, or always; and one without an answer.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	well, fought, open := optedInNamespace(t), optedInNamespace(t), plainNamespace(t, withLabel("e2e.example.com/audit", "open"))

@@ -34,14 +34,15 @@ type callerCase struct {
 	way   string                 // in the metric
 	// startsWrong: the API server's first credential is not the right one.
 	startsWrong bool
-	// service: Pillion is called by the name of a Service, as it is when it runs in the cluster.
+	// service: API servers call Pillion by the name of a Service, as in a cluster.
 	service bool
 	// entry is the name of the user's entry in the kubeconfig, given Pillion's host; nil for the host itself.
 	entry func(host string) string
 	// optional: an API server that shows nothing is let in.
 	optional bool
-	// spoil makes the API server's credential a wrong one, and mend makes what it has the right one.
-	spoil, mend func(*testing.T)
+	// spoil makes the API server's credential wrong, and repair makes the credential that it has
+	// right.
+	spoil, repair func(*testing.T)
 	// wrong and reason are the beginning of the sentence, and the reason, of the denial in between.
 	wrong, reason string
 }
@@ -61,7 +62,7 @@ func tokenCase(t *testing.T) callerCase {
 		flags: []string{"--caller-token-file", file},
 		spoil: func(t *testing.T) { writeFile(t, file, "second-token\n") },
 		wrong: "the bearer token is unknown", reason: "wrong_token",
-		mend: func(t *testing.T) { writeFile(t, file, "second-token\nfirst-token\n") },
+		repair: func(t *testing.T) { writeFile(t, file, "second-token\nfirst-token\n") },
 	}
 }
 
@@ -100,7 +101,7 @@ func ownTokenCase(t *testing.T, token string) callerCase {
 	file := callerFile(t, token+"\n")
 	c.user, c.flags = &clientcmdapi.AuthInfo{Token: token}, []string{"--caller-token-file", file}
 	c.spoil = func(t *testing.T) { writeFile(t, file, "another-token\n") }
-	c.mend = func(t *testing.T) { writeFile(t, file, "another-token\n"+token+"\n") }
+	c.repair = func(t *testing.T) { writeFile(t, file, "another-token\n"+token+"\n") }
 	return c
 }
 
@@ -112,7 +113,7 @@ func tokenFileCase(t *testing.T) callerCase {
 		flags: []string{"--caller-token-file", file},
 		spoil: func(t *testing.T) { writeFile(t, file, "second-token\n") },
 		wrong: "the bearer token is unknown", reason: "wrong_token",
-		mend: func(t *testing.T) { writeFile(t, theirs, "second-token") },
+		repair: func(t *testing.T) { writeFile(t, theirs, "second-token") },
 	}
 }
 
@@ -123,7 +124,7 @@ func basicCase(t *testing.T) callerCase {
 		flags: []string{"--caller-basic-auth-file", file},
 		spoil: func(t *testing.T) { writeFile(t, file, callerName+":second password\n") },
 		wrong: "the user or the password is wrong", reason: "wrong_password",
-		mend: func(t *testing.T) {
+		repair: func(t *testing.T) {
 			writeFile(t, file, callerName+":second password\n"+callerName+":first password\n")
 		},
 	}
@@ -140,7 +141,7 @@ func certificateCase(t *testing.T) callerCase {
 		flags: []string{"--caller-ca-file", file, "--caller-name", callerName},
 		spoil: func(t *testing.T) { writeFile(t, file, string(after.PEM)) },
 		wrong: "the client certificate is not from an accepted CA", reason: "unknown_certificate",
-		mend: func(t *testing.T) { writeClientCertificate(t, user, after, callerName) },
+		repair: func(t *testing.T) { writeClientCertificate(t, user, after, callerName) },
 	}
 }
 
@@ -152,7 +153,7 @@ func certificateNameCase(t *testing.T) callerCase {
 		name: "certificate of another name", way: "certificate", user: user, startsWrong: true,
 		flags: []string{"--caller-ca-file", callerFile(t, string(authority.PEM)), "--caller-name", "another", "--caller-name", callerName},
 		wrong: `the client certificate is for "system:node:worker-1"`, reason: "wrong_name",
-		mend: func(t *testing.T) { writeClientCertificate(t, user, authority, callerName) },
+		repair: func(t *testing.T) { writeClientCertificate(t, user, authority, callerName) },
 	}
 }
 
@@ -162,7 +163,7 @@ func optionalCase(t *testing.T) callerCase {
 		name: "optional", way: "token", user: &clientcmdapi.AuthInfo{Token: "second-token"}, startsWrong: true, optional: true,
 		flags: []string{"--caller-token-file", file},
 		wrong: "the bearer token is unknown", reason: "wrong_token",
-		mend: func(t *testing.T) { writeFile(t, file, "first-token\nsecond-token\n") },
+		repair: func(t *testing.T) { writeFile(t, file, "first-token\nsecond-token\n") },
 	}
 }
 
@@ -179,7 +180,7 @@ func serviceAccountCases(t *testing.T) []callerCase {
 		theirs := callerFile(t, tokenOf(t, env.Client, ns, account, authenticationv1.TokenRequestSpec{Audiences: []string{audience}}))
 		return callerCase{
 			name: name, way: "service_account", user: &clientcmdapi.AuthInfo{TokenFile: theirs}, flags: flags, startsWrong: true,
-			mend: func(t *testing.T) {
+			repair: func(t *testing.T) {
 				writeFile(t, theirs, tokenOf(t, env.Client, ns, callerName, authenticationv1.TokenRequestSpec{Audiences: []string{"pillion"}}))
 			},
 		}

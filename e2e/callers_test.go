@@ -100,7 +100,7 @@ func (g *guarded) beforeRotation(t *testing.T, server *cluster.APIServer) {
 		g.spoil(t)
 	}
 	g.wantDenied(t, server, "wrong", g.wrong)
-	g.mend(t)
+	g.repair(t)
 }
 
 func startGuarded(t *testing.T, c callerCase) *guarded {

@@ -88,7 +88,7 @@ func (g *gated) waitForServed(t *testing.T, want *x509.Certificate) {
 	})
 }
 
-// waitForTold returns when readiness is still given, and tells this.
+// waitForTold returns when Pillion is still ready and its readiness contains this.
 func (g *gated) waitForTold(t *testing.T, text string) {
 	t.Helper()
 	eventually(t, "readiness tells "+text, func(ctx context.Context) error {
@@ -119,7 +119,8 @@ func (g *gated) wantMetric(t *testing.T, name, reason string, want func(float64)
 func some(v float64) bool { return v > 0 }
 func none(v float64) bool { return v == 0 }
 
-// TestBadPairs: whatever the files hold, the last good pair is served, and Pillion tells.
+// TestBadPairs checks that Pillion serves the last valid pair and logs the problem, whatever the
+// files contain.
 func TestBadPairs(t *testing.T) {
 	t.Parallel()
 	g := newGated(t)
@@ -197,8 +198,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestGateOff: without a right to see the webhook configurations Pillion tells, and serves what is new when its
-// first minute is over, for the right may come late.
+// TestGateOff checks that without a right to read the webhook configurations, Pillion logs this, and serves a
+// new certificate only after its first minute, because the right may come late.
 func TestGateOff(t *testing.T) {
 	t.Parallel()
 	g := newGated(t, "--webhook-configuration", "others")
@@ -210,7 +211,7 @@ func TestGateOff(t *testing.T) {
 	g.waitForServed(t, g.offer(t, stranger))
 }
 
-// onConnection sends a request and tells of the connection that it went by.
+// onConnection sends a request and reports which connection it used.
 func onConnection(t *testing.T, client *http.Client, g *gated) (serial *big.Int, reused bool) {
 	t.Helper()
 	ctx := httptrace.WithClientTrace(testContext(t), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})

@@ -26,7 +26,7 @@ import (
 type installed struct {
 	*cluster.Cluster
 	replicas   []*cluster.Replica
-	namespace  string   // of whose pods Pillion is asked
+	namespace  string   // whose pods API servers send to Pillion
 	components []string // beside the overlay
 }
 
@@ -88,7 +88,7 @@ func (i *installed) run(t *testing.T, flags ...string) {
 	}
 }
 
-// apply is all that somebody who installs Pillion does.
+// apply is all that a user does to install Pillion.
 func (i *installed) apply(t *testing.T, overlay string) {
 	t.Helper()
 	dir := kustomization(t, "overlays/"+overlay, i.components...)
@@ -128,8 +128,8 @@ func (i *installed) waitForInjection(t *testing.T) *corev1.Pod {
 	return injected
 }
 
-// From `kubectl apply` to the first injected pod nobody lends a hand; then `pillion certs` says that all is well,
-// and what is wrong once something is.
+// From `kubectl apply` to the first injected pod, no further step is necessary. Then `pillion certs` reports that
+// all is well, and what is wrong once something is.
 func TestCertManager(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -197,8 +197,8 @@ func (i *installed) wantRenewal(t *testing.T, name string, after time.Duration) 
 	}
 }
 
-// changeCAByHand does what the page about certificates says: first the CA gets another key, then nobody trusts the
-// one before it any longer.
+// changeCAByHand follows the page about certificates: first the CA gets another key, then the previous key leaves
+// the caBundles.
 func (i *installed) changeCAByHand(t *testing.T) {
 	t.Helper()
 	before := i.served(t)[0].AuthorityKeyId
@@ -240,7 +240,7 @@ func pageBlock(t *testing.T, path, text string) string {
 	return ""
 }
 
-// chainReport is what is looked at here of what `pillion certs` writes.
+// chainReport is the part of the output of `pillion certs` that these tests read.
 type chainReport struct {
 	Source              string
 	Issuer, Certificate struct{ Ready bool }

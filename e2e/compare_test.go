@@ -14,8 +14,8 @@ import (
 )
 
 // wantSameAsCommand checks that the stored pod is what `pillion inject` makes of the pod that the API
-// server sent, given the defaults that Kubernetes puts into what is left out. The same engine serves
-// both, so any difference is the edge's or the command's. The command is told about the namespace by args.
+// server sent, with Kubernetes' defaults for missing fields. Both use the same engine, so any difference
+// comes from the webhook or from the command. The args describe the namespace to the command.
 func wantSameAsCommand(t *testing.T, stored *corev1.Pod, args ...string) {
 	t.Helper()
 	injected := injectOffline(t, recordedPod(t, stored), stored.Namespace, append(args, "-o", "json")...)

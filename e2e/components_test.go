@@ -150,9 +150,9 @@ func TestOwnPod(t *testing.T) {
 	}
 }
 
-// TestFailurePolicies changes the configurations that all tests share, so it runs alone. Nobody can
-// reach Pillion: what that means for a pod is the components' to say, but never for the system's
-// and for Pillion's own.
+// TestFailurePolicies changes the configurations that all tests share, so it runs alone. Pillion
+// cannot be reached. The components determine what happens to a pod then, but system pods and
+// Pillion's own pods are never affected.
 func TestFailurePolicies(t *testing.T) {
 	ns := optedInNamespace(t)
 	create := func(ns string, edits ...func(*corev1.Pod)) (*corev1.Pod, error) {

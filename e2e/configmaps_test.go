@@ -67,7 +67,7 @@ func TestTemplateConfigMaps(t *testing.T) {
 	late := p.start(t)
 	p.wantSaid(t, []*cluster.Pillion{late}, "configmap/a is rejected since ", "(none of it is used): configmap/a/bad.yaml:1: ")
 
-	// Mended, all agree again, the late one too.
+	// After the fix all replicas agree again, including the late one.
 	a = p.update(t, a, "six")
 	b = p.update(t, b, "four")
 	p.wantInjected(t, "five", "four", "one", "six", "three")

@@ -74,9 +74,9 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// TestRegisteredForAll: somebody gives both of Pillion's entries a rule for all that there is. Deletions go
-// through as they are. What writes webhook configurations is not sent to Pillion, so that they can be mended
-// while it is broken; and a control shows that other cluster-wide objects are.
+// TestRegisteredForAll checks what happens if both entries of Pillion get a rule for all resources.
+// Deletions pass unchanged. Changes of webhook configurations are not sent to Pillion, so that users can fix
+// them while it is broken. As a control, other cluster-scoped objects are sent.
 func TestRegisteredForAll(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -188,8 +188,8 @@ func callsIn(metrics cluster.Metrics, name string) (calls [2]float64) {
 	return calls
 }
 
-// TestExclusionsCounted runs alone, since the metric knows no namespaces: that nobody is called for a mirror pod
-// is the matchCondition's doing.
+// TestExclusionsCounted runs alone, because the metric has no label for namespaces. It checks that a
+// matchCondition prevents calls for a mirror pod.
 func TestExclusionsCounted(t *testing.T) {
 	ns := optedInNamespace(t)
 	excluded := func() (counts [2]float64) {

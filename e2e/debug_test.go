@@ -52,7 +52,7 @@ func TestDebugCopy(t *testing.T) {
 	}
 }
 
-// debugCopy makes a copy of a pod as people do, or returns why that was denied.
+// debugCopy copies a pod with kubectl debug, or returns why the copy was denied.
 func debugCopy(t *testing.T, ns, name string, flags []string) (copied *corev1.Pod, denial string) {
 	t.Helper()
 	to := name + "-copy"

@@ -21,7 +21,7 @@ func TestNotInjected(t *testing.T) {
 	cases := []struct {
 		name, template, code string
 		edit                 func(*corev1.Pod)
-		// warning is part of what the user is told in the answer; nothing when it is empty.
+		// warning is part of the warning in the answer; "" if there is none.
 		warning string
 	}{
 		{"opted out", "logger", "pod_opted_out", func(p *corev1.Pod) { p.Labels[injectLabel] = "disabled" }, ""},
@@ -188,7 +188,7 @@ func TestPresent(t *testing.T) {
 	wantLogger(t, again)
 }
 
-// TestUnknownNames: what nobody declared is never silently ignored.
+// TestUnknownNames checks that undeclared names are never silently ignored.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

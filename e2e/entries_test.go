@@ -20,7 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// variant is what is installed where nobody answers, and the failurePolicy of the entries then.
+// variant is an installation without an answer, and the failurePolicy of its entries.
 type variant struct {
 	name, target     string
 	components       []string
@@ -47,12 +47,12 @@ func (v variant) policyOf(entry string) string {
 		return v.mutate
 	case "validate":
 		return v.validate
-	default: // shadow and advise only tell
+	default: // shadow and advise only warn
 		return "Ignore"
 	}
 }
 
-// unanswered is a cluster in which nobody answers webhooks, and what counts what that means.
+// unanswered is a cluster in which no server answers webhooks, with counters of the consequences.
 type unanswered struct {
 	*cluster.Cluster
 	dynamic dynamic.Interface

@@ -128,7 +128,7 @@ func createGenerated(t *testing.T, ns string, pods []*corev1.Pod) []generatedRes
 	return made
 }
 
-// generatedPod has a choice of all that the rules and the planner look at.
+// generatedPod has a random choice of everything that the rules and the planner read.
 func generatedPod(random *rand.Rand, name string) *corev1.Pod {
 	some := func(edits ...func(*corev1.Pod)) func(*corev1.Pod) { return edits[random.IntN(len(edits))] }
 	nothing := func(*corev1.Pod) {}
@@ -296,8 +296,8 @@ func explain(t *testing.T, stdin []byte, args ...string) explained {
 	return e
 }
 
-// TestExplainInstalled: of Pillion as it ships, explain says yes where a pod is injected, and no where the
-// Deployment excludes the namespace, and where nobody answers: then pods are rejected.
+// TestExplainInstalled checks explain with Pillion as shipped. It reports an injection if a pod is
+// injected, none if the Deployment excludes the namespace, and a denial if no replica answers.
 func TestExplainInstalled(t *testing.T) {
 	t.Parallel()
 	i := install(t, newCluster(t), "self-signed")

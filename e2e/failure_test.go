@@ -24,9 +24,9 @@ func nowhere() cluster.Endpoint {
 	return cluster.Endpoint{URL: "https://127.0.0.1:1", CA: env.Authority.PEM}
 }
 
-// TestMutatingDown changes the configuration that all tests share, so it runs alone. Nobody can reach
-// the mutating webhook, whose failure policy is Ignore: the pod comes to the validating webhook as it is, which
-// denies it, and the API server counts it.
+// TestMutatingDown changes the configuration that all tests share, so it runs alone. The mutating webhook
+// cannot be reached, and its failure policy is Ignore. The pod reaches the validating webhook without sidecars
+// and is denied, and the API server counts the failed call.
 func TestMutatingDown(t *testing.T) {
 	ns := optedInNamespace(t)
 	before := failOpenCount(t)
@@ -82,8 +82,8 @@ func waitLive(t *testing.T, ns string, live func(cluster.Event) bool) {
 	}
 }
 
-// TestValidatingDown runs alone too. The validating webhook's failure policy is Fail: who opted in waits,
-// everybody else is not touched, and whoever waits gets on when Pillion is back.
+// TestValidatingDown runs alone too. The failure policy of the validating webhook is Fail: pods that
+// opted in wait until Pillion is back, and all other pods are unaffected.
 func TestValidatingDown(t *testing.T) {
 	optedIn, plain, shadowed := optedInNamespace(t), plainNamespace(t), plainNamespace(t, withLabel(injectLabel, "shadow"))
 	create := func(ns, name string) error {

@@ -148,7 +148,7 @@ func createPod(t *testing.T, ns string, pod *corev1.Pod) *corev1.Pod {
 	return created
 }
 
-// creation returns the audit log's event of the request that made the pod, or that was refused.
+// creation returns the audit log's event of the request that created the pod, or that was denied.
 func creation(t *testing.T, ns, name string) cluster.Event {
 	t.Helper()
 	event, err := env.Audit.Wait(testContext(t), func(e cluster.Event) bool { return e.CreatesPod(ns, name) })

@@ -22,8 +22,8 @@ const (
 	allowed = "allowed"
 	warned  = "warned"
 	denied  = "denied"
-	// tamperAnnotation tells the other webhook what to do to a pod, and targetAnnotation to which template's
-	// container.
+	// tamperAnnotation names what the other webhook does to a pod, and targetAnnotation the template
+	// whose container it changes.
 	tamperAnnotation = "e2e.example.com/tamper"
 	targetAnnotation = "e2e.example.com/target"
 
@@ -131,8 +131,8 @@ func (j judgement) alone() judgement {
 	return j
 }
 
-// wantVerdict creates a pod and checks what is said about it, to its author and in the audit log, which
-// must be all that is said. The created pod is nil when it was refused.
+// wantVerdict creates a pod and checks the message for its author and the audit log, which must contain
+// nothing else. It returns nil if the pod was denied.
 func wantVerdict(t *testing.T, ns string, pod *corev1.Pod, want judgement) *corev1.Pod {
 	t.Helper()
 	return wantVerdictAt(t, env.APIServer(), ns, pod, want)
@@ -177,12 +177,12 @@ func wantVerdictAt(t *testing.T, server *cluster.APIServer, ns string, pod *core
 // about is what the finding stands under in the audit log.
 func (j judgement) about() string {
 	if strings.HasPrefix(j.finding, unknownTemplate) {
-		return unknownTemplate // nobody's
+		return unknownTemplate // about no template
 	}
 	return j.template
 }
 
-// sentence is how the finding begins where people read it.
+// sentence is how the finding begins in messages for users.
 func (j judgement) sentence() string {
 	if j.about() == unknownTemplate {
 		return j.finding
@@ -210,8 +210,8 @@ func wantForbidden(t *testing.T, err error, said string) {
 	}
 }
 
-// TestAuthorsMistakes: what the author of a pod got wrong is reason enough to refuse it, if it concerns a
-// template that insists. A template that nobody has insists on nothing.
+// TestAuthorsMistakes checks that a mistake in a pod suffices to deny it if it concerns a template with
+// mode Deny. A template that does not exist has no mode.
 func TestAuthorsMistakes(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

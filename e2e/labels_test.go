@@ -55,7 +55,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// wantPods waits until the controller has seen the ReplicaSet as it is, and counts all pods there are.
+// wantPods waits until the controller has seen the current ReplicaSet, and counts all existing pods.
 func wantPods(t *testing.T, set *appsv1.ReplicaSet, want int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the ReplicaSet has %d pods", want), func(ctx context.Context) error {

@@ -21,14 +21,14 @@ const (
 	// realEvery: one create of so many is stored. The others are dry runs, which go through the same
 	// admission and cost no disk.
 	realEvery = 25
-	// fewestCreates is what a rotation has to survive, and fewestConnections how often the API server has to
-	// look at a certificate meanwhile.
+	// fewestCreates is how many creates a rotation must survive, and fewestConnections how often the API
+	// server must verify a certificate meanwhile.
 	fewestCreates, fewestConnections = 2000, 100
 )
 
 var errNotInjected = errors.New("the pod is not injected")
 
-// load creates pods all the time, and looks at each.
+// load creates pods continuously and checks each.
 type load struct {
 	client    kubernetes.Interface
 	namespace string

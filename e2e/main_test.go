@@ -175,7 +175,7 @@ func (e *environment) installWebhooks(ctx context.Context) error {
 	return e.WaitForPillion(ctx, e.manifests, markerNamespace, recorder)
 }
 
-// stopPillion: Pillion has to end well when it is told to.
+// stopPillion checks that Pillion exits without an error after SIGTERM.
 func (e *environment) stopPillion() error {
 	if err := e.pillion.Stop(); err != nil {
 		return fmt.Errorf("pillion serve after SIGTERM: %w\n%s", err, e.pillion.LogTail())

@@ -26,7 +26,8 @@ type command struct {
 	shown []string // nil: the page shows none
 }
 
-// runElsewhere has the pages whose commands other tests run, on clusters of their own: all, or those of blocks with a text.
+// runElsewhere has the pages whose commands other tests run on their own clusters: all commands, or those of blocks
+// that contain a string.
 func runElsewhere() map[string][]string {
 	return map[string][]string{
 		"README.md":                      {"$"},                                 // TestReadme
@@ -177,7 +178,8 @@ func (c command) compare(out string) error {
 	return nil
 }
 
-// commandsOf returns the commands of a page's transcripts, without those of blocks with one of the texts.
+// commandsOf returns the commands of a page's transcripts, without those of blocks that contain one of
+// the strings.
 func commandsOf(t *testing.T, path string, without ...string) (all []command) {
 	t.Helper()
 	for _, block := range strings.Split(page(t, path), "\n```console\n")[1:] {

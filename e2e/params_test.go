@@ -58,7 +58,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestParameterIsText: an annotation's value changes the leaf that it stands in and nothing else.
+// TestParameterIsText checks that an annotation's value changes only the leaf that it is in.
 func TestParameterIsText(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)

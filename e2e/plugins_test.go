@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// pluginsOff are admission plugins that touch pods and that an API server has only when it is told so.
+// pluginsOff are admission plugins that change pods and are off by default.
 const pluginsOff = "AlwaysPullImages,ExtendedResourceToleration,PodTolerationRestriction,PodNodeSelector,ImagePolicyWebhook"
 
 // TestHarmlessPlugins: an API server with these plugins switched on allows every protected sidecar, without

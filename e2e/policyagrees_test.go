@@ -22,9 +22,9 @@ const (
 	sentryVersion = "sentry.pillion.dev/version"
 )
 
-// policyAgrees: of the same final pods, the policies and the validating webhook with the same templates deny the same,
-// and warn of the same among the others. The pods differ in everything that a policy looks at. What it does not look at,
-// the webhook alone denies.
+// policyAgrees checks that the policies and the validating webhook with the same templates deny the same final pods,
+// and warn about the same others. The pods differ in everything that a policy reads. Only the webhook denies damage to
+// anything else.
 func policyAgrees(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t)
@@ -69,7 +69,8 @@ func wantOnlyWarnedByPolicy(t *testing.T, pair judgedPair) {
 	}
 }
 
-// beyondPolicies are damages that the policies do not look at, as the help of pillion policy says.
+// beyondPolicies are kinds of damage that the policies do not check, as the help of pillion policy
+// lists them.
 func beyondPolicies() map[string]func(*corev1.Pod) {
 	return map[string]func(*corev1.Pod){
 		"record removed":    func(p *corev1.Pod) { delete(p.Annotations, "sentry.pillion.dev/injected") },
@@ -77,8 +78,8 @@ func beyondPolicies() map[string]func(*corev1.Pod) {
 	}
 }
 
-// sentryPod has a choice of all that the policy of the template sentry looks at, in a namespace with that version. The
-// template greeter, whose mode is Warn, is not for it, or is in it, or is there with another image.
+// sentryPod has a random choice of everything that the policy of the template sentry reads, in a namespace with that
+// version. The template greeter, whose mode is Warn, does not match it, or is in it, or is in it with another image.
 func sentryPod(random *rand.Rand, name, version string, revisions map[string]string) *corev1.Pod {
 	some := func(edits ...func(*corev1.Pod)) func(*corev1.Pod) { return edits[random.IntN(len(edits))] }
 	nothing := func(*corev1.Pod) {}
@@ -117,8 +118,8 @@ func injectedBy(template, revision string) func(*corev1.Pod) {
 	return overrides(template, "injected", revision)
 }
 
-// policyJudge is a Pillion with the templates of the policies. Its validating webhook alone is installed, so that it
-// judges pods as they are sent.
+// policyJudge is a Pillion with the templates of the policies. Only its validating webhook is installed, so it
+// judges pods as clients send them.
 type policyJudge struct {
 	label     string            // of the namespaces that it is for
 	revisions map[string]string // by template
@@ -170,10 +171,10 @@ func (j *policyJudge) namespace(t *testing.T, options ...namespaceOption) string
 	return ns
 }
 
-// judgedPair are namespaces that are alike but for who judges their pods.
+// judgedPair is a pair of namespaces that differ only in what judges their pods.
 type judgedPair struct{ policy, webhook string }
 
-// policyVerdict is what the author of a pod is told.
+// policyVerdict is the response to the author of a pod.
 type policyVerdict struct {
 	warnings []string
 	denial   error

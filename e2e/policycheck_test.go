@@ -71,7 +71,7 @@ type checkCase struct {
 	name      string
 	namespace []namespaceOption
 	edits     []func(*corev1.Pod)
-	denied    string // a part of the message, "" where the pod is allowed
+	denied    string // a part of the message, or "" if the pod is allowed
 }
 
 func checkCases() []checkCase {

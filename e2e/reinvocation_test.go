@@ -40,7 +40,7 @@ func inRound(n, configuration, outcome string) string {
 	return "round_" + n + " " + configuration + "/" + outcome
 }
 
-// R1: Kubernetes changes the pod, Pillion does not: nobody is called again.
+// R1: Kubernetes changes the pod and Pillion does not. No webhook is called again.
 func TestReinvocationNothingToAdd(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -103,7 +103,8 @@ func limitRange(t *testing.T, ns string, item corev1.LimitRangeItem) {
 	})
 }
 
-// R4: a later webhook changes something that concerns nobody: Pillion is called again, it is not.
+// R4: a later webhook changes something that no other webhook reads. Pillion is called again, that
+// webhook is not.
 func TestReinvocationByLaterWebhook(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -218,7 +219,7 @@ func TestReinvocationLateOptIn(t *testing.T) {
 			}
 			return optIn(p)
 		}})
-		// The validating webhook looks at what came out, so it is the one that can tell.
+		// Only the validating webhook sees the result, so only it can report this.
 		wantVerdict(t, ns, newPod("web"), says(denied, "logger", "not_injected at /spec/initContainers/-"))
 		wantCalls(t, creation(t, ns, "web"))
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// replicas are two Pillions with templates of their own each, behind what does a Service's work for either
-// webhook. They serve one namespace, and nobody else does.
+// replicas are two Pillions, each with its own templates, behind a balancer for either webhook, as a
+// Service would be. They serve one namespace, and no other Pillion serves it.
 type replicas struct {
 	pillions         [2]*cluster.Pillion
 	folders          [2]string // of their templates

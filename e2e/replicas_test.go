@@ -130,9 +130,9 @@ func (r *rollout) inEachOrder(t *testing.T, pair *replicas) {
 	}
 }
 
-// crowd creates that many good pods at once, and some forged ones among them. Each call goes to any of the
-// replicas, so all calls about a pod may go to the one that does not know better; then the pod is denied
-// once, and whoever made it tries again.
+// crowd creates that many correct pods at once, and some forged ones among them. Each call reaches any of
+// the replicas, so all calls about a pod may reach the one with the older templates. Then the pod is
+// denied once, and its controller retries.
 func (pair *replicas) crowd(t *testing.T, n int) {
 	t.Helper()
 	pair.mutate.Any()

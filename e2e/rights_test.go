@@ -245,8 +245,8 @@ func wantRights(t *testing.T, c *cluster.Cluster, objects []byte, want rights) {
 	})
 }
 
-// sameRights compares with what the API server tells the token (SelfSubjectRulesReview), but for what it tells
-// every ServiceAccount.
+// sameRights compares the rights with those that the API server reports for the token
+// (SelfSubjectRulesReview), except for those of every ServiceAccount.
 func sameRights(ctx context.Context, c *cluster.Cluster, want rights) error {
 	got, err := rightsOf(ctx, c, "pillion")
 	if err != nil {

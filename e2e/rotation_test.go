@@ -29,8 +29,8 @@ const (
 	authoritySecret  = "pillion-ca"
 )
 
-// rotate runs a rotation while pods are created all the time: many before it, many behind it, and not one of
-// them may fail or be left as it is.
+// rotate runs a rotation while pods are created continuously, many before it and many after it. None of them
+// may fail or stay unchanged.
 func (i *installed) rotate(t *testing.T, name string, rotation func(t *testing.T, l *load)) {
 	t.Helper()
 	i.rotateBut(t, name, func(t *testing.T, l *load) []window {
@@ -237,7 +237,7 @@ func TestRotationCertManager(t *testing.T) {
 	}
 }
 
-// Without cert-manager, whoever wants a renewal now takes away what is to be renewed.
+// Without cert-manager, a user who wants a renewal now deletes what is to be renewed.
 func TestRotationSelfSigned(t *testing.T) {
 	i := install(t, newCluster(t), "self-signed")
 	i.waitForInjection(t)
@@ -336,7 +336,8 @@ func (i *installed) keepBundles(t *testing.T) {
 // apiServerLag is more than an API server takes to go by a configuration that is stored.
 const apiServerLag = time.Second
 
-// clearBundles empties the caBundle of all webhooks, as whoever replaces the configurations by the shipped ones.
+// clearBundles empties the caBundle of all webhooks, as a user does who applies the shipped configurations
+// again.
 func (i *installed) clearBundles(t *testing.T) {
 	t.Helper()
 	ctx, api := testContext(t), i.Client.AdmissionregistrationV1()

@@ -14,8 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// calledAtAnotherPort: API servers call the port that the webhook configurations name. While the Service has no
-// such port, nobody answers there; then it has, and no other: all as the page about configuration says.
+// calledAtAnotherPort checks that API servers call the port that the webhook configurations name. First the
+// Service lacks this port and calls fail. Then it has only this port, as the page about configuration
+// describes.
 func (i *installed) calledAtAnotherPort(t *testing.T) {
 	for _, kind := range []string{"mutating", "validating"} {
 		const patch = `[{"op": "replace", "path": "/webhooks/0/clientConfig/service/port", "value": 8443}]`

@@ -42,7 +42,7 @@ const always = 1 << 30
 // newShedding has API servers wait for that many seconds for each of the webhooks; with none, as in the manifests.
 func newShedding(t *testing.T, seconds int32) *shedding {
 	t.Helper()
-	answer, err := os.ReadFile("../inject/webhook/testdata/shed.http") // TestShedAnswer keeps it as it is
+	answer, err := os.ReadFile("../inject/webhook/testdata/shed.http") // TestShedAnswer keeps it unchanged
 	if err != nil {
 		t.Fatal(err)
 	}

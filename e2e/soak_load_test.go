@@ -57,7 +57,7 @@ type soakLoad struct {
 	cancel   context.CancelFunc
 	finished sync.WaitGroup
 	created  atomic.Int64
-	audits   atomic.Int64 // looks at the audit log
+	audits   atomic.Int64 // reads the audit log
 
 	mu       sync.Mutex
 	outcomes map[outcome]int
@@ -235,7 +235,8 @@ func (l *soakLoad) outcomeOf(namespace string, pod *corev1.Pod, least [2]int64, 
 	return "", err
 }
 
-// byPillion is how an API server tells of a webhook that refused, or that it could not call.
+// byPillion matches the API server's errors for a webhook that denied a request or could not be
+// called.
 func byPillion() *regexp.Regexp {
 	return regexp.MustCompile(`webhook "(namespace|pod)\.validate\.pillion\.dev"(: | denied the request: ).+`)
 }

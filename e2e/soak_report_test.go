@@ -59,8 +59,8 @@ func (s *soak) wantSettled(t *testing.T) {
 	}
 }
 
-// reportDenials: without a crash and with an API server there is no reason to refuse a pod. With two replicas
-// that never learn each other's templates, all asks may go to the one that does not know; that is rare.
+// reportDenials checks that no pod was denied without a crash while an API server was up. If two replicas
+// never get each other's templates, all calls may reach the one with the older templates; that is rare.
 func (s *soak) reportDenials(t *testing.T) {
 	t.Helper()
 	unexplained := 0

@@ -24,7 +24,8 @@ var soakTime = flag.Duration("soak", 0, "how long TestSoak goes on; everything h
 const (
 	// stepWithin is far more than a step takes.
 	stepWithin = 2 * time.Minute
-	// soakBetween are the creates between two steps, and soakLooks how often the memory is looked at meanwhile.
+	// soakBetween is the number of creates between two steps, and soakLooks how often memory is measured
+	// meanwhile.
 	soakBetween, soakLooks = 100, 5
 	// mostMemory is the MiB that a replica may have resident, with pods of 3 MiB in between; half of its limit.
 	mostMemory = 128
@@ -63,7 +64,7 @@ type soakSource struct {
 // brokenVersion is no pod's: it is of templates that cannot be used.
 const brokenVersion = -1
 
-// version is the one that the pod has been given, at which the template's annotation tells.
+// version is the version that the pod got, as the template's annotation records it.
 func (f *soakSource) version(pod *corev1.Pod) (n int64, err error) {
 	text := pod.Annotations["soak.example.com/"+f.configMap]
 	if _, err := fmt.Sscanf(text, "v%d", &n); err != nil {
@@ -88,7 +89,7 @@ type soak struct {
 	version int64
 	number  int      // of the next replica
 	away    []window // of an API server
-	alone   []window // of one replica, for the other one crashed
+	alone   []window // of one replica, because the other one crashed
 	memory  map[string]soakMemory
 }
 
@@ -104,8 +105,8 @@ type soakStep struct {
 	run  func(context.Context) error
 }
 
-// TestSoak: while all this happens, every pod of a namespace that opted in is injected or refused with a reason,
-// none is silently without, no other namespace's pod fails, and memory stays flat.
+// TestSoak checks that during all these steps every pod of a namespace that opted in is either injected or
+// denied with a reason, that no pod of another namespace fails, and that memory use stays flat.
 func TestSoak(t *testing.T) {
 	i := &installed{Cluster: newCluster(t), namespace: "shop", components: []string{"template-configmaps"}}
 	i.apply(t, "self-signed")
@@ -229,7 +230,8 @@ func (s *soak) wantProblems(ctx context.Context, want bool) error {
 	return nil
 }
 
-// last is the replica that things happen to; the first one lives as long as the test, to look at its memory.
+// last is the replica that the steps affect. The first one lives as long as the test, so that its memory can
+// be measured.
 func (s *soak) last() int { return len(s.replicas) - 1 }
 
 // crash: connections to the replica break in the middle of requests, and the API server finds out.
@@ -257,7 +259,7 @@ func (s *soak) restartAPIServer(ctx context.Context) error {
 	return err
 }
 
-// measure looks at the memory of each replica.
+// measure records the memory of each replica.
 func (s *soak) measure(ctx context.Context) error {
 	for _, r := range s.replicas {
 		metrics, err := r.Metrics(ctx)

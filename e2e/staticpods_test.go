@@ -42,7 +42,7 @@ func (i *installed) limitsStaticPods(t *testing.T) {
 	if err := create(testContext(t), "kube-system", mirrorPod); err != nil {
 		t.Errorf("in kube-system: %v", err)
 	}
-	if err := create(testContext(t), metav1.NamespaceDefault); err != nil { // where nobody is asked
+	if err := create(testContext(t), metav1.NamespaceDefault); err != nil { // without a call
 		t.Errorf("a pod that is none: %v", err)
 	}
 }

@@ -343,7 +343,8 @@ func TestStatusAll(t *testing.T) {
 	}
 }
 
-// TestStatusForbidden: somebody who may do nothing is told what to ask for.
+// TestStatusForbidden checks that a user without any rights gets a message about the rights to
+// request.
 func TestStatusForbidden(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)

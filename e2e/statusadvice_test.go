@@ -230,7 +230,8 @@ func TestStatusSelects(t *testing.T) {
 	}
 }
 
-// TestCompletion: a shell completes what is in the cluster, and nothing for somebody who may see nothing.
+// TestCompletion checks that a shell completes names of the cluster, and none for a user who may not list
+// them.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)
@@ -270,7 +271,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// nobodyIn is the kubeconfig of somebody who may do nothing.
+// nobodyIn is the kubeconfig of a user without any rights.
 func nobodyIn(t *testing.T, ns string) (kubeconfig string) {
 	t.Helper()
 	token, err := env.Client.CoreV1().ServiceAccounts(ns).CreateToken(testContext(t), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})

@@ -160,7 +160,7 @@ func (s theft) mayChangeNothingElse(t *testing.T, which configuration) {
 		}
 		after, err := which.of(s.admin).Patch(testContext(t), which.name, types.JSONPatchType, patch, dryPatch())
 		if err != nil || equality.Semantic.DeepEqual(comparable(after), comparable(before)) {
-			continue // no change, or none that the API server takes of anybody
+			continue // no change, or none that the API server accepts from any client
 		}
 		taken[change.Path] = true
 		_, err = which.of(s.thief).Patch(testContext(t), which.name, types.JSONPatchType, patch, dryPatch())

@@ -131,7 +131,7 @@ func (u *user) rolledOut(t *testing.T) {
 	})
 }
 
-// TestUserPath: from the mistake to the mended Deployment at the prompt alone. What is shown is held as a whole.
+// TestUserPath follows a user from the mistake to the fixed Deployment at the prompt, and compares all output.
 func TestUserPath(t *testing.T) {
 	t.Parallel()
 	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")

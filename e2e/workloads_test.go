@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestInjected: every way in which a pod comes to be. Each pod gets its sidecar, for the price of one
-// call, and is what `pillion inject` would have made of it.
+// TestInjected checks every way to create a pod. Each pod gets its sidecar with one call, and equals
+// the result of `pillion inject`.
 func TestInjected(t *testing.T) {
 	t.Parallel()
 	ways := []struct {

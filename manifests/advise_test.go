@@ -82,8 +82,8 @@ func TestAdviseEntries(t *testing.T) {
 	}
 }
 
-// Workloads are looked at exactly where their pods are: so the selectors of
-// namespaces are the base's, and the condition is its selector of pods.
+// The webhook is called for a workload exactly if it is called for the workload's pods: the
+// selectors of namespaces are the base's, and the condition is its selector of pods.
 func TestAdviseSelectors(t *testing.T) {
 	mutating, _ := entries(load(t))
 	_, all := loadAdvise(t)
@@ -121,8 +121,8 @@ func decodeLabels(set labels.Set) map[string]any {
 	return all
 }
 
-// A controller's own workload is not looked at. Everything else is, but what has no
-// pods that could opt in; and no condition fails.
+// The webhook is not called for workloads that a controller creates. It is called for all others,
+// except for those without pods that could opt in, and no condition fails.
 func TestAdviseConditions(t *testing.T) {
 	_, all := loadAdvise(t)
 	byController := []any{map[string]any{"name": "a"}, map[string]any{"name": "b", "controller": true}}

@@ -139,7 +139,8 @@ func TestCertManagerInjects(t *testing.T) {
 	}
 }
 
-// Whoever applies a manifest with a caBundle fights those who keep it.
+// If a user applies a manifest with a caBundle, it conflicts with the controllers that maintain the
+// caBundle.
 func TestNoBundles(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".yaml" {

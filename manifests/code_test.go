@@ -34,8 +34,8 @@ func TestCodeAgrees(t *testing.T) {
 	}
 }
 
-// What the API server would not have asked about, the engine rejects by the same
-// rule, and the other way round: so the command line tells what a cluster does.
+// If the API server would not call Pillion for a pod, the engine rejects it by the same rule, and
+// vice versa. Therefore the command line shows what a cluster does.
 func TestEngineAgreesWithSelectors(t *testing.T) {
 	found, problems := templates.Parse("t.yaml", []byte(`
 apiVersion: pillion.dev/v1alpha1

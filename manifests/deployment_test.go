@@ -80,8 +80,7 @@ func checkProbes(t testing.TB) {
 	}
 }
 
-// What the Restricted Pod Security Standard asks for, and a root filesystem that
-// nobody can write to.
+// The Pod follows the Restricted Pod Security Standard, and its root filesystem is read-only.
 func TestRestricted(t *testing.T) { checkRestricted(t) }
 
 func checkRestricted(t testing.TB) {

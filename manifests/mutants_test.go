@@ -113,7 +113,7 @@ func noSurvivors[T any](t *testing.T, object *T, check func(testing.TB, *T)) {
 	}
 }
 
-// meaningless is why nobody needs to notice a change.
+// meaningless is the reason why a change does not have to be noticed.
 func meaningless(what string) string {
 	_, path, _ := strings.Cut(what, " ")
 	switch {

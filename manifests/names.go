@@ -19,7 +19,7 @@ const (
 	WebhookPortName = "webhook"
 
 	TemplatesConfigMap = "pillion-templates"
-	TemplatesPath      = "/etc/pillion/templates"     // where it is mounted
+	TemplatesPath      = "/etc/pillion/templates"     // the path at which it is mounted
 	TemplateSelector   = "pillion.dev/templates=true" // of the component template-configmaps
 	TLSSecret          = "pillion-tls"
 )

@@ -65,8 +65,8 @@ func decodeStrictly(t *testing.T, path string, targets ...any) {
 	}
 }
 
-// The patch leaves the base's Deployment as it is, but that the certificate comes
-// from the Secret by its name.
+// The patch changes the base's Deployment only so that the certificate comes from the Secret by its
+// name.
 func TestSelfSignedDeployment(t *testing.T) {
 	k := readKustomization(t, selfSigned)
 	if !slices.Equal(k.Resources, []string{"../../base", "rbac.yaml", "policy.yaml"}) || len(k.Patches) != 1 {

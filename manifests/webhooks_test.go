@@ -71,7 +71,7 @@ func check(t testing.TB, entries []entry, path string, policy admissionregistrat
 	t.Helper()
 	timeout := int32(5)
 	if path == manifests.ShadowPath {
-		timeout = 2 // nobody is to wait for what only tells
+		timeout = 2 // no request waits for a webhook that only warns
 	}
 	for i, e := range entries {
 		if i >= len(names) {

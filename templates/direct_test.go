@@ -25,9 +25,9 @@ func (r expressions) text(depth int) string {
 	}
 	switch r.IntN(9) {
 	case 0:
-		return fmt.Sprintf("%s[?%s].orValue(%s)", r.texts(), r.text(0), r.text(depth-1))
+		return fmt.Sprintf("%s[?%s].orValue(%s)", r.mapOf(), r.text(0), r.text(depth-1))
 	case 1:
-		return fmt.Sprintf("%s[%s]", r.texts(), r.text(0))
+		return fmt.Sprintf("%s[%s]", r.mapOf(), r.text(0))
 	case 2:
 		return fmt.Sprintf("(%s ? %s : %s)", r.bool(depth-1), r.text(depth-1), r.text(depth-1))
 	case 3:
@@ -35,7 +35,7 @@ func (r expressions) text(depth int) string {
 	case 4:
 		return fmt.Sprintf("string(%s)", r.pick(r.text(depth-1), r.int(depth-1), r.bool(depth-1), "params.n"))
 	case 5:
-		return r.texts() + r.pick(".app", ".other")
+		return r.mapOf() + r.pick(".app", ".other")
 	case 6:
 		return r.pick("pod.?metadata.?labels[?'app'].orValue('')", "pod.spec.?securityContext.?seccompProfile.?type.orValue('none')",
 			"container.?workingDir.orValue(ns.name)", "pod.?spec.?nodeSelector[?'app'].orValue('x')")
@@ -43,8 +43,8 @@ func (r expressions) text(depth int) string {
 	return r.text(0)
 }
 
-// texts returns an expression for a map of strings.
-func (r expressions) texts() string {
+// mapOf returns an expression for a map of strings.
+func (r expressions) mapOf() string {
 	return r.pick("pod.metadata.labels", "pod.metadata.annotations", "pod.spec.nodeSelector", "ns.labels", "ns.annotations")
 }
 
@@ -81,7 +81,7 @@ func (r expressions) bool(depth int) string {
 	case 6:
 		return fmt.Sprintf("(%s in ['web', 'app', ''])", text)
 	case 7:
-		return fmt.Sprintf("(%s in %s)", text, r.pick(r.texts(), "container.args", "container.command"))
+		return fmt.Sprintf("(%s in %s)", text, r.pick(r.mapOf(), "container.args", "container.command"))
 	case 8:
 		return fmt.Sprintf("%s.%s(%s)", text, r.pick("startsWith", "endsWith", "contains"), other)
 	case 9:
@@ -91,7 +91,7 @@ func (r expressions) bool(depth int) string {
 	case 11:
 		return fmt.Sprintf("container.args.%s(pod, pod == %s)", r.pick("exists", "all"), r.pick("'web'", "params.s", "ns.name"))
 	case 12:
-		return fmt.Sprintf("%s[?%s].hasValue()", r.texts(), r.text(0))
+		return fmt.Sprintf("%s[?%s].hasValue()", r.mapOf(), r.text(0))
 	}
 	return fmt.Sprintf("(%s ? %s : %s)", r.bool(depth-1), r.bool(depth-1), r.bool(depth-1))
 }

@@ -101,7 +101,7 @@ func inRange(least, most int64) valueRule {
 	}}
 }
 
-// textRule returns a rule for strings. The message contains %q, for the string.
+// textRule returns a rule for strings. The message contains %q, which is the string.
 func textRule(cel string, ok func(string) bool, message string) valueRule {
 	return valueRule{cel, func(n *tree.Node) error {
 		if text := n.Text(); !ok(text) {
@@ -112,7 +112,7 @@ func textRule(cel string, ok func(string) bool, message string) valueRule {
 }
 
 // passes returns a rule for one of Kubernetes' own checks, which returns what is wrong. The message
-// contains %q, for the string.
+// contains %q, which is the string.
 func passes(cel string, check func(string) []string, message string) valueRule {
 	return valueRule{cel, func(n *tree.Node) error {
 		if errs := check(n.Text()); len(errs) > 0 {

@@ -271,10 +271,10 @@ func (s *clusterState) create(pod []byte, limited bool) (made []byte, denied boo
 
 func (s *clusterState) answers() bool { return s.url == "" && s.ready > 0 || s.url != "" && !s.deaf }
 
-// openURL and closedURL are where somebody listens, and nobody.
+// openURL returns an address with a listener, closedURL one without.
 var (
 	openURL   = sync.OnceValue(func() string { return httptest.NewServer(http.NotFoundHandler()).URL })
-	closedURL = func() string { return "https://127.0.0.1:1" } // a port that is given to nobody
+	closedURL = func() string { return "https://127.0.0.1:1" } // a port without a listener
 )
 
 // optedIn is what the webhooks' selectors say.
@@ -283,7 +283,7 @@ func (s *clusterState) optedIn(pod []byte) bool {
 	return label == "enabled" || !labelled && strings.Contains(string(pod), `"pillion.dev/inject":"enabled"`)
 }
 
-// failing reports whether an owner cannot make its pods, and status looks at it.
+// failing reports whether status finds that an owner cannot create its pods.
 func (s *clusterState) failing() bool {
 	return slices.ContainsFunc(s.owners, func(o *ownerState) bool { return o.lacks > 0 && s.mutating && s.optedIn(o.template) })
 }

@@ -86,7 +86,7 @@ const (
 
 // clusterState is a made-up cluster.
 type clusterState struct {
-	about                          string         // for people
+	about                          string         // for users
 	intended                       *templates.Set // what administrators want; a broken ConfigMap as it was before
 	inUse                          *templates.Set // what the replicas use
 	base                           string         // the templates that are mounted
@@ -97,7 +97,7 @@ type clusterState struct {
 	strips                         bool              // another webhook takes the sidecar away
 	denies                         bool              // and another one denies all
 	url                            string            // by which the API server calls Pillion; "" if by its Service
-	deaf                           bool              // nobody listens there
+	deaf                           bool              // nothing listens there
 	args                           []string          // of status
 	labels                         map[string]string // of the namespace
 	quota                          *corev1.ResourceQuota

@@ -17,7 +17,8 @@ spec:
   pod: {spec: {initContainers: [{name: agent, image: "agent:1", args: ["${params.level}"], restartPolicy: Always}]}}
 `
 
-// TestPodLabelWithoutMeaning: explain and status tell of a pod whose label was to opt it in.
+// TestPodLabelWithoutMeaning checks that explain and status both report a pod whose label has an
+// invalid value.
 func TestPodLabelWithoutMeaning(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(0)

@@ -92,7 +92,8 @@ type h2 struct {
 	coder *hpack.Encoder
 }
 
-// http2 opens one. With deaf, the server may send no byte of an answer, and nobody reads.
+// http2 opens an HTTP/2 connection. With deaf, the client accepts no byte of an answer and never
+// reads.
 func (a *attacker) http2(deaf bool) *h2 {
 	c := a.dial("h2")
 	if c == nil {
@@ -167,7 +168,8 @@ func (h *h2) send(body string) {
 	_ = h.WriteData(h.head(len(body)), true, []byte(body))
 }
 
-// innocent does what an API server does: it sends a pod, and again a second later when it is told so.
+// innocent does what an API server does: it sends a pod, and retries after a second if the answer
+// asks for that.
 func (s *served) innocent(t *testing.T, client *http.Client, body string) {
 	t.Helper()
 	var last string

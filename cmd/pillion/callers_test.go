@@ -75,7 +75,7 @@ func TestServeCallers(t *testing.T) {
 	s.answers(t, "Bearer second-token", 200)
 	s.answers(t, right, 200)
 
-	// An empty file lets nobody in whom the last good one did not.
+	// An empty file accepts no more callers than the last valid file did.
 	write(t, tokens, "")
 	s.ready(t, 200, "authentication is required; the last valid credentials are in use: "+tokens+": it is empty")
 	s.logged(t, "caller credentials cannot be reloaded, the last valid ones stay in use")

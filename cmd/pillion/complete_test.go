@@ -103,7 +103,7 @@ func TestCompleteTemplates(t *testing.T) {
 // TestCompleteUnreachable: there is nothing to complete, at once or after a moment, and nothing is written.
 func TestCompleteUnreachable(t *testing.T) {
 	t.Parallel()
-	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel takes connections, and nobody answers
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel accepts connections, but no program answers
 	must(t, err)
 	t.Cleanup(func() { silent.Close() })
 	forbidden := explainAPI(t)

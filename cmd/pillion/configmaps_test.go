@@ -13,8 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// TestServeConfigMaps: while the API server does not tell of ConfigMaps, serve says why, is not ready and keeps
-// trying.
+// TestServeConfigMaps checks that serve reports why it has no ConfigMaps, is not ready and keeps trying while
+// the API server does not send them.
 func TestServeConfigMaps(t *testing.T) {
 	t.Parallel()
 	api := newPagedAPI(0)

@@ -60,9 +60,9 @@ const (
 	shopCronJobs   = "/apis/batch/v1/namespaces/shop/cronjobs"
 )
 
-// everyAPI has in shop 1203 Deployments, of which two opted out, one requests nothing and one has a conflict, a CronJob, ReplicaSets and pods of theirs,
-// a pod of nobody's that is there twice, once ended, and one of a kind that
-// Kubernetes does not have; and two Deployments in quiet.
+// everyAPI has these objects in the namespace shop: 1203 Deployments, of which two opted out, one requests nothing and
+// one has a conflict; a CronJob; ReplicaSets and their pods; a pod without an owner, listed twice, once ended; and an
+// object of a kind that Kubernetes does not have. It has two Deployments in the namespace quiet.
 func everyAPI(t *testing.T) *pagedAPI {
 	t.Helper()
 	a := explainAPI(t)
@@ -126,7 +126,7 @@ func TestExplainArguments(t *testing.T) {
 		{"cj", []string{"shop:CronJob/nightly"}},
 		{"deploy -l app=web", []string{"shop:Deployment/web-3"}},
 		{"-l app=web", []string{"shop:Deployment/web-3"}},
-		{"-l app=made", []string{"shop:Pod/web-0-1"}}, // which nobody wrote, but nothing else has the label
+		{"-l app=made", []string{"shop:Pod/web-0-1"}}, // no user wrote it, but nothing else has the label
 		{"pods", []string{"shop:Pod/lone=shop:Pod/ended=shop:Pod/web-0-1=shop:Pod/web-0-2"}},
 	} {
 		reports, stderr := a.explainJSON(t, exitOK, append(strings.Fields(c.args), "-n", "shop")...)

@@ -69,7 +69,7 @@ func TestExplainMisfits(t *testing.T) {
 	}
 }
 
-// TestExplainReviews: what is no request for a pod is told.
+// TestExplainReviews checks that explain reports a review that is no request for a pod.
 func TestExplainReviews(t *testing.T) {
 	t.Parallel()
 	for request, want := range map[string]string{

@@ -115,7 +115,8 @@ func TestStatusURL(t *testing.T) {
 	}
 }
 
-// TestStatusFailing: who cannot make pods is told, though there is no pod that could be looked at.
+// TestStatusFailing checks that status reports owners that cannot create pods, although there is no
+// pod to inspect.
 func TestStatusFailing(t *testing.T) {
 	t.Parallel()
 	const failure = `status: {conditions: [{type: ReplicaFailure, status: "True", reason: FailedCreate, message: "admission webhook \"x\" denied\n the request"}]}}`

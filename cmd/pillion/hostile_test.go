@@ -20,7 +20,8 @@ import (
 // maxResident is the limit of the container in the manifests, in MiB.
 const maxResident = 256
 
-// attack is what anybody can do who reaches the port. It returns when it holds what it can hold.
+// attack is what any client that reaches the port can do. It returns when it holds as much as it
+// can.
 type attack struct {
 	name string
 	run  func(a *attacker)

@@ -26,7 +26,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/serve"
 )
 
-// The clock on the wall of a jumping Pillion is off by what it is told: it is the program as it ships, but for [time.Now].
+// The wall clock of a jumping Pillion is off by a given duration. Except for [time.Now], it is the program that is
+// shipped.
 const (
 	jumpedTime = `package time
 

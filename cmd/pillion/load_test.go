@@ -77,7 +77,7 @@ func testEndsUnderLoad(t *testing.T, delay string) {
 			for {
 				switch o := s.send(t, client, reviewBody()); {
 				case o.err != nil && !o.reached:
-					return // nobody listens any more; the Service has long known
+					return // nothing listens any more; the Service has long removed it
 				case o.err != nil || o.status != http.StatusOK:
 					t.Errorf("lost: %+v: %v", o, o.err)
 					return
@@ -119,8 +119,8 @@ func (s *served) saidAny(msg string) bool {
 	return false
 }
 
-// A process with one CPU is asked for more than it can do in a second at a time, by pods that cost it much. Everyone is
-// answered or told to ask again, telling costs little, and then it is over. TestOverload is about time.
+// A process with one CPU gets more requests than it can process, for expensive pods. Each caller gets an answer or is
+// asked to retry, the latter costs little, and in the end the process recovers. TestOverload checks the times.
 func TestServeOverload(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	path := filepath.Join(t.TempDir(), "costly.yaml")
@@ -175,7 +175,7 @@ func TestServeOverload(t *testing.T) {
 	s.innocent(t, all[0], reviewBody())
 }
 
-// costly is a pod that is looked at for a while, by the template of that name.
+// costly is a pod for which the template of that name takes a while.
 func costly() string {
 	var all []string
 	for i := range 150 {
@@ -212,7 +212,7 @@ func TestServeConnections(t *testing.T) {
 	})
 }
 
-// Who connects and says nothing, however often, keeps nobody else out.
+// Clients that connect and send nothing, however often, keep no other client out.
 func TestServeSilentConnections(t *testing.T) {
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
 	for range serve.MaxConnections + 100 {

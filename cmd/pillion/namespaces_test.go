@@ -18,7 +18,7 @@ import (
 type kubeAPI struct {
 	release chan struct{}   // closed when it may answer
 	events  chan watchEvent // of the watch, which one without a type ends
-	forbids atomic.Bool     // to tell more
+	forbids atomic.Bool     // from reporting more
 }
 
 type watchEvent struct {

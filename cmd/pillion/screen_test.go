@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// hostile are texts that a terminal obeys or a reader misreads.
+// hostile are strings that control a terminal or mislead a reader.
 var hostile = []string{
 	"\x1b[2J\x1b[31mall is well\x1b[0m", "\x1b]52;c;cm0gLXJmIH4=\x07", "\u009b31m", "\x9b31m", "\u202ereversed\u202c", "\u2066isolated\u2069",
 	"\u200e\u200f\u061c", "line\u2028and\u2029paragraph", "back\b\b\bspace", "over\rwritten", "\x00\x7f\x85\u0085", "\xe2\x80", "two\nlines\tand a tab",
@@ -31,8 +31,8 @@ const forged = "x\nFORGED: all is well"
 // beginsLine finds a line that begins with what is in a hostile text.
 var beginsLine = regexp.MustCompile(`(?m)^\s*FORGED`)
 
-// FuzzScreen: whatever stands in manifests, templates, logs, arguments and the cluster,
-// no command writes a hidden character or a line that begins with such text, and its JSON and YAML still mean the same.
+// FuzzScreen checks that no content of manifests, templates, logs, arguments or the cluster makes a command write a
+// hidden character or a line that begins with such content. The JSON and YAML output keeps its meaning.
 func FuzzScreen(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(text)
@@ -102,7 +102,7 @@ func FuzzScreen(f *testing.F) {
 	})
 }
 
-// checkMeaning: JSON and YAML can be read, and have the text as it is.
+// checkMeaning checks that JSON and YAML can be parsed and contain the text unchanged.
 func checkMeaning(t *testing.T, args []string, out []byte, text string) {
 	t.Helper()
 	i := slices.Index(args, "-o")

@@ -21,8 +21,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/status"
 )
 
-// pagedAPI is a Kubernetes API with a made-up cluster: it makes the objects of each page
-// when it is asked for, so that what is held is held by who asks.
+// pagedAPI is a Kubernetes API with a made-up cluster. It creates the objects of a page when the
+// page is requested, so that only the caller holds them.
 type pagedAPI struct {
 	objects map[string]any                        // by path
 	lists   map[string]func(i int) map[string]any // path to the i-th object

@@ -279,7 +279,8 @@ func TestStatusWatch(t *testing.T) {
 	}
 }
 
-// TestStatusWatchText: reports that nobody sees on a terminal follow one another, with their times.
+// TestStatusWatchText checks that reports follow each other with their times if the output is not a
+// terminal.
 func TestStatusWatchText(t *testing.T) {
 	a := newPagedAPI(3)
 	looks := 0

@@ -61,8 +61,8 @@ func (s *served) ask(t *testing.T, traceparent string) {
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// TestServeTraces: spans arrive as OTLP has them, the last ones at the end of the
-// process; and a collector that is down is told of once and holds up nothing.
+// TestServeTraces checks that spans arrive in OTLP format, the last ones at the end of the process,
+// and that a collector that is down is logged once and delays nothing.
 func TestServeTraces(t *testing.T) {
 	c := newCollector(t)
 	c.down.Store(true)

@@ -91,7 +91,7 @@ func TestServeHalfWritten(t *testing.T) {
 	s.innocent(t, s.client, reviewBody())
 }
 
-// A log that cannot be written, because the disk is full or its reader is gone, keeps nobody waiting.
+// A log that cannot be written, because the disk is full or its reader is gone, delays no caller.
 func TestServeFullLog(t *testing.T) {
 	t.Parallel()
 	works := func(t *testing.T, s *served) {

@@ -15,7 +15,7 @@ type field struct {
 	value any // []field, []any, string, or raw
 }
 
-// raw is written as it is.
+// raw is written unchanged.
 type raw string
 
 // undoPods makes random documents.

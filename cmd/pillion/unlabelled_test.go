@@ -120,7 +120,8 @@ func TestUnlabelledHeld(t *testing.T) {
 	}
 }
 
-// TestUnlabelledForbidden: what may not be read is said, and the rest is told by the labels.
+// TestUnlabelledForbidden checks that the command names what it is not allowed to read, and reports
+// the rest by the labels.
 func TestUnlabelledForbidden(t *testing.T) {
 	t.Parallel()
 	a := outsideAPI(t)

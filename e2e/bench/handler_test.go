@@ -163,7 +163,7 @@ func TestHeavy(t *testing.T) {
 	}
 }
 
-// injected is the pod with what a handler adds, but for the revision.
+// injected returns the pod with what a handler adds, except for the revision.
 func injected(t *testing.T, h http.Handler, pod []byte) *corev1.Pod {
 	t.Helper()
 	after, err := mutated(t.Context(), h, pod)

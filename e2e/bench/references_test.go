@@ -70,7 +70,7 @@ func newSidecar(pod *corev1.Pod) sidecar {
 		mount:   corev1.VolumeMount{Name: "agent-0-logs", MountPath: "/var/log/agent-0"},
 	}
 	for _, m := range pod.Spec.Containers[0].VolumeMounts {
-		if m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount" { // comes before webhooks, so nobody else mounts it
+		if m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount" { // comes before webhooks, so nothing else mounts it
 			s.container.VolumeMounts = append(s.container.VolumeMounts, m)
 		}
 	}

@@ -144,7 +144,7 @@ func TestSimulate(t *testing.T) {
 	for _, wait := range o.waits {
 		sum += wait
 	}
-	mean := sum / float64(len(o.waits)/2) // the calls of the second webhook find nobody
+	mean := sum / float64(len(o.waits)/2) // the calls of the second webhook reach no server
 	if want := 0.8 * 0.008 / (2 * 0.2); math.Abs(mean-want) > want/10 || math.Abs(o.busy-0.8) > 0.02 || o.shed != 0 {
 		t.Errorf("mean wait %v, want %v; busy %v, shed %v", mean, want, o.busy, o.shed)
 	}

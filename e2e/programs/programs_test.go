@@ -96,7 +96,8 @@ func holdElsewhere(t *testing.T, path string) *exec.Cmd {
 	return cmd
 }
 
-// TestLockReportsOwner: who waits is told who builds and how far that is; when the owner is killed, the lock is free.
+// TestLockReportsOwner checks that a waiting process prints which process builds and how far it is, and that the lock
+// is free after its owner is killed.
 func TestLockReportsOwner(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
@@ -280,7 +281,8 @@ func assets(t *testing.T, versions map[string]string) string {
 	return dir
 }
 
-// writeProgram lets no child start while the file is open, for that would keep the program from running.
+// writeProgram starts no child while the file is open, because an open file keeps the program from
+// running.
 func writeProgram(path string, text []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

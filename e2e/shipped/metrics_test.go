@@ -116,8 +116,8 @@ func (w vocabulary) check(t *testing.T, what, name, value string) {
 	}
 }
 
-// A Prometheus that takes native histograms does not keep the classic ones beside them,
-// unless it is told to: panels show either.
+// A Prometheus that stores native histograms does not store the classic ones too, unless it is
+// configured to. Panels show either.
 func TestHistograms(t *testing.T) {
 	const with = `name="pod.mutate.pillion.dev", webhook="mutate"`
 	n := 0
@@ -154,7 +154,7 @@ func TestHistograms(t *testing.T) {
 
 type vocabulary map[string]bool
 
-// literals are all short texts in the program's source.
+// literals are all short strings in the program's source.
 func literals(t *testing.T) vocabulary {
 	t.Helper()
 	words := vocabulary{}

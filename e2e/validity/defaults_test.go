@@ -54,7 +54,7 @@ type defaults struct {
 	gated  map[string]bool            // false: what is dropped depends on the value
 }
 
-// probe looks at random pods.
+// probe tries random pods.
 func (d *defaults) probe(t *testing.T, seeds uint64) {
 	t.Helper()
 	for seed := range seeds {

@@ -109,8 +109,8 @@ func copied(v any) any {
 	return v
 }
 
-// podField keeps out what no pod has on creation, and what would decide before
-// any template is looked at.
+// podField excludes fields that no pod has when it is created, and fields that decide before any
+// template is evaluated.
 func podField(parent reflect.Type, name string) bool {
 	switch parent {
 	case reflect.TypeFor[corev1.Pod]():

@@ -131,7 +131,7 @@ func try(t *testing.T, seed, stream uint64, seen coverage) inject.Code {
 		}
 	}
 	if spec := p["spec"].(object); spec["resources"] != nil && !utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResources) {
-		delete(spec, "resources") // which is dropped, and nobody can tell that it was there
+		delete(spec, "resources") // it is dropped, so its presence is invisible
 	}
 	podJSON := compact(p)
 	if _, err := stored(podJSON); err != nil {

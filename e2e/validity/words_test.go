@@ -48,7 +48,7 @@ var constants = sync.OnceValue(func() map[string][]string {
 	}
 })
 
-// words are the texts of a field, by Type.field or field: mostly good ones.
+// words are the values of a field, by Type.field or field; most of them are valid.
 var words = sync.OnceValue(func() map[string][]string {
 	return map[string][]string{
 		"Container.name":             {"app", "web", "side", "init", "UPPER"},

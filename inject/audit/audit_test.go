@@ -18,7 +18,8 @@ func update(namespace, uid string) string {
 		`"patch.webhook.admission.k8s.io/round_0_index_0":"p","failed-open.mutation.webhook.admission.k8s.io/round_0_index_1":"a.pillion.dev"}}`
 }
 
-// FuzzAdd: whatever stands in a log, it is counted or told in one line, and the report can be read.
+// FuzzAdd checks that every line of a log is counted or reported in one line, and that the report
+// can be parsed.
 func FuzzAdd(f *testing.F) {
 	for _, line := range []string{"", "{", "[]", `{"kind":"Event"}`, update("shop", "u"), update(`\u001b[2J\n`, ""), strings.Replace(update("shop", "u"), "round_0", "round_1", 2)} {
 		f.Add(line)

@@ -160,8 +160,8 @@ func entriesIn(t *testing.T, text []byte) []explain.Entry {
 	return all
 }
 
-// checkText: at every width every line fits but for a word alone, none ends in a space, and the words are the
-// same. Colour changes no word.
+// checkText checks that at every width every line fits, except for a single long word, that no line ends in a
+// space, and that the words are the same. Color changes no word.
 func checkText(t *testing.T, r *explain.Report) {
 	t.Helper()
 	text := r.Text(100, false, explain.Verbose)

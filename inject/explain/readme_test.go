@@ -21,8 +21,8 @@ func TestFieldsAreDocumented(t *testing.T) {
 	wantDocumented(t, "../status/README.md", reflect.TypeFor[status.Report](), reflect.TypeFor[status.Outsiders]())
 }
 
-// wantDocumented: the file has each type with the fields that its JSON has, in their
-// order, and says which of them are always there.
+// wantDocumented checks that the file documents each type with the fields of its JSON, in their
+// order, and which of them are always present.
 func wantDocumented(t *testing.T, file string, of ...reflect.Type) {
 	t.Helper()
 	readme, err := os.ReadFile(file)

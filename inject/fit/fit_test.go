@@ -146,7 +146,7 @@ spec:
 	}
 }
 
-// TestTryOnPods: with pods of the user's, each template is tried on each as it is, and nothing of it is lost.
+// TestTryOnPods checks that each template is tried on each given pod unchanged, and that no pod is lost.
 func TestTryOnPods(t *testing.T) {
 	t.Parallel()
 	found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {
@@ -177,7 +177,7 @@ func TestTryOnPods(t *testing.T) {
 	}
 }
 
-// TestHints: what is probably a mistake is told, and nothing of what is none.
+// TestHints checks that probable mistakes give hints, and nothing else does.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{

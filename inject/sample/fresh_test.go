@@ -9,7 +9,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// fresh are conditions that were written without a look at the rules, as platform teams may write them.
+// fresh are conditions that platform teams might write, written without knowledge of the rules.
 var fresh = strings.Split(strings.TrimSpace(`
 has(pod.metadata.labels) && 'app.kubernetes.io/component' in pod.metadata.labels && pod.metadata.labels['app.kubernetes.io/component'] in ['api', 'worker']
 pod.metadata.?annotations['prometheus.io/scrape'].orValue('false') == 'true'

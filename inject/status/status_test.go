@@ -120,7 +120,7 @@ func (w *world) report(t *testing.T, set *templates.Set) *status.Report {
 	return r
 }
 
-// consider looks at the owners that the case has, and at plain ones in the place of others.
+// consider counts the pods with the owners of the case, and with plain owners for the others.
 func (w *world) consider(t *testing.T, c *status.Count) {
 	t.Helper()
 	room := func(map[string]string, []byte, int) string { return "" }
@@ -185,8 +185,8 @@ func run(t *testing.T, archive *txtar.Archive) (*status.Report, string) {
 	return w.report(t, set), revision
 }
 
-// checkText: at every width every line fits but for commands and words alone, none ends in a space, and
-// where tables are tables at both, the words are the same.
+// checkText checks that at every width every line fits, except for commands and single long words, and
+// that no line ends in a space. If tables are tables at both widths, the words are the same.
 func checkText(t *testing.T, r *status.Report) {
 	t.Helper()
 	const table = 100 // where tables are tables

@@ -132,7 +132,7 @@ func describe(t *testing.T, w *httptest.ResponseRecorder) string {
 	return "200\n" + hideRevisions(text.String())
 }
 
-// hideRevisions keeps a case as it is when a template's revision changes.
+// hideRevisions keeps a case unchanged if a template's revision changes.
 func hideRevisions(text string) string {
 	return regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAllString(text, "REVISION")
 }
@@ -150,7 +150,8 @@ func logged(t *testing.T, log []byte) string {
 	return text.String()
 }
 
-// TestHidden: whatever a pod's author writes, nobody's terminal obeys what Pillion says of it.
+// TestHidden checks that no content of a pod can control a terminal through Pillion's messages
+// about the pod.
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, strings.Replace(sidecar, "  default: true\n", "  default: true\n  validate: {mode: Deny}\n", 1)))

@@ -58,7 +58,7 @@ func Spoil(h *Handler) {
 	}
 }
 
-// Clip is what the API server is told of a text.
+// Clip returns the part of a string that the API server gets.
 func Clip(text string) string { return clip(text, maxAudit) }
 
 // Lent counts who gets memory to work in for the first time.

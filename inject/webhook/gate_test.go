@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Whatever comes, goes, gives up and is called at the same moment: never are more
-// inside than there are slots, everyone comes out, and all slots are there again.
+// Callers enter, leave, give up and are called at the same moment. There are never more inside than
+// slots, all of them leave, and in the end all slots are free.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	const slots = 3
@@ -57,7 +57,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// Who could not be answered in time is told at once.
+// A caller that cannot be answered in time gets its answer at once.
 func TestGateEstimates(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

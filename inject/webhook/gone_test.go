@@ -20,8 +20,8 @@ func (l leaving) Namespace(name string) (templates.Namespace, error) {
 	return templates.Namespace{Name: name}, nil
 }
 
-// TestCallerGone: a caller that goes while its pod is looked at is answered as one that
-// waits no longer, on every path, and nothing is decided for it.
+// TestCallerGone checks that on every path, a caller that leaves while its pod is processed gets
+// the answer for a gone caller, and that nothing is decided for it.
 func TestCallerGone(t *testing.T) {
 	t.Parallel()
 	pod := []byte(`{"spec":{"containers":[{"name":"app"}]}}`)

@@ -70,7 +70,7 @@ func scalar(t reflect.Type) reflect.Kind {
 	}
 }
 
-// maxContainers is where templates stop looking at a pod.
+// maxContainers is the number of containers above which templates ignore a pod.
 const maxContainers = 500
 
 // grower makes one pod. It draws for each list and never for an item, so that

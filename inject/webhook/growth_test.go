@@ -195,7 +195,7 @@ func quantities(name corev1.ResourceName, q string) corev1.ResourceList {
 	return corev1.ResourceList{name: resource.MustParse(q)}
 }
 
-// growthTemplates look at, and add to, everything that there may be many of.
+// growthTemplates read and extend everything that a pod may have many of.
 func growthTemplates() [][]string {
 	const head = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n  default: true\n"
 	const pod = `  match: {hostNetwork: true}

@@ -31,7 +31,7 @@ const pod = `{"metadata":{"name":"web-0"},"spec":{"containers":[{"name":"web","i
 func TestTooLarge(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	const limit = 8 << 20
-	// The largest body that fits has its length in a string that nobody reads.
+	// The largest body that fits has its length in a string that nothing reads.
 	body := reviewOf(t, "v1", "UPDATE", "shop", []byte(`"`+strings.Repeat("x", limit)+`"`))
 	fits := bytes.Replace(body, bytes.Repeat([]byte("x"), len(body)-limit), nil, 1)
 	for _, row := range []struct {
@@ -168,7 +168,8 @@ func TestNamespaceIsTheRequests(t *testing.T) {
 	}
 }
 
-// TestNamespaceNotKnownYet: the API server is told to ask again, another replica if it can.
+// TestNamespaceNotKnownYet checks that the API server is asked to retry, if possible at another
+// replica.
 func TestNamespaceNotKnownYet(t *testing.T) {
 	for _, path := range []string{webhook.PathMutate, webhook.PathValidate} {
 		e := newEdge(load(t, sidecar))

@@ -34,10 +34,10 @@ func many(n int, item string) string {
 	return all.String()
 }
 
-// Whatever somebody sends who may create pods, it is answered for so little CPU that
-// the API server still listens (the manifests say 5 s), and for a bounded amount of
-// memory. All that is allocated stands for the most that is in use at a time,
-// which nobody can measure twice; and CPU for time, which depends on what else runs.
+// Whatever a user with the right to create pods sends, the answer costs so little CPU that the API
+// server still waits (the manifests set 5 s), and a bounded amount of memory. Total allocations are
+// an upper limit for the memory in use at a time, which cannot be measured twice with the same
+// result. CPU replaces time, which depends on what else runs.
 func TestHostile(t *testing.T) {
 	mostTime, mostMemory := 2*time.Second, uint64(96<<20) // of 256 MiB
 	build, _ := debug.ReadBuildInfo()

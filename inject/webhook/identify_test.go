@@ -167,7 +167,7 @@ func TestCallersMetrics(t *testing.T) {
 		}
 		e.answer(r)
 	}
-	e.answer(post(t, "/elsewhere", body)) // nobody is asked there
+	e.answer(post(t, "/elsewhere", body)) // there is no authentication there
 	want := `pillion_callers_accepted_total{way="token"} 1
 pillion_callers_accepted_total{way="unknown"} 1
 pillion_callers_rejected_total{reason="wrong_token"} 1

@@ -114,9 +114,9 @@ func (e *edge) metric(t *testing.T, name string) (sum float64) {
 	return sum
 }
 
-// At three times of what can be done, whoever is answered is answered in time, all others are told to ask again,
-// and a second after the last one, which is as long as a queue may be, it is over. The clock is the bubble's, so how
-// busy the machine is does not matter.
+// At three times the possible load, each request that gets an answer gets it in time, and all others are asked to
+// retry. One second after the last request, which is as long as a queue may be, the overload is over. The clock is
+// the bubble's, so other load on the machine does not matter.
 func TestOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(load(t, sidecar))
@@ -231,7 +231,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// Nobody but another large request has to wait for a large one.
+// Only another large request has to wait for a large one.
 func TestLarge(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	work := &slow{only: "slow", letGo: make(chan struct{}), takes: time.Minute}
@@ -303,7 +303,7 @@ func TestRequestMemory(t *testing.T) {
 	held[0].Close()
 	eventually(t, "there is room again", func() bool { return ask(t.Context(), client, url, large).status == http.StatusOK })
 
-	// It sends more than it promised; and two, whose lengths nobody knows, come to an end that is too long together.
+	// One request sends more than it promised. Two others of unknown length become too long together.
 	raw(t, s, 10, small)
 	e.Limiter.SetMemory(int64(memory()) + 1<<20)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, io.MultiReader(bytes.NewReader(large)))

@@ -90,7 +90,7 @@ func TestLogIsNoFlood(t *testing.T) {
 	}
 	log := e.log.String()
 	for _, message := range []string{`"reason":"render_failed"`, `"status":400`, `"status":500`, `"msg":"panic"`} {
-		// Ten a second; nobody knows how long this took.
+		// Ten a second; the duration is unknown.
 		if n := strings.Count(log, message); n < 10 || n > requests/2 {
 			t.Errorf("%d lines with %s", n, message)
 		}
@@ -100,7 +100,7 @@ func TestLogIsNoFlood(t *testing.T) {
 	}
 }
 
-// What is routine is told at level debug alone.
+// Usual events are logged only at level debug.
 func TestLogRoutine(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))

@@ -14,8 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// TestWithheld: whatever defect makes a patch that is more than an addition, the
-// patch is not sent, the pod continues, and people hear of it.
+// TestWithheld checks that a patch that does more than add, because of any defect, is not sent. The
+// pod continues, and administrators get a log line and a metric.
 func TestWithheld(t *testing.T) {
 	pod := []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"app","env":[{"name":"A"}]}]}}`)
 	added := func(name string) tree.Node { // a member that says that it was added

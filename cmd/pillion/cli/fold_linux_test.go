@@ -11,7 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
 
-// TestWidthOfTerminal: a terminal is as wide as it is, unless $COLUMNS says otherwise.
+// TestWidthOfTerminal checks that the width is the terminal's, unless $COLUMNS sets another one.
 func TestWidthOfTerminal(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {

@@ -40,7 +40,8 @@ func TestScreenWrites(t *testing.T) {
 	}
 }
 
-// TestScreenDocument: to a file a document goes as it is, and on a terminal it is shown.
+// TestScreenDocument checks that a document is written unchanged to a file, and with visible
+// characters to a terminal.
 func TestScreenDocument(t *testing.T) {
 	t.Parallel()
 	file := &Screen{w: &bytes.Buffer{}}

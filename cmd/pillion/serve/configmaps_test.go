@@ -45,7 +45,7 @@ func newReplica(t *testing.T, paths ...string) *replica {
 	return r
 }
 
-// sync tells that all ConfigMaps have come.
+// sync reports that all ConfigMaps have arrived.
 func (r *replica) sync() {
 	close(r.come)
 	r.reload()
@@ -141,7 +141,7 @@ func TestConfigMaps(t *testing.T) {
 	r.wants(t, file+" one@a/one.yaml six@d/six.yaml", 2, " (none of it is used)")
 	r.configMaps.drop(configMap("c", 0))
 
-	// Keys that are no files of templates are nobody's business, unless there are no others.
+	// Keys that are not files of templates are ignored, unless there are no others.
 	odd := configMap("d", 0, "six")
 	odd.Data["README.md"], odd.Data["kustomization.yaml"] = "# six", "kind: Kustomization"
 	r.configMaps.take(odd)

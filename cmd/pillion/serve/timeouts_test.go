@@ -77,7 +77,7 @@ func TestServerTimeouts(t *testing.T) {
 	}
 }
 
-// closing tells that the server has closed a connection.
+// closing is closed when the server has closed a connection.
 type closing struct {
 	net.Conn
 	closed chan struct{}

@@ -129,7 +129,7 @@ func TestEditTakesBack(t *testing.T) {
 
 func isIndex(name string) bool { _, err := strconv.Atoi(name); return err == nil }
 
-// wantLines: what was there is there, line by line, but for an empty value that was
+// wantLines checks that every original line is still there, except for an empty value that was
 // filled.
 func wantLines(t *testing.T, before, after string) {
 	t.Helper()
@@ -201,8 +201,8 @@ func TestEditAliases(t *testing.T) {
 	}
 }
 
-// TestEditLast: a block scalar at the end of a text without a line break keeps its
-// value.
+// TestEditLast checks that a block scalar keeps its value at the end of a file without a line
+// break.
 func TestEditLast(t *testing.T) {
 	t.Parallel()
 	if out := edit(t, "a: |\n  x", Change{Path: []string{"b"}, Value: []byte(`1`)}); out != "a: |-\n  x\nb: 1" {

@@ -59,7 +59,7 @@ func TestServiceAccounts(t *testing.T) {
 	}
 }
 
-// A signature is by a key of the issuer, with an algorithm whose key nobody else knows.
+// A signature needs one of the issuer's keys, and an algorithm with a secret key.
 func TestSignatures(t *testing.T) {
 	signer := issuer{newKey(t), "one"}
 	set := accounts(t, signer)
