@@ -71,7 +71,7 @@ func (r *replica) trustAll(bundle []byte) {
 	r.Trust(Validating, []CABundle{{"v1.pillion.dev", testHost, bundle}})
 }
 
-// Of two replicas that find no Secret one makes it, and both serve what is in it.
+// If two replicas find no Secret, one creates it, and both serve its content.
 func TestAuthorityRace(t *testing.T) {
 	client := newFake(t)
 	a, b := newReplica(t, client, "a"), newReplica(t, client, "b")
@@ -110,7 +110,7 @@ func TestAuthorityLateWatch(t *testing.T) {
 	}
 }
 
-// Only the elected one changes what is there.
+// Only the elected replica changes existing objects.
 func TestAuthorityFollower(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
@@ -135,7 +135,7 @@ func TestAuthorityFollower(t *testing.T) {
 	}
 }
 
-// What is applied is the caBundle of every webhook by its name, and nothing else.
+// The replica applies only the caBundle of every webhook, by the webhook's name.
 func TestAuthorityApplies(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
@@ -252,7 +252,7 @@ func TestAuthorityYields(t *testing.T) {
 	}
 }
 
-// The bundle in the Secret is always what API servers are to trust.
+// The bundle in the Secret is always the bundle that API servers should trust.
 func TestAuthorityBundle(t *testing.T) {
 	other := newTestCA(t, "other", noon().Add(-day), noon().Add(day)).pem
 	expired := newTestCA(t, "expired", noon().Add(-2*day), noon().Add(-day)).pem

@@ -275,7 +275,7 @@ func TestChainSource(t *testing.T) {
 	}
 }
 
-// What no endpoint presents, the Secret stands for, and the report says so.
+// If no endpoint presents a certificate, the report uses the Secret, and notes that.
 func TestChainServed(t *testing.T) {
 	t.Parallel()
 	c := newChainCase(t)

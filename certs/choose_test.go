@@ -140,9 +140,9 @@ func TestChooseClockJumps(t *testing.T) {
 	}
 }
 
-// TestServingProperty plays random rotations. Whatever the order of events: what
-// is served is never lost, and a served pair that every caBundle verifies is only
-// ever replaced by another such, or at its end.
+// TestServingProperty plays random rotations. In any order of events, Pillion never stops serving.
+// A served pair that every caBundle verifies is replaced only by another such pair, or when it
+// expires.
 func TestServingProperty(t *testing.T) {
 	start := noon()
 	var cas []*testCA

@@ -123,7 +123,7 @@ func TestElection(t *testing.T) {
 	}
 }
 
-// Who has no right to the Lease goes without, and says so once.
+// A replica without rights to the Lease does without it, and logs that once.
 func TestElectionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newLeaseServer(t)

@@ -48,7 +48,7 @@ func TestPlanFirst(t *testing.T) {
 	}
 }
 
-// What the Secret holds is what was made.
+// The Secret can be read back as the material that was written.
 func TestMaterialRoundTrip(t *testing.T) {
 	m := newMaterial(t, testPolicy())
 	data, err := m.data()
@@ -98,8 +98,8 @@ func TestPlanRenewal(t *testing.T) {
 	}
 }
 
-// A new CA joins the bundle first; it issues when it is trusted; the old one goes
-// when it has expired.
+// A new CA joins the bundle first. It issues certificates when API servers trust it, and the old CA
+// leaves when it has expired.
 func TestPlanNewCA(t *testing.T) {
 	p := testPolicy()
 	m := newMaterial(t, p)
@@ -131,9 +131,8 @@ func TestPlanNewCA(t *testing.T) {
 	}
 }
 
-// Broken material, in every combination, is made good in a few steps, and nothing
-// that can be kept is lost: old CAs stay in the bundle, so that what is served goes
-// on being verified.
+// Any combination of broken material is repaired in a few steps, and everything valid is kept: old
+// CAs stay in the bundle, so that API servers can still verify the served certificate.
 func TestPlanRepairs(t *testing.T) {
 	p := testPolicy()
 	m, other := newMaterial(t, p), newMaterial(t, p)

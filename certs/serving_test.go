@@ -195,8 +195,8 @@ func TestServingDeadline(t *testing.T) {
 	wantServed(t, s, w.second, "at its end")
 }
 
-// However the clock of the machine jumps, the pair stays and readiness too; when it
-// goes on saying so, it is believed.
+// If the clock of the machine jumps, the pair and readiness stay. If the clock keeps the new time,
+// Pillion uses it.
 func TestServingClockJumps(t *testing.T) {
 	w := newWorld(t)
 	for _, by := range []time.Duration{1000 * day, -1000 * day} {

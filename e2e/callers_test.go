@@ -41,9 +41,9 @@ type guarded struct {
 	injected, judged string
 }
 
-// TestCallers: an API server that shows who it is, by each of the ways, has pods injected and judged. With
-// another credential or without any, the mutating webhook is passed over (failurePolicy Ignore) and the
-// validating one rejects the pod (Fail). Credentials are replaced while both sides run.
+// TestCallers checks each way to authenticate an API server: with the right credential, pods are injected
+// and judged. With another credential or none, the API server ignores the mutating webhook (failurePolicy
+// Ignore) and the validating one rejects the pod (Fail). Credentials are replaced while both sides run.
 func TestCallers(t *testing.T) {
 	t.Parallel()
 	var all []*guarded

@@ -170,8 +170,8 @@ func TestBadPairs(t *testing.T) {
 	g.wantMetric(t, "pillion_certificate_pending_since_timestamp_seconds", "", none)
 }
 
-// TestGate: a pair of a CA that the API server does not trust is not served, and one that it does trust is, at
-// once and on new connections only.
+// TestGate checks that Pillion does not serve a pair of a CA that the API server does not trust. It serves a
+// trusted pair at once, on new connections only.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	g := newGated(t)

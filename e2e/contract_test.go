@@ -213,8 +213,8 @@ func TestExclusionsCounted(t *testing.T) {
 	}
 }
 
-// TestSystemRoots runs alone, since it sets a variable of this process for the API server that it starts. Without
-// a caBundle, what the machine trusts is what counts.
+// TestSystemRoots runs alone, because it sets a variable of this process for the API server that it starts.
+// Without a caBundle, the API server trusts the CAs of the machine.
 func TestSystemRoots(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", env.Path("ca.crt"))
 	trusting, err := env.StartAPIServer(t.Context())
@@ -242,7 +242,8 @@ func TestSystemRoots(t *testing.T) {
 	})
 }
 
-// TestConfigurationRules: what the API server rejects in a webhook configuration, and what it fills in.
+// TestConfigurationRules checks what the API server rejects in a webhook configuration, and which
+// defaults it sets.
 func TestConfigurationRules(t *testing.T) {
 	t.Parallel()
 	type entry = admissionregistrationv1.MutatingWebhook

@@ -82,7 +82,7 @@ func takenHostPort(p *corev1.Pod) {
 	p.Spec.Containers[0].Ports[0].HostPort = 9100
 }
 
-// TestDecisions: which of several templates a pod gets, and what is said about each of them.
+// TestDecisions checks which of several templates a pod gets, and the message about each of them.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

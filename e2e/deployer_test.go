@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/e2e/programs"
 )
 
-// TestDeployer: who has the shipped rights of a deployer installs and upgrades either overlay in an empty
-// cluster, and can do nothing else with them; who does not have them cannot.
+// TestDeployer checks that a user with the shipped rights of a deployer can install and upgrade either
+// overlay in an empty cluster, and can do nothing else. A user without them cannot install.
 func TestDeployer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

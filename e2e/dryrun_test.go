@@ -16,8 +16,8 @@ import (
 // rehearsal is a template that knows dry runs.
 const rehearsal = "rehearsal"
 
-// TestDryRunInTemplate: a template's condition and expressions know `kubectl create --dry-run=server` from a real
-// creation, in the mutating webhook and in the validating one, which denies neither pod.
+// TestDryRunInTemplate checks that conditions and expressions can distinguish `kubectl create --dry-run=server`
+// from a real creation, in both webhooks. The validating webhook denies neither pod.
 func TestDryRunInTemplate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -58,8 +58,8 @@ type unanswered struct {
 	dynamic dynamic.Interface
 }
 
-// TestFailurePolicyOfEachEntry: what becomes of an object that one entry is for while Pillion does not answer, for every
-// entry of every webhook configuration, with the components that decide it.
+// TestFailurePolicyOfEachEntry checks what happens to an object while Pillion does not answer, for every entry of every
+// webhook configuration, with the components that decide it.
 func TestFailurePolicyOfEachEntry(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -49,8 +49,9 @@ const (
 	generatedPods, fewPods = 330, 60
 )
 
-// TestExplainAgrees: for generated pods in namespaces of every kind, what explain says is what the API
-// server and the real webhook did: whether it was called, every decision, every operation, and the verdict.
+// TestExplainAgrees checks for generated pods in all kinds of namespaces that explain reports what the API
+// server and the real webhook did: whether Pillion was called, every decision, every operation, and the
+// verdict.
 func TestExplainAgrees(t *testing.T) {
 	t.Parallel()
 	enabled := withLabel(injectLabel, "enabled")

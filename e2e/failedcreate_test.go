@@ -18,7 +18,8 @@ import (
 // maxEvent is how much text an event takes (events.k8s.io/v1 Event.note).
 const maxEvent = 1024
 
-// TestFailedCreate: who owns a Deployment sees in an event of its ReplicaSet why it has no pods.
+// TestFailedCreate checks that an event of the ReplicaSet shows the owner of a Deployment why it
+// has no pods.
 func TestFailedCreate(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("very ", 1000) + "long"

@@ -51,8 +51,9 @@ func moments() []moment {
 	}
 }
 
-// TestTamper: whatever another webhook does to what Pillion has added, and whenever it does it, comes out:
-// Pillion puts it back, or says where the damage is, and rejects the pod or warns of it as the template says.
+// TestTamper checks that every change that another webhook makes to Pillion's additions, at any time, is
+// detected. Pillion either repairs it, or names the change and denies the pod or warns, depending on the
+// template's mode.
 func TestTamper(t *testing.T) {
 	t.Parallel()
 	cases := tamperings()
@@ -262,8 +263,8 @@ func TestAuthorsMistakes(t *testing.T) {
 	}
 }
 
-// TestRequired: no pod goes without a required template: neither one that opts out of it, nor one from which
-// a later webhook takes away all that could remind of it, whatever the mode.
+// TestRequired checks that no pod starts without a required template, in any mode: neither a pod that opts
+// out, nor one from which a later webhook removes every trace of the template.
 func TestRequired(t *testing.T) {
 	t.Parallel()
 	optedOut := func(p *corev1.Pod, template string) {
@@ -338,7 +339,7 @@ func TestLateOptIn(t *testing.T) {
 	}
 }
 
-// TestSameTemplates: guard and watch differ in nothing but what is done about findings.
+// TestSameTemplates checks that guard and watch differ only in their mode.
 func TestSameTemplates(t *testing.T) {
 	t.Parallel()
 	body := func(name string) string {
@@ -365,7 +366,8 @@ func findingsCounted(t *testing.T, template, code string) float64 {
 	return metrics.Counter(findingsMetric, map[string]string{"webhook": "validate", "template": template, "code": code})
 }
 
-// TestFindingsCounted: each finding is counted once, and what is right is not.
+// TestFindingsCounted checks that each finding is counted once, and that correct pods are not
+// counted.
 func TestFindingsCounted(t *testing.T) {
 	ns := optedInNamespace(t)
 	before := findingsCounted(t, "watch", "unknown_parameter")

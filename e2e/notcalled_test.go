@@ -13,7 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
 )
 
-// TestNotCalled: who has nothing to do with Pillion does not wait for it either.
+// TestNotCalled checks that pods that did not opt in do not wait for Pillion.
 func TestNotCalled(t *testing.T) {
 	t.Parallel()
 	optIn := func(p *corev1.Pod) { p.Labels[injectLabel] = "enabled" }
@@ -64,8 +64,8 @@ func wantNotCalled(t *testing.T, pod *corev1.Pod, logged int) {
 	wantNoLogger(t, pod)
 }
 
-// TestExcludedNamespaces: the system's namespaces and Pillion's own are left alone, whatever their
-// labels and their pods' labels say.
+// TestExcludedNamespaces checks that system namespaces and Pillion's own are unaffected, whatever
+// labels they and their pods have.
 func TestExcludedNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, ns := range []string{"kube-system", "kube-public", "kube-node-lease", "pillion-system"} {

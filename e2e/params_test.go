@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestParameters: the pod's word is above the namespace's, and that above the template's default.
+// TestParameters checks that the pod's value has precedence over the namespace's, and that over the
+// template's default.
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	const level, cpu = "logger.pillion.dev/level", "logger.pillion.dev/cpu"

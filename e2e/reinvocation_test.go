@@ -117,8 +117,8 @@ func TestReinvocationByLaterWebhook(t *testing.T) {
 	wantReason(t, event, "logger", "injected")
 }
 
-// R5: a later webhook takes away what Pillion adds, each time that it is called. There is no third
-// time, so it wins.
+// R5: a later webhook removes Pillion's additions at each call. There is no third call, so the
+// other webhook wins.
 func TestReinvocationFight(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -181,8 +181,8 @@ func TestReinvocationNewContainer(t *testing.T) {
 	}
 }
 
-// Whatever the order of three webhooks, every container that two of them add gets what Pillion gives to
-// all, and none of the three would change the result.
+// In any order of three webhooks, every container that two of them add gets what Pillion adds to all
+// containers, and none of the three would change the result.
 func TestReinvocationOrder(t *testing.T) {
 	t.Parallel()
 	for _, orders := range [][2]string{{"a", "b"}, {"b", "a"}, {"a", "z"}, {"z", "a"}, {"y", "z"}, {"z", "y"}} {
@@ -233,7 +233,8 @@ func TestReinvocationLateOptIn(t *testing.T) {
 	})
 }
 
-// R7: Kubernetes rejects what came out of the webhooks. It says so to the user; nothing is stored.
+// R7: Kubernetes rejects the result of the webhooks. The user gets the error, and nothing is
+// stored.
 func TestReinvocationDenied(t *testing.T) {
 	t.Parallel()
 

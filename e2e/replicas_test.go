@@ -42,8 +42,8 @@ func rollouts() []rollout {
 	}
 }
 
-// TestReplicas: while a change of templates is rolled out, no good pod is denied, and no bad one gets through; one
-// create costs a bounded number of calls, whatever the pod says.
+// TestReplicas checks that during a rollout of templates no correct pod is denied and no wrong pod is accepted.
+// One create costs a bounded number of calls, whatever the pod's annotations are.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	for _, r := range rollouts() {

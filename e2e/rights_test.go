@@ -171,8 +171,8 @@ func allComponents(t *testing.T) (names []string) {
 	return names
 }
 
-// TestRights: testdata/rights has what the token of each overlay may do, alone and with each component. A real API
-// server says the same, and that it may do nothing else.
+// TestRights checks that testdata/rights lists the rights of each overlay's token, alone and with each component,
+// and that a real API server grants exactly these.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

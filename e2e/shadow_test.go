@@ -39,8 +39,9 @@ func tryPod(ctx context.Context, t *testing.T, ns string, pod *corev1.Pod) ([]st
 	return slices.Clone(warnings.text), err
 }
 
-// TestShadow: in a namespace that is only shadowed, who creates a pod and who reads the audit log are
-// told what would become of it, and the pod is as without Pillion. Another label, and it is injected.
+// TestShadow checks that in a namespace that is only shadowed, the author of a pod and readers of the
+// audit log learn what would happen to it, while the pod stays unchanged. With the other label it is
+// injected.
 func TestShadow(t *testing.T) {
 	t.Parallel()
 	ns, plain := shadowedNamespace(t), plainNamespace(t)

@@ -149,7 +149,8 @@ func wantShedCalls(t *testing.T, calls map[string]int, webhook string, want int)
 	}
 }
 
-// TestShed: if Pillion sheds calls, the API server calls again a second later, and who creates the pod does not notice.
+// TestShed checks that if Pillion sheds calls, the API server retries after a second, and the author of the pod notices
+// nothing.
 func TestShed(t *testing.T) {
 	t.Parallel()
 	s := newShedding(t, 30)
@@ -170,8 +171,8 @@ func TestShed(t *testing.T) {
 	}
 }
 
-// TestShedOnAndOn: the API server calls ten times more at most, and no longer than it waits for an answer. Then the
-// failurePolicy applies, and the pod is denied, whichever of the webhooks it is.
+// TestShedOnAndOn checks that the API server retries at most ten times, and only within its timeout. Then the
+// failurePolicy applies, and either webhook leads to a denial.
 func TestShedOnAndOn(t *testing.T) {
 	t.Parallel()
 	t.Run("ten times", func(t *testing.T) {

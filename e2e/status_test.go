@@ -146,7 +146,8 @@ func changedTemplates(t *testing.T) []string {
 	return append([]string{dir}, env.templates[1:]...)
 }
 
-// TestStatus: pods of every state, by their owners, and what explain says of each is the same.
+// TestStatus checks the report about pods of every state, by their owners, and that explain reports
+// the same about each.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)

@@ -62,8 +62,8 @@ func statusJSON(t *testing.T, into any, args ...string) {
 	}
 }
 
-// TestStatusCommands: who pastes what status prints, and nothing else, gets from a namespace without a label to pods
-// with their sidecars, and changes no other namespace.
+// TestStatusCommands checks that a user who pastes only the commands of status gets from a namespace without a label
+// to pods with sidecars, and changes no other namespace.
 func TestStatusCommands(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"pillion", "kubectl pillion"} {
@@ -170,7 +170,8 @@ items:
 	}
 }
 
-// TestStatusUnlabelled: by the installed webhooks' selectors, what is outside, and what has to be.
+// TestStatusUnlabelled checks which namespaces are outside by the selectors of the installed
+// webhooks, and which must be.
 func TestStatusUnlabelled(t *testing.T) {
 	t.Parallel()
 	plain, in := plainNamespace(t), optedInNamespace(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
 )
 
-// TestTamperDefaults is the other half of TestHarmless: what Kubernetes fills in is no finding, but what
-// another webhook puts in its place is one, and so is a change of what Kubernetes has written in its own way.
+// TestTamperDefaults is the other half of TestHarmless. Defaults of Kubernetes are no finding. If another
+// webhook sets different values, or changes a value that Kubernetes normalized, there is a finding.
 func TestTamperDefaults(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)

@@ -9,8 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestToken: a sidecar gets the service account's token as Kubernetes would have mounted it, or, where
-// the template says so, an empty directory in its place. Both leave nothing to add for Kubernetes.
+// TestToken checks that a sidecar gets the ServiceAccount's token as Kubernetes would have mounted it
+// or, if the template requests that, an empty directory instead. In both cases Kubernetes adds
+// nothing.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)

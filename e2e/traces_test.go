@@ -99,7 +99,8 @@ func (c *collector) above(name, namespace string) []string {
 	return names
 }
 
-// TestTraces: what Pillion does is a part of the API server's trace, under its call of the webhook.
+// TestTraces checks that Pillion's spans are part of the API server's trace, under its call of the
+// webhook.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -13,8 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestUninjectFromCluster: what the help of uninject shows: the API server has written defaults into
-// what was injected, and it is taken out with them. Applied, it is what was never injected.
+// TestUninjectFromCluster checks the example in the help of uninject: it removes injected parts
+// including the defaults that the API server has added. The result, if applied, equals a pod that
+// was never injected.
 func TestUninjectFromCluster(t *testing.T) {
 	t.Parallel()
 	const web, library = "../examples/web.yaml", "../templates/library/fluent-bit.yaml"

@@ -176,7 +176,7 @@ func TestUserPath(t *testing.T) {
 	}
 }
 
-// TestSelfSignedAdvise: with the component, its webhook is trusted as the others are, whatever happens.
+// TestSelfSignedAdvise checks that the component's webhook is always trusted, as the others are.
 func TestSelfSignedAdvise(t *testing.T) {
 	t.Parallel()
 	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")

@@ -73,7 +73,7 @@ func TestNewNamespace(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: no pod of a crowd goes without.
+// TestManyAtOnce checks that of many pods created at once, each gets its sidecar.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	ns, ctx := optedInNamespace(t), testContext(t)

@@ -21,9 +21,9 @@ import (
 )
 
 // checkOwnWork checks that the validating webhook accepts the pods of the mutating webhook, and
-// that a second run adds nothing. It does so for a file, for the same file as an API server stores
-// it, and for the pod that an API server makes of it. A template that was skipped with a reason may
-// be missing. It returns the decisions, the pod and the verdict.
+// that a second run adds nothing. It checks three pods: the one in a file, the same as an API server
+// stores it, and the one that an API server makes of it. A template that was skipped with a reason
+// may be missing. It returns the decisions, the pod and the verdict.
 func checkOwnWork(t testing.TB, injector *inject.Injector, pod []byte) (map[string]inject.Code, []byte, *inject.Verdict) {
 	t.Helper()
 	stored, err := schema.AsStored(pod)

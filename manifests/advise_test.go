@@ -230,7 +230,7 @@ func wantFlag(t *testing.T, component, flag string, resources ...string) {
 	}
 }
 
-// The component adds the flag, and the right to read what the flag is about.
+// The component adds the flag, and the right to read what the flag needs.
 func TestAdviseComponent(t *testing.T) {
 	wantFlag(t, adviseComponent, "--advise", "rbac.yaml", "validatingwebhookconfiguration.yaml")
 	b := load(t)

@@ -50,8 +50,8 @@ func resourceOf(kind string) string {
 	return kind + "s"
 }
 
-// TestDeployer: who installs may get and apply each object of base and overlays by its name, has what
-// Pillion is given, and nothing else.
+// TestDeployer checks that a deployer may get and apply each object of base and overlays by its name,
+// has the rights that it grants to Pillion, and nothing else.
 func TestDeployer(t *testing.T) {
 	t.Parallel()
 	everywhere, inside := rights{}, rights{}

@@ -129,7 +129,7 @@ func meaningless(what string) string {
 	return ""
 }
 
-// TestMutants: whatever is changed in the base, a test of this package fails.
+// TestMutants checks that for every change of the base, a test of this package fails.
 func TestMutants(t *testing.T) {
 	checks := []func(testing.TB){
 		checkNames, checkRBAC, checkServiceReachesDeployment, checkArguments, checkMounts, checkProbes, checkRestricted, checkAvailability, checkReplica,

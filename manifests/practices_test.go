@@ -40,7 +40,8 @@ func TestPractices(t *testing.T) {
 	}
 }
 
-// Every test, file and folder that a page names exists. A path with NAME or a pattern stands for others.
+// Every test, file and folder that a page names exists. A path with NAME or a pattern may match any
+// file.
 func TestNamesOnPages(t *testing.T) {
 	tests := allTests(t)
 	span := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+|(?:cmd|inject|templates|certs|manifests|examples)/[\\w./-]+)`")

@@ -113,7 +113,7 @@ func TestSelfSignedDeployment(t *testing.T) {
 	}
 }
 
-// Named objects, and only what is needed of them.
+// The rights are for named objects, and only the necessary ones.
 func TestSelfSignedRBAC(t *testing.T) {
 	var role rbacv1.Role
 	var binding rbacv1.RoleBinding
@@ -192,7 +192,8 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// The page's patch says who may connect and what Pillion may reach, and names and traces get through.
+// The page's patch restricts who can connect and what Pillion can reach. DNS names and traces still
+// work.
 func TestNetworkPolicyPatched(t *testing.T) {
 	readme, err := os.ReadFile("docs/callers.md")
 	if err != nil {

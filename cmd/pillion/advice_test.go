@@ -14,8 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestAdvice: whatever state a cluster is in, following what status says makes no pod
-// worse and at least one better, and all is well only if new pods would be right.
+// TestAdvice checks that in any state of a cluster, the advice of status makes no pod worse and at
+// least one better. Status reports that all is well only if new pods would be correct.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	const states = 300

@@ -148,7 +148,7 @@ func signedBy(t *testing.T, caFile string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// A connection stays, and who is at its other end is judged by the CAs of now.
+// If a connection lasts, the current CAs decide about its client certificate.
 func TestServeCallersCertificate(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {

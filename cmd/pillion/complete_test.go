@@ -35,7 +35,7 @@ func completed(t *testing.T, args ...string) []string {
 	return lines
 }
 
-// TestComplete: names of the cluster that begin as typed, each once.
+// TestComplete checks that completion offers each matching name of the cluster once.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	a := explainAPI(t)

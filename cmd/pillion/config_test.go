@@ -38,7 +38,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// What --print-config writes is a file that says the same, whatever the values.
+// The file that --print-config writes means the same as the flags, for any values.
 func TestPrintedConfig(t *testing.T) {
 	printed := func(args ...string) (map[string]any, string) {
 		var out, errs bytes.Buffer
@@ -77,7 +77,8 @@ func TestPrintedConfig(t *testing.T) {
 	})
 }
 
-// Variables that set nothing are told, unless Kubernetes sets them for a Service.
+// Variables with Pillion's prefix that set no flag are reported, unless Kubernetes sets them for a
+// Service.
 func TestStrangeVariables(t *testing.T) {
 	got := cli.StrangeVariables(newRoot(), []string{
 		"HOME=/", "PILLIONS=1", "PILLION_LISTEN=:1", "PILLION_TEMPLATE_CONFIGMAPS=a",
@@ -95,8 +96,8 @@ func TestStrangeVariables(t *testing.T) {
 	}
 }
 
-// A flag wins over the environment, that over the file, and that over the default: of
-// every flag, whatever its type, with each of these places used or not.
+// A flag has precedence over the environment, the environment over the file, and the file over the
+// default. This is so for every flag of any type, and for each combination of these sources.
 func TestWhereValuesComeFrom(t *testing.T) {
 	candidates := []string{"true", "false", "3", "5", "7", "0.5", "0.25", "0.75", "3s", "5s", "7s", "debug", "warn", "error", "optional", "required", "text", "Warn", "a", "b", "c"}
 	newServe().Flags().VisitAll(func(f *pflag.Flag) {

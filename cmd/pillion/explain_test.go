@@ -85,8 +85,8 @@ func TestExplainReviews(t *testing.T) {
 	}
 }
 
-// TestExplainCluster: what a cluster says of itself is in the answer; each case has a
-// file with what is written.
+// TestExplainCluster checks that the report contains what the cluster provides. Each case has a
+// golden file.
 func TestExplainCluster(t *testing.T) {
 	t.Parallel()
 	excluding := func(a *pagedAPI) {

@@ -88,7 +88,7 @@ func TestStatusCommand(t *testing.T) {
 	}
 }
 
-// TestStatusURL: what is called by a URL may be seen not to answer, or not be seen at all.
+// TestStatusURL checks whether status can see that a webhook with a URL does not answer.
 func TestStatusURL(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -192,7 +192,8 @@ func TestStatusEvents(t *testing.T) {
 	a.wantText(t, exitProblem, []string{"shop"}, "it has 0 of 1 pods; see its events", "it has 1 of 3 pods; see its events")
 }
 
-// TestStatusNoTemplates: what follows from templates that are gone while the webhooks are there.
+// TestStatusNoTemplates checks the report of an installation whose webhooks exist and whose
+// templates are gone.
 func TestStatusNoTemplates(t *testing.T) {
 	t.Parallel()
 	const gone = "there is no ConfigMap pillion-templates in the namespace pillion-system"

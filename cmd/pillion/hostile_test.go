@@ -241,8 +241,8 @@ spec:
 	return folder
 }
 
-// Whatever clients promise, send slowly, abort or reset, the process keeps to its container's memory, and who does
-// nothing of the kind is answered while they do.
+// If clients send slowly, break promises, abort or reset, the process stays within its container's memory and
+// still answers all other clients.
 func TestServeHostile(t *testing.T) {
 	if raced() {
 		t.Skip("SKIPPED: the race detector takes many times the memory and the time; TestServeHostileOneCPU runs with it")

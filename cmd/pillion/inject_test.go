@@ -28,8 +28,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Every case of the engine goes through the command too: what comes out is the
-// pod with the engine's patch applied by the API server's library.
+// TestInjectEngineCases runs every case of the engine with the command. The output is the pod with
+// the engine's patch, applied by the API server's library.
 func TestInjectEngineCases(t *testing.T) {
 	files, err := filepath.Glob("../../inject/testdata/cases/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -207,8 +207,8 @@ func FuzzInject(f *testing.F) {
 	})
 }
 
-// TestLineEnds: what is added has the line ends that most lines have, and no other
-// line end changes.
+// TestLineEnds checks that added lines have the line ends of most lines, and that no other line end
+// changes.
 func TestLineEnds(t *testing.T) {
 	t.Parallel()
 	const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: a\n    image: b # x\n\n    args: [c]\n"

@@ -137,8 +137,8 @@ func (j *jumping) jump(t *testing.T, by time.Duration) {
 
 const year = 365 * 24 * time.Hour
 
-// However the clock on the wall jumps, while there is load: no request is lost or answered otherwise, no connection is
-// closed, what has a deadline has it still and not sooner, and the certificate and readiness stay.
+// If the wall clock jumps under load, no request is lost or answered differently, no connection is closed, deadlines
+// stay the same, and the certificate and readiness stay.
 func TestServeClockJumps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// TestServeMetrics: who asks for protobuf gets native histograms, who asks for
-// OpenMetrics gets that.
+// TestServeMetrics checks that clients get native histograms if they request protobuf, and
+// OpenMetrics if they request that.
 func TestServeMetrics(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")

@@ -25,8 +25,8 @@ func labelled(t *testing.T, kind, namespace, name, metadata string) map[string]a
 	return yamlObject(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s, %s}, spec: {%s}}", apiVersion, kind, name, namespace, metadata, spec))
 }
 
-// TestStatusMisplaced: workloads with keys where Pillion does not read them are told, those that would opt
-// in elsewhere too; with one that is read not there is a note.
+// TestStatusMisplaced checks that status reports workloads with keys at which Pillion does not read them,
+// including workloads that would opt in in another namespace. If a kind cannot be read, there is a note.
 func TestStatusMisplaced(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(10)

@@ -143,7 +143,8 @@ func TestStatusExpired(t *testing.T) {
 	}
 }
 
-// TestStatusForbidden: what may not be read is said in a line; what is not needed is done without.
+// TestStatusForbidden checks that each resource that may not be read is one line of the report, and
+// that unnecessary rights are not required.
 func TestStatusForbidden(t *testing.T) {
 	t.Parallel()
 	policies := "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
@@ -177,7 +178,8 @@ func TestStatusForbidden(t *testing.T) {
 	}
 }
 
-// TestStatusLoops: who waits for Pillion while Pillion waits for it is warned of.
+// TestStatusLoops checks the warning about a webhook that waits for Pillion while Pillion waits for
+// it.
 func TestStatusLoops(t *testing.T) {
 	t.Parallel()
 	const guard = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: guard}, webhooks: [{name: guard.example.com,
@@ -219,7 +221,7 @@ func TestStatusNames(t *testing.T) {
 	}
 }
 
-// TestStatusExit: the exit code by what is found.
+// TestStatusExit checks the exit code for each kind of result.
 func TestStatusExit(t *testing.T) {
 	t.Parallel()
 	injected := func(revision string) func(int) map[string]any {
@@ -254,7 +256,8 @@ func TestStatusExit(t *testing.T) {
 	}
 }
 
-// TestStatusWatch: it looks until it is interrupted, and a look that fails is no end.
+// TestStatusWatch checks that the command repeats its report until it is interrupted, also after a
+// failure.
 func TestStatusWatch(t *testing.T) {
 	a := newPagedAPI(3)
 	looks := 0

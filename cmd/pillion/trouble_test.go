@@ -25,8 +25,8 @@ func (s *served) attacker(t *testing.T) *attacker {
 	return &attacker{t: t, address: strings.TrimPrefix(s.webhook, "https://"), admin: strings.TrimPrefix(s.admin, "http://")}
 }
 
-// With too few file descriptors for all who connect, those who wait in vain go: pods are answered, probes are, and a new
-// certificate is read and presented.
+// If there are too few file descriptors for all clients, waiting connections are closed, pods and probes still get
+// answers, and a new certificate is read and presented.
 func TestServeFewFiles(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
@@ -53,8 +53,8 @@ func TestServeFewFiles(t *testing.T) {
 	})
 }
 
-// Files of a certificate that are written a bit at a time, in any order, and those that a full disk cut off, change
-// nothing until both are whole.
+// Certificate files that are written in parts, in any order, or cut off by a full disk, change nothing until both
+// are complete.
 func TestServeHalfWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,8 +121,8 @@ func TestServeFullLog(t *testing.T) {
 	})
 }
 
-// SIGHUP, of which there may be any number at any moment, loses no request and ends nothing; SIGTERM ends it with 0
-// whatever it is doing.
+// Any number of SIGHUPs at any moment loses no request and ends nothing. SIGTERM ends the process with exit code 0
+// in any state.
 func TestServeSignals(t *testing.T) {
 	t.Parallel()
 	for round := range 4 {
@@ -158,8 +158,8 @@ func TestServeSignals(t *testing.T) {
 	}
 }
 
-// Requests that come in one go by one connection are answered in their order, each with its own answer, whatever is
-// wrong with one of them.
+// Requests that arrive together on one connection are answered in order, each with its own answer, even if one of
+// them is invalid.
 func TestServePipelining(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")

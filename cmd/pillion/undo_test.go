@@ -134,7 +134,7 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("at %d: %q, was %q", n, b[n:min(n+40, len(b))], a[n:min(n+40, len(a))])
 }
 
-// FuzzUndo: whatever inject accepts comes back.
+// FuzzUndo checks that uninject restores any input that inject accepts.
 func FuzzUndo(f *testing.F) {
 	injector := undoInjector(f)
 	for seed := range uint64(100) {

@@ -40,8 +40,8 @@ func narrowMain() {
 	os.Exit(code)
 }
 
-// TestWidth: whatever shows what the command says, and its help, is within textWidth. What it
-// says in scripts is held by [narrowMain].
+// TestWidth checks that all examples of output and help fit into textWidth. [narrowMain] checks the
+// output in scripts.
 func TestWidth(t *testing.T) {
 	shown := map[string]string{}
 	for _, pattern := range []string{"testdata/certs/*.txt", "testdata/explain/*.txt", "../../e2e/testdata/*.txt"} {

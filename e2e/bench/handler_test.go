@@ -111,7 +111,7 @@ func (w *discardWriter) Header() http.Header       { return w.header }
 func (*discardWriter) WriteHeader(int)             {}
 func (*discardWriter) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestReferences: what is compared does the same.
+// TestReferences checks that the compared webhooks do the same.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	for _, size := range podSizes() {
@@ -130,8 +130,8 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// TestFeatures: the templates that ship with Pillion give each pod both sidecars, what the pod sets, and all that
-// goes into its containers.
+// TestFeatures checks that the shipped templates give each pod both sidecars, the parameters of the pod, and all
+// additions to its containers.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
 	for _, size := range podSizes() {

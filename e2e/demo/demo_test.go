@@ -107,8 +107,8 @@ func (r *running) edit(t *testing.T, from, to string) {
 	}
 }
 
-// TestYourTurn: what the demo prints for its user works, edits of the files that it names reach new pods, mistakes are
-// shown and change nothing, and Ctrl-C leaves nothing behind.
+// TestYourTurn checks that the demo's instructions work: edits of the named files reach new pods, mistakes are shown
+// and change nothing, and Ctrl-C leaves nothing behind.
 func TestYourTurn(t *testing.T) {
 	r := start(t)
 	commands := r.commands(t)

@@ -128,7 +128,7 @@ func TestLockReportsOwner(t *testing.T) {
 	}
 }
 
-// TestLockFile: from the first moment to the last, the file has what its holder is at.
+// TestLockFile checks that the file always contains what its holder is doing.
 func TestLockFile(t *testing.T) {
 	t.Parallel()
 	held, err := acquire(t.Context(), filepath.Join(t.TempDir(), "lock"), nil)
@@ -174,7 +174,7 @@ func TestLockExcludesOthers(t *testing.T) {
 	again.release()
 }
 
-// TestProgress: what takes long shows how far it is, what does not shows its end alone.
+// TestProgress checks that long steps show their progress, and short ones only their end.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	steps, shown := quickSteps()
@@ -192,7 +192,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestBuildShowsPackages: of what the go command prints, packages and modules are progress, and the rest are errors.
+// TestBuildShowsPackages checks that packages and modules in the go command's output count as progress, and all
+// other lines as errors.
 func TestBuildShowsPackages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -313,7 +314,7 @@ func TestPrebuilt(t *testing.T) {
 	}
 }
 
-// TestPrebuiltErrors: each error names the folder or the program, and what to do.
+// TestPrebuiltErrors checks that each error names the folder or the program, and what to do.
 func TestPrebuiltErrors(t *testing.T) {
 	t.Parallel()
 	foreign := make([]byte, 64)
@@ -362,7 +363,7 @@ func TestPrebuiltErrors(t *testing.T) {
 	}
 }
 
-// TestWithoutKubectl: that there is no kubectl is reported, and is no error.
+// TestWithoutKubectl checks that a missing kubectl is reported and is no error.
 func TestWithoutKubectl(t *testing.T) {
 	versions := good()
 	delete(versions, "kubectl")

@@ -53,8 +53,7 @@ func expressions(t *testing.T) map[string]string {
 	return all
 }
 
-// What alerts and panels ask for is what the code has: each metric, and each word
-// that a label is compared with.
+// All metrics in alerts and panels exist in the code, and so does each value of a label in them.
 func TestExpressions(t *testing.T) {
 	words := literals(t)
 	for what, expr := range expressions(t) {

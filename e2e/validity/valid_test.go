@@ -31,8 +31,8 @@ func cases(t testing.TB, n int) uint64 {
 	return uint64(n)
 }
 
-// TestAlone: what a template gets wrong by itself, whatever the pod, is found when it
-// is loaded. Nearly everything that the API server takes is loaded.
+// TestAlone checks that a template that is wrong for every pod is rejected when it is loaded.
+// Nearly everything that the API server accepts is loaded.
 func TestAlone(t *testing.T) {
 	tried, strict := 0, map[string]int{}
 	for seed := range cases(t, 300) {

@@ -44,7 +44,7 @@ func FuzzAdd(f *testing.F) {
 	})
 }
 
-// What is remembered does not grow with the log, and a loop is found among all the others.
+// Memory does not grow with the log, and a loop is found among many other requests.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	l := New()

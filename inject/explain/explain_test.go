@@ -185,7 +185,8 @@ func checkText(t *testing.T, r *explain.Report) {
 // alone is a word alone, with the head of its paragraph or without it.
 var alone = regexp.MustCompile(`^( *| {0,2}[a-z]+( [a-z]+)* +)\S+$`)
 
-// TestCorpus: whatever the pod, the report is what the engine says, and fits.
+// TestCorpus checks that for every pod of the corpus, the report agrees with the engine and fits
+// the width.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	set, err := templates.Load(templates.Source{FS: os.DirFS("../testdata/templates"), Name: "."})

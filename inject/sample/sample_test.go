@@ -163,8 +163,8 @@ var unmet = map[string]string{
 	"false": "false",
 }
 
-// TestMeet: what is made meets the condition, as the engine has it; it does so for nearly all conditions as
-// templates have them. The pods are the same every time.
+// TestMeet checks that samples meet their condition according to the engine. Nearly all conditions of usual
+// templates get a sample. The pods are the same in every run.
 func TestMeet(t *testing.T) {
 	t.Parallel()
 	plainly, made := 0, 0

@@ -135,9 +135,9 @@ func (w *world) consider(t *testing.T, c *status.Count) {
 	}
 }
 
-// A case is one file: templates (*.template.yaml), the cluster's objects
-// (cluster.yaml), and the report as text, as JSON and as names. REVISION in the
-// cluster stands for the first template's. A file "guess": ReplicaSets cannot be seen.
+// A case is one file: templates (*.template.yaml), the cluster's objects (cluster.yaml), and the
+// report as text, as JSON and as names. REVISION in the cluster is replaced with the first
+// template's. If there is a file "guess", ReplicaSets cannot be read.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	goldentest.Cases(t, "testdata/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
@@ -220,7 +220,7 @@ spec:
 	return set
 }
 
-// TestBounded: what is kept does not grow with pods that all say something else.
+// TestBounded checks that memory does not grow with pods that all differ.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	set := agent(t)

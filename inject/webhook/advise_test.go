@@ -86,7 +86,7 @@ const (
 	fine       = `{"metadata":{},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`
 )
 
-// TestAdviseKinds: what is said of each kind of workload, and of what is none.
+// TestAdviseKinds checks the answer for each kind of workload, and for other kinds.
 func TestAdviseKinds(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))
@@ -135,8 +135,9 @@ func TestAdviseKinds(t *testing.T) {
 	}
 }
 
-// TestAdviseMisplaced: keys in a workload's own metadata are told when they come, and when
-// the pods change. A workload that is asked about for nothing else gets no other advice.
+// TestAdviseMisplaced checks that keys in a workload's own metadata are reported when they appear
+// and when the pods change. If Pillion is called only for that reason, the workload gets no other
+// advice.
 func TestAdviseMisplaced(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))
@@ -203,7 +204,8 @@ func TestAdviseMany(t *testing.T) {
 	}
 }
 
-// TestAdviseAnswersEverything: whatever the mutating webhook takes, this one does.
+// TestAdviseAnswersEverything checks that this webhook accepts every body that the mutating webhook
+// accepts.
 func TestAdviseAnswersEverything(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/cases/*.txtar")
@@ -259,8 +261,8 @@ func TestAdviseAsksWhoCalls(t *testing.T) {
 	}
 }
 
-// FuzzAdvise: whatever the pod template, the answer is what the API server takes,
-// and it denies nothing.
+// FuzzAdvise checks that for any pod template, the API server accepts the answer, and the answer
+// denies nothing.
 func FuzzAdvise(f *testing.F) {
 	for _, template := range []string{
 		misspelled, fine, `{}`, `[]`, `3`, `null`, `{"spec":{"containers":[{"name":"web","resources":{"limits":{"cpu":"1e3"},"requests":{"memory":-1}}}]}}`,

@@ -10,8 +10,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// TestAllocations is not parallel: it counts what the whole process allocates. More than the most is no mistake but
-// has a price: say in the change what it buys.
+// TestAllocations is not parallel, because it counts the allocations of the process. More allocations than the
+// limit are not wrong, but have a cost: the commit that raises the limit says what it buys.
 func TestAllocations(t *testing.T) {
 	for _, c := range []struct {
 		name       string

@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// TestAppendReview: what is written by hand is what a library writes.
+// TestAppendReview checks that the handwritten encoder writes the same as the library.
 func TestAppendReview(t *testing.T) {
 	jsonPatch := admissionv1.PatchTypeJSONPatch
 	odd := "quotes \" and \\ <&> \u2028 \x00 \xff é"

@@ -20,10 +20,9 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// A case is one file: the head of the request as HTTP writes it (an API server's
-// for /mutate if there is none), its body, templates (*.template.yaml; one of
-// the test if there is none), and what came back and was logged. REVISION in
-// the body is the first template's.
+// A case is one file: the head of the request in HTTP's format (an API server's for /mutate if
+// there is none), its body, templates (*.template.yaml; one of the test if there is none), and the
+// response and the log. REVISION in the body is replaced with the first template's.
 func TestCases(t *testing.T) {
 	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		return []txtar.File{{Name: "want", Data: []byte(runCase(t, archive))}}

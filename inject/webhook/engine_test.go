@@ -48,8 +48,7 @@ type known struct{ namespace templates.Namespace }
 
 func (k known) Namespace(string) (templates.Namespace, error) { return k.namespace, nil }
 
-// Every case of the engine goes through the edge too, and what comes out is what
-// the engine says.
+// TestEngineCases runs every case of the engine through HTTP. The result is the engine's.
 func TestEngineCases(t *testing.T) {
 	files, err := filepath.Glob("../testdata/cases/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -148,7 +147,7 @@ func fromYAML(t *testing.T, text []byte) []byte {
 	return n.AppendTo(nil)
 }
 
-// FuzzBody: whatever the body, the answer is 400, or what the API server takes.
+// FuzzBody checks that for any body, the answer is 400, or one that the API server accepts.
 func FuzzBody(f *testing.F) {
 	files, err := filepath.Glob("testdata/cases/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -60,8 +60,8 @@ func TestGrowth(t *testing.T) {
 	t.Logf("%d rows for %d pairs of %d lists", rows, pairs, len(lists))
 }
 
-// TestGrowthTogether: the same of the lists that the engine looks into, most of them
-// at once, with more kinds of items.
+// TestGrowthTogether checks the same for most lists at once that the engine reads, with more kinds
+// of items.
 func TestGrowthTogether(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds of CPU time")

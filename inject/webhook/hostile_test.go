@@ -98,8 +98,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// The memory for a body grows with what has come of it, whatever was promised, and all of it is counted. After an error
-// there is no more of it.
+// The memory for a body grows with the received bytes, not with the promised length, and all of it is counted. After an
+// error it is free again.
 func TestReadGrows(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.Log = discard()

@@ -177,8 +177,8 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// Those that wait are answered too when the server ends, and who no longer
-// listens is not worked for.
+// When the server shuts down, waiting requests get an answer too, and there is no work for a client
+// that is gone.
 func TestWaiting(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	work := &slow{letGo: make(chan struct{}), takes: time.Minute}
@@ -269,8 +269,8 @@ func raw(t *testing.T, s *httptest.Server, length int, body []byte) net.Conn {
 	return conn
 }
 
-// What bodies take is bounded, whatever was promised, and is given back however a
-// request ends.
+// The memory of bodies is bounded, whatever length was promised, and is returned however a request
+// ends.
 func TestRequestMemory(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	s := serve(t, e, false)

@@ -36,7 +36,7 @@ spec:
   pod: {spec: {containers: [{name: failing, image: "x:${pod.metadata.labels.secret.split('-')[9]}"}]}}
 `
 
-// What a pod says is its author's business, at any level of the log.
+// The content of a pod is in no log line at any level, because it may be secret.
 func TestLogHoldsNothingOfThePod(t *testing.T) {
 	t.Parallel()
 	const mark = "HUNTER2"
@@ -116,8 +116,8 @@ func TestLogRoutine(t *testing.T) {
 	}
 }
 
-// Who denies a pod says so, also by a template that is not in use any more: of a set
-// that was superseded a moment ago, or gone while the request was on its way.
+// Each denial names the template, even if it is no longer in use because its set was just
+// superseded, or was removed during the request.
 func TestLogSuperseded(t *testing.T) {
 	t.Parallel()
 	required := strings.Replace(leaky, "required: true", "required: true\n  validate: {mode: Deny, protect: [image]}", 1)

@@ -47,8 +47,8 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	}
 }
 
-// A series must be there before its first event, or who asks for its increase
-// misses that one; and those of templates that are gone must go.
+// A series must exist before its first event, because otherwise an increase() misses that event.
+// Series of removed templates must disappear.
 func TestSeriesOfTemplates(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))

@@ -17,9 +17,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// FuzzReview compares the one pass over a review with encoding/json, by what it
-// reads into maps: names told apart by case, the last of two counts. Where no
-// name stands there twice, the Kubernetes decoder has to read the same.
+// FuzzReview compares the single pass over a review with encoding/json decoding into maps: names
+// are case-sensitive, and the last of two equal names counts. If no name appears twice, the
+// Kubernetes decoder must read the same.
 func FuzzReview(f *testing.F) {
 	const pod = `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","env":[{"name":"X","value":"1"}],"volumeMounts":[{"name":"v","mountPath":"/x"}]}]}}`
 	review := func(request string) string {

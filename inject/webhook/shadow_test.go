@@ -10,9 +10,9 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// TestShadowHoldsUpNobody: if nothing can be said, the pod goes on at once; the
-// API server is never told to ask again.
-func TestShadowHoldsUpNobody(t *testing.T) {
+// TestShadowBlocksNothing checks that the pod continues at once if there is no result, and that the
+// API server is never asked to retry.
+func TestShadowBlocksNothing(t *testing.T) {
 	t.Parallel()
 	body := reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
 	e := newEdge(load(t, sidecar))
@@ -28,7 +28,7 @@ func TestShadowHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// TestShadowIsCounted apart from what is injected and rejected.
+// TestShadowIsCounted checks that shadow results are counted apart from injections and rejections.
 func TestShadowIsCounted(t *testing.T) {
 	t.Parallel()
 	taken := strings.Replace(pod, `"name":"web"`, `"name":"log-agent"`, 1)

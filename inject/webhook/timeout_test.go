@@ -36,7 +36,8 @@ func (c *slowConn) Read([]byte) (int, error) {
 
 func (c *slowConn) Close() error { return nil }
 
-// Who waits for so long is answered then, by a clock that only this test has; TestTimeout shows that net/http keeps to it.
+// A caller that waits as long as its timeout gets an answer then, by a clock of this test. TestTimeout shows that
+// net/http does the same.
 func TestTimeoutIsTheCallers(t *testing.T) {
 	for query, want := range map[string]time.Duration{
 		"": 30 * time.Second, "?timeout=50ms": 50 * time.Millisecond, "?timeout=5s": 5 * time.Second,
@@ -61,7 +62,7 @@ func TestTimeoutIsTheCallers(t *testing.T) {
 	}
 }
 
-// No body is unpacked: neither is one that is small and would be large.
+// No body is decompressed, not even a small one.
 func TestCompressed(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

@@ -109,7 +109,7 @@ func TestTraceTells(t *testing.T) {
 	wants("mutate http.response.status_code=500 " + uid + "rejected pillion.uid=705ab4f5-6393-11e8-b7cc-42010a800002 pillion.webhook=mutate error")
 }
 
-// From a slow bucket of the histogram one gets to a trace, and from it to the log.
+// An exemplar in a slow bucket of the histogram leads to a trace, and the trace to the log.
 func TestTraceIsNamed(t *testing.T) {
 	t.Parallel()
 	e, _ := traced(t, 0)

@@ -38,8 +38,8 @@ func dumped(n *tree.Node) string {
 	return b.String()
 }
 
-// TestUndo: whatever was added in whatever order, to long lists and in them, it is
-// taken back whole, and what was kept stays.
+// TestUndo checks that additions in any order, to long lists and in their items, are undone
+// completely, and that kept additions stay.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

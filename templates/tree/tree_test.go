@@ -165,8 +165,8 @@ func TestFromYAML(t *testing.T) {
 	}
 }
 
-// FuzzParse: what jsontext takes is taken, nothing else is; and however far the
-// tree is opened, it says what encoding/json says.
+// FuzzParse checks that the parser accepts exactly what jsontext accepts, and that the tree has the
+// same values as encoding/json, however much of it is indexed.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		`{"a":[1,{"b":null}]}`, `{"a":1,"a":{"x":2}}`, `{"\u0061":"\ud83d\ude00\/"}`, ` [ 1e5 , -0 ] `, `{"A":1,"a":2}`, `"\ud800"`,
@@ -249,8 +249,8 @@ func differs(n *tree.Node, want any) string {
 	return ""
 }
 
-// TestLongList: a list of many tiny items takes little more than its nodes, and
-// what it takes is known.
+// TestLongList checks that a list of many tiny items takes little more memory than its nodes, and
+// that this is counted.
 func TestLongList(t *testing.T) {
 	const items, most = 300_000, 100 * 300_000 // bytes
 	used := func() int {

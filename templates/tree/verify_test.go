@@ -12,7 +12,7 @@ import (
 
 const verified = `{"metadata":{"labels":{"a":"b","x/y":"z"},"annotations":null},"spec":{"containers":[{"name":"a","env":[{}]},{"name":"b"}],"volumes":[],"dup":1,"dup":{"in":{}}}}`
 
-// TestVerifier: an add to what is not there passes, and each way to be something else fails.
+// TestVerifier checks that an add to an absent place passes, and that everything else fails.
 func TestVerifier(t *testing.T) {
 	t.Parallel()
 	for paths, want := range map[string]string{
@@ -82,7 +82,7 @@ func TestVerifier(t *testing.T) {
 	}
 }
 
-// TestVerifierOfFaults: what the tree says of itself is not believed.
+// TestVerifierOfFaults checks that the verifier does not trust the tree's own records.
 func TestVerifierOfFaults(t *testing.T) {
 	t.Parallel()
 	added := func(name string) tree.Node { // one that says that it was added

@@ -10,7 +10,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
 
-// TestScreenWrites: a character that comes in two writes is one, and what is cut off is shown.
+// TestScreenWrites checks that a character that is split between two writes counts as one, and that
+// an incomplete character is made visible.
 func TestScreenWrites(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

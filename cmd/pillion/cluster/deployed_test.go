@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestDeployed: what explain and status go by is what the Deployment's pods run with.
+// TestDeployed checks that explain and status use the flags and templates of the Deployment's pods.
 func TestDeployed(t *testing.T) {
 	const system = "/api/v1/namespaces/pillion-system/configmaps"
 	const templatesPath = system + "/pillion-templates"

@@ -164,8 +164,8 @@ func TestConfigMaps(t *testing.T) {
 	r.wants(t, file+" one@a/one.yaml seven@e/seven.yaml", 2, "; a newer set is rejected since ")
 }
 
-// TestReplicasAgree: whatever came before and in which order, replicas that see the
-// same ConfigMaps use the same templates, if none is broken.
+// TestReplicasAgree checks that replicas that see the same valid ConfigMaps use the same templates,
+// after any history in any order.
 func TestReplicasAgree(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	all := []string{"p", "q", "r", "s", "!"}

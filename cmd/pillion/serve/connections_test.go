@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
 
-// However many connections ask for HTTP/2 and are closed at the same moment, no more than may have it, and in the end
-// all places are free.
+// If many connections request HTTP/2 and close at the same moment, at most MaxHTTP2 get it, and in the end all slots
+// are free.
 func TestHTTP2Places(t *testing.T) {
 	t.Parallel()
 	c := &connections{}

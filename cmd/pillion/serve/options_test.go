@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// On a large node memory is what it is on a small one. Not in parallel: it is about
-// the process.
+// Memory use on a large node equals that on a small one. The test is not parallel, because it
+// measures the process.
 func TestLimitRuntime(t *testing.T) {
 	before := runtime.GOMAXPROCS(64)
 	defer runtime.GOMAXPROCS(before)

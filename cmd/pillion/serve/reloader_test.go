@@ -73,7 +73,7 @@ spec:
 	}
 }
 
-// TestSeriesOfSuperseded: what is denied by a template that was renamed a moment ago is counted.
+// TestSeriesOfSuperseded checks that a denial by a template that was just renamed is counted.
 func TestSeriesOfSuperseded(t *testing.T) {
 	t.Parallel()
 	file, registry := filepath.Join(t.TempDir(), "t.yaml"), prometheus.NewRegistry()

@@ -29,8 +29,8 @@ func (p pipes) Close() error { return nil }
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Whatever a client leaves undone, it is waited for only so long: longer than an API server keeps a connection, and no
-// longer than one may wait for an answer.
+// Pillion waits for a client longer than an API server keeps a connection, and no longer than a caller may wait for an
+// answer.
 func TestServerTimeouts(t *testing.T) {
 	const get, post = "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
 	for name, row := range map[string]struct {

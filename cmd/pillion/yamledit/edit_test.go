@@ -186,7 +186,7 @@ func TestEditFills(t *testing.T) {
 	}
 }
 
-// TestEditAliases: what an anchor and aliases share is not changed.
+// TestEditAliases checks that parts that an anchor and its aliases share are not changed.
 func TestEditAliases(t *testing.T) {
 	t.Parallel()
 	for path, line := range map[string]string{"a y": "1", "c y": "3", "d b y": "5", "d e y": "", "d y": "", "f y": ""} {
@@ -237,8 +237,8 @@ func TestEditIsLinear(t *testing.T) {
 	}
 }
 
-// FuzzEdit: whatever can be parsed can be changed, says what it should, and has
-// its bytes back when the change is taken back.
+// FuzzEdit checks that any document that can be parsed can be changed, has the intended value, and
+// gets its bytes back when the change is undone.
 func FuzzEdit(f *testing.F) {
 	for i, text := range samples() {
 		f.Add([]byte(text), uint(i), uint(i))

@@ -63,7 +63,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestClockJumps: what was good by the clock before it jumped is good, and so is what is by the clock after it.
+// TestClockJumps checks that a credential is valid if it is valid by the clock before a jump, or by the clock
+// after it.
 func TestClockJumps(t *testing.T) {
 	known := newAuthority(t, nil)
 	certificates := must[*authentication.Certificates](t)(authentication.ParseCertificates(known.pem, []string{"apiserver"}))
@@ -193,7 +194,7 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// Who says that it is somebody has not shown it.
+// A client that only claims a name is not authenticated.
 func TestImpersonation(t *testing.T) {
 	r := request(t, nil)
 	for _, name := range []string{"Impersonate-User", "Impersonate-Group", "X-Remote-User", "Proxy-Authorization", "X-Forwarded-Client-Cert"} {
@@ -284,7 +285,8 @@ func TestConcurrency(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzAuthorization: whatever the header, only what is in the files lets a caller in.
+// FuzzAuthorization checks that for any header, only credentials in the files authenticate a
+// caller.
 func FuzzAuthorization(f *testing.F) {
 	for _, seed := range []string{
 		"", "Bearer token", "bearer  token ", "Bearer", "Basic", basic("user:password"), basic("user"), basic(":"), "Basic dXNlcjpwYXNzd29yZA",
