@@ -27,8 +27,8 @@ func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace
 }
 
 // Try tries each template of a set alone, and all of them together, on the pods, or on samples
-// if there are none. Values are for parameters without a default ("template.param"); other
-// parameters get a sample value.
+// if there are none. Values are those of parameters ("template.param"). Without a value, a
+// parameter that the pod must set gets a sample value.
 func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Subject) []Trial {
 	var trials []Trial
 	var all []*templates.Template
@@ -54,8 +54,8 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 	return trials
 }
 
-// together returns the conflicts of templates, by index, in a pod that requests as many of
-// them as possible.
+// together returns the conflicts of templates, by index, in a pod that requests all of them. It
+// changes a sample pod so that as many of their conditions as it can are true together.
 func together(all []*templates.Template, values map[string]string, pod Subject) map[int]string {
 	s, _ := asking(pod, values, all...)
 	r := run(s.Situation, all...)
@@ -84,7 +84,8 @@ func together(all []*templates.Template, values map[string]string, pod Subject) 
 // fixed returns the parameters that keep their values.
 func fixed(values map[string]string) []string { return slices.Collect(maps.Keys(values)) }
 
-// try tries a template on pods with different resources. The report is about the first pod.
+// try tries a template on pods with different resources. The report is about the first pod, but
+// has the quality of service classes of all of them.
 // Whole is the template with its selectors.
 func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, pods ...Subject) Trial {
 	trial := about(t, pods[0])
@@ -217,7 +218,7 @@ func (e *Evaluator) measure(trial *Trial, t *templates.Template, r *result, befo
 	trial.Hints = append(trial.Hints, r.hints(t)...)
 }
 
-// more returns the resources of a beyond those of b.
+// more subtracts the resources of b from those of a, and omits those that are equal.
 func more(a, b corev1.ResourceList) corev1.ResourceList {
 	for name, q := range a {
 		if q.Sub(b[name]); q.IsZero() {

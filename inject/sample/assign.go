@@ -85,8 +85,8 @@ func (s *search) assign(w *world, e ast.Expr, value ref.Val, sc *scope, next the
 	return false
 }
 
-// assignVariable gives a macro's variable a value: the name of a member, or an item of a split
-// string.
+// assignVariable gives a macro's variable a value. It assigns the value to the variable's
+// expression, renames the member, or replaces the whole split string.
 func (s *search) assignVariable(w *world, v *scope, value ref.Val, next then) bool {
 	text, isText := value.(types.String)
 	switch {
@@ -138,7 +138,7 @@ func (s *search) assignCall(w *world, call ast.CallExpr, value ref.Val, sc *scop
 	return false
 }
 
-// sum makes a + b equal a string, if one operand is a part of it.
+// sum makes a + b equal a string that begins with the value of a, or ends with that of b.
 func (s *search) sum(w *world, args []ast.Expr, text string, sc *scope, next then) bool {
 	if a, ok := s.eval(w, args[0], sc).(types.String); ok && strings.HasPrefix(text, string(a)) && s.assign(w, args[1], types.String(text[len(a):]), sc, next) {
 		return true

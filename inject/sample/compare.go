@@ -27,7 +27,8 @@ var (
 	}
 )
 
-// compare changes one operand of a comparison, based on the value of the other.
+// compare changes one operand of a comparison, based on the value of the other. If neither has
+// a value and they must be equal, it sets both.
 func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if !want {
 		op = negated[op]
@@ -55,7 +56,7 @@ func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *sc
 	return false
 }
 
-// candidates returns values for which the comparison with a value is true.
+// candidates returns values to try, for most of which the comparison with a value is true.
 func candidates(op string, value ref.Val) []ref.Val {
 	up := map[string]int64{operators.Equals: 0, operators.NotEquals: 1, operators.Less: -1, operators.LessEquals: 0, operators.Greater: 1, operators.GreaterEquals: 0}[op]
 	switch v := value.(type) {
@@ -87,7 +88,7 @@ func candidates(op string, value ref.Val) []ref.Val {
 	return []ref.Val{value}
 }
 
-// others returns other strings.
+// others returns strings that differ from a string.
 func others(text string) []ref.Val {
 	all := []ref.Val{types.String(some)}
 	if text == some {
@@ -99,7 +100,8 @@ func others(text string) []ref.Val {
 	return all
 }
 
-// in makes a value one of the items of a list or names of an object, or none of them.
+// in makes a value one of the items of a list or of the names of an object. If want is false,
+// it makes it none of them.
 func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if !want {
 		return s.notIn(w, e, of, sc, next)
@@ -131,7 +133,7 @@ func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) b
 	})
 }
 
-// notIn changes the value, or removes it.
+// notIn changes the value, or removes it from the list or the object.
 func (s *search) notIn(w *world, e, of ast.Expr, sc *scope, next then) bool {
 	value := s.eval(w, e, sc)
 	if text, ok := value.(types.String); ok || value == nil {
@@ -165,7 +167,7 @@ func keys(container ref.Val) []ref.Val {
 	return all
 }
 
-// text makes a string start with another one, and so on for the other string functions.
+// text makes startsWith, endsWith, contains or matches true or false.
 func (s *search) text(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
 	call := e.AsCall()
 	target, args := call.Target(), call.Args()
@@ -189,7 +191,8 @@ func (s *search) text(w *world, e ast.Expr, want bool, sc *scope, next then) boo
 	return false
 }
 
-// Candidates for a string that starts with, ends with, contains or matches a part.
+// texts returns candidates for a string that starts with, ends with, contains or matches a
+// part.
 func texts(name, now, part string) []string {
 	edge := func(text string) bool { // no name, label or image may end with it
 		return text == "" || !unicode.IsLetter(rune(text[len(text)-1])) && !unicode.IsDigit(rune(text[len(text)-1]))
@@ -219,8 +222,9 @@ func texts(name, now, part string) []string {
 	return []string{matching(re, 0), matching(re, 1), matching(re, 2)}
 }
 
-// matching returns a string that matches a pattern, or fails for unusual patterns. More is how
-// often optional and repeated parts occur, and which alternative to use.
+// matching returns a string that matches a pattern. For unusual patterns the string may not
+// match. More is how often parts with *, + or ? occur, if the pattern allows it, and which
+// alternative to use.
 func matching(re *syntax.Regexp, more int) string {
 	const long = 1000 // nested repetitions double the length with each level
 	var b strings.Builder
@@ -259,7 +263,7 @@ func matching(re *syntax.Regexp, more int) string {
 	return b.String()
 }
 
-// letter returns a letter or digit of a character class, if it has one.
+// letter returns a, 0 or A if the character class has it, else its first character.
 func letter(class []rune) rune {
 	for _, want := range "a0A" {
 		for i := 0; i+1 < len(class); i += 2 {

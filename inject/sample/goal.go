@@ -19,8 +19,7 @@ type goal struct {
 	container, initContainers bool
 }
 
-// text returns a part of the goal's expression as written, or the whole expression if the part
-// cannot be located.
+// text returns a part of the goal's expression as CEL, or the whole expression if that fails.
 func (g *goal) text(part ast.Expr) string {
 	text, err := parser.Unparse(part, g.expression.AST().SourceInfo(), parser.WrapOnColumn(1<<30))
 	if err != nil {
@@ -45,7 +44,8 @@ func conjuncts(e ast.Expr) []ast.Expr {
 // variables are evaluated repeatedly.
 const maxSteps, maxEvals = 2_000, 20_000
 
-// reach returns the first world in which all goals can be true and that took accepts, or nil.
+// reach returns the first world that the search for all goals finds and that took accepts, or
+// nil.
 func (s *solver) reach(w *world, goals []*goal, took func(*world) bool) (found *world) {
 	s.steps, s.evals = maxSteps, maxEvals
 	s.all(w, goals, func(w *world) bool {

@@ -12,9 +12,10 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Meet changes a situation until the template's condition is true and accept returns true, if
-// that is possible. It changes as little as possible, and no fixed parameter. If possible,
-// every entry of forEachContainer also applies to some container.
+// Meet searches for a situation in which the template's condition is true and that accept accepts.
+// The search starts with the given situation, and changes no fixed parameter. If it can, it makes
+// every entry of forEachContainer apply to some container too. It returns the given situation and
+// false if it finds none.
 func Meet(t *templates.Template, from Situation, fixed []string, accept func(Situation) bool) (Situation, bool) {
 	w, err := newWorld(from)
 	if err != nil {
@@ -52,8 +53,8 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 	return to, true
 }
 
-// Unmet returns the parts of the template's condition, as written, that cannot be true. If
-// each part can be true alone, it returns the parts that are false when the others are true.
+// Unmet returns the parts of the template's condition for which the search finds no pod that also
+// meets the earlier parts.
 func Unmet(t *templates.Template, from Situation, fixed []string) []string {
 	w, err := newWorld(from)
 	if err != nil || t.ConditionExpression() == nil {

@@ -46,7 +46,7 @@ func (s *solver) of(e *templates.Expression) *search {
 }
 
 // scope is a macro's variable, inside the scopes around it. The variable is a place, the name
-// of a member, an expression or an item of a split string.
+// of a member, an expression, or a computed value such as an item of a split string.
 type scope struct {
 	outer *scope
 	name  string
@@ -74,7 +74,8 @@ func (sc *scope) find(name string) *scope {
 	return nil
 }
 
-// eval returns the value of an expression in a world, or nil if there is an error.
+// eval returns the value of an expression in a world. It returns nil if there is an error or
+// if no evaluations remain.
 func (s *search) eval(w *world, e ast.Expr, sc *scope) ref.Val {
 	if s.evals--; s.evals < 0 {
 		return nil
@@ -208,7 +209,8 @@ func (s *search) has(w *world, e ast.Expr, want bool, sc *scope, next then) bool
 	return value != nil && next(w.set(p, value))
 }
 
-// sets makes a list contain the items, all of them or at least one.
+// sets makes a list contain all of the items, or at least one. If want is false, it makes that
+// false.
 func (s *search) sets(w *world, all bool, list ast.Expr, items []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if len(items) == 0 {
 		return all == want && next(w)
@@ -221,7 +223,8 @@ func (s *search) sets(w *world, all bool, list ast.Expr, items []ast.Expr, want 
 	return first(next) || rest(w)
 }
 
-// loop is a macro: exists, all, exists_one, filter or map.
+// loop is a macro: exists, all or map. It treats exists_one as exists, and filter as a map with a
+// condition.
 type loop struct {
 	macro       string
 	list        ast.Expr

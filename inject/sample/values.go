@@ -18,7 +18,7 @@ import (
 // some is a string that is a valid name, label and annotation.
 const some = "sample"
 
-// known returns a valid value for a field that does not accept any value.
+// known returns a valid value for a field that does not accept every value of its type.
 func known(name string) (any, bool) {
 	object := func(key string, value any) map[string]any { return map[string]any{key: value} }
 	probe := object("tcpSocket", object("port", 8080))
@@ -64,7 +64,7 @@ func element(list path, n int) any {
 	return item
 }
 
-// anyOf returns a value of the right type for a place.
+// anyOf returns a value of the right type for a place, or nil if the pod has no such place.
 func anyOf(p path) any {
 	if name, ok := p[len(p)-1].(string); ok {
 		if value, ok := known(name); ok {

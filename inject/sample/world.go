@@ -37,7 +37,8 @@ func newWorld(s Situation) (*world, error) {
 	}}, nil
 }
 
-// situation converts the world back. It returns false if the pod is invalid.
+// situation converts the world back. It returns false if the pod cannot be decoded, or if the
+// operation is not CREATE.
 func (w *world) situation() (Situation, bool) {
 	pod, err := json.Marshal(w.doc["pod"])
 	if err != nil || !decodes(pod) || w.root().At("request", "operation").Text() != "CREATE" {
@@ -119,7 +120,8 @@ func (w *world) get(p path) any {
 	return at
 }
 
-// set returns a copy of the world with another value in a place; nil removes the value.
+// set returns a copy of the world with another value in a place; nil removes the value. If the
+// value is a volume's source, it removes the source emptyDir.
 func (w *world) set(p path, value any) *world {
 	doc := with(w.doc, p, nil, value).(map[string]any)
 	if len(p) > 4 && p[2] == "volumes" && p[4] != "name" && p[4] != "emptyDir" { // a volume has only one source

@@ -15,8 +15,8 @@ import (
 type cut struct {
 	from, to int
 	text     string
-	lines    bool // inserts whole lines, which may need a line break before them at the end of the source
-	exact    bool // keeps the line breaks of the replacement
+	lines    bool // inserts or removes whole lines; the last line of the source may have no line break
+	exact    bool // the replacement keeps its own line breaks
 }
 
 // splice returns the source with all cuts applied.
@@ -38,7 +38,7 @@ func (e *editor) splice() []byte {
 			text = lineBreak + strings.TrimSuffix(text, lineBreak)
 		}
 		out.WriteString(text)
-		if c.lines && c.text == "" && e.style.open && at == len(e.data) { // nor has the new last line one
+		if c.lines && c.text == "" && e.style.open && at == len(e.data) { // the new last line has no line break either
 			out.Truncate(out.Len() - breakLength(out.Bytes()))
 		}
 	}
@@ -73,8 +73,8 @@ func (e *editor) insertLines(before int, text string) {
 	e.cuts = append(e.cuts, cut{from: e.starts[before-1], to: e.starts[before-1], text: text, lines: true})
 }
 
-// walk adds cuts for the differences between a node and its original. The lines of the node
-// end before the line boundary.
+// walk adds cuts for the differences between a node and its original, and between their
+// children. The lines of the node end before the line boundary.
 func (e *editor) walk(n *yaml.Node, boundary int) {
 	size := entrySize(n)
 	was := e.original(n)
@@ -127,7 +127,8 @@ type entry struct {
 	gone        bool
 }
 
-// locate finds the lines of a block's entries.
+// locate finds the first lines of a block's entries. If the block is touched, it finds their last
+// lines too.
 func (e *editor) locate(n *yaml.Node, entries []entry, boundary int) {
 	column := e.column(n)
 	for i := range entries {
@@ -148,7 +149,7 @@ func (e *editor) locate(n *yaml.Node, entries []entry, boundary int) {
 }
 
 // column returns the column of a block's keys or dashes. A node with an anchor or a tag begins
-// there.
+// at that, so column looks for its first key or dash instead.
 func (e *editor) column(n *yaml.Node) int {
 	at := e.offset(n)
 	if first := e.original(n); n.Kind == yaml.MappingNode && len(first) > 0 && at < len(e.data) && e.data[at] != '?' {
@@ -172,8 +173,8 @@ func (e *editor) dashLine(list, item *yaml.Node, column int) int {
 	return item.Line
 }
 
-// lastLine returns the last line of a node in block style. The column is that of
-// the key or dash before it.
+// lastLine returns the last line of the value of a block's entry. The head is its key, or the
+// value itself in a list, and the column is that of the key or dash.
 func (e *editor) lastLine(n, head *yaml.Node, column, boundary int) int {
 	for was := e.original(n); n.Style&yaml.FlowStyle == 0 && len(was) > 0; was = e.original(n) {
 		column = e.column(n)
@@ -234,8 +235,8 @@ func (e *editor) lastOfBlock(n *yaml.Node, column, boundary int) int {
 }
 
 // afterComments returns the line after the comments that belong to a block. These are the
-// comments after the block that are not left of its column and not in the column of the next
-// block.
+// comments directly after the block, up to one that is left of its column or in the column of the
+// next block.
 func (e *editor) afterComments(line, column, boundary int) int {
 	next := 0
 	if boundary <= e.lines() {
