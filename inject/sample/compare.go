@@ -181,7 +181,7 @@ func (s *search) text(w *world, e ast.Expr, want bool, sc *scope, next then) boo
 	now, _ := s.eval(w, target, sc).(types.String)
 	all := []string{some, "", "other"}
 	if want {
-		all = texts(call.FunctionName(), string(now), string(part))
+		all = stringsFor(call.FunctionName(), string(now), string(part))
 	}
 	for _, text := range all {
 		if s.assign(w, target, types.String(text), sc, next) {
@@ -191,9 +191,9 @@ func (s *search) text(w *world, e ast.Expr, want bool, sc *scope, next then) boo
 	return false
 }
 
-// texts returns candidates for a string that starts with, ends with, contains or matches a
+// stringsFor returns candidates for a string that starts with, ends with, contains or matches a
 // part.
-func texts(name, now, part string) []string {
+func stringsFor(name, now, part string) []string {
 	edge := func(text string) bool { // no name, label or image may end with it
 		return text == "" || !unicode.IsLetter(rune(text[len(text)-1])) && !unicode.IsDigit(rune(text[len(text)-1]))
 	}
