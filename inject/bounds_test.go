@@ -144,7 +144,7 @@ func TestMaxPatch(t *testing.T) {
 			t.Errorf("two of %d bytes: a patch of %d", row.each, len(r.Patch()))
 		}
 		for _, d := range r.Decisions {
-			if (d.Code == inject.CodeInjected) != row.want || !row.want && !strings.Contains(d.Message, "larger than the API server takes") {
+			if (d.Code == inject.CodeInjected) != row.want || !row.want && !strings.Contains(d.Message, "larger than the API server accepts") {
 				t.Errorf("two of %d bytes: %s: %s", row.each, d.Code, d.Message)
 			}
 		}

@@ -194,7 +194,7 @@ func TestDecidedAgainst(t *testing.T) {
 	for name, template := range map[string]string{"never settles": head + grow, "too large": head + huge} {
 		injector := parsed(t, template)
 		v := mustJudge(t, inject.NewJudge(injector, nil, true), injectedBy(t, injector, pod))
-		if v.Word() != "warned" || v.CreateAgain() || !strings.Contains(v.Judged[0].Message, "what it adds makes") {
+		if v.Word() != "warned" || v.CreateAgain() || !strings.Contains(v.Judged[0].Message, " additions") {
 			t.Errorf("%s: %s: %v", name, v.Word(), v.Judged[0].String())
 		}
 	}

@@ -80,7 +80,7 @@ func TestUninjectErrors(t *testing.T) {
 		"another revision": {`{"metadata":{"annotations":{"agent.pillion.dev/injected":"ffffffffffff"}}}`, "by revision ffffffffffff of the template"},
 		"another template": {`{"metadata":{"annotations":{"other.pillion.dev/injected":"ffffffffffff"}}}`, "there is no template of that name"},
 		"many other templates": {`{"metadata":{"annotations":{"d.pillion.dev/injected":"f","b.pillion.dev/injected":"f","a.pillion.dev/injected":"f",
-			"c.pillion.dev/injected":"f","e.pillion.dev/injected":"f","f.pillion.dev/injected":"f","g.pillion.dev/injected":"f"}}}`, "a was injected, and"},
+			"c.pillion.dev/injected":"f","e.pillion.dev/injected":"f","f.pillion.dev/injected":"f","g.pillion.dev/injected":"f"}}}`, "a was injected, but"},
 		"changed since": {`{"metadata":{"annotations":{"agent.pillion.dev/injected":"` + revision + `"}},"spec":{
 			"containers":[{"name":"web"}],"initContainers":[{"name":"agent","image":"evil:1"}]}}`, "cannot restore the original: spec.initContainers[0].image differs from what inject writes"},
 	} {

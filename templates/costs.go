@@ -50,7 +50,7 @@ const perUnit = 10
 
 func isBounded(function string) bool { return costs[function] != nil || sizes[function] != nil }
 
-// costOf returns the cost of a call. If it is above costLimit, it need not be exact.
+// costOf returns the cost of a call. If it is above costLimit, it may be inexact.
 func costOf(function string, args []ref.Val) int {
 	if cost := costs[function]; cost != nil {
 		return 1 + cost(args)

@@ -90,7 +90,7 @@ func (l *language) overloads(f, known *decls.FunctionDecl) (options []cel.Functi
 	for _, o := range f.OverloadDecls() {
 		isNew := !slices.ContainsFunc(known.OverloadDecls(), func(k *decls.OverloadDecl) bool { return k.ID() == o.ID() })
 		if !isNew && !isBounded(f.Name()) || o.ResultType().IsExactType(types.NewListType(types.DynType)) {
-			continue // of flatten(depth) nobody knows the type, so that nothing could be checked
+			continue // the type of flatten(depth) is unknown, so nothing could be checked
 		}
 		l.charges[o.ID()] = isNew
 		binding := made[o.ID()]

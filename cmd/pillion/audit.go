@@ -142,7 +142,7 @@ func readAudit(log *audit.Log, name string, r io.Reader, tell func(string)) (n i
 }
 
 // unzipped reads a log that the API server compressed when it rotated it (--audit-log-compress),
-// and any other log as it is.
+// and any other log unchanged.
 func unzipped(r io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReader(r)
 	if magic, _ := buffered.Peek(2); string(magic) == "\x1f\x8b" { // RFC 1952

@@ -147,7 +147,7 @@ func TestNotRewritten(t *testing.T) {
 	}
 }
 
-// TestRewriteKubernetes checks that the API server's own functions stay as they are.
+// TestRewriteKubernetes checks that the API server's own functions stay unchanged.
 func TestRewriteKubernetes(t *testing.T) {
 	t.Parallel()
 	for _, e := range []string{
