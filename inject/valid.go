@@ -45,7 +45,7 @@ func (p *planner) checkMerged(merged, fragment *tree.Node, at schema.Pointer) {
 func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at schema.Pointer) {
 	if err := templates.Broken(t, object, fragment); err != nil {
 		have, where := p.owners.before(p.t)
-		p.conflict(at, nil, fragment, "together together together with what %s, %v; change that %s, or leave this template out", have, err, where)
+		p.conflict(at, nil, fragment, "together with what %s, %v; change that %s, or leave this template out", have, err, where)
 	}
 }
 
