@@ -40,7 +40,7 @@ func conjuncts(e ast.Expr) []ast.Expr {
 	return []ast.Expr{e}
 }
 
-// maxSteps limits the search for one goal, and maxEvals the evaluations in it, because nested
+// maxSteps limits one call of reach, and maxEvals the evaluations in it, because nested
 // variables are evaluated repeatedly.
 const maxSteps, maxEvals = 2_000, 20_000
 

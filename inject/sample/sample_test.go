@@ -221,7 +221,7 @@ func TestWhere(t *testing.T) {
 	}
 }
 
-// TestVariables: a sample is made for a condition that reads variables.
+// TestVariables checks that a condition that reads variables gets a sample.
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	of := parse(t, `variables:
@@ -236,7 +236,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// FuzzMeet: whatever the condition, what is made meets it, or there is a reason.
+// FuzzMeet checks that for any condition, the sample meets it, or there is a reason.
 func FuzzMeet(f *testing.F) {
 	for _, condition := range realistic {
 		f.Add(condition)
