@@ -68,7 +68,7 @@ func TestExplainRunning(t *testing.T) {
 		}
 	}
 	text = a.explainText(t, exitOK, "-n", "shop") // both are in the same situation, so one entry has 3 pods
-	for _, want := range []string{"agent: 3 of 3 running pods do not have it", "A restart fixes 2 workloads: pillion status shop --kubeconfig"} {
+	for _, want := range []string{"A new pod gets 1 template. Running pods differ from a new one, as listed here.", "agent: 3 of 3 running pods do not have it", "A restart fixes 2 workloads: pillion status shop --kubeconfig"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -33,7 +33,7 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	if len(r.Same) > 0 {
 		p.line("", fmt.Sprintf("%d more have the same result: %s", len(r.Same), r.also()))
 	}
-	p.line("", strings.TrimSpace(r.Summary+" "+r.OptedIn))
+	p.line("", strings.TrimSpace(r.first()+" "+r.OptedIn))
 	if r.Failing != "" {
 		p.row("  ", 2, red, "failing: "+r.Failing)
 	}
@@ -69,6 +69,14 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 		p.row("Note: ", 6, "", note)
 	}
 	return p.String()
+}
+
+// first returns the summary. If it is about new pods, and running pods differ, it says so.
+func (r *Report) first() string {
+	if r.Running == nil || len(r.Running.Behind) == 0 {
+		return r.Summary
+	}
+	return strings.Replace(r.Summary, "The pod gets", "A new pod gets", 1) + " Running pods differ from a new one, as listed here."
 }
 
 func (r *Report) title() string {
