@@ -53,7 +53,7 @@ func checkPattern(function string, args []ast.Expr) error {
 		return fmt.Errorf("the pattern of %s(): %w", function, err)
 	}
 	if strings.HasPrefix(function, "regex.extract") && re.NumSubexp() > 1 {
-		return fmt.Errorf("the pattern of %s() has %d groups, and at most one is allowed; begin the others with (?:", function, re.NumSubexp())
+		return fmt.Errorf("the pattern of %s() has %d groups, and at most one is allowed; write (?:...) for the others", function, re.NumSubexp())
 	}
 	return nil
 }
