@@ -162,7 +162,7 @@ func below(path string, all map[string]any) (string, bool) {
 	return "", false
 }
 
-// shifted returns a path of the original pod as it is in the injected one, for a container without
+// shifted converts a path of the original pod to one of the injected pod, for a container without
 // a name. The paths of what was added are in order.
 func shifted(path string, added []string) string {
 	return throughContainer(path, func(list, at string) string {

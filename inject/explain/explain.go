@@ -60,7 +60,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	return r, r.ifOptedIn(injector, s, result)
 }
 
-// causes returns what is known about why an existing pod is as it is.
+// causes returns what is known about the causes of an existing pod's state.
 func (s *Subject) causes(evidence *Evidence, result *inject.Result) *Causes {
 	var pod struct{ Metadata metav1.ObjectMeta }
 	if json.Unmarshal(s.Request.Object, &pod) != nil {

@@ -35,5 +35,5 @@ func TestProgress(t *testing.T) {
 	if p.End(); out.Len() > n {
 		t.Error("it removes the message twice")
 	}
-	new(Progress).End() // nobody sees it
+	new(Progress).End() // it never appears
 }
