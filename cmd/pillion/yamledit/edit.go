@@ -160,6 +160,8 @@ func (e *editor) add(node *yaml.Node, path []string, value *yaml.Node) error {
 		switch node.Kind {
 		case yaml.MappingNode:
 			switch at := memberAt(node, name); {
+			case last && at < 0 && e.isPair(node):
+				return fmt.Errorf("line %d: nothing can be added to an object without braces in a list; put braces around it", node.Line)
 			case last:
 				e.setMember(node, at, name, value)
 			case at < 0:
@@ -187,6 +189,12 @@ func (e *editor) add(node *yaml.Node, path []string, value *yaml.Node) error {
 		}
 	}
 	return nil
+}
+
+// isPair reports whether an object is one pair in a list in flow style, as in [a: b].
+func (e *editor) isPair(n *yaml.Node) bool {
+	at := e.content(n)
+	return n.Line > 0 && n.Style&yaml.FlowStyle != 0 && at < len(e.data) && e.data[at] != '{'
 }
 
 // setMember adds a member at the end, or at the beginning if readers expect it there. It fills

@@ -205,9 +205,12 @@ func (s *source) skipFlow(at int) int {
 	return len(s.data)
 }
 
-// startsScalar reports whether a quote in a flow collection begins a string. Inside a plain
-// string, it does not.
+// startsScalar reports whether a quote in a flow collection begins a string. Inside a plain string, such as a:'b, it does
+// not. Directly behind a colon, it does only if the key is like one of JSON: "a":'b'.
 func (s *source) startsScalar(at int) bool {
+	if at > 1 && s.data[at-1] == ':' {
+		return bytes.IndexByte([]byte("\"']}"), s.data[at-2]) >= 0
+	}
 	return at == 0 || isSpace(s.data[at-1]) || bytes.IndexByte([]byte(",:[]{}\""), s.data[at-1]) >= 0
 }
 
