@@ -112,7 +112,7 @@ func WrongNamespaceLabel(value string) string {
 	if value == Enabled || value == Shadow || value == Disabled {
 		return ""
 	}
-	return fmt.Sprintf(", which means nothing; it must be %s or %s", Enabled, Shadow)
+	return fmt.Sprintf(", which means nothing; it must be %s, %s or %s", Enabled, Disabled, Shadow)
 }
 
 // WrongPodLabel returns a sentence about a pod label with an invalid value. The value is JSON.

@@ -95,19 +95,26 @@ func (f File) equal(other File) bool { return f.Path == other.Path && bytes.Equa
 // Compile returns the set of templates in all files, or [Problems].
 func Compile(files ...File) (*Set, error) { return compile(files, nil) }
 
-func compile(files []File, problems Problems) (*Set, error) {
+// CompileValid returns the set of those templates that have no problem, and the problems of the
+// others.
+func CompileValid(files ...File) (*Set, Problems) {
 	var all []*Template
+	var problems Problems
 	for _, f := range files {
 		found, bad := Parse(f.Path, f.Data)
 		all, problems = append(all, found...), append(problems, bad...)
 	}
 	inOrder(all)
-	_, doubled := distinct(all)
-	problems = append(problems, doubled...)
-	if err := problems.err(); err != nil {
+	kept, doubled := distinct(all)
+	return NewSet(kept), append(problems, doubled...)
+}
+
+func compile(files []File, problems Problems) (*Set, error) {
+	set, more := CompileValid(files...)
+	if err := append(problems, more...).err(); err != nil {
 		return nil, err
 	}
-	return NewSet(all), nil
+	return set, nil
 }
 
 // reason returns an error without the path, which the problem already has.

@@ -56,7 +56,7 @@ Pillion too: the Pod Security labels of the namespace, and in a cluster also its
 LimitRanges and quotas.
 
 The exit code is 1 if the API server would deny the pod, or if a workload cannot create
-its pods. An existing pod counts as if it were created again.`,
+its pods, or if templates are invalid or cannot be read. An existing pod counts as if it were created again.`,
 		Example: `  # Before it is applied.
   pillion explain -f web.yaml --templates templates/
 
@@ -129,6 +129,9 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 		if r.Failing != "" || r.Final.Verdict == "denied" || len(r.Misfits) > 0 && r.Patch != nil { // a shadow namespace has no patch
 			return cli.ErrTold
 		}
+	}
+	if o.uncertain {
+		return cli.ErrTold
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ type explainOptions struct {
 	all        bool
 	verbose    bool
 	fits       *fit.Evaluator
+	uncertain  bool    // templates are invalid or cannot be read
 	failed     []error // objects that the user named and that cannot be read
 }
 
@@ -156,6 +157,7 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 	if err != nil {
 		return nil, err
 	}
+	o.uncertain = i.Uncertain()
 	if len(o.asked) == 0 || o.asked[0].name == "" {
 		var kinds []cluster.Kind
 		for _, a := range o.asked {

@@ -60,7 +60,7 @@ func TestExplainRunning(t *testing.T) {
 	const older = "does not have it, for example web-5f7-0: the pod is older than the namespace's label pillion.dev/inject"
 	text := a.explainText(t, exitOK, "deploy/web", "-n", "shop")
 	for _, want := range []string{
-		"agent: 2 of 2 running pods " + strings.Replace(older, "does", "do", 1), "agent: injected",
+		"agent: 2 of 2 pods " + strings.Replace(older, "does", "do", 1), "agent: injected",
 		"A restart fixes it: kubectl --kubeconfig " + a.file + " rollout restart deployment/web -n shop",
 	} {
 		if !strings.Contains(text, want) {
@@ -68,7 +68,7 @@ func TestExplainRunning(t *testing.T) {
 		}
 	}
 	text = a.explainText(t, exitOK, "-n", "shop") // both are in the same situation, so one entry has 3 pods
-	for _, want := range []string{"A new pod gets 1 template. Running pods differ from a new one, as listed here.", "agent: 3 of 3 running pods do not have it", "A restart fixes 2 workloads: pillion status shop --kubeconfig"} {
+	for _, want := range []string{"A new pod gets 1 template. Running pods differ from a new one, as listed here.", "agent: 3 of 3 pods do not have it", "A restart fixes 2 workloads: pillion status shop --kubeconfig"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -39,7 +39,7 @@ func (a *pagedAPI) injectedPods() {
 func TestStatusNotOptedIn(t *testing.T) {
 	t.Parallel()
 	for label, why := range map[string]string{
-		"true":     "a new pod would have no sidecars: the namespace shop has the label pillion.dev/inject: true, which means nothing; it must be enabled or shadow",
+		"true":     "a new pod would have no sidecars: the namespace shop has the label pillion.dev/inject: true, which means nothing; it must be enabled, disabled or shadow",
 		"disabled": "a new pod would have no sidecars: the namespace shop has the label pillion.dev/inject: disabled",
 		"shadow":   "a new pod would have no sidecars: the namespace shop has the label pillion.dev/inject: shadow",
 		"":         "a new pod would have no sidecars: neither the namespace shop nor the pod has the label pillion.dev/inject: enabled",

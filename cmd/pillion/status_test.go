@@ -103,7 +103,7 @@ func TestStatusSelection(t *testing.T) {
 			}
 			notes := []string{
 				"Shadow only (pillion.dev/inject: shadow), so nothing is injected: trial.",
-				`Nothing is injected in namespaces with an invalid label pillion.dev/inject; it must be enabled or shadow: typo ("enable").`,
+				`Nothing is injected in namespaces with an invalid label pillion.dev/inject; it must be enabled, disabled or shadow: typo ("enable").`,
 			}
 			for _, note := range notes { // of namespaces that are named there is more to say
 				if said := slices.Contains(r.Notes, note); said == c.named {
@@ -155,9 +155,9 @@ func TestStatusForbidden(t *testing.T) {
 		stderr     string // else
 	}{
 		{"namespaces", "/api/v1/namespaces", nil, "", "pillion: you are not allowed to list namespaces: ask for the verb list on the resource namespaces, or name those that you are allowed to read: pillion status NAMESPACE...\n"},
-		{"namespace", "/api/v1/namespaces/shop", []string{"shop"}, "", "pillion: you are not allowed to get namespaces: ask for the verb get on the resource namespaces, or name others\n"},
-		{"pods", shopPods, nil, "", "pillion: you are not allowed to list pods in the namespace shop: ask for the verb list on the resource pods, or name namespaces that you are allowed to read: pillion status NAMESPACE...\n"},
-		{"pods that opted in", optedInPods, nil, "", "pillion: you are not allowed to list pods: ask for the verb list on the resource pods, or name namespaces that you are allowed to read: pillion status NAMESPACE...\n"},
+		{"namespace", "/api/v1/namespaces/shop", []string{"shop", "trial"}, "Problem: Some pods in the namespace shop are not counted, because you are not allowed to get\nnamespaces: ask for the verb get on the resource namespaces there.", ""},
+		{"pods", shopPods, nil, "Problem: Some pods in the namespace shop are not counted, because you are not allowed to list pods:\nask for the verb list", ""},
+		{"pods that opted in", optedInPods, nil, "Problem: Some pods are not counted, because you are not allowed to list pods: ask for the verb list", ""},
 		{"no such namespace", "", []string{"shap"}, "", "pillion: there is no namespace shap\n"},
 		{"ReplicaSets", shopSets, nil, "Deployment/web-0 in the namespace shop", ""},
 		{"ReplicaSets, the note", shopSets, nil, "Note: You are not allowed to list replicasets in the namespace shop, so owners are guessed", ""},
@@ -273,7 +273,7 @@ func TestStatusWatch(t *testing.T) {
 		}
 	}
 	code, stdout, stderr := a.status(t, "shop", "--watch", "--interval", "1s", "-o", "json")
-	if code != exitOK || !strings.Contains(stderr, "you are not allowed to get namespaces") {
+	if code != exitOK || !strings.Contains(stdout, "you are not allowed to get namespaces") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	lines := slices.Collect(strings.Lines(stdout))

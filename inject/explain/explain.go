@@ -56,6 +56,10 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 		return nil, err
 	}
 	r.fit(&s, result)
+	r.Unread = s.Unread
+	if s.Incomplete || s.Unread {
+		r.forget()
+	}
 	r.Summary = r.summary()
 	return r, r.ifOptedIn(injector, s, result)
 }
@@ -151,6 +155,17 @@ func (r *Report) final(injector *inject.Injector, req inject.Request, result *in
 	return f, nil
 }
 
+// forget removes findings about names that an unknown template may have.
+func (r *Report) forget() {
+	unknown := func(f inject.Finding) bool {
+		return f.Code == inject.CodeUnknownTemplate || f.Code == inject.CodeUnknownParameter
+	}
+	r.Mistakes, r.Final.Findings = slices.DeleteFunc(r.Mistakes, unknown), slices.DeleteFunc(r.Final.Findings, unknown)
+	if len(r.Final.Findings) == 0 && r.Final.Verdict == "warned" {
+		r.Final.Verdict = "allowed"
+	}
+}
+
 // correct replaces the guess in findings about absent templates by what is known here.
 func (r *Report) correct(v *inject.Verdict) {
 	for i := range v.Judged {
@@ -208,7 +223,9 @@ type Subject struct {
 	Webhooks []Webhook // nil if no cluster was read
 	Answered *bool     // whether Pillion answers; nil if that is unknown
 	Past     Past
-	Notes    []string
+	// Incomplete is set if some templates are unknown, and Unread if all are.
+	Incomplete, Unread bool
+	Notes              []string
 	// Misplaced has the findings of [inject.Injector.Misplaced].
 	Misplaced []inject.Finding
 	// Misfits returns the objections of the namespace to the injected pod that it does not have

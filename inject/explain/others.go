@@ -43,12 +43,19 @@ func (r *Report) other(t *Template) bool {
 	case t.isDefault && t.Code == inject.CodeNotRequested && !t.Requested:
 		// Who names one template rarely means to lose the defaults. An empty list means it.
 		return !slices.ContainsFunc(r.Templates, func(named Template) bool { return named.Requested })
+	case !r.gets() && slices.ContainsFunc(t.Passed, func(s inject.Step) bool { return s.Code == inject.CodeNotRequested }):
+		return false // the pod gets nothing, not even this default
 	}
 	return !t.Requested && !t.Code.Failed() && !t.Code.Succeeded() && t.Code != inject.CodeNotInjected && t.Code != ""
 }
 
-// others prints one line about templates that do not apply, with the reason if all have the
-// same.
+// gets reports whether the pod gets or has any template.
+func (r *Report) gets() bool {
+	return slices.ContainsFunc(r.Templates, func(t Template) bool { return t.Code.Succeeded() || t.State == Current })
+}
+
+// others prints one line about templates that do not apply, with the reason code of each, or the
+// whole reason if all have the same.
 func (p *page) others(all []*Template, applied bool) {
 	if len(all) == 0 {
 		return
@@ -61,30 +68,25 @@ func (p *page) others(all []*Template, applied bool) {
 	if len(all) == 1 {
 		verb = "does"
 	}
-	why, more := reasons(all)
 	p.WriteString("\n")
-	p.line("", fmt.Sprintf("%s %s not apply (%s): %s%s", Plural(len(all), what), verb, why, someNames(all), more))
-}
-
-// reasons returns why templates do not apply, as far as there is room.
-func reasons(all []*Template) (why, more string) {
+	head := fmt.Sprintf("%s %s not apply", Plural(len(all), what), verb)
+	if t := all[0]; !slices.ContainsFunc(all, func(o *Template) bool { return o.Code != t.Code || o.Message != t.Message }) {
+		p.line("", fmt.Sprintf("%s (%s: %s): %s", head, t.Code, t.Message, someNames(all)))
+		return
+	}
+	by := map[inject.Code][]*Template{}
 	var codes []inject.Code
-	n := map[inject.Code]int{}
-	same := true
 	for _, t := range all {
-		if n[t.Code]++; n[t.Code] == 1 {
+		if by[t.Code] == nil {
 			codes = append(codes, t.Code)
 		}
-		same = same && t.Code == all[0].Code && t.Message == all[0].Message
-	}
-	if same {
-		return string(all[0].Code) + ": " + all[0].Message, ""
+		by[t.Code] = append(by[t.Code], t)
 	}
 	var parts []string
 	for _, c := range codes {
-		parts = append(parts, fmt.Sprintf("%d %s", n[c], c))
+		parts = append(parts, fmt.Sprintf("%d %s (%s)", len(by[c]), c, someNames(by[c])))
 	}
-	return strings.Join(parts, ", "), "; --all shows why"
+	p.line("", fmt.Sprintf("%s: %s; --all shows why", head, strings.Join(parts, ", ")))
 }
 
 // someNames returns as many names of templates as fit into half a line.

@@ -67,7 +67,7 @@ func TestOthers(t *testing.T) {
 		line string
 		full int // how many templates are there in full
 	}{
-		"on request only": {pod(""), shop, "32 other templates do not apply (31 not_requested, 1 wrong_os): agent-00, agent-01, agent-02, agent-03, agent-04 and 27 more; --all shows why", 1},
+		"on request only": {pod(""), shop, "32 other templates do not apply: 31 not_requested (agent-00, agent-01, agent-02, agent-03, agent-04 and 26 more), 1 wrong_os (agent-08); --all shows why", 1},
 		"requested": {pod(`"annotations":{"pillion.dev/templates":"agent-08,agent-09"}`), shop, "30 other templates do not apply (not_requested: the pod's annotation pillion.dev/templates does not name it): " +
 			"agent-00, agent-01, agent-02, agent-03, agent-04 and 25 more", 3}, // the default that the list leaves out is in full
 		"no defaults": {pod(`"annotations":{"pillion.dev/templates":""}`), shop, "33 templates do not apply (not_requested: the pod's annotation pillion.dev/templates does not name it): " +
@@ -107,3 +107,26 @@ func TestOthers(t *testing.T) {
 }
 
 func text(r *explain.Report, detail explain.Detail) string { return r.Text(100, false, detail) }
+
+// TestNothingIsExplained: if a pod gets nothing, the reason for each default is there without a flag.
+func TestNothingIsExplained(t *testing.T) {
+	t.Parallel()
+	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: log}, spec: {default: true, pod: {spec: {containers: [{name: log, image: l}]}}}}
+---
+{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: auth}, spec: {pod: {spec: {containers: [{name: auth, image: a}]}}}}`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for spec, code := range map[string]string{`"hostNetwork":true`: "host_network", `"os":{"name":"windows"}`: "wrong_os"} {
+		r, err := explain.New(inject.New(templates.NewSet(found)), explain.Subject{
+			Object:  explain.Object{Kind: "Pod", Name: "x", Namespace: "shop"},
+			Request: inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true}, Object: []byte(`{"spec":{` + spec + `,"containers":[{"name":"web","image":"web:1"}]}}`)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Text(100, false, explain.Brief); !strings.Contains(got, "log: not injected") || !strings.Contains(got, "("+code+")") || !strings.Contains(got, "1 other template does not apply (not_requested") {
+			t.Errorf("got\n%s", got)
+		}
+	}
+}

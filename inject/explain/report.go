@@ -56,6 +56,9 @@ type Report struct {
 	// Notes are sentences about the cluster, or about the notation of the manifest.
 	Notes []string `json:"notes,omitempty"`
 
+	// Unread is set if no template can be read.
+	Unread bool `json:"unread,omitempty"`
+
 	only bool // the report covers only some templates
 }
 
@@ -86,12 +89,18 @@ func (r *Report) summary() string {
 		with = ", with " + Plural(len(r.Final.Findings), "warning")
 	}
 	switch {
+	case r.Unread && r.Object.Live && len(r.Gone) > 0:
+		return "The pod was injected. Whether it is current is unknown."
+	case r.Unread && r.Object.Live:
+		return "According to its annotations, the pod was not injected. Which templates it should have is unknown."
 	case r.Object.Live:
 		return r.liveSummary(with)
 	case no(r.Called) && r.Final.Verdict == "denied":
 		return "The API server would deny the pod, because it calls Pillion's validating webhook, but not the mutating one."
 	case no(r.Called):
 		return "The API server does not call Pillion for this pod, so Pillion injects nothing."
+	case r.Unread && !no(r.Answered):
+		return "Which templates the pod gets is unknown."
 	case no(r.Answered) && r.Final.Verdict == "denied":
 		return "Pillion has no ready endpoint, so the API server would deny the pod."
 	case no(r.Answered):
@@ -136,7 +145,11 @@ func (r *Report) liveSummary(with string) string {
 	if failed > 0 {
 		also = fmt.Sprintf("; a new pod would lack %s too, so a restart does not help: fix this first", Plural(failed, "template"))
 	}
-	return fmt.Sprintf("The pod is not current: %s%s.", strings.Join(parts, ", "), also)
+	advice := ""
+	if by[Missing] > 0 && failed == 0 && r.unreached() == "" {
+		advice = " Delete it and create it again; if it has a controller, that does so."
+	}
+	return fmt.Sprintf("The pod is not current: %s%s.%s", strings.Join(parts, ", "), also, advice)
 }
 
 // Outcome returns in a word or two what happens with a template of the report.

@@ -39,7 +39,7 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	}
 	p.findings(r)
 	for _, m := range r.Misplaced {
-		p.row("  ", 2, yellow, m)
+		p.row("  ", 2, yellow, string(inject.CodeMisplaced)+": "+m)
 	}
 	for _, m := range r.Original {
 		p.row("  ", 2, red, "without Pillion too, the API server would deny the pod: "+m)
@@ -47,9 +47,13 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 	for _, m := range r.Misfits {
 		p.row("  ", 2, red, m)
 	}
-	p.running(r.Running)
+	p.running(r.Running, r.Object.Kind)
 	p.webhooks(r)
 	for _, name := range slices.Sorted(maps.Keys(r.Gone)) {
+		if r.Unread {
+			p.line("", fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected.", name, r.Gone[name]))
+			continue
+		}
 		p.line(yellow, fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected. This template does not exist here; "+
 			"if the pod was injected with other templates, use those.", name, r.Gone[name]))
 	}
@@ -221,7 +225,7 @@ func at(pointer, sentence string) string {
 	return " at " + schema.Where(pointer)
 }
 
-func (p *page) running(r *Running) {
+func (p *page) running(r *Running, kind string) {
 	if r == nil || len(r.Behind) == 0 {
 		return
 	}
@@ -235,7 +239,7 @@ func (p *page) running(r *Running) {
 		case b.Pods == 1:
 			verb = "is " + string(b.State)
 		}
-		p.row("  ", 2, yellow, fmt.Sprintf("%s: %d of %d running pods %s, for example %s: %s", b.Template, b.Pods, r.Pods, verb, b.Example, b.Why))
+		p.row("  ", 2, yellow, fmt.Sprintf("%s: %d of %s %s, for example %s: %s", b.Template, b.Pods, Plural(r.Pods, "pod"), verb, b.Example, b.Why))
 	}
 	switch {
 	case r.Hold != "":
@@ -244,5 +248,7 @@ func (p *page) running(r *Running) {
 		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.all, "\n      "))
 	case len(r.Restart) == 1:
 		p.WriteString("  A restart fixes it:\n    " + r.Restart[0] + "\n")
+	case kind == "Job":
+		p.row("  ", 2, yellow, "to fix it, delete the Job and create it again")
 	}
 }

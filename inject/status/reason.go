@@ -42,7 +42,7 @@ func (v *view) right(d *inject.Decision, state explain.State) bool {
 func (v *view) mistakes() (all []Mistake, notes []string) {
 	for _, f := range v.result.Check() {
 		switch {
-		case f.Code != inject.CodeUnknownTemplate && f.Code != inject.CodeUnknownParameter:
+		case f.Code != inject.CodeUnknownTemplate && f.Code != inject.CodeUnknownParameter, v.scope.Incomplete: // it may exist
 		case f.Path == "":
 			notes = append(notes, fmt.Sprintf("Of the namespace %s %s", v.scope.Namespace.Name, strings.Replace(f.Message, "the namespace's", "the", 1)))
 		default:

@@ -45,6 +45,9 @@ type Report struct {
 	// Notes are sentences about namespaces, and about what could not be inspected.
 	Notes []string `json:"notes,omitempty"`
 
+	// Unread is set if no template can be read.
+	Unread bool `json:"unread,omitempty"`
+
 	commands Commands            // commands that the report suggests
 	labels   []map[string]string // labels of the namespaces, in order
 	mistaken int                 // number of pods that request unknown templates or parameters
@@ -214,14 +217,16 @@ func (r *Report) summary() string {
 	wanted := p.Pods - p.NotWanted
 	where := explain.Plural(len(r.Namespaces), "namespace")
 	switch {
+	case r.Unread && len(r.Namespaces) > 0:
+		return fmt.Sprintf("%s in %s; which of them should be injected is unknown", explain.Plural(p.Pods, "pod"), where)
 	case len(r.Namespaces) == 0:
 		return "No namespace and no pod has opted in"
 	case p.Pods == 0:
 		return fmt.Sprintf("There is no pod in %s", where)
 	case wanted == 0 && p.Pods == 1:
-		return fmt.Sprintf("The only pod in %s should not be injected", where)
+		return fmt.Sprintf("The only pod in %s gets no sidecar", where)
 	case wanted == 0:
-		return fmt.Sprintf("None of the %d pods in %s should be injected", p.Pods, where)
+		return fmt.Sprintf("None of the %d pods in %s gets a sidecar", p.Pods, where)
 	case p.Current == wanted && r.mistaken == 0 && len(r.Problems)+len(r.Doubts)+len(r.Failing)+len(r.Misplaced) == 0:
 		return fmt.Sprintf("No problems: %s in %s, of which %d should be injected, and all of these are current", explain.Plural(p.Pods, "pod"), where, wanted)
 	}

@@ -260,7 +260,7 @@ func TestSummaryOfOne(t *testing.T) {
 	r := status.NewReport(set)
 	r.Add(c)
 	r.Finish()
-	if want := "The only pod in 1 namespace should not be injected."; r.Summary != want {
+	if want := "The only pod in 1 namespace gets no sidecar."; r.Summary != want {
 		t.Errorf("the summary is %q, want %q", r.Summary, want)
 	}
 }

@@ -24,7 +24,20 @@ import (
 
 // unsure lists reasons why the templates found may not be the ones in use: problems, and
 // doubts about what could not be read.
-type unsure struct{ problems, doubts []string }
+type unsure struct {
+	problems, doubts []string
+	unread           bool // no template could be read
+}
+
+// may reports a missing right as a problem. It returns any other error.
+func (u *unsure) may(err error, verb, resource, namespace, unknown string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	u.problems = append(u.problems, fmt.Sprintf("You are not allowed to %s %s%s, so %s: ask for the verb %s on the resource %s there, or use --templates PATH.",
+		verb, resource, InNamespace(namespace), unknown, verb, resource))
+	return nil
+}
 
 // deployed is the configuration of Pillion's pods in the cluster.
 type deployed struct {
@@ -74,7 +87,10 @@ func (c *Client) deployed(ctx context.Context, note func(string)) (*deployed, er
 	}
 	cmd := &cobra.Command{}
 	d.options.Flags(cmd)
-	if err := d.configure(ctx, cmd.Flags()); err != nil {
+	if err := d.configure(ctx, cmd.Flags()); apierrors.IsForbidden(err) {
+		d.guessed = true
+		note(fmt.Sprintf("You are not allowed to get configmaps in the namespace %s, so the configuration file of Pillion is unknown.", c.system))
+	} else if err != nil {
 		return nil, fmt.Errorf("the Deployment %s/%s: %w", c.system, manifests.Name, err)
 	}
 	return d, nil
@@ -135,19 +151,31 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 	var files []templates.File
 	for _, path := range d.options.Templates {
 		m, key, err := d.mounted(ctx, path)
-		if err != nil {
+		if apierrors.IsForbidden(err) {
+			wrong.unread = true
+		}
+		if err := wrong.may(err, "get", "configmaps", d.system, "the templates are unknown"); err != nil {
 			return nil, err
+		}
+		if m == nil || err != nil {
+			continue
 		}
 		if key != "" {
 			m.Data = map[string]string{key: m.Data[key]}
 		}
 		files = append(files, serve.TemplateFiles(m.Name, m.Data)...)
 	}
-	set, err := templates.Compile(files...)
-	if err != nil || d.options.TemplateSelector == "" {
-		return set, err
+	set, invalid := templates.CompileValid(files...)
+	for _, problem := range invalid {
+		wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: %s.", cli.OneLine(templates.Problems{problem})))
+	}
+	if d.options.TemplateSelector == "" {
+		return set, nil
 	}
 	list, err := d.configMaps(d.options.TemplateNamespace).List(ctx, metav1.ListOptions{LabelSelector: d.options.TemplateSelector})
+	if apierrors.IsForbidden(err) {
+		return set, wrong.may(err, "list", "configmaps", d.options.TemplateNamespace, "the templates there are unknown")
+	}
 	if err != nil {
 		return nil, err
 	}

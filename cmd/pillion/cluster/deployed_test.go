@@ -46,7 +46,7 @@ func TestDeployed(t *testing.T) {
 			config: "templates: [none]\ntemplate-configmaps: a=b\ntemplate-namespace: nowhere\n", want: "agent else",
 		},
 		"wrong file":     {args: append(arguments, "--config=/etc/pillion/config/pillion.yaml"), config: "lisen: :1", want: "the Deployment pillion-system/pillion: /etc/pillion/config/pillion.yaml:1: lisen: unknown key; did you mean listen?"},
-		"from elsewhere": {args: append(arguments, "--templates=/data"), want: "the templates are invalid:\nthe pods of Pillion do not mount /data from a complete ConfigMap; use --templates PATH"},
+		"from elsewhere": {args: append(arguments, "--templates=/data"), want: "the templates are unknown: the pods of Pillion do not mount /data from a complete ConfigMap; use --templates PATH"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

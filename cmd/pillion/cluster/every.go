@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,25 +32,31 @@ func (i *Installation) Every(ctx context.Context, namespace string, kinds []Kind
 		kinds = slices.DeleteFunc(Kinds(), func(k Kind) bool { return k.Kind == "PodTemplate" })
 	}
 	all := &explain.Situations{}
-	read := 0
+	var left []string
 	for _, kind := range kinds {
 		switch err := i.each(ctx, i.Resource(kind.Resource()).Namespace(namespace), selector, written, all); {
 		case apierrors.IsForbidden(err) && len(kinds) > 1:
+			left = append(left, kind.resource)
 			i.note(fmt.Sprintf("You are not allowed to list %s%s, so they are left out.", kind.resource, InNamespace(namespace)))
 		case err != nil:
 			return nil, forbidden(err, "list", kind.resource, namespace, "name one: pillion explain KIND/NAME")
-		default:
-			read++
 		}
-	}
-	if read == 0 {
-		return nil, fmt.Errorf("you are not allowed to list anything that makes pods%s: name one, with pillion explain KIND/NAME", InNamespace(namespace))
 	}
 	if written && selector != "" && len(all.Reports) == 0 {
 		pods := corev1.SchemeGroupVersion.WithResource("pods")
 		if err := i.each(ctx, i.Resource(pods).Namespace(namespace), selector, false, all); err != nil {
 			return nil, forbidden(err, "list", pods.Resource, namespace, "name one: pillion explain KIND/NAME")
 		}
+	}
+	for _, r := range all.Reports { // some were made before the right was missing
+		for _, note := range i.notes {
+			if !slices.Contains(r.Notes, note) {
+				r.Notes = append(r.Notes, note)
+			}
+		}
+	}
+	if len(all.Reports) == 0 && len(left) > 0 {
+		return nil, fmt.Errorf("you are not allowed to list %s%s, and there is nothing else that makes pods: ask for the verb list on these resources, or name one: pillion explain KIND/NAME", strings.Join(left, ", "), InNamespace(namespace))
 	}
 	return all.Reports, nil
 }

@@ -20,7 +20,7 @@ import (
 func (i *Installation) Explain(ctx context.Context, kind Kind, namespace, name string) (*explain.Report, error) {
 	object, err := i.Resource(kind.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, err
+		return nil, forbidden(err, "get", kind.resource, namespace, "name another object")
 	}
 	return i.explainObject(ctx, object)
 }
@@ -49,7 +49,7 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	s := explain.Subject{
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
 		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node)},
-		Answered: i.answered, Past: i.past(p), Notes: slices.Concat(i.notes, p.notes),
+		Answered: i.answered, Past: i.past(p), Incomplete: len(i.wrong.problems) > 0, Unread: i.wrong.unread, Notes: slices.Concat(i.notes, p.notes),
 		Misplaced: i.misplaced(ctx, object, node),
 		Misfits: func(pod, injected []byte) ([]string, string) {
 			return i.Fits.Misfits(p.Labels, p.limits, pod, injected), p.unknown

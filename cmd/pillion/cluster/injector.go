@@ -23,9 +23,13 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 	if d.guessed {
 		wrong.doubts = append(wrong.doubts, "You are not allowed to read the Deployment of Pillion, so its configuration is uncertain.")
 	}
-	set, err := d.set(ctx, wrong)
-	if len(paths) > 0 {
-		theirs, known := set, err == nil && d.found
+	theirs := unsure{}
+	set, err := d.set(ctx, &theirs)
+	if len(paths) == 0 {
+		wrong.unread = theirs.unread
+		wrong.problems, wrong.doubts = append(wrong.problems, theirs.problems...), append(wrong.doubts, theirs.doubts...)
+	} else {
+		theirs, known := set, err == nil && d.found && len(theirs.problems) == 0
 		if set, err = cli.LoadTemplates(c.stdin, paths); err != nil {
 			return nil, err
 		}
@@ -34,7 +38,7 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the templates are invalid:\n%w", withoutTemplates(err))
+		return nil, fmt.Errorf("the templates are unknown: %w", withoutTemplates(err))
 	}
 	return inject.New(set, d.options.Excluded...), nil
 }

@@ -98,7 +98,7 @@ func (i *Installation) configurations(ctx context.Context) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		i.unknown = true
-		i.note("You are not allowed to read Pillion's webhook configurations, so only the labels " + inject.LabelInject + " show whether the API server calls Pillion.")
+		i.note("You are not allowed to get mutatingwebhookconfigurations and validatingwebhookconfigurations, so only the labels " + inject.LabelInject + " show whether the API server calls Pillion.")
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil

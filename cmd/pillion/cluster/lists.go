@@ -151,8 +151,18 @@ func forbidden(err error, verb, resources, namespace, instead string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	return fmt.Errorf("you are not allowed to %s %s%s: ask for the verb %s on the resource %s, or %s", verb, resources, InNamespace(namespace), verb, resources, instead)
+	return forbiddenError{err, fmt.Sprintf("you are not allowed to %s %s%s: ask for the verb %s on the resource %s, or %s", verb, resources, InNamespace(namespace), verb, resources, instead)}
 }
+
+// forbiddenError is an API error with another text.
+type forbiddenError struct {
+	error
+	text string
+}
+
+func (e forbiddenError) Error() string { return e.text }
+
+func (e forbiddenError) Unwrap() error { return e.error }
 
 // podLister reads the pods of a cluster.
 type podLister struct {

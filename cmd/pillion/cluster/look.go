@@ -32,7 +32,10 @@ func (k *look) eachNamed(ctx context.Context, names []string, each func(*unstruc
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("there is no namespace %s", templates.OneLine(name))
 		case err != nil:
-			return forbidden(err, "get", "namespaces", "", "name others")
+			if err := k.lack(err, "get", "namespaces", name); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := each(object); err != nil {
 			return err

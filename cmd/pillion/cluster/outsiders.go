@@ -59,7 +59,7 @@ func (c *Client) Outsiders(ctx context.Context, names []string, stderr io.Writer
 func (k *look) usable(ctx context.Context, d *deployed) {
 	var wrong unsure
 	if _, err := d.set(ctx, &wrong); err != nil {
-		text := "The templates are invalid: " + cli.OneLine(err)
+		text := "The templates are unknown: " + cli.OneLine(err)
 		if apierrors.IsForbidden(err) || d.guessed {
 			wrong.doubts = append(wrong.doubts, text)
 		} else {

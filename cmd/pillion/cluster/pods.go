@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -54,7 +55,7 @@ func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error)
 		k.note(fmt.Sprintf("Shadow only (%s: %s), so nothing is injected: %s.", inject.LabelInject, inject.Shadow, strings.Join(k.shadowed, ", ")))
 	}
 	if len(k.wrong) > 0 {
-		k.note(fmt.Sprintf("Nothing is injected in namespaces with an invalid label %s; it must be %s or %s: %s.", inject.LabelInject, inject.Enabled, inject.Shadow, strings.Join(k.wrong, ", ")))
+		k.note(fmt.Sprintf("Nothing is injected in namespaces with an invalid label %s; it must be %s, %s or %s: %s.", inject.LabelInject, inject.Enabled, inject.Disabled, inject.Shadow, strings.Join(k.wrong, ", ")))
 	}
 	k.report.Mutators = append(k.report.Mutators, k.mutation.Mutators(k.report.Labels())...)
 	k.report.Validators = k.validation.Validators(k.report.Labels())
@@ -80,6 +81,7 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	k.report = status.NewReport(k.injector.Set())
 	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
 	k.own.Incomplete = len(wrong.problems) > 0
+	k.report.Unread = wrong.unread
 	if k.fits, err = fit.NewEvaluator(); err != nil {
 		return nil, err
 	}
@@ -168,9 +170,20 @@ func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*s
 		return k.add(count, pod)
 	}, func() { count = k.count(ns) })
 	if err != nil {
-		return nil, forbidden(err, "list", "pods", ns.GetName(), "name namespaces that you are allowed to read: pillion status NAMESPACE...")
+		return count, k.lack(err, "list", "pods", ns.GetName())
 	}
 	return count, k.finish(ctx, ns.GetName(), count)
+}
+
+// lack reports a missing right as a problem, so that the rest is reported too. It returns any
+// other error.
+func (k *look) lack(err error, verb, resource, namespace string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	k.report.Problems = append(k.report.Problems, fmt.Sprintf("Some pods%s are not counted, because you are not allowed to %s %s: ask for the verb %[2]s on the resource %[3]s there.",
+		InNamespace(namespace), verb, resource))
+	return nil
 }
 
 // byThemselves counts the pods that opted in although their namespace did not, and pods whose
@@ -193,8 +206,8 @@ func (k *look) byThemselves(ctx context.Context, namespaces map[string]*unstruct
 		}
 		return k.add(count, pod)
 	}, func() { clear(counts) })
-	if err != nil {
-		return forbidden(err, "list", "pods", "", "name namespaces that you are allowed to read: pillion status NAMESPACE...")
+	if err := k.lack(err, "list", "pods", ""); err != nil {
+		return err
 	}
 	if err := k.failElsewhere(ctx, namespaces, counts); err != nil {
 		return err

@@ -64,6 +64,9 @@ func restarts(name string) bool {
 	return err == nil && kind.restarts
 }
 
+// Uncertain reports whether templates are invalid or cannot be read.
+func (i *Installation) Uncertain() bool { return len(i.wrong.problems) > 0 }
+
 // unsure returns why the result for new pods is unknown, or "".
 func (i *Installation) unsure() string {
 	switch {
@@ -142,7 +145,7 @@ func (i *Installation) counted(ctx context.Context, p *namespace, selector strin
 
 func (i *Installation) scope(p *namespace) status.Scope {
 	return status.Scope{
-		Past: i.past(p), Namespace: p.Namespace, Entries: i.entries, Unknown: i.unknown || i.byPolicies() || !p.Known,
+		Past: i.past(p), Namespace: p.Namespace, Entries: i.entries, Unknown: i.unknown || i.byPolicies() || !p.Known, Incomplete: len(i.wrong.problems) > 0,
 		LastWord: i.mutation.LastWord(p.Labels), Mutated: i.mutation.Changes(p.Labels),
 	}
 }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ofResource is the resource of an API path, as a message about rights has it.
+func ofResource(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	names := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	names = names[2:] // api/v1, or apis/GROUP
+	if strings.HasPrefix(path, "/apis/") {
+		names = names[1:]
+	}
+	if len(names) > 2 && names[0] == "namespaces" {
+		names = names[2:]
+	}
+	return names[0]
+}
+
+// TestRights: whatever a user may not read, status and explain say so, name the resource, and go on
+// with the rest. Only what the user asks for himself is an error, and says which right is missing too.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	for command, itself := range map[string][]string{
+		"status":                     {"/api/v1/namespaces"},
+		"status shop":                nil,
+		"status shop trial":          nil,
+		"explain deploy/web -n shop": {shopDeployments + "/web"},
+		"explain -n shop":            {shopDeployments}, // there is nothing else
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			ask := func(a *pagedAPI) (stdout, stderr string) {
+				var out, errs bytes.Buffer
+				run(append(strings.Fields(command), "--kubeconfig", a.kubeconfig(t)), nil, &out, &errs)
+				return out.String(), errs.String()
+			}
+			whole := runningAPI(t)
+			ask(whole)
+			paths := slices.Sorted(maps.Keys(whole.asked))
+			if len(paths) < 10 {
+				t.Fatalf("it reads only %q", paths)
+			}
+			for _, path := range paths {
+				a := runningAPI(t)
+				a.forbids[path] = 1 << 30
+				stdout, stderr := ask(a)
+				if (stdout == "") != slices.Contains(itself, path) {
+					t.Errorf("without %s: %q %q", path, stdout, stderr)
+				}
+				all := strings.Join(strings.Fields(stdout+stderr), " ")
+				if resource := ofResource(path); !slices.Contains(unread, resource) && path != "/api/v1/namespaces/pillion-system" && (!strings.Contains(all, "ou are not allowed to") || !strings.Contains(strings.ToLower(all), strings.TrimSuffix(resource, "s"))) {
+					t.Errorf("without %s it does not name the right:\n%s%s", path, stdout, stderr)
+				}
+			}
+			a := runningAPI(t) // a developer with rights in his own namespace
+			for _, path := range paths {
+				if !strings.Contains(path, "/namespaces/shop") {
+					a.forbids[path] = 1 << 30
+				}
+			}
+			stdout, stderr := ask(a)
+			if all := strings.Join(strings.Fields(stdout), " "); command != "status" && (stderr != "" || !strings.Contains(all, "ask for the verb get on the resource configmaps there, or use --templates PATH") || strings.Contains(all, "gets nothing")) {
+				t.Errorf("with the rights of a namespace only: %s%s", stdout, stderr)
+			}
+		})
+	}
+}
+
+// unread are resources without which the report is the same. So is the namespace of Pillion.
+var unread = []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "events"}
+
+// TestInvalidTemplate: one broken template is reported, and the diagnosis goes on with the others.
+func TestInvalidTemplate(t *testing.T) {
+	t.Parallel()
+	a := runningAPI(t)
+	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"].(map[string]any)["data"].(map[string]any)["broken.yaml"] =
+		"{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: broken}, spec: {params: [{name: a, max: 3}], pod: {spec: {containers: [{name: b, image: b}]}}}}"
+	const problem = "A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: configmap/pillion-templates/broken.yaml"
+	a.wantText(t, exitProblem, []string{"shop"}, "Problem: "+problem, "agent: missing in")
+	for _, args := range [][]string{{"deploy/web", "-n", "shop"}, {"-n", "shop"}} {
+		if text := a.explainText(t, exitProblem, args...); !strings.Contains(text, problem) || !strings.Contains(text, "agent: injected") {
+			t.Errorf("%q: %s", args, text)
+		}
+	}
+}
