@@ -113,3 +113,14 @@ func (k *look) scope(ns *unstructured.Unstructured) *status.Scope {
 func (k *look) alsoSelected(selector string) string {
 	return strings.TrimSuffix(selector+","+k.selector.String(), ",")
 }
+
+// lack reports a missing right as a problem, so that the rest is reported too. It returns any
+// other error.
+func (k *look) lack(err error, verb, resource, namespace string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	k.report.Problems = append(k.report.Problems, fmt.Sprintf("Some pods%s are not counted, because you are not allowed to %s %s: ask for the verb %[2]s on the resource %[3]s there.",
+		InNamespace(namespace), verb, resource))
+	return nil
+}

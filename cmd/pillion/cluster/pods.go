@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -173,17 +172,6 @@ func (k *look) namespace(ctx context.Context, ns *unstructured.Unstructured) (*s
 		return count, k.lack(err, "list", "pods", ns.GetName())
 	}
 	return count, k.finish(ctx, ns.GetName(), count)
-}
-
-// lack reports a missing right as a problem, so that the rest is reported too. It returns any
-// other error.
-func (k *look) lack(err error, verb, resource, namespace string) error {
-	if !apierrors.IsForbidden(err) {
-		return err
-	}
-	k.report.Problems = append(k.report.Problems, fmt.Sprintf("Some pods%s are not counted, because you are not allowed to %s %s: ask for the verb %[2]s on the resource %[3]s there.",
-		InNamespace(namespace), verb, resource))
-	return nil
 }
 
 // byThemselves counts the pods that opted in although their namespace did not, and pods whose
