@@ -8,17 +8,22 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // PlainWords returns the message of an error. If a file does not exist, it leaves out the name
 // of the system call. If the file is a URL, it says how to read it.
 func PlainWords(err error) string {
-	if at, ok := errors.AsType[*fs.PathError](err); ok && strings.Contains(at.Path, "://") {
-		return strings.Replace(err.Error(), at.Error(), at.Path+": this is a URL, but Pillion reads files; download it, and use - for standard input: curl -fsSL URL | pillion ...", 1)
-	} else if ok {
-		return strings.Replace(err.Error(), at.Op+" "+at.Path, at.Path, 1)
+	at, ok := errors.AsType[*fs.PathError](err)
+	if !ok {
+		return err.Error()
 	}
-	return err.Error()
+	plain := strings.TrimPrefix(at.Error(), at.Op+" ")
+	if strings.Contains(at.Path, "://") {
+		plain = at.Path + ": this is a URL, but Pillion reads files; download it, and use - for standard input: curl -fsSL URL | pillion ..."
+	}
+	return strings.Replace(err.Error(), at.Error(), templates.OneLine(plain), 1) // the path may have line breaks
 }
 
 // CommandError is an error of a command that ran. Every other error that cobra returns is

@@ -3,15 +3,12 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -58,16 +55,6 @@ func (k *look) makers(ctx context.Context, namespace string, count *status.Count
 			count.GuessDeployments()
 		}
 	}
-	return nil
-}
-
-// unlisted notes that the user is not allowed to list the objects of a kind, and what follows. It
-// returns any other error.
-func (k *look) unlisted(err error, kind Kind, namespace, so string) error {
-	if !apierrors.IsForbidden(err) {
-		return err
-	}
-	k.note(fmt.Sprintf("You are not allowed to list %s%s, so %s.", kind.resource, cmp.Or(InNamespace(namespace), " in all namespaces"), so))
 	return nil
 }
 

@@ -3,9 +3,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,4 +84,14 @@ func mentionsPillion(object map[string]any, path ...string) bool {
 		}
 	}
 	return false
+}
+
+// unlisted notes that the user is not allowed to list the objects of a kind, and what follows. It
+// returns any other error.
+func (k *look) unlisted(err error, kind Kind, namespace, so string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	k.note(fmt.Sprintf("You are not allowed to list %s%s, so %s.", kind.resource, cmp.Or(InNamespace(namespace), " in all namespaces"), so))
+	return nil
 }

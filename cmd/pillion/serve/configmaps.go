@@ -119,14 +119,6 @@ func (c *configMaps) drop(object any) {
 	wake(c.changed)
 }
 
-// wake wakes the goroutine that reads from a channel with room for one value.
-func wake(sleeper chan<- struct{}) {
-	select {
-	case sleeper <- struct{}{}:
-	default: // a wake-up is pending already
-	}
-}
-
 // follow calls changed when all ConfigMaps were read, and after every change, until ctx is
 // done.
 func (c *configMaps) follow(ctx context.Context, changed func()) {
