@@ -10,6 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/library"
 )
 
 // review is the part of an AdmissionReview that the engine reads.
@@ -103,3 +104,5 @@ func requestedByDefault(set *templates.Set) *templates.Set {
 	}
 	return templates.NewSet(all)
 }
+
+func librarySet(t testing.TB) *templates.Set { return mustLoad(t, library.FS, ".") }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/library"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -67,38 +66,6 @@ func checkInvariants(t testing.TB, injector *inject.Injector, req inject.Request
 		checkStored(t, injector, req, after)
 	}
 	return r, after
-}
-
-// checkOrder checks that no added container comes before one that its template has before it.
-func checkOrder(t testing.TB, set []*templates.Template, before, after []byte) {
-	t.Helper()
-	names := func(pod []byte, list string) (names []string) {
-		root, err := tree.Parse(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		items := root.At("spec", list).Items()
-		for i := range items {
-			names = append(names, items[i].Get("name").Text())
-		}
-		return names
-	}
-	for _, list := range []string{"initContainers", "containers"} {
-		there, now := names(before, list), names(after, list)
-		for _, template := range set {
-			for i, name := range template.Containers {
-				at := slices.Index(now, name)
-				if at < 0 || slices.Contains(there, name) {
-					continue
-				}
-				for _, earlier := range template.Containers[:i] {
-					if slices.Contains(now[at+1:], earlier) {
-						t.Fatalf("%s of %s was added before %s: %q, %q before", name, template.Name, earlier, now, there)
-					}
-				}
-			}
-		}
-	}
 }
 
 // used has memory that was used for other pods before.
@@ -429,5 +396,3 @@ func mustLoad(t testing.TB, fsys fs.FS, names ...string) *templates.Set {
 	}
 	return set
 }
-
-func librarySet(t testing.TB) *templates.Set { return mustLoad(t, library.FS, ".") }

@@ -27,8 +27,10 @@ func TestSeparators(t *testing.T) {
 		"agnt": `did you mean "agent"?`, "-agnt": `did you mean "agent"?`, "agent.pillion.dev": "", "nope nil": "",
 		"agent,proxy": "none", "+agent, +proxy": "none", " agent ,\n-proxy": "none",
 	} {
-		result, err := i.Inject(inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"},
-			Object: []byte(`{"metadata":{"annotations":{"pillion.dev/templates":` + strconv.Quote(text) + `}},"spec":{"containers":[{"name":"a"}]}}`)})
+		result, err := i.Inject(inject.Request{
+			Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"},
+			Object: []byte(`{"metadata":{"annotations":{"pillion.dev/templates":` + strconv.Quote(text) + `}},"spec":{"containers":[{"name":"a"}]}}`),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

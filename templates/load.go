@@ -68,11 +68,11 @@ func read(sources []Source) (read []File, problems Problems) {
 			problems = append(problems, Problem{File: s.Path, Message: reason(err)})
 		}
 		for _, f := range files {
-			if clean := path.Clean(f.Path); seen[clean] {
+			clean := path.Clean(f.Path)
+			if seen[clean] {
 				continue
-			} else {
-				seen[clean] = true
 			}
+			seen[clean] = true
 			data, err := fs.ReadFile(f.FS, f.Name)
 			if err != nil {
 				problems = append(problems, Problem{File: f.Path, Message: reason(err)})

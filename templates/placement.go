@@ -9,9 +9,9 @@ import "encoding/json"
 type Placement struct {
 	// InitContainers defaults to First if there is a native sidecar among them, so that it serves the
 	// pod's init containers too, and else to Last.
-	InitContainers Position `json:"initContainers,omitempty"`
+	InitContainers Position `json:"initContainers,omitzero"`
 	// Containers defaults to Last.
-	Containers Position `json:"containers,omitempty"`
+	Containers Position `json:"containers,omitzero"`
 }
 
 // Position is a position in a list of containers.

@@ -24,8 +24,8 @@ func ofResource(path string) string {
 	return names[0]
 }
 
-// TestRights: whatever a user may not read, status and explain say so, name the resource, and go on
-// with the rest. Only what the user asks for himself is an error, and says which right is missing too.
+// TestRights checks that status and explain report what a user may not read, name the resource, and go on with the rest. Only
+// what the user asked for is an error, which also names the missing right.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	for command, itself := range map[string][]string{
@@ -81,8 +81,7 @@ var unread = []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolic
 func TestInvalidTemplate(t *testing.T) {
 	t.Parallel()
 	a := runningAPI(t)
-	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"].(map[string]any)["data"].(map[string]any)["broken.yaml"] =
-		"{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: broken}, spec: {params: [{name: a, max: 3}], pod: {spec: {containers: [{name: b, image: b}]}}}}"
+	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"].(map[string]any)["data"].(map[string]any)["broken.yaml"] = "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: broken}, spec: {params: [{name: a, max: 3}], pod: {spec: {containers: [{name: b, image: b}]}}}}"
 	const problem = "A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: configmap/pillion-templates/broken.yaml"
 	a.wantText(t, exitProblem, []string{"shop"}, "Problem: "+problem, "agent: missing in")
 	for _, args := range [][]string{{"deploy/web", "-n", "shop"}, {"-n", "shop"}} {

@@ -22,7 +22,7 @@ func randomCluster(t *testing.T, random *rand.Rand) *pagedAPI {
 	a.objects["/api/v1/namespaces/shop"] = yamlObject(t, fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {%s}, annotations: {%s},
 managedFields: [{manager: x, operation: Update, time: %q, fieldsType: FieldsV1, fieldsV1: {"f:metadata": {"f:labels": {"f:pillion.dev/inject": {}}}}}]}}`,
 		some("pillion.dev/inject: enabled", "pillion.dev/inject: enabled", "pillion.dev/inject: enabled", "pillion.dev/inject: enabled", "pillion.dev/inject: disabled", "pillion.dev/inject: typo", "a: b"),
-		some("", "", "agent.pillion.dev/level: loud", "agent.pillion.dev/levle: info"), at()))
+		some("", "", "agent.pillion.dev/level: loud", "agent.pillion.dev/levl: info"), at()))
 	mutating, validating := a.objects[webhooksPath+"/pillion"].(map[string]any), a.objects[policiesPath+"validatingwebhookconfigurations/pillion"].(map[string]any)
 	mutating["metadata"].(map[string]any)["creationTimestamp"] = some("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", at())
 	a.list(policiesPath+"validatingwebhookconfigurations", validating)

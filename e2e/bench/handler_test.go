@@ -14,8 +14,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/pillion-dev/pillion/inject/webhook"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
 func handler(t testing.TB, s templateSet) http.Handler {

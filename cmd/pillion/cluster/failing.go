@@ -18,15 +18,13 @@ func (i *Installation) failing(ctx context.Context, p *namespace, object *unstru
 		return i.lacks(ctx, p, object)
 	}
 	if p.failing == nil {
-		if err := i.failingJobs(ctx, p); err != nil {
-			return "", err
-		}
+		i.failingJobs(ctx, p)
 	}
 	return p.failing[object.GetName()], nil
 }
 
 // failingJobs finds the Jobs of CronJobs that cannot create their pods.
-func (i *Installation) failingJobs(ctx context.Context, p *namespace) error {
+func (i *Installation) failingJobs(ctx context.Context, p *namespace) {
 	p.failing = map[string]string{}
 	jobs := i.Resource(batch.WithResource("jobs")).Namespace(p.Name)
 	err := i.pages(ctx, jobs, "", func(job *unstructured.Unstructured) error {
@@ -44,7 +42,6 @@ func (i *Installation) failingJobs(ctx context.Context, p *namespace) error {
 	if err != nil {
 		p.notes = append(p.notes, "Whether the Jobs of CronJobs can create their pods is unknown: "+whyNot(err, "jobs in the namespace "+p.Name)+".")
 	}
-	return nil
 }
 
 func (i *Installation) lacks(ctx context.Context, p *namespace, object *unstructured.Unstructured) (string, error) {
