@@ -122,7 +122,7 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 	switch s.Elem.GoType {
 	case schema.VolumeMountType():
 		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
-			if other := p.owners.contributor(p.t, func(c *candidate) bool { return c.mounts(pod) }); other != "" {
+			if other := p.contributor(func(c *candidate) bool { return c.mounts(pod) }); other != "" {
 				p.conflict(at, pod, fragment, "the template %s mounts another volume (%s) at %s; change the path in one of the templates", other, there, pod.Get("mountPath").Text())
 				return
 			}
@@ -138,7 +138,7 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 // otherVolume is the conflict with another volume of the same name.
 func (p *planner) otherVolume(pod, fragment *tree.Node, at schema.Pointer) {
 	name := fragment.Get("name").Text()
-	if other := p.owners.contributor(p.t, func(c *candidate) bool { return c.brings(name) }); other != "" {
+	if other := p.contributor(func(c *candidate) bool { return c.brings(name) }); other != "" {
 		p.conflict(at, pod, fragment, "the template %s adds a different volume named %s; rename it in one of the templates", other, name)
 		return
 	}

@@ -47,6 +47,15 @@ func (p *planner) conflictAt(at Difference, format string, args ...any) {
 	}
 }
 
+// contributor returns the other template that brings something to the pod, or "" if the pod has it
+// itself. It searches only for conflicts that are reported.
+func (p *planner) contributor(has func(c *candidate) bool) string {
+	if len(p.conflicts) == maxConflicts {
+		return ""
+	}
+	return p.owners.contributor(p.t, has)
+}
+
 func (p *planner) keep(at schema.Pointer, pod, fragment *tree.Node) {
 	p.kept = append(p.kept, newDifference(at.String(), pod, fragment))
 }

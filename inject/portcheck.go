@@ -35,7 +35,7 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 			for j := range theirs {
 				if path := mountPath(&items[i]); path == mountPath(&theirs[j]) {
 					owner, do := "the pod", "move that volume to another path"
-					if other := p.owners.contributor(p.t, func(c *candidate) bool { return c.mounts(&theirs[j]) }); other != "" {
+					if other := p.contributor(func(c *candidate) bool { return c.mounts(&theirs[j]) }); other != "" {
 						owner, do = "the template "+other, "change the path in one of the templates"
 					}
 					p.conflict(at.Member(lists[1]).Item(theirs, j), &theirs[j], &items[i], "%s has another kind of volume at %s; %s", owner, path, do)
@@ -112,7 +112,7 @@ func (p *planner) checkNodePort(n nodePort, port *tree.Node) {
 	if other == nil {
 		return
 	}
-	owner := p.owners.contributor(p.t, func(c *candidate) bool { return c.uses(other.container, n.port) })
+	owner := p.contributor(func(c *candidate) bool { return c.uses(other.container, n.port) })
 	if owner != "" {
 		p.conflict(other.at, nil, port, "the template %s uses the host port %s in the container %s; change the port in one of the templates", owner, n.port, other.container)
 		return

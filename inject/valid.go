@@ -43,7 +43,7 @@ func (p *planner) checkMerged(merged, fragment *tree.Node, at schema.Pointer) {
 }
 
 func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at schema.Pointer) {
-	if err := templates.Broken(t, object, fragment); err != nil {
+	if err := templates.Broken(t, object, fragment); err != nil && len(p.conflicts) < maxConflicts {
 		have, where := p.owners.before(p.t)
 		p.conflict(at, nil, fragment, "together with what %s, %v; change that %s, or leave this template out", have, err, where)
 	}

@@ -81,7 +81,7 @@ func tooMuch(function string) error {
 	}
 	return interpreter.EvalCancelledError{
 		Cause:   interpreter.CostLimitExceeded,
-		Message: fmt.Sprintf("%s would cost more than %d, the limit of an expression; give it less", name, costLimit),
+		Message: fmt.Sprintf("%s would cost more than %d, the limit of an expression; reduce its arguments", name, costLimit),
 	}
 }
 

@@ -66,8 +66,8 @@ func TestDifferences(t *testing.T) {
 	injector := inject.New(setOf(t, agent))
 	for expect, want := range map[string]string{
 		`decisions: {agent: injected}`:                                  "",
-		`decisions: {agent: "injected: something of it is not there"}`:  "",
-		`decisions: {agent: "injected: other words"}`:                   "expect.decisions.agent: must be injected: other words, but is injected: the pod is to have it",
+		`decisions: {agent: "injected: lacks a part of it"}`:            "",
+		`decisions: {agent: "injected: other words"}`:                   "expect.decisions.agent: must be injected: other words, but is injected: the pod should have it",
 		`decisions: {agent: conflict}`:                                  "expect.decisions.agent: must be conflict, but is injected: ",
 		`warnings: [unknown_parameter]`:                                 "expect.warnings: there is no warning unknown_parameter",
 		`values: {"spec.containers[agent].image": x}`:                   "",
