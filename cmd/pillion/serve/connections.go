@@ -88,16 +88,19 @@ func (c *connections) count(conn net.Conn, state http.ConnState) {
 	}
 }
 
-func (c *connections) closeOldest() {
-	var oldest net.Conn
-	var began time.Time
+// oldest returns the connection that has waited longest for its first answer, and since when, or nil.
+func (c *connections) oldest() (oldest net.Conn, began time.Time) {
 	c.busy.Range(func(conn, since any) bool {
 		if at := since.(time.Time); !at.IsZero() && (oldest == nil || at.Before(began)) {
 			oldest, began = conn.(net.Conn), at
 		}
 		return true
 	})
-	if oldest != nil {
+	return oldest, began
+}
+
+func (c *connections) closeOldest() {
+	if oldest, began := c.oldest(); oldest != nil {
 		c.busy.CompareAndSwap(oldest, began, time.Time{}) // is being closed already
 		go oldest.Close()                                 // sends the TLS goodbye, which may take a while
 	}
@@ -111,11 +114,14 @@ type listener struct {
 }
 
 // Accept implements [net.Listener]. At the limit, it slows down, so that each connection has a
-// second before another one replaces it. After a temporary error, net/http calls it again
-// soon.
+// second for its first request before another one replaces it, even if all came at the same time.
+// After a temporary error, net/http calls it again soon.
 func (l *listener) Accept() (net.Conn, error) {
-	if most := l.to.most(); l.to.open.Load() >= most {
+	for most := l.to.most(); l.to.open.Load() >= most; {
 		<-time.After(time.Second / time.Duration(most))
+		if oldest, began := l.to.oldest(); oldest == nil || time.Since(began) >= time.Second {
+			break
+		}
 	}
 	conn, err := l.Listener.Accept()
 	if err == nil {
