@@ -270,7 +270,7 @@ func (u *user) clone(root string) error {
 func TestKustomizations(t *testing.T) {
 	t.Parallel()
 	u := (&installed{Cluster: env.Cluster}).newOperator(t)
-	part := regexp.MustCompile(`(?m)^(resources|components|configMapGenerator|secretGenerator|patches):`)
+	part := regexp.MustCompile(`(?m)^(resources:( \[|\n-)|(components|configMapGenerator|secretGenerator|patches):)`) // not a container's resources
 	n := 0
 	for _, path := range pages(t) {
 		for _, block := range strings.Split(page(t, path), "\n```yaml\n")[1:] {
