@@ -14,8 +14,9 @@ import (
 type owners struct {
 	subject    *subject
 	candidates []*candidate
-	flipped    []*loaded         // templates that do not apply, which additions may change
-	users      [2][]appContainer // see userContainers
+	flipped    []*loaded                 // templates that do not apply, which additions may change
+	users      [2][]appContainer         // see userContainers
+	later      map[*candidate]*candidate // see rendered
 }
 
 // bringer returns the other template that a container of the pod belongs to, or "". A name has one
@@ -47,13 +48,29 @@ func (o *owners) contributor(besides *loaded, has func(c *candidate) bool) strin
 		case before && c.decision.Code.Succeeded() && has(c):
 			return c.t.Name
 		case !before && c.subject.marked(c.t):
-			later := *c // it may have added something in an earlier look
-			if later.apps = nil; o.renderApps(&later) == nil && has(&later) {
+			if later := o.rendered(c); later != nil && has(later) { // it may have added something in an earlier look
 				return c.t.Name
 			}
 		}
 	}
 	return ""
+}
+
+// rendered returns a template that has not been planned yet, with what it adds to each container, or nil
+// if it fails. It renders each template once in a look, however many conflicts there are.
+func (o *owners) rendered(c *candidate) *candidate {
+	later, known := o.later[c]
+	if !known {
+		again := *c
+		if again.apps = nil; o.renderApps(&again) == nil {
+			later = &again
+		}
+		if o.later == nil {
+			o.later = map[*candidate]*candidate{}
+		}
+		o.later[c] = later
+	}
+	return later
 }
 
 // before returns parts of a sentence about what is in the pod before this template: who has it,
