@@ -29,6 +29,7 @@ func samples() []string {
 		"a: |2\n    two\n  b\nc: d\n",
 		"a: \"x\n  # y\n  z\"\nb: 'it''s\n\n  long'\nc: plain\n  goes on\n  and on # until here\n",
 		"{a: 1, b: [x, y, {c: d}], e: {}, f: []}\n",
+		"{a: b:, c: [d:, e:]}\n",
 		"a: {b: 1, c: [x, \"y]\", 'z}']}\nd: [ x,\n  y, # why\n  z\n]\n",
 		"{\"a\":1,\"b\":[\"x\",{\"c\":\"\\ud83d\\ude00]\"}],\"d\":{},\"e\":null}\n",
 		"{\n    \"a\": 1,\n    \"b\": [\n        \"x\",\n        {\n            \"c\": \"d\"\n        }\n    ],\n    \"e\": {}\n}\n",

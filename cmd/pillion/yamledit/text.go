@@ -227,10 +227,12 @@ func (s *source) flowEnd(n *yaml.Node) int {
 		return s.skipFlow(at)
 	case n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
 		return s.skipQuoted(at)
+	case n.Value != "" && bytes.HasPrefix(s.data[at:], []byte(n.Value)): // one line, even if it ends with a colon
+		return at + len(n.Value)
 	}
 	end := at
 	for i := at; i < len(s.data) && bytes.IndexByte([]byte(",[]{}"), s.data[i]) < 0; i++ {
-		if c := s.data[i]; c == ':' && (i+1 == len(s.data) || isSpace(s.data[i+1]) || bytes.IndexByte([]byte(",[]{}"), s.data[i+1]) >= 0) || c == '#' && i > 0 && isSpace(s.data[i-1]) {
+		if c := s.data[i]; c == ':' && (i+1 == len(s.data) || isSpace(s.data[i+1])) || c == '#' && i > 0 && isSpace(s.data[i-1]) {
 			break
 		}
 		if !isSpace(s.data[i]) {
