@@ -14,7 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// The webhook that only warns is waited for like the others, but not for long.
+// TestServingAdvising checks that a new pair waits for the webhook that only warns, as it does for
+// the others, but only for a short time.
 func TestServingAdvising(t *testing.T) {
 	w := newWorld(t)
 	advising := func(s *Serving, bundle []byte) {
@@ -60,9 +61,9 @@ func TestServingAdvising(t *testing.T) {
 	wantServed(t, s, w.another, "an empty caBundle holds nothing up")
 }
 
-// The third configuration gets the caBundle as soon as it exists. If another writer fights for it,
-// or Pillion has no right to change it, the other configurations are unaffected, and a rotation is
-// delayed only briefly.
+// TestAuthorityAdvising checks that the third configuration gets the caBundle as soon as it exists.
+// If another writer fights for it, or Pillion has no right to change it, the other configurations
+// are unaffected, and a rotation is delayed only briefly.
 func TestAuthorityAdvising(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")

@@ -71,7 +71,8 @@ func (r *replica) trustAll(bundle []byte) {
 	r.Trust(Validating, []CABundle{{"v1.pillion.dev", testHost, bundle}})
 }
 
-// If two replicas find no Secret, one creates it, and both serve its content.
+// TestAuthorityRace checks that if two replicas find no Secret, one creates it, and both serve its
+// content.
 func TestAuthorityRace(t *testing.T) {
 	client := newFake(t)
 	a, b := newReplica(t, client, "a"), newReplica(t, client, "b")
@@ -92,7 +93,8 @@ func TestAuthorityRace(t *testing.T) {
 	}
 }
 
-// Where the watch is late, the Secret is not made a second time, with another CA.
+// TestAuthorityLateWatch checks that a late watch does not make a replica create the Secret again,
+// with another CA.
 func TestAuthorityLateWatch(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
@@ -110,7 +112,7 @@ func TestAuthorityLateWatch(t *testing.T) {
 	}
 }
 
-// Only the elected replica changes existing objects.
+// TestAuthorityFollower checks that only the elected replica changes existing objects.
 func TestAuthorityFollower(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
@@ -135,7 +137,8 @@ func TestAuthorityFollower(t *testing.T) {
 	}
 }
 
-// The replica applies only the caBundle of every webhook, by the webhook's name.
+// TestAuthorityApplies checks that the replica applies only the caBundle of every webhook, by the
+// webhook's name.
 func TestAuthorityApplies(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
@@ -182,7 +185,8 @@ func TestAuthorityApplies(t *testing.T) {
 	}
 }
 
-// Pillion does not fight without end against another writer of the caBundle.
+// TestAuthorityStaysCalm checks that Pillion does not overwrite the caBundle forever if another
+// writer changes it too.
 func TestAuthorityStaysCalm(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
@@ -200,7 +204,8 @@ func TestAuthorityStaysCalm(t *testing.T) {
 	}
 }
 
-// The Secret is gone: CA and bundle are not.
+// TestAuthorityDeleted checks that after the Secret is deleted, the CA and the bundle stay the
+// same.
 func TestAuthorityDeleted(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
@@ -218,8 +223,8 @@ func TestAuthorityDeleted(t *testing.T) {
 	wantServed(t, a.Serving, after.leaf, "made again")
 }
 
-// Where API servers trust a CA, a replica that does not know it gives the ones that
-// do a moment to make the Secret again.
+// TestAuthorityYields checks that if API servers trust a CA that a replica does not know, the
+// replica waits a moment, so that a replica with that CA can create the Secret again.
 func TestAuthorityYields(t *testing.T) {
 	client := newFake(t)
 	a, b := newReplica(t, client, "a"), newReplica(t, client, "b")
@@ -252,7 +257,8 @@ func TestAuthorityYields(t *testing.T) {
 	}
 }
 
-// The bundle in the Secret is always the bundle that API servers should trust.
+// TestAuthorityBundle checks that the bundle in the Secret is always the bundle that API servers
+// should trust.
 func TestAuthorityBundle(t *testing.T) {
 	other := newTestCA(t, "other", noon().Add(-day), noon().Add(day)).pem
 	expired := newTestCA(t, "expired", noon().Add(-2*day), noon().Add(-day)).pem
@@ -295,7 +301,7 @@ func TestAuthorityBundle(t *testing.T) {
 	}
 }
 
-// A rotation of the CA, from the lost key to the new certificate.
+// TestAuthorityRotates follows a rotation of the CA, from the lost key to the new certificate.
 func TestAuthorityRotates(t *testing.T) {
 	client := newFake(t)
 	a := newReplica(t, client, "a")
@@ -341,8 +347,8 @@ func TestAuthorityRotates(t *testing.T) {
 	wantServed(t, a.Serving, now.leaf, "at the end")
 }
 
-// It is no failure if another writer was faster. Any other problem is a failure, and is logged
-// once.
+// TestAuthorityFailures checks that a conflict with a faster writer is not a failure. Any other
+// problem is a failure and is logged once.
 func TestAuthorityFailures(t *testing.T) {
 	client := newFake(t)
 	secrets := schema.GroupResource{Resource: "secrets"}

@@ -188,7 +188,7 @@ func TestClock(t *testing.T) {
 	want("long enough to be believed", before.Add(30*time.Minute), before.Add(30*time.Minute))
 }
 
-// Concurrent calls see the same jumps.
+// TestSharedClock checks that concurrent calls see the same jumps.
 func TestSharedClock(t *testing.T) {
 	h := &handClock{wallNow: noon()}
 	c := &Clock{clock: h.clock()}

@@ -142,7 +142,8 @@ func (c *chainCase) own() {
 	}
 }
 
-// Every case names the beginnings of the problems in their order, and no more are found.
+// TestChain checks that exactly the listed problems are found, in this order. Each case has the
+// beginnings of the problems.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -275,7 +276,8 @@ func TestChainSource(t *testing.T) {
 	}
 }
 
-// If no endpoint presents a certificate, the report uses the Secret, and notes that.
+// TestChainServed checks that if no endpoint presents a certificate, the report uses the Secret,
+// and notes that.
 func TestChainServed(t *testing.T) {
 	t.Parallel()
 	c := newChainCase(t)

@@ -97,8 +97,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A clock that jumps by itself brings no deadline nearer, and no fresh pair in
-// that API servers do not trust.
+// TestChooseClockJumps checks that a jump of the clock brings no deadline nearer, and does not make
+// Pillion serve a new pair that API servers do not trust.
 func TestChooseClockJumps(t *testing.T) {
 	start := noon()
 	oldCA := newTestCA(t, "old", start.Add(-10*day), start.Add(1000*day))

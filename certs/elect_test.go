@@ -123,7 +123,8 @@ func TestElection(t *testing.T) {
 	}
 }
 
-// A replica without rights to the Lease does without it, and logs that once.
+// TestElectionFails checks that a replica without rights to the Lease continues without it, and
+// logs that once.
 func TestElectionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newLeaseServer(t)

@@ -48,7 +48,7 @@ func TestPlanFirst(t *testing.T) {
 	}
 }
 
-// The Secret can be read back as the material that was written.
+// TestMaterialRoundTrip checks that the material in the Secret can be read back unchanged.
 func TestMaterialRoundTrip(t *testing.T) {
 	m := newMaterial(t, testPolicy())
 	data, err := m.data()
@@ -98,8 +98,8 @@ func TestPlanRenewal(t *testing.T) {
 	}
 }
 
-// A new CA joins the bundle first. It issues certificates when API servers trust it, and the old CA
-// leaves when it has expired.
+// TestPlanNewCA checks that a new CA joins the bundle first. It issues certificates when API
+// servers trust it, and the old CA leaves when it has expired.
 func TestPlanNewCA(t *testing.T) {
 	p := testPolicy()
 	m := newMaterial(t, p)
@@ -131,8 +131,9 @@ func TestPlanNewCA(t *testing.T) {
 	}
 }
 
-// Any combination of broken material is repaired in a few steps, and everything valid is kept: old
-// CAs stay in the bundle, so that API servers can still verify the served certificate.
+// TestPlanRepairs checks that any combination of broken material is repaired in a few steps, and
+// everything valid is kept: old CAs stay in the bundle, so that API servers can still verify the
+// served certificate.
 func TestPlanRepairs(t *testing.T) {
 	p := testPolicy()
 	m, other := newMaterial(t, p), newMaterial(t, p)
@@ -179,8 +180,8 @@ func TestPlanRepairs(t *testing.T) {
 	}
 }
 
-// Years with checks now and then: there is always a good pair, and at no step does
-// the certificate come from a CA that the bundle of the step before lacked.
+// TestPlanForYears simulates years with occasional checks. There is always a valid pair. At each
+// step, the bundle of the previous step contains the CA of the certificate.
 func TestPlanForYears(t *testing.T) {
 	p := Policy{Hosts: []string{testHost}, LeafLifetime: 90 * day, CALifetime: 400 * day}
 	m := newMaterial(t, p)

@@ -56,8 +56,8 @@ func TestServingNone(t *testing.T) {
 	}
 }
 
-// A rotation to another CA: the new pair waits for both, and for API servers to
-// take note of it.
+// TestServingRotation rotates to another CA. Pillion serves the new pair when both caBundles verify
+// it and API servers have had time to read them.
 func TestServingRotation(t *testing.T) {
 	w := newWorld(t)
 	s, hand, log := newTestServing()
@@ -157,7 +157,7 @@ func TestServingRejects(t *testing.T) {
 	}
 }
 
-// One of tomorrow is served tomorrow.
+// TestServingTomorrow checks that a pair that becomes valid tomorrow is served tomorrow.
 func TestServingTomorrow(t *testing.T) {
 	w := newWorld(t)
 	s, hand, _ := newTestServing()
@@ -195,8 +195,8 @@ func TestServingDeadline(t *testing.T) {
 	wantServed(t, s, w.second, "at its end")
 }
 
-// If the clock of the machine jumps, the pair and readiness stay. If the clock keeps the new time,
-// Pillion uses it.
+// TestServingClockJumps checks that if the clock of the machine jumps, the pair and readiness stay.
+// If the clock keeps the new time, Pillion uses it.
 func TestServingClockJumps(t *testing.T) {
 	w := newWorld(t)
 	for _, by := range []time.Duration{1000 * day, -1000 * day} {
@@ -266,8 +266,8 @@ func TestServingBlind(t *testing.T) {
 	}
 }
 
-// Right after the start it is unknown what API servers trust. The first pair does
-// not wait for that, and a newer one not for ever.
+// TestServingAwaits checks the time right after the start, when it is unknown what API servers
+// trust. The first pair does not wait for that. A newer pair waits, but not forever.
 func TestServingAwaits(t *testing.T) {
 	w := newWorld(t)
 	for what, told := range map[string]struct {

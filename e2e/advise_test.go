@@ -30,8 +30,7 @@ type advisor struct {
 	component string
 }
 
-// TestAdvise checks that users who apply a workload get warnings about what will be wrong with its
-// pods.
+// TestAdvise checks that users who apply a workload get warnings about problems of its future pods.
 func TestAdvise(t *testing.T) {
 	root, err := cluster.Root(t.Context())
 	if err != nil {

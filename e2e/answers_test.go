@@ -34,8 +34,8 @@ const (
 	rejectionMetric = "apiserver_admission_webhook_rejection_count"
 )
 
-// TestAnswers: what the API server makes of every kind of answer, right and wrong, for both kinds of webhooks and both
-// failure policies.
+// TestAnswers checks how the API server treats every kind of answer, valid or not, for both kinds
+// of webhooks and both failure policies.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	ns, cases := plainNamespace(t), answerCases(t)

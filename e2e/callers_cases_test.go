@@ -192,8 +192,8 @@ func serviceAccountCases(t *testing.T) []callerCase {
 	return []callerCase{audience, subject}
 }
 
-// TestBoundTokens: a token that an API server with KEP-6060 has bound to a webhook configuration is for the
-// webhook of that configuration alone. No API server of this version sends one by itself.
+// TestBoundTokens checks that a token that is bound to a webhook configuration (KEP-6060) is valid
+// only for the webhook of that configuration. The tested API servers do not send such tokens.
 func TestBoundTokens(t *testing.T) {
 	t.Parallel()
 	if version, err := env.Client.Discovery().ServerVersion(); err != nil || version.Minor == "" {

@@ -41,9 +41,10 @@ type guarded struct {
 	injected, judged string
 }
 
-// TestCallers checks each way to authenticate an API server: with the right credential, pods are injected
-// and judged. With another credential or none, the API server ignores the mutating webhook (failurePolicy
-// Ignore) and the validating one rejects the pod (Fail). Credentials are replaced while both sides run.
+// TestCallers checks each way to authenticate an API server. With the right credential, pods are
+// injected and validated. With another credential or none, the API server ignores the mutating
+// webhook (failurePolicy Ignore), and denies the pod because of the validating one (Fail).
+// Credentials are replaced while both sides run.
 func TestCallers(t *testing.T) {
 	t.Parallel()
 	var all []*guarded

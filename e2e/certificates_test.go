@@ -239,8 +239,8 @@ func read(t *testing.T, path string) []byte {
 	return text
 }
 
-// TestCertsByURL: here API servers call an address, as they do a Pillion outside of the cluster. It is asked
-// there, by its name, and there need be no Secret.
+// TestCertsByURL checks the certs command for webhooks with a URL, as for a Pillion outside of the
+// cluster. The command connects to that address by its name, and no Secret has to exist.
 func TestCertsByURL(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(testContext(t), env.binary, "certs", "--kubeconfig", env.Kubeconfig).CombinedOutput()

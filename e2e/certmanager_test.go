@@ -128,8 +128,8 @@ func (i *installed) waitForInjection(t *testing.T) *corev1.Pod {
 	return injected
 }
 
-// From `kubectl apply` to the first injected pod, no further step is necessary. Then `pillion certs` reports that
-// all is well, and what is wrong once something is.
+// TestCertManager checks that no further step is necessary from `kubectl apply` to the first
+// injected pod. Then `pillion certs` reports no problem, and later a problem that the test creates.
 func TestCertManager(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -50,9 +50,9 @@ func renderWith(t *testing.T, target string, components ...string) *cluster.Mani
 	return m
 }
 
-// TestComponents: the API server takes what each component makes of the base, and every overlay
-// takes all of them. (advise has a test of its own. The kinds of the Prometheus operator are no
-// API server's; the module "shipped" decodes them by the operator's own types.)
+// TestComponents checks that the API server accepts the base with each component, and each overlay
+// with all components. The component advise has its own test. The module "shipped" checks the kinds
+// of the Prometheus operator, because the API server does not have them.
 func TestComponents(t *testing.T) {
 	t.Parallel()
 	root, err := cluster.Root(t.Context())
@@ -126,8 +126,8 @@ func deploymentOf(t *testing.T, m *cluster.Manifests) (d appsv1.Deployment) {
 	return d
 }
 
-// TestOwnPod: the namespace's Pod Security level, and the plugin that gives priorities, take a
-// replica of Pillion as the manifests describe it.
+// TestOwnPod checks that Pillion's own pod is accepted by the namespace's Pod Security level and by
+// the plugin that sets priorities.
 func TestOwnPod(t *testing.T) {
 	t.Parallel()
 	d := deploymentOf(t, env.manifests)
@@ -150,9 +150,9 @@ func TestOwnPod(t *testing.T) {
 	}
 }
 
-// TestFailurePolicies changes the configurations that all tests share, so it runs alone. Pillion
-// cannot be reached. The components determine what happens to a pod then, but system pods and
-// Pillion's own pods are never affected.
+// TestFailurePolicies runs alone, because it changes the configurations that all tests share.
+// Pillion cannot be reached. The components determine what happens to a pod then, but system pods
+// and Pillion's own pods are never affected.
 func TestFailurePolicies(t *testing.T) {
 	ns := optedInNamespace(t)
 	create := func(ns string, edits ...func(*corev1.Pod)) (*corev1.Pod, error) {

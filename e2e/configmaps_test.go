@@ -25,8 +25,8 @@ type published struct {
 	component, selector string
 }
 
-// TestTemplateConfigMaps: ConfigMaps of templates come, change, break and go, and injection follows on all
-// replicas, at once and in the same way.
+// TestTemplateConfigMaps creates, changes, breaks and deletes ConfigMaps with templates. Injection
+// follows on all replicas, at once and in the same way.
 func TestTemplateConfigMaps(t *testing.T) {
 	t.Parallel()
 	root, err := cluster.Root(t.Context())

@@ -23,8 +23,8 @@ import (
 // These tests hold what the API server promises about webhooks and what Pillion's manifests, documents and
 // failure policies rest on.
 
-// TestNoAnswer: a webhook takes the request and never answers. The API server waits for timeoutSeconds, and then
-// does as failurePolicy says.
+// TestNoAnswer checks a webhook that accepts the request and never answers. The API server waits
+// for timeoutSeconds, and then applies the failurePolicy.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	silent := func(t *testing.T, policy admissionregistrationv1.FailurePolicyType) (ns, name string) {

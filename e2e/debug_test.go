@@ -11,8 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestDebugCopy: what kubectl debug --copy-to makes of an injected pod gets in, or the denial names the flag of
-// kubectl debug with which it does. By default kubectl drops annotations, labels and probes.
+// TestDebugCopy checks the copy of an injected pod that kubectl debug --copy-to creates. By default
+// kubectl drops annotations, labels and probes. The copy is allowed, or the denial names the flag
+// of kubectl debug with which it is allowed.
 func TestDebugCopy(t *testing.T) {
 	t.Parallel()
 	const keepAnnotations, keepLabels = "--keep-annotations", "--keep-labels"

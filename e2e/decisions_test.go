@@ -15,7 +15,7 @@ const (
 	tokenPath           = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// TestNotInjected: Pillion is called, adds nothing, and says why.
+// TestNotInjected checks that Pillion is called, adds nothing, and reports the reason.
 func TestNotInjected(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -161,7 +161,8 @@ func loggedDecisions(t *testing.T, ns, pod string) map[string]any {
 	return nil
 }
 
-// TestPodOptsIn: in a namespace that says nothing, a pod can opt in by itself, through the other entry.
+// TestPodOptsIn checks that a pod can opt in, through the other entry, if its namespace has no
+// label.
 func TestPodOptsIn(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)
@@ -170,7 +171,8 @@ func TestPodOptsIn(t *testing.T) {
 	wantCalls(t, creation(t, ns, pod.Name), "round_0 pillion/pod.mutate.pillion.dev mutated=true")
 }
 
-// TestPresent: a pod that has everything already, say one that was copied, costs a call and no change.
+// TestPresent checks that a pod that already has everything, for example a copied one, costs a call
+// and is unchanged.
 func TestPresent(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)

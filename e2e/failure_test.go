@@ -82,8 +82,9 @@ func waitLive(t *testing.T, ns string, live func(cluster.Event) bool) {
 	}
 }
 
-// TestValidatingDown runs alone too. The failure policy of the validating webhook is Fail: pods that
-// opted in wait until Pillion is back, and all other pods are unaffected.
+// TestValidatingDown runs alone, because it changes the shared configuration. The failure policy of
+// the validating webhook is Fail: pods that opted in wait until Pillion is back, and all other pods
+// are unaffected.
 func TestValidatingDown(t *testing.T) {
 	optedIn, plain, shadowed := optedInNamespace(t), plainNamespace(t), plainNamespace(t, withLabel(injectLabel, "shadow"))
 	create := func(ns, name string) error {
@@ -130,8 +131,8 @@ func TestValidatingDown(t *testing.T) {
 	wantLogger(t, onlyPod(t, optedIn)) // the controller goes on by itself
 }
 
-// TestRestart runs alone: a Pillion that is stopped while it is in use says goodbye properly, and the next
-// one takes over.
+// TestRestart runs alone, because it stops Pillion. Pillion stops without an error, and the next
+// process takes over.
 func TestRestart(t *testing.T) {
 	ns := optedInNamespace(t)
 	if err := env.pillion.Stop(); err != nil {

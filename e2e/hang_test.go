@@ -11,9 +11,9 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// TestHang: the replicas do not answer the mutating webhook's call in time, and are back when the validating
-// webhook is called. No pod gets in without its sidecar, although the template's mode is Warn: the pod is
-// denied with the advice to create it again, which is what its controller does.
+// TestHang checks replicas that do not answer the mutating webhook's call in time, and answer the
+// validating webhook's call. No pod is allowed without its sidecar, although the template's mode is
+// Warn. The pod is denied with the advice to create it again, as its controller does.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	pair := newHangingReplicas(t, env.manifests)
@@ -32,7 +32,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestHangFailOpen: with the component fail-open, such a pod is allowed with a warning.
+// TestHangFailOpen checks that with the component fail-open, such a pod is allowed with a warning.
 func TestHangFailOpen(t *testing.T) {
 	t.Parallel()
 	manifests := renderWith(t, "base", "fail-open")
@@ -51,8 +51,8 @@ func TestHangFailOpen(t *testing.T) {
 	wantFailedOpen(t, pair.namespace, "alone")
 }
 
-// TestForgedFailOpen: a forged record does not make a verdict a failure, which fail-open would let pass, and
-// which would alert the operator.
+// TestForgedFailOpen checks that a forged record does not turn a denial into a failure, which
+// fail-open would allow and which would alert the operator.
 func TestForgedFailOpen(t *testing.T) {
 	t.Parallel()
 	pair := newReplicasOf(t, renderWith(t, "base", "fail-open"), []string{"old", "image"}, "--uninjected-pods=Warn")

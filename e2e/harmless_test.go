@@ -38,7 +38,7 @@ type harmless struct {
 	done func(pod *corev1.Pod, sidecar *corev1.Container) error
 }
 
-// TestHarmless: such pods are allowed without a word.
+// TestHarmless checks that such pods are allowed without a warning.
 func TestHarmless(t *testing.T) {
 	t.Parallel()
 	for _, c := range append(harmlessPlugins(), harmlessWebhooks()...) {

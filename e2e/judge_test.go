@@ -295,8 +295,8 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// TestOwnContainer: a pod that brings a container of the name of a required template's cannot have it run
-// something else, whether it says that it was injected or not.
+// TestOwnContainer checks that a pod that brings a container with the name of a required template's
+// cannot make it run another program, with or without the annotation of an injected pod.
 func TestOwnContainer(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t, withLabel("e2e.example.com/must", "deny"))
@@ -324,8 +324,8 @@ func TestOwnContainer(t *testing.T) {
 	}
 }
 
-// TestLateOptIn: a pod that a later webhook opts in has not been through Pillion's mutating webhook, and
-// is denied in every mode.
+// TestLateOptIn checks that a pod that a later webhook opts in is denied in every mode, because
+// Pillion's mutating webhook was not called for it.
 func TestLateOptIn(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)

@@ -15,9 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestLabels: no template makes a controller create pods without end. What selects by the absence of a label
-// never finds a pod to which a template adds it, so a template that adds it is rejected by lint, and by a server
-// that runs. With a label of the template's own prefix the ReplicaSet has as many pods as it should.
+// TestLabels checks that no template makes a controller create pods forever. If a controller
+// selects pods by the absence of a label, it never finds a pod to which a template adds this label.
+// Therefore lint and a running server reject such a template. With a label that has the template's
+// own prefix, the ReplicaSet has the right number of pods.
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	pair := newReplicas(t, "label", "label")

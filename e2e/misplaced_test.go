@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestMisplaced: keys of Pillion's in the metadata of workloads that an API server has stored are reported by
-// status and by explain, and nothing that controllers or kubectl wrote is.
+// TestMisplaced checks that status and explain report Pillion's keys in the metadata of stored
+// workloads, and nothing that controllers or kubectl wrote.
 func TestMisplaced(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

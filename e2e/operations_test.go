@@ -42,8 +42,8 @@ func (u *user) doesAsWritten(t *testing.T, path, text string, before map[string]
 	u.follows(t, commandsIn(t, strings.TrimSuffix(pageBlock(t, path, text), "\n")), before)
 }
 
-// TestDocumentedOperations runs the commands of the page to install, to upgrade, to add a component and to remove
-// everything, unchanged and in order, and the last ones twice.
+// TestDocumentedOperations runs the documented commands that install, upgrade, add a component and
+// remove everything, unchanged and in order. It runs the last ones twice.
 func TestDocumentedOperations(t *testing.T) {
 	t.Parallel()
 	for _, overlay := range []string{"cert-manager", "self-signed"} {

@@ -37,7 +37,7 @@ func runElsewhere() map[string][]string {
 	}
 }
 
-// TestPages runs every command of every page, one after the other, and compares what it prints with what the page shows.
+// TestPages runs every command of every page, in order, and compares the output with the page.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	i := (&installed{Cluster: newCluster(t), components: []string{"advise"}}).install(t, "self-signed")
@@ -266,7 +266,8 @@ func (u *user) clone(root string) error {
 	return err
 }
 
-// TestKustomizations builds every kustomization that a page shows. A part of one gets the overlay of the page's text.
+// TestKustomizations builds every kustomization that a page shows. If a page shows only a part, the
+// test adds the overlay that the page's text names.
 func TestKustomizations(t *testing.T) {
 	t.Parallel()
 	u := (&installed{Cluster: env.Cluster}).newOperator(t)

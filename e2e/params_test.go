@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestParameters checks that the pod's value has precedence over the namespace's, and that over the
-// template's default.
+// TestParameters checks that the pod's value has precedence over the namespace's, and the
+// namespace's over the template's default.
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	const level, cpu = "logger.pillion.dev/level", "logger.pillion.dev/cpu"
@@ -74,8 +74,9 @@ func TestParameterIsText(t *testing.T) {
 	wantSameAsCommand(t, pod)
 }
 
-// TestNamespaceJustMade: a pod that comes right behind its namespace gets the namespace's parameters,
-// though Pillion hears of the namespace after the API server. One whose label was put on just now counts too.
+// TestNamespaceJustMade checks that a pod gets its namespace's parameters even if it is created
+// right after the namespace, when Pillion may not know the namespace yet. The same holds right
+// after the namespace gets its label.
 func TestNamespaceJustMade(t *testing.T) {
 	t.Parallel()
 	for i := range 20 {

@@ -14,8 +14,8 @@ import (
 // pluginsOff are admission plugins that change pods and are off by default.
 const pluginsOff = "AlwaysPullImages,ExtendedResourceToleration,PodTolerationRestriction,PodNodeSelector,ImagePolicyWebhook"
 
-// TestHarmlessPlugins: an API server with these plugins switched on allows every protected sidecar, without
-// a word, although the plugins change it after Pillion has added it, and the pod around it.
+// TestHarmlessPlugins checks that an API server with these plugins allows every protected sidecar
+// without a warning, although the plugins change the sidecar and its pod after Pillion.
 func TestHarmlessPlugins(t *testing.T) {
 	t.Parallel()
 	policy := newImagePolicy(t)

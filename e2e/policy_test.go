@@ -40,7 +40,7 @@ func policyTemplates() []string {
 	}
 }
 
-// TestPolicyInjects: a policy makes of a pod what the webhook makes of it.
+// TestPolicyInjects checks that a policy changes a pod in the same way as the webhook.
 func TestPolicyInjects(t *testing.T) {
 	t.Parallel()
 	var args []string
@@ -123,7 +123,8 @@ func TestPolicyInjects(t *testing.T) {
 	})
 }
 
-// TestPolicyGoldens: the API server takes all that the unit tests say is written.
+// TestPolicyGoldens checks that the API server accepts all policies in the golden files of the unit
+// tests.
 func TestPolicyGoldens(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../inject/policy/testdata/*.txtar")

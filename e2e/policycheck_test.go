@@ -16,7 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPolicyChecks: the API server rejects pods without a required template, with no webhook at all.
+// TestPolicyChecks checks that the API server denies pods without a required template, without any
+// webhook.
 func TestPolicyChecks(t *testing.T) {
 	t.Parallel()
 	installPolicies(t, validatingLabel, "--templates", "testdata/policy")

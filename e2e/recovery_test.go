@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestHalfInstalled: without cert-manager the install fails half way, and each way out of it that the page has works.
+// TestHalfInstalled checks that the installation fails half-way without cert-manager, and that each
+// solution on the page works.
 func TestHalfInstalled(t *testing.T) {
 	t.Parallel()
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
@@ -117,8 +118,8 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// TestComponentsRemoved: when a component has been removed as the page says, the cluster is as it was
-// before the component was added.
+// TestComponentsRemoved checks that after a component is removed as the page describes, the cluster
+// is as it was without the component.
 func TestComponentsRemoved(t *testing.T) {
 	t.Parallel()
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}

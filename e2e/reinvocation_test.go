@@ -40,7 +40,8 @@ func inRound(n, configuration, outcome string) string {
 	return "round_" + n + " " + configuration + "/" + outcome
 }
 
-// R1: Kubernetes changes the pod and Pillion does not. No webhook is called again.
+// TestReinvocationNothingToAdd is R1: Kubernetes changes the pod and Pillion does not. No webhook
+// is called again.
 func TestReinvocationNothingToAdd(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -51,7 +52,8 @@ func TestReinvocationNothingToAdd(t *testing.T) {
 	wantCalls(t, creation(t, ns, "web"), calledInVain)
 }
 
-// R2: Pillion changes the pod and leaves Kubernetes nothing to add to it, so it is called once.
+// TestReinvocationNotNeeded is R2: Pillion changes the pod so that Kubernetes adds nothing. Pillion
+// is called once.
 func TestReinvocationNotNeeded(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -59,7 +61,8 @@ func TestReinvocationNotNeeded(t *testing.T) {
 	wantCalls(t, creation(t, ns, "web"), calledOnce)
 }
 
-// R3: Kubernetes adds something to Pillion's container, so Pillion is called again and is content.
+// TestReinvocationByKubernetes is R3: Kubernetes adds something to Pillion's container. Pillion is
+// called again and changes nothing.
 func TestReinvocationByKubernetes(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -103,8 +106,8 @@ func limitRange(t *testing.T, ns string, item corev1.LimitRangeItem) {
 	})
 }
 
-// R4: a later webhook changes something that no other webhook reads. Pillion is called again, that
-// webhook is not.
+// TestReinvocationByLaterWebhook is R4: a later webhook changes something that no other webhook
+// reads. Pillion is called again, that webhook is not.
 func TestReinvocationByLaterWebhook(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -117,8 +120,8 @@ func TestReinvocationByLaterWebhook(t *testing.T) {
 	wantReason(t, event, "logger", "injected")
 }
 
-// R5: a later webhook removes Pillion's additions at each call. There is no third call, so the
-// other webhook wins.
+// TestReinvocationFight is R5: a later webhook removes Pillion's additions at each call. There is
+// no third call, so the other webhook wins.
 func TestReinvocationFight(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -133,7 +136,8 @@ func TestReinvocationFight(t *testing.T) {
 	}
 }
 
-// R5, but the other webhook is called once only: Pillion repairs what it took away.
+// TestReinvocationRepairs is R5 with a webhook that is called only once: Pillion adds again what
+// the webhook removed.
 func TestReinvocationRepairs(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -150,8 +154,9 @@ func TestReinvocationRepairs(t *testing.T) {
 	wantNothingToAdd(t, pod)
 }
 
-// Another webhook adds a container: like the application's own, it gets its mount and its variable. The
-// second call is Kubernetes' doing in any case, which mounts the token into the other webhook's container.
+// TestReinvocationNewContainer checks a container that another webhook adds. Like the application's
+// own containers, it gets its mount and its variable. Kubernetes causes the second call in any
+// case, because it mounts the token into this container.
 func TestReinvocationNewContainer(t *testing.T) {
 	t.Parallel()
 	extra := corev1.Container{Name: "extra", Image: "registry.example/extra:1"}
@@ -181,8 +186,9 @@ func TestReinvocationNewContainer(t *testing.T) {
 	}
 }
 
-// In any order of three webhooks, every container that two of them add gets what Pillion adds to all
-// containers, and none of the three would change the result.
+// TestReinvocationOrder tries three webhooks in any order. Every container that two of them add
+// gets Pillion's additions for all containers. A further call of any of the three would change
+// nothing.
 func TestReinvocationOrder(t *testing.T) {
 	t.Parallel()
 	for _, orders := range [][2]string{{"a", "b"}, {"b", "a"}, {"a", "z"}, {"z", "a"}, {"y", "z"}, {"z", "y"}} {
@@ -203,8 +209,9 @@ func TestReinvocationOrder(t *testing.T) {
 	}
 }
 
-// R6: a webhook that was passed over the first time is not called the second time, so an opt-in that a
-// later webhook adds comes too late, and the pod is denied. One that an earlier webhook adds is in time.
+// TestReinvocationLateOptIn is R6: the API server does not call a webhook again if it did not call
+// it the first time. An opt-in by a later webhook is therefore too late, and the pod is denied. An
+// opt-in by an earlier webhook is in time.
 func TestReinvocationLateOptIn(t *testing.T) {
 	t.Parallel()
 	optIn := testwebhook.AddLabel(injectLabel, "enabled")
@@ -233,8 +240,8 @@ func TestReinvocationLateOptIn(t *testing.T) {
 	})
 }
 
-// R7: Kubernetes rejects the result of the webhooks. The user gets the error, and nothing is
-// stored.
+// TestReinvocationDenied is R7: Kubernetes rejects the result of the webhooks. The user gets the
+// error, and nothing is stored.
 func TestReinvocationDenied(t *testing.T) {
 	t.Parallel()
 
@@ -271,7 +278,8 @@ func wantCreateError(t *testing.T, ns string, pod *corev1.Pod, reason string) {
 	}
 }
 
-// R8: whether a webhook is called again after Pillion's change is that webhook's own choice.
+// TestReinvocationPolicyOfOthers is R8: the reinvocationPolicy of another webhook decides whether
+// it is called again after Pillion's change.
 func TestReinvocationPolicyOfOthers(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

@@ -237,7 +237,8 @@ func TestRotationCertManager(t *testing.T) {
 	}
 }
 
-// Without cert-manager, a user who wants a renewal now deletes what is to be renewed.
+// TestRotationSelfSigned checks that without cert-manager, a user can renew a certificate, a key or
+// both at once by deleting them.
 func TestRotationSelfSigned(t *testing.T) {
 	i := install(t, newCluster(t), "self-signed")
 	i.waitForInjection(t)
@@ -270,7 +271,7 @@ func (i *installed) empty(key string) func(context.Context) error {
 	}
 }
 
-// Nothing is done here but waiting: certificates live for seconds, and so do CAs.
+// TestRenewalSelfSigned only waits. Certificates and CAs are valid for a few seconds.
 func TestRenewalSelfSigned(t *testing.T) {
 	i := install(t, newCluster(t), "self-signed", "--tls-lifetime=15s", "--tls-ca-lifetime=45s")
 	i.waitForInjection(t)

@@ -15,8 +15,9 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// TestLaterRequests: once a pod is there, nothing that happens to it waits for Pillion. It runs alone,
-// since the API server's metrics, the only trace of a validating webhook's call, know no namespaces.
+// TestLaterRequests checks that no request about an existing pod waits for Pillion. It runs alone,
+// because only the API server's metrics show a call of a validating webhook, and they have no label
+// for namespaces.
 func TestLaterRequests(t *testing.T) {
 	requests := []struct {
 		name, verb, subresource string

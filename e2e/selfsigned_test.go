@@ -25,7 +25,7 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// TestSelfSigned: the overlay as it ships, and nothing done by hand.
+// TestSelfSigned installs the overlay as shipped, with no manual step.
 func TestSelfSigned(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

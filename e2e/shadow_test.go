@@ -97,8 +97,8 @@ func wantShadowExplained(t *testing.T, ns string) {
 	}
 }
 
-// TestShadowForetells: of pods of every shape it says what happens to the same pod in a namespace that
-// is opted in, a denial too.
+// TestShadowForetells checks pods of every shape. Shadow reports what happens to the same pod in a
+// namespace that opted in, including a denial.
 func TestShadowForetells(t *testing.T) {
 	t.Parallel()
 	shadowed, enabled := shadowedNamespace(t), optedInNamespace(t)

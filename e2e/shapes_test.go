@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestShapes: pods of all forms come out of injection as Kubernetes accepts them, for one call.
+// TestShapes checks that Kubernetes accepts injected pods of all shapes, with one call for each.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	for _, c := range shapes() {
@@ -71,8 +71,8 @@ func podLevelResources(p *corev1.Pod) {
 	p.Spec.Resources = &corev1.ResourceRequirements{Requests: resources("40m", "20Mi"), Limits: resources("40m", "20Mi")}
 }
 
-// TestPodLevelLimits: Kubernetes 1.36 makes requests of them before it calls webhooks, 1.37 after; no sidecar
-// may ask for more.
+// TestPodLevelLimits checks limits at the level of the pod. Kubernetes 1.36 derives requests from
+// them before it calls webhooks, and 1.37 afterwards. No sidecar may request more.
 func TestPodLevelLimits(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -107,7 +107,7 @@ func customized(p *corev1.Pod) {
 	p.Spec.InitContainers = append([]corev1.Container{own}, p.Spec.InitContainers...)
 }
 
-// TestLibrary: the templates that ship with Pillion, in pods of the strictest Pod Security level.
+// TestLibrary checks the shipped templates in pods of the strictest Pod Security level.
 func TestLibrary(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

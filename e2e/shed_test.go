@@ -149,8 +149,8 @@ func wantShedCalls(t *testing.T, calls map[string]int, webhook string, want int)
 	}
 }
 
-// TestShed checks that if Pillion sheds calls, the API server retries after a second, and the author of the pod notices
-// nothing.
+// TestShed checks that if Pillion sheds calls, the API server retries after a second, and the user
+// who creates the pod sees no error.
 func TestShed(t *testing.T) {
 	t.Parallel()
 	s := newShedding(t, 30)

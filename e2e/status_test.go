@@ -226,7 +226,7 @@ spec: {policyName: audit-NS, validationActions: [Audit], matchResources: {namesp
 	return "audit-" + ns
 }
 
-// TestStatusAgrees: of generated pods, status counts what explain says of them one by one.
+// TestStatusAgrees checks that status counts generated pods as explain reports them one by one.
 func TestStatusAgrees(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -250,7 +250,7 @@ func TestStatusAgrees(t *testing.T) {
 	}
 }
 
-// TestKubectlPlugin: kubectl finds the binary by its name.
+// TestKubectlPlugin checks that kubectl finds the binary by its name.
 func TestKubectlPlugin(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -280,8 +280,8 @@ func TestKubectlPlugin(t *testing.T) {
 	}
 }
 
-// TestStatusMissing: pods that are older than their namespace's label are missing, and right once what
-// status names is restarted.
+// TestStatusMissing checks that pods that are older than their namespace's label are missing, and
+// correct after the restarts that status prints.
 func TestStatusMissing(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)
@@ -320,7 +320,7 @@ func TestStatusMissing(t *testing.T) {
 	})
 }
 
-// TestStatusAll: without arguments it finds the namespaces and the pods that opted in.
+// TestStatusAll checks that without arguments, status finds the namespaces and pods that opted in.
 func TestStatusAll(t *testing.T) {
 	t.Parallel()
 	whole, single, none := optedInNamespace(t), plainNamespace(t), plainNamespace(t)

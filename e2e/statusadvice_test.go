@@ -62,8 +62,8 @@ func statusJSON(t *testing.T, into any, args ...string) {
 	}
 }
 
-// TestStatusCommands checks that a user who pastes only the commands of status gets from a namespace without a label
-// to pods with sidecars, and changes no other namespace.
+// TestStatusCommands follows a user who pastes only the commands of status. Starting from a
+// namespace without a label, its pods get sidecars, and no other namespace changes.
 func TestStatusCommands(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"pillion", "kubectl pillion"} {
@@ -125,8 +125,8 @@ func TestStatusCommands(t *testing.T) {
 	}
 }
 
-// TestStatusRejected: whose new pods would be rejected is not to be restarted; whose are, of every kind of owner, fails;
-// and the reason is there.
+// TestStatusRejected checks owners of every kind. Status suggests no restart if new pods would be
+// denied. If new pods are denied already, it reports the owner as failing, with the reason.
 func TestStatusRejected(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)
@@ -170,8 +170,8 @@ items:
 	}
 }
 
-// TestStatusUnlabelled checks which namespaces are outside by the selectors of the installed
-// webhooks, and which must be.
+// TestStatusUnlabelled checks which namespaces have not opted in according to the selectors of the
+// installed webhooks, and which ones must stay out.
 func TestStatusUnlabelled(t *testing.T) {
 	t.Parallel()
 	plain, in := plainNamespace(t), optedInNamespace(t)
@@ -199,7 +199,8 @@ func TestStatusUnlabelled(t *testing.T) {
 	}
 }
 
-// TestStatusSelects: the pods that a selector matches, of one namespace and of all.
+// TestStatusSelects checks that status counts the pods that a selector matches, of one namespace
+// and of all.
 func TestStatusSelects(t *testing.T) {
 	t.Parallel()
 	in, out := optedInNamespace(t), plainNamespace(t)

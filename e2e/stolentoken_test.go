@@ -72,8 +72,9 @@ func shippedConfigurations() []configuration {
 	}
 }
 
-// TestStolenToken: with the token of the self-signed overlay, caBundle can be changed and nothing else of a webhook
-// configuration: every other change that the API server takes of an administrator is denied by the overlay's policy.
+// TestStolenToken uses the token of the self-signed overlay. It can change the caBundle and nothing
+// else of a webhook configuration. The overlay's policy denies every other change that the API
+// server accepts from an administrator.
 func TestStolenToken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

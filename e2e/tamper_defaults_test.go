@@ -13,8 +13,9 @@ import (
 	"github.com/pillion-dev/pillion/e2e/testwebhook"
 )
 
-// TestTamperDefaults is the other half of TestHarmless. Defaults of Kubernetes are no finding. If another
-// webhook sets different values, or changes a value that Kubernetes normalized, there is a finding.
+// TestTamperDefaults is the counterpart of TestHarmless. Defaults of Kubernetes are not a finding.
+// If another webhook sets different values, or changes a value that Kubernetes normalized, there is
+// a finding.
 func TestTamperDefaults(t *testing.T) {
 	t.Parallel()
 	ns := optedInNamespace(t)
@@ -73,7 +74,8 @@ func tamperedDefaults() []tampering {
 	}
 }
 
-// TestSealed: no webhook brings the service account's token back to a sidecar that must not have it.
+// TestSealed checks that no webhook can mount the ServiceAccount's token into a sidecar that must
+// not have it.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	const template = "sealed"

@@ -31,8 +31,9 @@ import (
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
-// TestReviewVersions: the API server sends the first version of a configuration's admissionReviewVersions that it
-// knows. Pillion injects, warns and denies in each, and answers in the version of the question.
+// TestReviewVersions checks that the API server sends the first version of a configuration's
+// admissionReviewVersions that it knows. Pillion injects, warns and denies in each version, and
+// answers in the version of the request.
 func TestReviewVersions(t *testing.T) {
 	t.Parallel()
 	const v1, v1beta1 = "admission.k8s.io/v1", "admission.k8s.io/v1beta1"
@@ -74,7 +75,8 @@ func TestReviewVersions(t *testing.T) {
 	}
 }
 
-// TestUnknownReviewVersions: a configuration without a version that the API server knows cannot be created.
+// TestUnknownReviewVersions checks that the API server rejects a configuration without a version
+// that it knows.
 func TestUnknownReviewVersions(t *testing.T) {
 	t.Parallel()
 	api, dryRun := env.Client.AdmissionregistrationV1(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -173,8 +175,9 @@ func installOwn(t *testing.T, own *cluster.Manifests, at cluster.Endpoint) {
 	})
 }
 
-// TestRuleScopes: a rule for all resources with the scope Cluster is not called for pods, and one with the scope
-// Namespaced, as Pillion's are, for nothing else than objects in namespaces.
+// TestRuleScopes checks rules for all resources. The API server does not call a webhook with the
+// scope Cluster for pods. It calls one with the scope Namespaced, as Pillion's, only for namespaced
+// objects.
 func TestRuleScopes(t *testing.T) {
 	t.Parallel()
 	ns := plainNamespace(t)

@@ -53,8 +53,8 @@ func TestInjected(t *testing.T) {
 	}
 }
 
-// TestNewNamespace: a pod that comes at once after its namespace is injected, although Pillion may not
-// have heard of the namespace yet.
+// TestNewNamespace checks that a pod is injected even if it is created right after its namespace,
+// before Pillion knows the namespace.
 func TestNewNamespace(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -45,8 +45,8 @@ func clashing(t *testing.T, random *rand.Rand) (set *templates.Set, text string)
 	return templates.NewSet(found), text
 }
 
-// TestConflictNamesOwner: a pod that brings nothing of its own is never blamed for a conflict of two
-// templates, whose names the sentence has. It is the same for the injected pod.
+// TestConflictNamesOwner checks that the reason of a conflict between two templates names both of
+// them, and does not blame the pod. The same holds for the injected pod.
 func TestConflictNamesOwner(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(20261122, 7))

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -88,8 +89,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestSize checks the limits: files under 400 lines, functions of at most 80 lines and nine of ten
-// under 40, and no init functions.
+// TestMerged checks that no file has the marks of a merge conflict.
 func TestMerged(t *testing.T) {
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -111,8 +111,8 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// TestSize holds the budget: files under 400 lines, functions at most 80 and
-// nine of ten under 40, no init functions.
+// TestSize checks the limits: files under 400 lines, functions of at most 80 lines and nine of ten
+// under 40, and no init functions.
 func TestSize(t *testing.T) {
 	var lengths []int
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -128,6 +128,26 @@ func TestSize(t *testing.T) {
 	slices.Sort(lengths)
 	if p90 := lengths[len(lengths)*9/10]; p90 >= 40 {
 		t.Errorf("one of ten functions has %d lines or more", p90)
+	}
+}
+
+// TestHouseDocs checks that the comment above a test begins with the test's name, as Go's own do.
+func TestHouseDocs(t *testing.T) {
+	comment := regexp.MustCompile(`(?m)^(// (\S+).*\n)(//.*\n)*func ((?:Test|Fuzz|Benchmark)\w*)\(`)
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range comment.FindAllSubmatch(text, -1) {
+			if first, name := string(m[2]), string(m[4]); strings.TrimSuffix(first, ":") != name {
+				t.Errorf("%s: the comment of %s begins with %q; begin with the name: %s checks that ...", path, name, first, name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

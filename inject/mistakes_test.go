@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestSeparators: whatever a user writes between two names in place of a comma, the warning says that a comma
-// belongs there.
+// TestSeparators checks that if a user separates two names by anything other than a comma, the
+// warning asks for a comma.
 func TestSeparators(t *testing.T) {
 	t.Parallel()
 	set, err := templates.Compile(templates.File{Path: "a.yaml", Data: []byte(

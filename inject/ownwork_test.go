@@ -152,8 +152,8 @@ func TestJudgeOwnWork(t *testing.T) {
 	}
 }
 
-// TestLooksAreBounded: each template adds without end, but only if those before it were left out.
-// However many looks that takes, every template has a decision.
+// TestLooksAreBounded uses templates that add without end, each only if the earlier ones were left
+// out. After any number of looks, every template has a decision.
 func TestLooksAreBounded(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 8; n++ {
@@ -212,7 +212,7 @@ func TestOwnWork(t *testing.T) {
 	}
 }
 
-// FuzzOwnWork does the same for any seed.
+// FuzzOwnWork is TestOwnWork for any seed.
 func FuzzOwnWork(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, seed+100)

@@ -112,12 +112,12 @@ func WrongNamespaceLabel(value string) string {
 	if value == Enabled || value == Shadow || value == Disabled {
 		return ""
 	}
-	return fmt.Sprintf(", which means nothing; it must be %s, %s or %s", Enabled, Disabled, Shadow)
+	return fmt.Sprintf("; the value must be %s, %s or %s", Enabled, Disabled, Shadow)
 }
 
 // WrongPodLabel returns a sentence about a pod label with an invalid value. The value is JSON.
 func WrongPodLabel(value string) string {
-	return fmt.Sprintf("the pod's label is %s, which means nothing; use %s", value, Enabled)
+	return fmt.Sprintf("the pod's label has the invalid value %s; use %s", value, Enabled)
 }
 
 func whyOptedIn(s *subject, t *loaded) string {

@@ -82,8 +82,9 @@ func TestAdviseEntries(t *testing.T) {
 	}
 }
 
-// The webhook is called for a workload exactly if it is called for the workload's pods: the
-// selectors of namespaces are the base's, and the condition is its selector of pods.
+// TestAdviseSelectors checks that the webhook is called for a workload if and only if it is called
+// for the workload's pods. The namespaceSelectors are those of the base, and the matchCondition
+// corresponds to its selector of pods.
 func TestAdviseSelectors(t *testing.T) {
 	mutating, _ := entries(load(t))
 	_, all := loadAdvise(t)
@@ -121,8 +122,9 @@ func decodeLabels(set labels.Set) map[string]any {
 	return all
 }
 
-// The webhook is not called for workloads that a controller creates. It is called for all others,
-// except for those without pods that could opt in, and no condition fails.
+// TestAdviseConditions checks that the webhook is not called for workloads that a controller
+// creates. It is called for all others, except for those without pods that could opt in, and no
+// condition fails.
 func TestAdviseConditions(t *testing.T) {
 	_, all := loadAdvise(t)
 	byController := []any{map[string]any{"name": "a"}, map[string]any{"name": "b", "controller": true}}
@@ -230,7 +232,8 @@ func wantFlag(t *testing.T, component, flag string, resources ...string) {
 	}
 }
 
-// The component adds the flag, and the right to read what the flag needs.
+// TestAdviseComponent checks that the component adds the flag, and the right to read what the flag
+// needs.
 func TestAdviseComponent(t *testing.T) {
 	wantFlag(t, adviseComponent, "--advise", "rbac.yaml", "validatingwebhookconfiguration.yaml")
 	b := load(t)
@@ -258,7 +261,8 @@ func TestAdviseComponent(t *testing.T) {
 	}
 }
 
-// The component adds the flag, and the right to read the ConfigMaps of Pillion's namespace alone.
+// TestTemplateConfigMapsComponent checks that the component adds the flag, and the right to read
+// the ConfigMaps of Pillion's namespace alone.
 func TestTemplateConfigMapsComponent(t *testing.T) {
 	const component = "components/template-configmaps"
 	wantFlag(t, component, "--template-configmaps="+manifests.TemplateSelector, "rbac.yaml")

@@ -21,7 +21,7 @@ func ownLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": manifests.Name}
 }
 
-// TestAvailability: no update, drain or lost node takes all replicas.
+// TestAvailability checks that no update, drain or lost node stops all replicas.
 func TestAvailability(t *testing.T) { checkAvailability(t) }
 
 func checkAvailability(t testing.TB) {
@@ -48,7 +48,8 @@ func checkAvailability(t testing.TB) {
 	}
 }
 
-// TestReplica: a replica runs where its program does, knows the API server and nothing else, ends in time, and has its share.
+// TestReplica checks where a replica can run, that it can reach only the API server, that it stops
+// in time, and that it has resources.
 func TestReplica(t *testing.T) { checkReplica(t) }
 
 func checkReplica(t testing.TB) {
@@ -88,7 +89,7 @@ func wantSame(t testing.TB, what string, got, want any) {
 	}
 }
 
-// TestAutoscaler: there are never fewer replicas than without it.
+// TestAutoscaler checks that there are never fewer replicas than without the autoscaler.
 func TestAutoscaler(t *testing.T) {
 	var hpa autoscalingv2.HorizontalPodAutoscaler
 	decodeAll(t, "components/hpa/horizontalpodautoscaler.yaml", &hpa)

@@ -40,7 +40,8 @@ func decodeAll(t *testing.T, path string, into ...any) {
 	}
 }
 
-// The chain leads from an issuer that signs itself to the Secret that the Deployment mounts.
+// TestCertManagerChain checks that the chain leads from an issuer that signs itself to the Secret
+// that the Deployment mounts.
 func TestCertManagerChain(t *testing.T) {
 	var root, issuer certmanagerv1.Issuer
 	var authority, serving certmanagerv1.Certificate
@@ -102,7 +103,8 @@ func TestCertManagerServing(t *testing.T) {
 	}
 }
 
-// Both webhook configurations get their caBundle from the serving Certificate, and from nowhere else.
+// TestCertManagerInjects checks that both webhook configurations get their caBundle from the
+// serving Certificate, and from nowhere else.
 func TestCertManagerInjects(t *testing.T) {
 	var serving certmanagerv1.Certificate
 	decodeAll(t, filepath.Join(certManagerOverlay, "certificate.yaml"), &serving)
@@ -139,8 +141,8 @@ func TestCertManagerInjects(t *testing.T) {
 	}
 }
 
-// If a user applies a manifest with a caBundle, it conflicts with the controllers that maintain the
-// caBundle.
+// TestNoBundles checks that if a user applies a manifest with a caBundle, it conflicts with the
+// controllers that maintain the caBundle.
 func TestNoBundles(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".yaml" {
@@ -159,7 +161,7 @@ func TestNoBundles(t *testing.T) {
 	}
 }
 
-// The policy is about the shipped configurations and nothing else.
+// TestKeepCABundle checks that the policy applies to the shipped configurations and nothing else.
 func TestKeepCABundle(t *testing.T) {
 	var policy admissionregistrationv1.MutatingAdmissionPolicy
 	var binding admissionregistrationv1.MutatingAdmissionPolicyBinding

@@ -34,8 +34,9 @@ func TestCodeAgrees(t *testing.T) {
 	}
 }
 
-// If the API server would not call Pillion for a pod, the engine rejects it by the same rule, and
-// vice versa. Therefore the command line shows what a cluster does.
+// TestEngineAgreesWithSelectors checks that if the API server would not call Pillion for a pod, the
+// engine rejects it by the same rule, and vice versa. Therefore the command line shows what a
+// cluster does.
 func TestEngineAgreesWithSelectors(t *testing.T) {
 	found, problems := templates.Parse("t.yaml", []byte(`
 apiVersion: pillion.dev/v1alpha1

@@ -80,7 +80,8 @@ func checkProbes(t testing.TB) {
 	}
 }
 
-// The Pod follows the Restricted Pod Security Standard, and its root filesystem is read-only.
+// TestRestricted checks that the Pod follows the Restricted Pod Security Standard, and its root
+// filesystem is read-only.
 func TestRestricted(t *testing.T) { checkRestricted(t) }
 
 func checkRestricted(t testing.TB) {

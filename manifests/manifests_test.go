@@ -138,7 +138,8 @@ func TestKustomization(t *testing.T) {
 	}
 }
 
-// The library's kustomization makes the ConfigMap that the Deployment mounts.
+// TestTemplatesConfigMap checks that the library's kustomization makes the ConfigMap that the
+// Deployment mounts.
 func TestTemplatesConfigMap(t *testing.T) {
 	data, err := os.ReadFile("../templates/library/kustomization.yaml")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Every row of the page's table names tests and files that exist.
+// TestPractices checks that every row of the page's table names tests and files that exist.
 func TestPractices(t *testing.T) {
 	page, err := os.ReadFile("docs/good-practices.md")
 	if err != nil {
@@ -40,8 +40,8 @@ func TestPractices(t *testing.T) {
 	}
 }
 
-// Every test, file and folder that a page names exists. A path with NAME or a pattern may match any
-// file.
+// TestNamesOnPages checks that every test, file and folder that a page names exists. A path with
+// NAME or a pattern may match any file.
 func TestNamesOnPages(t *testing.T) {
 	tests := allTests(t)
 	span := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+|(?:cmd|inject|templates|certs|manifests|examples)/[\\w./-]+)`")
@@ -66,7 +66,8 @@ func TestNamesOnPages(t *testing.T) {
 	}
 }
 
-// A test that make test runs on an older Kubernetes by its name is there.
+// TestOlderKubernetes checks that every test exists that make test runs by name on an older
+// Kubernetes.
 func TestOlderKubernetes(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {

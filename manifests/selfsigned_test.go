@@ -65,8 +65,8 @@ func decodeStrictly(t *testing.T, path string, targets ...any) {
 	}
 }
 
-// The patch changes the base's Deployment only so that the certificate comes from the Secret by its
-// name.
+// TestSelfSignedDeployment checks that the patch changes the base's Deployment only so that the
+// certificate comes from the Secret by its name.
 func TestSelfSignedDeployment(t *testing.T) {
 	k := readKustomization(t, selfSigned)
 	if !slices.Equal(k.Resources, []string{"../../base", "rbac.yaml", "policy.yaml"}) || len(k.Patches) != 1 {
@@ -113,7 +113,7 @@ func TestSelfSignedDeployment(t *testing.T) {
 	}
 }
 
-// The rights are for named objects, and only the necessary ones.
+// TestSelfSignedRBAC checks that the rights are for named objects, and only the necessary ones.
 func TestSelfSignedRBAC(t *testing.T) {
 	var role rbacv1.Role
 	var binding rbacv1.RoleBinding
@@ -192,8 +192,8 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// The page's patch restricts who can connect and what Pillion can reach. DNS names and traces still
-// work.
+// TestNetworkPolicyPatched checks that the page's patch restricts who can connect and what Pillion
+// can reach. DNS names and traces still work.
 func TestNetworkPolicyPatched(t *testing.T) {
 	readme, err := os.ReadFile("docs/callers.md")
 	if err != nil {

@@ -124,9 +124,10 @@ func (e entry) matches(t testing.TB, namespace, pod labels.Set) bool {
 	return true
 }
 
-// Over every kind of namespace and pod: the first entry is called where the
-// namespace opted in, the second where it says nothing and the pod opted in,
-// and the validating ones' third where the namespace is shadowed; so never two.
+// TestSelectors checks every kind of namespace and pod. The first entry is called if the namespace
+// opted in. The second entry is called if the namespace has no label and the pod opted in. The
+// third entry of the validating webhook is called if the namespace is in shadow. No two entries are
+// called for one pod.
 func TestSelectors(t *testing.T) { checkSelectors(t) }
 
 func checkSelectors(t testing.TB) {
@@ -165,7 +166,8 @@ func optIns(set labels.Set) []labels.Set {
 	return all
 }
 
-// A condition that errs rejects the pod under failurePolicy Fail.
+// TestMatchConditionNeverErrs checks that no condition fails, because a failed condition denies the
+// pod under failurePolicy Fail.
 func TestMatchConditionNeverErrs(t *testing.T) { checkMatchConditionNeverErrs(t) }
 
 func checkMatchConditionNeverErrs(t testing.TB) {

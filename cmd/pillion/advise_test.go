@@ -122,8 +122,8 @@ func TestServeAdvises(t *testing.T) {
 	}
 }
 
-// Without the flag, or without the right to read limits, the answer does not mention limits and is
-// otherwise the same.
+// TestServeAdvisesWithoutLimits checks that without the flag, or without the right to read limits,
+// the answer does not mention limits and is otherwise the same.
 func TestServeAdvisesWithoutLimits(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"no flag": nil, "no right": {"--advise"}} {

@@ -27,7 +27,7 @@ func TestPodLabelWithoutMeaning(t *testing.T) {
 	a.objects["/api/v1/namespaces/quiet/pods/web"] = pod
 	a.list("/api/v1/namespaces/quiet/pods", pod)
 	a.list(optedInPods, pod)
-	const want = `the pod's label is "true", which means nothing; use enabled`
+	const want = `the pod's label has the invalid value "true"; use enabled`
 	text := a.explainText(t, exitOK, "pod/web", "-n", "quiet")
 	if !strings.Contains(text, want) || strings.Contains(text, "neither the namespace") || strings.Contains(text, "1 warning") && !strings.Contains(text, "unknown_parameter") {
 		t.Errorf("explain: no %q in\n%s", want, text)
@@ -36,7 +36,8 @@ func TestPodLabelWithoutMeaning(t *testing.T) {
 	a.wantText(t, exitOK, nil, want)
 }
 
-// TestInvalidParameter: explain does not promise that a new pod would have what it lacks too, as status does not.
+// TestInvalidParameter checks that explain and status do not advise a restart if a new pod would
+// lack the same template.
 func TestInvalidParameter(t *testing.T) {
 	t.Parallel()
 	a := explainAPI(t)
@@ -57,7 +58,8 @@ func TestInvalidParameter(t *testing.T) {
 	a.wantText(t, exitProblem, []string{"shop"}, `the pod's annotation agent.pillion.dev/level is "chatty"`, "a restart does not help: fix this first")
 }
 
-// TestNamespaceMistake: a namespace's mistake alters no pod, and is printed once, however many owners it concerns.
+// TestNamespaceMistake checks that a mistake in a namespace does not change the state of its pods.
+// It is printed once, for any number of owners.
 func TestNamespaceMistake(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(25) // of three Deployments
@@ -82,7 +84,8 @@ func TestNamespaceMistake(t *testing.T) {
 	}
 }
 
-// TestStatusLeadsOn: the pod whose report status leads to is of a workload about which it says nothing else.
+// TestStatusLeadsOn checks which pod status suggests for explain: one of a workload about which the
+// report has nothing else.
 func TestStatusLeadsOn(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(0)
@@ -103,7 +106,7 @@ func TestStatusLeadsOn(t *testing.T) {
 	}
 	a.list(shopPods, pods...)
 	a.list("/apis/apps/v1/namespaces/shop/statefulsets", deployments...)
-	if text := a.wantText(t, exitOK, []string{"shop"}, "Misplaced in the namespace shop", "3 pods are to have no sidecar"); !strings.Contains(text, " pod/m -n shop") {
+	if text := a.wantText(t, exitOK, []string{"shop"}, "Misplaced in the namespace shop", "3 pods get no sidecar"); !strings.Contains(text, " pod/m -n shop") {
 		t.Error(text)
 	}
 }

@@ -148,7 +148,8 @@ func signedBy(t *testing.T, caFile string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// If a connection lasts, the current CAs decide about its client certificate.
+// TestServeCallersCertificate checks that the current CAs decide about a client certificate on an
+// existing connection.
 func TestServeCallersCertificate(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {

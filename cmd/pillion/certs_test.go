@@ -176,8 +176,8 @@ func (c *certified) slice(t *testing.T) discoveryv1.EndpointSlice {
 // kubeconfig serves the objects and says where.
 func (c *certified) kubeconfig(t *testing.T) string { return clitest.Kubeconfig(t, c.objectsAPI) }
 
-// The golden files are the output for users and programs. The help of certs describes their
-// content.
+// TestCertsGolden compares the output for users and for programs with the golden files. The help of
+// certs describes their content.
 func TestCertsGolden(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*certified){

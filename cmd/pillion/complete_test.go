@@ -79,7 +79,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompleteTemplates: those of files, else the cluster's.
+// TestCompleteTemplates checks that completion offers the templates of files, or the cluster's if
+// no file is given.
 func TestCompleteTemplates(t *testing.T) {
 	t.Parallel()
 	var paths []string
@@ -100,7 +101,8 @@ func TestCompleteTemplates(t *testing.T) {
 	}
 }
 
-// TestCompleteUnreachable: there is nothing to complete, at once or after a moment, and nothing is written.
+// TestCompleteUnreachable checks that completion offers and writes nothing if the cluster cannot be
+// reached, or answers late.
 func TestCompleteUnreachable(t *testing.T) {
 	t.Parallel()
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel accepts connections, but no program answers
@@ -129,7 +131,8 @@ func TestCompleteUnreachable(t *testing.T) {
 	}
 }
 
-// TestCompletePlugin: a credential plugin that does not come back is not waited for. Broken, this test does not end.
+// TestCompletePlugin checks that completion does not wait for a credential plugin that hangs. If it
+// does wait, this test does not end.
 func TestCompletePlugin(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,8 +17,9 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 )
 
-// A Service named pillion sets PILLION_PORT, PILLION_PORT_443_TCP,
-// PILLION_SERVICE_HOST and more of them in its namespace's pods.
+// TestNoFlagIsAServicesVariable checks that no flag has the name of a variable that Kubernetes
+// sets. For a Service named pillion, it sets PILLION_PORT, PILLION_PORT_443_TCP,
+// PILLION_SERVICE_HOST and more in the pods of the namespace.
 func TestNoFlagIsAServicesVariable(t *testing.T) {
 	for _, cmd := range newRoot().Commands() {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -29,7 +30,7 @@ func TestNoFlagIsAServicesVariable(t *testing.T) {
 	}
 }
 
-// Every command says what it does, and shows it.
+// TestHelp checks that the help of every command describes it and has an example.
 func TestHelp(t *testing.T) {
 	for _, cmd := range newRoot().Commands() {
 		if cmd.Short == "" || !strings.HasPrefix(cmd.Example, "  ") {
@@ -38,7 +39,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The file that --print-config writes means the same as the flags, for any values.
+// TestPrintedConfig checks that the file that --print-config writes means the same as the flags,
+// for any values.
 func TestPrintedConfig(t *testing.T) {
 	printed := func(args ...string) (map[string]any, string) {
 		var out, errs bytes.Buffer
@@ -77,8 +79,8 @@ func TestPrintedConfig(t *testing.T) {
 	})
 }
 
-// Variables with Pillion's prefix that set no flag are reported, unless Kubernetes sets them for a
-// Service.
+// TestStrangeVariables checks that variables that have Pillion's prefix and set no flag are
+// reported. Variables that Kubernetes sets for a Service are not reported.
 func TestStrangeVariables(t *testing.T) {
 	got := cli.StrangeVariables(newRoot(), []string{
 		"HOME=/", "PILLIONS=1", "PILLION_LISTEN=:1", "PILLION_TEMPLATE_CONFIGMAPS=a",
@@ -96,8 +98,9 @@ func TestStrangeVariables(t *testing.T) {
 	}
 }
 
-// A flag has precedence over the environment, the environment over the file, and the file over the
-// default. This is so for every flag of any type, and for each combination of these sources.
+// TestWhereValuesComeFrom checks that a flag has precedence over the environment, the environment
+// over the file, and the file over the default. It tries every flag with each combination of these
+// sources.
 func TestWhereValuesComeFrom(t *testing.T) {
 	candidates := []string{"true", "false", "3", "5", "7", "0.5", "0.25", "0.75", "3s", "5s", "7s", "debug", "warn", "error", "optional", "required", "text", "Warn", "a", "b", "c"}
 	newServe().Flags().VisitAll(func(f *pflag.Flag) {

@@ -17,8 +17,8 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestDeclaredNamespaces: of any stream with Namespaces and pods in any order, inject and explain say what the engine
-// says of each pod in a cluster that has these namespaces.
+// TestDeclaredNamespaces checks random streams of Namespaces and pods in any order. For each pod,
+// inject and explain must decide as the engine does in a cluster with these namespaces.
 func TestDeclaredNamespaces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -114,8 +114,8 @@ func checkDeclared(t *testing.T, dir, stream string, want map[string]string) {
 	}
 }
 
-// TestDeclaredForms: a Namespace counts however its kind is written, and one that cannot be
-// read is an error: its pods must not count as opted in.
+// TestDeclaredForms checks that a Namespace counts however its kind is written. A Namespace that
+// cannot be decoded is an error, because its pods must not count as opted in.
 func TestDeclaredForms(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

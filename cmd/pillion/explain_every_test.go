@@ -111,7 +111,7 @@ func everyAPI(t *testing.T) *pagedAPI {
 	return a
 }
 
-// TestExplainArguments: kubectl's ways to name objects.
+// TestExplainArguments checks that explain accepts kubectl's ways to name objects.
 func TestExplainArguments(t *testing.T) {
 	t.Parallel()
 	a := everyAPI(t)
@@ -151,7 +151,8 @@ func TestExplainArguments(t *testing.T) {
 	}
 }
 
-// TestExplainOthers: one that is missing hides no other, and -A is stronger than -n, as in status.
+// TestExplainOthers checks that the report has all other objects if one does not exist, and that -A
+// has precedence over -n, as in status.
 func TestExplainOthers(t *testing.T) {
 	t.Parallel()
 	a := everyAPI(t)
@@ -164,8 +165,8 @@ func TestExplainOthers(t *testing.T) {
 	}
 }
 
-// TestExplainNamespace: of a whole namespace there is one report for each situation, and each object
-// that users write is in one.
+// TestExplainNamespace checks the reports about a whole namespace: there is one for each situation,
+// and each workload is in exactly one of them.
 func TestExplainNamespace(t *testing.T) {
 	t.Parallel()
 	a := everyAPI(t)
@@ -198,7 +199,8 @@ func TestExplainNamespace(t *testing.T) {
 	}
 }
 
-// TestExplainEverywhere: objects of different namespaces are together only if the same holds for them.
+// TestExplainEverywhere checks that one report covers objects of several namespaces only if it is
+// the same for all of them.
 func TestExplainEverywhere(t *testing.T) {
 	t.Parallel()
 	a := everyAPI(t)

@@ -53,7 +53,8 @@ template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: web, ima
 	return a
 }
 
-// TestExplainRunning: a workload's report is about its next pod, and says what those that run lack of it.
+// TestExplainRunning checks the report about a workload: it describes the next pod, and what the
+// running pods lack of that.
 func TestExplainRunning(t *testing.T) {
 	t.Parallel()
 	a := runningAPI(t)

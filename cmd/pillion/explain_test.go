@@ -51,7 +51,7 @@ func (a *pagedAPI) list(path string, objects ...map[string]any) {
 	a.lists[path], a.length[path] = func(i int) map[string]any { return objects[i] }, len(objects)
 }
 
-// TestExplainMisfits: of a file's namespaces the Pod Security level may be said.
+// TestExplainMisfits checks that a flag can set the Pod Security level of a file's namespaces.
 func TestExplainMisfits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

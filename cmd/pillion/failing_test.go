@@ -35,11 +35,12 @@ func (a *pagedAPI) injectedPods() {
 	}
 }
 
-// TestStatusNotOptedIn: where a namespace is not opted in nothing is restarted that has sidecars.
+// TestStatusNotOptedIn checks that status suggests no restart of workloads with sidecars in a
+// namespace that is not opted in.
 func TestStatusNotOptedIn(t *testing.T) {
 	t.Parallel()
 	for label, why := range map[string]string{
-		"true":     "a new pod would have no sidecars: the namespace shop has the label pillion.dev/inject: true, which means nothing; it must be enabled, disabled or shadow",
+		"true":     "a new pod would have no sidecars: the namespace shop has the label pillion.dev/inject: true; the value must be enabled, disabled or shadow",
 		"disabled": "a new pod would have no sidecars: the namespace shop has the label pillion.dev/inject: disabled",
 		"shadow":   "a new pod would have no sidecars: the namespace shop has the label pillion.dev/inject: shadow",
 		"":         "a new pod would have no sidecars: neither the namespace shop nor the pod has the label pillion.dev/inject: enabled",
@@ -61,7 +62,8 @@ func TestStatusNotOptedIn(t *testing.T) {
 	}
 }
 
-// TestStatusCommand: the command that is printed looks where this one did.
+// TestStatusCommand checks that the printed command inspects the same cluster and namespaces as the
+// command that printed it.
 func TestStatusCommand(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(3)
@@ -79,7 +81,7 @@ func TestStatusCommand(t *testing.T) {
 	write(t, filepath.Join(templates, "agent.yaml"), agentTemplate)
 	a.wantText(t, exitProblem, []string{"shop", "-l", "app in (web, api)", "--templates", templates, "-o", "text"},
 		fmt.Sprintf("pillion status shop --selector 'app in (api,web)' --templates '%s' --kubeconfig", templates),
-		fmt.Sprintf("In the namespace shop, 1 pod is to have no sidecar. To see why for one of them: pillion explain --templates '%s' --kubeconfig", templates), " pod/out -n shop")
+		fmt.Sprintf("In the namespace shop, 1 pod gets no sidecar. To see why: pillion explain --templates '%s' --kubeconfig", templates), " pod/out -n shop")
 	a.wantText(t, exitProblem, []string{"-A"}, "pillion status --all-namespaces --kubeconfig")
 	for in, out := range map[string]string{"a/b.yaml": "a/b.yaml", "": "''", "it's $(x)": `'it'\''s $(x)'`} {
 		if got := cli.Quote(in); got != out {
@@ -108,7 +110,7 @@ func TestStatusURL(t *testing.T) {
 				w.(map[string]any)["clientConfig"] = map[string]any{"url": c.url}
 			}
 			text := a.wantText(t, c.code, []string{"shop"}, c.want)
-			if strings.Contains(text, "No problems") || strings.Contains(text, "Restart nothing yet") != (name != "listens") {
+			if strings.Contains(text, "No problems") || strings.Contains(text, "Do not restart anything yet") != (name != "listens") {
 				t.Error(text)
 			}
 		})
@@ -174,7 +176,8 @@ func TestStatusFailing(t *testing.T) {
 	})
 }
 
-// TestStatusEvents: the last event says why an owner cannot make its pods, if it may be read.
+// TestStatusEvents checks that the last event explains why an owner cannot create its pods, if the
+// user may read events.
 func TestStatusEvents(t *testing.T) {
 	t.Parallel()
 	const path = "/api/v1/namespaces/shop/events"

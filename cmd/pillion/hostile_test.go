@@ -241,8 +241,8 @@ spec:
 	return folder
 }
 
-// If clients send slowly, break promises, abort or reset, the process stays within its container's memory and
-// still answers all other clients.
+// TestServeHostile checks that if clients send slowly, break promises, abort or reset, the process
+// stays within its container's memory and still answers all other clients.
 func TestServeHostile(t *testing.T) {
 	if raced() {
 		t.Skip("SKIPPED: the race detector takes many times the memory and the time; TestServeHostileOneCPU runs with it")
@@ -255,7 +255,8 @@ func TestServeHostile(t *testing.T) {
 	}
 }
 
-// One CPU is enough to withstand those that cost the most of it.
+// TestServeHostileOneCPU checks that one CPU is enough to withstand the clients that cost the most
+// CPU.
 func TestServeHostileOneCPU(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", greedy(t), "--memory-limit", "256Mi")

@@ -158,8 +158,8 @@ func value(t *testing.T, text []byte) any {
 	return v
 }
 
-// FuzzInject: a stream that is taken comes out with nothing to add, and one
-// without pods comes out as it was.
+// FuzzInject checks that a second run adds nothing to the output of inject, and that a stream
+// without pods is unchanged.
 func FuzzInject(f *testing.F) {
 	files, err := filepath.Glob("testdata/script/inject-*.txtar")
 	if err != nil || len(files) == 0 {
@@ -231,8 +231,8 @@ func TestLineEnds(t *testing.T) {
 	}
 }
 
-// TestInjectKeepsEverything: of random streams, every object that kubectl's decoder
-// reads is in the output, in the same order; if there is garbage, nothing is written.
+// TestInjectKeepsEverything checks random streams. Every object that kubectl's decoder reads is in
+// the output, in the same order. If there is anything else in the stream, nothing is written.
 func TestInjectKeepsEverything(t *testing.T) {
 	t.Parallel()
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"%d"},"spec":{"containers":[{"name":"web","image":"x"}]}}`

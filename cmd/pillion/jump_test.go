@@ -137,8 +137,9 @@ func (j *jumping) jump(t *testing.T, by time.Duration) {
 
 const year = 365 * 24 * time.Hour
 
-// If the wall clock jumps under load, no request is lost or answered differently, no connection is closed, deadlines
-// stay the same, and the certificate and readiness stay.
+// TestServeClockJumps checks that if the wall clock jumps under load, no request is lost or
+// answered differently, no connection is closed, deadlines stay the same, and the certificate and
+// readiness stay.
 func TestServeClockJumps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -177,7 +178,8 @@ func TestServeClockJumps(t *testing.T) {
 	}
 }
 
-// An API server whose certificate is good does not become a stranger by a clock that jumps.
+// TestServeCallersClockJumps checks that a jump of the clock does not make the valid certificate of
+// an API server invalid.
 func TestServeCallersClockJumps(t *testing.T) {
 	t.Parallel()
 	caFile := filepath.Join(t.TempDir(), "ca.crt")

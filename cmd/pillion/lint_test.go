@@ -17,7 +17,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
 
-// TestLintServer: lint says of each template whether the API server accepts a pod with it, or was not asked.
+// TestLintServer checks that lint reports, for each template, whether the API server accepts a pod
+// with it, or that it did not call the API server.
 func TestLintServer(t *testing.T) {
 	t.Parallel()
 	const all = `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {pod: {spec: {containers: [{name: a, image: a}]}}}}

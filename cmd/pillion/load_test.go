@@ -58,7 +58,8 @@ func (s *served) send(t *testing.T, client *http.Client, body string) (o outcome
 	return o
 }
 
-// No request that has reached the server is lost when it is asked to end: at once, as in the manifests, or after a while.
+// TestServeEndsUnderLoad checks that the server answers every request that reached it before it
+// stops. It stops at once, with the delay of the manifests, or after some time.
 func TestServeEndsUnderLoad(t *testing.T) {
 	for _, delay := range []string{"0s", "1s"} {
 		t.Run(delay, func(t *testing.T) { testEndsUnderLoad(t, delay) })
@@ -96,7 +97,7 @@ func testEndsUnderLoad(t *testing.T, delay string) {
 	}
 }
 
-// A connection by which nothing ever comes keeps the server from its end for a moment only.
+// TestServeEndsUnused checks that an idle connection delays the server's end only for a moment.
 func TestServeEndsUnused(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--shutdown-delay", "0s")
@@ -119,8 +120,9 @@ func (s *served) saidAny(msg string) bool {
 	return false
 }
 
-// A process with one CPU gets more requests than it can process, for expensive pods. Each caller gets an answer or is
-// asked to retry, the latter costs little, and in the end the process recovers. TestOverload checks the times.
+// TestServeOverload checks a process with one CPU that gets more requests for expensive pods than
+// it can process. Each caller gets an answer, or is asked to retry, which costs little. Afterwards
+// the process recovers. TestOverload checks the times.
 func TestServeOverload(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	path := filepath.Join(t.TempDir(), "costly.yaml")
@@ -184,7 +186,7 @@ func costly() string {
 	return `{"spec":{"containers":[` + strings.Join(all, ",") + `]}}`
 }
 
-// Connections without number are not kept.
+// TestServeConnections checks that the number of open connections is limited.
 func TestServeConnections(t *testing.T) {
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
 	var kept []*http.Client
@@ -218,7 +220,8 @@ func TestServeConnections(t *testing.T) {
 	})
 }
 
-// Clients that connect and send nothing, however often, keep no other client out.
+// TestServeSilentConnections checks that clients that connect often and send nothing do not keep
+// out other clients.
 func TestServeSilentConnections(t *testing.T) {
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
 	for range serve.MaxConnections + 100 {
@@ -231,7 +234,8 @@ func TestServeSilentConnections(t *testing.T) {
 	}
 }
 
-// What becomes of pods that were not injected changes while serve runs.
+// TestReconfigureUninjected checks that the mode for pods that were not injected can change while
+// serve runs.
 func TestReconfigureUninjected(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pillion.yaml")
@@ -260,7 +264,7 @@ func TestReconfigureUninjected(t *testing.T) {
 	s.ready(t, http.StatusOK, "uninjected-pods: must be one of Deny, Warn, not")
 }
 
-// The bound of memory changes while serve runs.
+// TestReconfigureMemory checks that the memory limit can change while serve runs.
 func TestReconfigureMemory(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pillion.yaml")

@@ -64,7 +64,8 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsPage: the page lists every metric, and no other, and some test knows it.
+// TestMetricsPage checks that the page lists every metric and no other, and that a test uses each
+// one.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(contents(t, "../../manifests/docs/metrics.md"), "\n## Metrics\n")

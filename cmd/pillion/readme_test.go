@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestEveryCommand: the page's table has each command, its help has an example and fits
-// the screen, and a script runs it.
+// TestEveryCommand checks each command: the table of the page has it, its help has an example and
+// fits the screen, and a script runs it.
 func TestEveryCommand(t *testing.T) {
 	page, scripts := contents(t, "../../manifests/docs/commands.md"), ""
 	files, err := filepath.Glob("testdata/script/*.txtar")
@@ -50,7 +50,7 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
-// TestInlineCommands: commands within sentences and tables exist, with their flags.
+// TestInlineCommands checks that commands within sentences and tables exist, with their flags.
 func TestInlineCommands(t *testing.T) {
 	n := 0
 	for _, file := range pages(t) {
@@ -79,7 +79,7 @@ func TestInlineCommands(t *testing.T) {
 	}
 }
 
-// TestLinks: every page's links lead to a file, and to a heading of it.
+// TestLinks checks that every link of a page leads to an existing file and heading.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`) // a colon is one of https://
 	n := 0
@@ -102,7 +102,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestPageLength: a page answers one question.
+// TestPageLength checks that no page is too long. A page answers one question.
 func TestPageLength(t *testing.T) {
 	for _, file := range pages(t) {
 		limit := 300

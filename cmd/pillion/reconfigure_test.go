@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReconfigure: what can change while serve runs does, the rest says that it needs
-// a restart, and a file that cannot be used changes nothing.
+// TestReconfigure checks that serve applies every setting that can change while it runs, and
+// reports each one that needs a restart. An invalid file changes nothing.
 func TestReconfigure(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "config")
 	file := filepath.Join(folder, "pillion.yaml")

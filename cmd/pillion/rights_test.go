@@ -77,7 +77,8 @@ func TestRights(t *testing.T) {
 // unread are resources without which the report is the same. So is the namespace of Pillion.
 var unread = []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolicies", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "events"}
 
-// TestInvalidTemplate: one broken template is reported, and the diagnosis goes on with the others.
+// TestInvalidTemplate checks that an invalid template is reported, and that the report goes on with
+// the others.
 func TestInvalidTemplate(t *testing.T) {
 	t.Parallel()
 	a := runningAPI(t)

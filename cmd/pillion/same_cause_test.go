@@ -55,8 +55,8 @@ template: {metadata: {labels: {app: "w-%[1]d"%[3]s}, annotations: {%[4]s}}, spec
 	return a
 }
 
-// TestSameCause: in whatever state a cluster is, status and explain name the same state and the same
-// cause for each pod, and the same reason why a workload has none.
+// TestSameCause checks that in any state of a cluster, status and explain report the same state and
+// cause for each pod, and the same reason for a workload without pods.
 func TestSameCause(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(20261122, 1))

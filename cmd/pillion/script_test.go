@@ -36,11 +36,10 @@ func (t tests) Run() int {
 	return t.M.Run()
 }
 
-// A script is one case of the command line. Besides testscript's own commands
-// there are "code N COMMAND...", which runs a command that must exit with that
-// code, "hide FILE...", which hides the templates' revisions in files, and "utf16
-// FROM TO" and "gzip FROM TO", which encode a file.
-// The folder $TEMPLATES has one template, log-agent.
+// TestScripts runs the scripts, each of which is one case of the command line. There are four more
+// commands than testscript's own. "code N COMMAND..." runs a command that must exit with that code.
+// "hide FILE..." hides the revisions of templates in files. "utf16 FROM TO" and "gzip FROM TO"
+// encode a file. The folder $TEMPLATES has one template, log-agent.
 func TestScripts(t *testing.T) {
 	folder, err := filepath.Abs("testdata/templates")
 	if err != nil {

@@ -236,7 +236,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// The API server speaks HTTP/1.1 to a Service, and HTTP/2 to localhost.
+// TestServeProtocols checks both protocols: the API server speaks HTTP/1.1 to a Service, and HTTP/2
+// to localhost.
 func TestServeProtocols(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")
@@ -313,8 +314,8 @@ func TestServeReload(t *testing.T) {
 	}
 }
 
-// A request that is on its way when the process is asked to end is answered,
-// and so is one that comes before the cluster knows.
+// TestServeDrains checks that after SIGTERM, Pillion answers requests that have begun, and requests
+// that arrive before the cluster has removed the endpoint.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates", "--shutdown-delay", "3s")

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// Whenever SIGTERM comes while a server starts, with SIGHUPs before it, it ends: by the signal while it is no server yet,
-// and with 0 from then on. None of them leaves one behind that serves half of what it should, or waits for ever.
+// TestServeSignalsAtStart sends SIGTERM, and SIGHUPs before it, at any moment of a server's start.
+// The signal ends the process until it is a server, and from then on it exits with 0. The process
+// never stays, half started or waiting.
 func TestServeSignalsAtStart(t *testing.T) {
 	t.Parallel()
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { select {} }))

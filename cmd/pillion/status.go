@@ -47,7 +47,7 @@ does not use the namespace of the kubeconfig.
 For each template, a pod is
 
   current   injected with the current template, and complete
-  outdated  injected with another revision of the template than a new pod would be, or
+  outdated  injected with a revision of the template that is no longer current, or
             injected although a new pod would not be
   missing   not injected, although it should be
   altered   injected and then changed by something else

@@ -19,7 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/status"
 )
 
-// TestStatusLarge: 10,000 pods are read in pages and never held together.
+// TestStatusLarge checks that 10,000 pods are read in pages and never all in memory.
 func TestStatusLarge(t *testing.T) {
 	const pods, limit = 10_000, 32 << 20
 	a := newPagedAPI(pods)
@@ -63,7 +63,8 @@ func TestStatusLarge(t *testing.T) {
 	}
 }
 
-// TestStatusSelection: namespaces that opted in, and pods that did elsewhere, each once.
+// TestStatusSelection checks that the report has the namespaces that opted in, and the pods that
+// opted in elsewhere, each once.
 func TestStatusSelection(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -127,7 +128,7 @@ func TestStatusSelection(t *testing.T) {
 	}
 }
 
-// TestStatusExpired: a list whose pages are too old is read once more, and counted once.
+// TestStatusExpired checks that a list with expired pages is read again, and counted once.
 func TestStatusExpired(t *testing.T) {
 	t.Parallel()
 	a := newPagedAPI(1200)
@@ -212,7 +213,7 @@ rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [p
 	}
 }
 
-// TestStatusNames: each line is a set of arguments for kubectl rollout restart.
+// TestStatusNames checks that each line is a set of arguments for kubectl rollout restart.
 func TestStatusNames(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := newPagedAPI(15).status(t, "shop", "-o", "name")

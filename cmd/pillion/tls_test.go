@@ -120,8 +120,9 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A replica that starts, or starts again, has its certificate from the API server. Until that one has answered, no
-// connection is accepted, and from then on each one gets the certificate.
+// TestServeAcceptsWithCertificate checks a replica that gets its certificate from the API server,
+// at its start or restart. It accepts no connection before it has the certificate. Then every
+// connection gets the certificate.
 func TestServeAcceptsWithCertificate(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -157,7 +158,8 @@ func TestServeAcceptsWithCertificate(t *testing.T) {
 	s.ready(t, http.StatusServiceUnavailable, "[+]webhooks ok: connections are accepted")
 }
 
-// A replica that never got a certificate ends as one that has nothing to drain.
+// TestServeEndsWithoutCertificate checks that a replica that never got a certificate stops at once,
+// because it has nothing to drain.
 func TestServeEndsWithoutCertificate(t *testing.T) {
 	t.Parallel()
 	admin := freeAddress(t)

@@ -25,8 +25,9 @@ func (s *served) attacker(t *testing.T) *attacker {
 	return &attacker{t: t, address: strings.TrimPrefix(s.webhook, "https://"), admin: strings.TrimPrefix(s.admin, "http://")}
 }
 
-// If there are too few file descriptors for all clients, waiting connections are closed, pods and probes still get
-// answers, and a new certificate is read and presented.
+// TestServeFewFiles checks that if there are too few file descriptors for all clients, waiting
+// connections are closed, pods and probes still get answers, and a new certificate is read and
+// presented.
 func TestServeFewFiles(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
@@ -53,8 +54,8 @@ func TestServeFewFiles(t *testing.T) {
 	})
 }
 
-// Certificate files that are written in parts, in any order, or cut off by a full disk, change nothing until both
-// are complete.
+// TestServeHalfWritten checks certificate files that are written in parts, in any order, or cut off
+// by a full disk. They change nothing until both are complete.
 func TestServeHalfWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -91,7 +92,8 @@ func TestServeHalfWritten(t *testing.T) {
 	s.innocent(t, s.client, reviewBody())
 }
 
-// A log that cannot be written, because the disk is full or its reader is gone, delays no caller.
+// TestServeFullLog checks that a log that cannot be written, because the disk is full or its reader
+// is gone, delays no caller.
 func TestServeFullLog(t *testing.T) {
 	t.Parallel()
 	works := func(t *testing.T, s *served) {
@@ -121,8 +123,8 @@ func TestServeFullLog(t *testing.T) {
 	})
 }
 
-// Any number of SIGHUPs at any moment loses no request and ends nothing. SIGTERM ends the process with exit code 0
-// in any state.
+// TestServeSignals checks that any number of SIGHUPs at any moment loses no request and ends
+// nothing. SIGTERM ends the process with exit code 0 in any state.
 func TestServeSignals(t *testing.T) {
 	t.Parallel()
 	for round := range 4 {
@@ -158,8 +160,8 @@ func TestServeSignals(t *testing.T) {
 	}
 }
 
-// Requests that arrive together on one connection are answered in order, each with its own answer, even if one of
-// them is invalid.
+// TestServePipelining checks that requests that arrive together on one connection are answered in
+// order, each with its own answer, even if one of them is invalid.
 func TestServePipelining(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", "testdata/templates")

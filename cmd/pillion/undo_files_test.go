@@ -14,9 +14,9 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// TestUndoFiles: of every manifest of this repository, and of those below the folders in
-// $PILLION_MANIFESTS, uninject gives back the bytes that inject read. With a usual template
-// inject changes no line in 99 of 100 files.
+// TestUndoFiles checks that uninject restores the bytes of every manifest of this repository, and
+// of those below the folders in $PILLION_MANIFESTS. With a usual template, inject changes no
+// existing line in 99 of 100 files.
 func TestUndoFiles(t *testing.T) {
 	t.Parallel()
 	all := undoInjector(t)

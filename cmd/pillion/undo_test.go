@@ -86,8 +86,8 @@ func processed(injector *inject.Injector, text string, uninject bool) (out, repo
 	return string(data), j.told.String(), err
 }
 
-// TestUndo: of random documents, uninject gives back the bytes that inject read, and
-// inject leaves every line that it does not fill.
+// TestUndo checks random documents. Uninject restores the bytes that inject read, and inject leaves
+// every line unchanged that it does not fill.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	injector := undoInjector(t)

@@ -53,7 +53,8 @@ rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [p
 	return a
 }
 
-// TestUnlabelled: the reason of each namespace, the command that helps, and none for those that must stay out.
+// TestUnlabelled checks the reason for each namespace, and the command that opts it in. There is no
+// command for namespaces that must stay out.
 func TestUnlabelled(t *testing.T) {
 	t.Parallel()
 	a := outsideAPI(t)
@@ -79,7 +80,7 @@ func TestUnlabelled(t *testing.T) {
 	}{
 		{"-o name", exitOK, "namespace/empty\nnamespace/quiet\nnamespace/typo\n"},
 		{"shop", exitOK, "1 of 1 namespace opted in.\n"},
-		{"off trial kube-system", exitOK, "3 of 3 namespaces are outside, on purpose.\n"},
+		{"off trial kube-system", exitOK, "3 of 3 namespaces are left out on purpose.\n"},
 		{"-n quiet,shop -o name", exitOK, "namespace/quiet\n"},
 		{"in-vain", exitProblem, "1 namespace has not opted in"},
 		{"nowhere", exitProblem, ""},
@@ -90,7 +91,8 @@ func TestUnlabelled(t *testing.T) {
 	}
 }
 
-// TestUnlabelledHeld: no namespace is advised to opt in while Pillion has a problem, because that may cost pods.
+// TestUnlabelledHeld checks that there is no advice to opt in while Pillion has a problem, because
+// pods could be denied.
 func TestUnlabelledHeld(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*pagedAPI){

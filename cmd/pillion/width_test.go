@@ -117,7 +117,8 @@ func contents(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestHelpWidth: at every width the help of every command has the same words, and only its examples are wider.
+// TestHelpWidth checks that at every width, the help of every command has the same words, and that
+// only its examples are wider.
 func TestHelpWidth(t *testing.T) {
 	eachCommand(newRoot(), func(cmd *cobra.Command) {
 		help := func(columns int) string {

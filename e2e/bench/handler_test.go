@@ -32,7 +32,7 @@ func handler(t testing.TB, s templateSet) http.Handler {
 	return h
 }
 
-// BenchmarkHandler is everything but the network: names are key=value, for benchstat.
+// BenchmarkHandler measures everything except the network. Names are key=value, for benchstat.
 func BenchmarkHandler(b *testing.B) {
 	for _, size := range podSizes() {
 		pod, out := podJSON(size), podJSON(size, optOut)
@@ -112,7 +112,7 @@ func (w *discardWriter) Header() http.Header       { return w.header }
 func (*discardWriter) WriteHeader(int)             {}
 func (*discardWriter) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestReferences checks that the compared webhooks do the same.
+// TestReferences checks that the compared webhooks make the same changes.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	for _, size := range podSizes() {
@@ -148,7 +148,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestHeavy: so do those with more CEL.
+// TestHeavy is TestFeatures for the templates with more CEL.
 func TestHeavy(t *testing.T) {
 	t.Parallel()
 	for _, size := range podSizes() {
@@ -179,7 +179,7 @@ func injected(t *testing.T, h http.Handler, pod []byte) *corev1.Pod {
 	return object
 }
 
-// TestSizes: generated reviews are as big as real ones.
+// TestSizes checks that generated reviews are as large as real ones.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for _, s := range podSizes() {

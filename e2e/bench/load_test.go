@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestOpenLoop: while a server stalls, the requests that wait for a connection wait too.
+// TestOpenLoop checks that while a server stalls, the time that requests wait for a connection
+// counts too.
 func TestOpenLoop(t *testing.T) {
 	t.Parallel()
 	const stall, duration = 400 * time.Millisecond, 400 * time.Millisecond // more requests than connections

@@ -95,7 +95,7 @@ func TestWriteReadmes(t *testing.T) {
 	}
 }
 
-// TestShippedReadmes: the sections are there to be written.
+// TestShippedReadmes checks that the shipped pages have the sections that the report writes.
 func TestShippedReadmes(t *testing.T) {
 	t.Parallel()
 	for _, section := range sections() {
@@ -134,8 +134,8 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// TestSimulate compares with what queueing theory says of one server: a mean wait of ρS/2(1-ρ) where every call
-// takes S (Pollaczek and Khinchine).
+// TestSimulate compares the simulation with queueing theory: the mean wait for one server is
+// ρS/2(1-ρ) if every call takes the time S (Pollaczek and Khinchine).
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	m := model{replicas: 1, cores: 1, rate: 100, length: 1000, patience: 1e6, apiServer: 1e6, classes: []class{{1, 0.008, 0}}}

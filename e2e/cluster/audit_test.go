@@ -100,8 +100,8 @@ func TestEventCreatesPod(t *testing.T) {
 	}
 }
 
-// The API server writes while the log is read: half a line has to wait for its other half, which never comes from
-// one that was killed.
+// TestAuditLogGrows reads the log while the API server writes it. A partial line waits for its
+// rest, which never arrives if the API server was killed.
 func TestAuditLogGrows(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")

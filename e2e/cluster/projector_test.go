@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Files change all at once, through one link, as those of a volume do.
+// TestPublish checks that all files change at once, through one link, as those of a volume do.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -211,8 +211,9 @@ func contents(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestOwnTemplates: a demo that is kept has the user's templates in a folder that Git ignores, and it keeps what is in
-// it. All of the demo's templates work in a namespace that enforces Pod Security restricted.
+// TestOwnTemplates checks that a demo that is kept has the user's templates in a folder that Git
+// ignores, and does not change the folder's content. All templates of the demo work in a namespace
+// that enforces the Pod Security level restricted.
 func TestOwnTemplates(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -245,7 +246,7 @@ func TestOwnTemplates(t *testing.T) {
 	}
 }
 
-// TestTemplatesFolder: the demo does not start with a folder that is not there.
+// TestTemplatesFolder checks that the demo does not start if the folder does not exist.
 func TestTemplatesFolder(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -261,7 +262,8 @@ func TestTemplatesFolder(t *testing.T) {
 	}
 }
 
-// TestOwnFolder: what the user changes is outside of what git tracks, and stays in a second run.
+// TestOwnFolder checks that the files that the user changes are not tracked by Git, and keep the
+// changes in a second run.
 func TestOwnFolder(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

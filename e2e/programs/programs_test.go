@@ -225,7 +225,8 @@ func TestBuildShowsPackages(t *testing.T) {
 	}
 }
 
-// A build that fails leaves nothing that looks like a finished one, and takes away what others left.
+// TestBuildIsAllOrNothing checks that a build that fails leaves nothing that looks like a finished
+// build, and removes what earlier ones left.
 func TestBuildIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -382,7 +383,8 @@ func TestWithoutKubectl(t *testing.T) {
 	}
 }
 
-// TestHandedOver: a program that another one starts runs what that one found.
+// TestHandedOver checks that a program that another one starts runs the programs that the other one
+// found.
 func TestHandedOver(t *testing.T) {
 	variable, err := (&Programs{Version: "v1.37.1", Subset: true, Etcd: "/x/etcd"}).Environ()
 	if err != nil {

@@ -66,7 +66,7 @@ type testGroup struct {
 	} `json:"alert_rule_test"`
 }
 
-// Each alert fires in one case and does not in another.
+// TestAlerts checks that each alert fires in one case and does not in another.
 func TestAlerts(t *testing.T) {
 	rule := loadRules(t)
 	spec, err := yaml.Marshal(rule.Spec)

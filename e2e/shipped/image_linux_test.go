@@ -26,8 +26,9 @@ const maxImage = 12 << 20
 // maxBinary is of the same layer unpacked: what a node stores.
 const maxBinary = 34_000_000
 
-// There is no container runtime here; but the image is one file, which the Dockerfile's own
-// command makes: for each architecture, static, small enough, and enough by itself.
+// TestImage builds the image without a container runtime. The image is one file, which the
+// Dockerfile's own command builds for each architecture. The file must be static and small, and
+// must run without any other file.
 func TestImage(t *testing.T) {
 	text, err := os.ReadFile("../../Dockerfile")
 	if err != nil {

@@ -53,7 +53,8 @@ func expressions(t *testing.T) map[string]string {
 	return all
 }
 
-// All metrics in alerts and panels exist in the code, and so does each value of a label in them.
+// TestExpressions checks that all metrics in alerts and panels exist in the code, and so does each
+// value of a label in them.
 func TestExpressions(t *testing.T) {
 	words := literals(t)
 	for what, expr := range expressions(t) {
@@ -81,7 +82,7 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// TestSeries: what the cases of the alerts say that Pillion counts, it does.
+// TestSeries checks that Pillion has the series that the cases of the alerts use.
 func TestSeries(t *testing.T) {
 	words := literals(t)
 	var tests testFile
@@ -115,8 +116,8 @@ func (w vocabulary) check(t *testing.T, what, name, value string) {
 	}
 }
 
-// A Prometheus that stores native histograms does not store the classic ones too, unless it is
-// configured to. Panels show either.
+// TestHistograms checks that panels show both kinds of histograms. A Prometheus that stores native
+// histograms stores the classic ones only if it is configured to.
 func TestHistograms(t *testing.T) {
 	const with = `name="pod.mutate.pillion.dev", webhook="mutate"`
 	n := 0
@@ -176,7 +177,8 @@ func literals(t *testing.T) vocabulary {
 	return words
 }
 
-// What the operator does not know it drops without a word.
+// TestServiceMonitor decodes the ServiceMonitor strictly, because the operator silently drops
+// unknown fields.
 func TestServiceMonitor(t *testing.T) {
 	var m monitoringv1.ServiceMonitor
 	decode(t, filepath.Join(monitoring, "servicemonitor.yaml"), &m)

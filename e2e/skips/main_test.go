@@ -43,7 +43,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// TestRun: a command that fails without an event fails too.
+// TestRun checks that a command that fails without an event is a failure too.
 func TestRun(t *testing.T) {
 	for _, command := range [][]string{nil, {"/nothing/there"}, {"go", "test", "-json", "./nothing/there"}} {
 		if failed, err := run(command); !failed && err == nil {

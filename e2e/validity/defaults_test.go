@@ -20,8 +20,8 @@ import (
 
 func init() { flag.Bool("update", false, "write inject/schema/defaults_generated.go anew") }
 
-// TestDefaults: inject/schema/defaults_generated.go has what Kubernetes writes into fields
-// that are not there, and the fields that it drops if a feature gate is off.
+// TestDefaults checks that inject/schema/defaults_generated.go has the defaults of Kubernetes for
+// missing fields, and the fields that Kubernetes drops if a feature gate is off.
 func TestDefaults(t *testing.T) {
 	const file = "../../inject/schema/defaults_generated.go"
 	d := &defaults{values: map[string]map[string]bool{}, gated: map[string]bool{}}

@@ -33,7 +33,7 @@ func cases(t testing.TB, n int) uint64 {
 }
 
 // TestAlone checks that a template that is wrong for every pod is rejected when it is loaded.
-// Nearly everything that the API server accepts is loaded.
+// Nearly all templates whose pods the API server accepts are loaded.
 func TestAlone(t *testing.T) {
 	tried, strict := 0, map[string]int{}
 	for seed := range cases(t, 300) {
@@ -73,9 +73,8 @@ func whole(message string) string {
 	return message[:min(len(message), 60)]
 }
 
-// TestValid: a valid pod stays valid or is left out with a reason, a second run adds
-// nothing, and the judge finds nothing in Pillion's own work, on clusters with any
-// feature gates.
+// TestValid checks that a valid pod stays valid, or is skipped with a reason. A second run adds
+// nothing, and the judge has no finding about the result. The clusters have random feature gates.
 func TestValid(t *testing.T) {
 	for _, setting := range []string{"default", "AllAlpha=true,AllBeta=true", "AllAlpha=false,AllBeta=false"} {
 		t.Run(setting, func(t *testing.T) {
@@ -97,7 +96,7 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// FuzzValid is the same for any seed.
+// FuzzValid is TestValid for any seed.
 func FuzzValid(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, seed+100)

@@ -44,7 +44,8 @@ func FuzzAdd(f *testing.F) {
 	})
 }
 
-// Memory does not grow with the log, and a loop is found among many other requests.
+// TestBounded checks that memory does not grow with the log, and that a loop is found among many
+// other requests.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	l := New()

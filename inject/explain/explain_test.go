@@ -29,9 +29,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 
-// A case is one file: templates (*.template.yaml), the pod (pod.yaml), the
-// namespace (namespace.yaml), webhook configurations (webhooks.yaml), a file
-// "live" where the pod exists, and the report as text and as JSON.
+// TestCases runs the cases. A case is one file with templates (*.template.yaml), the pod
+// (pod.yaml), the namespace (namespace.yaml), webhook configurations (webhooks.yaml), and the
+// report as text and as JSON. If there is a file "live", the pod exists.
 func TestCases(t *testing.T) {
 	goldentest.Cases(t, "testdata/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		r := report(t, archive)
@@ -59,7 +59,7 @@ func TestCases(t *testing.T) {
 // testdata/passed.txt, so that a new rule does not change every case.
 var shown = []inject.Code{inject.CodeNotOptedIn, inject.CodeNotRequested, inject.CodeConflict}
 
-// TestPassed: this is why rules do not apply to the pods of the cases.
+// TestPassed checks the reasons why rules do not apply to the pods of the cases.
 func TestPassed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")

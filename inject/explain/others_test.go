@@ -52,8 +52,8 @@ func explained(t testing.TB, i *inject.Injector, pod string, ns templates.Namesp
 	return r
 }
 
-// TestOthers: templates that do not apply take one line, unless the pod requests them; nothing else is
-// left out, and in all detail nothing is.
+// TestOthers checks that templates that do not apply take one line, unless the pod requests them.
+// Nothing else is omitted, and with all details nothing at all.
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	i := manyTemplates(t)
@@ -108,7 +108,8 @@ func TestOthers(t *testing.T) {
 
 func text(r *explain.Report, detail explain.Detail) string { return r.Text(100, false, detail) }
 
-// TestNothingIsExplained: if a pod gets nothing, the reason for each default is there without a flag.
+// TestNothingIsExplained checks that if a pod gets no template, the report has the reason for each
+// default template, without a flag.
 func TestNothingIsExplained(t *testing.T) {
 	t.Parallel()
 	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: log}, spec: {default: true, pod: {spec: {containers: [{name: log, image: l}]}}}}

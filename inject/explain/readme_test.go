@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/status"
 )
 
-// TestFieldsAreDocumented: the JSON of explain and of status.
+// TestFieldsAreDocumented checks that the JSON fields of explain and of status are documented.
 func TestFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
 	wantDocumented(t, "README.md", reflect.TypeFor[explain.Report]())

@@ -9,7 +9,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// TestWrap: a line ends between words, and a word that is longer has a line of its own.
+// TestWrap checks that a line ends between words, and that a longer word gets its own line.
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{

@@ -12,8 +12,9 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestTryDefaults: a template with limits has the effect of one that also sets the requests to which the API
-// server defaults them. Each change of the QoS class has a reason that names what the container lacks or has.
+// TestTryDefaults checks that a template with limits has the same effect as one that also sets the
+// requests that the API server derives from them. Each change of the QoS class has a reason that
+// names what the container lacks or has.
 func TestTryDefaults(t *testing.T) {
 	t.Parallel()
 	e := evaluator(t)

@@ -72,7 +72,8 @@ func TestViolation(t *testing.T) {
 	}
 }
 
-// TestTry holds what the shipped templates, and some others, say about themselves.
+// TestTry checks that the shipped templates, and some others, have the properties that their
+// descriptions state.
 func TestTry(t *testing.T) {
 	t.Parallel()
 	const others = `apiVersion: pillion.dev/v1alpha1
@@ -177,7 +178,7 @@ func TestTryOnPods(t *testing.T) {
 	}
 }
 
-// TestHints checks that probable mistakes give hints, and nothing else does.
+// TestHints checks that probable mistakes give hints, and that nothing else does.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{
@@ -215,8 +216,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestFails: a condition that some pods make fail is found, although the sample meets it, unless a
-// selector keeps such pods away.
+// TestFails checks that a condition that fails on some pods is found, although it is true for the
+// sample. If a selector excludes these pods, there is no finding.
 func TestFails(t *testing.T) {
 	t.Parallel()
 	const lang = "pod.metadata.labels['lang'] == 'go'"

@@ -199,8 +199,8 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
-// TestOriginal: what denies a pod without Pillion too is not said of the sidecar, and nothing is
-// said of the pod that depends on what runs at the moment.
+// TestOriginal checks that a reason that denies the pod without Pillion too is not attributed to
+// the sidecar. Reasons that depend on other running pods are not reported for the original pod.
 func TestOriginal(t *testing.T) {
 	t.Parallel()
 	e := evaluator(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestBounded: what a condition nests may not double the work for each level.
+// TestBounded checks that a level of nesting in a condition does not double the work.
 func TestBounded(t *testing.T) {
 	repeated := func(levels int) string {
 		return "pod.metadata.labels[?'app'].orValue('').matches('^" + strings.Repeat("(", levels) + "a" + strings.Repeat("b)+", levels) + "$')"

@@ -56,7 +56,7 @@ func (s *search) compare(w *world, op string, args []ast.Expr, want bool, sc *sc
 	return false
 }
 
-// candidates returns values to try, for most of which the comparison with a value is true.
+// candidates returns values to try. For most of them, the comparison with the given value is true.
 func candidates(op string, value ref.Val) []ref.Val {
 	up := map[string]int64{operators.Equals: 0, operators.NotEquals: 1, operators.Less: -1, operators.LessEquals: 0, operators.Greater: 1, operators.GreaterEquals: 0}[op]
 	switch v := value.(type) {
@@ -100,8 +100,8 @@ func others(text string) []ref.Val {
 	return all
 }
 
-// in makes a value one of the items of a list or of the names of an object. If want is false,
-// it makes it none of them.
+// in makes a value an item of a list or a name in an object. If want is false, it makes sure that
+// the value is not one.
 func (s *search) in(w *world, e, of ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if !want {
 		return s.notIn(w, e, of, sc, next)
@@ -223,8 +223,8 @@ func stringsFor(name, now, part string) []string {
 }
 
 // matching returns a string that matches a pattern. For unusual patterns the string may not
-// match. More is how often parts with *, + or ? occur, if the pattern allows it, and which
-// alternative to use.
+// match. The parameter more is the number of repetitions of parts with *, + or ?, if the pattern
+// allows it, and the alternative to use.
 func matching(re *syntax.Regexp, more int) string {
 	const long = 1000 // nested repetitions double the length with each level
 	var b strings.Builder

@@ -57,7 +57,8 @@ int(pod.metadata.annotations[?'example.com/workers'].orValue('1')) > 4
 pod.spec.containers.filter(c, has(c.ports)).size() >= 2
 `), "\n")
 
-// TestFresh: nearly all of them get a sample, and the engine injects into it.
+// TestFresh checks that nearly all templates get a sample, and that the engine injects them into
+// it.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	met := 0

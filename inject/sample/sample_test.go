@@ -200,7 +200,8 @@ func TestMeet(t *testing.T) {
 	t.Logf("of %d conditions a plain pod meets %d, and a sample is made for %d", len(realistic)+len(unmet), plainly, made)
 }
 
-// TestWhere: a sample has a container that each entry of forEachContainer is for.
+// TestWhere checks that for each entry of forEachContainer, the sample has a container to which it
+// applies.
 func TestWhere(t *testing.T) {
 	t.Parallel()
 	of := parse(t, `match: {condition: "ns.name == 'shop'"}

@@ -209,8 +209,8 @@ func (s *search) has(w *world, e ast.Expr, want bool, sc *scope, next then) bool
 	return value != nil && next(w.set(p, value))
 }
 
-// sets makes a list contain all of the items, or at least one. If want is false, it makes that
-// false.
+// sets makes a list contain all of the items, or at least one. If want is false, it makes the list
+// not contain them.
 func (s *search) sets(w *world, all bool, list ast.Expr, items []ast.Expr, want bool, sc *scope, next then) bool { //nolint:revive // the parameters go through the whole search
 	if len(items) == 0 {
 		return all == want && next(w)

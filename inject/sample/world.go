@@ -130,8 +130,8 @@ func (w *world) set(p path, value any) *world {
 	return &world{doc: doc}
 }
 
-// with returns a copy of a value with another value in a place inside it; above is the path to
-// the value itself.
+// with returns a copy of a value with another value in a place inside it. The parameter above is
+// the path to the value itself.
 func with(of any, p, above path, value any) any {
 	if len(p) == 0 {
 		return value

@@ -87,7 +87,7 @@ func (c *Count) Add(text []byte) error {
 	if len(mistakes) > 0 {
 		c.mistaken++
 	}
-	if len(notes) > len(c.notes) { // every pod has the same ones, as far as there is room
+	if len(notes) > len(c.notes) { // the same for every pod, except that the engine limits findings
 		c.notes = notes
 	}
 	for _, name := range sorted(evidence.InjectedBy) {

@@ -135,5 +135,5 @@ func (c *Count) Fails() string {
 	if len(c.failing) == 0 {
 		return ""
 	}
-	return "new pods of " + c.failing[0].title() + " cannot be created, so new ones here may fail too"
+	return "new pods of " + c.failing[0].title() + " cannot be created, so other new pods here may fail too"
 }

@@ -91,8 +91,8 @@ func compareOwners(a, b Owner) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
 }
 
-// resource returns the owner as kubectl rollout restart takes it, or "" if it does not. The
-// author of a pod may name any owner, and the result becomes an argument of a command.
+// resource returns the owner as an argument of kubectl rollout restart, or "" if that command does
+// not support it. It checks the name, because the author of a pod may name any owner.
 func (o Owner) resource() string {
 	switch group, _, _ := strings.Cut(o.APIVersion, "/"); {
 	case group != "apps", len(validation.IsDNS1123Subdomain(o.Name)) > 0:
@@ -194,7 +194,7 @@ func (g *group) held() string {
 	case len(g.reasons) == 0:
 		return "its pods are current"
 	case g.hold == "" && g.wrong:
-		return "its pods show that not all new pods would be current"
+		return "some of its new pods would not be current"
 	}
 	return g.hold
 }

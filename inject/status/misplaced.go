@@ -14,8 +14,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Misplaced is a workload with Pillion's labels or annotations in its own metadata, where
-// Pillion does not read them.
+// Misplaced is a workload with Pillion's labels or annotations in its own metadata. Pillion does
+// not read them there.
 type Misplaced struct {
 	Namespace string `json:"namespace"`
 	Owner
@@ -55,7 +55,7 @@ func sortMisplaced(all []Misplaced) []Misplaced {
 	return slices.Compact(all)
 }
 
-// misplacedOwners returns the number of workloads that they are in.
+// misplacedOwners returns the number of workloads with misplaced keys.
 func misplacedOwners(all []Misplaced) int {
 	owners := map[string]bool{}
 	for _, m := range all {

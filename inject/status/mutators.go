@@ -56,8 +56,8 @@ type Mutation struct {
 	Bindings []admissionregistrationv1.MutatingAdmissionPolicyBinding
 }
 
-// Mutators returns those that may change pods when they are created in namespaces with these
-// labels, in the order in which they run. It leaves out Pillion's own.
+// Mutators returns the webhooks and policies that may change pods when they are created in
+// namespaces with these labels, in the order in which they run. It omits Pillion's own.
 func (m *Mutation) Mutators(namespaces []map[string]string) []Mutator {
 	bound := map[string][]*admissionregistrationv1.MatchResources{}
 	for i := range m.Bindings {
@@ -94,7 +94,7 @@ func (m *Mutation) Mutators(namespaces []map[string]string) []Mutator {
 	return all
 }
 
-// again reports whether the API server calls Pillion again after others changed a pod.
+// again reports whether the API server calls Pillion again after another webhook changed a pod.
 func (m *Mutation) again() bool {
 	for i := range m.Webhooks {
 		c := &m.Webhooks[i]
@@ -167,8 +167,8 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(set))
 }
 
-// LastWord returns the titles of those that may change pods of a namespace with these labels
-// after the last call of Pillion.
+// LastWord returns the titles of the webhooks and policies that may change pods of a namespace
+// with these labels after the last call of Pillion.
 func (m *Mutation) LastWord(namespace map[string]string) []string {
 	var titles []string
 	again := m.again()
@@ -181,7 +181,8 @@ func (m *Mutation) LastWord(namespace map[string]string) []string {
 	return titles
 }
 
-// Changes reports whether others than Pillion may change new pods of a namespace with these labels.
+// Changes reports whether other webhooks or policies may change new pods of a namespace with these
+// labels.
 func (m *Mutation) Changes(namespace map[string]string) bool {
 	return slices.ContainsFunc(m.Mutators([]map[string]string{namespace}), func(one Mutator) bool { return one.Namespaces > 0 })
 }
@@ -192,15 +193,15 @@ func (m *Mutator) effect(pillionAgain bool) string {
 	again := m.ReinvocationPolicy == string(admissionregistrationv1.IfNeededReinvocationPolicy)
 	switch {
 	case m.Runs == "before" && !again:
-		return "Pillion sees what it changes; it does not see the sidecars"
+		return "Pillion sees its changes; it does not see the sidecars"
 	case m.Runs == "before" && pillionAgain:
-		return "it is called again for the sidecars, and Pillion again for what it changes then"
+		return "it is called again after the sidecars are added; if it changes the pod then, Pillion is called again too"
 	case m.Runs == "before":
-		return "it is called again for the sidecars; Pillion does not repair what it changes then"
+		return "it is called again after the sidecars are added; Pillion does not repair its changes then"
 	case !pillionAgain:
-		return "it sees the sidecars; Pillion does not repair what it changes"
+		return "it sees the sidecars; Pillion does not repair its changes"
 	case again:
-		return "Pillion is called again for what it changes, but not for what it changes when called again itself"
+		return "it sees the sidecars; Pillion is called again after its first call, but not after its second"
 	}
-	return "it sees the sidecars, and Pillion is called again for what it changes"
+	return "it sees the sidecars; Pillion is called again if it changes the pod"
 }

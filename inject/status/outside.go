@@ -97,9 +97,8 @@ func (o *Outside) label(flags string) {
 type Outsiders struct {
 	Summary    string    `json:"summary"` // one sentence
 	Namespaces []Outside `json:"namespaces"`
-	// Problems are what is wrong with Pillion itself, and Doubts what is unknown about that.
-	// While there are problems, the report suggests no commands, because pods that opt in may be
-	// denied.
+	// Problems are problems of Pillion itself. Doubts are facts about it that are unknown. If there
+	// are problems, the report suggests no commands, because pods that opt in may be denied.
 	Problems []string `json:"problems,omitempty"`
 	Doubts   []string `json:"doubts,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
@@ -107,7 +106,7 @@ type Outsiders struct {
 	commands Commands
 }
 
-// NewOutsiders summarizes namespaces; of is the number of all namespaces that were inspected.
+// NewOutsiders summarizes namespaces. The parameter of is the number of all inspected namespaces.
 func NewOutsiders(found []Outside, of int) *Outsiders {
 	slices.SortFunc(found, func(a, b Outside) int { return strings.Compare(a.Namespace, b.Namespace) })
 	r := &Outsiders{Namespaces: append([]Outside{}, found...)}
@@ -131,11 +130,11 @@ func NewOutsiders(found []Outside, of int) *Outsiders {
 	case len(found) == 0:
 		r.Summary = fmt.Sprintf("%d of %s opted in.", of, all)
 	case could == 0:
-		r.Summary = fmt.Sprintf("%d of %s %s outside, on purpose.", len(found), all, are(len(found)))
+		r.Summary = fmt.Sprintf("%d of %s %s left out on purpose.", len(found), all, are(len(found)))
 	case could == len(found):
 		r.Summary = out(could) + "."
 	default:
-		r.Summary = fmt.Sprintf("%s; %d more %s outside on purpose.", out(could), len(found)-could, are(len(found)-could))
+		r.Summary = fmt.Sprintf("%s; %d more %s left out on purpose.", out(could), len(found)-could, are(len(found)-could))
 	}
 	return r
 }
@@ -172,7 +171,7 @@ func (r *Outsiders) Text(width int) string {
 	for _, intended := range []bool{false, true} {
 		title := "\n"
 		if intended {
-			title = "\nOutside on purpose:\n"
+			title = "\nLeft out on purpose:\n"
 		}
 		for i := range r.Namespaces {
 			if o := &r.Namespaces[i]; o.Intended == intended {

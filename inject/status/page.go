@@ -112,11 +112,11 @@ func (p *page) command(parts ...string) {
 // nameWidth is the maximum width of a table's first column. Longer names get their own line.
 const nameWidth = 40
 
-func are(pods int) string {
+func get(pods int) string {
 	if pods == 1 {
-		return "1 pod is"
+		return "1 pod gets"
 	}
-	return fmt.Sprintf("%d pods are", pods)
+	return fmt.Sprintf("%d pods get", pods)
 }
 
 // Commands are commands of this program and of kubectl, with the arguments that select the

@@ -44,7 +44,7 @@ func (v *view) mistakes() (all []Mistake, notes []string) {
 		switch {
 		case f.Code != inject.CodeUnknownTemplate && f.Code != inject.CodeUnknownParameter, v.scope.Incomplete: // it may exist
 		case f.Path == "":
-			notes = append(notes, fmt.Sprintf("Of the namespace %s %s", v.scope.Namespace.Name, strings.Replace(f.Message, "the namespace's", "the", 1)))
+			notes = append(notes, fmt.Sprintf("Namespace %s: %s", v.scope.Namespace.Name, strings.Replace(f.Message, "the namespace's", "the", 1)))
 		default:
 			all = append(all, Mistake{Template: f.Template, Code: f.Code, Why: f.Message, Pods: 1, Example: v.pod.Metadata.Name, Denied: f.Mode == templates.Deny})
 		}

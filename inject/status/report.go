@@ -30,13 +30,13 @@ type Report struct {
 	Mutators []Mutator `json:"mutators"`
 	// Validators are other webhooks and policies that validate new pods.
 	Validators []Validator `json:"validators"`
-	// Problems are what is wrong with Pillion itself, and Doubts what is unknown about the
-	// effect on new pods. If there are any, the report suggests no restarts.
+	// Problems are problems of Pillion itself. Doubts are unknown facts that may affect new pods.
+	// If there are any of either, the report suggests no restarts.
 	Problems []string `json:"problems,omitempty"`
 	Doubts   []string `json:"doubts,omitempty"`
 	// Failing are the owners that cannot create all their pods, with the reason.
 	Failing []Failing `json:"failing,omitempty"`
-	// Misplaced are the workloads with labels or annotations where Pillion does not read them.
+	// Misplaced are the workloads with labels or annotations in places that Pillion does not read.
 	Misplaced []Misplaced `json:"misplaced,omitempty"`
 	// Outside are the namespaces that the user named and that have not opted in, with the
 	// reason. Unlabelled is the number of namespaces that could opt in, if the user named none.
@@ -218,7 +218,7 @@ func (r *Report) summary() string {
 	where := explain.Plural(len(r.Namespaces), "namespace")
 	switch {
 	case r.Unread && len(r.Namespaces) > 0:
-		return fmt.Sprintf("%s in %s; which of them should be injected is unknown", explain.Plural(p.Pods, "pod"), where)
+		return fmt.Sprintf("%s in %s; it is unknown which of them should be injected", explain.Plural(p.Pods, "pod"), where)
 	case len(r.Namespaces) == 0:
 		return "No namespace and no pod has opted in"
 	case p.Pods == 0:

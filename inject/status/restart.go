@@ -22,7 +22,8 @@ func (c *Count) Candidates(kind string) []string {
 	return c.names(func(o Owner, g *group) bool { return o.Kind == kind && o.resource() != "" && len(g.reasons) > 0 })
 }
 
-// Room returns why the namespace would reject n more of a pod, or "" if it would accept them.
+// Room returns why the namespace would reject n more copies of a pod, or "" if it would accept
+// them.
 type Room func(namespace map[string]string, pod []byte, n int) string
 
 // workload has the relevant fields of a Deployment, StatefulSet or DaemonSet.
@@ -114,7 +115,7 @@ func (c *Count) foresee(template []byte, claims []string, injected bool, room fu
 		case d.Code.Wanted() && notCalled != "":
 			return "the API server would not call Pillion for a new pod: " + notCalled, nil
 		case d.Code.Wanted() && len(c.scope.LastWord) > 0 && !c.intact[d.Template]:
-			return fmt.Sprintf("no pod here shows that %s stays unchanged after the injection, and these change pods after that: %s", d.Template, strings.Join(c.scope.LastWord, ", ")), nil
+			return fmt.Sprintf("no pod here shows that %s stays unchanged, although these change pods after the injection: %s", d.Template, strings.Join(c.scope.LastWord, ", ")), nil
 		}
 	}
 	if injected && notCalled != "" {

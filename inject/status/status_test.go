@@ -135,9 +135,10 @@ func (w *world) consider(t *testing.T, c *status.Count) {
 	}
 }
 
-// A case is one file: templates (*.template.yaml), the cluster's objects (cluster.yaml), and the
-// report as text, as JSON and as names. REVISION in the cluster is replaced with the first
-// template's. If there is a file "guess", ReplicaSets cannot be read.
+// TestCases runs the cases. A case is one file with templates (*.template.yaml), the cluster's
+// objects (cluster.yaml), and the report as text, as JSON and as names. REVISION in the cluster is
+// replaced with the first template's revision. If there is a file "guess", ReplicaSets cannot be
+// read.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	goldentest.Cases(t, "testdata/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
@@ -251,7 +252,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestSummaryOfOne: one pod that is to have nothing is not "none of the pods".
+// TestSummaryOfOne checks that the summary about a single pod without a sidecar is not "none of the
+// pods".
 func TestSummaryOfOne(t *testing.T) {
 	t.Parallel()
 	set := agent(t)
@@ -265,7 +267,7 @@ func TestSummaryOfOne(t *testing.T) {
 	}
 }
 
-// TestOptedIn reads when the label came from the fields that managers own.
+// TestOptedIn checks that the managed fields show when the label was set.
 func TestOptedIn(t *testing.T) {
 	t.Parallel()
 	at := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))

@@ -48,7 +48,7 @@ func (r *Report) words(p *page) {
 		state   explain.State
 		meaning string
 	}{
-		{explain.Outdated, "injected with another revision of the template than a new pod would be"},
+		{explain.Outdated, "injected with a revision of the template that is no longer current"},
 		{explain.Missing, "not injected, although it should be"},
 		{explain.Altered, "injected and then changed by something else"},
 	} {
@@ -74,12 +74,12 @@ func (m *Mistake) text(of int) string {
 		head = m.Template + ": "
 	}
 	if m.Denied {
-		denied = ", and a new one like it would be denied"
+		denied = ", and a new pod like it would be denied"
 	}
 	return fmt.Sprintf("%s%s in %d of %s, for example %s%s: %s", head, m.Code, m.Pods, explain.Plural(of, "pod"), m.Example, denied, m.Why)
 }
 
-// owners prints for each owner why pods are not current, and what they request in vain.
+// owners prints for each owner why pods are not current, and which unknown names they request.
 func (r *Report) owners(p *page) {
 	told := map[string]bool{} // reasons about namespaces that were printed already
 	for i := range r.Owners {
@@ -129,7 +129,7 @@ func once(told map[string]bool, namespace, why string) string {
 func (r *Report) restarts(p *page) {
 	held := slices.IndexFunc(r.Owners, func(s Status) bool { return s.Hold != "" })
 	if blocked := len(r.Problems)+len(r.Doubts) > 0; blocked && held >= 0 {
-		p.paragraph("Restart nothing yet: it is uncertain what new pods would get. " + r.Owners[held].Hold)
+		p.paragraph("Do not restart anything yet: it is uncertain what new pods would get. " + r.Owners[held].Hold)
 		return
 	}
 	if n := len(r.Restarts()); n > 0 {
@@ -145,7 +145,7 @@ func (r *Report) failing(p *page) {
 	}
 }
 
-// outside prints why namespaces have not opted in, and what helps.
+// outside prints why namespaces have not opted in, and the commands that opt them in.
 func (r *Report) outside(p *page) {
 	for i := range r.Outside {
 		if o := &r.Outside[i]; o.Command == "" {
@@ -158,10 +158,10 @@ func (r *Report) outside(p *page) {
 	p.afterwards(r.Outside, "", r.commands)
 }
 
-// lacking suggests how to find out why pods have no sidecar although nothing is wrong.
+// lacking suggests a command that shows why pods have no sidecar although nothing is wrong.
 func (r *Report) lacking(p *page) {
 	for _, w := range r.without {
-		p.paragraph(fmt.Sprintf("In the namespace %s, %s to have no sidecar. To see why for one of them:", w.namespace, are(w.pods)))
+		p.paragraph(fmt.Sprintf("In the namespace %s, %s no sidecar. To see why:", w.namespace, get(w.pods)))
 		p.command(r.commands.Explain + " pod/" + w.example + " -n " + w.namespace)
 	}
 	if r.Unlabelled > 0 {
@@ -200,7 +200,7 @@ const misplacedShown = 20
 func (r *Report) misplaced(p *page) {
 	for i, m := range r.Misplaced {
 		if i == misplacedShown {
-			p.line(0, fmt.Sprintf("Misplaced: %d more; -o json has them", len(r.Misplaced)-i))
+			p.line(0, fmt.Sprintf("Misplaced: %d more; use -o json to list them", len(r.Misplaced)-i))
 			return
 		}
 		p.line(0, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))

@@ -33,8 +33,8 @@ type Validation struct {
 	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
-// Validators returns those that validate new pods, sorted by kind and name, without Pillion's
-// own. Their order has no effect.
+// Validators returns the webhooks and policies that validate new pods, sorted by kind and name. It
+// omits Pillion's own. The order has no effect.
 func (v *Validation) Validators(namespaces []map[string]string) []Validator {
 	bound := map[string][]*admissionregistrationv1.MatchResources{}
 	for i := range v.Bindings {

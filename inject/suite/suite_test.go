@@ -36,7 +36,7 @@ func setOf(t *testing.T, text string) *templates.Set {
 	return set
 }
 
-// TestProblems checks what is wrong with a suite. Each problem has its line.
+// TestProblems checks that each problem of a suite is reported with its line.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	set := setOf(t, agent)
@@ -120,8 +120,8 @@ func TestExpectedPod(t *testing.T) {
 	}
 }
 
-// TestPromises checks that a violation of each promise fails a case. The engine keeps them all, so the first injection is
-// that of another pod or of other templates.
+// TestPromises checks that a violation of each promise fails a case. The engine keeps all promises,
+// so the first injection is faked with that of another pod or of other templates.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	other := strings.ReplaceAll(agent, "agent", "other")
@@ -161,7 +161,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestJUnit checks that the XML can be read, whatever is in names and messages.
+// TestJUnit checks that the XML can be read, whatever names and messages contain.
 func TestJUnit(t *testing.T) {
 	t.Parallel()
 	r := &Report{}

@@ -181,7 +181,8 @@ func TestAdviseMisplaced(t *testing.T) {
 	}
 }
 
-// A namespace that is unknown yet is no reason to say something that is wrong.
+// TestAdviseNamespaceNotKnownYet checks that there is no wrong advice if the namespace is not known
+// yet.
 func TestAdviseNamespaceNotKnownYet(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))

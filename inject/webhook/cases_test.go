@@ -20,9 +20,10 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// A case is one file: the head of the request in HTTP's format (an API server's for /mutate if
-// there is none), its body, templates (*.template.yaml; one of the test if there is none), and the
-// response and the log. REVISION in the body is replaced with the first template's.
+// TestCases runs the cases. A case is one file with the head of the request in HTTP's format, its
+// body, templates (*.template.yaml), the response and the log. Without a head, it is that of an API
+// server for /mutate. Without templates, the test has one. REVISION in the body is replaced with
+// the first template's revision.
 func TestCases(t *testing.T) {
 	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		return []txtar.File{{Name: "want", Data: []byte(runCase(t, archive))}}

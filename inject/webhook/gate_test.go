@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Callers enter, leave, give up and are called at the same moment. There are never more inside than
-// slots, all of them leave, and in the end all slots are free.
+// TestGate lets callers enter, leave, give up and be called at the same time. There are never more
+// callers inside than slots, all of them leave, and in the end all slots are free.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	const slots = 3
@@ -57,7 +57,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// A caller that cannot be answered in time gets its answer at once.
+// TestGateEstimates checks that a caller that cannot be answered in time gets its answer at once.
 func TestGateEstimates(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

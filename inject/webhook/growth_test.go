@@ -36,9 +36,8 @@ type row struct {
 	few   int
 }
 
-// TestGrowth: to double any two lists or maps of a pod together at most doubles the
-// work on it, on every path. Rows are drawn until each two lists of the Go type have
-// grown together.
+// TestGrowth checks that to double any two lists or maps of a pod at most doubles the work, on
+// every path. It draws rows until any two lists of the Go type have grown together.
 func TestGrowth(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("takes seconds of CPU time, and many times as much under the race detector; make test runs it without")
@@ -60,8 +59,8 @@ func TestGrowth(t *testing.T) {
 	t.Logf("%d rows for %d pairs of %d lists", rows, pairs, len(lists))
 }
 
-// TestGrowthTogether checks the same for most lists at once that the engine reads, with more kinds
-// of items.
+// TestGrowthTogether checks the same for most of the lists that the engine reads, all at once, with
+// more kinds of items.
 func TestGrowthTogether(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds of CPU time")
@@ -72,7 +71,7 @@ func TestGrowthTogether(t *testing.T) {
 	}
 }
 
-// FuzzGrowth has more of it.
+// FuzzGrowth is TestGrowthTogether for any seed.
 func FuzzGrowth(f *testing.F) {
 	f.Add(uint64(1000))
 	edges := growthEdges(f)

@@ -94,7 +94,7 @@ func TestTimeoutGoneAlready(t *testing.T) {
 	}
 }
 
-// A panic costs its own request, and no other one on the same connection.
+// TestPanic checks that a panic affects only its own request, not others on the same connection.
 func TestPanic(t *testing.T) {
 	var broken atomic.Bool
 	good := load(t, sidecar)
@@ -199,7 +199,8 @@ func TestManyWarnings(t *testing.T) {
 	}
 }
 
-// A reload in the middle of things is seen whole or not at all.
+// TestReloadUnderLoad checks that a request sees either the old templates or the new ones, never a
+// mix.
 func TestReloadUnderLoad(t *testing.T) {
 	var current atomic.Pointer[inject.Injector]
 	sets := []*inject.Injector{load(t, sidecar)(), load(t, strings.ReplaceAll(sidecar, "log-agent", "proxy"))()}
@@ -245,7 +246,7 @@ pillion_webhook_requests_total{decision="unchanged",status="200",webhook="mutate
 	}
 }
 
-// TestCorpus answers every review.
+// TestCorpus checks that every review gets an answer.
 func TestCorpus(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.Log = discard()

@@ -34,10 +34,10 @@ func many(n int, item string) string {
 	return all.String()
 }
 
-// Whatever a user with the right to create pods sends, the answer costs so little CPU that the API
-// server still waits (the manifests set 5 s), and a bounded amount of memory. Total allocations are
-// an upper limit for the memory in use at a time, which cannot be measured twice with the same
-// result. CPU replaces time, which depends on what else runs.
+// TestHostile checks that any request of a user who can create pods is answered in so little CPU
+// time that the API server still waits (the manifests set 5 s), and with a bounded amount of
+// memory. It compares total allocations, which are an upper limit for the memory in use and are
+// repeatable. It compares CPU time because real time depends on what else runs.
 func TestHostile(t *testing.T) {
 	mostTime, mostMemory := 2*time.Second, uint64(96<<20) // of 256 MiB
 	build, _ := debug.ReadBuildInfo()
@@ -98,8 +98,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// The memory for a body grows with the received bytes, not with the promised length, and all of it is counted. After an
-// error it is free again.
+// TestReadGrows checks that the memory for a body grows with the received bytes, not with the
+// promised length, and all of it is counted. After an error it is free again.
 func TestReadGrows(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.Log = discard()
@@ -144,8 +144,8 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// Memory that a large pod took is not handed on to requests that only begin to
-// come, of which there may be thousands.
+// TestSlowAfterLarge checks that the memory of a large pod is not given to slow requests, of which
+// there may be thousands.
 func TestSlowAfterLarge(t *testing.T) {
 	const times, most = 16, 64 << 20
 	e := newEdge(load(t, sidecar))

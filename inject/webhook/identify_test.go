@@ -103,7 +103,8 @@ func checkUnauthorized(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-// The answer comes while the body does not, and the connection is not used again.
+// TestCallersBlockingBody checks that the answer does not wait for the body, and that the
+// connection is not used again.
 func TestCallersBlockingBody(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.Log = discard()
@@ -130,7 +131,7 @@ func TestCallersBlockingBody(t *testing.T) {
 	}
 }
 
-// A body that is half there is not the next request.
+// TestCallersConnection checks that the rest of a partial body is not read as the next request.
 func TestCallersConnection(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	e.Log = discard()

@@ -114,9 +114,10 @@ func (e *edge) metric(t *testing.T, name string) (sum float64) {
 	return sum
 }
 
-// At three times the possible load, each request that gets an answer gets it in time, and all others are asked to
-// retry. One second after the last request, which is as long as a queue may be, the overload is over. The clock is
-// the bubble's, so other load on the machine does not matter.
+// TestOverload checks that at three times the possible load, each request that gets an answer gets
+// it in time, and all others are asked to retry. One second after the last request, which is as
+// long as a queue may be, the overload is over. The clock is the bubble's, so other load on the
+// machine does not matter.
 func TestOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(load(t, sidecar))
@@ -177,8 +178,8 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// When the server shuts down, waiting requests get an answer too, and there is no work for a client
-// that is gone.
+// TestWaiting checks that when the server shuts down, waiting requests get an answer too, and there
+// is no work for a client that is gone.
 func TestWaiting(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	work := &slow{letGo: make(chan struct{}), takes: time.Minute}
@@ -231,7 +232,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// Only another large request has to wait for a large one.
+// TestLarge checks that only another large request has to wait for a large one.
 func TestLarge(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	work := &slow{only: "slow", letGo: make(chan struct{}), takes: time.Minute}
@@ -269,8 +270,8 @@ func raw(t *testing.T, s *httptest.Server, length int, body []byte) net.Conn {
 	return conn
 }
 
-// The memory of bodies is bounded, whatever length was promised, and is returned however a request
-// ends.
+// TestRequestMemory checks that the memory of bodies is bounded, whatever length was promised, and
+// is returned however a request ends.
 func TestRequestMemory(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	s := serve(t, e, false)

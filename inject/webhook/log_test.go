@@ -36,7 +36,8 @@ spec:
   pod: {spec: {containers: [{name: failing, image: "x:${pod.metadata.labels.secret.split('-')[9]}"}]}}
 `
 
-// The content of a pod is in no log line at any level, because it may be secret.
+// TestLogHoldsNothingOfThePod checks that no log line at any level has content of a pod, because it
+// may be secret.
 func TestLogHoldsNothingOfThePod(t *testing.T) {
 	t.Parallel()
 	const mark = "HUNTER2"
@@ -74,7 +75,8 @@ func TestLogHoldsNothingOfThePod(t *testing.T) {
 	}
 }
 
-// A template that fails on every pod does not fill the disk.
+// TestLogIsNoFlood checks that a template that fails on every pod does not fill the disk with log
+// lines.
 func TestLogIsNoFlood(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, failing))
@@ -100,7 +102,7 @@ func TestLogIsNoFlood(t *testing.T) {
 	}
 }
 
-// Usual events are logged only at level debug.
+// TestLogRoutine checks that usual events are logged only at level debug.
 func TestLogRoutine(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))
@@ -116,8 +118,8 @@ func TestLogRoutine(t *testing.T) {
 	}
 }
 
-// Each denial names the template, even if it is no longer in use because its set was just
-// superseded, or was removed during the request.
+// TestLogSuperseded checks that each denial names the template, even if it is no longer in use
+// because its set was just superseded, or was removed during the request.
 func TestLogSuperseded(t *testing.T) {
 	t.Parallel()
 	required := strings.Replace(leaky, "required: true", "required: true\n  validate: {mode: Deny, protect: [image]}", 1)
@@ -142,7 +144,7 @@ func TestLogSuperseded(t *testing.T) {
 	}
 }
 
-// A line is not as long as a caller likes.
+// TestLogLinesAreBounded checks that callers cannot make log lines of unlimited length.
 func TestLogLinesAreBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)

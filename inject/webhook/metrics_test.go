@@ -47,8 +47,8 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	}
 }
 
-// A series must exist before its first event, because otherwise an increase() misses that event.
-// Series of removed templates must disappear.
+// TestSeriesOfTemplates checks that a series exists before its first event, because otherwise an
+// increase() misses that event. Series of removed templates must disappear.
 func TestSeriesOfTemplates(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, sidecar))
@@ -96,8 +96,9 @@ func TestSeriesOfTemplates(t *testing.T) {
 	}
 }
 
-// The API server calls again about a doubted pod, which is right in the end if replicas only
-// disagree: each call is a request, and only the last one's findings count. The log has all.
+// TestDoubtIsNoFinding checks a pod about which replicas disagree, so that the API server calls
+// again. Each call is a request, but only the findings of the last call count. The log has all
+// findings.
 func TestDoubtIsNoFinding(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, leaky))
@@ -125,7 +126,8 @@ pillion_webhook_requests_total{decision="doubted",status="307",webhook="validate
 	}
 }
 
-// Metrics take no memory on the way of a request, and next to no time.
+// BenchmarkMetrics measures metrics on the path of a request. They allocate nothing and take almost
+// no time.
 func BenchmarkMetrics(b *testing.B) {
 	for _, n := range []int{1, 20} {
 		b.Run(fmt.Sprintf("templates=%d", n), func(b *testing.B) {
@@ -142,7 +144,7 @@ func BenchmarkMetrics(b *testing.B) {
 	}
 }
 
-// TestShedCounts: the decisions of an answer that is not sent are not counted.
+// TestShedCounts checks that the decisions of an answer that is not sent are not counted.
 func TestShedCounts(t *testing.T) {
 	t.Parallel()
 	e := newEdge(load(t, strings.Replace(sidecar, `image: "registry.example/log-agent:1"`, `image: "registry.example/log-agent:1", args: ["`+strings.Repeat("x", 60_000)+`"]`, 1)))

@@ -28,7 +28,8 @@ func TestShadowBlocksNothing(t *testing.T) {
 	}
 }
 
-// TestShadowIsCounted checks that shadow results are counted apart from injections and rejections.
+// TestShadowIsCounted checks that shadow results are counted separately from injections and
+// denials.
 func TestShadowIsCounted(t *testing.T) {
 	t.Parallel()
 	taken := strings.Replace(pod, `"name":"web"`, `"name":"log-agent"`, 1)

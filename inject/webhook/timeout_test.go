@@ -36,8 +36,8 @@ func (c *slowConn) Read([]byte) (int, error) {
 
 func (c *slowConn) Close() error { return nil }
 
-// A caller that waits as long as its timeout gets an answer then, by a clock of this test. TestTimeout shows that
-// net/http does the same.
+// TestTimeoutIsTheCallers checks, by a clock of the test, that a caller gets an answer within its
+// timeout. TestTimeout shows that net/http does the same.
 func TestTimeoutIsTheCallers(t *testing.T) {
 	for query, want := range map[string]time.Duration{
 		"": 30 * time.Second, "?timeout=50ms": 50 * time.Millisecond, "?timeout=5s": 5 * time.Second,
@@ -62,7 +62,7 @@ func TestTimeoutIsTheCallers(t *testing.T) {
 	}
 }
 
-// No body is decompressed, not even a small one.
+// TestCompressed checks that Pillion decompresses no body, however small.
 func TestCompressed(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -96,7 +96,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// The API server cuts warnings that are more than 4096 runes together, so there are 16 of 256 at most.
+// TestWarningsAreFew checks that there are at most 16 warnings of 256 runes each, because the API
+// server truncates warnings beyond 4096 runes in total.
 func TestWarningsAreFew(t *testing.T) {
 	for n, want := range map[int]int{1: 1, 15: 15, 16: 16, 17: 16, 100: 16} {
 		var annotations []string

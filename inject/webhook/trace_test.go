@@ -31,8 +31,8 @@ const (
 	spanID  = "b7ad6b7169203331"
 )
 
-// A request belongs to the trace of the API server that sends it, which also says
-// whether it is kept.
+// TestTrace checks that a request belongs to the trace of the API server that sent it. The API
+// server also decides whether the trace is sampled.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -72,7 +72,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// A span says what became of the request, and nothing of the pod.
+// TestTraceTells checks that a span has the outcome of the request, and no content of the pod.
 func TestTraceTells(t *testing.T) {
 	t.Parallel()
 	e, spans := traced(t, 1)
@@ -109,7 +109,8 @@ func TestTraceTells(t *testing.T) {
 	wants("mutate http.response.status_code=500 " + uid + "rejected pillion.uid=705ab4f5-6393-11e8-b7cc-42010a800002 pillion.webhook=mutate error")
 }
 
-// An exemplar in a slow bucket of the histogram leads to a trace, and the trace to the log.
+// TestTraceIsNamed checks that an exemplar in a slow bucket of the histogram names a trace, and
+// that the log has the trace's ID.
 func TestTraceIsNamed(t *testing.T) {
 	t.Parallel()
 	e, _ := traced(t, 0)
@@ -138,7 +139,8 @@ func TestTraceIsNamed(t *testing.T) {
 	}
 }
 
-// Traces that are off cost nothing; on, a request that is not kept costs little.
+// BenchmarkTrace measures tracing. It costs nothing if it is off. If it is on, a request that is
+// not sampled costs little.
 func BenchmarkTrace(b *testing.B) {
 	body := sampleBody(samplePod(nil))
 	for name, e := range map[string]*edge{"off": newEdge(load(b, sidecar)), "not-kept": nil, "kept": nil} {

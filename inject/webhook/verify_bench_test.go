@@ -11,9 +11,9 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// BenchmarkVerify measures what the check of each patch adds to its request: it
-// writes the same patch with the check and without it by turns, and compares the
-// difference with the time of the whole handler.
+// BenchmarkVerify measures what the check of each patch adds to its request. It writes the same
+// patch with and without the check, alternately, and compares the difference with the time of the
+// whole handler.
 func BenchmarkVerify(b *testing.B) {
 	for name, texts := range map[string][]string{"one template": sampleTemplates(1, false), "two with CEL": sampleTemplates(2, true)} {
 		b.Run(name, func(b *testing.B) {

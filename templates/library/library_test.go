@@ -65,7 +65,7 @@ func render(t *testing.T, tmpl *templates.Template) corev1.Pod {
 	return fragment
 }
 
-// What every template of the library promises.
+// TestTemplates checks what every template of the library promises.
 func TestTemplates(t *testing.T) {
 	for _, tmpl := range load(t) {
 		t.Run(tmpl.Name, func(t *testing.T) {
@@ -135,8 +135,8 @@ func checkRestricted(t *testing.T, fragment corev1.Pod) {
 	}
 }
 
-// The collector's configuration is YAML, and each variable in it is one of the
-// container's.
+// TestOpenTelemetryCollector checks that the collector's configuration is YAML, and each variable
+// in it is one of the container's.
 func TestOpenTelemetryCollector(t *testing.T) {
 	fragment := render(t, byName(t, "opentelemetry-collector"))
 	c := fragment.Spec.InitContainers[0]
@@ -159,7 +159,8 @@ func TestOpenTelemetryCollector(t *testing.T) {
 	}
 }
 
-// Each template has a test file. It sets every parameter, and shows who gets the template and who does not.
+// TestCases checks that each template has a test file. The file sets every parameter, and has pods
+// that get the template and pods that do not.
 func TestCases(t *testing.T) {
 	for _, tmpl := range load(t) {
 		file := "tests/" + tmpl.Name + "_test.yaml"
@@ -208,7 +209,7 @@ func byName(t *testing.T, name string) *templates.Template {
 	return all[i]
 }
 
-// The README's table has every template, with every parameter.
+// TestReadme checks that the README's table has every template, with every parameter.
 func TestReadme(t *testing.T) {
 	readme, err := fs.ReadFile(os.DirFS("."), "README.md")
 	if err != nil {

@@ -81,8 +81,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestManyInsertions: a list is not copied for each item that comes before it, nor
-// again when that is taken back.
+// TestManyInsertions checks that a list is not copied for each item that is inserted, nor when the
+// insertions are undone.
 func TestManyInsertions(t *testing.T) {
 	const items, most = 900_000, 200 << 20 // a copy takes 55 MiB
 	root, err := tree.Parse([]byte(`{"list":[{}` + strings.Repeat(",{}", items-1) + `]}`))

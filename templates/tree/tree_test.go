@@ -273,7 +273,7 @@ func TestLongList(t *testing.T) {
 	runtime.KeepAlive(n)
 }
 
-// TestLongLists: long lists behind the items of another one do not each keep these.
+// TestLongLists checks that the items after a long list do not each keep memory for it.
 func TestLongLists(t *testing.T) {
 	const most = 200 << 20 // gigabytes, were it otherwise
 	list := "[" + strings.Repeat("1,", 4999) + "1]"

@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
 
-// TestWidthOf: $COLUMNS says how wide text is, unless it says nothing.
+// TestWidthOf checks that $COLUMNS sets the width if it is a number.
 func TestWidthOf(t *testing.T) {
 	for columns, want := range map[string]int{"": TextWidth, "80": 80, "1": MinWidth, "250": 250, "0": TextWidth, "-80": TextWidth, "wide": TextWidth, "99999999999999999999": TextWidth} {
 		t.Setenv("COLUMNS", columns)
@@ -42,7 +42,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestFoldLine: at every width no line is wider unless it is a word, and without the breaks it is the same text.
+// TestFoldLine checks that at every width only a single long word is wider, and that without the
+// line breaks the string is unchanged.
 func TestFoldLine(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -62,7 +63,8 @@ func TestFoldLine(t *testing.T) {
 	}
 }
 
-// TestQuoteItem: a flag that takes several values reads back each one that is quoted for it.
+// TestQuoteItem checks that a flag with several values reads back each value that was quoted for
+// it.
 func TestQuoteItem(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"a.yaml", "a,b.yaml", `a"b,c.yaml`, "a b", `"`, "it's,", "a\nb"} {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestProgress: nothing for two seconds, then a line now and then, and none left behind.
+// TestProgress checks that progress prints nothing for two seconds, then a line now and then, and
+// leaves no line behind.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

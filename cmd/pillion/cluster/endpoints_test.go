@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestAnswersAtURL: explain and status find out in one way whether a server answers at a URL.
+// TestAnswersAtURL checks how explain and status find out whether a server answers at a URL.
 func TestAnswersAtURL(t *testing.T) {
 	t.Parallel()
 	var config net.ListenConfig

@@ -38,9 +38,9 @@ func keySet(t *testing.T, id string) []byte {
 	return text
 }
 
-// The cluster's keys come in the background: at the start, again soon while they do
-// not, from time to time, and when a token names one that is unknown, but not as
-// often as strangers like.
+// TestFollowKeys checks that the cluster's keys are read in the background. Pillion reads them at
+// the start, soon again after a failure, and from time to time. It also reads them if a token names
+// an unknown key, but unknown callers cannot trigger that often.
 func TestFollowKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type answer struct {
@@ -99,7 +99,7 @@ func TestFollowKeys(t *testing.T) {
 	})
 }
 
-// The keys are those that the API server has at /openid/v1/jwks.
+// TestClusterKeys checks that the keys are those that the API server has at /openid/v1/jwks.
 func TestClusterKeys(t *testing.T) {
 	set := keySet(t, "one")
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
 
-// If many connections request HTTP/2 and close at the same moment, at most MaxHTTP2 get it, and in the end all slots
-// are free.
+// TestHTTP2Places checks that if many connections request HTTP/2 and close at the same moment, at
+// most MaxHTTP2 get it, and in the end all slots are free.
 func TestHTTP2Places(t *testing.T) {
 	t.Parallel()
 	c := &connections{}
@@ -45,7 +45,8 @@ func TestHTTP2Places(t *testing.T) {
 	}
 }
 
-// One connection too many costs the one that has waited longest for its first answer its place, and none that had one.
+// TestTooManyConnections checks which connection is closed if there is one too many: the one that
+// has waited longest for its first answer. A connection that got an answer stays open.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
 	c := &connections{}

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Memory use on a large node equals that on a small one. The test is not parallel, because it
-// measures the process.
+// TestLimitRuntime checks that memory use on a large node equals that on a small one. The test is
+// not parallel, because it measures the process.
 func TestLimitRuntime(t *testing.T) {
 	before := runtime.GOMAXPROCS(64)
 	defer runtime.GOMAXPROCS(before)
@@ -23,7 +23,7 @@ func TestLimitRuntime(t *testing.T) {
 	}
 }
 
-// A replica ends by itself before the kubelet ends it.
+// TestDrainFitsGracePeriod checks that a replica stops by itself before the kubelet kills it.
 func TestDrainFitsGracePeriod(t *testing.T) {
 	text, err := os.ReadFile("../../../manifests/base/40-deployment.yaml")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// TestSupersededSetsCount: a pod that was injected by a set which has been
-// superseded is right until the new one has settled, and no longer.
+// TestSupersededSetsCount checks that a pod that a superseded set injected is correct until the new
+// set has settled, and not longer.
 func TestSupersededSetsCount(t *testing.T) {
 	folder := t.TempDir()
 	use := func(image string) {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A connection is closed after a while, so that an added replica gets some of the next ones.
+// TestConnectionAge checks that a connection is closed after some time, so that an added replica
+// gets some of the next ones.
 func TestConnectionAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +27,8 @@ func TestConnectionAge(t *testing.T) {
 	})
 }
 
-// However many connections fail, they write a few lines, and the number of those that are left out.
+// TestConnectionLog checks that any number of failed connections writes only a few lines to the
+// log, and the number of omitted lines.
 func TestConnectionLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -29,8 +29,8 @@ func (p pipes) Close() error { return nil }
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Pillion waits for a client longer than an API server keeps a connection, and no longer than a caller may wait for an
-// answer.
+// TestServerTimeouts checks that Pillion keeps an idle connection longer than an API server does,
+// and that no timeout is longer than a caller may wait for an answer.
 func TestServerTimeouts(t *testing.T) {
 	const get, post = "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
 	for name, row := range map[string]struct {

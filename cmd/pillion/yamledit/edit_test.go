@@ -80,8 +80,8 @@ func edit(t *testing.T, text string, changes ...Change) string {
 
 var values = []string{`1`, `"x"`, `""`, `"on"`, `"a\nb"`, `"a\nb\n"`, `" lead\n\ntail \n\n"`, `{}`, `[]`, `{"k":"v","l":[1,{"m":null}]}`, `[{"k":[["x"]]},"y"]`}
 
-// TestEditTakesBack adds in every place of every sample, and takes out again what
-// was added: the bytes are as before, and in between no other line is different.
+// TestEditTakesBack adds something at every place of every sample, and removes it again. The bytes
+// are then as before, and in between no other line differs.
 func TestEditTakesBack(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -148,7 +148,7 @@ func wantLines(t *testing.T, before, after string) {
 	}
 }
 
-// TestEditFills: an empty value that is filled, however it is written, comes back.
+// TestEditFills checks that an empty value that was filled is restored, however it was written.
 func TestEditFills(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ text, value, want string }{
@@ -211,7 +211,7 @@ func TestEditLast(t *testing.T) {
 	}
 }
 
-// TestEditIsLinear: twice the document takes twice the memory, in every style.
+// TestEditIsLinear checks that twice the document takes twice the memory, in every style.
 func TestEditIsLinear(t *testing.T) {
 	items := map[string][3]string{
 		"block": {"a:\n", "- b: 1\n  c:\n  - x\n", ""},

@@ -157,7 +157,8 @@ func TestCertificates(t *testing.T) {
 	wantWay(t, guard, plain, "missing")
 }
 
-// Any number of ways at once, and one valid credential is enough.
+// TestSeveral checks that all ways to authenticate can be used at the same time. One valid
+// credential is enough.
 func TestSeveral(t *testing.T) {
 	ca := newAuthority(t, nil)
 	credentials := tokens(t, "token")
@@ -194,7 +195,7 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// A client that only claims a name is not authenticated.
+// TestImpersonation checks that a client that only claims a name is not authenticated.
 func TestImpersonation(t *testing.T) {
 	r := request(t, nil)
 	for _, name := range []string{"Impersonate-User", "Impersonate-Group", "X-Remote-User", "Proxy-Authorization", "X-Forwarded-Client-Cert"} {
@@ -228,7 +229,7 @@ func TestRotation(t *testing.T) {
 	want("wrong_token", "token", "unknown_certificate", "certificate")
 }
 
-// An unfinished file is an error that says where, and never what.
+// TestFiles checks that the error about an invalid file has the place, and never the content.
 func TestFiles(t *testing.T) {
 	ca := string(newAuthority(t, nil).pem)
 	parsers := map[string]func(string) error{
@@ -267,7 +268,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Requests go on while the credentials are swapped.
+// TestConcurrency checks that requests continue while credentials are replaced.
 func TestConcurrency(t *testing.T) {
 	sets := []*authentication.Credentials{tokens(t, "first\nboth"), tokens(t, "second\nboth")}
 	guard := newGuard(true, sets[0])

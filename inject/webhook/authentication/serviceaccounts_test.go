@@ -59,7 +59,8 @@ func TestServiceAccounts(t *testing.T) {
 	}
 }
 
-// A signature needs one of the issuer's keys, and an algorithm with a secret key.
+// TestSignatures checks that a signature must be by one of the issuer's keys, with an asymmetric
+// algorithm.
 func TestSignatures(t *testing.T) {
 	signer := issuer{newKey(t), "one"}
 	set := accounts(t, signer)
@@ -105,7 +106,8 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// A new key of the issuer counts when it is there, and the old one until it is gone.
+// TestKeyRotation checks that a new key of the issuer is valid from the moment when it is there,
+// and the old key until it is removed.
 func TestKeyRotation(t *testing.T) {
 	one, two := issuer{newKey(t), "one"}, issuer{newKey(t), "two"}
 	set := accounts(t, one)
