@@ -17,6 +17,7 @@ type candidate struct {
 	input    templates.Input // not shared, because it counts the cost of the template's expressions
 	values   templates.Values
 	fragment tree.Node // what the pod must have, as a partial Pod
+	placed   templates.Placement
 	apps     []appContainer
 }
 

@@ -30,7 +30,7 @@ func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int
 	if first < len(items) {
 		return first
 	}
-	position := positionIn(p.t, list, items)
+	position := positionIn(p.placed, list, items)
 	i := 0
 	switch {
 	case position.Before != "":
@@ -40,7 +40,7 @@ func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int
 	case position.End == templates.Last:
 		return len(items)
 	}
-	for i < len(items) && p.owners.earlier(&items[i], p.t, list, items) {
+	for i < len(items) && p.owners.earlier(&items[i], p.t, position, list, items) {
 		i++
 	}
 	return i
@@ -48,7 +48,7 @@ func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int
 
 // earlier reports whether a container of the pod was put there by an earlier template with the same
 // position in the list.
-func (o *owners) earlier(existing *tree.Node, of *loaded, list string, items []tree.Node) bool {
+func (o *owners) earlier(existing *tree.Node, of *loaded, position templates.Position, list string, items []tree.Node) bool {
 	name := existing.Get("name").Text()
 	for _, c := range o.candidates {
 		if c.t == of {
@@ -56,7 +56,7 @@ func (o *owners) earlier(existing *tree.Node, of *loaded, list string, items []t
 		}
 		if slices.Contains(c.t.Containers, name) {
 			ours := existing.Added() || c.subject.marked(c.t) || c.same(existing)
-			return ours && positionIn(c.t, list, items) == positionIn(of, list, items)
+			return ours && positionIn(&c.placed, list, items) == position
 		}
 	}
 	return false
@@ -71,9 +71,9 @@ func (p *planner) indexOf(items []tree.Node, own *tree.Node) int {
 	return slices.IndexFunc(items, hasName(name))
 }
 
-// positionIn returns a template's position in a list, without a container that the list does not have.
-func positionIn(t *loaded, list string, items []tree.Node) templates.Position {
-	position := t.Spec.Placement.In(list)
+// positionIn returns a position in a list, without a container that the list does not have.
+func positionIn(placed *templates.Placement, list string, items []tree.Node) templates.Position {
+	position := placed.In(list)
 	if name := position.After + position.Before; name != "" && !slices.ContainsFunc(items, hasName(name)) {
 		return templates.Position{End: position.End}
 	}

@@ -19,7 +19,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	// Both describe the original pod.
 	noContainer, altered := (c.subject.asked.alone || c.subject.asked.detail) && c.noContainer(), altered(c.subject, c.t, &c.fragment)
 	p := &planner{
-		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, owners: o, couplings: couplings,
+		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, placed: &c.placed, owners: o, couplings: couplings,
 		journal: journal, wasMarked: c.subject.marked(c.t), wasInjected: c.subject.annotation(c.t.injected) != nil,
 	}
 	p.eachAppContainer()

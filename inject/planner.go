@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -16,6 +17,7 @@ type planner struct {
 	t         *loaded
 	fragment  *tree.Node     // for the pod
 	apps      []appContainer // for the user's containers
+	placed    *templates.Placement
 	owners    *owners
 	couplings []coupling
 	wasMarked bool // see marked

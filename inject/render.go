@@ -46,6 +46,9 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	if err == nil {
 		c.fragment, err = c.t.Render(&c.input, c.values)
 	}
+	if err == nil {
+		c.placed, err = c.t.Placement(&c.input, c.values)
+	}
 	if err != nil {
 		return CodeRenderFailed, err.Error()
 	}

@@ -64,7 +64,7 @@ func (r *run) decide(decisions []Decision) {
 		}
 		d, c := &decisions[i], &r.room[len(o.candidates)]
 		*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
-		*c = candidate{subject: s, t: t, input: r.input, decision: d}
+		*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
 		if why := r.leftOut[t.Name]; why != "" {
 			d.Code, d.Message = CodeRenderFailed, why
 		} else {

@@ -30,6 +30,9 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 		return nil
 	}
 	if t == reflect.TypeFor[Position]() && y.Kind == yaml.ScalarNode {
+		if strings.Contains(y.Value, "${") {
+			return &part{static: tree.Text(y.Value)} // compiled when the parameters are known
+		}
 		t = reflect.TypeFor[End]()
 	}
 	if _, ok := scalarTypeOf(t); ok || y.Kind == yaml.ScalarNode {

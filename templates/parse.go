@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/cel-go/cel"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -194,6 +195,7 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 			c.problem(at(y, "spec", "match", "condition"), "spec.match.condition", "%v", err)
 		}
 	}
+	c.computedEnds(y, t)
 	c.os = t.Spec.Match.OS
 	spec := child(y, "spec")
 	pod, each := child(spec, "pod"), items(child(spec, "forEachContainer"))
@@ -258,10 +260,30 @@ func (t *Template) defaults() {
 	}
 }
 
+// computedEnds compiles the ends that are a ${...}.
+func (c *checker) computedEnds(y *yaml.Node, t *Template) {
+	for i, list := range placedLists {
+		source := string(t.Spec.Placement.In(list).End)
+		if !strings.Contains(source, "${") {
+			continue
+		}
+		position, path := at(y, "spec", "placement", list), "spec.placement."+list
+		pieces, err := c.compiler.split(c.compiler.env, source)
+		switch {
+		case err != nil:
+			c.problem(position, path, "%v", err)
+		case len(pieces) != 1 || pieces[0].program == nil || !pieces[0].program.out.IsExactType(cel.StringType):
+			c.problem(position, path, "must be First, Last, or one ${...} that gives First or Last")
+		default:
+			t.ends[i] = pieces[0].program
+		}
+	}
+}
+
 // placement checks the positions.
 func (c *checker) placement(y *yaml.Node, t *Template) {
 	placement := child(child(y, "spec"), "placement")
-	for _, list := range []string{"initContainers", "containers"} {
+	for _, list := range placedLists {
 		position, p := child(placement, list), t.Spec.Placement.In(list)
 		if position == nil || position.Kind != yaml.MappingNode {
 			continue
@@ -270,6 +292,8 @@ func (c *checker) placement(y *yaml.Node, t *Template) {
 		switch name := p.After + p.Before; {
 		case p.After != "" && p.Before != "":
 			c.problem(position, path, "has both after and before; leave one out")
+		case strings.Contains(name, "${"):
+			c.problem(position, path, "must name a container; only First and Last can be computed")
 		case len(position.Content) == 0:
 			c.problem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
 		case name != "" && slices.Contains(t.Containers, name):

@@ -2,7 +2,10 @@
 
 package templates
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Placement is where the template's containers go. Those of one list stay next to each other, in the
 // template's order, because init containers start in the order of their list.
@@ -16,14 +19,16 @@ type Placement struct {
 
 // Position is a position in a list of containers.
 type Position struct {
-	End    End    `json:"-"` // also if the pod has no container After or Before
+	// End is also for a pod that has no container After or Before. In a template, it can be a ${...};
+	// see [Template.Placement].
+	End    End    `json:"-"`
 	After  string `json:"after,omitempty"`
 	Before string `json:"before,omitempty"`
 }
 
 // In returns the position in the list initContainers or containers.
 func (p *Placement) In(list string) Position {
-	if list == "initContainers" {
+	if list == placedLists[0] {
 		return p.InitContainers
 	}
 	return p.Containers
@@ -46,3 +51,26 @@ const (
 	First End = "First"
 	Last  End = "Last"
 )
+
+// Placement returns where the template's containers go in one pod. It returns an error if an
+// expression fails, or if its value is no [End].
+func (t *Template) Placement(in *Input, values Values) (Placement, error) {
+	placement := t.Spec.Placement
+	for i, position := range []*Position{&placement.InitContainers, &placement.Containers} {
+		program := t.ends[i]
+		if program == nil {
+			continue
+		}
+		text, err := program.evalText(in.with(values, nil))
+		if position.End = End(text); err == nil && position.End != First && position.End != Last {
+			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.source, text)
+		}
+		if err != nil {
+			return placement, fmt.Errorf("spec.placement.%s: %w", placedLists[i], err)
+		}
+	}
+	return placement, nil
+}
+
+// placedLists are the lists that a [Placement] is for.
+var placedLists = [...]string{"initContainers", "containers"}

@@ -57,6 +57,7 @@ type Template struct {
 	pod       *part
 	forEach   []forEach
 	variables []*variable
+	ends      [len(placedLists)]*program // of the placement, if they are computed
 	params    map[string]*param
 	ordered   []*param // params in the order of declaration
 	preset    Values   // the defaults, if every parameter has one

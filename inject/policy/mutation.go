@@ -63,7 +63,7 @@ func newMutation(b *builder) *mutation {
 	}
 	for _, list := range lists() {
 		position := t.Spec.Placement.In(list)
-		if position.After+position.Before != "" {
+		if position.End != templates.First && position.End != templates.Last || position.After+position.Before != "" {
 			m.problem("spec.placement."+list, "a policy can place containers First or Last only")
 		}
 		items := m.pod.get("spec", list).items()
