@@ -43,20 +43,20 @@ that create or change pods:
 It prints the name of one pod as an example for each. The audit policy must include
 pods. To find loops, it needs the level RequestResponse; otherwise Metadata is enough.
 
--o json writes one object with these fields, and with summary, requests, asked
-(requests with a decision) and dryRuns.
+-o json writes one object with these fields and summary, requests, asked (requests
+with a decision) and dryRuns.
 
-The exit code is 0 if audit found no problem; 1 if Pillion changed a pod in a second
-round, if there is a loop, or if pods were accepted while Pillion could not be called;
-1 also if a file or a line cannot be read; and 2 if audit was called with wrong flags
-or arguments. Audit prints which lines it cannot read and counts the others. A line
-that is not complete does not change the exit code, because the API server may be
+The exit code is 0 if audit found no problem. It is 1 if Pillion changed a pod in a
+second round, if there is a loop, or if pods were accepted while Pillion could not be
+called. It is also 1 if a file or a line cannot be read, and 2 if audit was called with
+wrong flags or arguments. Audit prints which lines it cannot read and counts the others.
+A line that is not complete does not change the exit code, because the API server may be
 writing it. A file may be empty, because the API server may have just started it, but
 empty standard input is an error.`,
 		Example: `  pillion audit /var/log/kubernetes/audit.log
   pillion audit audit.log audit-*.log.gz
 
-  # Which pods did Pillion change twice, and who else changed them?
+  # Which pods did Pillion change twice, and which other webhooks changed them?
   pillion audit audit.log -o json | jq .secondRounds`,
 		RunE: cli.Action(func(cmd *cobra.Command, files []string) error {
 			if len(files) == 0 {

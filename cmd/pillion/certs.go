@@ -47,7 +47,7 @@ allowed to read enough, and 2 if certs was called with wrong flags or arguments.
 
 -o json and -o yaml write one object:
 
-  source       who makes the certificate: cert-manager, self-managed (Pillion) or own
+  source       the issuer of the certificate: cert-manager, self-managed (Pillion) or own
                (you)
   host         the name that API servers verify
   issuer       kind, name, ready, reason, message
@@ -56,7 +56,7 @@ allowed to read enough, and 2 if certs was called with wrong flags or arguments.
   trust        for each webhook: configuration (Kind/name), webhook, certificates
   served       from (host:port, or Secret/namespace/name), certificate, error, and
                verified: whether every caBundle verifies it now
-  notes        sentences about what is not a problem
+  notes        sentences that are not about problems
   problems     sentences about problems, causes first
 
 Each certificate has subject, issuer, names, begins, expires and sha256, its

@@ -35,7 +35,7 @@ know a kind with a pod template, or if the input has no pods.
 The labels and annotations of a namespace come from a Namespace in the manifests.
 --namespace-label and --namespace-annotation override them. If the manifests contain
 the Namespace, its labels decide whether pods are injected. Otherwise the namespace
-counts as opted in, unless --namespace-label sets pillion.dev/inject to something else
+counts as opted in, unless --namespace-label sets pillion.dev/inject to a value other
 than enabled, or removes it (pillion.dev/inject-).`,
 		Example: `  # What would be added?
   pillion inject -f web.yaml --templates templates/ | diff web.yaml -
@@ -69,13 +69,13 @@ would produce its input again. If it would not, or if a template has changed sin
 uninject writes nothing and prints the reason.
 
 Uninject restores the exact bytes that inject read, including comments and white space.
-For this, inject records in the annotation pillion.dev/uninject what the pod had
-before, if it was the same as in the template, which empty values it filled, and, if
-the templates read what other templates add, what was added.
+For this, inject writes the annotation pillion.dev/uninject. It records which values of
+the template the pod already had, and which empty values inject filled. If the templates
+read what other templates add, it also records what was added.
 
-If the webhook injected the pod, there is no such record. Uninject then also removes
-what the original pod had, if it is the same as in the template, unless it comes before
-something else of the original pod.`,
+If the webhook injected the pod, there is no such annotation. Uninject then also removes
+values of the original pod that are the same as in the template, unless they come before
+other values of the original pod.`,
 		Example: `  pillion uninject -f web-injected.yaml --templates templates/ > web.yaml
 
   # Print a Deployment of the cluster without its sidecars.

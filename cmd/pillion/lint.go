@@ -34,14 +34,14 @@ It loads them as serve and inject do. It prints one line for each problem:
   file:line: path: message
 
 If there is no problem, lint tries each template on sample pods. If a template has
-a condition, lint makes sample pods that meet it, and prints what they have for it.
+a condition, lint makes sample pods that meet it, and prints the fields that do so.
 With --pod, lint tries the templates on your own pods instead. It prints:
 
   * the strictest Pod Security level that a pod with the template keeps, and what
     keeps it from the next level
   * the quality of service classes that the template changes
   * what a pod requests in addition
-  * hints: probable mistakes, and pods that go without the template
+  * hints: probable mistakes, and pods that do not get the template
   * conflicts between templates
   * for a template that could not be tried, the part of its condition that was not
     met
@@ -50,13 +50,14 @@ With --server, lint sends each of these pods to an API server as a dry run, whic
 creates nothing. This needs the right to create pods.
 
 Lint also tries each template on pods with other labels and annotations than the
-sample pod, or none. If it fails for them, that is a problem if the template is
-required or its validate.mode is Deny, because such pods are denied; otherwise
-lint prints a warning. If a template fails for a pod of --pod, that is a problem.
+sample pod, or none. If the template fails for such a pod, lint prints a warning. If
+the template is required or its validate.mode is Deny, it is a problem instead,
+because the pod would be denied. If a template fails for a pod of --pod, that is a
+problem.
 
 The exit code is 0 if there is no problem, 1 if there is one, and 2 if lint was
 called with wrong flags or arguments. With --server, a pod that the API server
-rejects or does not get is a problem too.
+rejects or cannot check is a problem too.
 
 -o json and -o yaml write one object:
 
@@ -66,7 +67,7 @@ rejects or does not get is a problem too.
 
     template            its name
     pod                 with --pod: the object, Kind/name
-    sample              what the sample pod has for the condition
+    sample              the fields of the sample pod that meet the condition
     podSecurity         the level, if the template was tried
     podSecurityWithout  the pod's level without the template, if not restricted
     why                 why it is not a stricter level, or was not tried

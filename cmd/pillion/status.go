@@ -52,12 +52,12 @@ For each template, a pod is
   missing   not injected, although it should be
   altered   injected and then changed by something else
 
-A pod counts once, as the worst of these over all its templates: missing, altered,
-outdated, current. Status ignores pods that have ended, pods that are being deleted,
+Each pod counts once, with the worst state of its templates. The order is missing,
+altered, outdated, current. Status ignores pods that have ended, pods that are being deleted,
 and mirror pods of static pods. It groups reasons by owner: the Deployment,
 StatefulSet, DaemonSet, CronJob, Job or other object that made the pods. Status also
-lists other webhooks and policies that change or check new pods, and what their order
-means.
+lists other webhooks and policies that change or check new pods, and the effect of their
+order.
 
 Status uses the cluster's templates and webhook configuration. It reads pods in pages.
 
@@ -74,7 +74,7 @@ be certain, it lists nothing and prints the reason.
 The exit code is 0 if no pod is missing or altered, Pillion answers, all templates are
 valid, and all pods can be created. It is 1 if one of these is false or if status
 cannot read the cluster, and 2 if status was called with wrong flags or arguments.
-Outdated pods work, and every change of a template makes some. They change the exit
+Outdated pods work, and every change of a template causes some. So they change the exit
 code only with --fail-on-outdated. Templates and parameters that do not exist, and
 invalid labels of namespaces, are reported and do not change the exit code.
 With -o name, and if you interrupt --watch, the exit code is 0.`,
