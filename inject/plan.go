@@ -30,7 +30,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	}
 	switch {
 	case p.failed != nil:
-		c.decision.Code, c.decision.Message = CodeRenderFailed, p.failed.Error()
+		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeRenderFailed, p.failed.Error(), p.lacks
 	case len(p.conflicts) > 0:
 		c.decision.Code, c.decision.Message, c.decision.Obstacles = CodeConflict, messages(p.conflicts), p.conflicts
 	default:

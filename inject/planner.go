@@ -33,8 +33,9 @@ type planner struct {
 	kept      []Difference
 	conflicts []Obstacle
 	failed    error
-	claimed   nodePorts // by planned additions
-	theirs    []string  // containers that the pod already has, even if something is added to them
+	lacks     []Obstacle // the volume without which it failed
+	claimed   nodePorts  // by planned additions
+	theirs    []string   // containers that the pod already has, even if something is added to them
 }
 
 func (p *planner) conflict(at fmt.Stringer, pod, fragment *tree.Node, format string, args ...any) {

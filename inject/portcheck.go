@@ -3,61 +3,11 @@
 package inject
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
-
-// checkMounts finds mounts that conflict with each other, and mounts without a volume, because a
-// ${when} may have omitted it. It returns false if the fragment itself has two mounts at one path.
-func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) (addable bool) {
-	taken := make([]string, 0, 16)
-	addable = true
-	for _, list := range []string{"volumeMounts", "volumeDevices"} {
-		items := fragment.Get(list).Items()
-		for i := range items {
-			path := mountPath(&items[i])
-			if slices.Contains(taken, path) {
-				p.conflict(at.Member(list), nil, &items[i], "the template mounts two volumes at %s; fix the template", path)
-				addable = false
-			}
-			taken = append(taken, path)
-			if !p.hasVolume(&items[i]) {
-				p.failed = fmt.Errorf("there is no volume %s for the mount at %s", items[i].Get("name"), path)
-			}
-		}
-	}
-	for _, lists := range [][2]string{{"volumeMounts", "volumeDevices"}, {"volumeDevices", "volumeMounts"}} {
-		items, theirs := fragment.Get(lists[0]).Items(), existing.Get(lists[1]).Items()
-		for i := range items {
-			for j := range theirs {
-				if path := mountPath(&items[i]); path == mountPath(&theirs[j]) {
-					owner, do := "the pod", "move that volume to another path"
-					if other := p.contributor(func(c *candidate) bool { return c.mounts(&theirs[j]) }); other != "" {
-						owner, do = "the template "+other, "change the path in one of the templates"
-					}
-					p.conflict(at.Member(lists[1]).Item(theirs, j), &theirs[j], &items[i], "%s has another kind of volume at %s; %s", owner, path, do)
-				}
-			}
-		}
-	}
-	return addable
-}
-
-func mountPath(item *tree.Node) string {
-	if device := item.Get("devicePath").Text(); device != "" {
-		return schema.CleanPath(device)
-	}
-	return schema.CleanPath(item.Get("mountPath").Text())
-}
-
-func (p *planner) hasVolume(mount *tree.Node) bool {
-	volumes := p.subject.schema.At("spec").At("volumes").Schema // matches by name, as mounts refer to volumes
-	return volumes.Find(p.fragment.At("spec", "volumes").Items(), mount) >= 0 || p.subject.find(volumes, p.subject.pod.At("spec", "volumes"), mount) >= 0 ||
-		p.isClaim(mount)
-}
 
 // checkPorts finds two containers that use the same port of the node. They would never start, and
 // the API server's validation does not find all such cases. A plain init container ends before the
@@ -156,23 +106,6 @@ func (s *subject) nodePortOf(container string, port *tree.Node) (n nodePort, ok 
 		number = port.Get("containerPort")
 	}
 	return nodePort{container: container, port: number.String(), protocol: schema.Protocol(port), ip: port.Get("hostIP").Text()}, true
-}
-
-// mounts reports whether the template mounts this volume at that path in the user's containers.
-func (c *candidate) mounts(mount *tree.Node) bool {
-	for i := range c.apps {
-		for k := range c.apps[i].fragments {
-			for _, list := range []string{"volumeMounts", "volumeDevices"} {
-				items := c.apps[i].fragments[k].Get(list).Items()
-				if slices.ContainsFunc(items, func(m tree.Node) bool {
-					return mountPath(&m) == mountPath(mount) && m.Get("name").IsText(mount.Get("name").Text())
-				}) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // uses reports whether the template brings a container with this name, or adds this host port to

@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -268,10 +269,12 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 	}
 }
 
-// volume returns the kind of one of the template's volumes.
+// volume returns the kind of one of the template's volumes. A name that is an expression may also be
+// that of a volume of the pod; it is checked for each pod.
 func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
-	if kind, ok = volumes[name.Value]; !ok {
-		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))))
+	if kind, ok = volumes[name.Value]; !ok && !strings.Contains(name.Value, "${") {
+		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
+			fmt.Sprintf(`; for a volume of the pods themselves, write name: "${'%s'}"`, name.Value)))
 	}
 	return kind, ok
 }

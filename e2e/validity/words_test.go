@@ -53,9 +53,9 @@ var words = sync.OnceValue(func() map[string][]string {
 	return map[string][]string{
 		"Container.name":             {"app", "web", "side", "init", "UPPER"},
 		"Volume.name":                {"data", "logs", "dev", "data-1"},
-		"VolumeMount.name":           {"data", "logs", "dev", "data", "data-1", "missing"},
-		"VolumeDevice.name":          {"data", "dev", "dev", "missing"},
-		"FileKeySelector.volumeName": {"data", "logs", "missing"},
+		"VolumeMount.name":           {"data", "logs", "dev", "data", "data-1", "missing", "${'data'}", "${'missing'}"}, // expressions in templates
+		"VolumeDevice.name":          {"data", "dev", "dev", "missing", "${'data'}", "${'dev'}"},
+		"FileKeySelector.volumeName": {"data", "logs", "missing", "${'data'}", "${'logs'}"},
 		"mountPath":                  {"/data", "/logs", "/dev/xvda", "/data/", "relative", "/a:b", "/x/../y"},
 		"devicePath":                 {"/dev/xvda", "/dev/xvdb", "/data", "/../x"},
 		"subPath":                    {"a", "a/b", "../a", "/abs"},

@@ -111,6 +111,20 @@ metadata: {name: needs}
 spec:
   params: [{name: id, pattern: "[0-9]{9}", overridableBy: [Namespace]}, {name: team, enum: [red, blue]}]
   pod: {spec: {containers: [{name: needs, image: "i:${params.id}-${params.team}"}]}}
+---
+apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: mounts}
+spec:
+  params: [{name: volume}]
+  match: {condition: "pod.metadata.labels[?'a'].orValue('') == 'b'"}
+  pod:
+    spec:
+      containers:
+      - name: mounts
+        image: m
+        volumeMounts: [{name: "${params.volume}", mountPath: /a}, {name: "${'other'}", mountPath: /b}]
+        volumeDevices: [{name: "${'disk'}", devicePath: /dev/x}]
 `
 	set, err := templates.Load(templates.Source{FS: os.DirFS("../../templates/library"), Name: "."})
 	if err != nil {
@@ -134,6 +148,7 @@ spec:
 		"double":                  {"baseline|not restricted: allowPrivilegeEscalation != false", "the template host adds a different container named host"},
 		"picky":                   {"baseline|not restricted"},
 		"odd":                     {"|lint found no sample pod that meets this part of the condition: size(pod.spec.containers) % 2 == 0|"},
+		"mounts":                  {"baseline|"}, // lint gives the sample pod the volumes
 		"needs":                   {"|needs.id has no default, and no sample fits; use --set needs.id=VALUE"},
 	} {
 		for _, part := range want {
@@ -142,7 +157,7 @@ spec:
 			}
 		}
 	}
-	if trial := evaluator(t).Try(templates.NewSet(more[4:]), map[string]string{"needs.id": "123456789"})[0]; trial.PodSecurity != "baseline" {
+	if trial := evaluator(t).Try(templates.NewSet(more[4:5]), map[string]string{"needs.id": "123456789"})[0]; trial.PodSecurity != "baseline" {
 		t.Errorf("with a value: %+v", trial)
 	}
 }

@@ -156,3 +156,22 @@ type Subject struct {
 	sample.Situation
 	sampled []string // values of parameters ("param=value") that the user has not set
 }
+
+// lacksVolume reports whether a template fails because the pod lacks a volume that it mounts.
+func lacksVolume(d *inject.Decision) bool {
+	return d.Code == inject.CodeRenderFailed && len(d.Obstacles) > 0 && d.Obstacles[0].Path == "/spec/volumes/-"
+}
+
+// withVolume returns a pod with another volume.
+func withVolume(s sample.Situation, volume inject.JSON) sample.Situation {
+	pod, v := decoded(s.Pod), corev1.Volume{}
+	if err := json.Unmarshal([]byte(volume), &v); err != nil {
+		panic("fit: a volume is not JSON: " + err.Error())
+	}
+	if v.PersistentVolumeClaim == nil {
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, v)
+	s.Pod = encoded(pod)
+	return s
+}

@@ -152,26 +152,38 @@ func (s Subject) sets(key string) bool {
 	return byPod || byNamespace
 }
 
-// meeting returns a pod that gets the template: a sample that meets its condition, or the user's pod unchanged. If
-// there is none, it returns the best candidate and false.
-func meeting(t *templates.Template, pod Subject, fixed []string) (Subject, bool) {
+// meeting returns a pod that gets the template: a sample that meets its condition and has the volumes
+// that it mounts, or the user's pod unchanged. If there is none, it returns the best candidate and false.
+func meeting(t *templates.Template, pod Subject, fixed []string) (met Subject, ok bool) {
+	const most = 16 // volumes
+	for range most {
+		var d *inject.Decision
+		if met, d, ok = meetingOnce(t, pod, fixed); ok || pod.On != "" || !lacksVolume(d) {
+			break
+		}
+		pod.Situation = withVolume(met.Situation, d.Obstacles[0].Template)
+	}
+	return met, ok
+}
+
+func meetingOnce(t *templates.Template, pod Subject, fixed []string) (Subject, *inject.Decision, bool) {
 	r := run(pod.Situation, t)
 	if pod.On != "" {
-		return pod, gets(&r.Decisions[0])
+		return pod, &r.Decisions[0], gets(&r.Decisions[0])
 	}
 	met := pod
 	var ok bool
 	met.Situation, ok = sample.Meet(t, pod.Situation, fixed, func(s sample.Situation) bool {
 		d := &r.again(s).Decisions[0]
-		if r.Decisions[0].Code == inject.CodeConditionFalse && d.Code != inject.CodeConditionFalse {
+		if first := &r.Decisions[0]; first.Code == inject.CodeConditionFalse && d.Code != inject.CodeConditionFalse || lacksVolume(d) && !lacksVolume(first) {
 			r.Decisions[0], pod.Situation = *d, s // use the first one that meets the condition
 		}
 		return gets(d)
 	})
 	if ok {
-		return met, true
+		return met, nil, true
 	}
-	return pod, false
+	return pod, &r.Decisions[0], false
 }
 
 func gets(d *inject.Decision) bool {

@@ -54,8 +54,10 @@ func (b *builder) coupled(n *node) {
 // checksOf returns the conditions for one value.
 func (b *builder) checksOf(n *node) []string {
 	switch {
-	case n.apiField == "EnvVar.name", n.apiField == "VolumeMount.name":
+	case n.apiField == "EnvVar.name":
 		b.problem(n.path, "a name must be constant here")
+	case n.apiField == "VolumeMount.name":
+		b.problem(n.path, "a policy cannot check whether the pod has a volume whose name is an expression")
 	case n.ruled:
 		b.problem(n.path, "a policy cannot check the value of an expression here before it adds the value")
 	}

@@ -78,8 +78,19 @@ func (g *Sets) container(name, volume string) string {
 	fields = append(fields, g.maybe(4, func() string { return "ports: [{containerPort: " + g.pick("80", "81") + "}]" })...)
 	fields = append(fields, g.maybe(4, func() string { return "securityContext: {runAsNonRoot: true}" })...)
 	fields = append(fields, g.maybe(6, func() string { return "lifecycle: {stopSignal: SIGTERM}" })...)
-	fields = append(fields, g.maybe(4, func() string { return "volumeMounts: [{name: " + volume + ", mountPath: " + g.pick("/v", "/w") + "}]" })...)
+	fields = append(fields, g.maybe(4, func() string { return "volumeMounts: [" + g.mount(volume, "/w") + "]" })...)
 	return "{" + g.when(6, false) + strings.Join(fields, ", ") + "}"
+}
+
+// mount returns a mount of the template's volume, or of one of the pod.
+func (g *Sets) mount(volume, path string) string {
+	if g.in(4) {
+		volume = strconv.Quote(g.pick("${'w'}", "${'"+volume+"'}", "${'shared'}", "${params.p}", "${pod.spec.volumes[0].name}", "${pod.spec.volumes.filter(v, v.name != 'shared')[0].name}"))
+	}
+	if g.in(8) {
+		path += strconv.Itoa(g.IntN(2)) + "-${string(size(pod.spec.volumes))}"
+	}
+	return "{name: " + volume + ", mountPath: " + strconv.Quote(g.pick("/v", path)) + "}"
 }
 
 func (g *Sets) volume(name string) string {
@@ -91,7 +102,7 @@ func (g *Sets) volume(name string) string {
 func (g *Sets) each(volume string) string {
 	var add []string
 	add = append(add, g.maybe(2, func() string { return "env: [" + g.env(g.pick("E0", "E1", "E2"), true) + "]" })...)
-	add = append(add, g.maybe(3, func() string { return "volumeMounts: [{name: " + volume + ", mountPath: " + g.pick("/v", "/x") + "}]" })...)
+	add = append(add, g.maybe(3, func() string { return "volumeMounts: [" + g.mount(volume, "/x") + "]" })...)
 	add = append(add, g.maybe(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
 	add = append(add, g.maybe(4, func() string { return "resources: {requests: {cpu: " + g.pick("100m", `"0"`, "0.1", "100.5m") + "}}" })...)
 	add = append(add, "ports: [{containerPort: 9"+g.pick("0", "1")+"}]")

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// checkMounts finds mounts that conflict with each other, and references to volumes that the pod
+// does not have. It returns false if the fragment itself has two mounts at one path.
+func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) (addable bool) {
+	addable = true
+	taken, many := make([]string, 0, 16), map[string]bool(nil) // many instead of taken, if there are many
+	container := orElse(existing, fragment).Get("name").Text()
+	for k, list := range mountLists() {
+		items := fragment.Get(list).Items()
+		for i := range items {
+			path := mountPath(&items[i])
+			if many[path] || slices.Contains(taken, path) {
+				p.conflict(at.Member(list), nil, &items[i], "the template mounts two volumes at %s; fix the template", path)
+				addable = false
+			}
+			switch {
+			case len(taken) < longList:
+				taken = append(taken, path)
+			case many == nil:
+				many = make(map[string]bool, len(items))
+				fallthrough
+			default:
+				many[path] = true
+			}
+			p.checkVolume(container, list, &items[i], at.Member(list))
+		}
+		p.checkBeside(mountLists()[1-k], existing, items, at)
+	}
+	p.checkKeyFiles(container, fragment, at)
+	return addable
+}
+
+func mountLists() [2]string { return [2]string{"volumeMounts", "volumeDevices"} }
+
+func mountPath(item *tree.Node) string {
+	if device := item.Get("devicePath").Text(); device != "" {
+		return schema.CleanPath(device)
+	}
+	return schema.CleanPath(item.Get("mountPath").Text())
+}
+
+// checkBeside finds mounts at paths at which the container has a device, and devices at paths of its
+// mounts.
+func (p *planner) checkBeside(other string, existing *tree.Node, items []tree.Node, at schema.Pointer) {
+	theirs := existing.Get(other).Items()
+	if len(items) == 0 || len(theirs) == 0 {
+		return
+	}
+	paths := make(map[string]int, len(theirs))
+	for j := range theirs {
+		paths[mountPath(&theirs[j])] = j
+	}
+	for i := range items {
+		path := mountPath(&items[i])
+		j, ok := paths[path]
+		if !ok {
+			continue
+		}
+		owner, do := "the pod", "move that volume to another path"
+		if by := p.contributor(func(c *candidate) bool { return c.mounts(&theirs[j]) }); by != "" {
+			owner, do = "the template "+by, "change the path in one of the templates"
+		}
+		p.conflict(at.Member(other).Item(theirs, j), &theirs[j], &items[i], "%s has another kind of volume at %s; %s", owner, path, do)
+	}
+}
+
+// checkVolume finds a mount or device without a volume, because a ${when} omitted it or because
+// its name is an expression, and a volume of the wrong kind.
+func (p *planner) checkVolume(container, list string, mount *tree.Node, at schema.Pointer) {
+	volume, found := p.volume(mount)
+	name := mount.Get("name").Text()
+	switch {
+	case !found:
+		p.noVolume(name, list, fmt.Sprintf("the container %s mounts the volume %q at %s", container, name, mountPath(mount)))
+	case list == "volumeDevices" && volume != nil && volume.Get("persistentVolumeClaim") == nil && volume.Get("ephemeral") == nil:
+		p.conflict(at, volume, mount, "the container %s needs the volume %s as a device, so it must be of the kind persistentVolumeClaim or ephemeral", container, name)
+	case mount.Get("bindMountOptions") != nil && volume.Get("image") != nil:
+		p.conflict(at, volume, mount, "the container %s cannot have bindMountOptions for the volume %s, which is an image", container, name)
+	}
+}
+
+// checkKeyFiles finds environment variables from files of volumes that do not exist or are of another
+// kind.
+func (p *planner) checkKeyFiles(container string, fragment *tree.Node, at schema.Pointer) {
+	env := fragment.Get("env").Items()
+	for i := range env {
+		name := env[i].At("valueFrom", "fileKeyRef", "volumeName")
+		if name == nil {
+			continue
+		}
+		reference := tree.Members(tree.Field("name", *name))
+		volume, found := p.volume(&reference)
+		switch {
+		case !found:
+			p.noVolume(name.Text(), "env", fmt.Sprintf("the variable %s of the container %s reads a file of the volume %q", env[i].Get("name").Text(), container, name.Text()))
+		case volume.Get("emptyDir") == nil && len(volume.Members()) != 1: // without a source, it is an emptyDir
+			p.conflict(at.Member("env"), volume, &env[i], "the variable %s of the container %s reads a file of the volume %s, so that must be of the kind emptyDir", env[i].Get("name").Text(), container, name.Text())
+		}
+	}
+}
+
+// noVolume records that the pod lacks a volume, which is used in a list of a container.
+func (p *planner) noVolume(name, list, use string) {
+	if p.failed != nil {
+		return
+	}
+	volumes := p.subject.pod.At("spec", "volumes").Items()
+	var names []string
+	for i := range volumes[:min(len(volumes), longList)] { // comparing names takes time
+		names = append(names, volumes[i].Get("name").Text())
+	}
+	p.failed = fmt.Errorf("%s, but the pod has no such volume%s", use, templates.DidYouMean(name, names))
+	lacks := tree.Members(tree.Field("name", tree.Text(name)))
+	if list == "volumeDevices" {
+		lacks.Set("persistentVolumeClaim", tree.Members(tree.Field("claimName", tree.Text(name))))
+	}
+	at := p.subject.at.Member("spec").Member("volumes").Member("-")
+	p.lacks = []Obstacle{{newDifference(at.String(), nil, &lacks), p.failed.Error()}}
+}
+
+// volume returns the volume of a mount. It returns nil and true for a volume that a StatefulSet adds to
+// the pod.
+func (p *planner) volume(mount *tree.Node) (volume *tree.Node, found bool) {
+	s := p.subject.schema.At("spec").At("volumes").Schema // matches by name, as mounts refer to volumes
+	own := p.fragment.At("spec", "volumes").Items()
+	if i := s.Find(own, mount); i >= 0 {
+		return &own[i], true
+	}
+	theirs := p.subject.pod.At("spec", "volumes")
+	if i := p.subject.find(s, theirs, mount); i >= 0 {
+		return &theirs.Items()[i], true
+	}
+	return nil, p.isClaim(mount)
+}
+
+// mounts reports whether the template mounts this volume at that path in the user's containers.
+func (c *candidate) mounts(mount *tree.Node) bool {
+	for i := range c.apps {
+		for k := range c.apps[i].fragments {
+			for _, list := range mountLists() {
+				items := c.apps[i].fragments[k].Get(list).Items()
+				if slices.ContainsFunc(items, func(m tree.Node) bool {
+					return mountPath(&m) == mountPath(mount) && m.Get("name").IsText(mount.Get("name").Text())
+				}) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
