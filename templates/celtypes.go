@@ -52,7 +52,11 @@ func newProvider(base types.Provider, params []Param) *provider {
 	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}, variables: map[string]*structField{}}
 	for i := range params {
 		name := params[i].Name
-		p.params[name] = getter(params[i].Type.row().cel, func(v Values) any { return v.get(name) })
+		f := getter(params[i].Type.row().cel, func(v Values) any { return v.get(name) })
+		if params[i].Optional {
+			f.IsSet = func(obj any) bool { return obj.(Values).isSet(name) }
+		}
+		p.params[name] = f
 	}
 	return p
 }

@@ -104,7 +104,10 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 			c.problem(at(node, "enum"), fmt.Sprintf("%s.enum[%d]", path, i), "%v", err)
 		}
 	}
-	if p.Default != nil {
+	p.preset = Value{Name: p.Name, Source: Unset}
+	if p.Default != nil && p.Optional {
+		c.problem(at(node, "optional"), path+".optional", "a parameter with a default always has a value; leave out optional or the default")
+	} else if p.Default != nil {
 		value, err := p.parse(string(*p.Default))
 		if err != nil {
 			c.problem(at(node, "default"), path+".default", "%v", err)

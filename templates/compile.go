@@ -117,6 +117,9 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		case ast.ComprehensionKind:
 			loops = loops || checked.GetType(e.AsComprehension().IterRange().ID()).Kind() != types.ListKind
 		case ast.IdentKind:
+			if err := plainRead(c.params, e); err != nil {
+				return err
+			}
 			c.reads.note(e)
 			c.readsRequest = c.readsRequest || requestOf(e)
 		case ast.CallKind:

@@ -20,7 +20,7 @@ func (r expressions) pick(all ...string) string { return all[r.IntN(len(all))] }
 
 func (r expressions) text(depth int) string {
 	if depth == 0 {
-		return r.pick(`''`, `'web'`, `'app'`, `'ä"\\'`, "params.s", "params.q", "ns.name", "request.operation", "request.username",
+		return r.pick(`''`, `'web'`, `'app'`, `'ä"\\'`, "params.s", "params.q", "params.?o.orValue(ns.name)", "params.?a.orValue('x')", "ns.name", "request.operation", "request.username",
 			"container.name", "container.image", "container.imagePullPolicy", "pod.metadata.namespace", "pod.spec.serviceAccountName", "pod.spec.os.name")
 	}
 	switch r.IntN(9) {
@@ -60,7 +60,7 @@ func (r expressions) int(depth int) string {
 
 func (r expressions) bool(depth int) string {
 	if depth == 0 {
-		return r.pick("true", "false", "params.b", "request.dryRun", "pod.spec.hostNetwork", "has(pod.spec.runtimeClassName)", "has(pod.spec.securityContext.fsGroup)",
+		return r.pick("true", "false", "params.b", "params.?o.hasValue()", "has(params.a)", "request.dryRun", "pod.spec.hostNetwork", "has(pod.spec.runtimeClassName)", "has(pod.spec.securityContext.fsGroup)",
 			"has(pod.metadata.labels.app)", "has(ns.labels.app)", "has(container.image)", "has(container.resources.limits)")
 	}
 	text, other, number := r.text(depth-1), r.text(depth-1), r.int(depth-1)
@@ -128,7 +128,7 @@ func (r expressions) pod() string {
 
 // directParams returns one parameter of each type.
 func directParams() []Param {
-	return []Param{{Name: "s"}, {Name: "i", Type: "integer"}, {Name: "n", Type: "number"}, {Name: "b", Type: "boolean"}, {Name: "q", Type: "quantity"}}
+	return []Param{{Name: "s"}, {Name: "i", Type: "integer"}, {Name: "n", Type: "number"}, {Name: "b", Type: "boolean"}, {Name: "q", Type: "quantity"}, {Name: "o", Optional: true}, {Name: "a", Optional: true}}
 }
 
 func directInput(t *testing.T, pod, container string) *Input {
@@ -143,6 +143,8 @@ func directInput(t *testing.T, pod, container string) *Input {
 		{Name: "n", cel: types.Double(1e21)},
 		{Name: "b", cel: types.True},
 		{Name: "q", cel: types.String("100m")},
+		{Name: "o", cel: types.String("web")},
+		{Name: "a"},
 	}
 	var nodes [2]*tree.Node
 	for i, text := range []string{pod, container} {

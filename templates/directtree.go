@@ -150,6 +150,9 @@ func (c *directly) optionalText(e ast.Expr) optionalText {
 	if !c.gives(e, types.StringKind) {
 		panic(errUnsupported)
 	}
+	if get := c.optionalParam(e); get != nil {
+		return get
+	}
 	get := c.optionalNode(e)
 	return func(in *Input) (string, bool, bool) {
 		n, found, ok := get(in)
@@ -159,6 +162,31 @@ func (c *directly) optionalText(e ast.Expr) optionalText {
 		text, ok := readable(n.Text())
 		return text, true, ok && n.Kind() == tree.String
 	}
+}
+
+// optionalParam compiles params.?x for a parameter that is a string. It returns nil for other
+// expressions.
+func (c *directly) optionalParam(e ast.Expr) optionalText {
+	function, args := call(e)
+	if function != operators.OptSelect || args[0].Kind() != ast.IdentKind || args[0].AsIdent() != "params" || c.local("params") >= 0 {
+		return nil
+	}
+	name, _ := literal(args[1])
+	for i := range c.params {
+		if c.params[i].Name == name {
+			return func(in *Input) (v string, found, ok bool) {
+				if i >= len(in.values) || in.values[i].Name != name {
+					return "", false, false
+				}
+				if in.values[i].cel == nil {
+					return "", false, true
+				}
+				v = textOf(in.values[i].cel)
+				return v, true, len(v) <= maxText
+			}
+		}
+	}
+	return nil
 }
 
 // gives reports whether an optional's value is of that kind.

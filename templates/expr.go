@@ -105,15 +105,14 @@ type piece struct {
 
 // note records what an expression reads, for one of its identifiers.
 func (p *program) note(ident ast.NavigableExpr, params []Param) {
-	parent, ok := ident.Parent()
-	field := ok && parent.Kind() == ast.SelectKind
 	switch ident.AsIdent() {
 	case "pod":
 		p.ofPod = true
 	case "params":
-		p.pure = p.pure && field
+		field := fieldRead(ident)
+		p.pure = p.pure && field != ""
 		for i := range params {
-			if field && params[i].Name != parent.AsSelect().FieldName() {
+			if field != "" && params[i].Name != field {
 				continue // without a field, it may read any of them
 			}
 			p.params = append(p.params, params[i].Name)

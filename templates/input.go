@@ -27,15 +27,16 @@ type Input struct {
 	steps     int    // steps of those evaluated without CEL
 	locals    [maxLocals]*tree.Node
 	values    Values
-	given     paramSet   // parameters whose value is not the default
+	given     paramSet   // parameters that the pod or its namespace sets
 	container *tree.Node // only in forEachContainer
 	variables []evaluated
-	namespace *namespaceView
+	params    *fieldsView
+	namespace *fieldsView
 }
 
 // with sets the variables of an evaluation and returns in.
 func (in *Input) with(values Values, container *tree.Node) *Input {
-	in.values, in.container = values, container
+	in.values, in.container, in.params = values, container, nil
 	return in
 }
 
@@ -43,18 +44,21 @@ func (in *Input) with(values Values, container *tree.Node) *Input {
 func (in *Input) ResolveName(name string) (any, bool) {
 	switch name {
 	case "params":
-		return in.values, true
+		if in.params == nil {
+			in.params = &fieldsView{paramsType, in.values, in.values.find}
+		}
+		return in.params, true
 	case "pod":
 		return celValue(in.Pod), true
 	case "ns":
 		if in.namespace == nil {
-			in.namespace = &namespaceView{Namespace: &in.Namespace}
+			in.namespace = sharedFields(namespaceType, &namespaceView{Namespace: &in.Namespace})
 		}
 		return in.namespace, true
 	case "variables":
 		return in, true
 	case "request":
-		return &in.Request, true
+		return sharedFields(requestType, &in.Request), true
 	case "container":
 		return celValue(in.container), in.container != nil
 	}

@@ -17,6 +17,7 @@ type Param struct {
 	Name          string      `json:"name"`
 	Type          ParamType   `json:"type,omitempty"` // default string
 	Default       *Scalar     `json:"default,omitempty"`
+	Optional      bool        `json:"optional,omitempty"` // it may have no value
 	Enum          []Scalar    `json:"enum,omitempty"`
 	Pattern       string      `json:"pattern,omitempty"` // RE2 for the whole value
 	Minimum       *Scalar     `json:"minimum,omitempty"`
@@ -38,20 +39,21 @@ const (
 	ByNamespace Overrider = "Namespace"
 )
 
-// The sources of a parameter's value.
+// The sources of a parameter's value. Unset is that of an optional parameter without a value.
 const (
 	FromPod       = "pod"
 	FromNamespace = "namespace"
 	FromDefault   = "default"
+	Unset         = "unset"
 )
 
 // Value is a parameter's value and its source.
 type Value struct {
 	Name   string `json:"name"`
 	Text   string `json:"value"`
-	Source string `json:"source"` // pod, namespace or default
+	Source string `json:"source"` // pod, namespace, default or unset
 
-	cel ref.Val
+	cel ref.Val // nil if unset
 }
 
 // Values are the values of a template's parameters in the order of declaration.
@@ -59,13 +61,22 @@ type Values []Value
 
 func (v Values) get(name string) ref.Val {
 	for i := range v {
-		if v[i].Name == name {
+		if v[i].Name == name && v[i].cel != nil {
 			return v[i].cel
 		}
 	}
 	return types.NewErr("no such parameter: %s", name)
 }
 
+// find returns a parameter's value, and false if it has none.
+func (v Values) find(name string) (any, bool) { return v.get(name), v.isSet(name) }
+
+// isSet reports whether a parameter has a value. An optional one may lack it.
+func (v Values) isSet(name string) bool {
+	return slices.ContainsFunc(v, func(value Value) bool { return value.Name == name && value.cel != nil })
+}
+
+// has reports whether a parameter is valid: it has a valid value, or needs none.
 func (v Values) has(name string) bool {
 	return slices.ContainsFunc(v, func(value Value) bool { return value.Name == name })
 }
@@ -75,7 +86,7 @@ type param struct {
 	Param
 	row      *paramType
 	key      string // of its annotation
-	preset   Value  // the default
+	preset   Value  // the default, or unset
 	pattern  *regexp.Regexp
 	min, max *bound
 }
@@ -84,6 +95,9 @@ type param struct {
 func (p *Param) Overridable(by Overrider) bool {
 	return p.OverridableBy == nil || slices.Contains(p.OverridableBy, by)
 }
+
+// Needed reports whether the pod or its namespace must set the parameter.
+func (p *Param) Needed() bool { return p.Default == nil && !p.Optional }
 
 // parse checks a string and returns its CEL value. An error describes what is allowed, and shows
 // only the beginning of a long value.

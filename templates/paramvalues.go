@@ -87,7 +87,7 @@ func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns
 		if !p.Overridable(ByNamespace) {
 			return reject("sets a parameter that a namespace may not set")
 		}
-	} else if p.Default != nil {
+	} else if !p.Needed() {
 		return p.preset, nil
 	} else {
 		return reject("")
@@ -114,4 +114,14 @@ func (t *Template) ParamNames() []string { return slices.Sorted(maps.Keys(t.para
 func (t *Template) Takes(name, value string) error {
 	_, err := t.params[name].parse(value)
 	return err
+}
+
+// OptionalParams returns the names of the optional parameters.
+func (t *Template) OptionalParams() (names []string) {
+	for i := range t.Spec.Params {
+		if t.Spec.Params[i].Optional {
+			names = append(names, t.Spec.Params[i].Name)
+		}
+	}
+	return names
 }

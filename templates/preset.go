@@ -9,14 +9,14 @@ import (
 // Most pods set no parameter, so most parts that depend only on parameters are the same for them.
 // These are rendered once, when the template is loaded.
 
-// given returns the parameters with a value that is not the default. It returns all parameters if
+// given returns the parameters that the pod or its namespace sets. It returns all parameters if
 // one of them has no valid value.
 func (t *Template) given(values Values) (all paramSet) {
 	if len(values) < len(t.Spec.Params) {
 		return ^all
 	}
 	for i := range values[:min(len(values), maxPreset)] {
-		if values[i].Source != FromDefault {
+		if source := values[i].Source; source != FromDefault && source != Unset {
 			all |= 1 << i
 		}
 	}
@@ -31,7 +31,7 @@ func (t *Template) presets() {
 		p := t.params[t.Spec.Params[i].Name]
 		t.ordered = append(t.ordered, p)
 		values[i] = p.preset
-		complete = complete && p.Default != nil
+		complete = complete && !p.Needed()
 	}
 	if complete {
 		t.preset = values

@@ -60,7 +60,7 @@ type Template struct {
 	ends      [len(placedLists)]*program // of the placement, if they are computed
 	params    map[string]*param
 	ordered   []*param // params in the order of declaration
-	preset    Values   // the defaults, if every parameter has one
+	preset    Values   // the defaults, if no parameter needs a value
 	reads     reads
 
 	readsRequest bool

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -154,7 +155,7 @@ func (p *page) template(r *Report, t *Template) {
 	p.differences(r, t)
 	name := "parameters"
 	for _, v := range t.Params {
-		p.pair(name, "", fmt.Sprintf("%s = %s (%s)", v.Name, orEmpty(v.Text), origin(v.Source)))
+		p.pair(name, "", v.Name+" "+valueOf(v))
 		name = ""
 	}
 	if !p.verbose {
@@ -167,11 +168,11 @@ func (p *page) template(r *Report, t *Template) {
 	}
 }
 
-func orEmpty(text string) string {
-	if text == "" {
-		return `""`
+func valueOf(v templates.Value) string {
+	if v.Source == templates.Unset {
+		return "is not set"
 	}
-	return text
+	return fmt.Sprintf("= %s (%s)", cmp.Or(v.Text, `""`), origin(v.Source))
 }
 
 func origin(source string) string {

@@ -5,7 +5,6 @@ package fit
 import (
 	"encoding/json"
 	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,11 +110,11 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 			value, given := values[t.Name+"."+param.Name]
 			_, byPod := p.Annotations[key]
 			_, byNamespace := annotations[key]
-			if !given && (param.Default != nil || byPod || byNamespace) {
+			if !given && (!param.Needed() || byPod || byNamespace) {
 				continue
 			}
 			if !given {
-				if value = sampleValue(t, param); value == "" {
+				if value = sample.Value(t, param); value == "" {
 					missing = append(missing, t.Name+"."+param.Name)
 					continue
 				}
@@ -131,23 +130,6 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 	p.Annotations[inject.AnnotationTemplates] = strings.Join(names, ",")
 	pod.Pod, pod.Namespace.Annotations = encoded(p), annotations
 	return pod, missing
-}
-
-// sampleValue returns the first sample value that a parameter accepts, or "".
-func sampleValue(t *templates.Template, p *templates.Param) string {
-	var candidates []string
-	for _, choice := range p.Enum {
-		candidates = append(candidates, string(choice))
-	}
-	if p.Minimum != nil {
-		candidates = append(candidates, string(*p.Minimum))
-	}
-	candidates = append(candidates, p.Type.Sample(), "example.com", "https://example.com", "https://example.com:8443/path", "1", "/sample")
-	i := slices.IndexFunc(candidates, func(value string) bool { return t.Takes(p.Name, value) == nil })
-	if i < 0 {
-		return ""
-	}
-	return candidates[i]
 }
 
 // Subject is a pod on which templates are tried.

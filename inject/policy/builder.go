@@ -53,7 +53,7 @@ func (b *builder) problem(path, format string, args ...any) {
 
 // rewrite rewrites an expression for the API server. If that is not possible, it records a problem.
 func (b *builder) rewrite(path string, e *templates.Expression) rewritten {
-	r, err := rewrite(e)
+	r, err := rewrite(e, b.t.OptionalParams())
 	if err != nil {
 		b.problem(path, "%v", err)
 		return rewritten{text: "false", typ: e.Type()}

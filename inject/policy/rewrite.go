@@ -35,15 +35,16 @@ type rewritten struct {
 type rewriter struct {
 	ast.ExprFactory
 	rewritten
-	from  *ast.AST
-	bound []string // variables of macros that are in scope
-	id    int64
-	err   error // the first problem
+	from     *ast.AST
+	optional []string // the names of optional parameters
+	bound    []string // variables of macros that are in scope
+	id       int64
+	err      error // the first problem
 }
 
 // rewrite rewrites an expression. It returns an error if the API server lacks something that the expression needs.
-func rewrite(e *templates.Expression) (rewritten, error) {
-	r := &rewriter{ExprFactory: ast.NewExprFactory(), from: e.AST()}
+func rewrite(e *templates.Expression, optionalParams []string) (rewritten, error) {
+	r := &rewriter{ExprFactory: ast.NewExprFactory(), from: e.AST(), optional: optionalParams}
 	expr := r.visit(e.AST().Expr())
 	if r.err == nil {
 		r.text, r.err = parser.Unparse(expr, ast.NewSourceInfo(nil), parser.WrapOnColumn(1<<30))
@@ -280,6 +281,9 @@ func (r *rewriter) call(c ast.CallExpr) ast.Expr {
 		return r.NewCall(r.next(), name, r.visitAll(c.Args())...)
 	}
 	if name == operators.OptSelect {
+		if of, ok := r.outside(c.Args()[0]); ok {
+			return r.maybe(of, c.Args()[1])
+		}
 		return r.NewCall(r.next(), name, r.operand(c.Args()[0]), r.NewLiteral(r.next(), c.Args()[1].AsLiteral()))
 	}
 	args := r.visitAll(c.Args())
@@ -287,6 +291,16 @@ func (r *rewriter) call(c ast.CallExpr) ast.Expr {
 		return r.NewCall(r.next(), name, args...)
 	}
 	return r.NewMemberCall(r.next(), name, r.visit(c.Target()), args...)
+}
+
+// maybe rewrites params.?x. Only an optional parameter may have no value.
+func (r *rewriter) maybe(of string, field ast.Expr) ast.Expr {
+	name, _ := field.AsLiteral().Value().(string)
+	value := r.outsideField(of, name)
+	if of == "params" && slices.Contains(r.optional, name) {
+		return value
+	}
+	return r.NewCall(r.next(), "optional.of", value)
 }
 
 // lacks returns a function that the API server lacks, or "".
@@ -354,7 +368,10 @@ func taken() []string {
 }
 
 func (r *rewriter) has(s ast.SelectExpr) ast.Expr {
-	if _, ok := r.outside(s.Operand()); ok {
+	if of, ok := r.outside(s.Operand()); ok {
+		if of == "params" && slices.Contains(r.optional, s.FieldName()) {
+			return r.NewMemberCall(r.next(), "hasValue", r.outsideField(of, s.FieldName()))
+		}
 		return r.NewLiteral(r.next(), types.True) // they are always there
 	}
 	if r.isSpec(s.Operand()) && slices.Contains(lists(), s.FieldName()) {

@@ -31,7 +31,8 @@ func someNamespaces() []templates.Namespace {
 }
 
 const paramsTemplate = `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
-	params: [{name: n, type: integer, default: 3}, {name: f, type: number, default: 0.5}, {name: b, type: boolean, default: true}, {name: s, default: "x\"y"}],
+	params: [{name: n, type: integer, default: 3}, {name: f, type: number, default: 0.5}, {name: b, type: boolean, default: true}, {name: s, default: "x\"y"},
+		{name: o, optional: true}, {name: i, optional: true, type: integer}],
 	variables: [{name: app, expression: "pod.metadata.labels[?'app'].orValue('none')"}, {name: names, expression: "pod.spec.containers.map(c, c.name)"},
 		{name: all, expression: "variables.names.join(',') + params.s"}, {name: encoded, expression: "base64.encode(b'x')"}],
 	pod: {spec: {containers: [{name: c, image: i, args: [%s]}]}}}}`
@@ -68,6 +69,7 @@ func TestRewrite(t *testing.T) {
 		`lists.range(3).map(i, string(i)).join(',')`, `['b', 'a', 'b'].distinct().sort().join(',')`, `[['a'], ['b']].flatten().join(',')`,
 		`pod.spec.containers.map(c, c.name).sort().join(',')`, `pod.spec.containers.sortBy(c, c.image).map(c, c.name).join(',')`, `['a', 'b'].slice(0, 1)[0]`,
 		`pod.spec.containers.exists(c, lists.range(2).exists(i, string(i) == c.name))`,
+		`params.?o.orValue('none')`, `has(params.o)`, `params.?i.optMap(i, i + 1).orValue(5)`, `params.?n.orValue(5)`, `ns.?labels.?team.orValue('none')`,
 		`variables.app`, `variables.all`, `variables.names[0]`, `pod.spec.containers.map(c, c.name + variables.app).join(',')`, `has(variables.app)`,
 		`int('5') + 1`, `double('5') > 4.5`, `duration('5m') < duration('1h')`, `type(params.s) == string`, `-params.n`, `params.n % 2 == 1`, `1 < 1.5`,
 	} {

@@ -113,7 +113,7 @@ func (b *builder) parameterValidations() []admissionregistrationv1.Validation {
 		fallback := fmt.Sprintf("the value of its parameter %s is not allowed", p.Name)
 		set := fmt.Sprintf("Set the %sannotation %s to %s.", whose, key, allowed(p))
 		message := sentence(b.start()+fallback+`: "`, "variables.text_"+p.Name, `". `+set)
-		if p.Default == nil {
+		if p.Needed() {
 			none := fmt.Sprintf("%sits parameter %s has no value. %s", b.start(), p.Name, set)
 			message = fmt.Sprintf("variables.text_%s == \"\" ?\n  %s :\n  %s", p.Name, quote(none), message)
 		}

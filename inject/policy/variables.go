@@ -53,8 +53,8 @@ func (b *builder) named() (all []admissionregistrationv1.Variable) {
 }
 
 // parameter declares the variables of a parameter: text_x is the string, valid_x reports whether it
-// is valid, and param_x is the value of the parameter's type. Expressions must read param_x only if
-// valid_x is true.
+// is valid, and param_x is the value of the parameter's type, or an optional one. Expressions must
+// read param_x only if valid_x is true.
 func (b *builder) parameter(p *templates.Param) {
 	key := quote(b.t.Annotation(p.Name))
 	byPod, byNamespace := p.Overridable(templates.ByPod), p.Overridable(templates.ByNamespace)
@@ -72,15 +72,24 @@ func (b *builder) parameter(p *templates.Param) {
 	} else {
 		text, given = fmt.Sprintf("variables.annotations[?%s].or(%s)", key, text), append(given, inPod)
 	}
-	value := ""
+	standard := ""
 	if p.Default != nil {
-		value = string(*p.Default)
-	} else {
-		checks = append(checks, some(given...))
+		standard = string(*p.Default)
 	}
-	b.variable("text_"+p.Name, fmt.Sprintf("string(%s.orValue(%q))", text, value))
-	b.variable("valid_"+p.Name, all(append(checks, b.valueChecks(p)...)...))
-	b.variable(paramVariable(p.Name), strings.ReplaceAll(p.Type.Policy().Value, "TEXT", "variables.text_"+p.Name))
+	value := strings.ReplaceAll(p.Type.Policy().Value, "TEXT", "variables.text_"+p.Name)
+	switch {
+	case p.Optional:
+		checks = append(checks, some("!("+some(given...)+")", "("+all(b.valueChecks(p)...)+")"))
+		value = optional(some(given...), value)
+	case p.Needed():
+		checks = append(checks, some(given...))
+		fallthrough
+	default:
+		checks = append(checks, b.valueChecks(p)...)
+	}
+	b.variable("text_"+p.Name, fmt.Sprintf("string(%s.orValue(%q))", text, standard))
+	b.variable("valid_"+p.Name, all(checks...))
+	b.variable(paramVariable(p.Name), value)
 }
 
 // valueChecks returns the conditions for a parameter's value. Each may rely on the previous ones.

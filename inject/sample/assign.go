@@ -12,8 +12,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-
-	"github.com/pillion-dev/pillion/templates"
 )
 
 // placeOf returns the place that an expression reads.
@@ -67,7 +65,7 @@ func (s *search) assign(w *world, e ast.Expr, value ref.Val, sc *scope, next the
 		value = optional.GetValue()
 	}
 	if name, ok := param(e); ok {
-		return s.setParam(w, name, value, next)
+		return s.setParam(w, name, fmt.Sprint(value.Value()), next)
 	}
 	if v := s.expression.Variable(e); v != nil {
 		return s.of(v).assign(w, v.AST().Expr(), value, nil, next)
@@ -199,33 +197,6 @@ func (s *search) resize(w *world, e ast.Expr, n int, sc *scope, next then) bool 
 		return next(w.set(p, list[:n]))
 	}
 	return ok && n == 0 && next(w.set(p, nil))
-}
-
-// param returns the parameter that an expression reads.
-func param(e ast.Expr) (string, bool) {
-	if e.Kind() != ast.SelectKind || e.AsSelect().Operand().Kind() != ast.IdentKind {
-		return "", false
-	}
-	return e.AsSelect().FieldName(), e.AsSelect().Operand().AsIdent() == "params"
-}
-
-// setParam sets a parameter as users do, with an annotation of the pod or the namespace.
-func (s *search) setParam(w *world, name string, value ref.Val, next then) bool {
-	text := fmt.Sprint(value.Value())
-	if slices.Contains(s.fixed, s.template.Name+"."+name) || s.template.Takes(name, text) != nil {
-		return false
-	}
-	for i := range s.template.Spec.Params {
-		p := &s.template.Spec.Params[i]
-		switch {
-		case p.Name != name:
-		case p.Overridable(templates.ByPod):
-			return next(w.set(path{"pod", "metadata", "annotations", s.template.Annotation(name)}, text))
-		case p.Overridable(templates.ByNamespace):
-			return next(w.set(path{"ns", "annotations", s.template.Annotation(name)}, text))
-		}
-	}
-	return false
 }
 
 func (s *search) isMap(e ast.Expr) bool {

@@ -19,7 +19,7 @@ func False(t *templates.Template, of Situation) []string {
 	if err != nil || t.ConditionExpression() == nil {
 		return nil
 	}
-	s := &solver{template: t, evals: maxEvals}
+	s := &solver{setter: setter{t, nil}, evals: maxEvals}
 	var all []string
 	for _, part := range conjuncts(t.ConditionExpression().AST().Expr()) {
 		if g := (&goal{expression: t.ConditionExpression(), expr: part}); !s.holds(w, g) {

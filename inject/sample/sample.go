@@ -21,7 +21,7 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 	if err != nil {
 		return from, false
 	}
-	s := &solver{template: t, fixed: fixed}
+	s := &solver{setter: setter{t, fixed}}
 	var met []*goal
 	if e := t.ConditionExpression(); e != nil {
 		met = append(met, &goal{expression: e, expr: e.AST().Expr()})
@@ -60,7 +60,7 @@ func Unmet(t *templates.Template, from Situation, fixed []string) []string {
 	if err != nil || t.ConditionExpression() == nil {
 		return nil
 	}
-	s := &solver{template: t, fixed: fixed}
+	s := &solver{setter: setter{t, fixed}}
 	var unmet []string
 	var met []*goal
 	for _, part := range conjuncts(t.ConditionExpression().AST().Expr()) {

@@ -21,7 +21,8 @@ var plain = sample.Situation{
 }
 
 const params = `params: [{name: tier, default: web, enum: [web, batch, db]}, {name: n, type: integer, default: 1, maximum: 9}, {name: on, type: boolean, default: false},
-    {name: image, default: "registry.example/agent:1"}, {name: mode, default: "", overridableBy: [Namespace]}, {name: skip, default: "a,b"}]`
+    {name: image, default: "registry.example/agent:1"}, {name: mode, default: "", overridableBy: [Namespace]}, {name: skip, default: "a,b"},
+    {name: port, type: integer, optional: true, minimum: 1024}, {name: zone, optional: true, overridableBy: [Namespace]}]`
 
 func parse(t *testing.T, spec string) *templates.Template {
 	t.Helper()
@@ -61,6 +62,11 @@ func meet(t *testing.T, of *templates.Template) (sample.Situation, bool) {
 // decide (the peers' annotations and labels), and as users of policies write them.
 var realistic = strings.Split(strings.TrimSpace(`
 !has(pod.spec.runtimeClassName)
+has(params.port)
+params.?port.hasValue() && !has(params.zone)
+params.?port.orValue(0) > 3000
+params.?zone.orValue('') == 'west'
+params.?zone.orValue('').startsWith('w')
 has(pod.spec.runtimeClassName)
 pod.spec.containers.size() > 1
 pod.spec.containers.size() == 1

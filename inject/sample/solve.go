@@ -17,8 +17,8 @@ import (
 // search calls a continuation with every world that it finds, until the continuation returns
 // true.
 type solver struct {
-	template *templates.Template
-	fixed    []string             // parameters that keep their values
+	setter
+
 	steps    int                  // remaining
 	evals    int                  // remaining
 	searches map[*ast.AST]*search // by the expression
@@ -198,6 +198,9 @@ func (s *search) call(w *world, e ast.Expr, want bool, sc *scope, next then) boo
 
 // has adds or removes the value at a place.
 func (s *search) has(w *world, e ast.Expr, want bool, sc *scope, next then) bool {
+	if name, ok := param(e); ok {
+		return s.hasParam(w, name, want, next)
+	}
 	p, ok := s.placeOf(w, e, sc)
 	switch {
 	case !ok:

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// An optional parameter may have no value. Expressions read it as params.?x, which has an optional
+// type, so that none of them fails for a pod that does not set it.
+
+// plainRead returns an error if params.x reads an optional parameter x.
+func plainRead(params []Param, ident ast.NavigableExpr) error {
+	parent, ok := ident.Parent()
+	if !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().IsTestOnly() || ident.Type().TypeName() != paramsType {
+		return nil
+	}
+	name := parent.AsSelect().FieldName()
+	for i := range params {
+		if params[i].Name == name && params[i].Optional {
+			return fmt.Errorf("the parameter %s is optional; write params.?%[1]s for a value that may be missing, or params.?%[1]s.orValue(...)", name)
+		}
+	}
+	return nil
+}
+
+// fieldRead returns the field in x.field, x.?field and has(x.field), or "".
+func fieldRead(x ast.NavigableExpr) string {
+	parent, ok := x.Parent()
+	switch {
+	case ok && parent.Kind() == ast.SelectKind:
+		return parent.AsSelect().FieldName()
+	case ok && parent.Kind() == ast.CallKind && parent.AsCall().FunctionName() == operators.OptSelect && parent.AsCall().Args()[0].ID() == x.ID():
+		field, _ := parent.AsCall().Args()[1].AsLiteral().(types.String)
+		return string(field)
+	}
+	return ""
+}
