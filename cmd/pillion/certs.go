@@ -28,8 +28,9 @@ type certsOptions struct {
 func newCerts() *cobra.Command {
 	o := &certsOptions{now: time.Now}
 	cmd := &cobra.Command{
-		Use:   "certs",
-		Short: "Check whether API servers can verify Pillion's certificate",
+		Use:         "certs",
+		Short:       "Check whether API servers can verify Pillion's certificate",
+		Annotations: failsIf("they cannot"),
 		Long: `Certs checks whether API servers can verify Pillion's serving certificate. It
 prints every link of the chain:
 

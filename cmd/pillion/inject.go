@@ -19,8 +19,9 @@ import (
 func newInject() *cobra.Command {
 	o := &injectOptions{}
 	cmd := &cobra.Command{
-		Use:   "inject",
-		Short: "Inject sidecars into manifests, offline",
+		Use:         "inject",
+		Short:       "Inject sidecars into manifests, offline",
+		Annotations: failsIf("with `--strict`, a pod cannot get a template that it requests"),
 		Long: `Inject changes the pods in manifests as the admission webhook changes pods. It
 supports Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
 ReplicationControllers, PodTemplates and lists of them, in YAML and JSON. Everything
@@ -58,8 +59,9 @@ than enabled, or removes it (pillion.dev/inject-).`,
 func newUninject() *cobra.Command {
 	o := &injectOptions{uninject: true}
 	cmd := &cobra.Command{
-		Use:   "uninject",
-		Short: "Remove injected sidecars from manifests",
+		Use:         "uninject",
+		Short:       "Remove injected sidecars from manifests",
+		Annotations: failsIf("what was injected has changed since, or the template has"),
 		Long: `Uninject reverses inject for the same kinds of objects. A pod's annotations list the
 templates that were injected. Uninject removes what these templates added, and the
 annotations.

@@ -88,9 +88,10 @@ Fields that do not apply are left out.`
 func newLint() *cobra.Command {
 	o := &lintOptions{}
 	cmd := &cobra.Command{
-		Use:   "lint PATH...",
-		Short: "Check templates, and try them on pods",
-		Long:  lintHelp,
+		Use:         "lint PATH...",
+		Short:       "Check templates, and try them on pods",
+		Annotations: failsIf("a template has a problem, or with `--server` an API server rejects it"),
+		Long:        lintHelp,
 		Example: `  pillion lint templates/
   pillion lint log-agent.yaml proxy.yaml -o json
 

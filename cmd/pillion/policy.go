@@ -30,8 +30,9 @@ type policyOptions struct {
 func newPolicy() *cobra.Command {
 	o := &policyOptions{}
 	cmd := &cobra.Command{
-		Use:   "policy",
-		Short: "Write templates as Kubernetes admission policies",
+		Use:         "policy",
+		Short:       "Write templates as Kubernetes admission policies",
+		Annotations: failsIf("a template cannot be written as a policy"),
 		Long: `Policy writes templates as Kubernetes admission policies. The API server
 evaluates these policies itself, without a webhook.
 

@@ -20,8 +20,9 @@ import (
 func newServe() *cobra.Command {
 	o := &serve.Options{}
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve the admission webhooks",
+		Use:         "serve",
+		Short:       "Serve the admission webhooks",
+		Annotations: failsIf("it cannot start, or fails"),
 		Long: `Serve serves the admission webhooks over TLS:
 
   /mutate    adds what the templates define

@@ -72,9 +72,10 @@ was called with wrong flags or arguments.
 func newTest() *cobra.Command {
 	o := &testOptions{}
 	cmd := &cobra.Command{
-		Use:   "test PATH...",
-		Short: "Run the tests of templates",
-		Long:  testHelp,
+		Use:         "test PATH...",
+		Short:       "Run the tests of templates",
+		Annotations: failsIf("a case fails, or a test file is invalid"),
+		Long:        testHelp,
 		Example: `  pillion test templates/
 
   # Only the cases whose name matches.

@@ -11,8 +11,9 @@ import (
 func newVersion() *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
+		Use:         "version",
+		Short:       "Print the version",
+		Annotations: failsIf(""),
 		Example: `  pillion version
   pillion version -o json`,
 		Args: cli.NoArguments,
