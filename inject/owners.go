@@ -62,6 +62,7 @@ func (o *owners) rendered(c *candidate) *candidate {
 	later, known := o.later[c]
 	if !known {
 		again := *c
+		again.input.See(c.input.Pod) // the pod has a part of another template now, which may be undone
 		if again.apps = nil; o.renderApps(&again) == nil {
 			later = &again
 		}

@@ -87,9 +87,11 @@ func (r *run) decide(decisions []Decision) {
 		if r.added {
 			// If these additions matter, there is another look. It sees them as the API server will
 			// store them.
-			if c.input.Pod, _ = r.view(); s.asked.file {
-				c.input.Pod = s.foreseen(c.input.Pod, s.schema)
+			view, _ := r.view()
+			if s.asked.file {
+				view = s.foreseen(view, s.schema)
 			}
+			c.input.See(view)
 		}
 		if c.plan(o, &r.journal, r.injector.couplings) {
 			r.added = true

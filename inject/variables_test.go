@@ -13,18 +13,22 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestVariablesChangeNothing checks that a template whose expressions are variables injects the
-// same as the template without variables, and that the validating webhook says the same.
+// TestVariablesChangeNothing checks that templates whose expressions are variables inject the same
+// as the templates without variables, and that the validating webhook says the same.
 func TestVariablesChangeNothing(t *testing.T) {
 	t.Parallel()
 	count, injected := number(t, "CASES", 200), 0
 	for seed := range count {
 		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 11))}
-		plain := g.Template(0)
-		if strings.HasPrefix(plain, "variables:") {
-			continue
+		var plain, named []string
+		for i := range 1 + g.IntN(3) {
+			spec := g.Template(i)
+			if strings.HasPrefix(spec, "variables:") {
+				continue
+			}
+			plain, named = append(plain, spec), append(named, g.Named(spec))
 		}
-		named, pod := g.Named(plain), g.Pod(true)
+		pod := g.Pod(true)
 		one, errs := outcome(t, plain, pod)
 		other, errs2 := outcome(t, named, pod)
 		if errs != errs2 || one != other {
@@ -39,14 +43,18 @@ func TestVariablesChangeNothing(t *testing.T) {
 	}
 }
 
-// outcome returns the decision, the patch and the findings, without the revision and the expressions.
-func outcome(t *testing.T, spec, pod string) (text string, problems string) {
+// outcome returns the decisions, the patch and the findings, without the revisions and the expressions.
+func outcome(t *testing.T, specs []string, pod string) (text string, problems string) {
 	t.Helper()
-	found, bad := templates.Parse("t", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t0}, spec: {%s}}", spec))
-	if len(bad) > 0 {
-		return "", "not loaded"
+	var set []*templates.Template
+	for i, spec := range specs {
+		found, bad := templates.Parse("t", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, spec))
+		if len(bad) > 0 {
+			return "", "not loaded"
+		}
+		set = append(set, found...)
 	}
-	injector := inject.New(templates.NewSet(found))
+	injector := inject.New(templates.NewSet(set))
 	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true}, Object: []byte(pod)}
 	r, err := injector.Inject(req)
 	if err != nil {
@@ -56,9 +64,15 @@ func outcome(t *testing.T, spec, pod string) (text string, problems string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = fmt.Sprintf("%s %s", r.Decisions[0].Code, r.Patch())
+	for _, d := range r.Decisions {
+		text += string(d.Code) + " "
+	}
+	text += string(r.Patch())
 	for _, f := range verdict.Findings {
 		text += fmt.Sprintf("\n%s %s %s", f.Code, f.Path, f.Found)
 	}
-	return strings.ReplaceAll(text, found[0].Revision, "REVISION"), ""
+	for _, t := range set {
+		text = strings.ReplaceAll(text, t.Revision, "REVISION")
+	}
+	return text, ""
 }

@@ -34,6 +34,9 @@ type Input struct {
 	namespace *fieldsView
 }
 
+// See sets the pod. The values of variables are forgotten, because they may depend on the pod.
+func (in *Input) See(pod *tree.Node) { in.Pod, in.variables = pod, nil }
+
 // with sets the variables of an evaluation and returns in.
 func (in *Input) with(values Values, container *tree.Node) *Input {
 	in.values, in.container, in.params = values, container, nil
