@@ -30,7 +30,7 @@ func newAudit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "audit [FILE...]",
 		Short:       "Report what audit logs contain about pods and their webhooks",
-		Annotations: failsIf("there is a loop, Pillion changed a pod twice, or a pod passed because Pillion could not be called"),
+		Annotations: cli.FailsIf("there is a loop, Pillion changed a pod twice, or a pod passed because Pillion could not be called"),
 		Long: `Audit reads audit logs of API servers (JSON lines, audit.k8s.io/v1) from files, or
 from standard input (-, or no FILE), also compressed with gzip. It counts, for requests
 that create or change pods:

@@ -30,7 +30,7 @@ func newCerts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "certs",
 		Short:       "Check whether API servers can verify Pillion's certificate",
-		Annotations: failsIf("they cannot"),
+		Annotations: cli.FailsIf("they cannot"),
 		Long: `Certs checks whether API servers can verify Pillion's serving certificate. It
 prints every link of the chain:
 

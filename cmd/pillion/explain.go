@@ -24,7 +24,7 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "explain (-f FILE | KIND/NAME... | KIND [NAME...] | -n NAMESPACE)",
 		Short:       "Explain whether a pod gets its sidecars",
-		Annotations: failsIf("the API server would deny the pod"),
+		Annotations: cli.FailsIf("the API server would deny the pod"),
 		Long: `Explain prints for each template whether a pod gets it and which rule decided. If the
 pod gets it, explain also prints the parameters, what is added, and what the pod keeps.
 It also prints the result of the validating webhook. The word in parentheses is a

@@ -21,7 +21,7 @@ func newInject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "inject",
 		Short:       "Inject sidecars into manifests, offline",
-		Annotations: failsIf("with `--strict`, a pod cannot get a template that it requests"),
+		Annotations: cli.FailsIf("with `--strict`, a pod cannot get a template that it requests"),
 		Long: `Inject changes the pods in manifests as the admission webhook changes pods. It
 supports Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
 ReplicationControllers, PodTemplates and lists of them, in YAML and JSON. Everything
@@ -61,7 +61,7 @@ func newUninject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "uninject",
 		Short:       "Remove injected sidecars from manifests",
-		Annotations: failsIf("what was injected has changed since, or the template has"),
+		Annotations: cli.FailsIf("what was injected has changed since, or the template has"),
 		Long: `Uninject reverses inject for the same kinds of objects. A pod's annotations list the
 templates that were injected. Uninject removes what these templates added, and the
 annotations.

@@ -32,7 +32,7 @@ func newPolicy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "policy",
 		Short:       "Write templates as Kubernetes admission policies",
-		Annotations: failsIf("a template cannot be written as a policy"),
+		Annotations: cli.FailsIf("a template cannot be written as a policy"),
 		Long: `Policy writes templates as Kubernetes admission policies. The API server
 evaluates these policies itself, without a webhook.
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/goldentest"
 )
 
@@ -31,8 +32,8 @@ func TestEveryCommand(t *testing.T) {
 			continue
 		}
 		path := cmd.CommandPath()
-		if _, ok := cmd.Annotations[failure]; !ok {
-			t.Errorf("%s does not describe when it exits with 1: use failsIf", path)
+		if _, ok := cmd.Annotations[cli.Failure]; !ok {
+			t.Errorf("%s does not describe when it exits with 1: use cli.FailsIf", path)
 		}
 		if !regexp.MustCompile(`(?m)^(exec|! exec|code \d) ` + path + `\b`).MatchString(scripts) {
 			t.Errorf("no script in testdata/script runs %s", path)
@@ -53,7 +54,7 @@ func TestCommandsPage(t *testing.T) {
 	var table strings.Builder
 	var row func(cmd *cobra.Command)
 	row = func(cmd *cobra.Command) {
-		if cases, ok := cmd.Annotations[failure]; ok {
+		if cases, ok := cmd.Annotations[cli.Failure]; ok {
 			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", cmd.CommandPath(), cmd.Short, cases)
 		}
 		for _, c := range cmd.Commands() {

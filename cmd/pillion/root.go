@@ -111,12 +111,6 @@ func asPlugin(cmd *cobra.Command) {
 	}
 }
 
-// failure is the annotation of a command with the cases in which it exits with 1.
-const failure = "failure"
-
-// failsIf describes these cases, for the table of commands in manifests/docs/commands.md.
-func failsIf(cases string) map[string]string { return map[string]string{failure: cases} }
-
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pillion",
@@ -159,7 +153,7 @@ so on. If both are set, Pillion uses the flag.`,
 	}
 	root.InitDefaultCompletionCmd()
 	if shells, _, err := root.Find([]string{"completion"}); err == nil && shells != root {
-		shells.Short, shells.Annotations = "Write completion for your shell", failsIf("")
+		shells.Short, shells.Annotations = "Write completion for your shell", cli.FailsIf("")
 		shells.Example = "  source <(pillion completion bash)"
 		shells.Args = cobra.ArbitraryArgs
 		shells.RunE = func(cmd *cobra.Command, args []string) error {

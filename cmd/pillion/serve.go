@@ -22,7 +22,7 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "serve",
 		Short:       "Serve the admission webhooks",
-		Annotations: failsIf("it cannot start, or fails"),
+		Annotations: cli.FailsIf("it cannot start, or fails"),
 		Long: `Serve serves the admission webhooks over TLS:
 
   /mutate    adds what the templates define

@@ -39,7 +39,7 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "status [NAMESPACE...]",
 		Short:       "Report which pods have their sidecars, and why not",
-		Annotations: failsIf("a pod is missing something or altered, a pod cannot be created, or Pillion does not work; with `--fail-on-outdated`, also if a pod is outdated"),
+		Annotations: cli.FailsIf("a pod is missing something or altered, a pod cannot be created, or Pillion does not work; with `--fail-on-outdated`, also if a pod is outdated"),
 		Long: `Status reports whether pods have their sidecars. It checks the pods of all namespaces
 that opted in, and pods that opted in themselves. If you name namespaces, it checks
 only these, even if they have not opted in. With --all-namespaces, it checks all. It

@@ -26,7 +26,7 @@ func newUnlabelled() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "unlabelled [NAMESPACE...]",
 		Short:       "List the namespaces that have not opted in, and how to opt them in",
-		Annotations: failsIf("one of them could opt in, or Pillion does not work"),
+		Annotations: cli.FailsIf("one of them could opt in, or Pillion does not work"),
 		Long: `Unlabelled lists the namespaces that have not opted in, or those of them that you name.
 It prints the reason for each: it has no label pillion.dev/inject, the label is
 invalid, the label is shadow, or the label is right but the API server does not call

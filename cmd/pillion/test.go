@@ -74,7 +74,7 @@ func newTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "test PATH...",
 		Short:       "Run the tests of templates",
-		Annotations: failsIf("a case fails, or a test file is invalid"),
+		Annotations: cli.FailsIf("a case fails, or a test file is invalid"),
 		Long:        testHelp,
 		Example: `  pillion test templates/
 

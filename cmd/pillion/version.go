@@ -13,7 +13,7 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "version",
 		Short:       "Print the version",
-		Annotations: failsIf(""),
+		Annotations: cli.FailsIf(""),
 		Example: `  pillion version
   pillion version -o json`,
 		Args: cli.NoArguments,

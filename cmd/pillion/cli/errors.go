@@ -62,3 +62,9 @@ func Action(f func(*cobra.Command, []string) error) func(*cobra.Command, []strin
 
 // OneLine returns the message of an error as one line.
 func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// Failure is the annotation of a command with the cases in which it exits with 1.
+const Failure = "failure"
+
+// FailsIf describes these cases. The table in manifests/docs/commands.md shows them.
+func FailsIf(cases string) map[string]string { return map[string]string{Failure: cases} }
