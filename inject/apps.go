@@ -17,6 +17,7 @@ func (p *planner) eachAppContainer() {
 			p.theirs = append(p.theirs, own.Get("name").Text())
 		}
 		at := p.subject.at.Member("spec").Member(app.list).Member(app.name)
+		p.checkVariables(app, &existing[app.index], at)
 		before := len(p.conflicts)
 		if p.checkClashes(app.fragments, elem, at); len(p.conflicts) > before {
 			continue
@@ -24,11 +25,14 @@ func (p *planner) eachAppContainer() {
 		if existing[app.index].Added() {
 			p.journal.Own(&existing[app.index])
 		}
+		p.inApp = true
 		for j := range app.fragments {
 			if p.checkContainer(app.list, &existing[app.index], &app.fragments[j], at) {
 				p.object(&existing[app.index], &app.fragments[j], elem, at)
 				p.checkMerged(&existing[app.index], &app.fragments[j], at)
 			}
 		}
+		p.inApp = false
+		p.noteVariables(&existing[app.index])
 	}
 }

@@ -74,4 +74,5 @@ type appContainer struct {
 	index     int
 	name      string // for pointers: its index among the original containers, or -
 	fragments []tree.Node
+	taken     []takenVariable
 }

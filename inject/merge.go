@@ -120,6 +120,12 @@ func (p *planner) known(pod, fragment *tree.Node, s *schema.Schema, at schema.Po
 		return
 	}
 	switch s.Elem.GoType {
+	case schema.EnvVarType():
+		if p.inApp {
+			p.keepVariable(pod, fragment, at)
+			return
+		}
+		p.keep(at, pod, fragment)
 	case schema.VolumeMountType():
 		if there := pod.Get("name").Text(); there != fragment.Get("name").Text() {
 			if other := p.contributor(func(c *candidate) bool { return c.mounts(pod) }); other != "" {

@@ -110,6 +110,9 @@ func (o *owners) renderApps(c *candidate) error {
 			return err
 		}
 		for j := range app.fragments {
+			if c.t.AsksIfSet() {
+				app.fragments[j] = c.subject.resolveVariables(&app, container, app.fragments[j])
+			}
 			app.fragments[j] = c.subject.fitting(app.fragments[j])
 			if c.subject.podResources() {
 				app.fragments[j] = c.withoutResources(app.fragments[j], container.Get("name").Text())

@@ -38,6 +38,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 		c.pass(CodeConflict, "nothing in the pod conflicts with it")
 		c.decision.Kept, c.decision.Added, c.decision.Altered = p.kept, p.added, altered
 		c.decision.Code = CodePresent
+		c.decision.Notes = append(c.decision.Notes, p.notes...)
 	}
 	says := c.subject.annotation(c.t.injected)
 	other := says != nil && !says.IsText(c.t.Revision)

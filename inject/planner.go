@@ -36,6 +36,10 @@ type planner struct {
 	lacks     []Obstacle // the volume without which it failed
 	claimed   nodePorts  // by planned additions
 	theirs    []string   // containers that the pod already has, even if something is added to them
+
+	inApp         bool     // while it merges a container of the user's
+	keptVariables []string // of this container
+	notes         []string
 }
 
 func (p *planner) conflict(at fmt.Stringer, pod, fragment *tree.Node, format string, args ...any) {

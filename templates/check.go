@@ -67,6 +67,10 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 			c.when(o, value, path)
 			return
 		}
+		if key.Value == IfSetKey {
+			c.ifSet(o, y, value, t, path)
+			return
+		}
 		ft, ok := fields[key.Value]
 		if !ok {
 			c.problem(key, sub, "unknown key%s", DidYouMean(key.Value, c.keysOf(names)))
@@ -89,7 +93,7 @@ func (c *checker) keysOf(fields []string) []string {
 	if c.env == nil {
 		return fields
 	}
-	return append([]string{whenKey}, fields...)
+	return append([]string{whenKey, IfSetKey}, fields...)
 }
 
 func (c *checker) when(o *part, value *yaml.Node, path string) {

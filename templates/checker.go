@@ -20,6 +20,8 @@ type checker struct {
 	env      *cel.Env        // nil if expressions are not allowed here
 	os       corev1.OSName   // the template's operating system; "" is Linux
 	meant    map[string]bool // paths of keys that are missing because they are misspelled
+
+	asksIfSet bool // see [Template.AsksIfSet]
 }
 
 func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {

@@ -101,6 +101,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, Problems{{File: file, Line: line, Message: "not YAML: " + message}}
 	}
 	t.Revision = revision(&whole)
+	t.asksIfSet = c.asksIfSet
 	t.reads, t.uses, t.readsRequest = c.compiler.reads, c.compiler.uses, c.compiler.readsRequest
 	if t.Spec.Match.PodSelector != nil {
 		t.reads["metadata.labels"] = true

@@ -90,6 +90,7 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 	c.only(y, path, forEachFields())
 	c.mounts(y, path, volumeKinds(child(pod, "spec")))
+	c.otherVariables(child(y, "env"), path+".env")
 	c.containerOS(y, path)
 	c.forbid(child(child(y, "securityContext"), "windowsOptions"), path+".securityContext.windowsOptions",
 		"a template may not set this for the pod's own containers", "hostProcess")

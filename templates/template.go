@@ -63,6 +63,7 @@ type Template struct {
 	preset    Values   // the defaults, if no parameter needs a value
 	reads     reads
 
+	asksIfSet    bool
 	readsRequest bool
 	uses         map[string]bool // parameters that expressions read
 }

@@ -123,6 +123,10 @@ func (b *builder) fragment(f templates.Fragment, field *schema.Field, path strin
 	}
 	for name, child := range f.Children() {
 		sub := join(path, name)
+		if name == templates.IfSetKey {
+			b.problem(sub, "a policy always keeps a variable that a container has, and cannot do anything else")
+			continue
+		}
 		if n.list {
 			sub = fmt.Sprintf("%s[%d]", path, len(n.children))
 		}

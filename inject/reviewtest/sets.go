@@ -68,7 +68,11 @@ func (g *Sets) when(n int, each bool) string {
 }
 
 func (g *Sets) env(name string, each bool) string {
-	return "{" + g.when(4, each) + "name: " + name + ", value: " + g.text(each) + "}"
+	ifSet := ""
+	if each && g.in(3) {
+		ifSet = `, "${ifSet}": ` + g.pick("keep", "conflict", "{append: E3}", "{append: E0}")
+	}
+	return "{" + g.when(4, each) + "name: " + name + ", value: " + g.text(each) + ifSet + "}"
 }
 
 func (g *Sets) container(name, volume string) string {

@@ -199,6 +199,9 @@ func ContainerType() reflect.Type { return reflect.TypeFor[corev1.Container]() }
 // VolumeType returns the [Schema.GoType] of a volume.
 func VolumeType() reflect.Type { return reflect.TypeFor[corev1.Volume]() }
 
+// EnvVarType returns the [Schema.GoType] of an environment variable.
+func EnvVarType() reflect.Type { return reflect.TypeFor[corev1.EnvVar]() }
+
 // VolumeMountType returns the [Schema.GoType] of a volume mount.
 func VolumeMountType() reflect.Type { return reflect.TypeFor[corev1.VolumeMount]() }
 

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// IfSetKey in an environment variable of forEachContainer defines what happens in a container that has
+// the variable with another value. The container's own variable always stays. The fragments of
+// [Template.ForEach] contain the key for [IfSet], unless its value is keep.
+const IfSetKey = "${ifSet}"
+
+// The values of IfSetKey besides an object {append: NAME}, with which the container gets the
+// template's value in the variable NAME.
+const (
+	IfSetKeep     = "keep" // the default
+	IfSetConflict = "conflict"
+)
+
+const ifSetHint = `"` + IfSetKey + `" must be keep, conflict or {append: NAME}, where NAME is another variable that the program reads`
+
+// IfSet returns what a variable of a fragment asks for: the name of another variable, or IfSetConflict.
+func IfSet(variable *tree.Node) (other string, conflict bool) {
+	ask := variable.Get(IfSetKey)
+	return ask.Get("append").Text(), ask != nil && ask.IsText(IfSetConflict)
+}
+
+// AsksIfSet reports whether fragments of [Template.ForEach] contain IfSetKey.
+func (t *Template) AsksIfSet() bool { return t.asksIfSet }
+
+// ifSet checks the value of IfSetKey in a variable.
+func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path string) {
+	at := join(path, IfSetKey)
+	if c.env == nil || t != reflect.TypeFor[corev1.EnvVar]() || !strings.HasPrefix(path, "spec.forEachContainer") {
+		c.problem(value, path, `"%s" is a key of environment variables in forEachContainer: only the pod's own containers may have a variable already`, IfSetKey)
+		return
+	}
+	switch {
+	case value.Kind == yaml.ScalarNode && value.Value == IfSetKeep:
+		return
+	case value.Kind == yaml.ScalarNode && value.Value == IfSetConflict:
+		o.add(IfSetKey, &part{static: tree.Text(value.Value)})
+		c.asksIfSet = true
+		return
+	case value.Kind == yaml.ScalarNode:
+		c.problem(value, at, "%s%s", ifSetHint, DidYouMean(value.Value, []string{IfSetKeep, IfSetConflict}))
+		return
+	}
+	other := child(value, "append")
+	switch {
+	case value.Kind != yaml.MappingNode || other == nil || len(value.Content) != 2 || other.Kind != yaml.ScalarNode:
+		c.problem(value, at, "%s", ifSetHint)
+	case strings.Contains(other.Value, "${"):
+		c.problem(other, at+".append", "must be constant")
+	case len(validation.IsRelaxedEnvVarName(other.Value)) > 0:
+		c.problem(other, at+".append", "%q is not the name of an environment variable", other.Value)
+	case child(y, "name") != nil && child(y, "name").Value == other.Value:
+		c.problem(other, at+".append", "must be another variable than %s, because a container has one value of it", other.Value)
+	default:
+		o.add(IfSetKey, &part{static: tree.Members(tree.Field("append", tree.Text(other.Value)))})
+		c.asksIfSet = true
+	}
+}
+
+// otherVariables checks that no other variable of a list has the name of an append.
+func (c *checker) otherVariables(env *yaml.Node, path string) {
+	for _, item := range items(env) {
+		other := child(child(item, IfSetKey), "append")
+		for _, v := range items(env) {
+			if name := child(v, "name"); name != nil && other != nil && other.Value != "" && name.Value == other.Value && v != item {
+				c.problem(other, path, "the template sets the variable %s itself, so no other one can be appended to it", other.Value)
+			}
+		}
+	}
+}
