@@ -111,7 +111,9 @@ func (o *owners) renderApps(c *candidate) error {
 		}
 		for j := range app.fragments {
 			if c.t.AsksIfSet() {
-				app.fragments[j] = c.subject.resolveVariables(&app, container, app.fragments[j])
+				var taken []takenVariable
+				app.fragments[j], taken = c.subject.resolveVariables(container, app.fragments[j])
+				app.taken = append(app.taken, taken...)
 			}
 			app.fragments[j] = c.subject.fitting(app.fragments[j])
 			if c.subject.podResources() {

@@ -8,54 +8,11 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
-	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // A container of the pod may have an environment variable that a template sets, too. The container's
 // variable always stays as it is. If the template's value is a part of it, nothing is missing.
-
-// resolveVariables returns what a template adds to a container, in which each variable that the
-// container has already may have another name, as [templates.IfSetKey] asks. It adds the variables
-// that are conflicts to the app container.
-func (s *subject) resolveVariables(app *appContainer, container *tree.Node, fragment tree.Node) tree.Node {
-	env := fragment.Get("env").Items()
-	if len(env) == 0 {
-		return fragment
-	}
-	resolved := append(s.nodes.Nodes(len(env)), env...)
-	for i := range resolved {
-		other, conflict := templates.IfSet(&env[i])
-		if other == "" && !conflict {
-			continue
-		}
-		resolved[i] = s.nodes.Without(&env[i], templates.IfSetKey)
-		own := s.variable(container, &resolved[i])
-		switch {
-		case own < 0 || holdsVariable(&container.Get("env").Items()[own], &resolved[i]):
-		case conflict:
-			app.taken = append(app.taken, takenVariable{own, resolved[i]})
-		default:
-			resolved[i] = s.nodes.With(&resolved[i], "name", tree.Text(other))
-		}
-	}
-	return s.nodes.With(&fragment, "env", tree.Items(resolved...))
-}
-
-// variable returns the index of a container's variable with the same name, or -1.
-func (s *subject) variable(container, variable *tree.Node) int {
-	env := container.Get("env")
-	if env == nil {
-		return -1
-	}
-	return s.find(s.schema.At("spec").At("containers").Elem.At("env").Schema, env, variable)
-}
-
-// takenVariable is a variable that the container has, although the template insists on its own.
-type takenVariable struct {
-	own      int // index of the container's variable
-	variable tree.Node
-}
 
 // checkVariables finds the conflicts of an app container's variables.
 func (p *planner) checkVariables(app *appContainer, container *tree.Node, at schema.Pointer) {
@@ -119,18 +76,3 @@ func (p *planner) note(text string) {
 		p.notes = append(p.notes, text)
 	}
 }
-
-// holdsVariable reports whether the value of a container's variable is the template's, or contains it as
-// one of its words: these are separated by spaces, commas, semicolons or colons.
-func holdsVariable(pod, fragment *tree.Node) bool {
-	there, ours := pod.Get("value"), fragment.Get("value")
-	if there == nil || ours == nil || ours.IsText("") {
-		return false
-	}
-	words := func(n *tree.Node) string {
-		return " " + strings.Join(strings.FieldsFunc(n.Text(), separates), " ") + " "
-	}
-	return strings.Contains(words(there), words(ours))
-}
-
-func separates(r rune) bool { return strings.ContainsRune(" \t\n,;:", r) }
