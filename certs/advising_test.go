@@ -26,7 +26,7 @@ func TestServingAdvising(t *testing.T) {
 	trustBoth(s, w.oldCA)
 	advising(s, w.oldCA.pem)
 	s.Offer(w.second)
-	hand.pass(time.Hour) // which is not counted: the others are against it too
+	hand.pass(time.Hour) // this does not count, because the others do not verify it either
 	trustBoth(s, w.oldCA, w.newCA)
 	hand.pass(propagation)
 	s.tick()

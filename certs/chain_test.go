@@ -202,7 +202,7 @@ func TestChain(t *testing.T) {
 		}, []string{"certs cannot see what API servers trust; ask for the right to read MutatingWebhookConfiguration/pillion"}},
 		"older, just now":     {func(c *chainCase) { c.hold(issue(t, &c.ca, chainNow.Add(-time.Minute), chainHost)) }, nil},
 		"older, for too long": {func(c *chainCase) { c.hold(issue(t, &c.ca, chainNow.Add(-time.Hour), chainHost)) }, []string{"10.1.1.1:8443 does not serve the certificate of the Secret"}},
-		"waiting for trust": {func(c *chainCase) { // what is served is fine; what is to be served is not trusted
+		"waiting for trust": {func(c *chainCase) { // the served certificate is trusted, and the next one is not
 			other := issue(t, nil, chainNow.AddDate(0, 0, -1))
 			c.hold(issue(t, &other, chainNow.Add(-time.Hour), chainHost))
 		}, []string{"MutatingWebhookConfiguration/pillion: the caBundle of", "ValidatingWebhookConfiguration/pillion: the caBundle of"}},

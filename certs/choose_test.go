@@ -118,7 +118,7 @@ func TestChooseClockJumps(t *testing.T) {
 		}
 	}
 
-	// A CA that ends before what it issued: by such a clock it has ended too.
+	// A CA that expires before its certificate. By such a clock, it has expired too.
 	short := newTestCA(t, "short", start.Add(-10*day), start.Add(40*day))
 	served = short.issue(t, start.Add(-10*day), start.Add(80*day))
 	trusted = []trust{

@@ -30,7 +30,7 @@ const (
 type callerCase struct {
 	name  string
 	flags []string               // of Pillion
-	user  *clientcmdapi.AuthInfo // whom the API server is to be for Pillion's host
+	user  *clientcmdapi.AuthInfo // the API server's credential for Pillion's host
 	way   string                 // in the metric
 	// startsWrong: the API server's first credential is not the right one.
 	startsWrong bool
@@ -72,7 +72,7 @@ func serviceCase(t *testing.T) callerCase {
 	return c
 }
 
-// The entry * is for hosts that have none of their own. That the others have their own tokens shows that theirs win.
+// The entry * is for hosts without an entry of their own. The other entries have other tokens, so this shows that they win.
 func anyHostCase(t *testing.T) callerCase {
 	c := ownTokenCase(t, "any-host")
 	c.name, c.entry = "any host", func(string) string { return "*" }

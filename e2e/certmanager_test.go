@@ -254,7 +254,7 @@ type (
 	presented struct{ Verified bool }
 )
 
-// certs runs `pillion certs`, whose exit code has to go with what it says.
+// certs runs `pillion certs` and checks that its exit code fits its output.
 func (i *installed) certs(t *testing.T) chainReport {
 	t.Helper()
 	out, err := exec.CommandContext(testContext(t), env.binary, "certs", "--kubeconfig", i.Kubeconfig, "-o", "json").Output()

@@ -29,7 +29,7 @@ func wantSameAsCommand(t *testing.T, stored *corev1.Pod, args ...string) {
 	}
 }
 
-// recordedPod returns the pod that became stored, as it was right before Pillion got it.
+// recordedPod returns the stored pod as it was just before Pillion received it.
 func recordedPod(t *testing.T, stored *corev1.Pod) []byte {
 	t.Helper()
 	calls := env.webhooks.Calls(recorder, stored)

@@ -60,7 +60,7 @@ func TestTemplateConfigMaps(t *testing.T) {
 		}
 	}
 
-	// One that breaks stays as it was, if that is known; a replica that is started now goes without, and is ready.
+	// The last valid content of a ConfigMap stays in use. A replica that starts now does not have it, and is ready.
 	a = p.update(t, a, "six", "!")
 	p.wantSaid(t, p.pillions[:], "configmap/a is rejected since ", "(its last valid content is used): configmap/a/bad.yaml:1: ")
 	p.wantInjected(t, "five", "one", "three", "two")
@@ -137,7 +137,7 @@ func (p *published) update(t *testing.T, m *corev1.ConfigMap, templates ...strin
 	return m
 }
 
-// wantInjected waits until either replica injects these templates, and the other one finds that right.
+// wantInjected waits until each replica injects these templates and the other one accepts the result.
 func (p *published) wantInjected(t *testing.T, names ...string) {
 	t.Helper()
 	since := time.Now()

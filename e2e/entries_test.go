@@ -40,7 +40,7 @@ func variants() []variant {
 	}
 }
 
-// policyOf is the failurePolicy that an entry is to have.
+// policyOf returns the failurePolicy that an entry must have.
 func (v variant) policyOf(entry string) string {
 	switch strings.Split(entry, ".")[1] {
 	case "mutate":
@@ -198,7 +198,7 @@ func namespaceFor(entry string) string {
 	}
 }
 
-// create makes what such an entry is for: a pod that opts in by itself where the entry is for these, or a Deployment.
+// create creates an object for such an entry: a pod, which opts in by itself if the entry is for these, or a Deployment.
 func (u unanswered) create(ctx context.Context, entry, namespace string, labels map[string]string) error {
 	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	pod := newPod("web", func(p *corev1.Pod) {

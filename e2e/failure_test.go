@@ -128,7 +128,7 @@ func TestValidatingDown(t *testing.T) {
 		t.Errorf("the ReplicaSet's event is %q, want one with %q", message, want)
 	}
 	install(env.pillion.Endpoint)
-	wantLogger(t, onlyPod(t, optedIn)) // the controller goes on by itself
+	wantLogger(t, onlyPod(t, optedIn)) // the controller retries
 }
 
 // TestRestart runs alone, because it stops Pillion. Pillion stops without an error, and the next

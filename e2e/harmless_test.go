@@ -34,7 +34,7 @@ type harmless struct {
 	order string
 	other testwebhook.Webhook
 	edit  func(*corev1.Pod)
-	// done reports what is not as it should have become; without that the case would show nothing.
+	// done returns what the case should have changed and did not. Otherwise the case would prove nothing.
 	done func(pod *corev1.Pod, sidecar *corev1.Container) error
 }
 

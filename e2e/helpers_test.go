@@ -42,7 +42,7 @@ func testContext(t *testing.T) context.Context {
 // cleanupContext outlives the test's own.
 func cleanupContext() context.Context { return context.Background() }
 
-// eventually polls until f says nothing against it, and fails with what it said last.
+// eventually calls f until it reports no problem, and fails with its last result.
 func eventually(t *testing.T, what string, f func(context.Context) error) {
 	t.Helper()
 	eventuallyWithin(t, waitLimit, what, f)

@@ -90,7 +90,7 @@ func (p *imagePolicy) images(ns string) [][]string {
 	return all
 }
 
-// flag is for the API server whose plugin is to ask the backend. If that is broken, the plugin lets pods through.
+// flag returns the flag of an API server whose plugin calls the backend. If the backend is broken, the plugin allows pods.
 func (p *imagePolicy) flag(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -85,7 +85,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	select {
 	case code = <-done:
 		return code, errors.Join(checkAuditAnnotations(c), env.stopPillion())
-	case <-ctx.Done(): // the tests go on for as long as it takes to stop the cluster
+	case <-ctx.Done(): // the tests continue until the cluster has stopped
 		return 0, errors.New("interrupted")
 	}
 }

@@ -22,7 +22,7 @@ const (
 	configurePage = "manifests/docs/configure.md"
 )
 
-// newOperator is a user in a clone of the repository, who has an image registry.
+// newOperator returns a user in a clone of the repository, with an image registry.
 func (i *installed) newOperator(t *testing.T) *user {
 	t.Helper()
 	root, err := cluster.Root(t.Context())

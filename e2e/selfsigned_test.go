@@ -305,7 +305,7 @@ func (i *installed) renewsCA(t *testing.T) {
 	i.mustInject(t)
 }
 
-// replacesLeader: the replica that renews ends, and the other one does it from then on.
+// replacesLeader stops the replica that renews. The other one renews from then on.
 func (i *installed) replacesLeader(t *testing.T) {
 	leader := slices.IndexFunc(i.replicas, func(r *cluster.Replica) bool {
 		metrics, err := r.Metrics(testContext(t))

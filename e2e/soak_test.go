@@ -288,7 +288,7 @@ func (s *soak) revisions(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// poll tries f until it says nothing against it, and returns what it said last.
+// poll calls f until it reports no problem, and returns its last result.
 func poll(ctx context.Context, f func() error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(context.Context) (bool, error) {

@@ -282,7 +282,7 @@ func asJSON(t *testing.T, v any) []byte {
 	return text
 }
 
-// withAllRights: the policy holds by itself, whatever else the ServiceAccount may do.
+// withAllRights checks that the policy alone is enough, whatever rights the ServiceAccount has.
 func (s theft) withAllRights(t *testing.T, c *cluster.Cluster) {
 	_, err := c.Client.RbacV1().ClusterRoleBindings().Create(testContext(t), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything"},

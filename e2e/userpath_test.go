@@ -47,7 +47,7 @@ spec:
         image: registry.example/web:1.4
 `
 
-// user is somebody at a prompt, who has kubectl, pillion and web.yaml.
+// user is a shell with kubectl, pillion and web.yaml.
 type user struct {
 	*installed
 	dir        string
@@ -66,7 +66,7 @@ func (i *installed) newUser(t *testing.T) *user {
 	return u
 }
 
-// run runs what is typed at the prompt, and returns all that is shown.
+// run runs a line in the shell, and returns its whole output.
 func (u *user) run(ctx context.Context, line string) (shown string, code int, err error) {
 	cmd := exec.CommandContext(ctx, "bash", "-c", line)
 	cmd.Dir = u.dir
@@ -113,7 +113,7 @@ func (i *installed) nodes(t *testing.T, namespace string) {
 	go func() {
 		for event := range watcher.ResultChan() {
 			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type == watch.Added {
-				_, _ = pods.Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(ready), metav1.PatchOptions{}, "status") // else the roll-out is waited for in vain
+				_, _ = pods.Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(ready), metav1.PatchOptions{}, "status") // otherwise the rollout never ends
 			}
 		}
 	}()

@@ -70,7 +70,7 @@ func checkReplica(t testing.TB) {
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
 	})
 	wantSame(t, "runAs", []*int64{pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup}, []*int64{new(int64(65532)), new(int64(65532))})
-	// Half a minute to start, half a minute without an answer to be started again, four seconds to get no more requests.
+	// A replica has 30 s to start. It is restarted after 30 s without an answer, and gets no requests after 4 s.
 	for what, p := range map[string]struct {
 		probe                    *corev1.Probe
 		periodSeconds, threshold int32

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// recorder takes note of a check's failure, if it is to fail.
+// recorder records that a check failed.
 type recorder struct {
 	testing.TB
 

@@ -110,7 +110,7 @@ func (e entry) matches(t testing.TB, namespace, pod labels.Set) bool {
 		selector *metav1.LabelSelector
 		labels   labels.Set
 	}{{e.NamespaceSelector, namespace}, {e.ObjectSelector, pod}} {
-		if s.selector == nil { // which the API server takes for everything
+		if s.selector == nil { // for the API server, this matches everything
 			continue
 		}
 		selector, err := metav1.LabelSelectorAsSelector(s.selector)

@@ -84,7 +84,7 @@ func (o *ownerState) setOf(pod int) string {
 	return o.name + "-5f7"
 }
 
-// sets are the ReplicaSets of a Deployment, of which the newer one may be unable to make its pods.
+// sets are the ReplicaSets of a Deployment. The newer one may be unable to create its pods.
 func (o *ownerState) sets(t *testing.T) (all []map[string]any) {
 	t.Helper()
 	if o.kind != "Deployment" {

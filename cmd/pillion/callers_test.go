@@ -85,7 +85,7 @@ func TestServeCallers(t *testing.T) {
 		!strings.Contains(body, `pillion_callers_rejected_total{reason="missing"}`) || !strings.Contains(body, `pillion_callers_accepted_total{way="password"} 1`) {
 		t.Errorf("it is not counted:\n%s", body)
 	}
-	// Nor does a file that is gone; the other one is followed all the same.
+	// The same holds for a file that is missing. Pillion still follows the other file.
 	must(t, os.Remove(tokens))
 	s.ready(t, 200, "no such file")
 	write(t, users, "apiserver:other\n")

@@ -265,7 +265,7 @@ func TestServeHostileOneCPU(t *testing.T) {
 	}
 }
 
-// withstand answers innocent clients while an attack goes on, while it holds what it can hold, and after it.
+// withstand answers other clients during an attack, while the attack holds its connections, and afterwards.
 func (s *served) withstand(t *testing.T, attack attack) {
 	t.Helper()
 	a := s.attacker(t)

@@ -239,7 +239,7 @@ func (s *served) presents(t *testing.T) *x509.Certificate {
 	return c.(*tls.Conn).ConnectionState().PeerCertificates[0]
 }
 
-// half is a request of which half was sent.
+// half is a request whose first half was sent.
 type half struct {
 	net.Conn
 	rest string

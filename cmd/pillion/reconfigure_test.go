@@ -42,7 +42,7 @@ func TestReconfigure(t *testing.T) {
 	}
 	metric(`pillion_config_loads_total{result="used"} 1`)
 
-	// A flag that was given stays, whatever the file says; so it needs no restart.
+	// A flag overrides the file, so a change of the file needs no restart.
 	mount(always + "log-level: debug\nlisten: :1\nshutdown-delay: 7s\nexclude-namespace: [a]\n")
 	s.ready(t, 200, "[+]configuration ok: "+file+"; needs a restart: exclude-namespace\n")
 	metric(`pillion_config_restart_needed{flag="exclude-namespace"} 1`)

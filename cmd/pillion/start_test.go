@@ -46,7 +46,7 @@ func TestServeSignalsAtStart(t *testing.T) {
 	}
 }
 
-// end is how the process ended, which fits what it said before.
+// end returns how the process ended. It checks that this fits the log.
 func (s *served) end(t *testing.T) string {
 	t.Helper()
 	code := s.exit(t)

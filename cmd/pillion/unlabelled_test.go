@@ -109,7 +109,7 @@ func TestUnlabelledHeld(t *testing.T) {
 		spoil(a)
 		for _, args := range [][]string{{"unlabelled"}, {"quiet"}} {
 			if name == "no template" && args[0] == "quiet" {
-				continue // of which status says nothing then
+				continue // status does not report it then
 			}
 			code, stdout, _ := a.status(t, args...)
 			if code != exitProblem || !strings.Contains(stdout, "Problem: ") || strings.Contains(stdout, "kubectl") || !strings.Contains(stdout, "it has no label pillion.dev/inject") {

@@ -185,7 +185,7 @@ func (r *running) commands(t *testing.T) (all []string) {
 	return all
 }
 
-// shell runs commands one after the other, each of which has to succeed.
+// shell runs commands in order. Each must succeed.
 func (r *running) shell(t *testing.T, commands ...string) (string, error) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "bash", "-ec", strings.Join(commands, "\n")).CombinedOutput()

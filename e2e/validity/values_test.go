@@ -72,7 +72,7 @@ func deref(t reflect.Type) reflect.Type {
 	return t
 }
 
-// oneOf are the types of which at most one field may be there, by the fields that
+// oneOf are the types that may have at most one field, by the fields that
 // may stand beside it.
 func oneOf(t reflect.Type) (beside []string, ok bool) {
 	switch t {

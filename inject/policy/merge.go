@@ -100,17 +100,17 @@ func (b *builder) items(n *node, x, name string, list addition) []addition {
 	return all
 }
 
-// same returns the key of a list's item, and when an item x of the pod has that key: all fields, if the list has none.
+// same returns the key of a list's item, and the condition that an item x of the pod has that key. If the list has no
+// key, all fields must be equal.
 func (b *builder) same(item *node, list *schema.Field) (key, same string) {
 	switch own := item.get(list.Key); {
 	case list.Key == "" && !item.object:
 		return item.text, "x == " + item.text
 	case list.Key == "":
-		for f := range item.field.GoType.Fields() {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			is := "!has(x." + name + ")"
-			if own := item.get(name); own != nil && !own.zero {
-				is = fmt.Sprintf("has(x.%s) && x.%[1]s == %s", name, own.text)
+		for _, f := range tree.StructFields(item.field.GoType) {
+			is := "!has(x." + f.JSON + ")"
+			if own := item.get(f.JSON); own != nil && !own.zero {
+				is = fmt.Sprintf("has(x.%s) && x.%[1]s == %s", f.JSON, own.text)
 			}
 			same = strings.TrimPrefix(same+" && "+is, " && ")
 		}

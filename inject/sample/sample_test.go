@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// plain is a pod of which nothing special is known.
+// plain is a pod without special fields.
 var plain = sample.Situation{
 	Pod:       []byte(`{"metadata":{"annotations":{"pillion.dev/templates":"x"}},"spec":{"containers":[{"name":"app","image":"registry.example/app:1"}]}}`),
 	Namespace: templates.Namespace{Name: "sample", Known: true},

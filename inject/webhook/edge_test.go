@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 
-// edge is a handler and what it told.
+// edge is a handler with its log and metrics.
 type edge struct {
 	*webhook.Handler
 	log      bytes.Buffer

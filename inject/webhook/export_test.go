@@ -24,7 +24,7 @@ func Observed(t testing.TB, h *Handler, pod []byte) func() {
 	return func() { h.Metrics.observe(e, 100*time.Microsecond) }
 }
 
-// Answered is the answer about a pod whose result was tampered with, and what it is counted and logged as.
+// Answered is the answer about a pod whose result was changed by the test, with its metrics and its log line.
 func Answered(t testing.TB, h *Handler, pod []byte, tamper func(*inject.Result)) string {
 	t.Helper()
 	result, err := h.Injector().Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})

@@ -25,7 +25,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// slow is an engine's work that goes on until it is let go, or for a while.
+// slow is an engine's work that continues until it is released, or for some time.
 type slow struct {
 	only  string // in this namespace, or "" for all
 	letGo chan struct{}

@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// leaky has a way to fail for every kind of text that a pod may hold.
+// leaky has a way to fail for every kind of string that a pod may contain.
 const leaky = `apiVersion: pillion.dev/v1alpha1
 kind: SidecarTemplate
 metadata: {name: log-agent}

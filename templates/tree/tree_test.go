@@ -275,7 +275,7 @@ func TestLongList(t *testing.T) {
 
 // TestLongLists checks that the items after a long list do not each keep memory for it.
 func TestLongLists(t *testing.T) {
-	const most = 200 << 20 // gigabytes, were it otherwise
+	const most = 200 << 20 // gigabytes if each item kept it
 	list := "[" + strings.Repeat("1,", 4999) + "1]"
 	text := `{"a":[` + strings.Repeat("1,", 200_000) + strings.Repeat(list+",", 100) + list + `]}`
 	var before, after runtime.MemStats

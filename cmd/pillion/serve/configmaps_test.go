@@ -113,7 +113,7 @@ func TestConfigMaps(t *testing.T) {
 	file := "file@" + folder + "/file.yaml"
 	r.wants(t, file+" one@b/one.yaml two@b/two.yaml", 0)
 
-	// A new one takes no name from an older one, nor from a file; what else it has is used.
+	// A new ConfigMap cannot take a name from an older one or from a file. Its other templates are used.
 	r.configMaps.take(configMap("a", 0, "file", "one", "three"))
 	r.wants(t, file+" one@b/one.yaml three@a/three.yaml two@b/two.yaml", 2,
 		"; a template with another one's name is rejected since ", " (the other one is used): configmap/a/file.yaml:",
@@ -128,7 +128,7 @@ func TestConfigMaps(t *testing.T) {
 	r.wants(t, file+" one@a/one.yaml", 2, "; configmap/c is rejected since ", " (none of it is used): configmap/c/bad.yaml:1: ")
 	r.configMaps.take(configMap("c", 0, "four"))
 	r.wants(t, file+" four@c/four.yaml one@a/one.yaml", 0)
-	// One that was good before stays as it was, until it is good again or goes.
+	// The last valid content of a ConfigMap stays in use until it is valid again or deleted.
 	r.configMaps.take(configMap("c", 0, "five", "!"))
 	r.wants(t, file+" four@c/four.yaml one@a/one.yaml", 2, "; configmap/c is rejected since ", " (its last valid content is used): configmap/c/bad.yaml:1: ")
 	since := (*r.rejected.Load())[0].since
@@ -152,7 +152,7 @@ func TestConfigMaps(t *testing.T) {
 	r.configMaps.take(configMap("d", 0))
 	r.wants(t, file+" one@a/one.yaml", 0)
 
-	// Who can no longer ask says so, and goes on.
+	// A replica that can no longer call the API server reports this, and continues.
 	r.configMaps.asked(errors.New("forbidden"))
 	r.wants(t, file+" one@a/one.yaml", 1, "; reading the ConfigMaps is rejected since ", " (their last known content is used): forbidden")
 	r.configMaps.asked(nil)
