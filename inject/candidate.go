@@ -57,6 +57,12 @@ func (c *candidate) own(existing *tree.Node) *tree.Node {
 	return c.subject.sameName(&c.fragment, existing)
 }
 
+// claims reports whether a container of the pod has a name that the template uses in this pod.
+func (c *candidate) claims(existing *tree.Node) bool {
+	name := existing.Get("name").Text()
+	return slices.Contains(c.t.Containers, name) || c.t.Brings(name) && c.own(existing) != nil
+}
+
 // sameName returns the container of a fragment with the same name as one of the pod's, or nil.
 func (s *subject) sameName(fragment, existing *tree.Node) *tree.Node {
 	for _, list := range containerLists() {

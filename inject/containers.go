@@ -22,7 +22,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 		if found := s.Find(items, fragment); found >= 0 {
 			where := p.subject.beside.Member("spec").Member(list).Item(items, found)
 			if at.Name(0) != list {
-				if other := p.contributor(func(c *candidate) bool { return slices.Contains(c.t.Containers, name) }); other != "" {
+				if other := p.contributor(func(c *candidate) bool { return c.t.Brings(name) }); other != "" {
 					p.conflict(where, &items[found], fragment, "the template %s adds a container named %s to %s; rename it in one of the templates", other, name, list)
 					return
 				}

@@ -33,6 +33,7 @@ type Injector struct {
 	byName    map[string]*loaded
 	names     []string       // names of the templates, sorted
 	brings    map[string]int // container names of all templates, numbered from 1
+	patterns  []string       // those of generated containers, see [templates.Template.Containers]
 	reads     []read         // the parts of the pod that templates depend on
 	// readsContainers reports whether an expression reads the pod's lists of containers.
 	readsContainers bool
@@ -74,7 +75,10 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		}
 		i.templates, i.byName[t.Name] = append(i.templates, l), l
 		for _, name := range t.Containers {
-			if i.brings[name] == 0 {
+			switch {
+			case templates.IsGenerated(name):
+				i.patterns = append(i.patterns, name)
+			case i.brings[name] == 0:
 				i.brings[name] = len(i.brings) + 1
 			}
 		}

@@ -4,6 +4,7 @@ package inject
 
 import (
 	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -38,16 +39,33 @@ func (s *subject) find(in *schema.Schema, list, fragment *tree.Node) int {
 	return -1
 }
 
-// has reports whether the pod has a container with that name, which must be in brings.
+// has reports whether the pod has a container with that name, which must be in brings. For the name of
+// a generated container, it reports whether the pod has any container of another name.
 func (s *subject) has(name string) bool {
 	if len(s.here) == 0 {
 		s.here = append(s.here, make([]bool, len(s.brings)+1)...)
 		for _, list := range containerLists() {
 			items := s.pod.At("spec", list).Items()
 			for i := range items {
-				s.here[s.brings[items[i].Get("name").Text()]] = true // names of templates' containers are never 0
+				s.here[s.brings[items[i].Get("name").Text()]] = true // constant names of templates' containers are never 0
 			}
 		}
 	}
 	return s.here[s.brings[name]]
+}
+
+// hasOne reports whether the pod has a container with a name as in [templates.Template.Containers].
+func (s *subject) hasOne(own string) bool {
+	if !templates.IsGenerated(own) {
+		return s.has(own)
+	}
+	for _, list := range containerLists() {
+		items := s.pod.At("spec", list).Items()
+		for i := range items {
+			if templates.IsNamed(own, items[i].Get("name").Text()) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -23,13 +23,13 @@ type owners struct {
 // owner. It is the template that added the container in this look, or else the one whose container
 // is equal, or else the first one that the pod marks as injected.
 func (o *owners) bringer(existing *tree.Node, besides *loaded, wasMarked bool) string {
-	name, before := existing.Get("name").Text(), true
+	before := true
 	for _, c := range o.candidates {
 		if c.t == besides {
 			before = false
 			continue
 		}
-		if slices.Contains(c.t.Containers, name) &&
+		if c.claims(existing) &&
 			(existing.Added() && c.decision.Code == CodeInjected || c.same(existing) || c.subject.marked(c.t) && (before || !wasMarked)) {
 			return c.t.Name
 		}
@@ -156,16 +156,16 @@ func (o *owners) userContainers(required bool) []appContainer {
 // template.
 func (o *owners) brought(existing *tree.Node, required bool) bool {
 	name := existing.Get("name").Text()
-	if o.subject.brings[name] == 0 {
+	if !o.subject.isBrought(name) {
 		return false
 	}
 	for _, t := range o.flipped {
-		if slices.Contains(t.Containers, name) && o.subject.marked(t) && !required {
+		if t.Brings(name) && o.subject.marked(t) && !required {
 			return true
 		}
 	}
 	for _, other := range o.candidates {
-		if !slices.Contains(other.t.Containers, name) {
+		if !other.t.Brings(name) {
 			continue
 		}
 		if required && !other.sameProgram(existing) {

@@ -49,12 +49,11 @@ func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int
 // earlier reports whether a container of the pod was put there by an earlier template with the same
 // position in the list.
 func (o *owners) earlier(existing *tree.Node, of *loaded, position templates.Position, list string, items []tree.Node) bool {
-	name := existing.Get("name").Text()
 	for _, c := range o.candidates {
 		if c.t == of {
 			return false
 		}
-		if slices.Contains(c.t.Containers, name) {
+		if c.claims(existing) {
 			ours := existing.Added() || c.subject.marked(c.t) || c.same(existing)
 			return ours && positionIn(&c.placed, list, items) == position
 		}

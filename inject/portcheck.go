@@ -111,7 +111,7 @@ func (s *subject) nodePortOf(container string, port *tree.Node) (n nodePort, ok 
 // uses reports whether the template brings a container with this name, or adds this host port to
 // a user's container.
 func (c *candidate) uses(container, port string) bool {
-	if slices.Contains(c.t.Containers, container) {
+	if c.t.Brings(container) {
 		return true
 	}
 	return slices.ContainsFunc(c.apps, func(app appContainer) bool {

@@ -115,7 +115,7 @@ func (c *candidate) tokenDeclined() bool {
 		containers := c.subject.pod.At("spec", list).Items()
 		for i := range containers {
 			name := containers[i].Get("name").Text()
-			if c.subject.brings[name] > 0 {
+			if c.subject.isBrought(name) {
 				continue // a template's container does not show what the user wants
 			}
 			if !mounts(&containers[i], templates.TokenPath) {

@@ -14,7 +14,7 @@ import (
 // noContainer reports whether no container in the pod comes from the template. A container that the
 // pod's author wrote for the template to complete does not count.
 func (c *candidate) noContainer() bool {
-	return c.subject.annotation(c.t.customize).IsText("true") || !slices.ContainsFunc(c.t.Containers, c.subject.has)
+	return c.subject.annotation(c.t.customize).IsText("true") || !slices.ContainsFunc(c.t.Containers, c.subject.hasOne)
 }
 
 // absent reports whether nothing in the pod shows that the template was ever injected. The record

@@ -27,7 +27,7 @@ type run struct {
 func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
 	r.injector, r.journal.Nodes = i, nodes
 	s := &r.subject
-	s.asked, s.schema, s.templates, s.brings, s.excluded, s.nodes = asked, i.schema, i.templates, i.brings, i.excluded, nodes
+	s.asked, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.nodes = asked, i.schema, i.templates, i.brings, i.patterns, i.excluded, nodes
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 

@@ -42,6 +42,7 @@ type subject struct {
 	schema    *schema.Schema
 	templates []*loaded
 	brings    map[string]int // container names of all templates, numbered from 1
+	patterns  []string       // those of generated containers
 	excluded  []string       // namespaces
 	nodes     *tree.Arena    // memory for new nodes
 
@@ -70,7 +71,7 @@ type subject struct {
 // look begins another look.
 func (s *subject) look(pod *tree.Node, grown bool) {
 	*s = subject{
-		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, excluded: s.excluded, nodes: s.nodes,
+		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, nodes: s.nodes,
 		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0],
 		pod:         pod,
 		grown:       grown,
@@ -164,6 +165,11 @@ func (s *subject) withItem(n *tree.Node, list string, item tree.Node) tree.Node 
 	return s.nodes.With(n, list, tree.Items(append(items, item)...))
 }
 
+// isBrought reports whether a template brings containers with that name.
+func (s *subject) isBrought(name string) bool {
+	return s.brings[name] > 0 || slices.ContainsFunc(s.patterns, func(own string) bool { return templates.IsNamed(own, name) })
+}
+
 // tooMany returns an error message if one of the pod's lists is too long for any template, or "".
 // It does not count templates' containers, because otherwise injection could make a pod too long.
 func (s *subject) tooMany() string {
@@ -173,9 +179,9 @@ func (s *subject) tooMany() string {
 		if own <= maxContainers {
 			continue
 		}
-		if own <= maxContainers+len(s.brings) {
+		if own <= maxContainers+len(s.brings)+maxContainers*len(s.patterns) {
 			for i := range items {
-				if s.brings[items[i].Get("name").Text()] > 0 {
+				if s.isBrought(items[i].Get("name").Text()) {
 					own--
 				}
 			}

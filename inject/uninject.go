@@ -222,7 +222,7 @@ func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 			items := pod.At("spec", list).Items()
 			for j := range items {
 				at := "/spec/" + list + "/" + strconv.Itoa(j)
-				if slices.Contains(t.Containers, items[j].Get("name").Text()) && !r.own(named(pod, at)) {
+				if t.Brings(items[j].Get("name").Text()) && !r.own(named(pod, at)) {
 					all = append(all, at)
 				}
 			}

@@ -67,10 +67,10 @@ func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1)
 // hides reports whether a container of the pod is invisible to expressions.
 func (s *subject) hides(container *tree.Node) bool {
 	name := container.Get("name").Text()
-	if s.brings[name] == 0 {
+	if !s.isBrought(name) {
 		return false
 	}
-	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return c.Name == name && c.MayBe(container) })
+	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return templates.IsNamed(c.Name, name) && c.MayBe(container) })
 }
 
 // ofTemplates returns the containers that belong to a template if the pod has them.

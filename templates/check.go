@@ -55,23 +55,30 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		c.problem(y, path, "must be an object")
 		return nil
 	}
-	fields := map[string]reflect.Type{}
+	fields := map[string]tree.StructField{}
 	var names []string
 	for _, f := range tree.StructFields(t) {
-		fields[f.JSON] = f.Type
+		fields[f.JSON] = f
 		names = append(names, f.JSON)
 	}
 	o := &part{kind: objectPart, path: path}
+	leave, ok := c.forEach(o, y, path)
+	if !ok {
+		return nil
+	}
+	defer leave()
 	c.pairs(y, path, func(key, value *yaml.Node, sub string) {
-		if key.Value == whenKey {
+		switch key.Value {
+		case whenKey:
 			c.when(o, value, path)
 			return
-		}
-		if key.Value == IfSetKey {
+		case forEachKey:
+			return
+		case IfSetKey:
 			c.ifSet(o, y, value, t, path)
 			return
 		}
-		ft, ok := fields[key.Value]
+		f, ok := fields[key.Value]
 		if !ok {
 			c.problem(key, sub, "unknown key%s", DidYouMean(key.Value, c.keysOf(names)))
 			if meant := Closest(key.Value, names); meant != "" && child(y, meant) == nil {
@@ -79,7 +86,9 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 			}
 			return
 		}
-		o.add(key.Value, c.walk(value, ft, t.Name()+"."+key.Value, sub))
+		p := c.walk(value, f.Type, t.Name()+"."+key.Value, sub)
+		p.keepOnce(f)
+		o.add(key.Value, p)
 	})
 	if c.env != nil {
 		c.hasShape(y, shapeOf(t, field), path)
@@ -93,7 +102,7 @@ func (c *checker) keysOf(fields []string) []string {
 	if c.env == nil {
 		return fields
 	}
-	return append([]string{whenKey, IfSetKey}, fields...)
+	return append([]string{whenKey, forEachKey, IfSetKey}, fields...)
 }
 
 func (c *checker) when(o *part, value *yaml.Node, path string) {
@@ -149,7 +158,7 @@ func (c *checker) list(y *yaml.Node, t reflect.Type, field, path string) *part {
 		c.problem(y, path, "must be a list")
 		return nil
 	}
-	l := &part{kind: listPart}
+	l := &part{kind: listPart, path: path}
 	for i, item := range y.Content {
 		l.add("", c.walk(item, t.Elem(), field, fmt.Sprintf("%s[%d]", path, i)))
 	}
@@ -198,8 +207,11 @@ func quoteHint(y *yaml.Node, t reflect.Type) string {
 
 // notWhen returns a hint if an object in a list of strings looks like a conditional item.
 func (c *checker) notWhen(y *yaml.Node) string {
-	if c.env != nil && child(y, whenKey) != nil {
+	switch {
+	case c.env != nil && child(y, whenKey) != nil:
 		return "; " + whenHint
+	case c.env != nil && child(y, forEachKey) != nil:
+		return "; " + forEachHint
 	}
 	return ""
 }

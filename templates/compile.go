@@ -28,6 +28,7 @@ type compiler struct {
 	uses     map[string]bool // parameters
 
 	variables []*variable // that are compiled so far
+	loops     []*loop     // around the expression, the innermost last
 
 	readsRequest bool
 }
@@ -76,9 +77,9 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
-	p := &program{source: source, direct: newDirect(native, c.params, c.lazies()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType()}
+	p := &program{source: source, direct: newDirect(native, c.params, c.lazies(), c.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType()}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(native), ast.KindMatcher(ast.IdentKind)) {
-		p.note(e, c.params)
+		p.note(e, c.params, c.loops)
 	}
 	for _, v := range read {
 		p.variables = append(p.variables, v)
@@ -165,6 +166,14 @@ func (c *compiler) declare(declared Variable, others []Variable) error {
 	return nil
 }
 
+func (c *compiler) loopNames() []string {
+	names := make([]string, len(c.loops))
+	for i, l := range c.loops {
+		names[i] = l.name
+	}
+	return names
+}
+
 func (c *compiler) lazies() []*lazy {
 	all := make([]*lazy, len(c.variables))
 	for i, v := range c.variables {
@@ -194,8 +203,13 @@ func (c *compiler) variablesRead(checked *ast.AST) (read []*variable, err error)
 	return read, nil
 }
 
-// hasMaps reports whether an expression makes a map, or reads a variable that does.
+// hasMaps reports whether an expression makes a map, or reads a variable that has one.
 func (c *compiler) hasMaps(checked *ast.AST) bool {
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
+		if slices.ContainsFunc(c.loops, func(l *loop) bool { return l.maps && l.name == e.AsIdent() }) {
+			return true
+		}
+	}
 	read, _ := c.variablesRead(checked) // an error is already reported
 	return slices.ContainsFunc(read, func(v *variable) bool { return v.maps }) ||
 		len(ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.MapKind))) > 0

@@ -24,7 +24,7 @@ func (p *part) computedFields() []string {
 
 // ofPod reports whether the part's value depends on the pod.
 func (p *part) ofPod() bool {
-	return p.when != nil && p.when.ofPod ||
+	return p.when != nil && p.when.ofPod || p.loop != nil && p.loop.list.ofPod ||
 		slices.ContainsFunc(p.pieces, func(piece piece) bool { return piece.program != nil && piece.program.ofPod }) ||
 		slices.ContainsFunc(p.parts, (*part).ofPod)
 }

@@ -5,6 +5,7 @@ package templates
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -56,18 +57,19 @@ type directly struct {
 	structs structs
 
 	variables []*lazy
+	loops     []string // variables of the ${forEach} around the expression
 	locals    []string // variables of the enclosing loops, the innermost last
 }
 
 var errUnsupported = errors.New("there is no function for this expression")
 
-func newDirect(checked *ast.AST, params []Param, variables []*lazy) (d direct) {
+func newDirect(checked *ast.AST, params []Param, variables []*lazy, loops []string) (d direct) {
 	defer func() {
 		if r := recover(); r != nil && r != errUnsupported { //nolint:errorlint // it is the same value
 			panic(r)
 		}
 	}()
-	c := &directly{AST: checked, params: params, variables: variables, structs: sharedStructs()}
+	c := &directly{AST: checked, params: params, variables: variables, loops: loops, structs: sharedStructs()}
 	switch e := checked.Expr(); c.typeOf(e).Kind() {
 	case types.StringKind:
 		text := c.text(e)
@@ -133,8 +135,22 @@ func literal(e ast.Expr) (string, bool) {
 	return string(text), ok
 }
 
+// loopOf returns the depth of a loop with that variable, or -1.
+func (c *directly) loopOf(name string) int {
+	if c.local(name) >= 0 {
+		return -1
+	}
+	return slices.Index(c.loops, name)
+}
+
 // paramOf returns a function for the value of a parameter or a variable, if e is only that.
 func paramOf[T any](c *directly, e ast.Expr) func(*Input) (T, bool) {
+	if e.Kind() == ast.IdentKind {
+		if i := c.loopOf(e.AsIdent()); i >= 0 {
+			return func(in *Input) (T, bool) { v, ok := in.loops[i].value.(T); return v, ok }
+		}
+		return nil
+	}
 	of, name := selected(e)
 	if of == "variables" && c.local(of) < 0 {
 		for _, x := range c.variables {

@@ -57,6 +57,9 @@ func (c *directly) ident(name string) nodeFunc {
 	switch i := c.local(name); {
 	case i >= 0:
 		return func(in *Input) (*tree.Node, bool) { return in.locals[i], in.locals[i] != nil }
+	case c.loopOf(name) >= 0:
+		i := c.loopOf(name)
+		return func(in *Input) (*tree.Node, bool) { v, ok := in.loops[i].value.(object); return v.node, ok }
 	case name == "pod":
 		return func(in *Input) (*tree.Node, bool) { return in.Pod, in.Pod != nil }
 	case name == "container":

@@ -21,6 +21,7 @@ type program struct {
 	ofPod   bool     // whether its value depends on the pod
 	given   paramSet // if pure: the parameters that it reads, and it reads nothing else
 	pure    bool
+	free    uint32 // the loops whose variables it reads, by depth
 	checked *ast.AST
 	env     *cel.Env
 	prog    cel.Program
@@ -36,6 +37,14 @@ type variable struct {
 	program *program
 	maps    bool // a map in its value has no fixed order
 	used    bool
+}
+
+// loop is a compiled ${forEach}.
+type loop struct {
+	name  string // of its variable
+	list  *program
+	maps  bool // a map in its value has no fixed order
+	depth int  // number of loops around it
 }
 
 var errGone = errors.New("the caller no longer waits for the result")
@@ -104,7 +113,14 @@ type piece struct {
 }
 
 // note records what an expression reads, for one of its identifiers.
-func (p *program) note(ident ast.NavigableExpr, params []Param) {
+func (p *program) note(ident ast.NavigableExpr, params []Param, loops []*loop) {
+	for _, l := range loops {
+		if l.name == ident.AsIdent() {
+			p.free |= 1 << l.depth
+			p.ofPod = p.ofPod || l.list.ofPod
+			return
+		}
+	}
 	switch ident.AsIdent() {
 	case "pod":
 		p.ofPod = true

@@ -32,6 +32,15 @@ type Input struct {
 	variables []evaluated
 	params    *fieldsView
 	namespace *fieldsView
+	loops     []loopValue // the variables of the loops around the part that is rendered
+	looped    int         // items of loops so far
+	output    int         // bytes of the strings in them
+}
+
+// loopValue is a loop's variable with its value.
+type loopValue struct {
+	name  string
+	value ref.Val
 }
 
 // See sets the pod. The values of variables are forgotten, because they may depend on the pod.
@@ -64,6 +73,11 @@ func (in *Input) ResolveName(name string) (any, bool) {
 		return sharedFields(requestType, &in.Request), true
 	case "container":
 		return celValue(in.container), in.container != nil
+	}
+	for i := range in.loops {
+		if in.loops[i].name == name {
+			return in.loops[i].value, true
+		}
 	}
 	return nil, false
 }

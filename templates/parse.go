@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -76,7 +75,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, c.problems
 	}
 	t := &Template{Name: doc.Metadata.Name, File: file, line: at(y, "metadata", "name").Line, Spec: doc.Spec, params: map[string]*param{}}
-	if !regexp.MustCompile(dnsLabel).MatchString(t.Name) {
+	if !isLabel(t.Name) {
 		c.problem(at(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
 	c.selectors(y, t)
@@ -297,7 +296,7 @@ func (c *checker) placement(y *yaml.Node, t *Template) {
 			c.problem(position, path, "must name a container; only First and Last can be computed")
 		case len(position.Content) == 0:
 			c.problem(position, path, "must be First, Last, {after: NAME} or {before: NAME}")
-		case name != "" && slices.Contains(t.Containers, name):
+		case name != "" && t.Brings(name):
 			c.problem(position, path, "names the template's own container %s; name a container of the pods, or of a template with a lower order", name)
 		}
 	}
@@ -310,9 +309,8 @@ func (p *Placement) defaults(pod *part) {
 	}
 	if p.InitContainers.End == "" {
 		p.InitContainers.End = Last
-		known := pod.known()
-		for _, c := range known.At("spec", "initContainers").Items() {
-			if c.Get("restartPolicy").IsText(string(corev1.ContainerRestartPolicyAlways)) {
+		for _, c := range pod.member("spec").member("initContainers").items() {
+			if policy := c.member("restartPolicy"); policy != nil && policy.static.IsText(string(corev1.ContainerRestartPolicyAlways)) {
 				p.InitContainers.End = First
 			}
 		}

@@ -30,10 +30,13 @@ type part struct {
 	names  []string
 	parts  []*part
 	when   *program
+	loop   *loop // makes several items of this one
 	pieces []piece
 	whole  bool       // the leaf is a single expression and has its type
 	preset *tree.Node // its value if the pod sets none of params; nil if it also depends on other data
 	params paramSet
+	pure   bool   // depends only on params, and on the variables of loops
+	free   uint32 // the loops whose variables it reads, by depth
 	rules  []valueRule
 	path   string // path of a leaf or a ${when}, for errors
 	field  string // a leaf's field in the API, for example Container.image
@@ -55,7 +58,7 @@ func (p *part) folded() *part {
 		n = tree.Members()
 	}
 	for i, child := range p.parts {
-		if child.kind != staticPart || child.when != nil {
+		if child.kind != staticPart || child.when != nil || child.loop != nil {
 			return p
 		}
 		if p.kind == objectPart {
@@ -65,7 +68,7 @@ func (p *part) folded() *part {
 		}
 	}
 	n.Seal()
-	return &part{static: n, when: p.when, path: p.path}
+	return &part{static: n, when: p.when, loop: p.loop, path: p.path}
 }
 
 // errTooLong is returned before a string grows longer than any API server accepts.
@@ -93,13 +96,25 @@ func (p *part) render(in *Input, n *tree.Node) (keep bool, err error) {
 
 func (p *part) renderAs(in *Input, n *tree.Node) error {
 	if p.kind == leafPart {
-		if err := p.renderValue(in, n); err != nil {
+		err := p.renderValue(in, n)
+		if err == nil {
+			err = in.charge(n)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", p.path, err)
 		}
 		return p.check(n)
 	}
 	kids := in.Nodes.Nodes(len(p.parts))
 	for i, child := range p.parts {
+		if child.loop != nil {
+			var err error
+			if kids, err = child.renderEach(in, kids); err != nil {
+				return err
+			}
+			kids = slices.Grow(kids, len(p.parts)-i)
+			continue
+		}
 		kids = kids[:len(kids)+1]
 		kid := &kids[len(kids)-1]
 		keep, err := child.render(in, kid)
@@ -126,6 +141,42 @@ func (p *part) check(n *tree.Node) error {
 		return fmt.Errorf("%s: %w", p.path, err)
 	}
 	return nil
+}
+
+// renderEach appends one item for each value of the part's loop.
+func (p *part) renderEach(in *Input, kids []tree.Node) ([]tree.Node, error) {
+	list, n, err := p.loop.values(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s.%s: %w", p.path, forEachKey, err)
+	}
+	kids = slices.Grow(kids, n)
+	depth, before := p.loop.depth, len(in.loops)
+	defer func() { in.loops = in.loops[:before] }()
+	for len(in.loops) < depth { // a preset is rendered without the loops around it
+		in.loops = append(in.loops, loopValue{})
+	}
+	for i := range n {
+		value := list.Get(types.Int(i))
+		if types.IsError(value) {
+			return nil, fmt.Errorf("%s.%s: %v", p.path, forEachKey, value)
+		}
+		in.loops = append(in.loops[:depth], loopValue{p.loop.name, value})
+		kids = kids[:len(kids)+1]
+		kid := &kids[len(kids)-1]
+		keep, err := p.render(in, kid)
+		if err != nil {
+			return nil, err
+		}
+		if kid.Rename(""); !keep {
+			kids = kids[:len(kids)-1]
+		}
+	}
+	return kids, nil
+}
+
+// loops reports whether a list has an item with ${forEach}.
+func (p *part) loops() bool {
+	return p != nil && slices.ContainsFunc(p.parts, func(item *part) bool { return item.loop != nil })
 }
 
 func (p *part) renderValue(in *Input, n *tree.Node) error {
@@ -203,7 +254,7 @@ func (p *part) known() tree.Node {
 	case listPart:
 		n := tree.Items()
 		for _, child := range p.parts {
-			if child.kind != leafPart {
+			if child.kind != leafPart && child.loop == nil {
 				n.Append(child.known())
 			}
 		}
@@ -221,7 +272,9 @@ func (p *part) computes(path string, when bool) bool {
 	case leafPart:
 		return true
 	case listPart:
-		return slices.ContainsFunc(p.parts, func(item *part) bool { return when && item.when != nil || item.computes(path, when) })
+		return slices.ContainsFunc(p.parts, func(item *part) bool {
+			return item.loop != nil || when && item.when != nil || item.computes(path, when)
+		})
 	}
 	if path == "" {
 		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.computes("", when) })

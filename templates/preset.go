@@ -52,23 +52,29 @@ func (p *part) presetAll(in *Input) {
 	if p.kind == staticPart {
 		return
 	}
-	pure := true
-	for _, child := range p.parts {
-		pure = pure && (child.kind == staticPart || child.preset != nil) && (child.when == nil || child.when.pure)
-		p.params |= child.params
-		if child.when != nil {
-			p.params |= child.when.given
+	p.pure = true
+	note := func(program *program) (free uint32) {
+		if program == nil {
+			return 0
 		}
+		p.pure, p.params = p.pure && program.pure, p.params|program.given
+		return program.free
+	}
+	for _, child := range p.parts {
+		p.pure, p.params = p.pure && (child.kind == staticPart || child.pure), p.params|child.params
+		free := child.free | note(child.when)
+		if child.loop != nil {
+			free = free&^(1<<child.loop.depth) | note(child.loop.list)
+		}
+		p.free |= free
 	}
 	for _, piece := range p.pieces {
-		if piece.program != nil {
-			pure = pure && piece.program.pure
-			p.params |= piece.program.given
-		}
+		p.free |= note(piece.program)
 	}
-	if !pure || p.params&in.given != 0 {
+	if !p.pure || p.free != 0 || p.params&in.given != 0 {
 		return
 	}
+	in.looped, in.output = 0, 0
 	var n tree.Node
 	if p.renderAs(in, &n) == nil {
 		n.Seal()

@@ -57,11 +57,11 @@ func has(field string) func(*part) bool {
 	return func(o *part) bool { return slices.Contains(o.names, field) }
 }
 
-// hasTwo reports whether a list has at least two items.
+// hasTwo reports whether a list may have two items.
 func hasTwo(list string) func(*part) bool {
 	return func(o *part) bool {
 		i := slices.Index(o.names, list)
-		return i >= 0 && (len(o.parts[i].parts) > 1 || len(o.parts[i].static.Items()) > 1)
+		return i >= 0 && (len(o.parts[i].parts) > 1 || o.parts[i].loops() || len(o.parts[i].static.Items()) > 1)
 	}
 }
 
@@ -93,26 +93,43 @@ func not(f func(*tree.Node) bool) func(*tree.Node) bool {
 // itself).
 func unique(list, field string) objectRule {
 	return objectRule{fewer: true, applies: hasTwo(list), reads: []string{strings.TrimSuffix(list+"."+field, ".")}, check: func(n *tree.Node) error {
-		items := n.Get(list).Items()
-		const few = 32 // comparing a few items is faster than a map
-		keys, seen := make([]string, 0, few), map[string]bool(nil)
-		if len(items) > few {
-			keys, seen = nil, make(map[string]bool, len(items))
+		if key := doubled(n.Get(list).Items(), field); key != "" {
+			return fmt.Errorf("%s has %q twice", list, key)
 		}
-		for i := range items {
-			key := items[i].Text()
-			if field != "" {
-				key = items[i].Get(field).Text()
-			}
-			switch {
-			case key == "":
-			case seen[key] || slices.Contains(keys, key):
-				return fmt.Errorf("%s has %q twice", list, key)
-			case seen != nil:
-				seen[key] = true
-			default:
-				keys = append(keys, key)
-			}
+		return nil
+	}}
+}
+
+// doubled returns a value that a field has in two items ("" is the item itself), or "".
+func doubled(items []tree.Node, field string) string {
+	const few = 32 // comparing a few items is faster than a map
+	keys, seen := make([]string, 0, few), map[string]bool(nil)
+	if len(items) > few {
+		keys, seen = nil, make(map[string]bool, len(items))
+	}
+	for i := range items {
+		key := items[i].Text()
+		if field != "" {
+			key = items[i].Get(field).Text()
+		}
+		switch {
+		case key == "":
+		case seen[key] || slices.Contains(keys, key):
+			return key
+		case seen != nil:
+			seen[key] = true
+		default:
+			keys = append(keys, key)
+		}
+	}
+	return ""
+}
+
+// uniqueItems returns a rule for a list with ${forEach}: items with the same key would be one item.
+func uniqueItems(key string) valueRule {
+	return valueRule{"", func(n *tree.Node) error {
+		if value := doubled(n.Items(), key); value != "" {
+			return fmt.Errorf("two items have the %s %q", key, value)
 		}
 		return nil
 	}}

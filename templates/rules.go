@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -81,7 +80,8 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 			c.containerRules(container, sub, list == "initContainers")
 			c.mounts(container, sub, volumes)
 			c.containerOS(container, sub)
-			names = append(names, at(container, "name").Value)
+			name, _ := pattern(at(container, "name").Value) // an error is already reported
+			names = append(names, name)
 		}
 	}
 	return names
@@ -166,8 +166,8 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 	})
 }
 
-// names checks the names in a list of containers or volumes. They must be constant: a name that
-// differs between runs would be added twice.
+// names checks the names in a list of containers or volumes. They must be constant, or those of an
+// item with ${forEach} have a constant part: Pillion recognizes its own items by it.
 func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) {
 	for i, item := range items(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
@@ -175,14 +175,14 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) {
 		switch {
 		case name == nil:
 			c.problem(item, sub, "is missing")
-		case strings.Contains(name.Value, "${"):
+		case strings.Contains(name.Value, "${") && child(item, forEachKey) == nil:
 			c.problem(name, sub, "must be a constant, because the name identifies an item of the pod")
-		case !regexp.MustCompile(dnsLabel).MatchString(name.Value):
-			c.problem(name, sub, "must be a DNS label: at most 63 of a-z, 0-9 and -")
+		case strings.Contains(name.Value, "${"):
+			if _, err := pattern(name.Value); err != nil {
+				c.problem(name, sub, "%v", err)
+			}
 		case seen[name.Value]:
 			c.problem(name, sub, "the name %q is used twice", name.Value)
-		case strings.HasSuffix(path, ".volumes") && isTokenVolume(name.Value):
-			c.problem(name, sub, "the name %q is reserved for the volumes of the API token", name.Value)
 		default:
 			seen[name.Value] = true
 		}
@@ -214,7 +214,7 @@ func volumeKinds(spec *yaml.Node) map[string]string {
 	for _, volume := range items(child(spec, "volumes")) {
 		kind := "emptyDir"
 		for key := range members(volume) {
-			if key.Value != "name" && key.Value != whenKey {
+			if key.Value != "name" && !isControl(key.Value) {
 				kind = key.Value
 			}
 		}
@@ -243,6 +243,7 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 		switch mountPath := child(m, "mountPath"); {
 		case mountPath == nil:
 			c.problem(m, sub+".mountPath", "is missing")
+		case child(m, forEachKey) != nil: // checked when it is rendered
 		case seen[mountPath.Value]:
 			c.problem(mountPath, sub+".mountPath", "is used by another mount of this container")
 		default:
@@ -273,7 +274,7 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 // volume returns the kind of one of the template's volumes. A name that is an expression may also be
 // that of a volume of the pod; it is checked for each pod.
 func (c *checker) volume(name *yaml.Node, path string, volumes map[string]string) (kind string, ok bool) {
-	if kind, ok = volumes[name.Value]; !ok && !strings.Contains(name.Value, "${") {
+	if kind, ok = volumes[name.Value]; !ok && !mayBeOneOf(name.Value, volumes) {
 		c.problem(name, path, "no volume %q in spec.pod.spec.volumes%s", name.Value, cmp.Or(DidYouMean(name.Value, slices.Collect(maps.Keys(volumes))),
 			fmt.Sprintf(`; for a volume of the pods themselves, write name: "${'%s'}"`, name.Value)))
 	}
@@ -286,7 +287,7 @@ func (c *checker) oneSource(volume *yaml.Node, path string) {
 	source := ""
 	for key := range members(volume) {
 		switch {
-		case key.Value == "name" || key.Value == whenKey:
+		case key.Value == "name" || isControl(key.Value):
 		case source != "":
 			c.problem(key, join(path, key.Value), "a volume has one source, and this one already has %s", source)
 		default:
@@ -294,6 +295,3 @@ func (c *checker) oneSource(volume *yaml.Node, path string) {
 		}
 	}
 }
-
-// dnsLabel is the label of RFC 1123 in the form that Kubernetes requires for names.
-const dnsLabel = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`

@@ -13,7 +13,7 @@ import (
 
 // Runs is the part of what a template's container runs that is known without a pod.
 type Runs struct {
-	Name   string
+	Name   string           // as in [Template.Containers]
 	fields map[string]*part // image, command and args
 }
 
@@ -23,9 +23,7 @@ func (t *Template) Runs() []Runs {
 	for _, list := range []string{"initContainers", "containers"} {
 		for _, container := range t.pod.member("spec").member(list).items() {
 			r := Runs{fields: map[string]*part{}}
-			if name := container.member("name"); name != nil {
-				r.Name = name.static.Text()
-			}
+			r.Name = container.member("name").pattern()
 			for _, field := range []string{"image", "command", "args"} {
 				r.fields[field] = container.member(field)
 			}
@@ -50,6 +48,9 @@ func (r Runs) MayBe(container *tree.Node) bool {
 // Condition returns MayBe as a CEL condition for a container x, for policies.
 func (r Runs) Condition() string {
 	conditions := []string{"x.name == " + strconv.Quote(r.Name)}
+	if prefix, suffix, generated := strings.Cut(r.Name, "*"); generated {
+		conditions[0] = fmt.Sprintf("x.name.startsWith(%q) && x.name.endsWith(%q)", prefix, suffix)
+	}
 	for _, field := range []string{"image", "command", "args"} {
 		switch p := r.fields[field]; {
 		case p == nil:

@@ -41,8 +41,8 @@ type Template struct {
 	NamespaceSelector labels.Selector // nil matches every namespace
 	PodSelector       labels.Selector // nil matches every pod
 
-	// Containers are the names of the template's containers, init containers first. They are the
-	// same for every pod.
+	// Containers are the names of the template's containers, init containers first. The computed part
+	// of a name, which only containers with ${forEach} have, is *.
 	Containers []string
 
 	// Computed are the fields of its containers that expressions compute from the pod.

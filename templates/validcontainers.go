@@ -62,6 +62,7 @@ func valuesOfContainers() map[string][]valueRule {
 		"Toleration.key":                        {isLabelKey},
 		"HostAlias.ip":                          {isIP},
 		"HostAlias.hostnames":                   {isSubdomain},
+		"Container.name":                        {isName},
 		"EnvVar.name":                           {isEnvName},
 		"EnvFromSource.prefix":                  {orEmpty(isEnvName)},
 		"ContainerPort.containerPort":           {isPort},
@@ -114,7 +115,10 @@ func containerRules() map[string][]objectRule {
 			{fewer: true, applies: has("volumeDevices"), reads: []string{"volumeMounts.name", "volumeMounts.mountPath", "volumeDevices.name", "volumeDevices.devicePath"}, check: mountedOnce},
 			{fewer: true, reads: []string{"volumeMounts.mountPropagation", "securityContext.privileged"}, check: bidirectional},
 		},
-		"ObjectMeta":               metadataRules(),
+		"ObjectMeta": metadataRules(),
+		"PodSpec": {{reads: []string{"initContainers.name", "containers.name"}, check: oneName, applies: func(spec *part) bool {
+			return spec.member("initContainers").loops() || spec.member("containers").loops()
+		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
 		"PodSpec.initContainers": {{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *tree.Node) error {
 			items := n.Get("resizePolicy").Items()
@@ -181,6 +185,15 @@ func metadataRules() []objectRule {
 		}
 		return nil
 	}}}
+}
+
+// oneName rejects two containers of a pod with the same name.
+func oneName(spec *tree.Node) error {
+	all := slices.Concat(spec.Get("initContainers").Items(), spec.Get("containers").Items())
+	if name := doubled(all, "name"); name != "" {
+		return fmt.Errorf("two containers have the name %q", name)
+	}
+	return nil
 }
 
 // mountedOnce rejects a volume that a container both mounts and uses as a device.

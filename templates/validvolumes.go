@@ -62,6 +62,7 @@ func shapesOfVolumes() map[string]shape {
 
 func valuesOfVolumes() map[string][]valueRule {
 	m := map[string][]valueRule{
+		"Volume.name":                                         {isName, isNotTokenVolume},
 		"EmptyDirVolumeSource.mode":                           {inRange(0, 0o1777)},
 		"HostPathVolumeSource.path":                           {hasNoBackstep},
 		"GitRepoVolumeSource.directory":                       {isRelative, hasNoBackstep},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,6 +126,14 @@ func passes(cel string, check func(string) []string, message string) valueRule {
 var isSubdomain = passes(
 	`VALUE.matches("^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$") && size(VALUE) <= 253`, validation.IsDNS1123Subdomain, "%q",
 )
+
+// isLabel reports whether a string is a label of RFC 1123, the form that Kubernetes requires for names.
+var isLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString
+
+// isName allows names of containers and volumes.
+var isName = textRule("", isLabel, "%q must be a DNS label: at most 63 of a-z, 0-9 and -")
+
+var isNotTokenVolume = textRule("", func(s string) bool { return !isTokenVolume(s) }, "the name %q is reserved for the volumes of the API token")
 
 // orEmpty returns a rule that also allows the empty string.
 func orEmpty(rule valueRule) valueRule {

@@ -69,6 +69,9 @@ func (f Fragment) Has(name string) bool {
 // When returns the condition of a list item, or nil if the item is always present.
 func (f Fragment) When() *Expression { return expression(f.p.when) }
 
+// IsLoop reports whether a list item has ${forEach}. Its expressions read the variable of the loop.
+func (f Fragment) IsLoop() bool { return f.p.loop != nil }
+
 // Field returns the field in the API of a value with expressions, for example Container.image.
 func (f Fragment) Field() string { return f.p.field }
 

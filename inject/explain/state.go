@@ -58,7 +58,7 @@ func EvidenceOf(pod []byte) Evidence {
 // bare reports whether the pod has none of the template's containers, regardless of its
 // annotations. It returns false for a template without containers.
 func (e *Evidence) bare(t *templates.Template) bool {
-	return len(t.Containers) > 0 && !slices.ContainsFunc(t.Containers, func(name string) bool { return slices.Contains(e.containers, name) })
+	return len(t.Containers) > 0 && !slices.ContainsFunc(e.containers, t.Brings)
 }
 
 // State returns the state for a template, from a decision about the existing pod (with

@@ -102,7 +102,7 @@ func (r *result) hints(t *templates.Template) []string {
 	}
 	all = append(all, waysAround(t)...)
 	for _, c := range r.pod.Spec.InitContainers {
-		if slices.Contains(t.Containers, c.Name) && c.RestartPolicy == nil && (len(c.Ports) > 0 || t.Protects("restartPolicy")) {
+		if t.Brings(c.Name) && c.RestartPolicy == nil && (len(c.Ports) > 0 || t.Protects("restartPolicy")) {
 			all = append(all, fmt.Sprintf("the pod's containers wait until the init container %s ends; a sidecar has restartPolicy: Always", c.Name))
 		}
 	}

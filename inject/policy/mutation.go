@@ -58,6 +58,11 @@ func newMutation(b *builder) *mutation {
 		}
 		m.each = append(m.each, n)
 	}
+	for _, other := range b.set.Templates {
+		if other != t && slices.ContainsFunc(other.Containers, templates.IsGenerated) {
+			m.problem("spec", "a policy cannot recognize the containers that the template %s makes with ${forEach}", other.Name)
+		}
+	}
 	if len(m.each) > 1 {
 		m.problem("spec.forEachContainer", "several entries could add two different things to one container, which a policy cannot compare; join them into one")
 	}

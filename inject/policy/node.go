@@ -121,14 +121,19 @@ func (b *builder) fragment(f templates.Fragment, field *schema.Field, path strin
 		r := b.rewrite(path+".${when}", w)
 		n.when, n.whenApp, n.container = r.text, r.container, r.container
 	}
+	i := -1
 	for name, child := range f.Children() {
 		sub := join(path, name)
+		if i++; n.list {
+			sub = fmt.Sprintf("%s[%d]", path, i)
+		}
 		if name == templates.IfSetKey {
 			b.problem(sub, "a policy always keeps a variable that a container has, and cannot do anything else")
 			continue
 		}
-		if n.list {
-			sub = fmt.Sprintf("%s[%d]", path, len(n.children))
+		if child.IsLoop() {
+			b.problem(sub+".${forEach}", "a policy cannot make several items of one")
+			continue
 		}
 		n.container = n.put(name, b.fragment(child, n.inside(name), sub)).container || n.container
 	}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// A template recognizes the containers that its ${forEach} makes by the constant part of their name.
+// If the list becomes shorter, for example because an annotation changed, the others stay and are still
+// the template's.
+
+// checkForeign finds containers that have the name of a generated container, but that the template
+// did not make.
+func (p *planner) checkForeign() {
+	if p.wasMarked {
+		return
+	}
+	for _, own := range p.t.Containers {
+		if !templates.IsGenerated(own) {
+			continue
+		}
+		for _, list := range containerLists() {
+			items := p.subject.pod.At("spec", list).Items()
+			for i := range items {
+				name := items[i].Get("name").Text()
+				if !templates.IsNamed(own, name) || p.subject.sameName(p.fragment, &items[i]) != nil {
+					continue
+				}
+				at := p.subject.beside.Member("spec").Member(list).Item(items, i)
+				if other := p.contributor(func(c *candidate) bool { return c.t.Brings(name) }); other != "" {
+					p.conflict(at, &items[i], nil, "the template %s adds a container named %s, and names of the form %s are this template's; rename it in one of the templates", other, name, own)
+				} else {
+					p.conflict(at, &items[i], nil, "the pod has its own container named %s, but names of the form %s are the template's; rename the container in the pod", name, own)
+				}
+			}
+		}
+	}
+}

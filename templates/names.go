@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+var errNoConstant = errors.New("must begin or end with a constant part, such as cache-${m}, because Pillion recognizes its own items by it")
+
+// pattern returns a name with * for its computed part. The constant parts around it identify the
+// items that a ${forEach} makes.
+func pattern(name string) (string, error) {
+	prefix, rest, computed := strings.Cut(name, "${")
+	if !computed {
+		return name, nil
+	}
+	for more := rest; computed; _, more, computed = strings.Cut(rest, "${") {
+		if _, rest, computed = cutExpression(more); !computed {
+			return name, nil // already reported
+		}
+	}
+	switch {
+	case prefix+rest == "":
+		return name, errNoConstant
+	case !isLabel(prefix + "x" + rest):
+		return name, fmt.Errorf("%q is never a DNS label: at most 63 of a-z, 0-9 and -", name)
+	}
+	return prefix + "*" + rest, nil
+}
+
+// pattern returns the string of a name like the function [pattern].
+func (p *part) pattern() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.kind == staticPart:
+		return p.static.Text()
+	}
+	return p.pieces[0].literal + "*" + p.pieces[len(p.pieces)-1].literal
+}
+
+// IsNamed reports whether a container has the name in [Template.Containers], in which * is any text.
+func IsNamed(own, name string) bool {
+	if own == name {
+		return true
+	}
+	prefix, suffix, generated := strings.Cut(own, "*")
+	return generated && len(name) >= len(prefix)+len(suffix) && strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix)
+}
+
+// IsGenerated reports whether a name in [Template.Containers] is that of generated containers.
+func IsGenerated(own string) bool { return strings.Contains(own, "*") }
+
+// Brings reports whether the template brings containers with that name.
+func (t *Template) Brings(name string) bool {
+	return slices.ContainsFunc(t.Containers, func(own string) bool { return IsNamed(own, name) })
+}
