@@ -136,7 +136,7 @@ func (d *Decision) failures() []Finding {
 	switch d.Code {
 	case CodeInvalidParameter:
 		code = CodeInvalidParameter
-	case CodeConflict, CodeRenderFailed:
+	case CodeConflict, CodeRenderFailed, CodeUnknownServiceAccount:
 	default:
 		return nil
 	}

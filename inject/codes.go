@@ -19,12 +19,14 @@ const (
 	CodeHostNetwork         Code = "host_network"
 	CodeNamespaceNotMatched Code = "namespace_not_matched"
 	CodePodNotMatched       Code = "pod_not_matched"
-	CodeConditionFalse      Code = "condition_false"
-	CodeInvalidParameter    Code = "invalid_parameter"
-	CodeRenderFailed        Code = "render_failed"
-	CodeConflict            Code = "conflict"
-	CodePresent             Code = "present"
-	CodeInjected            Code = "injected"
+	// CodeUnknownServiceAccount is for templates that read a ServiceAccount that is not known.
+	CodeUnknownServiceAccount Code = "unknown_service_account"
+	CodeConditionFalse        Code = "condition_false"
+	CodeInvalidParameter      Code = "invalid_parameter"
+	CodeRenderFailed          Code = "render_failed"
+	CodeConflict              Code = "conflict"
+	CodePresent               Code = "present"
+	CodeInjected              Code = "injected"
 )
 
 // The codes of findings about no loaded template, or about several.
@@ -51,7 +53,7 @@ func (c Code) Succeeded() bool { return c == CodeInjected || c == CodePresent }
 
 // Failed reports whether the template is for the pod, but a user has to fix something first.
 func (c Code) Failed() bool {
-	return c == CodeConflict || c == CodeInvalidParameter || c == CodeRenderFailed
+	return c == CodeConflict || c == CodeInvalidParameter || c == CodeRenderFailed || c == CodeUnknownServiceAccount
 }
 
 // sentence returns the meaning of the code.

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 // TestCases runs the cases. A case is one file with templates (*.template.yaml), a pod, a
 // namespace, and the result of the engine. The pod is pod.yaml, or pod.json if the JSON itself
 // matters. The namespace is namespace.yaml with labels and annotations; without it, only the name
-// is known. Every case must keep the invariants too.
+// is known. The pod's ServiceAccount is serviceaccount.yaml, with the same fields. Every case must keep the invariants too.
 func TestCases(t *testing.T) {
 	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		injector, req := readCase(t, archive)
@@ -61,6 +61,19 @@ func TestCodesHaveCases(t *testing.T) {
 	}
 }
 
+// roles are ServiceAccounts. Some have a role and a parameter, and the one named unknown is unknown.
+type roles struct{}
+
+func (roles) ServiceAccount(_, name string) templates.ServiceAccount {
+	account := templates.ServiceAccount{Name: name, Known: name != "unknown"}
+	if len(name)%2 == 1 {
+		account.Annotations = map[string]string{"role": "admin-" + name, "t0.pillion.dev/p": "of-" + name}
+	}
+	return account
+}
+
+func shop() templates.Namespace { return templates.Namespace{Name: "shop", ServiceAccounts: roles{}} }
+
 func readCase(t testing.TB, archive *txtar.Archive) (*inject.Injector, inject.Request) {
 	t.Helper()
 	req := inject.Request{Operation: "CREATE", Username: "user", Namespace: templates.Namespace{Name: "shop"}}
@@ -82,6 +95,12 @@ func readCase(t testing.TB, archive *txtar.Archive) (*inject.Injector, inject.Re
 				t.Fatal(err)
 			}
 			req.Namespace.Known = true
+		case f.Name == "serviceaccount.yaml":
+			account := templates.ServiceAccount{Known: true}
+			if err := yaml.Unmarshal(f.Data, &account); err != nil {
+				t.Fatal(err)
+			}
+			req.Namespace.ServiceAccounts = templates.SameServiceAccount(account)
 		case f.Name != "want":
 			t.Fatalf("a case has no file %q", f.Name)
 		}

@@ -38,6 +38,7 @@ type Injector struct {
 	// readsContainers reports whether an expression reads the pod's lists of containers.
 	readsContainers bool
 	addsEnv         bool // whether a template adds variables to the pod's own containers
+	readsAccount    bool // whether a template reads the ServiceAccount
 	rules           []rule
 	couplings       []coupling
 	excluded        []string
@@ -85,6 +86,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		for _, each := range t.EachFragments() {
 			i.addsEnv = i.addsEnv || each.Add.Has("env")
 		}
+		i.readsAccount = i.readsAccount || t.NamesServiceAccount()
 		for _, part := range t.Reads() {
 			reads[part] = true
 		}

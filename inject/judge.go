@@ -25,6 +25,9 @@ const MaxSets = 8
 //     older set by which it is correct. The denial is then not certain ([Verdict.Doubt]),
 //     because the API server may call another replica.
 //
+// The same holds for ServiceAccounts: a pod is correct if it is correct by what its ServiceAccount was
+// a moment ago, and another replica may know a newer one.
+//
 // Forging an "injected" annotation gains nothing. It never makes a pod correct. It only selects the
 // set whose findings are reported, and causes a few more calls.
 type Judge struct {
@@ -70,6 +73,51 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 	if req.Pod, err = req.parse(); err != nil {
 		return nil, err
 	}
+	if req.account = j.account(&req); req.account == nil {
+		return j.judge(req)
+	}
+	now, err := j.judge(req)
+	for before := req.account.Before; err == nil && now.Denied && before != nil; before = before.Before {
+		old := req
+		old.account, old.Scratch = before, nil // now uses its memory
+		if old.Pod, err = tree.Parse([]byte(req.Pod.String())); err != nil {
+			return nil, err
+		}
+		v, err := j.judge(old)
+		if err != nil {
+			return nil, err
+		}
+		if !v.Denied {
+			return v, nil
+		}
+	}
+	if err == nil && now.Denied {
+		now.Doubt = now.Doubt || j.doubtsAccount(now)
+	}
+	return now, err
+}
+
+// account returns what is known about the pod's ServiceAccount, or nil if no set reads it.
+func (j *Judge) account(req *Request) *templates.ServiceAccount {
+	for _, i := range j.sets {
+		if account := i.account(&req.Namespace, req.Pod); account != nil {
+			return account
+		}
+	}
+	return nil
+}
+
+// doubtsAccount reports whether the pod may be denied because another replica knows a newer
+// ServiceAccount.
+func (j *Judge) doubtsAccount(v *Verdict) bool {
+	return slices.ContainsFunc(v.Judged, func(f Finding) bool {
+		t := j.sets[0].byName[f.Template]
+		return f.Mode == templates.Deny && t != nil && t.ReadsServiceAccount()
+	})
+}
+
+// judge judges a pod with one state of its ServiceAccount.
+func (j *Judge) judge(req Request) (*Verdict, error) {
 	now, err := j.by(j.sets[0], req)
 	if err != nil || !now.Denied {
 		return now, err

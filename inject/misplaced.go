@@ -34,12 +34,14 @@ func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Findi
 			continue
 		}
 		at := strings.Join(append(slices.Clone(podAt[:depth]), "metadata"), ".")
-		own, namespaces := i.misplacedIn(object.At(podAt[:depth]...).Get("metadata"), pod)
+		own, others := i.misplacedIn(object.At(podAt[:depth]...).Get("metadata"), pod)
 		if len(own) > 0 {
 			all = append(all, misplaced(title, at, reads, own))
 		}
-		if len(namespaces) > 0 {
-			all = append(all, misplaced(title, at, "the namespace's annotations", namespaces))
+		for _, reader := range []string{ofNamespace, ofAccount} {
+			if len(others[reader]) > 0 {
+				all = append(all, misplaced(title, at, reader, others[reader]))
+			}
 		}
 	}
 	return all
@@ -63,9 +65,17 @@ func nameOf(object *tree.Node) string {
 	return object.At("metadata", "generateName").Text()
 }
 
-// misplacedIn returns the keys in some metadata that have an effect only on a pod, or only on a
-// namespace. It omits keys that the pod has with the same value.
-func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []string) {
+// What Pillion reads in place of a workload's annotations.
+const (
+	ofNamespace = "the namespace's annotations"
+	ofAccount   = "the ServiceAccount's annotations"
+)
+
+// misplacedIn returns the keys in some metadata that have an effect only on a pod, and those that
+// have one only on other objects, by what Pillion reads. It omits keys that the pod has with the same
+// value.
+func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own []string, others map[string][]string) {
+	others = map[string][]string{}
 	var first []string // keys that concern all templates
 	for _, field := range []string{"labels", "annotations"} {
 		members := metadata.Get(field).Members()
@@ -77,25 +87,38 @@ func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own, namespaces []stri
 			case strings.HasPrefix(key, templates.Domain+"/"):
 				first = append(first, key)
 			case field == "labels" || !ofTemplate || name == templates.AnnotationInjected: // labels are the template's own
-			case i.setByNamespace(template, name):
-				namespaces = append(namespaces, key)
 			default:
-				own = append(own, key)
+				if reader := i.readElsewhere(template, name); reader != "" {
+					others[reader] = append(others[reader], key)
+				} else {
+					own = append(own, key)
+				}
 			}
 		}
 	}
-	for _, keys := range [][]string{first, own, namespaces} {
+	for reader, keys := range others {
 		slices.Sort(keys)
+		others[reader] = slices.Compact(keys)
 	}
-	return slices.Concat(slices.Compact(first), slices.Compact(own)), slices.Compact(namespaces)
+	slices.Sort(first)
+	slices.Sort(own)
+	return slices.Concat(slices.Compact(first), slices.Compact(own)), others
 }
 
-// setByNamespace reports whether only namespaces may set a parameter, and pods may not.
-func (i *Injector) setByNamespace(template, param string) bool {
+// readElsewhere returns what Pillion reads for a parameter that pods may not set, or "" if they may.
+func (i *Injector) readElsewhere(template, param string) string {
 	t := i.byName[template]
-	return t != nil && slices.ContainsFunc(t.Spec.Params, func(p templates.Param) bool {
-		return p.Name == param && p.OverridableBy != nil && !slices.Contains(p.OverridableBy, templates.ByPod)
-	})
+	if t == nil {
+		return ""
+	}
+	k := slices.IndexFunc(t.Spec.Params, func(p templates.Param) bool { return p.Name == param })
+	switch {
+	case k < 0 || t.Spec.Params[k].Overridable(templates.ByPod):
+		return ""
+	case t.Spec.Params[k].Overridable(templates.ByServiceAccount) && !t.Spec.Params[k].Overridable(templates.ByNamespace):
+		return ofAccount
+	}
+	return ofNamespace
 }
 
 // misplaced returns the finding about some keys. It names as many as fit.

@@ -16,7 +16,7 @@ import (
 // users, and the search for similar names takes time.
 const maxFindings = 16
 
-// names collects the mistakes in the annotations of a pod and its namespace.
+// names collects the mistakes in the annotations of a pod, its ServiceAccount and its namespace.
 type names struct {
 	injector *Injector
 	all      []Finding
@@ -58,20 +58,28 @@ func mistakes(i *Injector, s *subject) []Finding {
 			}
 		}
 	}
-	for _, key := range s.namespaceKeys() {
-		for _, known := range []bool{true, false} {
-			if f, ok := n.unknown("namespace's ", key, known); ok {
-				n.add(f)
-			}
-		}
+	n.outside("namespace's ", s.asked.namespace.Annotations)
+	if s.asked.account != nil {
+		n.outside("ServiceAccount's ", s.asked.account.Annotations)
 	}
 	return n.all
 }
 
-// namespaceKeys returns the keys of the namespace's annotations that have the form of a template's.
-func (s *subject) namespaceKeys() []string {
+// outside adds findings about annotations of another object than the pod.
+func (n *names) outside(whose string, annotations map[string]string) {
+	for _, key := range templateKeys(annotations) {
+		for _, known := range []bool{true, false} {
+			if f, ok := n.unknown(whose, key, known); ok {
+				n.add(f)
+			}
+		}
+	}
+}
+
+// templateKeys returns the keys that have the form of a template's.
+func templateKeys(annotations map[string]string) []string {
 	var keys []string
-	for key := range s.asked.namespace.Annotations {
+	for key := range annotations {
 		if _, _, ok := templates.SplitAnnotation(key); ok {
 			keys = append(keys, key)
 		}

@@ -36,7 +36,7 @@ func checkOwnWork(t testing.TB, injector *inject.Injector, pod []byte) (map[stri
 
 func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bool) (map[string]inject.Code, []byte, *inject.Verdict) {
 	t.Helper()
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: pod, File: file}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: pod, File: file}
 	r, err := injector.Inject(req)
 	if err != nil {
 		t.Fatal(err)

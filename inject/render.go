@@ -26,9 +26,9 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	}
 	var invalid error
 	if c.setsParams() {
-		c.values, invalid = c.t.Values(c.subject.annotationText, &c.subject.asked.namespace)
+		c.values, invalid = c.t.Values(c.subject.annotationText, c.subject.asked.account, &c.subject.asked.namespace)
 	} else {
-		c.values, invalid = c.t.Values(nil, &c.subject.asked.namespace)
+		c.values, invalid = c.t.Values(nil, c.subject.asked.account, &c.subject.asked.namespace)
 	}
 	c.decision.Params = c.values
 	ok, err := c.t.Condition(&c.input, c.values)
@@ -75,14 +75,14 @@ func whyCondition(c *candidate) string {
 }
 
 // invalid returns the places of invalid parameter values. It returns none if all of them are
-// the namespace's.
+// the namespace's or the ServiceAccount's.
 func (c *candidate) invalid(err error) []Obstacle {
 	all, _ := errors.AsType[templates.InvalidValuesError](err)
 	var found []Obstacle
 	ofPod := false
 	for _, v := range all[:min(len(all), maxFindings)] {
 		place := Difference{}
-		if v.Source != templates.FromNamespace {
+		if v.Source != templates.FromNamespace && v.Source != templates.FromServiceAccount {
 			place, ofPod = newDifference(annotationPath(v.Key), c.subject.annotation(v.Key), nil), true
 		}
 		found = append(found, Obstacle{place, v.Error()})

@@ -40,11 +40,17 @@ type Request struct {
 	// alone is set for a final pod. Every template is then compared with the original pod, without
 	// the additions of earlier templates.
 	alone bool
+	// account replaces what Namespace knows about the pod's ServiceAccount, if it is not nil.
+	account *templates.ServiceAccount
 }
 
-func (r *Request) asked() asked {
+func (r *Request) asked(i *Injector, pod *tree.Node) asked {
+	account := r.account
+	if account == nil {
+		account = i.account(&r.Namespace, pod)
+	}
 	return asked{
-		operation: r.Operation, username: r.Username, dryRun: r.DryRun, optedIn: r.OptedIn, namespace: r.Namespace,
+		account: account, operation: r.Operation, username: r.Username, dryRun: r.DryRun, optedIn: r.OptedIn, namespace: r.Namespace,
 		claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone, file: r.File,
 	}
 }
@@ -81,7 +87,7 @@ func (s *Scratch) Kept() int { return s.Parser.Kept() + s.settling.kept() }
 // newRun begins the only look of a run.
 func (i *Injector) newRun(req *Request, pod *tree.Node) *run {
 	r := &run{}
-	r.start(i, req.asked(), &tree.Arena{})
+	r.start(i, req.asked(i, pod), &tree.Arena{})
 	r.look(pod, false)
 	return r
 }
@@ -102,8 +108,18 @@ func (i *Injector) Inject(req Request) (*Result, error) {
 	}
 	req.Scratch.Env = i.addsEnv // takes effect when it parses the next pod
 	s := &req.Scratch.settling
-	if err := s.settle(i, req.asked(), &req.Scratch.Arena, pod); err != nil {
+	if err := s.settle(i, req.asked(i, pod), &req.Scratch.Arena, pod); err != nil {
 		return nil, err
 	}
 	return &s.result, nil
+}
+
+// account returns the pod's ServiceAccount, or nil if no template reads it. It is read once for each
+// pod: it may change in the meantime, and all looks must see the same.
+func (i *Injector) account(ns *templates.Namespace, pod *tree.Node) *templates.ServiceAccount {
+	if !i.readsAccount {
+		return nil
+	}
+	account := ns.ServiceAccount(pod)
+	return &account
 }

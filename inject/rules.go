@@ -45,6 +45,7 @@ func rules() []rule {
 		{CodeHostNetwork, theTemplate, hostNetwork, whyNotHostNetwork},
 		{CodeNamespaceNotMatched, theTemplate, namespaceNotMatched, whyNamespaceMatched},
 		{CodePodNotMatched, theTemplate, podNotMatched, whyPodMatched},
+		{CodeUnknownServiceAccount, theTemplate, unknownServiceAccount, whyKnownServiceAccount},
 	}
 }
 

@@ -38,7 +38,7 @@ func (r *run) look(pod *tree.Node, grown bool) {
 	asked := &r.subject.asked
 	r.owners = owners{subject: &r.subject, candidates: r.owners.candidates[:0]}
 	r.input = templates.Input{
-		Namespace: asked.namespace, Nodes: r.subject.nodes, Done: asked.done,
+		Namespace: asked.namespace, ServiceAccount: asked.account, Nodes: r.subject.nodes, Done: asked.done,
 		Request: templates.RequestInfo{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
 	}
 	r.leftOut, r.added = nil, false
@@ -76,7 +76,7 @@ func (r *run) decide(decisions []Decision) {
 		switch d.Code {
 		case "":
 			o.candidates = append(o.candidates, c)
-		case CodePodNotMatched, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed:
+		case CodePodNotMatched, CodeUnknownServiceAccount, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed:
 			o.flipped = append(o.flipped, t)
 		}
 	}

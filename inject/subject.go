@@ -18,6 +18,7 @@ type asked struct {
 	dryRun              bool
 	optedIn             bool
 	namespace           templates.Namespace
+	account             *templates.ServiceAccount // nil if no template reads it
 	claims              []string
 	done                <-chan struct{}
 	detail, alone, file bool

@@ -55,7 +55,7 @@ func outcome(t *testing.T, specs []string, pod string) (text string, problems st
 		set = append(set, found...)
 	}
 	injector := inject.New(templates.NewSet(set))
-	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true}, Object: []byte(pod)}
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true, ServiceAccounts: roles{}}, Object: []byte(pod)}
 	r, err := injector.Inject(req)
 	if err != nil {
 		t.Fatal(err)

@@ -24,11 +24,12 @@ import (
 const (
 	paramsType    = "pillion.Params"
 	namespaceType = "pillion.Namespace"
+	accountType   = "pillion.ServiceAccount"
 	requestType   = "pillion.Request"
 	variablesType = "pillion.Variables"
 )
 
-// provider defines the fields of pod, container, params, ns and request for the CEL type checker,
+// provider defines the fields of pod, container, params, ns, serviceAccount and request for the CEL type checker,
 // so that loading a template finds a misspelled field. It reads these fields when an expression is
 // evaluated.
 type provider struct {
@@ -65,11 +66,8 @@ func newProvider(base types.Provider, params []Param) *provider {
 // template.
 var sharedStructs = sync.OnceValue(func() structs {
 	s := structs{
-		namespaceType: {
-			"name":        getter(types.StringType, func(n *namespaceView) any { return n.Name }),
-			"labels":      getter(stringMap(), func(n *namespaceView) any { return once(&n.labels, n.Labels) }),
-			"annotations": getter(stringMap(), func(n *namespaceView) any { return once(&n.annotations, n.Annotations) }),
-		},
+		namespaceType: metaFields(),
+		accountType:   metaFields(),
 		requestType: {
 			"operation": getter(types.StringType, func(r *RequestInfo) any { return r.Operation }),
 			"username":  getter(types.StringType, func(r *RequestInfo) any { return celText(r.Username) }),
@@ -79,6 +77,15 @@ var sharedStructs = sync.OnceValue(func() structs {
 	s.add(reflect.TypeFor[corev1.Pod]())
 	return s
 })
+
+// metaFields are the fields of a namespace and of a ServiceAccount.
+func metaFields() map[string]*structField {
+	return map[string]*structField{
+		"name":        getter(types.StringType, func(m *metaView) any { return m.name }),
+		"labels":      getter(stringMap(), func(m *metaView) any { return m.labels.value() }),
+		"annotations": getter(stringMap(), func(m *metaView) any { return m.annotations.value() }),
+	}
+}
 
 func stringMap() *types.Type { return types.NewMapType(types.StringType, types.StringType) }
 

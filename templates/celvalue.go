@@ -55,19 +55,24 @@ func celText(text string) ref.Val {
 	return types.String(text)
 }
 
-// namespaceView is a namespace as a CEL value. All expressions of a template share its maps.
-type namespaceView struct {
-	*Namespace
-
-	labels, annotations ref.Val
+// metaView is a namespace or a ServiceAccount as a CEL value. All expressions of a template share
+// its maps.
+type metaView struct {
+	name                string
+	labels, annotations onceMap
 }
 
-// once returns the map as it was converted the first time.
-func once(made *ref.Val, m map[string]string) ref.Val {
-	if *made == nil {
-		*made = textMap(m)
+// onceMap is a map that is converted at most once.
+type onceMap struct {
+	of   map[string]string
+	made ref.Val
+}
+
+func (m *onceMap) value() ref.Val {
+	if m.made == nil {
+		m.made = textMap(m.of)
 	}
-	return *made
+	return m.made
 }
 
 // textMap converts a map of labels or annotations to a CEL value, in the order of its keys.

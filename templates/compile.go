@@ -20,7 +20,7 @@ import (
 // compiler compiles the expressions of one template.
 type compiler struct {
 	language *language
-	env      *cel.Env // params, pod, ns, request
+	env      *cel.Env // params, pod, ns, serviceAccount, request
 	each     *cel.Env // env plus container
 	provider *provider
 	params   []Param
@@ -31,6 +31,7 @@ type compiler struct {
 	loops     []*loop     // around the expression, the innermost last
 
 	readsRequest bool
+	readsAccount bool
 }
 
 func newCompiler(params []Param) (*compiler, error) {
@@ -45,6 +46,7 @@ func newCompiler(params []Param) (*compiler, error) {
 		cel.Variable("params", cel.ObjectType(paramsType)),
 		cel.Variable("pod", cel.ObjectType(reflect.TypeFor[corev1.Pod]().Name())),
 		cel.Variable("ns", cel.ObjectType(namespaceType)), // `namespace` is a reserved word of CEL
+		cel.Variable(accountVariable, cel.ObjectType(accountType)),
 		cel.Variable("request", cel.ObjectType(requestType)),
 	)
 	if err != nil {
@@ -123,6 +125,8 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			}
 			c.reads.note(e)
 			c.readsRequest = c.readsRequest || requestOf(e)
+			_, more := accountUse(e)
+			c.readsAccount = c.readsAccount || more
 		case ast.CallKind:
 			switch call := e.AsCall(); {
 			case call.FunctionName() == "dyn" && hasStruct(checked.GetType(call.Args()[0].ID())):

@@ -193,6 +193,8 @@ func (c *directly) text(e ast.Expr) textFunc {
 	case c.local(of) >= 0:
 	case of == "ns" && name == "name":
 		return func(in *Input) (string, bool) { return in.Namespace.Name, true }
+	case of == accountVariable && name == "name":
+		return func(in *Input) (string, bool) { return in.account().Name, true }
 	case of == "request" && name == "operation":
 		return func(in *Input) (string, bool) { return in.Request.Operation, true }
 	case of == "request" && name == "username":

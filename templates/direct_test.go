@@ -20,7 +20,7 @@ func (r expressions) pick(all ...string) string { return all[r.IntN(len(all))] }
 
 func (r expressions) text(depth int) string {
 	if depth == 0 {
-		return r.pick(`''`, `'web'`, `'app'`, `'ä"\\'`, "params.s", "params.q", "params.?o.orValue(ns.name)", "params.?a.orValue('x')", "ns.name", "request.operation", "request.username",
+		return r.pick(`''`, `'web'`, `'app'`, `'ä"\\'`, "params.s", "params.q", "params.?o.orValue(ns.name)", "params.?a.orValue('x')", "ns.name", "serviceAccount.name", "request.operation", "request.username",
 			"container.name", "container.image", "container.imagePullPolicy", "pod.metadata.namespace", "pod.spec.serviceAccountName", "pod.spec.os.name")
 	}
 	switch r.IntN(9) {
@@ -45,7 +45,7 @@ func (r expressions) text(depth int) string {
 
 // mapOf returns an expression for a map of strings.
 func (r expressions) mapOf() string {
-	return r.pick("pod.metadata.labels", "pod.metadata.annotations", "pod.spec.nodeSelector", "ns.labels", "ns.annotations")
+	return r.pick("pod.metadata.labels", "pod.metadata.annotations", "pod.spec.nodeSelector", "ns.labels", "ns.annotations", "serviceAccount.labels", "serviceAccount.annotations")
 }
 
 func (r expressions) int(depth int) string {
@@ -134,8 +134,9 @@ func directParams() []Param {
 func directInput(t *testing.T, pod, container string) *Input {
 	t.Helper()
 	in := &Input{
-		Namespace: Namespace{Name: "shop", Labels: map[string]string{"app": "web", "web": "ä"}, Annotations: map[string]string{"other": "\xff"}},
-		Request:   RequestInfo{Operation: "CREATE", Username: "somebody", DryRun: true},
+		Namespace:      Namespace{Name: "shop", Labels: map[string]string{"app": "web", "web": "ä"}, Annotations: map[string]string{"other": "\xff"}},
+		ServiceAccount: &ServiceAccount{Name: "web", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"web": "x", "other": "\xff"}},
+		Request:        RequestInfo{Operation: "CREATE", Username: "somebody", DryRun: true},
 	}
 	values := Values{
 		{Name: "s", cel: types.String("app")},

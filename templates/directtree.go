@@ -107,11 +107,19 @@ func (c *directly) lookup(e ast.Expr) lookupFunc {
 	if t := c.typeOf(e); t.Kind() != types.MapKind || t.Parameters()[0].Kind() != types.StringKind || t.Parameters()[1].Kind() != types.StringKind {
 		panic(errUnsupported)
 	}
-	if of, name := selected(e); of == "ns" && c.local(of) < 0 {
+	if of, name := selected(e); (of == "ns" || of == accountVariable) && c.local(of) < 0 {
+		maps := func(in *Input) (labels, annotations map[string]string) {
+			return in.Namespace.Labels, in.Namespace.Annotations
+		}
+		if of == accountVariable {
+			maps = func(in *Input) (labels, annotations map[string]string) {
+				return in.account().Labels, in.account().Annotations
+			}
+		}
 		return func(in *Input, key string) (string, bool, bool) {
-			m := in.Namespace.Labels
+			m, annotations := maps(in)
 			if name == "annotations" {
-				m = in.Namespace.Annotations
+				m = annotations
 			}
 			v, found := m[key]
 			return v, found, len(m) <= maxItems && len(v) <= maxDirect && utf8.ValidString(v) && utf8.ValidString(key)

@@ -20,7 +20,7 @@ var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 		reflect.TypeFor[End]():           texts(First, Last),
 		reflect.TypeFor[TokenMode]():     texts(Inherit, None),
 		reflect.TypeFor[ValidateMode]():  texts(Deny, Warn),
-		reflect.TypeFor[Overrider]():     texts(ByPod, ByNamespace),
+		reflect.TypeFor[Overrider]():     texts(ByPod, ByServiceAccount, ByNamespace),
 		reflect.TypeFor[ParamType]():     ParamTypes(),
 		reflect.TypeFor[corev1.OSName](): texts(corev1.Linux, corev1.Windows),
 

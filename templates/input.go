@@ -16,7 +16,9 @@ import (
 type Input struct {
 	Pod       *tree.Node
 	Namespace Namespace
-	Request   RequestInfo
+	// ServiceAccount is the pod's. It may be nil if no expression reads it.
+	ServiceAccount *ServiceAccount
+	Request        RequestInfo
 	// Done is closed if the result is no longer needed. It may be nil. No evaluation starts after
 	// that; one takes 20 ms at most, see costLimit.
 	Done <-chan struct{}
@@ -32,6 +34,7 @@ type Input struct {
 	variables []evaluated
 	params    *fieldsView
 	namespace *fieldsView
+	saView    *fieldsView
 	loops     []loopValue // the variables of the loops around the part that is rendered
 	looped    int         // items of loops so far
 	output    int         // bytes of the strings in them
@@ -64,9 +67,16 @@ func (in *Input) ResolveName(name string) (any, bool) {
 		return celValue(in.Pod), true
 	case "ns":
 		if in.namespace == nil {
-			in.namespace = sharedFields(namespaceType, &namespaceView{Namespace: &in.Namespace})
+			ns := &in.Namespace
+			in.namespace = sharedFields(namespaceType, &metaView{name: ns.Name, labels: onceMap{of: ns.Labels}, annotations: onceMap{of: ns.Annotations}})
 		}
 		return in.namespace, true
+	case accountVariable:
+		if in.saView == nil {
+			a := in.account()
+			in.saView = sharedFields(accountType, &metaView{name: a.Name, labels: onceMap{of: a.Labels}, annotations: onceMap{of: a.Annotations}})
+		}
+		return in.saView, true
 	case "variables":
 		return in, true
 	case "request":
@@ -115,4 +125,12 @@ func (l *lazy) value(in *Input) (ref.Val, error) {
 	in.locals = locals
 	in.variables[l.index] = evaluated{value, err, true}
 	return value, err
+}
+
+// account returns the ServiceAccount, which is not nil.
+func (in *Input) account() *ServiceAccount {
+	if in.ServiceAccount == nil {
+		return &ServiceAccount{}
+	}
+	return in.ServiceAccount
 }

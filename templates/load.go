@@ -199,3 +199,13 @@ func IsFile(name string) bool {
 	}
 	return false
 }
+
+// ReadsServiceAccount reports whether one of the templates does.
+func (s *Set) ReadsServiceAccount() bool {
+	for _, t := range s.Templates {
+		if t.readsAccount {
+			return true
+		}
+	}
+	return false
+}

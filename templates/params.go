@@ -33,25 +33,28 @@ type Scalar string
 // Overrider is a kind of object whose annotations may set a parameter.
 type Overrider string
 
-// ByPod and ByNamespace are the kinds of objects whose annotations may set a parameter.
+// The kinds of objects whose annotations may set a parameter. If several do, the first one wins. By
+// default, a ServiceAccount may not: no template reads ServiceAccounts unless its author asks for it.
 const (
-	ByPod       Overrider = "Pod"
-	ByNamespace Overrider = "Namespace"
+	ByPod            Overrider = "Pod"
+	ByServiceAccount Overrider = "ServiceAccount"
+	ByNamespace      Overrider = "Namespace"
 )
 
 // The sources of a parameter's value. Unset is that of an optional parameter without a value.
 const (
-	FromPod       = "pod"
-	FromNamespace = "namespace"
-	FromDefault   = "default"
-	Unset         = "unset"
+	FromPod            = "pod"
+	FromServiceAccount = "ServiceAccount"
+	FromNamespace      = "namespace"
+	FromDefault        = "default"
+	Unset              = "unset"
 )
 
 // Value is a parameter's value and its source.
 type Value struct {
 	Name   string `json:"name"`
 	Text   string `json:"value"`
-	Source string `json:"source"` // pod, namespace, default or unset
+	Source string `json:"source"` // pod, ServiceAccount, namespace, default or unset
 
 	cel ref.Val // nil if unset
 }
@@ -91,9 +94,12 @@ type param struct {
 	min, max *bound
 }
 
-// Overridable reports whether annotations of a Pod or a Namespace may set the parameter.
+// Overridable reports whether annotations of such an object may set the parameter.
 func (p *Param) Overridable(by Overrider) bool {
-	return p.OverridableBy == nil || slices.Contains(p.OverridableBy, by)
+	if p.OverridableBy == nil {
+		return by != ByServiceAccount
+	}
+	return slices.Contains(p.OverridableBy, by)
 }
 
 // Needed reports whether the pod or its namespace must set the parameter.

@@ -13,7 +13,7 @@ import (
 type InvalidValueError struct {
 	Param  string
 	Key    string // of the annotation
-	Source string // pod or namespace, or "" if there is no value
+	Source string // as in Value, or "" if there is no value
 	Text   string
 	reason string
 }
@@ -44,14 +44,18 @@ func (e InvalidValuesError) Error() string {
 }
 
 // Values returns the values of the parameters. A value comes from the pod's annotation, or else
-// from the namespace's, or else it is the default. The function podAnnotation is nil if the pod has
-// no annotation of the template. Values omits parameters without a valid value; the error is an
-// [InvalidValuesError] about them. Callers must not change the values.
-func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Namespace) (values Values, err error) {
+// from the ServiceAccount's, or else from the namespace's, or else it is the default. The function
+// podAnnotation is nil if the pod has no annotation of the template. The ServiceAccount may be nil.
+// Values omits parameters without a valid value; the error is an [InvalidValuesError] about them.
+// Callers must not change the values.
+func (t *Template) Values(podAnnotation func(key string) (string, bool), account *ServiceAccount, ns *Namespace) (values Values, err error) {
+	if !t.accountSets {
+		account = nil // the result must not depend on what other templates read
+	}
 	switch {
 	case len(t.Spec.Params) == 0:
 		return nil, nil
-	case podAnnotation == nil && len(ns.Annotations) == 0 && t.preset != nil:
+	case podAnnotation == nil && account == nil && len(ns.Annotations) == 0 && t.preset != nil:
 		return t.preset, nil
 	case podAnnotation == nil:
 		podAnnotation = func(string) (string, bool) { return "", false }
@@ -59,7 +63,7 @@ func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Nam
 	values = make(Values, 0, len(t.Spec.Params))
 	var invalid InvalidValuesError
 	for _, p := range t.ordered {
-		if v, wrong := t.value(p, podAnnotation, ns); wrong != nil {
+		if v, wrong := t.value(p, podAnnotation, account, ns); wrong != nil {
 			invalid = append(invalid, wrong)
 		} else {
 			values = append(values, v)
@@ -71,7 +75,7 @@ func (t *Template) Values(podAnnotation func(key string) (string, bool), ns *Nam
 	return values, nil
 }
 
-func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns *Namespace) (v Value, wrong *InvalidValueError) {
+func (t *Template) value(p *param, podAnnotation func(string) (string, bool), account *ServiceAccount, ns *Namespace) (v Value, wrong *InvalidValueError) {
 	v = Value{Name: p.Name}
 	reject := func(reason string) (Value, *InvalidValueError) {
 		return v, &InvalidValueError{Param: p.Name, Key: p.key, Source: v.Source, Text: v.Text, reason: reason}
@@ -81,6 +85,11 @@ func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns
 		v.Source = FromPod
 		if !p.Overridable(ByPod) {
 			return reject("sets a parameter that a pod may not set")
+		}
+	} else if v.Text, ok = account.annotation(p.key); ok {
+		v.Source = FromServiceAccount
+		if !p.Overridable(ByServiceAccount) {
+			return reject("sets a parameter that a ServiceAccount may not set")
 		}
 	} else if v.Text, ok = ns.annotation(p.key); ok {
 		v.Source = FromNamespace
@@ -98,6 +107,13 @@ func (t *Template) value(p *param, podAnnotation func(string) (string, bool), ns
 	}
 	v.cel = cel
 	return v, nil
+}
+
+func (a *ServiceAccount) annotation(key string) (text string, ok bool) {
+	if a != nil {
+		text, ok = a.Annotations[key]
+	}
+	return text, ok
 }
 
 func (ns *Namespace) annotation(key string) (text string, ok bool) {

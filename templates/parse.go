@@ -102,6 +102,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	t.Revision = revision(&whole)
 	t.asksIfSet = c.asksIfSet
 	t.reads, t.uses, t.readsRequest = c.compiler.reads, c.compiler.uses, c.compiler.readsRequest
+	t.noteAccount(c.compiler.readsAccount)
 	if t.Spec.Match.PodSelector != nil {
 		t.reads["metadata.labels"] = true
 	}
@@ -332,4 +333,14 @@ func revision(n *tree.Node) string {
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:])[:12]
+}
+
+// noteAccount records whether the template reads the ServiceAccount, in expressions or parameters.
+func (t *Template) noteAccount(byExpressions bool) {
+	t.readsAccount = byExpressions
+	for i := range t.Spec.Params {
+		if t.Spec.Params[i].Overridable(ByServiceAccount) {
+			t.readsAccount, t.accountSets, t.reads[accountName] = true, true, true
+		}
+	}
 }

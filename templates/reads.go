@@ -35,6 +35,8 @@ func (r reads) note(ident ast.NavigableExpr) {
 		r[fields[0]+"."+fields[1]] = true
 	case name == "pod":
 		r["*"] = true
+	case name == accountVariable:
+		r[accountName] = true
 	}
 }
 
@@ -83,4 +85,14 @@ func requestOf(ident ast.NavigableExpr) bool {
 	}
 	parent, ok := ident.Parent()
 	return !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().FieldName() != "operation"
+}
+
+// accountUse reports whether an identifier is the ServiceAccount, and whether more than its name is
+// read.
+func accountUse(ident ast.NavigableExpr) (used, more bool) {
+	if ident.AsIdent() != accountVariable {
+		return false, false
+	}
+	parent, ok := ident.Parent()
+	return true, !ok || parent.Kind() != ast.SelectKind || parent.AsSelect().FieldName() != "name"
 }

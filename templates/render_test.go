@@ -21,7 +21,7 @@ func renderText(t *templates.Template) (string, error) {
 	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{
 		Name: "shop", Labels: map[string]string{"team": "blue", "b": "1", "a": "2", "c": "3"}, Known: true,
 	}, Request: templates.RequestInfo{Operation: "CREATE", Username: "jane"}}
-	values, err := t.Values(func(string) (string, bool) { return "", false }, &in.Namespace)
+	values, err := t.Values(func(string) (string, bool) { return "", false }, in.ServiceAccount, &in.Namespace)
 	if err != nil {
 		return "", err
 	}
@@ -118,7 +118,7 @@ func TestPresets(t *testing.T) {
 		{"a.pillion.dev/s", "z", "3 z"},
 		{"a.pillion.dev/b", "false", `3 x\"y`},
 	} {
-		values, err := tmpl.Values(func(key string) (string, bool) { return c.value, key == c.annotation }, &in.Namespace)
+		values, err := tmpl.Values(func(key string) (string, bool) { return c.value, key == c.annotation }, nil, &in.Namespace)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,8 @@
 
 package templates
 
+import "github.com/pillion-dev/pillion/templates/tree"
+
 // Namespace is the pod's namespace.
 type Namespace struct {
 	Name        string
@@ -9,6 +11,8 @@ type Namespace struct {
 	Annotations map[string]string
 	// Known is false if only the name is known.
 	Known bool
+	// ServiceAccounts are those of the namespace, or nil if none is known.
+	ServiceAccounts ServiceAccounts
 }
 
 // RequestInfo is the part of the admission request that templates may read.
@@ -17,3 +21,57 @@ type RequestInfo struct {
 	Username  string
 	DryRun    bool
 }
+
+// ServiceAccount is the pod's ServiceAccount.
+type ServiceAccount struct {
+	Name        string
+	Labels      map[string]string
+	Annotations map[string]string
+	// Known is false if only the name is known.
+	Known bool
+	// Before is what the ServiceAccount was a moment ago, or nil. Another replica may have injected
+	// pods with it.
+	Before *ServiceAccount
+}
+
+// ServiceAccounts returns what is known about a ServiceAccount. Requests wait for it, so it must
+// answer from memory.
+type ServiceAccounts interface {
+	ServiceAccount(namespace, name string) ServiceAccount
+}
+
+// SameServiceAccount are ServiceAccounts that all have the same labels and annotations.
+type SameServiceAccount ServiceAccount
+
+// ServiceAccount implements [ServiceAccounts].
+func (s SameServiceAccount) ServiceAccount(_, name string) ServiceAccount {
+	s.Name = name
+	return ServiceAccount(s)
+}
+
+// ServiceAccount returns what is known about the ServiceAccount of a pod in the namespace.
+func (ns *Namespace) ServiceAccount(pod *tree.Node) ServiceAccount {
+	name := ServiceAccountName(pod)
+	if ns.ServiceAccounts == nil {
+		return ServiceAccount{Name: name}
+	}
+	return ns.ServiceAccounts.ServiceAccount(ns.Name, name)
+}
+
+// ServiceAccountName returns the name of a pod's ServiceAccount, as the ServiceAccount admission
+// plugin sets it. In a file, the field may have its old name.
+func ServiceAccountName(pod *tree.Node) string {
+	spec := pod.Get("spec")
+	for _, field := range []string{"serviceAccountName", "serviceAccount"} {
+		if name := spec.Get(field).Text(); name != "" {
+			return name
+		}
+	}
+	return "default"
+}
+
+// accountVariable is the name of the ServiceAccount in expressions.
+const accountVariable = "serviceAccount"
+
+// accountName is the part of the pod that is the ServiceAccount's name.
+const accountName = "spec.serviceAccountName"

@@ -65,6 +65,8 @@ type Template struct {
 
 	asksIfSet    bool
 	readsRequest bool
+	readsAccount bool            // see ReadsServiceAccount
+	accountSets  bool            // whether the ServiceAccount may set a parameter
 	uses         map[string]bool // parameters that expressions read
 }
 
@@ -207,3 +209,11 @@ func (t *Template) ReadsRequest() bool { return t.readsRequest }
 
 // Uses reports whether an expression reads a parameter.
 func (t *Template) Uses(param string) bool { return t.uses[param] }
+
+// ReadsServiceAccount reports whether the template's result depends on the labels or annotations of
+// the pod's ServiceAccount.
+func (t *Template) ReadsServiceAccount() bool { return t.readsAccount }
+
+// NamesServiceAccount reports whether the template's result depends on the pod's ServiceAccount, if
+// only on its name.
+func (t *Template) NamesServiceAccount() bool { return t.readsAccount || t.reads[accountName] }

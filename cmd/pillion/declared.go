@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +26,7 @@ type manifest struct {
 	data []byte
 }
 
-// read reads all manifests, and the namespaces that they declare.
+// read reads all manifests, and the namespaces and ServiceAccounts that they declare.
 func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 	names, err := inputs(o.files)
 	if err != nil {
@@ -53,11 +52,11 @@ func (o *injectOptions) read(stdin io.Reader) ([]manifest, error) {
 	return files, nil
 }
 
-// declare records the namespaces in a document. It returns an error if a Namespace cannot be
-// read, because its pods must not count as opted in for that reason.
+// declare records the namespaces and ServiceAccounts in a document. It returns an error if one of them
+// cannot be read: its pods must not count as opted in for that reason.
 func (o *injectOptions) declare(d yamledit.Document) error {
 	// A document with escapes may contain the word without these letters.
-	if !bytes.Contains(d.Body, []byte("Namespace")) && !bytes.Contains(d.Body, []byte(`\`)) {
+	if !slices.ContainsFunc([]string{"Namespace", "ServiceAccount", `\`}, func(word string) bool { return bytes.Contains(d.Body, []byte(word)) }) {
 		return nil
 	}
 	root, err := d.Parse()
@@ -66,15 +65,15 @@ func (o *injectOptions) declare(d yamledit.Document) error {
 	}
 	node, err := tree.FromYAML(root.Node)
 	if err != nil {
-		if kindOf(root.Content[0]) == "Namespace" {
-			return fmt.Errorf("this Namespace cannot be read: %w", err)
+		if kind := kindOf(root.Content[0]); kind == "Namespace" || kind == "ServiceAccount" {
+			return fmt.Errorf("this %s cannot be read: %w", kind, err)
 		}
 		return nil
 	}
 	return o.declareIn(&node, "", "")
 }
 
-// declareIn records the namespaces in an object or a list.
+// declareIn records the namespaces and ServiceAccounts in an object or a list.
 func (o *injectOptions) declareIn(node *tree.Node, apiVersion, kind string) error {
 	if text := node.At("apiVersion").Text(); text != "" {
 		apiVersion = text
@@ -87,7 +86,12 @@ func (o *injectOptions) declareIn(node *tree.Node, apiVersion, kind string) erro
 	case apiVersion != "v1":
 	case kind == "Namespace":
 		return o.declareOne(node)
-	case isList && (of == "" || of == "Namespace"):
+	case kind == "ServiceAccount":
+		if o.accounts == nil {
+			o.accounts = map[string]templates.ServiceAccount{}
+		}
+		return declareAccount(o.accounts, node)
+	case isList && (of == "" || of == "Namespace" || of == "ServiceAccount"):
 		items := node.At("items").Items()
 		for i := range items {
 			if err := o.declareIn(&items[i], apiVersion, of); err != nil {
@@ -103,10 +107,8 @@ func (o *injectOptions) declareOne(node *tree.Node) error {
 	if name == "" {
 		return errors.New("this Namespace has no metadata.name that is a string")
 	}
-	for _, field := range []string{"labels", "annotations"} {
-		if k := node.At("metadata", field).Kind(); node.At("metadata", field) != nil && k != tree.Object && k != tree.Null {
-			return fmt.Errorf("metadata.%s of the Namespace %q must be an object", field, name)
-		}
+	if err := checkMaps(node, fmt.Sprintf("the Namespace %q", name)); err != nil {
+		return err
 	}
 	o.declared[name] = templates.Namespace{
 		Name: name, Known: true,
@@ -115,26 +117,15 @@ func (o *injectOptions) declareOne(node *tree.Node) error {
 	return nil
 }
 
-// Labels or annotations. Values without quotes become strings, as their author meant them.
-func texts(node *tree.Node) map[string]string {
-	all := map[string]string{}
-	members := node.Members()
-	for i := range members {
-		text := members[i].Text()
-		if k := members[i].Kind(); k != tree.String && k != tree.Null { // null means ""
-			text = members[i].String()
-		}
-		all[members[i].Name()] = text
-	}
-	return all
-}
-
 // about returns what is known about a namespace, from the manifests or the cluster, and from
 // the flags, which win. If nothing is known about the opt-in, the namespace counts as opted
 // in.
 func (o *injectOptions) about(name string) (templates.Namespace, error) {
 	ns := o.declared[name]
-	ns.Name = name
+	ns.Name, ns.ServiceAccounts = name, accounts{o.accounts, name == o.namespace, o.account, o.accountAnnotations, ns.ServiceAccounts}
+	if _, err := overlay(accountFlag, nil, o.accountAnnotations); err != nil {
+		return ns, err
+	}
 	var err error
 	if ns.Labels, err = overlay("namespace-label", ns.Labels, o.labels); err == nil {
 		ns.Annotations, err = overlay("namespace-annotation", ns.Annotations, o.annotations)
@@ -154,28 +145,6 @@ func (o *injectOptions) about(name string) (templates.Namespace, error) {
 	return ns, nil
 }
 
-// overlay changes labels or annotations as kubectl label and annotate do.
-func overlay(flag string, to map[string]string, changes []string) (map[string]string, error) {
-	if len(changes) == 0 {
-		return to, nil
-	}
-	all := map[string]string{}
-	maps.Copy(all, to)
-	for _, text := range changes {
-		key, value, ok := strings.Cut(text, "=")
-		bare, without := strings.CutSuffix(text, "-")
-		switch {
-		case ok && key != "":
-			all[key] = value
-		case !ok && without && bare != "":
-			delete(all, bare)
-		default:
-			return nil, fmt.Errorf("--%s must be KEY=VALUE, or KEY- to remove it, not %q", flag, text)
-		}
-	}
-	return all, nil
-}
-
 // errArray is the error for a JSON array of objects. kubectl does not read one either.
 var errArray = errors.New("this is an array of objects, and no object: write them one after another (with jq, -c '.[]' in place of -s), or as items of a List")
 
@@ -193,12 +162,16 @@ type injectOptions struct {
 	namespace   string
 	labels      []string
 	annotations []string
-	output      string
-	quiet       bool
-	strict      bool
-	uninject    bool
+	// accountAnnotations are those of --service-account-annotation.
+	accountAnnotations []string
+	output             string
+	quiet              bool
+	strict             bool
+	uninject           bool
 
-	declared map[string]templates.Namespace // by the manifests or the cluster
+	declared map[string]templates.Namespace      // by the manifests or the cluster
+	accounts map[string]templates.ServiceAccount // by the manifests, by namespace (or "") and name
+	account  *templates.ServiceAccount           // of all pods, if it is not nil
 }
 
 // inputs returns the named files, and the files in the named folders.

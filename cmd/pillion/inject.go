@@ -37,7 +37,10 @@ The labels and annotations of a namespace come from a Namespace in the manifests
 --namespace-label and --namespace-annotation override them. If the manifests contain
 the Namespace, its labels decide whether pods are injected. Otherwise the namespace
 counts as opted in, unless --namespace-label sets pillion.dev/inject to a value other
-than enabled, or removes it (pillion.dev/inject-).`,
+than enabled, or removes it (pillion.dev/inject-).
+
+ServiceAccounts in the manifests are used too, for templates that read them.
+--service-account-annotation overrides their annotations.`,
 		Example: `  # What would be added?
   pillion inject -f web.yaml --templates templates/ | diff web.yaml -
 
@@ -100,6 +103,7 @@ func (o *injectOptions) complete(cmd *cobra.Command, outputs ...string) {
 	f.StringVarP(&o.namespace, "namespace", "n", "default", "use this `NAMESPACE` for objects without one")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
+	f.StringArrayVar(&o.accountAnnotations, accountFlag, nil, "set an annotation of the ServiceAccounts: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print the decisions")
 	cli.OutputFlag(cmd, &o.output, outputs...)
 }

@@ -123,6 +123,7 @@ func newLint() *cobra.Command {
 	f.StringArrayVar(&o.pods.files, "pod", nil, "try the templates on the pods in this `FILE` or folder, or - for standard input; may be repeated")
 	f.StringArrayVar(&o.pods.labels, "namespace-label", nil, "with --pod: set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.pods.annotations, "namespace-annotation", nil, "with --pod: set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
+	f.StringArrayVar(&o.pods.accountAnnotations, accountFlag, nil, "with --pod: set an annotation of the ServiceAccounts: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.BoolVar(&o.server, "server", false, "send a pod for each template to an API server, as a dry run")
 	o.cluster.Flags(cmd, &o.ns)
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
@@ -130,8 +131,8 @@ func newLint() *cobra.Command {
 }
 
 func (o *lintOptions) check() error {
-	if len(o.pods.files) == 0 && len(o.pods.labels)+len(o.pods.annotations) > 0 {
-		return errors.New("--namespace-label and --namespace-annotation are for the namespaces of --pod")
+	if len(o.pods.files) == 0 && len(o.pods.labels)+len(o.pods.annotations)+len(o.pods.accountAnnotations) > 0 {
+		return errors.New("--namespace-label, --namespace-annotation and --service-account-annotation are for the pods of --pod")
 	}
 	if _, err := o.pods.about("x"); err != nil {
 		return err

@@ -21,9 +21,10 @@ import (
 // is the template with its selectors.
 func fails(t, whole *templates.Template, from sample.Situation) string {
 	pod := decoded(from.Pod)
+	account := accountOf(from)
 	try := func() *inject.Decision {
 		s := from
-		s.Pod = encoded(pod)
+		s.Pod, s.Namespace.ServiceAccounts = encoded(pod), templates.SameServiceAccount(account)
 		return &run(s, t).Decisions[0]
 	}
 	if try().Code == inject.CodeRenderFailed {
@@ -31,15 +32,20 @@ func fails(t, whole *templates.Template, from sample.Situation) string {
 	}
 	from.Namespace.Known = true
 	from.Namespace.Labels, from.Namespace.Annotations = maps.Clone(from.Namespace.Labels), maps.Clone(from.Namespace.Annotations)
-	sources := []struct {
+	type source struct {
 		who      string
 		at       *map[string]string
 		selector labels.Selector
-	}{
+	}
+	sources := []source{
 		{"pods without the label", &pod.Labels, whole.PodSelector},
 		{"pods without the annotation", &pod.Annotations, nil},
 		{"pods in namespaces without the label", &from.Namespace.Labels, whole.NamespaceSelector},
 		{"pods in namespaces without the annotation", &from.Namespace.Annotations, nil},
+	}
+	if account.Known && t.ReadsServiceAccount() {
+		sources = append(sources, source{"pods whose ServiceAccount has no label", &account.Labels, nil},
+			source{"pods whose ServiceAccount has no annotation", &account.Annotations, nil})
 	}
 	for _, source := range sources {
 		for key, value := range needed(*source.at, source.selector) {

@@ -19,7 +19,7 @@ func samples() []Subject {
 	some := corev1.ResourceList{corev1.ResourceCPU: quantity("100m"), corev1.ResourceMemory: quantity("64Mi")}
 	var all []Subject
 	for _, resources := range []corev1.ResourceRequirements{{}, {Requests: some}, {Requests: some, Limits: some}} {
-		all = append(all, Subject{Situation: sample.Situation{Pod: encoded(plain(resources)), Namespace: templates.Namespace{Name: "sample"}}})
+		all = append(all, Subject{Situation: sample.Situation{Pod: encoded(plain(resources)), Namespace: templates.Namespace{Name: "sample", ServiceAccounts: templates.SameServiceAccount{Known: true}}}})
 	}
 	return all
 }
@@ -101,6 +101,7 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+	account := pod.account()
 	var names []string
 	for _, t := range all {
 		names = append(names, t.Name)
@@ -110,7 +111,8 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 			value, given := values[t.Name+"."+param.Name]
 			_, byPod := p.Annotations[key]
 			_, byNamespace := annotations[key]
-			if !given && (!param.Needed() || byPod || byNamespace) {
+			_, byAccount := account.Annotations[key]
+			if !given && (!param.Needed() || byPod || byNamespace || byAccount && param.Overridable(templates.ByServiceAccount)) {
 				continue
 			}
 			if !given {
@@ -120,16 +122,35 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 				}
 				pod.sampled = append(pod.sampled, param.Name+"="+value)
 			}
-			if param.Overridable(templates.ByPod) {
+			switch {
+			case param.Overridable(templates.ByPod):
 				p.Annotations[key] = value
-			} else {
+			case param.Overridable(templates.ByServiceAccount) && account.Known:
+				account.Annotations[key] = value
+			default:
 				annotations[key] = value
 			}
 		}
 	}
 	p.Annotations[inject.AnnotationTemplates] = strings.Join(names, ",")
 	pod.Pod, pod.Namespace.Annotations = encoded(p), annotations
+	pod.Namespace.ServiceAccounts = templates.SameServiceAccount(account)
 	return pod, missing
+}
+
+// account returns a copy of what is known about the pod's ServiceAccount.
+func (s Subject) account() templates.ServiceAccount { return accountOf(s.Situation) }
+
+func accountOf(s sample.Situation) templates.ServiceAccount {
+	account, err := s.ServiceAccount()
+	if err != nil {
+		panic("fit: " + err.Error())
+	}
+	account.Labels, account.Annotations = maps.Clone(account.Labels), maps.Clone(account.Annotations)
+	if account.Annotations == nil {
+		account.Annotations = map[string]string{}
+	}
+	return account
 }
 
 // Subject is a pod on which templates are tried.

@@ -145,11 +145,12 @@ func about(t *templates.Template, pod Subject) Trial {
 	return trial
 }
 
-// sets reports whether the pod or its namespace has an annotation.
+// sets reports whether the pod, its ServiceAccount or its namespace has an annotation.
 func (s Subject) sets(key string) bool {
 	_, byPod := decoded(s.Pod).Annotations[key]
 	_, byNamespace := s.Namespace.Annotations[key]
-	return byPod || byNamespace
+	_, byAccount := s.account().Annotations[key]
+	return byPod || byNamespace || byAccount
 }
 
 // meeting returns a pod that gets the template: a sample that meets its condition and has the volumes

@@ -176,11 +176,16 @@ func (r *rewriter) ident(name string) ast.Expr {
 	switch name {
 	case "container":
 		name, r.container = appVariable, true
+	case "serviceAccount":
+		return r.fail(noAccount)
 	case "params", "ns", "request", "variables":
 		return r.fail("it uses %s as a whole; a policy can express only its fields", name)
 	}
 	return r.NewIdent(r.next(), name)
 }
+
+// noAccount is the reason why a policy cannot express what reads the ServiceAccount.
+const noAccount = "a policy cannot read the ServiceAccount of a pod; the API server gives it only the pod and the namespace"
 
 // outside reports whether e is one of the variables that are not the pod or a container.
 func (r *rewriter) outside(e ast.Expr) (name string, ok bool) {
@@ -188,7 +193,7 @@ func (r *rewriter) outside(e ast.Expr) (name string, ok bool) {
 		return "", false
 	}
 	switch name = e.AsIdent(); name {
-	case "params", "ns", "request", "variables":
+	case "params", "ns", "serviceAccount", "request", "variables":
 		return name, true
 	}
 	return "", false
@@ -204,6 +209,9 @@ func (r *rewriter) path(names ...string) ast.Expr {
 
 // outsideField returns a field of params, ns or request.
 func (r *rewriter) outsideField(name, field string) ast.Expr {
+	if name == "serviceAccount" {
+		return r.fail(noAccount)
+	}
 	switch name + "." + field {
 	case "ns.name":
 		return r.path("request", "namespace")

@@ -59,7 +59,7 @@ func TestParameters(t *testing.T) {
 				if places[1] {
 					ns.Annotations = map[string]string{"a.pillion.dev/p": text}
 				}
-				values, err := tmpl.Values(func(key string) (string, bool) { return text, places[0] && key == "a.pillion.dev/p" }, &ns)
+				values, err := tmpl.Values(func(key string) (string, bool) { return text, places[0] && key == "a.pillion.dev/p" }, nil, &ns)
 				b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
 				b.declare(false)
 				w := newWorld(t, env, pod, ns)
@@ -123,7 +123,7 @@ func TestValueConditions(t *testing.T) {
 			for _, name := range []string{"s", "n"} {
 				key := "a.pillion.dev/" + name
 				pod, ns := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, quote(text)), templates.Namespace{Name: "shop"}
-				values, err := tmpl.Values(func(k string) (string, bool) { return text, k == key }, &ns)
+				values, err := tmpl.Values(func(k string) (string, bool) { return text, k == key }, nil, &ns)
 				if err != nil {
 					continue
 				}

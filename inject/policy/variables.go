@@ -59,6 +59,9 @@ func (b *builder) parameter(p *templates.Param) {
 	key := quote(b.t.Annotation(p.Name))
 	byPod, byNamespace := p.Overridable(templates.ByPod), p.Overridable(templates.ByNamespace)
 	inPod, inNamespace := key+" in variables.annotations", key+" in "+namespaceAnnotations
+	if p.Overridable(templates.ByServiceAccount) {
+		b.problem(fmt.Sprintf("spec.params[%d].overridableBy", slices.IndexFunc(b.t.Spec.Params, func(o templates.Param) bool { return o.Name == p.Name })), noAccount)
+	}
 	text, given, checks := "optional.none()", []string{}, []string{}
 	if byNamespace {
 		text, given = fmt.Sprintf("%s[?%s]", namespaceAnnotations, key), []string{inNamespace}

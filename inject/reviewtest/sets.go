@@ -36,7 +36,7 @@ func (g *Sets) bool(each bool) string {
 		"pod.metadata.annotations[?'x.example/t1'].orValue('') == 'y'", "pod.metadata.annotations[?'x.example/t0'].hasValue()",
 		"pod.spec.containers.exists(c, c.env.exists(e, e.value == 'y'))", "pod.spec.volumes.exists(v, has(v.emptyDir.sizeLimit))",
 		"pod.spec.volumes.exists(v, has(v.configMap.defaultMode))", "pod.spec.containers.all(c, !has(c.securityContext))", "size(pod.spec.tolerations) == 0",
-		"pod.spec.volumes.exists(v, v.name == 'shared')", "params.b", "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))",
+		"pod.spec.volumes.exists(v, v.name == 'shared')", "params.b", "'role' in serviceAccount.annotations", "serviceAccount.name == 'default'", "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))",
 	}
 	if each {
 		all = append(all, "container.name == 'app'", "size(container.env) == 0", "container.env.exists(e, e.name == 'E1')",
@@ -52,7 +52,7 @@ func (g *Sets) bool(each bool) string {
 func (g *Sets) text(each bool) string {
 	all := []string{
 		"fix", "fix", "fix", "fix", "fix", "${string(size(pod.spec.containers))}", "${pod.metadata.labels[?'app'].orValue('none')}", "${pod.metadata.labels['app']}", "${params.p}",
-		"n-${ns.name}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
+		"n-${ns.name}", "${serviceAccount.annotations[?'role'].orValue(serviceAccount.name)}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
 		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}",
 		"${pod.spec.containers.map(c, c.env.map(e, e.name).join('.')).join(',')}", "${pod.spec.volumes.map(v, v.name).join(',')}", "${" + g.bool(each) + " ? 'y' : 'n'}",
 	}
@@ -121,7 +121,7 @@ func (g *Sets) place() string {
 // Template returns the spec of the template with a number, in YAML.
 func (g *Sets) Template(i int) string {
 	volume := g.pick(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
-	fields := []string{"default: true", "params: [{name: p, type: string, default: d}, {name: b, type: boolean, default: true}]"}
+	fields := []string{"default: true", "params: [{name: p, type: string, default: d" + g.pick("", "", ", overridableBy: [Pod, ServiceAccount, Namespace]") + "}, {name: b, type: boolean, default: true}]"}
 	fields = append(fields, g.pick("required: true", "required: true", "validate: {mode: Deny, protect: [all]}", "validate: {mode: Deny, protect: [image]}",
 		"validate: {mode: Warn, protect: [image, securityContext]}", "order: -1"))
 	fields = append(fields, g.maybe(3, func() string { return "match: {condition: " + strconv.Quote(g.bool(false)) + "}" })...)

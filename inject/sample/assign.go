@@ -24,13 +24,16 @@ func (s *search) placeOf(w *world, e ast.Expr, sc *scope) (path, bool) {
 		v := sc.find(e.AsIdent())
 		switch {
 		case v == nil:
-			return path{e.AsIdent()}, slices.Contains([]string{"pod", "ns", "request"}, e.AsIdent())
+			return path{e.AsIdent()}, slices.Contains([]string{"pod", "ns", accountVariable, "request"}, e.AsIdent())
 		case v.expr != nil:
 			return s.placeOf(w, v.expr, v.in)
 		}
 		return v.place, v.place != nil && !v.key
 	case ast.SelectKind:
 		p, ok := s.placeOf(w, e.AsSelect().Operand(), sc)
+		if ok && len(p) == 1 && p[0] == accountVariable && e.AsSelect().FieldName() == "name" {
+			return path{"pod", "spec", "serviceAccountName"}, true
+		}
 		return p.to(e.AsSelect().FieldName()), ok
 	case ast.CallKind:
 		call := e.AsCall()

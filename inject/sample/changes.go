@@ -39,6 +39,7 @@ func Changes(from, to Situation) []string {
 	}
 	all := changes(a.doc["pod"], b.doc["pod"], "")
 	all = append(all, changes(a.doc["ns"], b.doc["ns"], "namespace")...)
+	all = append(all, changes(a.doc[accountVariable], b.doc[accountVariable], "ServiceAccount")...)
 	return append(all, changes(a.doc["request"], b.doc["request"], "request")...)
 }
 

@@ -41,7 +41,7 @@ func param(e ast.Expr) (name string, ok bool) {
 	return name, of.Kind() == ast.IdentKind && of.AsIdent() == "params"
 }
 
-// setter sets parameters as users do, with annotations of the pod or the namespace.
+// setter sets parameters as users do, with annotations of the pod, its ServiceAccount or the namespace.
 type setter struct {
 	template *templates.Template
 	fixed    []string // parameters that keep their values
@@ -79,6 +79,9 @@ func (s setter) places(name string) (all []path) {
 		p := &s.template.Spec.Params[i]
 		if p.Name == name && p.Overridable(templates.ByPod) {
 			all = append(all, path{"pod", "metadata", "annotations", s.template.Annotation(name)})
+		}
+		if p.Name == name && p.Overridable(templates.ByServiceAccount) {
+			all = append(all, path{accountVariable, "annotations", s.template.Annotation(name)})
 		}
 		if p.Name == name && p.Overridable(templates.ByNamespace) {
 			all = append(all, path{"ns", "annotations", s.template.Annotation(name)})

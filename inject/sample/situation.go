@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // Situation is the input of a template's expressions.
@@ -17,6 +18,15 @@ type Situation struct {
 	Namespace templates.Namespace
 	Username  string
 	DryRun    bool
+}
+
+// ServiceAccount returns what is known about the pod's ServiceAccount.
+func (s *Situation) ServiceAccount() (templates.ServiceAccount, error) {
+	pod, err := tree.Parse(s.Pod)
+	if err != nil {
+		return templates.ServiceAccount{}, err
+	}
+	return s.Namespace.ServiceAccount(pod), nil
 }
 
 // decodes reports whether the JSON is a pod. It returns false if a value has the wrong type.

@@ -104,7 +104,7 @@ func (s *search) eval(w *world, e ast.Expr, sc *scope) ref.Val {
 	values, _ := s.template.Values(func(key string) (string, bool) {
 		n := annotations.Get(key)
 		return n.Text(), n != nil
-	}, &in.Namespace)
+	}, in.ServiceAccount, &in.Namespace)
 	value, err := part.Value(in, values, variables)
 	if err != nil || types.IsUnknownOrError(value) {
 		return nil

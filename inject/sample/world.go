@@ -11,8 +11,8 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// world is a situation as one immutable JSON document. Its members are the variables pod, ns
-// and request of expressions.
+// world is a situation as one immutable JSON document. Its members are the variables pod, ns,
+// serviceAccount and request of expressions.
 type world struct {
 	doc  map[string]any
 	node *tree.Node // the parsed document; nil until it is needed
@@ -30,10 +30,16 @@ func newWorld(s Situation) (*world, error) {
 		}
 		return all
 	}
+	account, err := s.ServiceAccount()
+	if err != nil {
+		return nil, err
+	}
 	return &world{doc: map[string]any{
-		"pod":     pod,
-		"ns":      map[string]any{"name": s.Namespace.Name, "labels": texts(s.Namespace.Labels), "annotations": texts(s.Namespace.Annotations)},
-		"request": map[string]any{"operation": "CREATE", "username": s.Username, "dryRun": s.DryRun},
+		"pod": pod,
+		"ns":  map[string]any{"name": s.Namespace.Name, "labels": texts(s.Namespace.Labels), "annotations": texts(s.Namespace.Annotations)},
+		// Its name is the pod's.
+		accountVariable: map[string]any{"labels": texts(account.Labels), "annotations": texts(account.Annotations)},
+		"request":       map[string]any{"operation": "CREATE", "username": s.Username, "dryRun": s.DryRun},
 	}}, nil
 }
 
@@ -51,9 +57,16 @@ func (w *world) situation() (Situation, bool) {
 // input returns the world as input for expressions.
 func (w *world) input() *templates.Input {
 	root := w.root()
+	account := templates.ServiceAccount{
+		Name:   templates.ServiceAccountName(root.At("pod")),
+		Labels: w.texts(accountVariable, "labels"), Annotations: w.texts(accountVariable, "annotations"), Known: true,
+	}
 	return &templates.Input{
-		Pod:       root.At("pod"),
-		Namespace: templates.Namespace{Name: root.At("ns", "name").Text(), Labels: w.texts("labels"), Annotations: w.texts("annotations"), Known: true},
+		Pod: root.At("pod"), ServiceAccount: &account,
+		Namespace: templates.Namespace{
+			Name: root.At("ns", "name").Text(), Labels: w.texts("ns", "labels"), Annotations: w.texts("ns", "annotations"), Known: true,
+			ServiceAccounts: templates.SameServiceAccount(account),
+		},
 		Request: templates.RequestInfo{
 			Operation: root.At("request", "operation").Text(), Username: root.At("request", "username").Text(),
 			DryRun: root.At("request", "dryRun").Kind() == tree.True,
@@ -61,9 +74,12 @@ func (w *world) input() *templates.Input {
 	}
 }
 
-func (w *world) texts(name string) map[string]string {
+// accountVariable is the ServiceAccount in expressions.
+const accountVariable = "serviceAccount"
+
+func (w *world) texts(of, name string) map[string]string {
 	all := map[string]string{}
-	members := w.root().At("ns", name).Members()
+	members := w.root().At(of, name).Members()
 	for i := range members {
 		all[members[i].Name()] = members[i].Text()
 	}

@@ -50,7 +50,7 @@ func render(t *testing.T, tmpl *templates.Template) corev1.Pod {
 		t.Fatal(err)
 	}
 	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop", Annotations: required()}}
-	values, err := tmpl.Values(nil, &in.Namespace)
+	values, err := tmpl.Values(nil, nil, &in.Namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
