@@ -4,9 +4,13 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // policyCases are the pods besides those of [shapes].
@@ -164,6 +168,9 @@ func policyCases() []podCase {
 		}})
 	}
 	for template, values := range libraryParams() {
+		if !slices.Contains(policyTemplates(), template) {
+			continue
+		}
 		cases = append(cases, podCase{template, func(p *corev1.Pod) {
 			requests(template)(p)
 			for name, value := range values {
@@ -208,11 +215,34 @@ func carefulCases() []podCase {
 	}
 }
 
-// libraryParams are what the templates that ship with Pillion need to be told.
+// libraryParams returns values for the parameters of each template that ships with Pillion, at least for those without
+// a default. They are the values of the pods in the templates' own tests.
 func libraryParams() map[string]map[string]string {
-	return map[string]map[string]string{
-		"fluent-bit":              {"host": "logs.example.com"},
-		"opentelemetry-collector": {"endpoint": "https://collector.example.com:4318", "protocol": "grpc"},
-		"oauth2-proxy":            {"issuerURL": "https://login.example.com", "clientID": "web", "redirectURL": "https://web.example.com/oauth2/callback"},
+	files, err := filepath.Glob("../templates/library/tests/*_test.yaml")
+	if err != nil {
+		panic(err)
 	}
+	all := map[string]map[string]string{}
+	for _, file := range files {
+		var suite struct {
+			Pod struct {
+				Metadata struct{ Annotations map[string]string }
+			}
+		}
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = yaml.Unmarshal(data, &suite)
+		}
+		if err != nil {
+			panic(err)
+		}
+		template, values := strings.TrimSuffix(filepath.Base(file), "_test.yaml"), map[string]string{}
+		for key, value := range suite.Pod.Metadata.Annotations {
+			if name, ok := strings.CutPrefix(key, template+".pillion.dev/"); ok {
+				values[name] = value
+			}
+		}
+		all[template] = values
+	}
+	return all
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
 )
 
 // TestConcurrently checks that one Injector and one Judge give the same answers to concurrent
@@ -25,7 +26,7 @@ func TestConcurrently(t *testing.T) {
 		injector := inject.New(set)
 		judge := inject.NewJudge(injector, nil, true)
 		answer := func(req inject.Request) []byte {
-			req.Namespace.Annotations = libraryParams()
+			req.Namespace.Annotations = librarytests.Params()
 			r, err := injector.Inject(req)
 			if err != nil {
 				t.Error(err)

@@ -4,13 +4,16 @@ package inject_test
 
 import (
 	"encoding/json"
+	"hash/crc32"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/library"
+	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
 )
 
 // review is the part of an AdmissionReview that the engine reads.
@@ -60,17 +63,12 @@ func corpus(t *testing.T, f func(t *testing.T, name string, req inject.Request))
 
 func TestCorpus(t *testing.T) {
 	t.Parallel()
-	sets := map[string]*templates.Set{
-		"testdata": mustLoad(t, os.DirFS("testdata/templates"), "."),
-		"library":  requestedByDefault(librarySet(t)),
-	}
-	for name, set := range sets {
-		injector := inject.New(set)
+	for name, choice := range corpusInjectors(t) {
 		codes := map[inject.Code]int{}
 		t.Run(name, func(t *testing.T) {
-			corpus(t, func(t *testing.T, _ string, req inject.Request) {
-				req.Namespace.Annotations = libraryParams()
-				r, _ := checkInvariants(t, injector, req)
+			corpus(t, func(t *testing.T, pod string, req inject.Request) {
+				req.Namespace.Annotations = librarytests.Params()
+				r, _ := checkInvariants(t, choice.forPod(pod), req)
 				for _, d := range r.Decisions {
 					codes[d.Code]++
 				}
@@ -80,17 +78,6 @@ func TestCorpus(t *testing.T) {
 		if codes[inject.CodeInjected] == 0 {
 			t.Errorf("nothing was ever injected: %v", codes)
 		}
-	}
-}
-
-// libraryParams returns values for parameters without a default.
-func libraryParams() map[string]string {
-	return map[string]string{
-		"opentelemetry-collector.pillion.dev/endpoint": "https://collector.example.com:4318",
-		"fluent-bit.pillion.dev/host":                  "logs.example.com",
-		"oauth2-proxy.pillion.dev/issuerURL":           "https://issuer.example.com",
-		"oauth2-proxy.pillion.dev/clientID":            "app",
-		"oauth2-proxy.pillion.dev/redirectURL":         "https://app.example.com/oauth2/callback",
 	}
 }
 
@@ -106,3 +93,18 @@ func requestedByDefault(set *templates.Set) *templates.Set {
 }
 
 func librarySet(t testing.TB) *templates.Set { return mustLoad(t, library.FS, ".") }
+
+// injectors have different templates. Each pod of the corpus gets those of one of them.
+type injectors []*inject.Injector
+
+func (s injectors) forPod(name string) *inject.Injector { return s[crc32.ChecksumIEEE([]byte(name))%uint32(len(s))] }
+
+// corpusInjectors returns the injectors for the pods of the corpus. Those of the library have three
+// templates each, so that the cost of a test does not grow with the library.
+func corpusInjectors(t testing.TB) map[string]injectors {
+	var library injectors
+	for part := range slices.Chunk(librarySet(t).Templates, 3) {
+		library = append(library, inject.New(requestedByDefault(templates.NewSet(part))))
+	}
+	return map[string]injectors{"testdata": {inject.New(mustLoad(t, os.DirFS("testdata/templates"), "."))}, "library": library}
+}

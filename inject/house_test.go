@@ -50,6 +50,7 @@ func TestImports(t *testing.T) {
 		"templates":                     {internal: []string{"templates/tree"}, forbidden: impure},
 		"templates/tree":                {forbidden: impure},
 		"templates/library":             {forbidden: impure},
+		"templates/library/tests":       {forbidden: impure},
 		"certs":                         {},
 		"manifests":                     {},
 		"cmd/pillion/yamledit":          {internal: []string{"templates/tree"}, forbidden: impure},

@@ -10,19 +10,21 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
+	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
 )
 
 // TestUninjectStored checks pods with the defaults that an API server sets. Uninject removes the
 // additions with their defaults, and keeps the defaults of the pod's own containers.
 func TestUninjectStored(t *testing.T) {
 	t.Parallel()
-	injector := inject.New(requestedByDefault(librarySet(t)))
+	library := corpusInjectors(t)["library"]
 	injected := 0
 	corpus(t, func(t *testing.T, pod string, req inject.Request) {
 		if pod == "forged-evidence" {
 			t.Skip("nothing was injected into this pod, whatever it says")
 		}
-		req.Namespace.Annotations = libraryParams()
+		injector := library.forPod(pod)
+		req.Namespace.Annotations = librarytests.Params()
 		was := stored(t, req.Object)
 		r, err := injector.Inject(req)
 		if err != nil {

@@ -5,13 +5,13 @@ package inject_test
 import (
 	"encoding/json"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
+	librarytests "github.com/pillion-dev/pillion/templates/library/tests"
 )
 
 // TestUninjectCorpus checks that uninject restores every captured pod. Values that a pod already
@@ -20,19 +20,15 @@ import (
 // templates.
 func TestUninjectCorpus(t *testing.T) {
 	t.Parallel()
-	for name, set := range map[string]*templates.Set{
-		"testdata": mustLoad(t, os.DirFS("testdata/templates"), "."),
-		"library":  requestedByDefault(librarySet(t)),
-	} {
-		injector := inject.New(set)
+	for name, choice := range corpusInjectors(t) {
 		shared := 0
 		t.Run(name, func(t *testing.T) {
 			corpus(t, func(t *testing.T, pod string, req inject.Request) {
 				if pod == "forged-evidence" {
 					t.Skip("nothing was injected into this pod, whatever it says")
 				}
-				req.Namespace.Annotations = libraryParams()
-				if was, is := uninject(t, injector, req); was != is {
+				req.Namespace.Annotations = librarytests.Params()
+				if was, is := uninject(t, choice.forPod(pod), req); was != is {
 					shared++
 					has := strings.Contains(was, `"prometheus.io/scrape":"true"`) || strings.Contains(was, `"shareProcessNamespace":false`) ||
 						strings.Contains(was, `"example.com/logs":"shipped"`)

@@ -109,7 +109,7 @@ apiVersion: pillion.dev/v1alpha1
 kind: SidecarTemplate
 metadata: {name: needs}
 spec:
-  params: [{name: id, pattern: "[0-9]{9}", overridableBy: [Namespace]}, {name: team, enum: [red, blue]}]
+  params: [{name: id, pattern: "a{300}|b{300}|c{300}|[0-9]{9}", overridableBy: [Namespace]}, {name: team, enum: [red, blue]}]
   pod: {spec: {containers: [{name: needs, image: "i:${params.id}-${params.team}"}]}}
 ---
 apiVersion: pillion.dev/v1alpha1

@@ -19,11 +19,14 @@ func claims(set *templates.Set, t *templates.Template) []claim {
 	var all []claim
 	for _, a := range slices.Concat(m.appAdditions("containers"), m.podAdditions()) { // other lists get the same
 		if a.path != "" {
-			value := a.value
-			if strings.Contains(value, "variables.") || strings.HasPrefix(a.what, "the container") {
+			value, what := a.value, a.what
+			if strings.Contains(value, "variables.") || strings.HasPrefix(what, "the container") {
 				value += t.Name // each policy has its own
 			}
-			all = append(all, claim{a.what, value, a.path})
+			if strings.Contains(what, "variables.") {
+				what += " of " + t.Name // a computed path, which is the other's only if the pod makes it so
+			}
+			all = append(all, claim{what, value, a.path})
 		}
 	}
 	_, ports := m.ports()

@@ -19,6 +19,7 @@ func Value(t *templates.Template, p *templates.Param) string {
 		candidates = append(candidates, string(*p.Minimum))
 	}
 	candidates = append(candidates, p.Type.Sample(), "example.com", "https://example.com", "https://example.com:8443/path", "1", "/sample")
+	candidates = append(candidates, Matching(p.Pattern)...)
 	i := slices.IndexFunc(candidates, func(value string) bool { return t.Takes(p.Name, value) == nil })
 	if i < 0 {
 		return ""

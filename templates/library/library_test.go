@@ -19,19 +19,9 @@ import (
 	"github.com/pillion-dev/pillion/inject/suite"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/library"
+	"github.com/pillion-dev/pillion/templates/library/tests"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
-
-// required are values for the parameters without a default.
-func required() map[string]string {
-	return map[string]string{
-		"fluent-bit.pillion.dev/host":                  "aggregator.logging.svc",
-		"opentelemetry-collector.pillion.dev/endpoint": "https://collector.example.com:4318",
-		"oauth2-proxy.pillion.dev/issuerURL":           "https://login.example.com/realms/staff",
-		"oauth2-proxy.pillion.dev/clientID":            "shop",
-		"oauth2-proxy.pillion.dev/redirectURL":         "https://shop.example.com/oauth2/callback",
-	}
-}
 
 func load(t *testing.T) []*templates.Template {
 	t.Helper()
@@ -49,7 +39,7 @@ func render(t *testing.T, tmpl *templates.Template) corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop", Annotations: required()}}
+	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop", Annotations: tests.Params()}}
 	values, err := tmpl.Values(nil, nil, &in.Namespace)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +65,7 @@ func TestTemplates(t *testing.T) {
 			if tmpl.File != "library/"+tmpl.Name+".yaml" {
 				t.Errorf("is in %s", tmpl.File)
 			}
-			if !strings.Contains(tmpl.Spec.Description, "Guaranteed") {
+			if !strings.Contains(strings.Join(strings.Fields(tmpl.Spec.Description), " "), "a Guaranteed pod stays Guaranteed") {
 				t.Error("the description does not say what becomes of the pod's QoS class")
 			}
 			for _, p := range tmpl.Spec.Params {
@@ -97,7 +87,7 @@ func TestTemplates(t *testing.T) {
 
 func checkContainer(t *testing.T, c corev1.Container) {
 	t.Helper()
-	if !regexp.MustCompile(`^[a-z0-9.]+(/[a-z0-9-]+)+:v?\d+\.\d+\.\d+$`).MatchString(c.Image) {
+	if !regexp.MustCompile(`^[a-z0-9.]+(/[a-z0-9-]+)+:v?\d+\.\d+(\.\d+|b\d+)(-[a-z]+)*$`).MatchString(c.Image) {
 		t.Errorf("image %s is not of a registry, or not pinned to a release", c.Image)
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -106,8 +96,9 @@ func checkContainer(t *testing.T, c corev1.Container) {
 			t.Errorf("%s: request %s and limit %s would cost a pod its Guaranteed class", name, request.String(), limit.String())
 		}
 	}
-	if c.StartupProbe == nil && c.ReadinessProbe == nil {
-		t.Error("nobody sees that it is up")
+	sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	if sidecar && c.StartupProbe == nil && c.ReadinessProbe == nil && c.Name != "litestream" {
+		t.Error("nothing shows that it is up")
 	}
 	if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.RunAsUser == nil {
 		t.Error("has no readOnlyRootFilesystem or no runAsUser")
@@ -156,6 +147,22 @@ func TestOpenTelemetryCollector(t *testing.T) {
 	}
 	if len(used) != len(env)-1 || strings.Count(config, "$") != len(used) {
 		t.Errorf("%d variables are read, %d are there", len(used), len(env)-1)
+	}
+}
+
+// TestLines checks that no line of a template is longer than 120 characters.
+func TestLines(t *testing.T) {
+	for _, tmpl := range load(t) {
+		text, err := fs.ReadFile(library.FS, tmpl.Name+".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := 0
+		for line := range strings.Lines(string(text)) {
+			if number++; len(strings.TrimSuffix(line, "\n")) > 120 {
+				t.Errorf("%s:%d: %d characters", tmpl.File, number, len(line)-1)
+			}
+		}
 	}
 }
 
@@ -218,7 +225,9 @@ func TestReadme(t *testing.T) {
 	rows := map[string]string{}
 	for line := range strings.Lines(string(readme)) {
 		if cells := strings.Split(line, "|"); len(cells) > 3 {
-			rows[strings.Trim(cells[1], " `")] = line
+			_, name, _ := strings.Cut(cells[1], "`")
+			name, _, _ = strings.Cut(name, "`")
+			rows[name] = line
 		}
 	}
 	for _, tmpl := range load(t) {
