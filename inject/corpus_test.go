@@ -97,7 +97,9 @@ func librarySet(t testing.TB) *templates.Set { return mustLoad(t, library.FS, ".
 // injectors have different templates. Each pod of the corpus gets those of one of them.
 type injectors []*inject.Injector
 
-func (s injectors) forPod(name string) *inject.Injector { return s[crc32.ChecksumIEEE([]byte(name))%uint32(len(s))] }
+func (s injectors) forPod(name string) *inject.Injector {
+	return s[crc32.ChecksumIEEE([]byte(name))%uint32(len(s))]
+}
 
 // corpusInjectors returns the injectors for the pods of the corpus. Those of the library have three
 // templates each, so that the cost of a test does not grow with the library.
