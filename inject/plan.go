@@ -40,6 +40,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 		c.decision.Kept, c.decision.Added, c.decision.Altered = p.kept, p.added, altered
 		c.decision.Code = CodePresent
 		c.decision.Notes = append(c.decision.Notes, p.notes...)
+		c.noteWhere(o)
 	}
 	says := c.subject.annotation(c.t.injected)
 	other := says != nil && !says.IsText(c.t.Revision)

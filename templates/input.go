@@ -32,6 +32,7 @@ type Input struct {
 	given     paramSet   // parameters that the pod or its namespace sets
 	container *tree.Node // only in forEachContainer
 	variables []evaluated
+	matched   uint64 // entries of forEachContainer that were for a container, see maxMatched
 	params    *fieldsView
 	namespace *fieldsView
 	saView    *fieldsView

@@ -59,6 +59,7 @@ func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initC
 			if !ok {
 				continue
 			}
+			in.matched |= 1 << i
 		}
 		all = append(all, tree.Node{})
 		if _, err := f.add.render(in, &all[len(all)-1]); err != nil {

@@ -72,6 +72,8 @@ type Template struct {
 
 type forEach struct {
 	where          *program
+	named          []namedContainers // in where
+	differs        bool              // where may differ between containers
 	initContainers bool
 	add            *part
 }

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// noteWhere notes that the template adds nothing to the containers of the pod, and names of containers
+// in the pod's annotations that no container has. Both are probably mistakes.
+func (c *candidate) noteWhere(o *owners) {
+	if !c.t.HasForEach() {
+		return
+	}
+	apps := o.userContainers(c.t.Spec.Required)
+	if len(apps) > 0 && (len(c.apps) == 0 || c.subject.asked.detail) {
+		if wheres := c.t.Unmatched(&c.input); len(wheres) > 0 {
+			c.note(fmt.Sprintf("no container of the pod matches where: %s", strings.Join(wheres[:min(len(wheres), maxConflicts)], "; nor where: ")))
+		}
+	}
+	if c.t.NamesContainers() {
+		c.noteNames(c.t.NamedContainers(&c.input, c.values))
+	}
+}
+
+func (c *candidate) noteNames(named []templates.NamedContainer) {
+	if len(named) == 0 {
+		return
+	}
+	there, names := map[string]bool{}, []string(nil)
+	for _, list := range containerLists() {
+		items := c.subject.pod.At("spec", list).Items()
+		for i := range items {
+			name := items[i].Get("name").Text()
+			if there[name] = true; len(names) < longList {
+				names = append(names, name)
+			}
+		}
+	}
+	for _, n := range named {
+		if !there[n.Name] && len(c.decision.Notes) < maxConflicts {
+			c.note(fmt.Sprintf("the annotation %s names the container %q, which the pod does not have%s", n.Annotation, Cut(n.Name, maxName), templates.DidYouMean(n.Name, names)))
+		}
+	}
+}
+
+// maxName is the maximum length of a container's name in a note.
+const maxName = 63
+
+// note adds a note to the decision.
+func (c *candidate) note(text string) {
+	if len(c.decision.Notes) < maxConflicts {
+		c.decision.Notes = append(c.decision.Notes, text)
+	}
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// A where often compares the names of containers with a parameter, for example
+// container.name in params.containers. A name that no container has is then a mistake of the pod.
+
+// namedContainers are the names in one such comparison.
+type namedContainers struct {
+	params []string // that the names are computed from
+	names  *Evaluation
+}
+
+// NamedContainer is the name of a container in a parameter that the pod sets.
+type NamedContainer struct {
+	Name       string
+	Annotation string // that sets the parameter
+}
+
+// maxNamed is the maximum number of names that are reported for one comparison.
+const maxNamed = 100
+
+// namedIn returns the comparisons of a where.
+func (c *compiler) namedIn(where *program) (all []namedContainers) {
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.checked), ast.KindMatcher(ast.CallKind)) {
+		call := e.AsCall()
+		f := call.FunctionName()
+		if f != operators.In && f != operators.Equals && f != operators.NotEquals {
+			continue
+		}
+		for i, name := range call.Args()[:2] {
+			if of, field := selected(name); of != "container" || field != "name" || f == operators.In && i == 1 {
+				continue
+			}
+			names := ranged(e, call.Args()[1-i])
+			params, ok := readsParams(ast.NavigateExpr(where.checked, names), where)
+			if !ok || len(params) == 0 {
+				continue
+			}
+			if eval, err := (&Expression{where}).Part(names); err == nil {
+				all = append(all, namedContainers{params, eval})
+			}
+		}
+	}
+	return all
+}
+
+// ranged returns the list that a variable of an enclosing macro is an item of, or the expression itself.
+func ranged(at ast.NavigableExpr, e ast.Expr) ast.Expr {
+	if e.Kind() != ast.IdentKind {
+		return e
+	}
+	for parent, ok := at.Parent(); ok; parent, ok = parent.Parent() {
+		if parent.Kind() == ast.ComprehensionKind && parent.AsComprehension().IterVar() == e.AsIdent() {
+			return parent.AsComprehension().IterRange()
+		}
+	}
+	return e
+}
+
+// readsParams returns the parameters that an expression reads. It returns false if it reads the
+// container, or variables of macros that it does not contain.
+func readsParams(e ast.NavigableExpr, of *program) (params []string, ok bool) {
+	var inner []string
+	for _, loop := range ast.MatchDescendants(e, ast.KindMatcher(ast.ComprehensionKind)) {
+		inner = append(inner, loop.AsComprehension().IterVar(), loop.AsComprehension().IterVar2(), loop.AsComprehension().AccuVar())
+	}
+	for _, ident := range ast.MatchDescendants(e, ast.KindMatcher(ast.IdentKind)) {
+		parent, _ := ident.Parent()
+		switch name := ident.AsIdent(); name {
+		case "params", "variables":
+			if parent == nil || parent.Kind() != ast.SelectKind {
+				return nil, false
+			}
+			if name == "params" {
+				params = append(params, parent.AsSelect().FieldName())
+			}
+			for _, v := range of.variables {
+				if name == "variables" && v.name == parent.AsSelect().FieldName() {
+					params = append(params, v.program.params...)
+				}
+			}
+		case "pod", "ns", "request":
+		default:
+			if !slices.Contains(inner, name) {
+				return nil, false
+			}
+		}
+	}
+	return params, true
+}
+
+// NamedContainers returns the names of containers that the pod's annotations set, and that the
+// entries of forEachContainer compare with the names of containers.
+func (t *Template) NamedContainers(in *Input, values Values) (all []NamedContainer) {
+	for i := range t.forEach {
+		for _, named := range t.forEach[i].named {
+			by := slices.IndexFunc(values, func(v Value) bool { return v.Source == FromPod && slices.Contains(named.params, v.Name) })
+			if by < 0 {
+				continue
+			}
+			out, err := named.names.Value(in, values, nil)
+			if err != nil {
+				continue // where fails too
+			}
+			for _, name := range stringsIn(out) {
+				n := NamedContainer{name, t.params[values[by].Name].key}
+				if name != "" && !slices.Contains(all, n) {
+					all = append(all, n)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// readsContainer reports whether the value may differ between the containers of a pod.
+func (p *program) readsContainer() bool {
+	return slices.ContainsFunc(ast.MatchDescendants(ast.NavigateAST(p.checked), ast.KindMatcher(ast.IdentKind)), func(e ast.NavigableExpr) bool {
+		return e.AsIdent() == "container"
+	})
+}
+
+// stringsIn returns the first strings of a list, or a string.
+func stringsIn(v ref.Val) (all []string) {
+	if text, ok := v.(types.String); ok {
+		return []string{string(text)}
+	}
+	list, ok := v.(traits.Lister)
+	if !ok {
+		return nil
+	}
+	for it := list.Iterator(); len(all) < maxNamed && it.HasNext() == types.True; {
+		if text, ok := it.Next().(types.String); ok {
+			all = append(all, string(text))
+		}
+	}
+	return all
+}
+
+// NamesContainers reports whether NamedContainers may return anything.
+func (t *Template) NamesContainers() bool {
+	return slices.ContainsFunc(t.forEach, func(f forEach) bool { return len(f.named) > 0 })
+}
+
+// Unmatched returns the conditions of the entries of forEachContainer that were for none of the
+// containers for which [Template.ForEach] was called with this input.
+func (t *Template) Unmatched(in *Input) (wheres []string) {
+	for i := range t.forEach {
+		if f := &t.forEach[i]; f.differs && i < maxMatched && in.matched&(1<<i) == 0 {
+			wheres = append(wheres, f.where.source)
+		}
+	}
+	return wheres
+}
+
+// maxMatched is the maximum number of entries for which an input records whether they matched.
+const maxMatched = 64
