@@ -41,6 +41,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 		c.decision.Code = CodePresent
 		c.decision.Notes = append(c.decision.Notes, p.notes...)
 		c.noteWhere(o)
+		c.notePorts()
 	}
 	says := c.subject.annotation(c.t.injected)
 	other := says != nil && !says.IsText(c.t.Revision)

@@ -54,8 +54,14 @@ func podOS(pod *tree.Node) string {
 	if os := pod.At("spec", "os", "name").Text(); os != "" {
 		return os
 	}
-	if os := pod.At("spec", "nodeSelector", corev1.LabelOSStable).Text(); os != "" {
-		return os
+	for _, label := range OSLabels() {
+		if os := pod.At("spec", "nodeSelector", label).Text(); os != "" {
+			return os
+		}
 	}
 	return string(corev1.Linux)
 }
+
+// OSLabels returns the labels of a node with its operating system, the preferred one first. The kubelet
+// still sets the deprecated one.
+func OSLabels() [2]string { return [2]string{corev1.LabelOSStable, "beta.kubernetes.io/os"} }

@@ -228,7 +228,7 @@ func (e *Evaluator) measure(trial *Trial, t *templates.Template, r *result, befo
 	}
 	trial.Pod, _ = json.Marshal(r.pod)
 	trial.Requests = more(total(defaulted(r.pod), requestsOf), total(defaulted(before), requestsOf))
-	trial.Hints = append(trial.Hints, r.hints(t)...)
+	trial.Hints = append(append(trial.Hints, r.hints(t)...), r.Decisions[0].Notes...)
 }
 
 // more subtracts the resources of b from those of a, and omits those that are equal.

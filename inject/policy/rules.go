@@ -5,6 +5,7 @@ package policy
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +27,11 @@ func (b *builder) rules() []admissionregistrationv1.MatchCondition {
 		add("requested", "%s", b.requested())
 	}
 	add("has-containers", `size(%s) > 0`, podContainers)
-	add("os", `[string(object.spec.?os.?name.orValue("")), string(object.spec.?nodeSelector.orValue({})[?%q].orValue("")), %q].filter(x, x != "")[0] == %q`,
-		corev1.LabelOSStable, corev1.Linux, b.t.Spec.Match.OS)
+	var labels strings.Builder
+	for _, label := range inject.OSLabels() {
+		fmt.Fprintf(&labels, `string(object.spec.?nodeSelector.orValue({})[?%q].orValue("")), `, label)
+	}
+	add("os", `[string(object.spec.?os.?name.orValue("")), %s%q].filter(x, x != "")[0] == %q`, labels.String(), corev1.Linux, b.t.Spec.Match.OS)
 	if !b.t.Spec.Match.HostNetwork {
 		add("not-host-network", `!object.spec.?hostNetwork.orValue(false)`)
 	}
