@@ -220,7 +220,7 @@ func FuzzOwnWork(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed, stream uint64) { tryOwnWork(t, seed, stream, tally{}) })
 }
 
-var conditional = regexp.MustCompile(`"\$\{when\}": "[^"]*", name: k`)
+var conditional = regexp.MustCompile(`"\$\{when\}": "[^"]*", ("\$\{forEach\}": \{m: "[^"]*"\}, )?name: "?k`)
 
 type tally map[inject.Code]int
 
@@ -265,7 +265,7 @@ func checkDamage(t *testing.T, injector *inject.Injector, template *templates.Te
 		for _, name := range []string{"initContainers", "containers"} {
 			list, _ := spec[name].([]any)
 			spec[name] = slices.DeleteFunc(list, func(c any) bool {
-				own := slices.Contains(template.Containers, fmt.Sprint(c.(map[string]any)["name"]))
+				own := template.Brings(fmt.Sprint(c.(map[string]any)["name"]))
 				found = found || own
 				return own && !damage(c.(map[string]any))
 			})

@@ -20,7 +20,7 @@ func (r expressions) pick(all ...string) string { return all[r.IntN(len(all))] }
 
 func (r expressions) text(depth int) string {
 	if depth == 0 {
-		return r.pick(`''`, `'web'`, `'app'`, `'ä"\\'`, "params.s", "params.q", "params.?o.orValue(ns.name)", "params.?a.orValue('x')", "ns.name", "serviceAccount.name", "request.operation", "request.username",
+		return r.pick(`''`, `'web'`, `'app'`, `'ä"\\'`, "params.s", "params.q", "params.?o.orValue(ns.name)", "params.?a.orValue('x')", "w", "k.name", "ns.name", "serviceAccount.name", "request.operation", "request.username",
 			"container.name", "container.image", "container.imagePullPolicy", "pod.metadata.namespace", "pod.spec.serviceAccountName", "pod.spec.os.name")
 	}
 	switch r.IntN(9) {
@@ -55,7 +55,7 @@ func (r expressions) int(depth int) string {
 	case depth > 0 && r.IntN(2) == 0:
 		return fmt.Sprintf("size(%s)", r.pick(r.text(depth-1), "pod.spec.containers", "pod.spec.volumes", "container.args", "container.ports"))
 	}
-	return r.pick("0", "3", "-1", "params.i", "pod.spec.terminationGracePeriodSeconds", "pod.spec.priority")
+	return r.pick("0", "3", "-1", "params.i", "j", "size(k.args)", "pod.spec.terminationGracePeriodSeconds", "pod.spec.priority")
 }
 
 func (r expressions) bool(depth int) string {
@@ -89,7 +89,7 @@ func (r expressions) bool(depth int) string {
 	case 10:
 		return fmt.Sprintf("pod.spec.containers.%s(c, %s)", r.pick("exists", "all"), strings.ReplaceAll(r.bool(depth-1), "container.", "c."))
 	case 11:
-		return fmt.Sprintf("container.args.%s(pod, pod == %s)", r.pick("exists", "all"), r.pick("'web'", "params.s", "ns.name"))
+		return fmt.Sprintf("container.args.%s(pod, pod == %s)", r.pick("exists", "all"), r.pick("'web'", "params.s", "ns.name", "w"))
 	case 12:
 		return fmt.Sprintf("%s[?%s].hasValue()", r.mapOf(), r.text(0))
 	}
@@ -155,7 +155,22 @@ func directInput(t *testing.T, pod, container string) *Input {
 		}
 	}
 	in.Pod = nodes[0]
+	in.loops = []loopValue{{"w", types.String("web")}, {"k", celValue(nodes[1])}, {"j", types.Int(7)}}
 	return in.with(values, nodes[1])
+}
+
+// loopingCompiler returns a compiler inside of three loops.
+func loopingCompiler(t testing.TB) *compiler {
+	t.Helper()
+	c := newTestCompiler(t)
+	for _, l := range [][2]string{{"w", "[params.s]"}, {"k", "pod.spec.containers"}, {"j", "[params.i]"}} {
+		inner, env, err := c.loop(c.each, l[0], l[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.each, c.loops = env, append(c.loops, inner)
+	}
+	return c
 }
 
 // compareDirect compares an expression's direct function with CEL. It reports whether the
@@ -193,10 +208,7 @@ func compareDirect(t *testing.T, c *compiler, source, pod, container string) (co
 // prints its seed.
 func TestDirect(t *testing.T) {
 	t.Parallel()
-	c, err := newCompiler(directParams())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := loopingCompiler(t)
 	const seeds = 1500
 	functions, compared := 0, 0
 	for seed := range uint64(seeds) {
@@ -220,10 +232,7 @@ func TestDirect(t *testing.T) {
 
 // FuzzDirect is TestDirect for any expression and any pod.
 func FuzzDirect(f *testing.F) {
-	c, err := newCompiler(directParams())
-	if err != nil {
-		f.Fatal(err)
-	}
+	c := loopingCompiler(f)
 	for seed := range uint64(300) {
 		r := expressions{rand.New(rand.NewPCG(seed, 2))}
 		f.Add(r.pick(r.bool(3), r.text(3), r.int(2)), r.pod(), r.container())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -72,11 +73,24 @@ func (g *Sets) env(name string, each bool) string {
 	if each && g.in(3) {
 		ifSet = `, "${ifSet}": ` + g.pick("keep", "conflict", "{append: E3}", "{append: E0}")
 	}
-	return "{" + g.when(4, each) + "name: " + name + ", value: " + g.text(each) + ifSet + "}"
+	return "{" + g.when(4, each) + g.named(6, name, "n", each) + ", value: " + g.text(each) + ifSet + "}"
+}
+
+// named returns a name, which in one of n cases a ${forEach} with the variable v makes.
+func (g *Sets) named(n int, name, v string, each bool) string {
+	if !g.in(n) {
+		return "name: " + name
+	}
+	lists := []string{"['a', 'b']", "params.p.split('')", "[params.p]", "params.b ? ['a'] : []", "pod.spec.containers.map(c, c.name)", "pod.spec.volumes.map(v, v.name)",
+		"pod.metadata.labels.map(k, k)", "pod.spec.containers.filter(c, c.name == 'app').map(c, c.env).flatten().map(e, e.name.lowerAscii())"}
+	if each {
+		lists = append(lists, "container.env.map(e, e.name)")
+	}
+	return fmt.Sprintf(`"${forEach}": {%s: %q}, name: "%s-${%s}"`, v, g.pick(lists...), name, v)
 }
 
 func (g *Sets) container(name, volume string) string {
-	fields := []string{"name: " + name, "image: " + g.pick("s", "s", g.text(false))}
+	fields := []string{g.named(6, name, "m", false), "image: " + g.pick("s", "s", g.text(false))}
 	fields = append(fields, g.maybe(3, func() string { return "args: [" + g.text(false) + "]" })...)
 	fields = append(fields, g.maybe(3, func() string { return "env: [" + g.env("E0", false) + ", " + g.env("X", false) + "]" })...)
 	fields = append(fields, g.maybe(4, func() string { return "ports: [{containerPort: " + g.pick("80", "81") + "}]" })...)
@@ -100,6 +114,9 @@ func (g *Sets) mount(volume, path string) string {
 func (g *Sets) volume(name string) string {
 	source := g.pick("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}",
 		`configMap: {name: "c${string(size(pod.spec.containers))}"}`, `emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}`)
+	if g.in(8) { // a volume with that name is needed for the mounts
+		return "{" + g.when(10, false) + "name: " + name + ", " + source + "}, {" + g.named(1, name, "m", false) + ", " + source + "}"
+	}
 	return "{" + g.when(10, false) + "name: " + name + ", " + source + "}"
 }
 
@@ -160,7 +177,7 @@ func (g *Sets) Named(template string) string {
 			begin, rest, end = text[:i+3], text[i+3:], `"`
 		}
 		expression := strings.TrimSuffix(rest, end)
-		if expression == "when" || strings.Contains(expression, "container.") || g.in(4) {
+		if slices.Contains([]string{"when", "forEach", "ifSet", "m", "n"}, expression) || strings.Contains(expression, "container.") || g.in(4) {
 			return text
 		}
 		name := fmt.Sprint("x", len(variables))
