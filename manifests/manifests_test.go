@@ -211,7 +211,7 @@ func checkRBAC(t testing.TB) {
 	b := load(t)
 	read := []string{"get", "list", "watch"}
 	want := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"namespaces", "serviceaccounts"}, Verbs: read},
 		{
 			APIGroups:     []string{admissionregistrationv1.GroupName},
 			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},

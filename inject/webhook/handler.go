@@ -12,6 +12,7 @@ package webhook
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -59,9 +60,7 @@ func (h *Handler) aboutPod(e *exchange, r *http.Request) (inject.Request, *rejec
 	// metadata.namespace is not set yet if a controller creates the pod.
 	namespace, err := h.Namespaces.Namespace(e.request.Namespace)
 	if err != nil {
-		later := reject(http.StatusServiceUnavailable, "%v", err)
-		later.retryAfter = "1"
-		return inject.Request{}, later
+		return inject.Request{}, notYet(err.Error())
 	}
 	return inject.Request{
 		Operation: string(e.request.Operation),
@@ -73,6 +72,28 @@ func (h *Handler) aboutPod(e *exchange, r *http.Request) (inject.Request, *rejec
 		Scratch:   &e.scratch.engine,
 		Done:      r.Context().Done(),
 	}, nil
+}
+
+// notYet returns the rejection of a request that can be answered in a moment. The API server tries
+// again.
+func notYet(why string) *rejection {
+	later := reject(http.StatusServiceUnavailable, "%s", why)
+	later.retryAfter = "1"
+	return later
+}
+
+// awaitsAccount returns a rejection if a template for the pod reads its ServiceAccount, and that is not
+// known yet, although the cluster's ServiceAccounts are. The pod would get the wrong values.
+func awaitsAccount(req *inject.Request, result *inject.Result) *rejection {
+	if req.Namespace.ServiceAccounts == nil {
+		return nil
+	}
+	for i := range result.Decisions {
+		if d := &result.Decisions[i]; d.Code == inject.CodeUnknownServiceAccount {
+			return notYet(fmt.Sprintf("template %s: %s; retry in a moment", d.Template, d.Sentence()))
+		}
+	}
+	return nil
 }
 
 // notAPod returns the rejection for an error of the engine.

@@ -36,6 +36,9 @@ var mutate = &endpoint{
 		if err != nil {
 			return nil, notAPod(err)
 		}
+		if later := awaitsAccount(&req, result); later != nil {
+			return nil, later
+		}
 		return injected{result}, nil
 	},
 }

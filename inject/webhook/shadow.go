@@ -43,7 +43,7 @@ var shadow = &endpoint{
 			return nil, nil
 		}
 		result, err := h.Injector().Inject(req)
-		if err != nil {
+		if err != nil || awaitsAccount(&req, result) != nil {
 			return nil, gone(r)
 		}
 		req.Pod, req.Scratch = result.Injected(), nil // because the result is in it

@@ -39,6 +39,9 @@ var validate = &endpoint{
 		if err != nil {
 			return nil, notAPod(err)
 		}
+		if later := awaitsAccount(&req, verdict.Result); later != nil {
+			return nil, later
+		}
 		if verdict.Doubt {
 			rejected = callAgain(r, verdict)
 		}

@@ -32,6 +32,7 @@ type informer struct {
 	store      cache.Store
 	controller cache.Controller
 	failed     atomic.Value // a string: why namespaces cannot be watched
+	accounts   *accounts
 }
 
 // newInformer connects to the cluster of the kubeconfig, or to the one that this process runs
@@ -51,7 +52,7 @@ func newInformer(kubeconfig string) (*informer, error) {
 // informNamespaces requests only metadata, without types: the clients of all API groups would
 // double the program's size.
 func informNamespaces(client metadata.Interface) *informer {
-	i := &informer{}
+	i := &informer{accounts: newAccounts(client)}
 	i.store, i.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", i.asked, cache.InformerOptions{
 		ObjectType: &metav1.PartialObjectMetadata{},
 	})
@@ -68,7 +69,11 @@ func (i *informer) Namespace(name string) (templates.Namespace, error) {
 	if !ok {
 		return templates.Namespace{}, fmt.Errorf("the namespace %q is not known yet; retry in a moment", name)
 	}
-	return templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}, nil
+	ns := templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
+	if i.accounts.current.Load() != nil {
+		ns.ServiceAccounts = i.accounts
+	}
+	return ns, nil
 }
 
 // asked records why namespaces cannot be watched; client-go logs it. Known namespaces stay in
@@ -102,13 +107,15 @@ type namespaces interface {
 }
 
 // newNamespaces returns the source of namespaces for the options; run keeps it current.
-func (o *Options) newNamespaces() (known namespaces, run func(context.Context), err error) {
+//
+// The ServiceAccounts are nil if there is no cluster.
+func (o *Options) newNamespaces() (known namespaces, more *accounts, run func(context.Context), err error) {
 	if o.standalone {
-		return standalone{}, func(context.Context) {}, nil
+		return standalone{}, nil, func(context.Context) {}, nil
 	}
 	i, err := newInformer(o.kubeconfig)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return i, i.controller.RunWithContext, nil
+	return i, i.accounts, i.controller.RunWithContext, nil
 }

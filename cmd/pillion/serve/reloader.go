@@ -36,13 +36,16 @@ const settleTime = 5 * time.Minute
 type reloader struct {
 	paths      []string
 	configMaps *configMaps // nil if all templates come from files
+	accounts   *accounts   // nil without a cluster
 	excluded   []string
 	log        *slog.Logger
 	later      func(time.Duration, func()) // time.AfterFunc
 
-	current  atomic.Pointer[inUse]
-	whole    atomic.Bool // whether every source of templates has been read
-	rejected atomic.Pointer[[]rejection]
+	current       atomic.Pointer[inUse]
+	whole         atomic.Bool  // whether every source of templates has been read
+	readsAccounts atomic.Bool  // whether a set that counts reads ServiceAccounts
+	waiting       atomic.Value // a string: the revision of a set that waits for ServiceAccounts, or ""
+	rejected      atomic.Pointer[[]rejection]
 
 	loading sync.Mutex       // of loads
 	loader  templates.Loader // loads the files
@@ -82,10 +85,10 @@ type superseded struct {
 }
 
 // newReloader loads the files for the first time. Here, a problem is an error.
-func newReloader(paths, excluded []string, more *configMaps, log *slog.Logger, registry prometheus.Registerer) (*reloader, error) {
+func newReloader(paths, excluded []string, more *configMaps, accounts *accounts, log *slog.Logger, registry prometheus.Registerer) (*reloader, error) {
 	metrics := promauto.With(registry)
 	e := &reloader{
-		paths: paths, excluded: excluded, configMaps: more, log: log,
+		paths: paths, excluded: excluded, configMaps: more, accounts: accounts, log: log,
 		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		problems: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_template_problems",
@@ -101,6 +104,9 @@ func newReloader(paths, excluded []string, more *configMaps, log *slog.Logger, r
 			Help: "Time at which the set of templates came into use, in seconds since 1970.",
 		}),
 		webhooks: webhook.NewMetrics(registry),
+	}
+	if accounts != nil {
+		accounts.synced = e.reload
 	}
 	e.rejected.Store(&[]rejection{})
 	if rejected := e.load(); len(rejected) > 0 {
@@ -129,6 +135,13 @@ func (e *reloader) load() (rejected []rejection) {
 		rejected = append(rejected, rejection{what: "a template with another one's name", instead: " (the other one is used)", err: doubled})
 	}
 	isNew := e.current.Load() == nil || e.set().Revision != set.Revision
+	if isNew && e.awaits(set) {
+		return rejected
+	}
+	e.waiting.Store("")
+	if !isNew {
+		e.wantAccounts()
+	}
 	if isNew {
 		e.use(set)
 		e.loaded.Reset()
@@ -140,6 +153,19 @@ func (e *reloader) load() (rejected []rejection) {
 		e.log.Warn("there are no templates, so nothing will be injected", "paths", e.paths)
 	}
 	return rejected
+}
+
+// awaits reports whether a set must wait for the ServiceAccounts that it reads, and starts to load them.
+// The first set does not wait: until they are loaded, this replica is not ready.
+func (e *reloader) awaits(set *templates.Set) bool {
+	if e.current.Load() == nil || !set.ReadsServiceAccount() || e.accounts.ready() {
+		return false
+	}
+	if e.waiting.Swap(set.Revision) != set.Revision {
+		e.log.Info("the new templates read ServiceAccounts, and are used as soon as these are loaded", "revision", set.Revision)
+	}
+	e.accounts.want(true)
+	return true
 }
 
 // use puts a new set in use. The previous set still counts until the new one has settled,
@@ -177,17 +203,27 @@ func (e *reloader) warnUninjected(warn bool) {
 
 func (e *reloader) swap(injector *inject.Injector, settled bool) {
 	e.settled = settled
+	reads := injector.Set().ReadsServiceAccount()
 	kept, sets := make([]*inject.Injector, len(e.kept)), []*templates.Set{injector.Set()}
 	for i := range e.kept {
 		kept[i] = e.kept[i].injector
 		sets = append(sets, kept[i].Set())
+		reads = reads || kept[i].Set().ReadsServiceAccount()
 	}
+	e.readsAccounts.Store(reads)
+	e.wantAccounts()
 	e.webhooks.Use(sets...)
 	judge := inject.NewJudge(injector, kept, settled)
 	if e.warn {
 		judge = judge.Lenient()
 	}
 	e.current.Store(&inUse{injector, judge})
+}
+
+// wantAccounts watches ServiceAccounts as long as a set reads them that counts or waits.
+func (e *reloader) wantAccounts() {
+	waiting, _ := e.waiting.Load().(string)
+	e.accounts.want(waiting != "" || e.readsAccounts.Load())
 }
 
 // reload calls load, and logs and counts what was rejected.
@@ -252,14 +288,31 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 	}
 }
 
+// checkAccounts reports whether the ServiceAccounts that templates read are known. If only a new set
+// reads them, which waits for them, Pillion stays ready.
+func (e *reloader) checkAccounts() (string, error) {
+	detail, err := e.accounts.check()
+	if err != nil && !e.readsAccounts.Load() {
+		return err.Error(), nil
+	}
+	return detail, err
+}
+
 // check reports which templates are in use. Rejected sources are reported, but Pillion stays
 // ready, because the previous templates still work.
 func (e *reloader) check() (string, error) {
+	waiting, _ := e.waiting.Load().(string)
 	if !e.whole.Load() {
+		if waiting != "" {
+			return "", errors.New("revision " + waiting + " waits for the ServiceAccounts that it reads")
+		}
 		return "", e.configMaps.missing()
 	}
 	set := e.set()
 	details := []string{fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))}
+	if waiting != "" {
+		details = append(details, "revision "+waiting+" waits for the ServiceAccounts that it reads")
+	}
 	for _, r := range *e.rejected.Load() {
 		details = append(details, r.String())
 	}

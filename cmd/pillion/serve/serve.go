@@ -58,7 +58,11 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	reloader, err := newReloader(o.Templates, o.Excluded, more, log, registry)
+	known, accounts, follow, err := o.newNamespaces()
+	if err != nil {
+		return err
+	}
+	reloader, err := newReloader(o.Templates, o.Excluded, more, accounts, log, registry)
 	if err != nil {
 		return fmt.Errorf("the templates are invalid:\n%w", err)
 	}
@@ -66,10 +70,6 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	callerCheck, err := o.callerOptions.newCallerCheck(ctx, callerCluster{o.kubeconfig, o.tls.configuration}, log, registry)
 	if err != nil {
 		return fmt.Errorf("the credentials of callers: %w", err)
-	}
-	known, follow, err := o.newNamespaces()
-	if err != nil {
-		return err
 	}
 	advice, err := o.newAdvice()
 	if err != nil {

@@ -210,6 +210,7 @@ func (s *server) conditions() []condition {
 		{"configuration", s.config.check},
 		{"templates", s.reloader.check},
 		{"namespaces", s.namespaces.check},
+		{"serviceaccounts", s.reloader.checkAccounts},
 		{"certificate", s.certificate.check},
 		{"callers", s.callerCheck.check},
 		{"webhooks", func() (string, error) {

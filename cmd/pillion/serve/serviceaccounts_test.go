@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+func serviceAccount(name, role string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "shop", UID: "0ae0b4a2-7f5c-4c39-8a3f-5f2c3d7a9b10",
+			Annotations:   map[string]string{"role": role, corev1.LastAppliedConfigAnnotation: strings.Repeat("x", 300)},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat("x", 400))}}},
+		},
+	}
+}
+
+func metadataClient(t testing.TB, objects ...k8sruntime.Object) *fake.FakeMetadataClient {
+	t.Helper()
+	scheme := fake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewSimpleMetadataClient(scheme, objects...)
+}
+
+const readsAccount = `apiVersion: pillion.dev/v1alpha1
+kind: SidecarTemplate
+metadata: {name: agent}
+spec:
+  required: true
+  pod: {spec: {containers: [{name: agent, image: a, args: ["${serviceAccount.annotations[?'role'].orValue('none')}"]}]}}
+`
+
+// eventually waits for a condition without a limit of its own: the test's deadline is the limit.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for !holds() {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("never: " + what)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// TestReloadBeginsToReadServiceAccounts checks that a set that reads ServiceAccounts is used as soon
+// as these are loaded and not before, and that they are watched only as long as a set that counts
+// reads them.
+func TestReloadBeginsToReadServiceAccounts(t *testing.T) {
+	t.Parallel()
+	client, forbidden := metadataClient(t, serviceAccount("web", "first")), true
+	release := make(chan struct{})
+	client.PrependReactor("list", "serviceaccounts", func(clienttesting.Action) (bool, k8sruntime.Object, error) {
+		if forbidden {
+			forbidden = false
+			return true, nil, apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "", nil)
+		}
+		<-release
+		return false, nil, nil
+	})
+	file := filepath.Join(t.TempDir(), "t.yaml")
+	clitest.Write(t, file, clitest.AgentTemplate)
+	a := newAccounts(client)
+	e, err := newReloader([]string{file}, nil, nil, a, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	clitest.Must(t, err)
+	settled := []func(){}
+	e.later = func(_ time.Duration, f func()) { settled = append(settled, f) }
+	go a.follow(t.Context())
+	if detail, err := e.checkAccounts(); err != nil || detail != "no template reads them" {
+		t.Errorf("at first: %q %v", detail, err)
+	}
+	before := e.set().Revision
+	clitest.Write(t, file, readsAccount)
+	e.reload()
+	if e.set().Revision != before {
+		t.Error("the set is in use before the ServiceAccounts are known")
+	}
+	eventually(t, "the missing right is reported", func() bool {
+		detail, err := e.checkAccounts()
+		return err == nil && strings.Contains(detail, "forbidden")
+	})
+	if detail, err := e.check(); err != nil || !strings.Contains(detail, "waits for the ServiceAccounts") {
+		t.Errorf("while it waits: %q %v", detail, err)
+	}
+	close(release)
+	eventually(t, "the new set is in use", func() bool { return e.set().Revision != before })
+	if got := a.ServiceAccount("shop", "web"); !got.Known || got.Annotations["role"] != "first" || got.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
+		t.Errorf("it is %+v", got)
+	}
+	if a.ServiceAccount("shop", "other").Known || a.ServiceAccount("other", "web").Known {
+		t.Error("one that does not exist is known")
+	}
+	clitest.Write(t, file, clitest.AgentTemplate)
+	e.reload()
+	if a.current.Load() == nil {
+		t.Error("a set that still counts reads them")
+	}
+	for _, f := range settled {
+		f()
+	}
+	if a.current.Load() != nil {
+		t.Error("no set reads them any more")
+	}
+}
+
+// TestServiceAccountBefore checks that pods of a moment ago are correct by what the ServiceAccount was
+// then, and not longer.
+func TestServiceAccountBefore(t *testing.T) {
+	t.Parallel()
+	client := metadataClient(t, serviceAccount("web", "r0"))
+	a := newAccounts(client)
+	expire := make(chan func(), 100)
+	a.later = func(_ time.Duration, f func()) { expire <- f }
+	synced := make(chan struct{})
+	a.synced = func() { close(synced) }
+	a.want(true)
+	go a.follow(t.Context())
+	<-synced
+	found, problems := templates.Parse("t", []byte(readsAccount))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	judge := inject.NewJudge(inject.New(templates.NewSet(found)), nil, true)
+	verdict := func(role string) string {
+		v, err := judge.Judge(inject.Request{
+			Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Known: true, ServiceAccounts: a},
+			Object: fmt.Appendf(nil, `{"metadata":{"annotations":{"agent.pillion.dev/injected":%q}},"spec":{"serviceAccountName":"web","containers":[{"name":"web","image":"w"},{"name":"agent","image":"a","args":[%q]}]}}`, found[0].Revision, role),
+		})
+		clitest.Must(t, err)
+		if v.Doubt {
+			return "doubted"
+		}
+		return v.Word()
+	}
+	for i := 1; i <= 5; i++ {
+		object := serviceAccount("web", fmt.Sprint("r", i))
+		clitest.Must(t, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("serviceaccounts"), object, "shop"))
+		eventually(t, "the change is seen", func() bool { return a.ServiceAccount("shop", "web").Annotations["role"] == fmt.Sprint("r", i) })
+		<-expire
+	}
+	for role, want := range map[string]string{"r5": "allowed", "r4": "allowed", "r2": "allowed", "r1": "doubted", "x": "doubted"} {
+		if got := verdict(role); got != want {
+			t.Errorf("a pod with the role %s is %s, want %s", role, got, want)
+		}
+	}
+}
+
+// BenchmarkServiceAccounts reports the memory for each ServiceAccount.
+func BenchmarkServiceAccounts(b *testing.B) {
+	const many = 10_000
+	var objects []k8sruntime.Object
+	for i := range many {
+		objects = append(objects, serviceAccount(fmt.Sprint("account-", i), fmt.Sprint("arn:aws:iam::123456789012:role/account-", i)))
+	}
+	var before, after runtime.MemStats
+	for b.Loop() {
+		i := newAccounts(metadataClient(b)).inform()
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for _, object := range objects {
+			m := object.(*metav1.PartialObjectMetadata).DeepCopy()
+			m.SetManagedFields(nil)
+			delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+			stored, err := compact(m)
+			if err != nil || i.store.Add(stored) != nil {
+				b.Fatal(err)
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(i)
+	}
+	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/many, "B/account")
+}
