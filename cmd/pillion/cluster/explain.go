@@ -46,6 +46,9 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	if err != nil {
 		return nil, err
 	}
+	if i.injector.Set().ReadsServiceAccount() {
+		p.ServiceAccount(node.At(podAt...)) // so that the notes say why it cannot be read
+	}
 	s := explain.Subject{
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
 		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node)},

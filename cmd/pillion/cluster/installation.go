@@ -41,6 +41,7 @@ type Installation struct {
 	since      time.Time // when the webhooks were installed
 	namespaces map[string]*namespace
 	owners     map[string]*unstructured.Unstructured
+	accounts   templates.ServiceAccounts
 }
 
 // Explaining configures how to explain the objects of a cluster.
@@ -69,6 +70,7 @@ func (c *Client) Installed(ctx context.Context, paths []string, how Explaining) 
 	for _, problem := range i.wrong.problems {
 		i.note(problem)
 	}
+	i.accounts = c.serviceAccounts(ctx, i.note)
 	i.mutation = l.mutation(ctx, i.note)
 	i.ownPolicies(ctx)
 	return i, i.configurations(ctx)
@@ -153,6 +155,7 @@ func (i *Installation) namespace(ctx context.Context, name string) (*namespace, 
 	if object != nil {
 		p.sinceLabelled(object.GetManagedFields())
 	}
+	p.ServiceAccounts = i.accounts
 	if p.Namespace, err = i.Overlay(p.Namespace); err != nil {
 		return nil, err
 	}

@@ -67,6 +67,7 @@ type look struct {
 	validation *status.Validation
 	fits       *fit.Evaluator
 	notes      map[string]bool
+	accounts   templates.ServiceAccounts
 	selector   labels.Selector   // of pods
 	own        status.Scope      // what all namespaces have in common
 	found      int               // the number of namespaces to read
@@ -102,7 +103,7 @@ func (k *look) count(ns *unstructured.Unstructured) *status.Count {
 
 func (k *look) scope(ns *unstructured.Unstructured) *status.Scope {
 	scope := k.own
-	scope.Namespace = templates.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true}
+	scope.Namespace = templates.Namespace{Name: ns.GetName(), Labels: ns.GetLabels(), Annotations: ns.GetAnnotations(), Known: true, ServiceAccounts: k.accounts}
 	if ns.GetLabels()[inject.LabelInject] == inject.Enabled {
 		scope.OptedIn = status.OptedIn(ns.GetManagedFields())
 	}

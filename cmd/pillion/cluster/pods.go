@@ -69,6 +69,7 @@ func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error)
 // newLook reads what all namespaces have in common.
 func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	k := &look{podLister: l, notes: map[string]bool{}}
+	k.accounts = l.serviceAccounts(ctx, k.note)
 	var wrong unsure
 	var err error
 	if k.selector, err = labels.Parse(q.Selector); err != nil {
