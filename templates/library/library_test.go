@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,9 +24,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
+// load returns the templates of every installation, and those for identities in a cloud.
 func load(t *testing.T) []*templates.Template {
 	t.Helper()
-	set, err := templates.Load(templates.Source{FS: library.FS, Name: ".", Path: "library"})
+	set, err := templates.Load(
+		templates.Source{FS: library.FS, Name: ".", Path: "library"},
+		templates.Source{FS: os.DirFS("."), Name: "cloud", Path: "library/cloud"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +45,11 @@ func render(t *testing.T, tmpl *templates.Template) corev1.Pod {
 		t.Fatal(err)
 	}
 	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop", Annotations: tests.Params()}}
+	in.ServiceAccount = &templates.ServiceAccount{Name: "default", Annotations: map[string]string{
+		"eks.amazonaws.com/role-arn":        "arn:aws:iam::123456789012:role/shop",
+		"azure.workload.identity/client-id": "11111111-2222-3333-4444-555555555555",
+		"azure.workload.identity/tenant-id": "66666666-7777-8888-9999-000000000000",
+	}}
 	values, err := tmpl.Values(nil, nil, &in.Namespace)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +72,9 @@ func TestTemplates(t *testing.T) {
 			if tmpl.Spec.Default || tmpl.Spec.Required {
 				t.Error("is injected without being asked for")
 			}
-			if tmpl.File != "library/"+tmpl.Name+".yaml" {
+			// Only those in cloud may make an installation watch ServiceAccounts.
+			watches := templates.NewSet([]*templates.Template{tmpl}).ReadsServiceAccount()
+			if dir, file := path.Split(tmpl.File); file != tmpl.Name+".yaml" || (dir == "library/cloud/") != watches {
 				t.Errorf("is in %s", tmpl.File)
 			}
 			if !strings.Contains(strings.Join(strings.Fields(tmpl.Spec.Description), " "), "a Guaranteed pod stays Guaranteed") {
@@ -153,7 +165,7 @@ func TestOpenTelemetryCollector(t *testing.T) {
 // TestLines checks that no line of a template is longer than 120 characters.
 func TestLines(t *testing.T) {
 	for _, tmpl := range load(t) {
-		text, err := fs.ReadFile(library.FS, tmpl.Name+".yaml")
+		text, err := os.ReadFile(strings.TrimPrefix(tmpl.File, "library/"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +182,7 @@ func TestLines(t *testing.T) {
 // that get the template and pods that do not.
 func TestCases(t *testing.T) {
 	for _, tmpl := range load(t) {
-		file := "tests/" + tmpl.Name + "_test.yaml"
+		file := strings.TrimPrefix(path.Dir(tmpl.File)+"/tests/"+tmpl.Name+"_test.yaml", "library/")
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Error(err)
@@ -234,7 +246,7 @@ func TestReadme(t *testing.T) {
 		row := rows[tmpl.Name]
 		for _, p := range tmpl.Spec.Params {
 			cell := "`" + p.Name + "`"
-			if p.Default == nil {
+			if p.Default == nil && !p.Optional {
 				cell = "**" + cell + "**"
 			}
 			if !strings.Contains(row, cell) {
