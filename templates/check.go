@@ -92,6 +92,7 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 	})
 	if c.env != nil {
 		c.hasShape(y, shapeOf(t, field), path)
+		c.certain(y, o, t, field, path)
 		c.objectRules(y, o, objectRulesOf(t, field), path)
 	}
 	return o.folded()
@@ -106,8 +107,12 @@ func (c *checker) keysOf(fields []string) []string {
 }
 
 func (c *checker) when(o *part, value *yaml.Node, path string) {
-	if c.env == nil || !strings.HasSuffix(path, "]") {
+	if c.env == nil {
 		c.problem(value, path, "%s", whenHint)
+		return
+	}
+	if instead := conditionOf(path); instead != "" {
+		c.problem(value, path, `"${when}" would leave out everything; write the condition in %s`, instead)
 		return
 	}
 	p, err := c.compiler.compileBool(c.env, value.Value)
@@ -142,8 +147,12 @@ func (c *checker) mapping(y *yaml.Node, t reflect.Type, field, path string) *par
 		c.problem(y, path, "must be an object")
 		return nil
 	}
-	o := &part{kind: objectPart}
+	o := &part{kind: objectPart, path: path}
 	c.pairs(y, path, func(key, value *yaml.Node, sub string) {
+		if key.Value == whenKey && c.env != nil {
+			c.when(o, value, path)
+			return
+		}
 		if strings.Contains(key.Value, "${") {
 			c.problem(key, sub, "a key cannot have expressions; only values can")
 			return

@@ -32,6 +32,7 @@ type compiler struct {
 
 	readsRequest bool
 	readsAccount bool
+	whole        bool // the expression computes an object, so a map may have values of different types
 }
 
 func newCompiler(params []Param) (*compiler, error) {
@@ -68,6 +69,9 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 		return nil, fmt.Errorf("CEL: %s (in %q, column %d)%s", text, source, first.Location.Column()+1, hint)
 	}
 	native := checked.NativeRep()
+	if err := c.sameTypes(env, checked); err != nil {
+		return nil, err
+	}
 	read, err := c.variablesRead(native)
 	if err == nil {
 		err = c.inspect(native)

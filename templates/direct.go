@@ -80,6 +80,8 @@ func newDirect(checked *ast.AST, params []Param, variables []*lazy, loops []stri
 			}
 			return ok && n.Size() <= maxOutput
 		}
+	case types.OpaqueKind:
+		d.node = optionalNodeOf(c.optionalText(e))
 	case types.BoolKind:
 		d.bool = c.bool(e)
 		d.text, d.node = converted(d.bool, strconv.FormatBool), asNode(d.bool, tree.Bool)

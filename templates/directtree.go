@@ -200,6 +200,17 @@ func (c *directly) optionalParam(e ast.Expr) optionalText {
 	return nil
 }
 
+// optionalNodeOf returns a function that sets a node to a value, or to a node without a kind.
+func optionalNodeOf(get optionalText) func(*Input, *tree.Node) bool {
+	return func(in *Input, n *tree.Node) bool {
+		v, found, ok := get(in)
+		if *n = (tree.Node{}); found && ok {
+			*n = in.Nodes.Text(v)
+		}
+		return ok && n.Size() <= maxOutput
+	}
+}
+
 // gives reports whether an optional's value is of that kind.
 func (c *directly) gives(optional ast.Expr, kind types.Kind) bool {
 	t := c.typeOf(optional)

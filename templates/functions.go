@@ -32,7 +32,6 @@ type language struct {
 var theLanguage = sync.OnceValues(func() (*language, error) {
 	usual, err := cel.NewEnv(
 		cel.OptionalTypes(),
-		cel.HomogeneousAggregateLiterals(),
 		cel.CrossTypeNumericComparisons(true),
 		ext.Strings(), // its functions have costs from version 5 on
 		ext.Sets(),

@@ -18,7 +18,9 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 		c.problem(y, path, "an expression must be a string")
 		return nil
 	}
+	c.compiler.whole = !isScalars(t)
 	pieces, err := c.compiler.split(c.env, y.Value)
+	c.compiler.whole = false
 	if err != nil {
 		c.problem(y, path, "%v", err)
 		return nil
@@ -27,16 +29,20 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 		return &part{static: tree.Text(pieces[0].literal)} // it contains only $${
 	}
 	if len(pieces) == 1 {
-		if out := pieces[0].program.out; !takes(t, out) {
-			c.problem(y, path, "must be %s, but ${%s} gives %s", describe(t), pieces[0].program.source, celName(out))
-		}
-		return &part{kind: leafPart, pieces: pieces, whole: true, rules: rulesFor(t, field, path), path: path, field: field}
+		p := &part{kind: leafPart, pieces: pieces, whole: true, path: path, field: field}
+		c.wholeLeaf(y, p, t)
+		return p
 	}
 	if !takes(t, cel.StringType) {
 		c.problem(y, path, "must be %s; text around an expression makes it a string", describe(t))
 	}
 	for _, p := range pieces {
-		if p.program != nil && !joins(p.program.out) {
+		if p.program == nil {
+			continue
+		}
+		if _, maybe := valueType(p.program.out); maybe {
+			c.problem(y, path, "${%s} may have no value, and is only a part of the string; write ${%[1]s.orValue('')}", p.program.source)
+		} else if !joins(p.program.out) {
 			c.problem(y, path, "${%s} gives %s, which cannot be part of a string", p.program.source, celName(p.program.out))
 		}
 	}

@@ -145,4 +145,4 @@ func (r *recorder) FindStructFieldType(name, field string) (*types.FieldType, bo
 }
 
 // whenHint explains ${when}.
-const whenHint = `"${when}" is a key of items that are objects; for a list of strings, make the whole list one expression, such as ${params.debug ? ['--debug'] : []}`
+const whenHint = `"${when}" is a key of objects; for a list of strings, make the whole list one expression, such as ${params.debug ? ['--debug'] : []}`

@@ -33,6 +33,8 @@ type part struct {
 	loop   *loop // makes several items of this one
 	pieces []piece
 	whole  bool       // the leaf is a single expression and has its type
+	maybe  bool       // the leaf is left out if its expression, of an optional type, has no value
+	form   *form      // checks an object, or a list of objects, that the leaf computes
 	preset *tree.Node // its value if the pod sets none of params; nil if it also depends on other data
 	params paramSet
 	pure   bool   // depends only on params, and on the variables of loops
@@ -91,17 +93,24 @@ func (p *part) render(in *Input, n *tree.Node) (keep bool, err error) {
 	default:
 		err = p.renderAs(in, n)
 	}
-	return err == nil, err
+	return err == nil && (!p.maybe || n.Kind() != 0), err
 }
 
 func (p *part) renderAs(in *Input, n *tree.Node) error {
 	if p.kind == leafPart {
 		err := p.renderValue(in, n)
+		if err == nil && n.Kind() == 0 {
+			return nil // left out
+		}
 		if err == nil {
 			err = in.charge(n)
 		}
+		sub := ""
+		if err == nil && p.form != nil {
+			sub, err = p.form.apply(in, n)
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.path, err)
+			return fmt.Errorf("%s%s: %w", p.path, sub, err)
 		}
 		return p.check(n)
 	}
@@ -206,6 +215,13 @@ func (p *program) render(in *Input, n *tree.Node) error {
 		return nil
 	}
 	out, err := p.eval(in)
+	if v, ok := out.(*types.Optional); ok && err == nil {
+		if !v.HasValue() {
+			*n = tree.Node{}
+			return nil
+		}
+		out = v.GetValue()
+	}
 	if err == nil {
 		*n, err = jsonValue(out)
 	}
@@ -235,7 +251,7 @@ func (p *program) evalText(in *Input) (string, error) {
 	return "", errors.New("the value of " + p.source + " is not a string")
 }
 
-// whenKey in an object that is a list item omits the item if the expression is false.
+// whenKey in an object omits the object if the expression is false.
 const whenKey = "${when}"
 
 // known returns the part without computed values.
@@ -263,8 +279,11 @@ func (p *part) known() tree.Node {
 	return tree.Node{}
 }
 
-// computes reports whether the value at a path depends on the pod. If when is true, conditional
-// list items count too.
+// mayLack reports whether the part is left out for some pods.
+func (p *part) mayLack() bool { return p.when != nil || p.maybe }
+
+// computes reports whether the value at a path depends on the pod. Conditional list items count only
+// if when is true.
 func (p *part) computes(path string, when bool) bool {
 	switch p.kind {
 	case staticPart:
@@ -277,10 +296,10 @@ func (p *part) computes(path string, when bool) bool {
 		})
 	}
 	if path == "" {
-		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.computes("", when) })
+		return slices.ContainsFunc(p.parts, func(child *part) bool { return child.mayLack() || child.computes("", when) })
 	}
 	for i, child := range p.parts {
-		if rest, ok := strings.CutPrefix(path, p.names[i]); ok && (rest == "" || rest[0] == '.') && child.computes(strings.TrimPrefix(rest, "."), when) {
+		if rest, ok := strings.CutPrefix(path, p.names[i]); ok && (rest == "" || rest[0] == '.') && (child.mayLack() || child.computes(strings.TrimPrefix(rest, "."), when)) {
 			return true
 		}
 	}

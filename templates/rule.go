@@ -61,7 +61,7 @@ func has(field string) func(*part) bool {
 func hasTwo(list string) func(*part) bool {
 	return func(o *part) bool {
 		i := slices.Index(o.names, list)
-		return i >= 0 && (len(o.parts[i].parts) > 1 || o.parts[i].loops() || len(o.parts[i].static.Items()) > 1)
+		return i >= 0 && (o.parts[i].kind == leafPart || len(o.parts[i].parts) > 1 || o.parts[i].loops() || len(o.parts[i].static.Items()) > 1)
 	}
 }
 

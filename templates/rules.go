@@ -100,6 +100,9 @@ func (c *checker) forEachRules(y *yaml.Node, path string, pod *yaml.Node) {
 // key.
 func (c *checker) keys(y *yaml.Node, path string, wrong func(key, prefix string) string) {
 	for key := range members(y) {
+		if key.Value == whenKey {
+			continue
+		}
 		if errs := validation.IsQualifiedName(strings.ToLower(key.Value)); len(errs) > 0 {
 			c.problem(key, join(path, key.Value), "not a valid key: %s", brief(errs[0]))
 			continue

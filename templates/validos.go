@@ -3,7 +3,9 @@
 package templates
 
 import (
+	"reflect"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,29 @@ func (c *checker) podOS(spec *yaml.Node, path string) {
 	}
 }
 
+// neverOn returns the fields of a type that a computed object must not have on an operating system.
+func neverOn(os corev1.OSName, t reflect.Type, path string) []string {
+	switch t {
+	case reflect.TypeFor[corev1.SecurityContext]():
+		if os == corev1.Windows {
+			return notOnWindows()
+		}
+		return []string{"windowsOptions"}
+	case reflect.TypeFor[corev1.WindowsSecurityContextOptions]():
+		if strings.HasPrefix(path, "spec.forEachContainer") {
+			return []string{"hostProcess"}
+		}
+	}
+	return nil
+}
+
+func notOnWindows() []string {
+	return []string{
+		"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
+		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
+	}
+}
+
 // containerOS reports fields that a container cannot have on the template's operating system.
 func (c *checker) containerOS(container *yaml.Node, path string) {
 	context := child(container, "securityContext")
@@ -25,9 +50,7 @@ func (c *checker) containerOS(container *yaml.Node, path string) {
 		c.forbid(context, path+".securityContext", "needs spec.match.os: windows", "windowsOptions")
 		return
 	}
-	c.forbid(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)",
-		"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
-		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup")
+	c.forbid(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", notOnWindows()...)
 	signal := child(child(container, "lifecycle"), "stopSignal")
 	if signal != nil && !slices.Contains([]string{string(corev1.SIGTERM), string(corev1.SIGKILL)}, signal.Value) {
 		c.problem(signal, path+".lifecycle.stopSignal", "must be SIGTERM or SIGKILL on Windows (spec.match.os)")

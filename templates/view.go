@@ -72,6 +72,13 @@ func (f Fragment) When() *Expression { return expression(f.p.when) }
 // IsLoop reports whether a list item has ${forEach}. Its expressions read the variable of the loop.
 func (f Fragment) IsLoop() bool { return f.p.loop != nil }
 
+// MayLack reports whether the fragment is left out for some pods: it has a ${when}, or an expression
+// of an optional type.
+func (f Fragment) MayLack() bool { return f.p.mayLack() }
+
+// Whole reports whether an expression computes an object, a map, or a list of objects.
+func (f Fragment) Whole() bool { return f.p.form != nil }
+
 // Field returns the field in the API of a value with expressions, for example Container.image.
 func (f Fragment) Field() string { return f.p.field }
 

@@ -135,6 +135,9 @@ func (b *builder) fragment(f templates.Fragment, field *schema.Field, path strin
 			b.problem(sub+".${forEach}", "a policy cannot make several items of one")
 			continue
 		}
+		if child.MayLack() && (!n.list || child.When() == nil) {
+			b.problem(sub, "it is left out for some pods; a policy can leave out only whole items of lists, by ${when}")
+		}
 		n.container = n.put(name, b.fragment(child, n.inside(name), sub)).container || n.container
 	}
 	switch {
@@ -157,6 +160,9 @@ func (b *builder) fragment(f templates.Fragment, field *schema.Field, path strin
 func (b *builder) leaf(n *node, f templates.Fragment) {
 	pieces, whole := f.Pieces()
 	var texts []string
+	if f.Whole() {
+		b.problem(n.path, "it computes a whole object or a list of objects; a policy can compute only single values")
+	}
 	for _, p := range pieces {
 		if p.Expression == nil {
 			texts = append(texts, quote(p.Literal))

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// form checks a computed value against a type of the API, with the rules for written ones. It writes
+// the fields of objects in the order of the API, and the keys of maps sorted.
+type form struct {
+	typ     reflect.Type
+	copied  bool // the value comes from the pod, so it may have fields that this program does not know
+	rules   []valueRule
+	objects []objectRule
+	shape   shape
+	fields  []formField // of an object
+	names   []string    // of the fields
+	elem    *form       // of a list or a map
+	mounts  bool        // it is a container's volumeMounts
+}
+
+type formField struct {
+	name   string
+	needed bool
+	form   *form
+}
+
+func newForm(t reflect.Type, field, path string, os corev1.OSName, copied bool) *form {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	f := &form{typ: t, copied: copied, mounts: field == "Container.volumeMounts"}
+	switch {
+	case isScalars(t) && t.Kind() != reflect.Slice || t == reflect.TypeFor[[]byte]():
+		f.rules = rulesFor(t, field, path)
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
+		f.elem = newForm(t.Elem(), field, path, os, copied)
+	default:
+		f.shape, f.objects = shapeOf(t, field), objectRulesOf(t, field)
+		f.shape.never = slices.Concat(f.shape.never, neverOn(os, t, path))
+		for _, member := range tree.StructFields(t) {
+			f.names = append(f.names, member.JSON)
+			f.fields = append(f.fields, formField{member.JSON, needed(t, f.shape, member.JSON), newForm(member.Type, t.Name()+"."+member.JSON, path, os, copied)})
+		}
+	}
+	return f
+}
+
+// apply checks a value and sets it to its canonical form. If there is an error, path is where it is in
+// the value, for example [0].name.
+func (f *form) apply(in *Input, n *tree.Node) (path string, err error) {
+	made, err := f.of(in, n)
+	if at, ok := err.(*formError); ok { //nolint:errorlint // only this file makes it
+		return at.path, at.err
+	}
+	*n = made
+	return "", err
+}
+
+// formError is an error with its place in a computed value.
+type formError struct {
+	path string
+	err  error
+}
+
+// Error implements error.
+func (e *formError) Error() string { return e.path + ": " + e.err.Error() }
+
+// inside returns an error of a field or an item as one of the value around it.
+func inside(step string, err error) error {
+	if at, ok := err.(*formError); ok { //nolint:errorlint // only this file makes it
+		return &formError{step + at.path, at.err}
+	}
+	return &formError{step, err}
+}
+
+func (f *form) of(in *Input, n *tree.Node) (made tree.Node, err error) {
+	if in.spent++; in.spent > totalLimit {
+		return made, fmt.Errorf("the template's expressions for this pod cost more than %d", totalLimit)
+	}
+	switch {
+	case f.fields != nil:
+		made, err = f.object(in, n)
+	case f.elem != nil && f.typ.Kind() == reflect.Slice:
+		made, err = f.list(in, n)
+	case f.elem != nil:
+		made, err = f.mapping(in, n)
+	default:
+		if made = *n; !isOf(f.typ, n) {
+			return made, fmt.Errorf("must be %s, not %s", describe(f.typ), cut(n.String()))
+		}
+	}
+	if err == nil {
+		err = checkValue(f.rules, &made)
+	}
+	return made, err
+}
+
+func (f *form) object(in *Input, n *tree.Node) (made tree.Node, err error) {
+	if n.Kind() != tree.Object {
+		return made, fmt.Errorf("must be an object, not %s", cut(n.String()))
+	}
+	if err := f.known(n); err != nil {
+		return made, err
+	}
+	kids := in.Nodes.Nodes(len(f.fields))
+	for i := range f.fields {
+		field := &f.fields[i]
+		value := n.Get(field.name)
+		if value == nil && field.needed {
+			return made, fmt.Errorf("%s is missing", field.name)
+		}
+		if value == nil {
+			continue
+		}
+		kid, err := field.form.of(in, value)
+		if err != nil {
+			return made, inside("."+field.name, err)
+		}
+		kid.Rename(field.name)
+		kids = append(kids, kid)
+	}
+	made = tree.Members(kids...)
+	for _, rule := range f.objects {
+		if err := rule.check(&made); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+// known checks which fields an object has.
+func (f *form) known(n *tree.Node) error {
+	alternatives := len(f.shape.one) + len(f.shape.some)
+	if f.copied && alternatives+len(f.shape.never) == 0 {
+		return nil
+	}
+	var there []string
+	members := n.Members()
+	for i := range members {
+		name := members[i].Name()
+		switch {
+		case members[i].Kind() == tree.Null:
+		case slices.Contains(f.shape.never, name):
+			return fmt.Errorf("it has %s, which a template may not set", name)
+		case slices.Contains(f.shape.one, name) || slices.Contains(f.shape.some, name):
+			there = append(there, name)
+		case !f.copied && !slices.Contains(f.names, name):
+			return fmt.Errorf("unknown key %q%s", name, DidYouMean(name, f.names))
+		}
+	}
+	switch {
+	case len(there) == 0 && alternatives > 0:
+		return fmt.Errorf("must have one of %s", strings.Join(slices.Concat(f.shape.one, f.shape.some), ", "))
+	case len(there) > 1 && len(f.shape.one) > 0:
+		return fmt.Errorf("has %s; only one of them is allowed", strings.Join(there, " and "))
+	}
+	return nil
+}
+
+func (f *form) list(in *Input, n *tree.Node) (made tree.Node, err error) {
+	items := n.Items()
+	switch {
+	case n.Kind() != tree.Array:
+		return made, fmt.Errorf("must be a list, not %s", cut(n.String()))
+	case len(items) > maxItems:
+		return made, fmt.Errorf("has %d items, and at most %d are allowed", len(items), maxItems)
+	}
+	kids := in.Nodes.Nodes(len(items))
+	for i := range items {
+		if f.mounts && isTokenMount(&items[i]) {
+			continue // serviceAccountToken decides about the token
+		}
+		kid, err := f.elem.of(in, &items[i])
+		if err != nil {
+			return made, inside(fmt.Sprintf("[%d]", i), err)
+		}
+		kids = append(kids, kid)
+	}
+	return tree.Items(kids...), nil
+}
+
+// isTokenMount reports whether the ServiceAccount admission plugin made a mount.
+func isTokenMount(mount *tree.Node) bool {
+	return mount.Get("mountPath").IsText(TokenPath) && strings.HasPrefix(mount.Get("name").Text(), TokenVolumePrefix)
+}
+
+func (f *form) mapping(in *Input, n *tree.Node) (made tree.Node, err error) {
+	if n.Kind() != tree.Object {
+		return made, fmt.Errorf("must be an object, not %s", cut(n.String()))
+	}
+	if size := len(n.Members()); size > maxItems {
+		return made, fmt.Errorf("has %d keys, and at most %d are allowed", size, maxItems)
+	}
+	names := object{n}.names()
+	kids := in.Nodes.Nodes(len(names))
+	for _, key := range names {
+		name := textOf(key)
+		kid, err := f.elem.of(in, n.Get(name))
+		if err != nil {
+			return made, inside(fmt.Sprintf("[%q]", name), err)
+		}
+		kid.Rename(name)
+		kids = append(kids, kid)
+	}
+	return tree.Members(kids...), nil
+}
+
+// isOf reports whether the API server decodes a scalar as a value of type t.
+func isOf(t reflect.Type, n *tree.Node) bool {
+	isText := n.Kind() == tree.String
+	switch t {
+	case reflect.TypeFor[resource.Quantity]():
+		return isText || n.Kind() == tree.Number
+	case reflect.TypeFor[intstr.IntOrString]():
+		return isText || isInt(n)
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return n.Kind() == tree.True || n.Kind() == tree.False
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return isInt(n)
+	}
+	return isText
+}
+
+func isInt(n *tree.Node) bool {
+	_, err := strconv.ParseInt(n.String(), 10, 64)
+	return n.Kind() == tree.Number && err == nil
+}
+
+// cut returns the beginning of a long value.
+func cut(text string) string {
+	const most = 40
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}

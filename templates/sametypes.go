@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// sameTypes checks that the items of a list literal, and the values of a map literal, have the same
+// type. Otherwise CEL does not know their type, and nothing could be checked. The maps of an
+// expression that computes an object may have values of different types. Such a map can only be part
+// of the result: comparing values whose nesting is unknown has no bound, see [nesting].
+func (c *compiler) sameTypes(env *cel.Env, checked *cel.Ast) error {
+	native := checked.NativeRep()
+	issues := cel.NewIssuesWithSourceInfo(common.NewErrors(checked.Source()), native.SourceInfo())
+	cel.ValidateHomogeneousAggregateLiterals().Validate(env, sameTypesConfig{}, native, issues)
+	if issues.Err() == nil || c.whole && onlyResults(native) {
+		return nil
+	}
+	first := issues.Errors()[0]
+	text, hint := unusual(first.Message)
+	source := checked.Source().Content()
+	return fmt.Errorf("CEL: %s (in %q, column %d)%s", text, source, first.Location.Column()+1, hint)
+}
+
+type sameTypesConfig struct{}
+
+// GetOrDefault implements cel.ValidatorConfig.
+func (sameTypesConfig) GetOrDefault(name string, value any) any {
+	if name == cel.HomogeneousAggregateLiteralExemptFunctions {
+		return []string{"format"}
+	}
+	return value
+}
+
+// onlyResults reports whether all literals with values of different types are maps, and no function
+// reads them.
+func onlyResults(checked *ast.AST) bool {
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
+		switch e.Kind() {
+		case ast.ListKind:
+			notMap := func(item ast.Expr) bool { return item.Kind() != ast.MapKind }
+			if mixed(checked.GetType(e.ID())) && slices.ContainsFunc(e.AsList().Elements(), notMap) {
+				return false
+			}
+		case ast.SelectKind:
+			if mixed(checked.GetType(e.AsSelect().Operand().ID())) {
+				return false
+			}
+		case ast.CallKind:
+			call := e.AsCall()
+			if slices.Contains([]string{operators.Conditional, operators.Add, "optional.of"}, call.FunctionName()) {
+				continue
+			}
+			args := call.Args()
+			if call.IsMemberFunction() {
+				args = append(slices.Clone(args), call.Target())
+			}
+			if slices.ContainsFunc(args, func(arg ast.Expr) bool { return mixed(checked.GetType(arg.ID())) }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// mixed reports whether the type contains a map or a list with values of unknown types.
+func mixed(t *types.Type) bool {
+	params := t.Parameters()
+	return (t.Kind() == types.MapKind || t.Kind() == types.ListKind) && params[len(params)-1].Kind() == types.DynKind || slices.ContainsFunc(params, mixed)
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+func parseWhole(t testing.TB, spec string) *Template {
+	t.Helper()
+	found, problems := Parse("x", []byte("apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: x}\nspec:\n  "+spec))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return found[0]
+}
+
+func wholeInput(t testing.TB, pod string) *Input {
+	t.Helper()
+	n, err := tree.Parse([]byte(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Input{Pod: n}
+}
+
+func variables(n, size int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"name":"A%d","value":"%s"}`, i, strings.Repeat("x", size))
+	}
+	return strings.Join(all, ",")
+}
+
+// TestWholeObjectBounds checks a computed list at the bounds of its number of items and of its size.
+func TestWholeObjectBounds(t *testing.T) {
+	t.Parallel()
+	tpl := parseWhole(t, `pod: {spec: {containers: [{name: c, image: i, env: "${pod.spec.containers[0].env}"}]}}`)
+	for _, c := range []struct {
+		items, size int
+		want        string
+	}{
+		{maxItems, 1, ""},
+		{maxItems + 1, 1, "too long to be read"},
+		{100, 500, ""},
+		{100, 700, "more than 65536 bytes"},
+	} {
+		in := wholeInput(t, fmt.Sprintf(`{"spec":{"containers":[{"name":"a","env":[%s]}]}}`, variables(c.items, c.size)))
+		n, err := tpl.Render(in, nil)
+		if c.want == "" {
+			if err != nil || len(n.At("spec", "containers").Items()[0].Get("env").Items()) != c.items {
+				t.Errorf("%d items of %d bytes: %v", c.items, c.size, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d items of %d bytes: %v, want %s", c.items, c.size, err, c.want)
+		}
+	}
+}
+
+// TestWholeObjectsCost checks that the work for all containers of a pod together is bounded: copying
+// a list into each container takes as many steps as there are containers times items.
+func TestWholeObjectsCost(t *testing.T) {
+	t.Parallel()
+	tpl := parseWhole(t, `forEachContainer: [{add: {env: "${pod.spec.containers[0].env}"}}]`)
+	container, err := tree.Parse([]byte(`{"name":"a"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := func(n int) (uint64, error) {
+		in := wholeInput(t, fmt.Sprintf(`{"spec":{"containers":[{"name":"a","env":[%s]}]}}`, variables(n, 1)))
+		for range n {
+			if _, err := tpl.ForEach(in, nil, container, false); err != nil {
+				return in.spent, err
+			}
+		}
+		return in.spent, nil
+	}
+	small, err := cost(50)
+	if err != nil || small < 50*50 {
+		t.Fatalf("50 containers with 50 variables cost %d: %v", small, err)
+	}
+	if most, err := cost(1000); err == nil || most > 2*totalLimit {
+		t.Errorf("1000 containers with 1000 variables cost %d: %v", most, err)
+	}
+}
+
+// TestWholeObjectOrder checks that the keys of a copied object do not depend on the order in the
+// pod.
+func TestWholeObjectOrder(t *testing.T) {
+	t.Parallel()
+	tpl := parseWhole(t, `pod: {spec: {containers: [{name: c, image: i, resources: "${pod.spec.containers[0].resources}"}]}}`)
+	want := ""
+	for _, resources := range []string{
+		`{"limits":{"cpu":"1","memory":"2Gi"},"requests":{"cpu":1,"ephemeral-storage":"1Gi"}}`,
+		`{"requests":{"ephemeral-storage":"1Gi","cpu":1},"limits":{"memory":"2Gi","cpu":"1"}}`,
+		`{"requests":{"ephemeral-storage":"1Gi","cpu":1,"memory":null},"future":{},"limits":{"memory":"2Gi","cpu":"1"}}`,
+	} {
+		n, err := tpl.Render(wholeInput(t, `{"spec":{"containers":[{"name":"a","resources":`+resources+`}]}}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.String(); want != "" && got != want {
+			t.Errorf("%s\n%s", got, want)
+		} else {
+			want = got
+		}
+	}
+}
+
+// TestOptionalBounds checks that a template with many optional fields renders in one step for each.
+func TestOptionalBounds(t *testing.T) {
+	t.Parallel()
+	fields := make([]string, 1000)
+	for i := range fields {
+		fields[i] = fmt.Sprintf(`"${pod.metadata.annotations[?'a%d']}"`, i)
+	}
+	tpl := parseWhole(t, `pod: {spec: {containers: [{name: c, image: i, args: [`+strings.Join(fields, ",")+`]}]}}`)
+	in := wholeInput(t, `{"metadata":{"annotations":{"a7":"x"}}}`)
+	n, err := tpl.Render(in, nil)
+	if args := n.At("spec", "containers").Items()[0].Get("args").String(); err != nil || args != `["x"]` || in.spent > 0 {
+		t.Errorf("%s, cost %d: %v", args, in.spent, err)
+	}
+}
+
+// BenchmarkConstructs measures the constructs against the same fields written out.
+func BenchmarkConstructs(b *testing.B) {
+	const pod = `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"a","securityContext":{"runAsUser":5,"capabilities":{"drop":["ALL"]}}}]}}`
+	for _, c := range []struct{ name, container string }{
+		{"written", `args: [web], securityContext: {runAsUser: 5, capabilities: {drop: [ALL]}}`},
+		{"string", `args: ["${pod.metadata.labels.app}"], securityContext: {runAsUser: 5, capabilities: {drop: [ALL]}}`},
+		{"optional", `args: ["${pod.metadata.labels[?'app']}"], securityContext: {runAsUser: 5, capabilities: {drop: [ALL]}}`},
+		{"when", `args: [web], securityContext: {"${when}": "'app' in pod.metadata.labels", runAsUser: 5, capabilities: {drop: [ALL]}}`},
+		{"whole", `args: [web], securityContext: "${pod.spec.containers[0].securityContext}"`},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			tpl := parseWhole(b, `pod: {spec: {containers: [{name: c, image: i, `+c.container+`}]}}`)
+			n := wholeInput(b, pod).Pod
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := tpl.Render(&Input{Pod: n}, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
