@@ -69,7 +69,7 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 		return nil, fmt.Errorf("CEL: %s (in %q, column %d)%s", text, source, first.Location.Column()+1, hint)
 	}
 	native := checked.NativeRep()
-	if err := c.sameTypes(env, checked); err != nil {
+	if err := sameTypes(env, checked, c.whole); err != nil {
 		return nil, err
 	}
 	read, err := c.variablesRead(native)

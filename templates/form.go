@@ -57,8 +57,7 @@ func newForm(t reflect.Type, field, path string, os corev1.OSName, copied bool) 
 	return f
 }
 
-// apply checks a value and sets it to its canonical form. If there is an error, path is where it is in
-// the value, for example [0].name.
+// apply implements former.
 func (f *form) apply(in *Input, n *tree.Node) (path string, err error) {
 	made, err := f.of(in, n)
 	if at, ok := err.(*formError); ok { //nolint:errorlint // only this file makes it

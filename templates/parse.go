@@ -163,24 +163,6 @@ func (c *checker) protect(y *yaml.Node, t *Template) {
 	}
 }
 
-// fieldOf returns the names of a struct's fields and the type of the field with that name, or nil
-// if it has none.
-func fieldOf(t reflect.Type, name string) (names []string, field reflect.Type) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct {
-		return nil, nil
-	}
-	for _, f := range tree.StructFields(t) {
-		names = append(names, f.JSON)
-		if f.JSON == name {
-			field = f.Type
-		}
-	}
-	return names, field
-}
-
 // expressions compiles the condition and the fragments.
 func (c *checker) expressions(y *yaml.Node, t *Template) {
 	var err error

@@ -34,7 +34,7 @@ type part struct {
 	pieces []piece
 	whole  bool       // the leaf is a single expression and has its type
 	maybe  bool       // the leaf is left out if its expression, of an optional type, has no value
-	form   *form      // checks an object, or a list of objects, that the leaf computes
+	form   former     // checks an object, or a list of objects, that the leaf computes
 	preset *tree.Node // its value if the pod sets none of params; nil if it also depends on other data
 	params paramSet
 	pure   bool   // depends only on params, and on the variables of loops
@@ -42,6 +42,12 @@ type part struct {
 	rules  []valueRule
 	path   string // path of a leaf or a ${when}, for errors
 	field  string // a leaf's field in the API, for example Container.image
+}
+
+// former checks a computed value and sets it to its canonical form. If there is an error, path is
+// where it is in the value, for example [0].name.
+type former interface {
+	apply(in *Input, n *tree.Node) (path string, err error)
 }
 
 // add adds a child. It ignores nil, which is a child with a problem.

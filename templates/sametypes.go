@@ -14,14 +14,14 @@ import (
 )
 
 // sameTypes checks that the items of a list literal, and the values of a map literal, have the same
-// type. Otherwise CEL does not know their type, and nothing could be checked. The maps of an
-// expression that computes an object may have values of different types. Such a map can only be part
+// type. Otherwise CEL does not know their type, and nothing could be checked. If whole is true, the
+// expression computes an object, and its maps may have values of different types. Such a map can only be part
 // of the result: comparing values whose nesting is unknown has no bound, see [nesting].
-func (c *compiler) sameTypes(env *cel.Env, checked *cel.Ast) error {
+func sameTypes(env *cel.Env, checked *cel.Ast, whole bool) error {
 	native := checked.NativeRep()
 	issues := cel.NewIssuesWithSourceInfo(common.NewErrors(checked.Source()), native.SourceInfo())
 	cel.ValidateHomogeneousAggregateLiterals().Validate(env, sameTypesConfig{}, native, issues)
-	if issues.Err() == nil || c.whole && onlyResults(native) {
+	if issues.Err() == nil || whole && onlyResults(native) {
 		return nil
 	}
 	first := issues.Errors()[0]

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // scalarType is what the checker knows about a type of scalars.
@@ -75,4 +77,22 @@ func takes(t reflect.Type, out *cel.Type) bool {
 	}
 	// Not a map, because its keys would be structure.
 	return t.Kind() == reflect.Slice && out.Kind() == types.ListKind && takes(t.Elem(), out.Parameters()[0])
+}
+
+// fieldOf returns the names of a struct's fields and the type of the field with that name, or nil
+// if it has none.
+func fieldOf(t reflect.Type, name string) (names []string, field reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil, nil
+	}
+	for _, f := range tree.StructFields(t) {
+		names = append(names, f.JSON)
+		if f.JSON == name {
+			field = f.Type
+		}
+	}
+	return names, field
 }
