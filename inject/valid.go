@@ -49,13 +49,10 @@ func (p *planner) checkObject(object, fragment *tree.Node, t reflect.Type, at sc
 	}
 }
 
-// maxAnnotations is the maximum total size of an object's annotations (TotalAnnotationSizeLimitB).
-const maxAnnotations = 256 << 10
-
 // checkAnnotations reports a conflict if the pod's annotations become too large.
 func (p *planner) checkAnnotations() {
 	annotations := p.subject.pod.At("metadata", "annotations")
-	if annotations == nil || annotations.Size()+annotations.AddedSize() < maxAnnotations/2 { // these sizes are estimates
+	if annotations == nil || annotations.Size()+annotations.AddedSize() < templates.MaxAnnotations/2 { // these sizes are estimates
 		return
 	}
 	size := 0
@@ -63,9 +60,9 @@ func (p *planner) checkAnnotations() {
 	for i := range members {
 		size += len(members[i].Name()) + len(members[i].Text())
 	}
-	if size > maxAnnotations {
+	if size > templates.MaxAnnotations {
 		p.conflict(schema.Pointer{}.Member("metadata").Member("annotations"), nil, p.fragment.At("metadata", "annotations"),
-			"with the template, the pod's annotations have %d bytes, but the limit is %d; shorten the pod's annotations", size, maxAnnotations)
+			"with the template, the pod's annotations have %d bytes, but the limit is %d; shorten the pod's annotations", size, templates.MaxAnnotations)
 	}
 }
 

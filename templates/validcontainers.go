@@ -166,6 +166,10 @@ func containerRules() map[string][]objectRule {
 	}
 }
 
+// MaxAnnotations is the maximum size of an object's annotations in bytes, keys included
+// (TotalAnnotationSizeLimitB in k8s.io/apimachinery).
+const MaxAnnotations = 256 << 10
+
 func metadataRules() []objectRule {
 	return []objectRule{{reads: []string{"annotations." + corev1.PodDeletionCost}, check: func(n *tree.Node) error {
 		cost := n.At("annotations", corev1.PodDeletionCost)
@@ -174,14 +178,13 @@ func metadataRules() []objectRule {
 		}
 		return nil
 	}}, {check: func(n *tree.Node) error {
-		const most = 256 << 10
 		size := 0
 		annotations := n.Get("annotations").Members()
 		for i := range annotations {
 			size += len(annotations[i].Name()) + len(annotations[i].Text())
 		}
-		if size > most {
-			return fmt.Errorf("has %d bytes of annotations, and a pod may have %d", size, most)
+		if size > MaxAnnotations {
+			return fmt.Errorf("has %d bytes of annotations, and a pod may have %d", size, MaxAnnotations)
 		}
 		return nil
 	}}}
