@@ -39,6 +39,7 @@ type Injector struct {
 	readsContainers bool
 	addsEnv         bool // whether a template adds variables to the pod's own containers
 	readsAccount    bool // whether a template reads the ServiceAccount
+	products        productKeys
 	rules           []rule
 	couplings       []coupling
 	excluded        []string
@@ -64,7 +65,10 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	for _, t := range set.Templates {
 		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize), prefix: t.Annotation("")}
 		l.runs = t.Runs()
-		l.settable = append(t.ParamNames(), templates.AnnotationCustomize)
+		l.settable = append(t.OwnParamNames(), templates.AnnotationCustomize)
+		i.products.add(t)
+		i.products.addsLabels(t)
+		l.products.add(t)
 		l.revision, l.audit = tree.Text(t.Revision), "injected: revision "+t.Revision
 		l.forNamespaces = fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector)
 		l.forPods = fmt.Sprintf("the template is for pods with %v", t.PodSelector)
@@ -92,7 +96,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		}
 	}
 	for part := range reads {
-		if r := newRead(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" {
+		if r := newRead(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" && r.prefix == "" {
 			i.reads = append(i.reads, r)
 			i.readsContainers = i.readsContainers || r.ofContainers()
 		}

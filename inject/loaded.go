@@ -14,8 +14,9 @@ type loaded struct {
 	prefix                 string // of its annotations' keys
 	runs                   []templates.Runs
 	injected, customize    string
-	settable               []string   // names of the other annotations that pods may set
-	protect                [][]string // the elements of each protected path
+	settable               []string    // names of the other annotations that pods may set
+	products               productKeys // annotations of other products that it reads
+	protect                [][]string  // the elements of each protected path
 	forNamespaces, forPods string
 	audit                  string     // audit annotation of a pod that has the template
 	revision               tree.Node  // value of the annotation that records the injection

@@ -86,6 +86,12 @@ func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own []string, others m
 			case members[k].Kind() == tree.Null, there.SameText(&members[k]), there != nil && there.String() == members[k].String():
 			case strings.HasPrefix(key, templates.Domain+"/"):
 				first = append(first, key)
+			case field == "annotations" && i.products.reads(key):
+				if reader := i.productReadElsewhere(key); reader != "" {
+					others[reader] = append(others[reader], key)
+				} else {
+					own = append(own, key)
+				}
 			case field == "labels" || !ofTemplate || name == templates.AnnotationInjected: // labels are the template's own
 			default:
 				if reader := i.readElsewhere(template, name); reader != "" {
@@ -112,13 +118,35 @@ func (i *Injector) readElsewhere(template, param string) string {
 		return ""
 	}
 	k := slices.IndexFunc(t.Spec.Params, func(p templates.Param) bool { return p.Name == param })
-	switch {
-	case k < 0 || t.Spec.Params[k].Overridable(templates.ByPod):
+	if k < 0 {
 		return ""
-	case t.Spec.Params[k].Overridable(templates.ByServiceAccount) && !t.Spec.Params[k].Overridable(templates.ByNamespace):
+	}
+	return elsewhere(&t.Spec.Params[k])
+}
+
+// elsewhere is readElsewhere for a parameter.
+func elsewhere(p *templates.Param) string {
+	switch {
+	case p.Overridable(templates.ByPod):
+		return ""
+	case p.Overridable(templates.ByServiceAccount) && !p.Overridable(templates.ByNamespace):
 		return ofAccount
 	}
 	return ofNamespace
+}
+
+// productReadElsewhere is readElsewhere for an annotation of another product.
+func (i *Injector) productReadElsewhere(key string) (reader string) {
+	for _, t := range i.templates {
+		for k := range t.Spec.Params {
+			if p := &t.Spec.Params[k]; p.Reads(key) {
+				if reader = elsewhere(p); reader == "" {
+					return ""
+				}
+			}
+		}
+	}
+	return reader
 }
 
 // misplaced returns the finding about some keys. It names as many as fit.

@@ -62,6 +62,7 @@ func mistakes(i *Injector, s *subject) []Finding {
 	if s.asked.account != nil {
 		n.outside("ServiceAccount's ", s.asked.account.Annotations)
 	}
+	n.ofProducts(s)
 	return n.all
 }
 

@@ -9,12 +9,13 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// read is a part of the pod that templates depend on: all of it, the set of its items, or one
-// member.
+// read is a part of the pod that templates depend on: all of it, the set of its items, one member,
+// or the members with a prefix.
 type read struct {
-	path  []string
-	items bool
-	key   string
+	path   []string
+	items  bool
+	key    string
+	prefix string
 }
 
 // newRead parses a part, see [templates.Template.Reads].
@@ -23,6 +24,9 @@ func newRead(part string) (r read) {
 	if ok {
 		r.key = strings.TrimSuffix(within, "]")
 		r.items = r.key == ""
+		if prefix, ok := strings.CutSuffix(r.key, "*"); ok {
+			r.key, r.prefix = "", prefix
+		}
 	}
 	if path != "*" {
 		r.path = strings.Split(path, ".")
@@ -45,6 +49,8 @@ func (r read) addedIn(n *tree.Node) bool {
 		return n != nil
 	case r.key != "":
 		return n.Get(r.key).Added()
+	case r.prefix != "":
+		return slices.ContainsFunc(n.Members(), func(m tree.Node) bool { return m.Added() && strings.HasPrefix(m.Name(), r.prefix) })
 	case r.items:
 		return slices.ContainsFunc(n.Items(), func(item tree.Node) bool { return item.Added() })
 	}

@@ -26,7 +26,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	}
 	var invalid error
 	if c.setsParams() {
-		c.values, invalid = c.t.Values(c.subject.annotationText, c.subject.asked.account, &c.subject.asked.namespace)
+		c.values, invalid = c.t.Values(c.subject.annotations, c.subject.asked.account, &c.subject.asked.namespace)
 	} else {
 		c.values, invalid = c.t.Values(nil, c.subject.asked.account, &c.subject.asked.namespace)
 	}
@@ -60,7 +60,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 func (c *candidate) setsParams() bool {
 	members, prefix := c.subject.annotations.Members(), c.t.prefix
 	for i := range members {
-		if name := members[i].Name(); strings.HasPrefix(name, prefix) && name != c.t.injected {
+		if name := members[i].Name(); strings.HasPrefix(name, prefix) && name != c.t.injected || c.t.products.reads(name) {
 			return true
 		}
 	}

@@ -107,11 +107,6 @@ func (s *subject) marksAgain() {
 func (s *subject) optIn() *tree.Node                { return s.labels.Get(LabelInject) }
 func (s *subject) annotation(key string) *tree.Node { return s.annotations.Get(key) }
 
-func (s *subject) annotationText(key string) (string, bool) {
-	n := s.annotation(key)
-	return n.Text(), n != nil
-}
-
 // marked reports whether an annotation of the pod says that containers with the template's names
 // belong to the template. The annotation records an injection or requests that Pillion completes
 // the containers. It proves nothing. This is safe: its only effect is that Pillion adds what the

@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -11,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -53,7 +56,7 @@ func newProvider(base types.Provider, params []Param) *provider {
 	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}, variables: map[string]*structField{}}
 	for i := range params {
 		name := params[i].Name
-		f := getter(params[i].Type.row().cel, func(v Values) any { return v.get(name) })
+		f := getter(params[i].cel(), func(v Values) any { return v.get(name) })
 		if params[i].Optional {
 			f.IsSet = func(obj any) bool { return obj.(Values).isSet(name) }
 		}
@@ -260,4 +263,51 @@ func nesting(t *types.Type) (levels int) {
 		levels++
 	}
 	return levels
+}
+
+// hasDyn reports whether the type of a value, or of a part of it, is unknown.
+func hasDyn(t *types.Type) bool {
+	return t.Kind() == types.DynKind || slices.ContainsFunc(t.Parameters(), hasDyn)
+}
+
+// hides returns an error if an expression makes a value of unknown type from a list: the type then
+// no longer shows how deep the list is. This happens if the parts of an expression must have a
+// common type, and one part is dyn.
+func hides(checked *ast.AST, e ast.Expr) error {
+	var parts []ast.Expr
+	level := 0 // of the parts in the result
+	switch e.Kind() {
+	case ast.ListKind:
+		parts, level = e.AsList().Elements(), 1
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			parts = append(parts, entry.AsMapEntry().Value())
+		}
+		level = 1
+	case ast.CallKind:
+		switch call := e.AsCall(); call.FunctionName() {
+		case "dyn", operators.Conditional, operators.Add:
+			parts = call.Args()
+		case "or", "orValue":
+			parts = append([]ast.Expr{call.Target()}, call.Args()...)
+		}
+	}
+	result := checked.GetType(e.ID())
+	if !hasDyn(result) {
+		return nil
+	}
+	for _, part := range parts {
+		if isEmpty(part) {
+			continue
+		}
+		if nesting(checked.GetType(part.ID()))+level > nesting(result) {
+			return errors.New("a value that may be a list or something else hides how deep the list is; use the list itself")
+		}
+	}
+	return nil
+}
+
+// isEmpty reports whether an expression is [] or {}.
+func isEmpty(e ast.Expr) bool {
+	return e.Kind() == ast.ListKind && e.AsList().Size() == 0 || e.Kind() == ast.MapKind && e.AsMap().Size() == 0
 }

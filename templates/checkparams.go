@@ -38,6 +38,9 @@ func (c *checker) params(y *yaml.Node, t *Template) bool {
 	list := child(child(y, "spec"), "params")
 	for i := range t.Spec.Params {
 		p := &t.Spec.Params[i]
+		if p.Prefix != "" && p.Type == "" {
+			p.Type = mapParam
+		}
 		p.Type = p.Type.row().name
 		path := fmt.Sprintf("spec.params[%d]", i)
 		node := list.Content[i]
@@ -51,6 +54,7 @@ func (c *checker) params(y *yaml.Node, t *Template) bool {
 		case t.params[p.Name] != nil:
 			c.problem(at(node, "name"), path+".name", "the parameter is declared twice")
 		}
+		c.source(node, path, p)
 		t.params[p.Name] = c.param(node, path, p)
 	}
 	return len(c.problems) == before && t.params[""] == nil
@@ -67,25 +71,11 @@ func reserved(name string) bool {
 }
 
 func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
-	p := &param{Param: *declared, row: declared.Type.row()}
+	p := &param{Param: *declared, row: declared.row()}
 	var err error
-	if p.Pattern != "" {
-		if n := steps(p.Pattern); n > maxSteps {
-			c.problem(at(node, "pattern"), path+".pattern", "takes %d steps, and at most %d are allowed; repeat less in it", n, maxSteps)
-		} else if n*p.Length() > maxWork {
-			c.problem(at(node, "pattern"), path+".pattern", "takes %d steps for each of %d bytes, and at most %d are allowed; lower maxLength", n, p.Length(), maxWork)
-		} else if _, err = regexp.Compile(p.Pattern); err != nil {
-			c.problem(at(node, "pattern"), path+".pattern", "%v", err)
-		} else {
-			p.pattern = regexp.MustCompile("^(?:" + p.Pattern + ")$")
-		}
-	}
-	if p.MaxLength != nil && *p.MaxLength < 1 {
-		c.problem(at(node, "maxLength"), path+".maxLength", "must be at least 1")
-	}
-	if p.MaxLength != nil && *p.MaxLength > maxText {
-		c.problem(at(node, "maxLength"), path+".maxLength", "must be at most %d: expressions cannot read longer strings", maxText)
-	}
+	c.maxLength(node, path, p)
+	c.parts(node, path, p)
+	p.pattern = c.pattern(at(node, "pattern"), path+".pattern", p.Pattern, p.Length())
 	if p.Minimum != nil {
 		if p.min, err = p.row.bound(string(*p.Minimum)); err != nil {
 			c.problem(at(node, "minimum"), path+".minimum", "%v", err)
@@ -103,6 +93,10 @@ func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
 		if _, err := p.typed(string(choice)); err != nil {
 			c.problem(at(node, "enum"), fmt.Sprintf("%s.enum[%d]", path, i), "%v", err)
 		}
+	}
+	if declared.Prefix != "" && p.Default == nil && !p.Optional && p.items != nil {
+		p.Default = new(Scalar) // no annotation with the prefix is an empty map
+		declared.Default = p.Default
 	}
 	p.preset = Value{Name: p.Name, Source: Unset}
 	if p.Default != nil && p.Optional {

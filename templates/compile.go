@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -115,14 +114,11 @@ func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 // inspect rejects expressions that might not return the same bytes every time. It records which
 // parts of the pod they read.
 func (c *compiler) inspect(checked *ast.AST) error {
-	var loops bool
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
 		if nesting(checked.GetType(e.ID())) > maxNesting {
 			return fmt.Errorf("lists are nested more than %d deep", maxNesting)
 		}
 		switch e.Kind() {
-		case ast.ComprehensionKind:
-			loops = loops || checked.GetType(e.AsComprehension().IterRange().ID()).Kind() != types.ListKind
 		case ast.IdentKind:
 			if err := plainRead(c.params, e); err != nil {
 				return err
@@ -135,9 +131,6 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			switch call := e.AsCall(); {
 			case call.FunctionName() == "dyn" && hasStruct(checked.GetType(call.Args()[0].ID())):
 				return errors.New("dyn() of an object hides which of its fields are not set yet; read a field of the object instead")
-			case (call.FunctionName() == "dyn" || call.FunctionName() == operators.Conditional && checked.GetType(e.ID()).Kind() == types.DynKind) &&
-				slices.ContainsFunc(call.Args(), func(arg ast.Expr) bool { return nesting(checked.GetType(arg.ID())) > 0 }):
-				return errors.New("a value that may be a list or something else hides how deep the list is; use the list itself")
 			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):
 				return fmt.Errorf("%s() with a time zone is not the same on every machine; leave out the time zone for UTC", call.FunctionName())
 			case call.FunctionName() == marshalFunction && unset(checked.GetType(call.Args()[0].ID())) != "":
@@ -148,9 +141,9 @@ func (c *compiler) inspect(checked *ast.AST) error {
 				}
 			}
 		}
-	}
-	if loops && c.hasMaps(checked) {
-		return errors.New("a macro over a map literal has no fixed order; use a list")
+		if err := hides(checked, e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -166,7 +159,7 @@ func (c *compiler) declare(declared Variable, others []Variable) error {
 		}
 		return err
 	}
-	v := &variable{lazy: lazy{declared.Name, len(c.variables), p.value}, program: p, maps: c.hasMaps(p.checked)}
+	v := &variable{lazy: lazy{declared.Name, len(c.variables), p.value}, program: p}
 	c.variables = append(c.variables, v)
 	f := getter(p.out, func(*Input) any { return nil })
 	f.GetFrom = func(of any) (any, error) { return v.value(of.(*Input)) }
@@ -209,18 +202,6 @@ func (c *compiler) variablesRead(checked *ast.AST) (read []*variable, err error)
 		}
 	}
 	return read, nil
-}
-
-// hasMaps reports whether an expression makes a map, or reads a variable that has one.
-func (c *compiler) hasMaps(checked *ast.AST) bool {
-	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.IdentKind)) {
-		if slices.ContainsFunc(c.loops, func(l *loop) bool { return l.maps && l.name == e.AsIdent() }) {
-			return true
-		}
-	}
-	read, _ := c.variablesRead(checked) // an error is already reported
-	return slices.ContainsFunc(read, func(v *variable) bool { return v.maps }) ||
-		len(ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.MapKind))) > 0
 }
 
 // hasStruct reports whether the type is an object with fields, or contains one.

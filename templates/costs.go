@@ -127,17 +127,18 @@ func isNested(v ref.Val) bool {
 
 // limits returns the options of a program that limit its cost.
 func (c charges) limits(checked *ast.AST) []cel.ProgramOption {
-	return append(comparisons(checked), cel.CostTracking(c), cel.CostLimit(costLimit))
+	return append(append(comparisons(checked), orderedMaps(checked)...), cel.CostTracking(c), cel.CostLimit(costLimit))
 }
 
-// comparisons returns an option for the comparisons of lists of lists. A list may contain the same
-// list many times, so that its size is the square of the cost of making it.
+// comparisons returns an option for the comparisons of lists of lists, or of values of unknown type.
+// A list may contain the same list many times, so that its size is the square of the cost of making
+// it.
 func comparisons(checked *ast.AST) []cel.ProgramOption {
 	deep := map[int64]bool{}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.CallKind)) {
 		switch call := e.AsCall(); call.FunctionName() {
 		case operators.Equals, operators.NotEquals, operators.In:
-			if nesting(checked.GetType(call.Args()[1].ID())) > 1 {
+			if t := checked.GetType(call.Args()[1].ID()); nesting(t) > 1 || hasDyn(t) {
 				deep[e.ID()] = true
 			}
 		}

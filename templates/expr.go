@@ -35,7 +35,6 @@ type variable struct {
 	lazy
 
 	program *program
-	maps    bool // a map in its value has no fixed order
 	used    bool
 }
 
@@ -43,8 +42,7 @@ type variable struct {
 type loop struct {
 	name  string // of its variable
 	list  *program
-	maps  bool // a map in its value has no fixed order
-	depth int  // number of loops around it
+	depth int // number of loops around it
 }
 
 var errGone = errors.New("the caller no longer waits for the result")

@@ -84,7 +84,7 @@ func (c *compiler) loop(env *cel.Env, name, source string) (*loop, *cel.Env, err
 		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, celName(p.out))
 	}
 	within, err := env.Extend(cel.Variable(name, p.out.Parameters()[0]))
-	return &loop{name: name, list: p, maps: c.hasMaps(p.checked), depth: len(c.loops)}, within, err
+	return &loop{name: name, list: p, depth: len(c.loops)}, within, err
 }
 
 // keepOnce lets a list with ${forEach} fail if two items have the same key.

@@ -28,7 +28,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if len(pieces) == 1 && pieces[0].program == nil {
 		return &part{static: tree.Text(pieces[0].literal)} // it contains only $${
 	}
-	if len(pieces) == 1 {
+	if len(pieces) == 1 && !becomesText(field, pieces[0].program.out) {
 		p := &part{kind: leafPart, pieces: pieces, whole: true, path: path, field: field}
 		c.wholeLeaf(y, p, t)
 		return p
@@ -47,6 +47,17 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 		}
 	}
 	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, field: field}
+}
+
+// becomesText reports whether a whole expression becomes a string although it has another type. The
+// values of environment variables, annotations and labels are strings in which numbers and booleans
+// are usual.
+func becomesText(field string, out *cel.Type) bool {
+	switch field {
+	case "EnvVar.value", "ObjectMeta.annotations", "ObjectMeta.labels":
+		return out.Kind() != types.StringKind && joins(out)
+	}
+	return false
 }
 
 func joins(out *cel.Type) bool {

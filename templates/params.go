@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,9 +23,26 @@ type Param struct {
 	Pattern       string      `json:"pattern,omitempty"` // RE2 for the whole value
 	Minimum       *Scalar     `json:"minimum,omitempty"`
 	Maximum       *Scalar     `json:"maximum,omitempty"`
-	MaxLength     *int        `json:"maxLength,omitempty"` // bytes, default 256
+	MaxLength     *int        `json:"maxLength,omitempty"`  // bytes, default 256
+	Items         *ParamItems `json:"items,omitempty"`      // of a list, or the values of a map
+	MaxItems      *int        `json:"maxItems,omitempty"`   // of a list or a map, default 64
+	KeyPattern    string      `json:"keyPattern,omitempty"` // RE2 for the keys of a map
+	Separator     string      `json:"separator,omitempty"`  // between key and value, default "="
+	Annotation    string      `json:"annotation,omitempty"` // of another product, instead of <template>.pillion.dev/<name>
+	Prefix        string      `json:"prefix,omitempty"`     // of the annotations that make up a map
+	Message       string      `json:"message,omitempty"`    // what a value must be, in errors
 	OverridableBy []Overrider `json:"overridableBy,omitempty"`
 	Description   string      `json:"description,omitempty"`
+}
+
+// ParamItems defines the items of a list, or the values of a map.
+type ParamItems struct {
+	Type      ParamType `json:"type,omitempty"`
+	Enum      []Scalar  `json:"enum,omitempty"`
+	Pattern   string    `json:"pattern,omitempty"`
+	Minimum   *Scalar   `json:"minimum,omitempty"`
+	Maximum   *Scalar   `json:"maximum,omitempty"`
+	MaxLength *int      `json:"maxLength,omitempty"`
 }
 
 // Scalar is a string that YAML may contain without quotes, for example 5, true and 64Mi.
@@ -55,9 +73,14 @@ type Value struct {
 	Name   string `json:"name"`
 	Text   string `json:"value"`
 	Source string `json:"source"` // pod, ServiceAccount, namespace, default or unset
+	// Annotation is the annotation of another product that has the value, or the prefix of several.
+	Annotation string `json:"annotation,omitempty"`
 
 	cel ref.Val // nil if unset
 }
+
+// String returns the value for tests and logs.
+func (v Value) String() string { return fmt.Sprintf("%s = %q (%s)", v.Name, v.Text, v.Source) }
 
 // Values are the values of a template's parameters in the order of declaration.
 type Values []Value
@@ -87,11 +110,13 @@ func (v Values) has(name string) bool {
 // param is a compiled Param.
 type param struct {
 	Param
-	row      *paramType
-	key      string // of its annotation
-	preset   Value  // the default, or unset
-	pattern  *regexp.Regexp
-	min, max *bound
+	row         *paramType
+	key         string // of its annotation
+	preset      Value  // the default, or unset
+	pattern     *regexp.Regexp
+	min, max    *bound
+	items       *param // of a list or a map
+	keysPattern *regexp.Regexp
 }
 
 // Overridable reports whether annotations of such an object may set the parameter.
@@ -117,15 +142,23 @@ func (p *param) parse(text string) (ref.Val, error) {
 	}
 	switch {
 	case len(p.Enum) > 0 && !slices.Contains(p.Enum, Scalar(text)):
-		return nil, fmt.Errorf("is %q; it must be one of %s%s", text, strings.Join(p.Choices(), ", "), DidYouMean(text, p.Choices()))
+		return nil, p.mustBe(text, fmt.Sprintf("must be one of %s%s", strings.Join(p.Choices(), ", "), DidYouMean(text, p.Choices())))
 	case p.pattern != nil && !p.pattern.MatchString(text):
-		return nil, fmt.Errorf("is %q; it must match %s", text, p.Pattern)
+		return nil, p.mustBe(text, "must match "+p.Pattern)
 	case p.min != nil && p.min.cmp(text) < 0:
-		return nil, fmt.Errorf("is %q; it must be at least %s", text, p.min.text)
+		return nil, p.mustBe(text, "must be at least "+p.min.text)
 	case p.max != nil && p.max.cmp(text) > 0:
-		return nil, fmt.Errorf("is %q; it must be at most %s", text, p.max.text)
+		return nil, p.mustBe(text, "must be at most "+p.max.text)
 	}
 	return value, nil
+}
+
+// mustBe returns the error for a value that is not allowed. The template's own message comes first.
+func (p *param) mustBe(text, otherwise string) error {
+	if p.Message != "" {
+		otherwise = "must be " + p.Message
+	}
+	return fmt.Errorf("is %q; it %s", shortened(text), otherwise)
 }
 
 // Choices returns the values of an enumeration.
@@ -139,19 +172,35 @@ func texts[T ~string](all ...T) []string {
 	return out
 }
 
-// Length returns the maximum length of a value in bytes.
+// Length returns the maximum length of a value in bytes. For a map with a prefix, it is that of all
+// names and values together.
 func (p *Param) Length() int {
-	const usual = 256
-	if p.MaxLength != nil {
+	const usual, usualOfMany = 256, 4096
+	switch {
+	case p.MaxLength != nil:
 		return *p.MaxLength
+	case p.Type.row().parts != scalar:
+		return usualOfMany
+	}
+	return usual
+}
+
+// Count returns the maximum number of items of a list or a map.
+func (p *Param) Count() int {
+	const usual = 64
+	if p.MaxItems != nil {
+		return *p.MaxItems
 	}
 	return usual
 }
 
 func (p *param) typed(text string) (ref.Val, error) {
-	value, err := p.row.parse(text)
+	value, err := p.row.parse(p, text)
+	if part, ok := errors.AsType[partError](err); ok {
+		return nil, part
+	}
 	if err != nil {
-		return nil, fmt.Errorf("is %q; it must be %s", text, p.row.words)
+		return nil, p.mustBe(text, "must be "+p.row.words)
 	}
 	return value, nil
 }

@@ -25,11 +25,22 @@ type paramType struct {
 	name   ParamType
 	words  string // after "must be"
 	sample string // a valid value
-	cel    *types.Type
-	parse  func(text string) (ref.Val, error) // returns a value of the type cel
-	order  order                              // nil if the type has no minimum and no maximum
-	policy PolicyParam
+	cel    func(*Param) *types.Type
+	parse  func(p *param, text string) (ref.Val, error) // returns a value of the type cel
+	order  order                                        // nil if the type has no minimum and no maximum
+	policy PolicyParam                                  // empty if no policy can read a value
+	parts  parts
 }
+
+// parts are what a value of a type consists of.
+type parts int
+
+const (
+	scalar  parts = iota // nothing else
+	ofItems              // items
+	ofPairs              // keys with items
+	ofJSON
+)
 
 // PolicyParam has the CEL expressions by which an admission policy reads a parameter. In them, TEXT
 // is the string. A policy may reject a value that parse accepts, but never the other way round.
@@ -44,24 +55,26 @@ type PolicyParam struct {
 func paramTypes() []paramType {
 	return []paramType{
 		{
-			"string", "a string", "sample", types.StringType,
-			func(text string) (ref.Val, error) { return types.String(text), nil },
+			"string", "a string", "sample", always(types.StringType),
+			func(_ *param, text string) (ref.Val, error) { return types.String(text), nil },
 			nil,
 			PolicyParam{"true", "TEXT", ""},
+			scalar,
 		},
 		{
-			"integer", "an integer", "1", types.IntType,
-			func(text string) (ref.Val, error) {
+			"integer", "an integer", "1", always(types.IntType),
+			func(_ *param, text string) (ref.Val, error) {
 				i, err := strconv.ParseInt(text, 10, 64)
 				return types.Int(i), err
 			},
 			by(parseNumber, cmp.Compare),
 			// An integer of 19 digits may be too large, which is an error.
 			PolicyParam{`TEXT.matches("^[+-]?0*[0-9]{1,18}$")`, "int(TEXT)", "double(TEXT) OP double(LIMIT)"},
+			scalar,
 		},
 		{
-			"number", "a number", "1", types.DoubleType,
-			func(text string) (ref.Val, error) {
+			"number", "a number", "1", always(types.DoubleType),
+			func(_ *param, text string) (ref.Val, error) {
 				f, err := parseNumber(text)
 				return types.Double(f), err
 			},
@@ -69,10 +82,11 @@ func paramTypes() []paramType {
 			PolicyParam{
 				`TEXT.matches("^[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]{1,2})?$")`, "double(TEXT)", "double(TEXT) OP double(LIMIT)",
 			},
+			scalar,
 		},
 		{
-			"boolean", "true or false", "true", types.BoolType,
-			func(text string) (ref.Val, error) {
+			"boolean", "true or false", "true", always(types.BoolType),
+			func(_ *param, text string) (ref.Val, error) {
 				if text != "true" && text != "false" {
 					return nil, strconv.ErrSyntax
 				}
@@ -80,23 +94,63 @@ func paramTypes() []paramType {
 			},
 			nil,
 			PolicyParam{`TEXT in ["true", "false"]`, `TEXT == "true"`, ""},
+			scalar,
 		},
 		{
-			"quantity", aQuantity, "1", types.StringType,
+			"quantity", aQuantity, "1", always(types.StringType),
 			asText(ParseQuantity),
 			by(ParseQuantity, func(a, b resource.Quantity) int { return a.Cmp(b) }),
 			PolicyParam{
 				// As in ParseQuantity, a string that takes too long to parse is no quantity.
 				`size(TEXT) <= 64 && !TEXT.matches("[eE][-+]*[0-9]{4,}") && isQuantity(TEXT)`, "TEXT", "quantity(TEXT).compareTo(quantity(LIMIT)) OP 0",
 			},
+			scalar,
 		},
 		{
-			"duration", "a duration such as 30s or 5m", "1s", types.StringType,
+			"duration", "a duration such as 30s or 5m", "1s", always(types.StringType),
 			asText(time.ParseDuration),
 			by(time.ParseDuration, cmp.Compare),
 			PolicyParam{`TEXT.matches("^[+-]?(0|([0-9]{1,7}(\\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+)$")`, "TEXT", "duration(TEXT) OP duration(LIMIT)"},
+			scalar,
 		},
+		{"list", "a list such as a,b", "sample", listType, parseList, nil, PolicyParam{}, ofItems},
+		{"map", "pairs such as a=1,b=2", "sample=sample", mapType, parseMap, nil, PolicyParam{}, ofPairs},
+		{"json", "an object or a list in JSON or YAML", "{}", always(types.DynType), parseJSON, nil, PolicyParam{}, ofJSON},
 	}
+}
+
+// The names of types that other code knows.
+const (
+	booleanParam ParamType = "boolean"
+	mapParam     ParamType = "map"
+)
+
+// row returns the row of the parameter's type. Other products accept more forms of a boolean than
+// Pillion, so their annotations may have these too.
+func (p *Param) row() *paramType {
+	row := p.Type.row()
+	if row.name == booleanParam && p.OfOthers() {
+		row.words, row.parse = "true or false, 1 or 0, yes or no, on or off", parseLooseBool
+		row.policy.Check, row.policy.Value = looseBool(append(yes(), no()...)), looseBool(yes())
+	}
+	return row
+}
+
+func yes() []string { return []string{"true", "t", "1", "yes", "y", "on"} }
+
+func no() []string { return []string{"false", "f", "0", "no", "n", "off"} }
+
+func parseLooseBool(_ *param, text string) (ref.Val, error) {
+	text = strings.ToLower(text)
+	if isYes := slices.Contains(yes(), text); isYes || slices.Contains(no(), text) {
+		return types.Bool(isYes), nil
+	}
+	return nil, strconv.ErrSyntax
+}
+
+// looseBool returns the CEL expression that reports whether a string is one of some words.
+func looseBool(words []string) string {
+	return fmt.Sprintf(`TEXT.lowerAscii() in ["%s"]`, strings.Join(words, `", "`))
 }
 
 // row returns the row of a type. An unknown type is already a problem of the template, and is
@@ -115,13 +169,14 @@ func ParamTypes() (names []string) {
 	return names
 }
 
-// Words returns what a value of the type must be, for example "an integer".
-func (t ParamType) Words() string { return t.row().words }
+// Words returns what a value must be, for example "an integer".
+func (p *Param) Words() string { return p.row().words }
 
-// Sample returns a valid value.
-func (t ParamType) Sample() string { return t.row().sample }
+// Policy returns the expressions by which an admission policy reads a value. They are empty if no
+// policy can read it.
+func (p *Param) Policy() PolicyParam { return p.row().policy }
 
-// Policy returns the expressions by which an admission policy reads a value.
+// Policy returns the expressions for a parameter of the type.
 func (t ParamType) Policy() PolicyParam { return t.row().policy }
 
 // order parses a limit. It returns a function that compares values with it.
@@ -134,9 +189,11 @@ func by[T any](parse func(string) (T, error), compare func(a, b T) int) order {
 	}
 }
 
+func always(t *types.Type) func(*Param) *types.Type { return func(*Param) *types.Type { return t } }
+
 // asText returns a parser that checks a value and returns the string.
-func asText[T any](parse func(string) (T, error)) func(string) (ref.Val, error) {
-	return func(text string) (ref.Val, error) {
+func asText[T any](parse func(string) (T, error)) func(*param, string) (ref.Val, error) {
+	return func(_ *param, text string) (ref.Val, error) {
 		_, err := parse(text)
 		return types.String(text), err
 	}

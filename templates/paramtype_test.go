@@ -7,17 +7,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/cel-go/common/types"
 )
 
 // TestParamTypes checks that each row is complete and consistent.
 func TestParamTypes(t *testing.T) {
 	t.Parallel()
 	for _, row := range paramTypes() {
-		value, err := row.parse(row.sample)
-		if err != nil || value.Type().TypeName() != row.cel.TypeName() {
-			t.Errorf("%s: the sample %s is %v (%v), want a value of type %s", row.name, row.sample, value, err, row.cel)
+		p := compiledParam(t, "{name: p, type: "+string(row.name)+"}")
+		value, err := p.parse(row.sample)
+		if err != nil || p.cel().Kind() != types.DynKind && value.Type().TypeName() != p.cel().TypeName() {
+			t.Errorf("%s: the sample %s is %v (%v), want a value of type %s", row.name, row.sample, value, err, p.cel())
 		}
-		if row.words == "" || row.policy.Check == "" || row.policy.Value == "" {
+		if readable := row.policy != (PolicyParam{}); row.words == "" || readable != (row.parts == scalar) || readable && (row.policy.Check == "" || row.policy.Value == "") {
 			t.Errorf("%s: the words or a policy's expression are missing", row.name)
 		}
 		if ordered, inPolicy := row.order != nil, row.policy.Compare != ""; ordered != inPolicy {
@@ -33,6 +36,16 @@ func TestParamTypes(t *testing.T) {
 			t.Errorf("%s: any string can be its minimum", row.name)
 		}
 	}
+}
+
+// compiledParam returns the compiled form of a parameter.
+func compiledParam(t testing.TB, declared string) *param {
+	t.Helper()
+	all, problems := Parse("p.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {params: ["+declared+"], pod: {metadata: {annotations: {x: y}}}}}"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return all[0].ordered[0]
 }
 
 // TestParamTypesInReference checks that the reference lists each type, in this order.

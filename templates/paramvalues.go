@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // InvalidValueError reports a parameter's value that is invalid, or missing.
@@ -43,28 +45,26 @@ func (e InvalidValuesError) Error() string {
 	return strings.Join(all, "; ")
 }
 
-// Values returns the values of the parameters. A value comes from the pod's annotation, or else
-// from the ServiceAccount's, or else from the namespace's, or else it is the default. The function
-// podAnnotation is nil if the pod has no annotation of the template. The ServiceAccount may be nil.
-// Values omits parameters without a valid value; the error is an [InvalidValuesError] about them.
-// Callers must not change the values.
-func (t *Template) Values(podAnnotation func(key string) (string, bool), account *ServiceAccount, ns *Namespace) (values Values, err error) {
+// Values returns the values of the parameters. A value comes from the pod's annotations, or else
+// from the ServiceAccount's, or else from the namespace's, or else it is the default. The parameter
+// annotations is the pod's, or nil if none of them can set a parameter. The ServiceAccount may be
+// nil. Values omits parameters without a valid value; the error is an [InvalidValuesError] about
+// them. Callers must not change the values.
+func (t *Template) Values(annotations *tree.Node, account *ServiceAccount, ns *Namespace) (values Values, err error) {
 	if !t.accountSets {
 		account = nil // the result must not depend on what other templates read
 	}
 	switch {
 	case len(t.Spec.Params) == 0:
 		return nil, nil
-	case podAnnotation == nil && account == nil && len(ns.Annotations) == 0 && t.preset != nil:
+	case annotations == nil && account == nil && len(ns.Annotations) == 0 && t.preset != nil:
 		return t.preset, nil
-	case podAnnotation == nil:
-		podAnnotation = func(string) (string, bool) { return "", false }
 	}
 	values = make(Values, 0, len(t.Spec.Params))
 	var invalid InvalidValuesError
 	for _, p := range t.ordered {
-		if v, wrong := t.value(p, podAnnotation, account, ns); wrong != nil {
-			invalid = append(invalid, wrong)
+		if v, wrong := t.value(p, sources{annotations, account.of(p), ns}); len(wrong) > 0 {
+			invalid = append(invalid, wrong...)
 		} else {
 			values = append(values, v)
 		}
@@ -75,31 +75,43 @@ func (t *Template) Values(podAnnotation func(key string) (string, bool), account
 	return values, nil
 }
 
-func (t *Template) value(p *param, podAnnotation func(string) (string, bool), account *ServiceAccount, ns *Namespace) (v Value, wrong *InvalidValueError) {
-	v = Value{Name: p.Name}
-	reject := func(reason string) (Value, *InvalidValueError) {
-		return v, &InvalidValueError{Param: p.Name, Key: p.key, Source: v.Source, Text: v.Text, reason: reason}
+// sources are the objects whose annotations set a parameter.
+type sources struct {
+	pod     *tree.Node // its annotations
+	account *ServiceAccount
+	ns      *Namespace
+}
+
+// of returns the ServiceAccount if its annotations count for a parameter. Annotations of other
+// products are usual in ServiceAccounts, so they count only if the template reads them there.
+func (a *ServiceAccount) of(p *param) *ServiceAccount {
+	if p.OfOthers() && !p.Overridable(ByServiceAccount) {
+		return nil
 	}
-	var ok bool
-	if v.Text, ok = podAnnotation(p.key); ok {
-		v.Source = FromPod
-		if !p.Overridable(ByPod) {
-			return reject("sets a parameter that a pod may not set")
-		}
-	} else if v.Text, ok = account.annotation(p.key); ok {
-		v.Source = FromServiceAccount
-		if !p.Overridable(ByServiceAccount) {
-			return reject("sets a parameter that a ServiceAccount may not set")
-		}
-	} else if v.Text, ok = ns.annotation(p.key); ok {
-		v.Source = FromNamespace
-		if !p.Overridable(ByNamespace) {
-			return reject("sets a parameter that a namespace may not set")
-		}
+	return a
+}
+
+func (t *Template) value(p *param, from sources) (v Value, wrong []*InvalidValueError) {
+	if p.Prefix != "" {
+		return p.collected(from)
+	}
+	v = Value{Name: p.Name, Annotation: p.Annotation}
+	reject := func(reason string) (Value, []*InvalidValueError) {
+		return v, []*InvalidValueError{{Param: p.Name, Key: p.key, Source: v.Source, Text: v.Text, reason: reason}}
+	}
+	if of := from.pod.Get(p.key); of != nil {
+		v.Text, v.Source = of.Text(), FromPod
+	} else if text, ok := from.account.annotation(p.key); ok {
+		v.Text, v.Source = text, FromServiceAccount
+	} else if text, ok := from.ns.annotation(p.key); ok {
+		v.Text, v.Source = text, FromNamespace
 	} else if !p.Needed() {
 		return p.preset, nil
 	} else {
 		return reject("")
+	}
+	if err := p.overridable(v.Source); err != nil {
+		return reject(err.Error())
 	}
 	cel, err := p.parse(v.Text)
 	if err != nil {
@@ -125,6 +137,11 @@ func (ns *Namespace) annotation(key string) (text string, ok bool) {
 
 // ParamNames returns the names of the declared parameters, sorted.
 func (t *Template) ParamNames() []string { return slices.Sorted(maps.Keys(t.params)) }
+
+// OwnParamNames returns the names of the parameters that the template's own annotations set, sorted.
+func (t *Template) OwnParamNames() []string {
+	return slices.DeleteFunc(t.ParamNames(), func(name string) bool { return t.params[name].OfOthers() })
+}
 
 // Takes returns an error ("is ...") if one of the template's parameters must not have that value.
 func (t *Template) Takes(name, value string) error {

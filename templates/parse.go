@@ -90,8 +90,8 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		return nil, c.problems
 	}
 	t.defaults()
-	for name, p := range t.params {
-		p.key = t.Annotation(name)
+	for _, p := range t.params {
+		p.key = t.Key(&p.Param)
 	}
 	t.presets()
 	whole, err := tree.FromYAML(y)
@@ -103,6 +103,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	t.asksIfSet = c.asksIfSet
 	t.reads, t.uses, t.readsRequest = c.compiler.reads, c.compiler.uses, c.compiler.readsRequest
 	t.noteAccount(c.compiler.readsAccount)
+	t.reads.noteSources(t.Spec.Params)
 	if t.Spec.Match.PodSelector != nil {
 		t.reads["metadata.labels"] = true
 	}

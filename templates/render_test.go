@@ -21,7 +21,7 @@ func renderText(t *templates.Template) (string, error) {
 	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{
 		Name: "shop", Labels: map[string]string{"team": "blue", "b": "1", "a": "2", "c": "3"}, Known: true,
 	}, Request: templates.RequestInfo{Operation: "CREATE", Username: "jane"}}
-	values, err := t.Values(func(string) (string, bool) { return "", false }, in.ServiceAccount, &in.Namespace)
+	values, err := t.Values(nil, in.ServiceAccount, &in.Namespace)
 	if err != nil {
 		return "", err
 	}
@@ -57,6 +57,11 @@ func TestLeaves(t *testing.T) {
 		"${pod.metadata.labels.map(k, k).join(',')}":            "a,app,z",
 		"${ns.labels.map(k, k + '=' + ns.labels[k]).join(',')}": "a=2,b=1,c=3,team=blue",
 		"${ns.name}/${request.operation}/${request.username}/${request.dryRun}":                          "shop/CREATE/jane/false",
+		"${{'b': 1, 'a': 2}.map(k, k).join(',')}":                                                        "a,b",
+		"${optional.of({'b': 1, 'a': 2}).optMap(m, m.map(k, k)).orValue([]).join(',')}":                  "a,b",
+		"${[{'z': ns.name, 'y': 'x', 'x': ns.name}][0].map(k, k).join(',')}":                             "x,y,z",
+		"${{2: 'b', 1: 'a', 10: 'c'}.map(k, string(k)).join(',')}":                                       "1,2,10",
+		"${{true: 'b', false: 'a'}.filter(k, true).map(k, string(k)).join(',')}":                         "false,true",
 		"${has(pod.spec.hostNetwork) ? 'host' : 'pod'}":                                                  "pod",
 		"${string(pod.spec.containers.filter(c, c.name == 'app')[0].ports[0].containerPort + params.n)}": "83",
 		"${string(pod.spec.priority > 5)}":                                                               "true",
@@ -118,7 +123,7 @@ func TestPresets(t *testing.T) {
 		{"a.pillion.dev/s", "z", "3 z"},
 		{"a.pillion.dev/b", "false", `3 x\"y`},
 	} {
-		values, err := tmpl.Values(func(key string) (string, bool) { return c.value, key == c.annotation }, nil, &in.Namespace)
+		values, err := tmpl.Values(new(tree.Members(tree.Field(c.annotation, tree.Text(c.value)))), nil, &in.Namespace)
 		if err != nil {
 			t.Fatal(err)
 		}

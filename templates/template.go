@@ -202,7 +202,8 @@ func SplitAnnotation(key string) (template, name string, ok bool) {
 
 // Reads returns the parts of the pod that the template's result depends on, sorted. A part is named
 // by its first two fields, for example "spec.volumes"; "*" is the whole pod. "spec.containers[]" is
-// only the set of containers, and "metadata.labels[app]" only that label.
+// only the set of containers, "metadata.labels[app]" only that label, and "metadata.annotations[a/b*]"
+// only the annotations with that prefix.
 func (t *Template) Reads() []string { return slices.Sorted(maps.Keys(t.reads)) }
 
 // ReadsRequest reports whether the template's result depends on the user who creates a pod, or on a

@@ -172,14 +172,14 @@ func valueOf(v templates.Value) string {
 	if v.Source == templates.Unset {
 		return "is not set"
 	}
-	return fmt.Sprintf("= %s (%s)", cmp.Or(v.Text, `""`), origin(v.Source))
+	return fmt.Sprintf("= %s (%s)", cmp.Or(v.Text, `""`), origin(v))
 }
 
-func origin(source string) string {
-	if source == templates.FromDefault {
+func origin(v templates.Value) string {
+	if v.Source == templates.FromDefault {
 		return "default"
 	}
-	return "the " + source + "'s annotation"
+	return strings.TrimSpace("the " + v.Source + "'s annotation " + v.Annotation)
 }
 
 func (p *page) differences(r *Report, t *Template) {

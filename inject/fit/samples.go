@@ -107,7 +107,7 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 		names = append(names, t.Name)
 		for i := range t.Spec.Params {
 			param := &t.Spec.Params[i]
-			key := t.Annotation(param.Name)
+			key := t.Key(param)
 			value, given := values[t.Name+"."+param.Name]
 			_, byPod := p.Annotations[key]
 			_, byNamespace := annotations[key]
@@ -122,14 +122,14 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 				}
 				pod.sampled = append(pod.sampled, param.Name+"="+value)
 			}
+			set := annotations
 			switch {
 			case param.Overridable(templates.ByPod):
-				p.Annotations[key] = value
+				set = p.Annotations
 			case param.Overridable(templates.ByServiceAccount) && account.Known:
-				account.Annotations[key] = value
-			default:
-				annotations[key] = value
+				set = account.Annotations
 			}
+			maps.Copy(set, t.Annotations(param, value))
 		}
 	}
 	p.Annotations[inject.AnnotationTemplates] = strings.Join(names, ",")

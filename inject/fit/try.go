@@ -138,7 +138,7 @@ func about(t *templates.Template, pod Subject) Trial {
 		if name := t.Spec.Params[i].Name; !t.Uses(name) {
 			trial.Hints = append(trial.Hints, fmt.Sprintf("no expression reads the parameter %s, so setting it changes nothing; remove it, or write ${params.%s} where it belongs", name, name))
 		}
-		if p := &t.Spec.Params[i]; p.Needed() && !pod.sets(t.Annotation(p.Name)) {
+		if p := &t.Spec.Params[i]; p.Needed() && !pod.sets(t.Key(p)) {
 			trial.Needs, trial.Denied = append(trial.Needs, p.Name), t.Spec.Validate.Mode == templates.Deny
 		}
 	}

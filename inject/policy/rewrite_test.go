@@ -91,7 +91,7 @@ func TestRewrite(t *testing.T) {
 
 func sameValue(t *testing.T, b *builder, pod *node, w world, in *templates.Input) {
 	t.Helper()
-	values, err := b.t.Values(func(string) (string, bool) { return "", false }, nil, &in.Namespace)
+	values, err := b.t.Values(nil, nil, &in.Namespace)
 	if err != nil {
 		t.Fatal(err)
 	}

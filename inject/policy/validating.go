@@ -95,7 +95,7 @@ func (b *builder) parameterValidations() []admissionregistrationv1.Validation {
 	var all []admissionregistrationv1.Validation
 	for i := range b.t.Spec.Params {
 		p := &b.t.Spec.Params[i]
-		key := b.t.Annotation(p.Name)
+		key := b.t.Key(p)
 		whose := ""
 		for _, by := range []struct {
 			kind, other string

@@ -9,19 +9,20 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 func someTexts() []string {
 	var texts []string
 	for _, name := range templates.ParamTypes() {
-		texts = append(texts, templates.ParamType(name).Sample())
+		texts = append(texts, (&templates.Param{Type: templates.ParamType(name)}).Samples()...)
 	}
 	return append(texts,
 
 		"", " ", "a", "A", "a b", "a,b", "info", "loud", "true", "false", "True", "0", "1", "-1", "+1", "007", "1.0", "1.5", ".5", "5.", "1e3", "1E-2", "1e400", "0x10",
 		"Inf", "NaN", "1_000", "9223372036854775807", "9223372036854775808", "99999999999999999999", "100m", "64Mi", "1Gi", "-5", "1e1000", "m", "30s", "1h30m", "5", "-5m",
 		".5s", "1.5h", "1us", "1µs", "h", "80", "65535", "65536", "2147483648", "http", "-http", "a--b", "averylongportname", "/logs", "/logs/", "//", "/", "/a//b", "/a/../b",
-		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "File", "a.b-c", "A_B", "511", "512", "2147483647", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", templates.TokenPath)
+		"/a/..b", "/.", "..", "a/..", "TCP", "tcp", "File", "a.b-c", "A_B", "511", "512", "2147483647", "Always", "Memory", strings.Repeat("x", 64), strings.Repeat("x", 256), strings.Repeat("ä", 129), "a\nb", "☃", "yes", "Off", "T", "tRUE", "N", templates.TokenPath)
 }
 
 // declarations returns parameters of each type, with each kind of limit.
@@ -33,9 +34,13 @@ func declarations() []string {
 		"overridableBy: [Namespace]", "overridableBy: [Pod]", "overridableBy: []", "default: a, overridableBy: [Namespace]", "default: a, overridableBy: [Pod]", "default: a, overridableBy: []",
 	}
 	for _, name := range templates.ParamTypes() {
-		declared = append(declared, "type: "+name)
-		if t := templates.ParamType(name); t.Policy().Compare != "" {
-			declared = append(declared, fmt.Sprintf("type: %s, minimum: %s, maximum: %[2]s", name, t.Sample()))
+		p := templates.Param{Type: templates.ParamType(name)}
+		if p.Policy().Check == "" {
+			continue // a policy cannot read it, see TestUnreadable
+		}
+		declared = append(declared, "type: "+name, "annotation: example.com/p, type: "+name)
+		if p.Policy().Compare != "" {
+			declared = append(declared, fmt.Sprintf("type: %s, minimum: %s, maximum: %[2]s", name, p.Samples()[0]))
 		}
 	}
 	return declared
@@ -50,16 +55,21 @@ func TestParameters(t *testing.T) {
 	for _, declared := range declarations() {
 		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
 			params: [{name: p, %s}], pod: {metadata: {annotations: {x: "=${params.p}"}}}}}`, declared))
+		key := tmpl.Key(&tmpl.Spec.Params[0])
 		for _, text := range someTexts() {
 			for _, places := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
 				pod, ns := `{"metadata":{},"spec":{}}`, templates.Namespace{Name: "shop"}
 				if places[0] {
-					pod = fmt.Sprintf(`{"metadata":{"annotations":{"a.pillion.dev/p":%s}},"spec":{}}`, strings.ReplaceAll(quote(text), `\x`, `\u00`))
+					pod = fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, strings.ReplaceAll(quote(text), `\x`, `\u00`))
 				}
 				if places[1] {
-					ns.Annotations = map[string]string{"a.pillion.dev/p": text}
+					ns.Annotations = map[string]string{key: text}
 				}
-				values, err := tmpl.Values(func(key string) (string, bool) { return text, places[0] && key == "a.pillion.dev/p" }, nil, &ns)
+				var annotations *tree.Node
+				if places[0] {
+					annotations = new(tree.Members(tree.Field(key, tree.Text(text))))
+				}
+				values, err := tmpl.Values(annotations, nil, &ns)
 				b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
 				b.declare(false)
 				w := newWorld(t, env, pod, ns)
@@ -79,6 +89,22 @@ func TestParameters(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestUnreadable checks that a policy reports the parameters that it cannot read.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	for _, declared := range []string{"type: list", "type: map", "type: json", "prefix: example.com/p-"} {
+		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {required: true,
+			params: [{name: p, %s}], pod: {spec: {containers: [{name: c, image: i}]}}}}`, declared))
+		set := templates.NewSet([]*templates.Template{tmpl})
+		if _, err := Mutating(set, Options{}); err == nil || !strings.Contains(err.Error(), "spec.params[0]") {
+			t.Errorf("%s: a mutating policy: %v", declared, err)
+		}
+		if _, err := Validating(set, Options{}); err == nil || !strings.Contains(err.Error(), "spec.params[0]") {
+			t.Errorf("%s: a validating policy: %v", declared, err)
 		}
 	}
 }
@@ -123,7 +149,7 @@ func TestValueConditions(t *testing.T) {
 			for _, name := range []string{"s", "n"} {
 				key := "a.pillion.dev/" + name
 				pod, ns := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}},"spec":{}}`, key, quote(text)), templates.Namespace{Name: "shop"}
-				values, err := tmpl.Values(func(k string) (string, bool) { return text, k == key }, nil, &ns)
+				values, err := tmpl.Values(new(tree.Members(tree.Field(key, tree.Text(text)))), nil, &ns)
 				if err != nil {
 					continue
 				}

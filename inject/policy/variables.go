@@ -35,6 +35,7 @@ func (b *builder) declare(marks bool) (valid []string) {
 		}
 	}
 	for i := range b.t.Spec.Params {
+		b.readable(&b.t.Spec.Params[i], i)
 		b.parameter(&b.t.Spec.Params[i])
 		valid = append(valid, "variables.valid_"+b.t.Spec.Params[i].Name)
 	}
@@ -52,11 +53,21 @@ func (b *builder) named() (all []admissionregistrationv1.Variable) {
 	return all
 }
 
+// readable reports a parameter whose value no policy can read.
+func (b *builder) readable(p *templates.Param, i int) {
+	switch path := fmt.Sprintf("spec.params[%d]", i); {
+	case p.Prefix != "":
+		b.problem(path+".prefix", "a policy cannot make a map of the annotations with a prefix")
+	case p.Policy().Check == "":
+		b.problem(path+".type", "a policy cannot read a parameter of type %s", p.Type)
+	}
+}
+
 // parameter declares the variables of a parameter: text_x is the string, valid_x reports whether it
 // is valid, and param_x is the value of the parameter's type, or an optional one. Expressions must
 // read param_x only if valid_x is true.
 func (b *builder) parameter(p *templates.Param) {
-	key := quote(b.t.Annotation(p.Name))
+	key := quote(b.t.Key(p))
 	byPod, byNamespace := p.Overridable(templates.ByPod), p.Overridable(templates.ByNamespace)
 	inPod, inNamespace := key+" in variables.annotations", key+" in "+namespaceAnnotations
 	if p.Overridable(templates.ByServiceAccount) {
@@ -79,7 +90,7 @@ func (b *builder) parameter(p *templates.Param) {
 	if p.Default != nil {
 		standard = string(*p.Default)
 	}
-	value := strings.ReplaceAll(p.Type.Policy().Value, "TEXT", "variables.text_"+p.Name)
+	value := strings.ReplaceAll(p.Policy().Value, "TEXT", "variables.text_"+p.Name)
 	switch {
 	case p.Optional:
 		checks = append(checks, some("!("+some(given...)+")", "("+all(b.valueChecks(p)...)+")"))
@@ -97,9 +108,9 @@ func (b *builder) parameter(p *templates.Param) {
 
 // valueChecks returns the conditions for a parameter's value. Each may rely on the previous ones.
 func (b *builder) valueChecks(p *templates.Param) []string {
-	text, reads := "variables.text_"+p.Name, p.Type.Policy()
+	text, reads := "variables.text_"+p.Name, p.Policy()
 	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, p.Length())}
-	if reads.Check != "true" {
+	if reads.Check != "true" && reads.Check != "" {
 		checks = append(checks, strings.ReplaceAll(reads.Check, "TEXT", text))
 	}
 	if len(p.Enum) > 0 {
@@ -121,7 +132,10 @@ func (b *builder) valueChecks(p *templates.Param) []string {
 
 // allowed returns a description of the parameter's values.
 func allowed(p *templates.Param) string {
-	words := []string{p.Type.Words()}
+	words := []string{p.Words()}
+	if p.Message != "" {
+		return p.Message
+	}
 	if len(p.Enum) > 0 {
 		words[0] = "one of " + strings.Join(p.Choices(), ", ")
 	}

@@ -68,7 +68,8 @@ func (s *search) assign(w *world, e ast.Expr, value ref.Val, sc *scope, next the
 		value = optional.GetValue()
 	}
 	if name, ok := param(e); ok {
-		return s.setParam(w, name, fmt.Sprint(value.Value()), next)
+		text, ok := s.template.ParamText(name, value)
+		return ok && s.setParam(w, name, text, next)
 	}
 	if v := s.expression.Variable(e); v != nil {
 		return s.of(v).assign(w, v.AST().Expr(), value, nil, next)
@@ -163,8 +164,12 @@ func (s *search) setPart(w *world, e ast.Expr, i int, value string, sc *scope, n
 	return s.assign(w, target, types.String(strings.Join(parts, separator)), sc, next)
 }
 
-// split returns the string and the separator of string.split(separator).
+// split returns the string and the separator of string.split(separator). A parameter of type list is
+// split too.
 func (s *search) split(w *world, e ast.Expr, sc *scope) (text ast.Expr, separator string, ok bool) {
+	if name, ok := param(e); ok && s.expression.AST().GetType(e.ID()).Kind() == types.ListKind {
+		return e, ",", !slices.Contains(s.fixed, s.template.Name+"."+name)
+	}
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "split" {
 		return nil, "", false
 	}
@@ -183,6 +188,9 @@ func (s *search) resize(w *world, e ast.Expr, n int, sc *scope, next then) bool 
 	got, ok := s.eval(w, e, sc).(traits.Sizer)
 	if ok && int(got.Size().(types.Int)) == n {
 		return next(w)
+	}
+	if name, isParam := param(e); isParam {
+		return s.setParam(w, name, s.template.ParamOfSize(name, n), next)
 	}
 	if !ok || int(got.Size().(types.Int)) < n {
 		return s.grown(w, e, sc, func(w *world, item scope) bool {

@@ -3,6 +3,7 @@
 package sample
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
@@ -14,12 +15,10 @@ import (
 
 // Value returns the first sample value that a parameter accepts, or "".
 func Value(t *templates.Template, p *templates.Param) string {
-	candidates := p.Choices()
-	if p.Minimum != nil {
-		candidates = append(candidates, string(*p.Minimum))
+	candidates := append(p.Samples(), Matching(p.Pattern)...)
+	if p.Items != nil {
+		candidates = append(candidates, Matching(p.Items.Pattern)...)
 	}
-	candidates = append(candidates, p.Type.Sample(), "example.com", "https://example.com", "https://example.com:8443/path", "1", "/sample")
-	candidates = append(candidates, Matching(p.Pattern)...)
 	i := slices.IndexFunc(candidates, func(value string) bool { return t.Takes(p.Name, value) == nil })
 	if i < 0 {
 		return ""
@@ -50,43 +49,54 @@ type setter struct {
 
 // setParam gives a parameter a value.
 func (s setter) setParam(w *world, name, text string, next func(*world) bool) bool {
-	if slices.Contains(s.fixed, s.template.Name+"."+name) || s.template.Takes(name, text) != nil {
+	p := s.param(name)
+	if p == nil || slices.Contains(s.fixed, s.template.Name+"."+name) || s.template.Takes(name, text) != nil {
 		return false
 	}
-	for _, p := range s.places(name) {
-		return next(w.set(p, text))
+	for _, at := range places(p) {
+		return next(w.setAll(at, s.template.Annotations(p, text)))
 	}
 	return false
 }
 
 // hasParam gives an optional parameter a sample value, or removes its value.
 func (s setter) hasParam(w *world, name string, want bool, next func(*world) bool) bool {
-	if slices.Contains(s.fixed, s.template.Name+"."+name) {
+	p := s.param(name)
+	if p == nil || slices.Contains(s.fixed, s.template.Name+"."+name) {
 		return false
 	}
-	if !want {
-		for _, p := range s.places(name) {
-			w = w.set(p, nil)
-		}
-		return next(w)
+	if want {
+		return s.setParam(w, name, Value(s.template, p), next)
 	}
-	i := slices.IndexFunc(s.template.Spec.Params, func(p templates.Param) bool { return p.Name == name })
-	return i >= 0 && s.setParam(w, name, Value(s.template, &s.template.Spec.Params[i]), next)
+	for _, at := range places(p) {
+		members, _ := w.get(at).(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(members)) {
+			if key == s.template.Key(p) || p.Reads(key) {
+				w = w.set(at.to(key), nil)
+			}
+		}
+	}
+	return next(w)
 }
 
-// places returns the annotations that may set a parameter, the pod's first.
-func (s setter) places(name string) (all []path) {
-	for i := range s.template.Spec.Params {
-		p := &s.template.Spec.Params[i]
-		if p.Name == name && p.Overridable(templates.ByPod) {
-			all = append(all, path{"pod", "metadata", "annotations", s.template.Annotation(name)})
-		}
-		if p.Name == name && p.Overridable(templates.ByServiceAccount) {
-			all = append(all, path{accountVariable, "annotations", s.template.Annotation(name)})
-		}
-		if p.Name == name && p.Overridable(templates.ByNamespace) {
-			all = append(all, path{"ns", "annotations", s.template.Annotation(name)})
-		}
+func (s setter) param(name string) *templates.Param {
+	i := slices.IndexFunc(s.template.Spec.Params, func(p templates.Param) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.template.Spec.Params[i]
+}
+
+// places returns the objects with annotations that may set a parameter, the pod's first.
+func places(p *templates.Param) (all []path) {
+	if p.Overridable(templates.ByPod) {
+		all = append(all, path{"pod", "metadata", "annotations"})
+	}
+	if p.Overridable(templates.ByServiceAccount) {
+		all = append(all, path{accountVariable, "annotations"})
+	}
+	if p.Overridable(templates.ByNamespace) {
+		all = append(all, path{"ns", "annotations"})
 	}
 	return all
 }

@@ -100,11 +100,7 @@ func (s *search) eval(w *world, e ast.Expr, sc *scope) ref.Val {
 		variables[v.name] = value
 	}
 	in := w.input()
-	annotations := w.at(path{"pod", "metadata", "annotations"})
-	values, _ := s.template.Values(func(key string) (string, bool) {
-		n := annotations.Get(key)
-		return n.Text(), n != nil
-	}, in.ServiceAccount, &in.Namespace)
+	values, _ := s.template.Values(w.at(path{"pod", "metadata", "annotations"}), in.ServiceAccount, &in.Namespace)
 	value, err := part.Value(in, values, variables)
 	if err != nil || types.IsUnknownOrError(value) {
 		return nil

@@ -189,3 +189,11 @@ func (w *world) grow(list path) (*world, path) {
 	at := list.to(len(items))
 	return w.set(at, element(list, len(items))), at
 }
+
+// setAll returns a world with more members of an object.
+func (w *world) setAll(at path, values map[string]string) *world {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		w = w.set(at.to(key), values[key])
+	}
+	return w
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Parameters may read annotations of other products. These products have other annotations in the
+// same domain, which no template reads. So a key is a mistake only if it is almost the same as one
+// that a template reads.
+
+// productKeys are the annotations of other products that templates read.
+type productKeys struct {
+	keys    []productKey
+	domains map[string]bool
+	labels  map[string]bool // that the templates add
+}
+
+// productKey is the key of an annotation, or the prefix of several.
+type productKey struct {
+	template, key string
+	prefix        bool
+}
+
+// maxCompared is the maximum number of comparisons of a pod's keys with those of templates, in the
+// search for mistakes.
+const maxCompared = 20_000
+
+func (p *productKeys) add(t *templates.Template) {
+	for i := range t.Spec.Params {
+		param := &t.Spec.Params[i]
+		if !param.OfOthers() {
+			continue
+		}
+		k := productKey{t.Name, cmp.Or(param.Annotation, param.Prefix), param.Prefix != ""}
+		p.keys = append(p.keys, k)
+		p.domains = including(p.domains, domainOf(k.key))
+	}
+}
+
+// addsLabels records the labels that a template adds.
+func (p *productKeys) addsLabels(t *templates.Template) {
+	for name, metadata := range t.PodFragment().Children() {
+		if name != "metadata" {
+			continue
+		}
+		for field, of := range metadata.Children() {
+			for key := range of.Children() {
+				if field == "labels" {
+					p.labels = including(p.labels, key)
+				}
+			}
+		}
+	}
+}
+
+// including adds a name to a set, which may be nil.
+func including(set map[string]bool, name string) map[string]bool {
+	if set == nil {
+		set = map[string]bool{}
+	}
+	set[name] = true
+	return set
+}
+
+// domainOf returns the part of a key before the slash.
+func domainOf(key string) string {
+	domain, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return ""
+	}
+	return domain
+}
+
+// reads reports whether a template reads the annotation.
+func (p *productKeys) reads(key string) bool {
+	return len(p.keys) > 0 && p.domains[domainOf(key)] && slices.ContainsFunc(p.keys, func(k productKey) bool { return k.reads(key) })
+}
+
+func (k *productKey) reads(key string) bool {
+	return key == k.key && !k.prefix || k.prefix && len(key) > len(k.key) && strings.HasPrefix(key, k.key)
+}
+
+// resembles reports whether a key of the same domain is a probable typing error.
+func (k *productKey) resembles(key string) bool {
+	skip := strings.Index(k.key, "/") + 1
+	want, name := k.key[skip:], key[skip:]
+	if !k.prefix {
+		return templates.IsTypo(name, want)
+	}
+	for size := len(want) - 1; size <= len(want)+1; size++ {
+		if 0 < size && size < len(name) && templates.IsTypo(name[:size], want) {
+			return true
+		}
+	}
+	return false
+}
+
+// written returns the key as users write it.
+func (k *productKey) written() string {
+	if k.prefix {
+		return k.key + templates.AnyName
+	}
+	return k.key
+}
+
+// mistake returns a message about an annotation that no template reads, but almost. The mistake
+// belongs to no template, so that it never denies a pod: the key may have a meaning for the other
+// product.
+func (p *productKeys) mistake(key string) string {
+	domain := domainOf(key)
+	if !p.domains[domain] || p.reads(key) {
+		return ""
+	}
+	for i := range p.keys {
+		if k := &p.keys[i]; domainOf(k.key) == domain && k.resembles(key) {
+			return fmt.Sprintf("annotation %s sets no parameter; did you mean %q, which the template %s reads?", Cut(key, maxValue), k.written(), k.template)
+		}
+	}
+	return ""
+}
+
+// asLabel returns a message about a label that a template reads as an annotation.
+func (p *productKeys) asLabel(key string) string {
+	if p.labels[key] || !p.reads(key) {
+		return ""
+	}
+	return fmt.Sprintf("label %s sets no parameter; set it as an annotation", Cut(key, maxValue))
+}
+
+// ofProducts adds findings about keys that resemble those of other products.
+func (n *names) ofProducts(s *subject) {
+	known := &n.injector.products
+	if len(known.keys) == 0 {
+		return
+	}
+	left := maxCompared
+	add := func(whose, path string, message string, found *tree.Node) {
+		f := Finding{Code: CodeUnknownParameter, Message: "the " + whose + message}
+		if found != nil {
+			f.Path, f.Found = path, JSON(found.String())
+		}
+		if message != "" {
+			n.add(f)
+		}
+		left -= len(known.keys)
+	}
+	members := s.annotations.Members()
+	for i := 0; i < len(members) && left > 0; i++ {
+		key := members[i].Name()
+		add("", annotationPath(key), known.mistake(key), &members[i])
+	}
+	members = s.labels.Members()
+	for i := 0; i < len(members) && left > 0; i++ {
+		if key := members[i].Name(); s.annotation(key) == nil {
+			add("", "/metadata/labels/"+tree.Escape(key), known.asLabel(key), &members[i])
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.asked.namespace.Annotations)) {
+		if left > 0 {
+			add("namespace's ", "", known.mistake(key), nil)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"cmp"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// source checks where the values of a parameter come from.
+func (c *checker) source(node *yaml.Node, path string, p *Param) {
+	if p.Annotation != "" && p.Prefix != "" {
+		c.problem(at(node, "prefix"), path+".prefix", "is not allowed together with annotation; leave one out")
+	}
+	if p.Prefix != "" && p.Type != mapParam {
+		c.problem(at(node, "type"), path+".type", "must be map: a prefix may select several annotations")
+	}
+	if p.Prefix != "" && p.Separator != "" {
+		c.problem(at(node, "separator"), path+".separator", "has no meaning with a prefix: each annotation has one value")
+	}
+	for _, key := range []struct{ field, value, whole string }{{"annotation", p.Annotation, p.Annotation}, {"prefix", p.Prefix, p.Prefix + "a"}} {
+		if key.value == "" {
+			continue
+		}
+		domain, _, _ := strings.Cut(key.value, "/")
+		switch errs := validation.IsQualifiedName(key.whole); {
+		case domain == Domain || strings.HasSuffix(domain, "."+Domain):
+			c.problem(at(node, key.field), path+"."+key.field, "must not be in the domain %s, which is Pillion's own; leave it out, and users set TEMPLATE.%s/%s", Domain, Domain, p.Name)
+		case len(errs) > 0:
+			c.problem(at(node, key.field), path+"."+key.field, "is no key of an annotation: %s", brief(errs[0]))
+		case key.field == "prefix" && domain == key.value:
+			c.problem(at(node, key.field), path+"."+key.field, "must begin with a domain, as in example.com/secret-")
+		}
+	}
+}
+
+// parts checks and compiles what the items and keys of a value must be.
+func (c *checker) parts(node *yaml.Node, path string, p *param) {
+	of := p.row.parts
+	for _, option := range []struct {
+		field string
+		set   bool
+		ok    bool
+	}{
+		{"items", p.Items != nil, of == ofItems || of == ofPairs},
+		{"maxItems", p.MaxItems != nil, of == ofItems || of == ofPairs},
+		{"keyPattern", p.KeyPattern != "", of == ofPairs},
+		{"separator", p.Separator != "", of == ofPairs},
+		{"enum", len(p.Enum) > 0, of == scalar},
+		{"pattern", p.Pattern != "", of == scalar},
+	} {
+		if option.set && !option.ok {
+			hint := ""
+			if p.row.parts != ofJSON && (option.field == "enum" || option.field == "pattern") {
+				hint = "; write it in items, for each item"
+			}
+			c.problem(at(node, option.field), path+"."+option.field, "has no meaning for a parameter of type %s%s", p.Type, hint)
+		}
+	}
+	if p.MaxItems != nil && (*p.MaxItems < 1 || *p.MaxItems > maxItems) {
+		c.problem(at(node, "maxItems"), path+".maxItems", "must be from 1 to %d", maxItems)
+	}
+	if of != ofItems && of != ofPairs {
+		return
+	}
+	if strings.ContainsAny(p.Separator, ", \t") {
+		c.problem(at(node, "separator"), path+".separator", "must have no comma and no blank")
+	}
+	item := p.itemParam()
+	if item.Type.row().parts != scalar {
+		c.problem(at(node, "items", "type"), path+".items.type", "must not be %s: an item has a single value", item.Type)
+		return
+	}
+	p.items = c.param(child(node, "items"), path+".items", item)
+	if p.items.pattern != nil {
+		c.work(at(node, "items", "pattern"), path+".items.pattern", item.Pattern, p.Length())
+	}
+	if of == ofPairs {
+		p.keysPattern = c.pattern(at(node, "keyPattern"), path+".keyPattern", cmp.Or(p.KeyPattern, usualKeys), p.Length())
+	}
+}
+
+func (c *checker) maxLength(node *yaml.Node, path string, p *param) {
+	if p.MaxLength == nil {
+		return
+	}
+	most, why := maxText, "expressions cannot read longer strings"
+	if p.Prefix != "" && p.row.parts != scalar {
+		most, why = maxOutput, "it is the length of all names and values together"
+	}
+	if *p.MaxLength < 1 {
+		c.problem(at(node, "maxLength"), path+".maxLength", "must be at least 1")
+	}
+	if *p.MaxLength > most {
+		c.problem(at(node, "maxLength"), path+".maxLength", "must be at most %d: %s", most, why)
+	}
+}
+
+// pattern compiles a pattern for strings up to a length. It returns nil if there is none, or if it
+// is wrong.
+func (c *checker) pattern(y *yaml.Node, path, pattern string, length int) *regexp.Regexp {
+	if pattern == "" {
+		return nil
+	}
+	if n := steps(pattern); n > maxSteps {
+		c.problem(y, path, "takes %d steps, and at most %d are allowed; repeat less in it", n, maxSteps)
+		return nil
+	}
+	if !c.work(y, path, pattern, length) {
+		return nil
+	}
+	if _, err := regexp.Compile(pattern); err != nil {
+		c.problem(y, path, "%v", err)
+		return nil
+	}
+	return regexp.MustCompile("^(?:" + pattern + ")$")
+}
+
+// work checks that matching strings of a length in total takes not too long.
+func (c *checker) work(y *yaml.Node, path, pattern string, length int) bool {
+	n := steps(pattern)
+	if n*length > maxWork {
+		c.problem(y, path, "takes %d steps for each of %d bytes, and at most %d are allowed; lower maxLength", n, length, maxWork)
+	}
+	return n*length <= maxWork
+}

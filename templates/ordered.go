@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+)
+
+// CEL's own maps are iterated in any order. In Pillion's expressions, all maps are iterated in the
+// order of their keys, so that the same input gives the same bytes.
+
+// keyed is one of CEL's maps with an order.
+type keyed struct {
+	traits.Mapper
+
+	keys []ref.Val
+}
+
+// sortedMap returns a map with string keys.
+func sortedMap(values map[string]ref.Val) ref.Val {
+	m, keys := make(map[ref.Val]ref.Val, len(values)), make([]ref.Val, 0, len(values))
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		keys = append(keys, types.String(key))
+		m[types.String(key)] = values[key]
+	}
+	return keyed{types.NewRefValMap(types.DefaultTypeAdapter, m), keys}
+}
+
+// withOrder returns a map with an order. It returns other values unchanged.
+func withOrder(v ref.Val) ref.Val {
+	m, ok := v.(traits.Mapper)
+	if !ok || isOrdered(v) {
+		return v
+	}
+	var keys []ref.Val
+	for it := m.Iterator(); it.HasNext() == types.True; {
+		keys = append(keys, it.Next())
+	}
+	slices.SortFunc(keys, func(a, b ref.Val) int {
+		if comparer, ok := a.(traits.Comparer); ok {
+			if order, ok := comparer.Compare(b).(types.Int); ok && order != 0 {
+				return int(order)
+			}
+		}
+		return cmp.Compare(a.Type().TypeName(), b.Type().TypeName())
+	})
+	return keyed{m, keys}
+}
+
+func isOrdered(v ref.Val) bool {
+	switch v.(type) {
+	case keyed, object:
+		return true
+	}
+	return false
+}
+
+// Iterator implements traits.Iterable.
+func (k keyed) Iterator() traits.Iterator {
+	return types.NewRefValList(types.DefaultTypeAdapter, k.keys).Iterator()
+}
+
+// IsZeroValue implements traits.Zeroer.
+func (k keyed) IsZeroValue() bool { return len(k.keys) == 0 }
+
+// String returns the map as CEL's functions print it in errors.
+func (k keyed) String() string {
+	text, err := appendJSON(nil, k)
+	if err != nil {
+		return "a map"
+	}
+	return string(text)
+}
+
+// orderedMaps returns an option that gives an order to the maps that an expression makes, or nil if
+// it makes none.
+func orderedMaps(checked *ast.AST) []cel.ProgramOption {
+	if len(ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.MapKind))) == 0 {
+		return nil
+	}
+	return []cel.ProgramOption{cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		v, ok := i.(interpreter.InterpretableConstructor)
+		switch {
+		case !ok || v.Type() != types.MapType:
+			return i, nil
+		case slices.ContainsFunc(v.InitVals(), func(part interpreter.InterpretableV2) bool {
+			_, ok := part.(interpreter.InterpretableConst)
+			return !ok
+		}):
+			return madeMap{v}, nil
+		}
+		return interpreter.NewConstValue(i.ID(), withOrder(v.Eval(interpreter.EmptyActivation()))), nil
+	})}
+}
+
+// madeMap makes a map.
+type madeMap struct {
+	interpreter.InterpretableConstructor
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (m madeMap) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	return withOrder(m.InterpretableConstructor.Exec(frame))
+}
+
+// Eval implements interpreter.Interpretable.
+func (m madeMap) Eval(vars interpreter.Activation) ref.Val {
+	return withOrder(m.InterpretableConstructor.Eval(vars))
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// This file parses the values that consist of several: lists, maps and JSON.
+
+// The limits of a value in JSON or YAML.
+const (
+	maxJSONDepth  = 16
+	maxJSONValues = 1_000
+)
+
+// usualKeys is the pattern of a map's keys, unless the template has another one. It is the form of
+// names in Kubernetes' annotations. Keys often become a part of names and paths.
+const usualKeys = `[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?`
+
+// partError says what is wrong with a part of a value.
+type partError string
+
+// Error returns the end of a sentence about the value.
+func (e partError) Error() string { return string(e) }
+
+func listType(p *Param) *types.Type { return types.NewListType(p.itemParam().cel()) }
+
+func mapType(p *Param) *types.Type { return types.NewMapType(types.StringType, p.itemParam().cel()) }
+
+func (p *Param) cel() *types.Type { return p.row().cel(p) }
+
+// itemParam returns what an item must be, as a parameter.
+func (p *Param) itemParam() *Param {
+	item := &Param{Name: p.Name, Annotation: p.Annotation, Prefix: p.Prefix, Message: p.Message}
+	if of := p.Items; of != nil {
+		item.Type, item.Enum, item.Pattern, item.Minimum, item.Maximum, item.MaxLength = of.Type, of.Enum, of.Pattern, of.Minimum, of.Maximum, of.MaxLength
+	}
+	return item
+}
+
+// Samples returns values that may be valid, the likeliest first.
+func (p *Param) Samples() (all []string) {
+	row := p.row()
+	switch row.parts {
+	case ofItems:
+		return append(p.itemParam().Samples(), "")
+	case ofPairs:
+		for _, value := range p.itemParam().Samples() {
+			all = append(all, "sample"+p.separator()+value)
+		}
+		return append(all, "")
+	case ofJSON:
+		return []string{row.sample, "[]"}
+	}
+	for _, choice := range p.Enum {
+		all = append(all, string(choice))
+	}
+	if p.Minimum != nil {
+		all = append(all, string(*p.Minimum))
+	}
+	return append(all, row.sample, "example.com", "https://example.com", "https://example.com:8443/path", "1", "/sample", "sample:/sample")
+}
+
+// parseList splits a string at its commas. It trims blanks, and ignores empty items.
+func parseList(p *param, text string) (ref.Val, error) {
+	values := []ref.Val{}
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		value, err := p.items.parse(item)
+		if err != nil {
+			return nil, partError("has an item that " + err.Error())
+		}
+		values = append(values, value)
+	}
+	if len(values) > p.Count() {
+		return nil, p.tooMany(len(values))
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, values), nil
+}
+
+func (p *param) tooMany(n int) error {
+	return partError(fmt.Sprintf("has %d items; at most %d are allowed", n, p.Count()))
+}
+
+// parseMap splits a string such as a=1,b=2. A part without a separator belongs to the value before
+// it, so that a value may contain commas: NO_PROXY=localhost,10.0.0.1.
+func parseMap(p *param, text string) (ref.Val, error) {
+	texts := map[string]string{}
+	last := ""
+	var parts []string // of the value of last
+	finish := func() {
+		if last != "" {
+			texts[last] = strings.Join(parts, ",")
+		}
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, p.separator())
+		switch key = strings.TrimSpace(key); {
+		case !ok && last == "":
+			return nil, partError(fmt.Sprintf("has no %s after %q; write pairs such as a%[1]s1,b%[1]s2", p.separator(), shortened(part)))
+		case !ok:
+			parts = append(parts, part)
+			continue
+		}
+		finish()
+		if err := p.checkKey(key); err != nil {
+			return nil, err
+		}
+		if _, twice := texts[key]; twice || key == last {
+			return nil, partError(fmt.Sprintf("has the key %q twice", shortened(key)))
+		}
+		last, parts = key, []string{strings.TrimSpace(value)}
+	}
+	finish()
+	if len(texts) > p.Count() {
+		return nil, p.tooMany(len(texts))
+	}
+	values := make(map[string]ref.Val, len(texts))
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		value, err := p.items.parse(texts[key])
+		if err != nil {
+			return nil, partError(fmt.Sprintf("has the key %s with a value that %v", key, err))
+		}
+		values[key] = value
+	}
+	return sortedMap(values), nil
+}
+
+func (p *Param) separator() string { return cmp.Or(p.Separator, "=") }
+
+// checkKey returns an error for a key of a map that is not allowed.
+func (p *param) checkKey(key string) error {
+	if p.keysPattern.MatchString(key) {
+		return nil
+	}
+	return partError(fmt.Sprintf("has the key %q; keys must match %s", shortened(key), cmp.Or(p.KeyPattern, usualKeys)))
+}
+
+// shortened returns the beginning of a user's string that is too long for an error.
+func shortened(text string) string {
+	const most = 256
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// parseJSON parses an object or a list in JSON or YAML. Aliases and merge keys are rejected: a
+// short string with them can be a large value.
+func parseJSON(_ *param, text string) (ref.Val, error) {
+	if n, err := tree.Parse([]byte(text)); err == nil {
+		return valueOfJSON(n)
+	}
+	var doc yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader([]byte(text)))
+	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, partError("is empty")
+	} else if err != nil {
+		return nil, partError("is neither JSON nor YAML: " + strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, partError("has more than one YAML document")
+	}
+	if err := plainYAML(&doc, 0); err != nil {
+		return nil, err
+	}
+	n, err := tree.FromYAML(&doc)
+	if err != nil {
+		return nil, partError("is not JSON: " + err.Error())
+	}
+	return valueOfJSON(&n)
+}
+
+// plainYAML returns an error for what makes a YAML document more than its text.
+func plainYAML(y *yaml.Node, depth int) error {
+	switch {
+	case y.Kind == yaml.AliasNode || y.Anchor != "" || y.ShortTag() == "!!merge":
+		return partError("has a YAML anchor, an alias or a merge key; write the value itself")
+	case depth > maxJSONDepth:
+		return errTooDeep
+	}
+	for _, item := range y.Content {
+		if err := plainYAML(item, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errTooDeep = partError("is nested more than " + strconv.Itoa(maxJSONDepth) + " deep")
+
+// valueOfJSON returns an object or a list that expressions can read.
+func valueOfJSON(n *tree.Node) (ref.Val, error) {
+	if n.Kind() != tree.Object && n.Kind() != tree.Array {
+		return nil, errors.New("a scalar")
+	}
+	left := maxJSONValues
+	if err := checkJSON(n, &left, 1); err != nil {
+		return nil, err
+	}
+	n.Seal()
+	return celValue(n), nil
+}
+
+func checkJSON(n *tree.Node, left *int, depth int) error {
+	kids := n.Items()
+	switch {
+	case n.Kind() == tree.Object:
+		kids = n.Members()
+	case n.Kind() == tree.Number && types.IsError(celValue(n)):
+		return partError(fmt.Sprintf("has the number %s, which is too large", shortened(n.String())))
+	}
+	if depth > maxJSONDepth && len(kids) > 0 {
+		return errTooDeep
+	}
+	names := make(map[string]bool, len(kids))
+	for i := range kids {
+		if *left--; *left < 0 {
+			return partError(fmt.Sprintf("has more than %d values", maxJSONValues))
+		}
+		if name := kids[i].Name(); n.Kind() == tree.Object {
+			if names[name] {
+				return partError(fmt.Sprintf("has the key %q twice", shortened(name)))
+			}
+			names[name] = true
+		}
+		if err := checkJSON(&kids[i], left, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
