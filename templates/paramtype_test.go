@@ -52,6 +52,10 @@ func compiledParam(t testing.TB, declared string) *param {
 func TestParamTypesInReference(t *testing.T) {
 	t.Parallel()
 	const reference = "../manifests/docs/template-reference.md"
+	table, err := os.ReadFile("../manifests/docs/parameters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	page, err := os.ReadFile(reference)
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +64,9 @@ func TestParamTypesInReference(t *testing.T) {
 	line, _, _ := strings.Cut(rest, "\n")
 	listed := strings.Split(strings.TrimLeft(line, " #"), ", ")
 	for _, name := range ParamTypes() {
+		if !strings.Contains(string(table), "\n| `"+name+"` | ") {
+			t.Errorf("manifests/docs/parameters.md does not list the type %s", name)
+		}
 		if !slices.Contains(listed, name) {
 			t.Errorf("%s does not list the parameter type %s in the line that begins with \"type: string\"", reference, name)
 		}
