@@ -4,6 +4,7 @@ package inject
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -15,6 +16,10 @@ import (
 // maxFindings is the maximum number of findings about a pod's annotations. More would not help
 // users, and the search for similar names takes time.
 const maxFindings = 16
+
+// maxCompared is the maximum number of comparisons of a pod's keys with those of templates, in the
+// search for mistakes.
+const maxCompared = 20_000
 
 // names collects the mistakes in the annotations of a pod, its ServiceAccount and its namespace.
 type names struct {
@@ -156,4 +161,39 @@ func (i *Injector) meant(name string) string {
 		return "; separate names by commas"
 	}
 	return templates.DidYouMean(name, i.names)
+}
+
+// ofProducts adds findings about keys that resemble those of other products.
+func (n *names) ofProducts(s *subject) {
+	known := &n.injector.products
+	if len(known.keys) == 0 {
+		return
+	}
+	left := maxCompared
+	add := func(whose, path string, message string, found *tree.Node) {
+		f := Finding{Code: CodeUnknownParameter, Message: "the " + whose + message}
+		if found != nil {
+			f.Path, f.Found = path, JSON(found.String())
+		}
+		if message != "" {
+			n.add(f)
+		}
+		left -= len(known.keys)
+	}
+	members := s.annotations.Members()
+	for i := 0; i < len(members) && left > 0; i++ {
+		key := members[i].Name()
+		add("", annotationPath(key), known.mistake(key), &members[i])
+	}
+	members = s.labels.Members()
+	for i := 0; i < len(members) && left > 0; i++ {
+		if key := members[i].Name(); s.annotation(key) == nil {
+			add("", "/metadata/labels/"+tree.Escape(key), known.asLabel(key), &members[i])
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.asked.namespace.Annotations)) {
+		if left > 0 {
+			add("namespace's ", "", known.mistake(key), nil)
+		}
+	}
 }

@@ -5,12 +5,10 @@ package inject
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // Parameters may read annotations of other products. These products have other annotations in the
@@ -29,10 +27,6 @@ type productKey struct {
 	template, key string
 	prefix        bool
 }
-
-// maxCompared is the maximum number of comparisons of a pod's keys with those of templates, in the
-// search for mistakes.
-const maxCompared = 20_000
 
 func (p *productKeys) add(t *templates.Template) {
 	for i := range t.Spec.Params {
@@ -134,39 +128,4 @@ func (p *productKeys) asLabel(key string) string {
 		return ""
 	}
 	return fmt.Sprintf("label %s sets no parameter; set it as an annotation", Cut(key, maxValue))
-}
-
-// ofProducts adds findings about keys that resemble those of other products.
-func (n *names) ofProducts(s *subject) {
-	known := &n.injector.products
-	if len(known.keys) == 0 {
-		return
-	}
-	left := maxCompared
-	add := func(whose, path string, message string, found *tree.Node) {
-		f := Finding{Code: CodeUnknownParameter, Message: "the " + whose + message}
-		if found != nil {
-			f.Path, f.Found = path, JSON(found.String())
-		}
-		if message != "" {
-			n.add(f)
-		}
-		left -= len(known.keys)
-	}
-	members := s.annotations.Members()
-	for i := 0; i < len(members) && left > 0; i++ {
-		key := members[i].Name()
-		add("", annotationPath(key), known.mistake(key), &members[i])
-	}
-	members = s.labels.Members()
-	for i := 0; i < len(members) && left > 0; i++ {
-		if key := members[i].Name(); s.annotation(key) == nil {
-			add("", "/metadata/labels/"+tree.Escape(key), known.asLabel(key), &members[i])
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.asked.namespace.Annotations)) {
-		if left > 0 {
-			add("namespace's ", "", known.mistake(key), nil)
-		}
-	}
 }

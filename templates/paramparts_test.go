@@ -149,7 +149,7 @@ func TestPrefix(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		values, err := all[0].Values(annotated(c.pod...), &Namespace{Annotations: c.ns})
+		values, err := all[0].Values(annotated(c.pod...), nil, &Namespace{Annotations: c.ns})
 		got := ""
 		if err != nil {
 			got = err.Error()

@@ -119,6 +119,17 @@ type param struct {
 	keysPattern *regexp.Regexp
 }
 
+// AnyName stands for the rest of an annotation's key in texts about a prefix.
+const AnyName = "NAME"
+
+// OfOthers reports whether the value comes from annotations of another product.
+func (p *Param) OfOthers() bool { return p.Annotation != "" || p.Prefix != "" }
+
+// Reads reports whether an annotation of another product has the value, or a part of it.
+func (p *Param) Reads(key string) bool {
+	return p.Annotation != "" && key == p.Annotation || p.Prefix != "" && len(key) > len(p.Prefix) && strings.HasPrefix(key, p.Prefix)
+}
+
 // Overridable reports whether annotations of such an object may set the parameter.
 func (p *Param) Overridable(by Overrider) bool {
 	if p.OverridableBy == nil {

@@ -19,17 +19,6 @@ import (
 // This file knows which annotations have the value of a parameter: one of the template's own, one
 // of another product, or all with a prefix.
 
-// AnyName stands for the rest of an annotation's key in texts about a prefix.
-const AnyName = "NAME"
-
-// OfOthers reports whether the value comes from annotations of another product.
-func (p *Param) OfOthers() bool { return p.Annotation != "" || p.Prefix != "" }
-
-// Reads reports whether an annotation of another product has the value, or a part of it.
-func (p *Param) Reads(key string) bool {
-	return p.Annotation != "" && key == p.Annotation || p.Prefix != "" && len(key) > len(p.Prefix) && strings.HasPrefix(key, p.Prefix)
-}
-
 // Key returns the annotation that sets a parameter, as users write it.
 func (t *Template) Key(p *Param) string {
 	if p.Prefix != "" {
