@@ -28,7 +28,7 @@ func (c *candidate) notePortsOf(container *tree.Node) {
 	for i := range ports[:min(len(ports), longList)] { // each takes a walk through the pod
 		if other := c.listener(&ports[i], name); other != "" {
 			c.note(fmt.Sprintf("the containers %s and %s have the same port, %s; they share one network, so only one of them can listen on it",
-				name, other, ports[i].Get("containerPort")))
+				min(name, other), max(name, other), ports[i].Get("containerPort")))
 		}
 	}
 }

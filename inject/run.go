@@ -48,6 +48,15 @@ func (r *run) look(pod *tree.Node, grown bool) {
 
 // view returns the pod as expressions see it, and the number of visible containers.
 func (r *run) view() (pod *tree.Node, containers int) {
+	pod, containers = r.viewContainers()
+	if metadata := pod.Get("metadata"); r.injector.readsName && templates.HasGeneratedName(metadata) {
+		nodes := r.subject.nodes
+		pod = r.subject.held(nodes.With(pod, "metadata", nodes.Without(metadata, "name")))
+	}
+	return pod, containers
+}
+
+func (r *run) viewContainers() (pod *tree.Node, containers int) {
 	if !r.injector.readsContainers {
 		return r.subject.pod, 0
 	}

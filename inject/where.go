@@ -4,6 +4,7 @@ package inject
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
@@ -52,7 +53,7 @@ const maxName = 63
 
 // note adds a note to the decision.
 func (c *candidate) note(text string) {
-	if len(c.decision.Notes) < maxConflicts {
+	if len(c.decision.Notes) < maxConflicts && !slices.Contains(c.decision.Notes, text) {
 		c.decision.Notes = append(c.decision.Notes, text)
 	}
 }

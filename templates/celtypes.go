@@ -108,7 +108,7 @@ func (s structs) add(t reflect.Type) {
 	fields := map[string]*structField{}
 	s[t.Name()] = fields
 	for _, f := range tree.StructFields(t) {
-		if notSetYet(t, f.JSON) == "" {
+		if notSetYet(t, f.JSON) == "" || t == reflect.TypeFor[metav1.ObjectMeta]() && f.JSON == "name" { // see readsPodName
 			fields[f.JSON] = &structField{json: f, FieldType: types.FieldType{
 				Type: s.celType(f.Type),
 				IsSet: func(obj any) bool {

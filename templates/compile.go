@@ -75,6 +75,10 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err == nil {
 		err = c.inspect(native)
 	}
+	readsName := false
+	if err == nil {
+		readsName, err = readsPodName(native)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
@@ -83,6 +87,9 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
 	}
 	p := &program{source: source, direct: newDirect(native, c.params, c.lazies(), c.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType()}
+	if p.readsPodName = readsName; readsName {
+		c.reads[podName] = true
+	}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(native), ast.KindMatcher(ast.IdentKind)) {
 		p.note(e, c.params, c.loops)
 	}

@@ -16,12 +16,7 @@ type Evaluation struct{ prog cel.Program }
 
 // Part returns an Evaluation of a part of the expression's [Expression.AST].
 func (e *Expression) Part(part ast.Expr) (*Evaluation, error) {
-	checked := ast.NewCheckedAST(ast.NewAST(part, e.p.checked.SourceInfo()), e.p.checked.TypeMap(), e.p.checked.ReferenceMap())
-	language, err := theLanguage()
-	if err != nil {
-		return nil, err
-	}
-	prog, err := e.p.env.PlanProgram(checked, language.limits(checked)...)
+	prog, err := e.p.part(part)
 	return &Evaluation{prog}, err
 }
 

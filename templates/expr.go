@@ -28,6 +28,8 @@ type program struct {
 	out     *cel.Type
 
 	variables []*variable // that it reads itself
+
+	readsPodName bool
 }
 
 // variable is a compiled [Variable].
@@ -139,4 +141,14 @@ func (p *program) note(ident ast.NavigableExpr, params []Param, loops []*loop) {
 		return // what they read is recorded
 	}
 	p.pure = false
+}
+
+// part returns a program for a part of the expression.
+func (p *program) part(e ast.Expr) (cel.Program, error) {
+	checked := ast.NewCheckedAST(ast.NewAST(e, p.checked.SourceInfo()), p.checked.TypeMap(), p.checked.ReferenceMap())
+	language, err := theLanguage()
+	if err != nil {
+		return nil, err
+	}
+	return p.env.PlanProgram(checked, language.limits(checked)...)
 }

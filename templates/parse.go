@@ -205,7 +205,7 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 		if f.where, err = c.compiler.compileBool(c.env, where.Value); err != nil {
 			c.problem(where, path+".where", "%v", err)
 		} else {
-			f.named, f.differs = c.compiler.namedIn(f.where), f.where.readsContainer()
+			f.named, f.differs = namedIn(f.where), f.where.readsContainer()
 		}
 	}
 	if init := child(item, "initContainers"); init != nil {

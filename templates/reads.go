@@ -27,6 +27,8 @@ func (r reads) note(ident ast.NavigableExpr) {
 		// Pillion never adds to the fields that identify a container.
 	case name == "container":
 		r["spec.containers"], r["spec.initContainers"] = true, true
+	case name == "pod" && len(fields) == 1 && fields[0] == "metadata" && readsOptionally(last, "name"):
+		r[podName] = true
 	case name == "pod" && len(fields) == 2 && fields[0] == "spec" && readsItems(last):
 		r[fields[0]+"."+fields[1]+"[]"] = true
 	case name == "pod" && len(fields) == 2 && fields[0] == "metadata" && keyOf(last) != "":
@@ -60,6 +62,16 @@ func readsItems(list ast.NavigableExpr) bool {
 		item, ok := e.Parent()
 		return e.AsIdent() == loop.IterVar() && (!ok || item.Kind() != ast.SelectKind || item.AsSelect().FieldName() != "name")
 	})
+}
+
+// readsOptionally reports whether an expression uses an object only as in object.?field.
+func readsOptionally(object ast.NavigableExpr, field string) bool {
+	parent, ok := object.Parent()
+	if !ok || parent.Kind() != ast.CallKind || parent.AsCall().FunctionName() != operators.OptSelect {
+		return false
+	}
+	name, _ := literal(parent.AsCall().Args()[1])
+	return name == field
 }
 
 // keyOf returns the only key that an expression looks up in labels or annotations, or "".

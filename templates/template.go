@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/cel-go/cel"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -76,6 +77,12 @@ type forEach struct {
 	differs        bool              // where may differ between containers
 	initContainers bool
 	add            *part
+}
+
+// namedContainers are the names in one comparison of a where with the name of a container.
+type namedContainers struct {
+	params []string // that the names are computed from
+	names  cel.Program
 }
 
 // document is the YAML document.
@@ -209,6 +216,9 @@ func (t *Template) Reads() []string { return slices.Sorted(maps.Keys(t.reads)) }
 // ReadsRequest reports whether the template's result depends on the user who creates a pod, or on a
 // dry run. Such a result cannot be computed again for an existing pod.
 func (t *Template) ReadsRequest() bool { return t.readsRequest }
+
+// ReadsPodName reports whether an expression reads the name of the pod.
+func (t *Template) ReadsPodName() bool { return t.reads[podName] }
 
 // Uses reports whether an expression reads a parameter.
 func (t *Template) Uses(param string) bool { return t.uses[param] }

@@ -15,12 +15,6 @@ import (
 // A where often compares the names of containers with a parameter, for example
 // container.name in params.containers. A name that no container has is then a mistake of the pod.
 
-// namedContainers are the names in one such comparison.
-type namedContainers struct {
-	params []string // that the names are computed from
-	names  *Evaluation
-}
-
 // NamedContainer is the name of a container in a parameter that the pod sets.
 type NamedContainer struct {
 	Name       string
@@ -31,7 +25,7 @@ type NamedContainer struct {
 const maxNamed = 100
 
 // namedIn returns the comparisons of a where.
-func (c *compiler) namedIn(where *program) (all []namedContainers) {
+func namedIn(where *program) (all []namedContainers) {
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.checked), ast.KindMatcher(ast.CallKind)) {
 		call := e.AsCall()
 		f := call.FunctionName()
@@ -47,7 +41,7 @@ func (c *compiler) namedIn(where *program) (all []namedContainers) {
 			if !ok || len(params) == 0 {
 				continue
 			}
-			if eval, err := (&Expression{where}).Part(names); err == nil {
+			if eval, err := where.part(names); err == nil {
 				all = append(all, namedContainers{params, eval})
 			}
 		}
@@ -109,7 +103,7 @@ func (t *Template) NamedContainers(in *Input, values Values) (all []NamedContain
 			if by < 0 {
 				continue
 			}
-			out, err := named.names.Value(in, values, nil)
+			out, _, err := named.names.Eval(in.with(values, nil))
 			if err != nil {
 				continue // where fails too
 			}

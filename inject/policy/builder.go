@@ -53,6 +53,9 @@ func (b *builder) problem(path, format string, args ...any) {
 
 // rewrite rewrites an expression for the API server. If that is not possible, it records a problem.
 func (b *builder) rewrite(path string, e *templates.Expression) rewritten {
+	if e.ReadsPodName() {
+		b.problem(path, "a policy cannot tell the name of a pod from one that the API server generates later")
+	}
 	r, err := rewrite(e, b.t.OptionalParams())
 	if err != nil {
 		b.problem(path, "%v", err)
