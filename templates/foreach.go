@@ -16,8 +16,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-const forEachHint = `"${forEach}" is a key of list items that are objects; for a list of strings, make the whole list one expression, such as ${params.names.split(',').map(n, '--name=' + n)}`
-
 // isControl reports whether a key of a list item controls whether the item exists.
 func isControl(key string) bool { return key == whenKey || key == forEachKey }
 

@@ -35,6 +35,8 @@ func explained(env *cel.Env, source, message string) (text, hint string) {
 		return text, ": it exists only in forEachContainer; a condition and a variable have one value for each pod"
 	case kind != "undefined field" && name == "when":
 		return text, ": " + whenHint
+	case kind != "undefined field" && name == "forEach":
+		return text, ": " + forEachHint
 	case kind != "undefined field" && slices.ContainsFunc(env.Macros(), func(m cel.Macro) bool { return m.Function() == name }):
 		return name + "() has other arguments", ": " + macroHint
 	case kind != "undefined field":
@@ -146,3 +148,6 @@ func (r *recorder) FindStructFieldType(name, field string) (*types.FieldType, bo
 
 // whenHint explains ${when}.
 const whenHint = `"${when}" is a key of objects; for a list of strings, make the whole list one expression, such as ${params.debug ? ['--debug'] : []}`
+
+// forEachHint explains ${forEach}.
+const forEachHint = `"${forEach}" is a key of list items that are objects; for a list of strings, make the whole list one expression, such as ${params.names.split(',').map(n, '--name=' + n)}`

@@ -59,3 +59,14 @@ func IsGenerated(own string) bool { return strings.Contains(own, "*") }
 func (t *Template) Brings(name string) bool {
 	return slices.ContainsFunc(t.Containers, func(own string) bool { return IsNamed(own, name) })
 }
+
+// Overlap reports whether containers may have both names of [Template.Containers].
+func Overlap(a, b string) bool {
+	if !IsGenerated(a) || !IsGenerated(b) {
+		return IsNamed(a, b) || IsNamed(b, a)
+	}
+	prefix, suffix, _ := strings.Cut(a, "*")
+	otherPrefix, otherSuffix, _ := strings.Cut(b, "*")
+	return (strings.HasPrefix(prefix, otherPrefix) || strings.HasPrefix(otherPrefix, prefix)) &&
+		(strings.HasSuffix(suffix, otherSuffix) || strings.HasSuffix(otherSuffix, suffix))
+}

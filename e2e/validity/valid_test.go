@@ -118,6 +118,9 @@ func try(t *testing.T, seed, stream uint64, seen coverage) inject.Code {
 		}
 	}
 	s.parametrize(m, m.IntN(5))
+	for range m.IntN(4) {
+		s.repeat(m)
+	}
 	template, problems := s.load()
 	if len(problems) > 0 {
 		return "" // as it was begun

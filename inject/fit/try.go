@@ -37,7 +37,9 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 	}
 	for i, t := range all {
 		if len(pods) == 0 {
-			trials = append(trials, e.try(t, set.Templates[i], values, samples()...))
+			trial := e.try(t, set.Templates[i], values, samples()...)
+			trial.Hints = append(trial.Hints, overlaps(set.Templates[i], set)...)
+			trials = append(trials, trial)
 		}
 		for _, pod := range pods {
 			trials = append(trials, e.try(t, set.Templates[i], values, pod))
