@@ -45,6 +45,11 @@ const (
 	CodeNotInjected Code = "not_injected"
 )
 
+// FindingCodes returns the codes of findings about final pods.
+func FindingCodes() []Code {
+	return []Code{CodeMissing, CodeAltered, CodeNotInjected, CodeInvalidParameter, CodeUnknownParameter, CodeUnknownTemplate}
+}
+
 // Wanted reports whether the template is for the pod.
 func (c Code) Wanted() bool { return c.Succeeded() || c.Failed() }
 

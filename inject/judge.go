@@ -91,7 +91,7 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 			return v, nil
 		}
 	}
-	if err == nil && now.Denied {
+	if err == nil && now.Denied && req.account.Known {
 		now.Doubt = now.Doubt || j.doubtsAccount(now)
 	}
 	return now, err

@@ -116,7 +116,7 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 		}
 	}
 	manifest.node = &pod
-	if err := o.declareFor(c, manifest); err != nil {
+	if err := errors.Join(o.declareFor(c, manifest), o.declareAccountFor(c, manifest.node.At(manifest.podAt...))); err != nil {
 		return in, err
 	}
 	req, wrong, err := (&injection{options: o}).request(manifest)
@@ -149,7 +149,22 @@ func (o *injectOptions) declareFor(c *suite.Case, manifest object) error {
 	return nil
 }
 
-// object returns the Pod or workload of a case. It declares the namespaces in its file.
+// declareAccountFor declares the ServiceAccount of a case.
+func (o *injectOptions) declareAccountFor(c *suite.Case, pod *tree.Node) error {
+	account := c.ServiceAccount
+	if account == nil {
+		return nil // only what the file declares is known
+	}
+	name := templates.ServiceAccountName(pod)
+	if account.Name != "" && account.Name != name {
+		return fmt.Errorf("the ServiceAccount of the case is %s, and that of the pod is %s", account.Name, name)
+	}
+	o.account = &templates.ServiceAccount{Labels: account.Labels, Annotations: account.Annotations}
+	return nil
+}
+
+// object returns the Pod or workload of a case. It declares the namespaces and ServiceAccounts in its
+// file.
 func (s *testSuite) object(o *injectOptions, c *suite.Case) (*tree.Node, error) {
 	if c.File == "" {
 		pod, err := tree.Parse(c.Pod)

@@ -72,7 +72,7 @@ func (c *Case) Run(injector *inject.Injector, in Input) (*Outcome, error) {
 	case c.Expect.Golden != "":
 		o.compare("expect.golden "+c.Expect.Golden, string(in.Golden))
 	}
-	return o, o.promises(injector, in, result)
+	return o, o.promises(injector, in, result, &c.Expect)
 }
 
 func (o *Outcome) fail(what, format string, args ...any) {
@@ -105,19 +105,52 @@ func agrees(want string, code inject.Code, sentence string) bool {
 
 // warnings compares all findings, because a misspelled annotation would otherwise go unnoticed.
 func (o *Outcome) warnings(want []string, got []inject.Finding) {
-	missing := slices.Clone(want)
-	for i := range got {
-		f := &got[i]
-		k := slices.IndexFunc(missing, func(w string) bool { return agrees(w, f.Code, f.Message) })
-		if k < 0 {
-			o.fail("expect.warnings", "unexpected warning %s: %s", f.Code, f.Message)
-			continue
-		}
-		missing = slices.Delete(missing, k, k+1)
+	unexpected, missing := match(want, got)
+	for _, f := range unexpected {
+		o.fail("expect.warnings", "unexpected warning %s: %s", f.Code, f.Message)
 	}
 	for _, w := range missing {
 		o.fail("expect.warnings", "there is no warning %s", w)
 	}
+}
+
+// match returns the findings that are not expected, and the expected ones that are missing.
+func match(want []string, got []inject.Finding) (unexpected []*inject.Finding, missing []string) {
+	missing = slices.Clone(want)
+	for i := range got {
+		f := &got[i]
+		k := slices.IndexFunc(missing, func(w string) bool { return agrees(w, f.Code, f.Message) })
+		if k < 0 {
+			unexpected = append(unexpected, f)
+			continue
+		}
+		missing = slices.Delete(missing, k, k+1)
+	}
+	return unexpected, missing
+}
+
+// verdict compares the verdict about the injected pod, as an API server stores it.
+func (o *Outcome) verdict(want *Expect, got *inject.Verdict) {
+	if want.Verdict != "" && want.Verdict != got.Word() {
+		o.fail("expect.verdict", "must be %s, but is %s%s", want.Verdict, got.Word(), because(got))
+	}
+	if want.Findings == nil {
+		return
+	}
+	unexpected, missing := match(want.Findings, got.Judged)
+	for _, f := range unexpected {
+		o.fail("expect.findings", "unexpected finding %s", f)
+	}
+	for _, w := range missing {
+		o.fail("expect.findings", "there is no finding %s", w)
+	}
+}
+
+func because(v *inject.Verdict) string {
+	if len(v.Judged) == 0 {
+		return ""
+	}
+	return ": " + inject.Denial(v.Judged)
 }
 
 // compare compares the injected pod with the expected one.
@@ -128,7 +161,7 @@ func (o *Outcome) compare(what, want string) {
 }
 
 // promises checks what holds for every template and pod.
-func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Result) error {
+func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Result, want *Expect) error {
 	before, err := tree.Parse(in.Request.Object)
 	if err != nil {
 		return err
@@ -145,19 +178,27 @@ func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Re
 	}
 	req := in.Request
 	req.Object = injected
-	second, err := injector.Inject(req)
+	again, err := o.again(injector, req)
 	if err != nil {
 		return err
 	}
-	if second.Adds() {
-		o.fail("promise: a second injection adds nothing", "it adds %s", second.Patch())
+	// In a cluster, the second call and the validating webhook see what the API server stores.
+	if req.Object, err = schema.AsStored(injected); err != nil {
+		return err
+	}
+	req.File = false
+	if again {
+		if _, err := o.again(injector, req); err != nil {
+			return err
+		}
 	}
 	verdict, err := inject.NewJudge(injector, nil, true).Judge(req)
 	if err != nil {
 		return err
 	}
+	o.verdict(want, verdict)
 	for i := range verdict.Judged {
-		if f := &verdict.Judged[i]; !isExpected(f, first) {
+		if f := &verdict.Judged[i]; !isExpected(f, first) && want.Findings == nil && want.Verdict == "" {
 			o.fail("promise: the validating webhook accepts the injected pod", "%s", f)
 		}
 	}
@@ -172,6 +213,18 @@ func (o *Outcome) promises(injector *inject.Injector, in Input, first *inject.Re
 		o.Failures = append(o.Failures, Failure{restores, "it gives another manifest", difference(yamlOf(was), yamlOf(is))})
 	}
 	return nil
+}
+
+// again checks that another injection adds nothing, and reports whether that holds.
+func (o *Outcome) again(injector *inject.Injector, req inject.Request) (bool, error) {
+	second, err := injector.Inject(req)
+	if err != nil {
+		return false, err
+	}
+	if second.Adds() {
+		o.fail("promise: a second injection adds nothing", "it adds %s", second.Patch())
+	}
+	return !second.Adds(), nil
 }
 
 // isExpected reports whether a finding about the injected pod follows from the decisions: a template

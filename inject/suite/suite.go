@@ -32,7 +32,9 @@ type document struct {
 	Templates  []string          `json:"templates"`
 	Pod        templates.PodJSON `json:"pod"`       // of cases that have neither pod nor file
 	Namespace  *Namespace        `json:"namespace"` // of cases that have none
-	Cases      []Case            `json:"cases"`
+	// ServiceAccount is that of cases that have none.
+	ServiceAccount *ServiceAccount `json:"serviceAccount"`
+	Cases          []Case          `json:"cases"`
 }
 
 // Case is a pod with what is expected.
@@ -45,7 +47,9 @@ type Case struct {
 	Annotations map[string]string `json:"annotations"`
 	Labels      map[string]string `json:"labels"`
 	Namespace   *Namespace        `json:"namespace"`
-	Expect      Expect            `json:"expect"`
+	// ServiceAccount is the pod's. Without it, only those in File are known.
+	ServiceAccount *ServiceAccount `json:"serviceAccount"`
+	Expect         Expect          `json:"expect"`
 
 	Line   int `json:"-"`
 	index  int
@@ -60,6 +64,14 @@ type Namespace struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
+// ServiceAccount is the pod's ServiceAccount.
+type ServiceAccount struct {
+	// Name is that of the pod's ServiceAccount, or "".
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
 // Expect is what a case expects. What it does not mention may be anything, except for Warnings.
 type Expect struct {
 	// Decisions are the codes by template: "CODE", or "CODE: a part of the sentence".
@@ -68,6 +80,10 @@ type Expect struct {
 	Warnings []string `json:"warnings"`
 	// Values are the values at paths in the injected pod. Null means that there is nothing.
 	Values map[string]json.RawMessage `json:"values"`
+	// Verdict is the validating webhook's about the injected pod: allowed, warned or denied.
+	Verdict string `json:"verdict"`
+	// Findings are the codes of its findings, like Decisions.
+	Findings []string `json:"findings"`
 	// Pod is the injected pod, and Golden a file with it.
 	Pod    templates.PodJSON `json:"pod"`
 	Golden string            `json:"golden"`
@@ -98,6 +114,9 @@ func Parse(file string, data []byte) (*Suite, templates.Problems) {
 		if c.Namespace == nil {
 			c.Namespace = d.Namespace
 		}
+		if c.ServiceAccount == nil {
+			c.ServiceAccount = d.ServiceAccount
+		}
 		if names[c.Name] {
 			report(fmt.Sprintf("another case has the name %q too", c.Name), "cases", i, "name")
 		}
@@ -120,8 +139,8 @@ func (c *Case) check(report func(message string, path ...any)) {
 	case c.Pod != nil && c.File != "":
 		report("the case has a pod too", "file")
 	}
-	if len(e.Decisions)+len(e.Values)+len(e.Warnings) == 0 && e.Pod == nil && e.Golden == "" {
-		report("is missing; expect decisions, values, pod, golden or warnings", "expect")
+	if len(e.Decisions)+len(e.Values)+len(e.Warnings) == 0 && e.Findings == nil && e.Pod == nil && e.Golden == "" && e.Verdict == "" {
+		report("is missing; expect decisions, values, pod, golden, warnings, verdict or findings", "expect")
 	}
 	if e.Pod != nil && e.Golden != "" {
 		report("the case expects a pod too", "expect", "golden")
@@ -135,6 +154,14 @@ func (c *Case) check(report func(message string, path ...any)) {
 	for i, warning := range e.Warnings {
 		if problem := checkCode(warning, []inject.Code{inject.CodeUnknownTemplate, inject.CodeUnknownParameter, inject.CodeMisplaced}); problem != "" {
 			report(problem, "expect", "warnings", i)
+		}
+	}
+	if verdicts := []string{"allowed", "warned", "denied"}; e.Verdict != "" && !slices.Contains(verdicts, e.Verdict) {
+		report(fmt.Sprintf("unknown verdict %q; it must be one of %s%s", e.Verdict, strings.Join(verdicts, ", "), didYouMean(e.Verdict, verdicts)), "expect", "verdict")
+	}
+	for i, finding := range e.Findings {
+		if problem := checkCode(finding, inject.FindingCodes()); problem != "" {
+			report(problem, "expect", "findings", i)
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(e.Values)) {

@@ -82,7 +82,11 @@ func TestDifferences(t *testing.T) {
 		`values: {"spec.containers[*].image": other}`:                   `must be other, but there are only web, x`,
 		`values: {"spec.containers[web].env": [{name: B}]}`:             "differs\n--- expected\n+++ got\n",
 		`pod: {spec: {containers: [{name: web, image: web}]}}`:          "expect.pod: the injected pod differs\n--- expected\n+++ got\n",
-		`golden: a.yaml`: "expect.golden a.yaml: the injected pod differs\n--- expected\n+++ got\n",
+		`verdict: allowed`:                                              "",
+		`findings: []`:                                                  "",
+		`verdict: denied`:                                               "expect.verdict: must be denied, but is allowed",
+		`findings: [altered]`:                                           "expect.findings: there is no finding altered",
+		`golden: a.yaml`:                                                "expect.golden a.yaml: the injected pod differs\n--- expected\n+++ got\n",
 	} {
 		in := Input{
 			Request: inject.Request{Operation: "CREATE", File: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)},
@@ -147,7 +151,7 @@ func TestPromises(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := &Outcome{}
-		err = o.promises(inject.New(setOf(t, c.templates)), Input{Request: inject.Request{Operation: "CREATE", File: true, Object: []byte(c.pod)}, Undo: c.undo}, first)
+		err = o.promises(inject.New(setOf(t, c.templates)), Input{Request: inject.Request{Operation: "CREATE", File: true, Object: []byte(c.pod)}, Undo: c.undo}, first, &Expect{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,5 +118,10 @@ func (o *Options) newNamespaces() (known namespaces, more *accounts, run func(co
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return i, i.accounts, i.controller.RunWithContext, nil
+	return i, i.accounts, func(ctx context.Context) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() { i.accounts.follow(ctx) })
+		i.controller.RunWithContext(ctx)
+	}, nil
 }
