@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// from contains a folder of templates for each other injector whose annotations they accept.
+const from = "../../templates/from"
+
+// eachPeer runs a test for each other injector.
+func eachPeer(t *testing.T, test func(t *testing.T, peer string)) {
+	t.Helper()
+	folders, err := os.ReadDir(from)
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, folder := range folders {
+		t.Run(folder.Name(), func(t *testing.T) {
+			t.Parallel()
+			test(t, folder.Name())
+		})
+	}
+}
+
+// TestFrom checks that the templates load and have no long lines, that there is a page for their
+// users, and that their tests pass.
+func TestFrom(t *testing.T) {
+	t.Parallel()
+	eachPeer(t, func(t *testing.T, peer string) {
+		folder := filepath.Join(from, peer)
+		files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A subfolder has templates for what users of the other injector write as a custom resource.
+		more, _ := filepath.Glob(filepath.Join(folder, "*", "*.yaml"))
+		folders := map[string]bool{}
+		for _, file := range append(files, more...) {
+			folders[filepath.Dir(file)] = true
+		}
+		delete(folders, filepath.Join(folder, "tests"))
+		for path := range folders {
+			set, err := templates.Load(templates.Source{FS: os.DirFS(path), Name: ".", Path: path})
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if len(set.Templates) == 0 {
+				t.Errorf("%s has no templates", path)
+			}
+			for _, tmpl := range set.Templates {
+				checkReadable(t, tmpl)
+			}
+		}
+		page, err := os.ReadFile("../../manifests/docs/from-" + peer + ".md")
+		if err != nil {
+			t.Error(err)
+		}
+		if lines := bytes.Count(page, []byte("\n")); lines > 120 {
+			t.Errorf("the page has %d lines, and at most 120 are allowed", lines)
+		}
+		var out bytes.Buffer
+		if code := run([]string{"test", folder}, nil, &out, &out); code != exitOK {
+			t.Errorf("exit code %d\n%s", code, &out)
+		}
+	})
+}
+
+// checkReadable checks that a person can read the template: no line has more than 120 characters,
+// no file more than 150 lines, and each parameter has a description.
+func checkReadable(t *testing.T, tmpl *templates.Template) {
+	t.Helper()
+	text, err := os.ReadFile(tmpl.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	for i, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 120 {
+			t.Errorf("%s:%d: %d characters", tmpl.File, i+1, n)
+		}
+	}
+	if len(lines) > 150 {
+		t.Errorf("%s has %d lines", tmpl.File, len(lines))
+	}
+	for _, p := range tmpl.Spec.Params {
+		if p.Description == "" {
+			t.Errorf("%s: the parameter %s has no description", tmpl.File, p.Name)
+		}
+	}
+}
+
+// TestPeers compares the results with what the other injectors make of the same pods. The cases are
+// in a folder next to a checkout, where they exist.
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	script := ""
+	for up := "../../.."; script == "" && len(up) < 20; up += "/.." {
+		if path := filepath.Join(up, "shared", "peers", "compare.py"); isFile(path) {
+			script = path
+		}
+	}
+	if script == "" {
+		t.Skip("the cases of other injectors are not here")
+	}
+	if err := exec.CommandContext(t.Context(), "python3", "-c", "import yaml").Run(); err != nil {
+		t.Skip("python3 with PyYAML is not here: ", err)
+	}
+	eachPeer(t, func(t *testing.T, peer string) {
+		// TestMain puts pillion, which is this program, into the PATH.
+		out, err := exec.CommandContext(t.Context(), "python3", script, "-v", from, peer+"/").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		cases := 0
+		for line := range strings.Lines(string(out)) {
+			words := strings.Fields(line)
+			if len(words) < 3 || words[0] != peer {
+				continue
+			}
+			cases++
+			verdict := strings.Join(words[2:], " ")
+			if !slices.Contains([]string{"equal", "equal but identity", "by design"}, verdict) {
+				t.Errorf("%s: %s", words[1], verdict)
+			}
+		}
+		if t.Failed() || cases == 0 || bytes.Contains(out, []byte("second injection")) {
+			t.Errorf("%d cases\n%s", cases, out)
+		}
+	})
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
