@@ -65,7 +65,7 @@ func TestPages(t *testing.T) {
 // inline runs commands within sentences and tables, with a workload for NAME and a namespace for NAMESPACE.
 func (i *installed) inline(t *testing.T) {
 	u := i.newUser(t)
-	u.follow(t, command{line: "kubectl apply -f web.yaml && kubectl run web -n shop --image=registry.example/web:1"})
+	u.follow(t, command{line: "kubectl apply -f web.yaml && kubectl run web -n shop --image=registry.example/web:1 && kubectl create serviceaccount web -n shop"})
 	values := strings.NewReplacer("NAMESPACE", i.namespace, "NAME", "web")
 	n := 0
 	for _, path := range []string{"inject/README.md", "manifests/docs/certificates.md"} {

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestLibrary runs the tests of the templates that come with Pillion.
+// TestLibrary runs the tests of the templates that come with Pillion, and of those for other injectors.
 func TestLibrary(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if code := run([]string{"test", "../../templates/library"}, nil, &out, &out); code != exitOK {
+	if code := run([]string{"test", "../../templates/library", "../../templates/from"}, nil, &out, &out); code != exitOK {
 		t.Errorf("exit code %d\n%s", code, &out)
 	}
 }
