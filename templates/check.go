@@ -129,8 +129,6 @@ func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.N
 	for key, value := range members(y) {
 		sub := join(path, key.Value)
 		switch {
-		case key.ShortTag() == "!!merge":
-			c.problem(key, path, "YAML merge keys (<<) are not supported; write the keys out")
 		case key.Kind != yaml.ScalarNode:
 			c.problem(key, path, "a key must be a string")
 		case seen[key.Value]:

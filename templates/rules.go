@@ -65,7 +65,7 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 		return ""
 	})
 	spec := child(y, "spec")
-	c.names(child(spec, "volumes"), path+".spec.volumes", map[string]bool{})
+	c.names(child(spec, "volumes"), path+".spec.volumes", map[string]bool{}, false)
 	volumes := volumeKinds(spec)
 	c.podOS(spec, path+".spec")
 	for i, volume := range items(child(spec, "volumes")) {
@@ -74,14 +74,15 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 	seen := map[string]bool{}
 	for _, list := range []string{"initContainers", "containers"} {
 		containers := child(spec, list)
-		c.names(containers, path+".spec."+list, seen)
+		c.names(containers, path+".spec."+list, seen, true)
 		for i, container := range items(containers) {
 			sub := fmt.Sprintf("%s.spec.%s[%d]", path, list, i)
 			c.containerRules(container, sub, list == "initContainers")
 			c.mounts(container, sub, volumes)
 			c.containerOS(container, sub)
-			name, _ := pattern(at(container, "name").Value) // an error is already reported
-			names = append(names, name)
+			if name, _ := pattern(at(container, "name").Value); !slices.Contains(names, name) { // an error is already reported
+				names = append(names, name)
+			}
 		}
 	}
 	return names
@@ -170,11 +171,13 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 }
 
 // names checks the names in a list of containers or volumes. They must be constant, or those of an
-// item with ${forEach} have a constant part: Pillion recognizes its own items by it.
-func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) {
+// item with ${forEach} have a constant part: Pillion recognizes its own items by it. The map seen
+// has the names so far, and whether their items are conditional. If share is true, conditional items
+// may have the same name, see oneName.
+func (c *checker) names(list *yaml.Node, path string, seen map[string]bool, share bool) {
 	for i, item := range items(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)
-		name := child(item, "name")
+		name, conditional := child(item, "name"), share && child(item, whenKey) != nil
 		switch {
 		case name == nil:
 			c.problem(item, sub, "is missing")
@@ -184,10 +187,14 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool) {
 			if _, err := pattern(name.Value); err != nil {
 				c.problem(name, sub, "%v", err)
 			}
-		case seen[name.Value]:
-			c.problem(name, sub, "the name %q is used twice", name.Value)
 		default:
-			seen[name.Value] = true
+			before, twice := seen[name.Value]
+			if twice && share && !(before && conditional) {
+				c.problem(name, sub, "the name %q is used twice, which is allowed only if both containers have %q", name.Value, whenKey)
+			} else if twice && !share {
+				c.problem(name, sub, "the name %q is used twice", name.Value)
+			}
+			seen[name.Value] = conditional
 		}
 	}
 }

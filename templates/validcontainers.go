@@ -117,7 +117,9 @@ func containerRules() map[string][]objectRule {
 		},
 		"ObjectMeta": metadataRules(),
 		"PodSpec": {{reads: []string{"initContainers.name", "containers.name"}, check: oneName, applies: func(spec *part) bool {
-			return spec.member("initContainers").loops() || spec.member("containers").loops()
+			known := spec.known()
+			known.Seal()
+			return spec.member("initContainers").loops() || spec.member("containers").loops() || oneName(&known) != nil
 		}}},
 		"PodSpec.imagePullSecrets": {hasName()},
 		"PodSpec.initContainers": {{fewer: true, applies: has("resizePolicy"), reads: []string{"restartPolicy", "resizePolicy.restartPolicy"}, check: func(n *tree.Node) error {

@@ -74,6 +74,9 @@ func newMutation(b *builder) *mutation {
 		items := m.pod.get("spec", list).items()
 		for i := range items {
 			name := items[i].get("name").unquoted()
+			if slices.ContainsFunc(m.containers, func(c newContainer) bool { return c.name == name }) {
+				m.problem(fmt.Sprintf("spec.pod.spec.%s[%d]", list, i), "a policy cannot choose between two containers with the name %s", name)
+			}
 			m.containers = append(m.containers, newContainer{
 				node: &items[i], name: name, list: list, variable: "adds_" + identifier(name),
 				first: position.End == templates.First,

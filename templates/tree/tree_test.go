@@ -138,7 +138,8 @@ func TestFromYAML(t *testing.T) {
 		"n: 12345678901234567890\nm: 123456789012345678901234567890":   `{"n":12345678901234567890,"m":123456789012345678901234567890}`,
 		"h: 0x1F\no: 0o17\nu: 1_000\nf: 1.50\ne: .5\nneg: -3":          `{"h":31,"o":15,"u":1000,"f":1.50,"e":0.5,"neg":-3}`,
 		"d: 2001-12-14\na: yes\nb: 'yes'\nc: Off\nd2: oN\ne: !!str no": `{"d":"2001-12-14","a":true,"b":"yes","c":false,"d2":"oN","e":"no"}`,
-		"a: &x {k: 1}\nb: *x\nc:\n  <<: *x\n  l: 2":                    `{"a":{"k":1},"b":{"k":1},"c":{"l":2,"k":1}}`,
+		"a: &x {k: 1}\nb: *x\nc:\n  <<: *x\n  l: 2":                    `{"a":{"k":1},"b":{"k":1},"c":{"k":1,"l":2}}`,
+		"a: &x {k: 1, m: 2}\nc:\n  l: 2\n  <<: [{k: 3}, *x]\n  m: 4":   `{"a":{"k":1,"m":2},"c":{"l":2,"k":3,"m":4}}`,
 		"b: |\n  line\n  two\nq: \"\\u00e9\\n\"":                       `{"b":"line\ntwo\n","q":"é\n"}`,
 		`{"json": {"works": [1, "2", false, 1.0e3]}}`:                  `{"json":{"works":[1,"2",false,1.0e3]}}`,
 	} {
@@ -152,7 +153,7 @@ func TestFromYAML(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"a: .inf": "line 1", "a: 1\na: 2": "line 2", "a: &a\n  b: *a": "itself", "? [1]\n: 2": "line 1", "a: !!set {b}": "line 1",
+		"a: .inf": "line 1", "a: 1\na: 2": "line 2", "a: 1\n<<: 2": "line 2", "a: 1\n<<: [{}, 2]": "line 2", "a: &a\n  b: *a": "itself", "? [1]\n: 2": "line 1", "a: !!set {b}": "line 1",
 		"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f]": "aliases",
 	} {
 		var doc yaml.Node

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -23,8 +24,9 @@ const maxYAMLNodes = 1 << 20
 // maxYAMLDepth limits the depth of aliases. An alias may refer to a node that contains it.
 const maxYAMLDepth = 1000
 
-// Unfold returns a node in which aliases are replaced by their values. It returns an error
-// with the line if the result has more than the given number of values.
+// Unfold returns a node in which aliases are replaced by their values, and merge keys (<<) by the
+// keys that they add. It returns an error with the line if the result has more than the given number
+// of values.
 func Unfold(y *yaml.Node, most int) (*yaml.Node, error) {
 	u := unfolding{most: most, left: most}
 	return u.node(y)
@@ -54,7 +56,49 @@ func (u *unfolding) node(y *yaml.Node) (*yaml.Node, error) {
 			return nil, err
 		}
 	}
+	if unfolded.Kind == yaml.MappingNode {
+		return &unfolded, merge(&unfolded)
+	}
 	return &unfolded, nil
+}
+
+// merge replaces the merge keys of an object by what they add. The object's own keys win, then those
+// of the first source.
+func merge(y *yaml.Node) error {
+	isMerge := func(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" }
+	if !slices.ContainsFunc(y.Content, isMerge) { // looks at values too, which does no harm
+		return nil
+	}
+	there := map[string]bool{}
+	for i := 0; i < len(y.Content); i += 2 {
+		if key := y.Content[i]; !isMerge(key) {
+			there[key.Value] = true
+		}
+	}
+	var all []*yaml.Node
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		key, value := y.Content[i], y.Content[i+1]
+		if !isMerge(key) {
+			all = append(all, key, value)
+			continue
+		}
+		sources := []*yaml.Node{value}
+		if value.Kind == yaml.SequenceNode {
+			sources = value.Content
+		}
+		for _, source := range sources {
+			if source.Kind != yaml.MappingNode {
+				return fmt.Errorf("line %d: the value of the merge key << must be an object or a list of objects", source.Line)
+			}
+			for j := 0; j+1 < len(source.Content); j += 2 {
+				if key := source.Content[j]; !there[key.Value] {
+					all, there[key.Value] = append(all, key, source.Content[j+1]), true
+				}
+			}
+		}
+	}
+	y.Content = all
+	return nil
 }
 
 // FromYAML converts a YAML node to JSON, in the same order. It unfolds aliases and merge keys.
@@ -92,16 +136,11 @@ func fromNode(y *yaml.Node) (Node, error) {
 
 func fromMapping(y *yaml.Node) (Node, error) {
 	n := Members()
-	var merged []Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key := y.Content[i]
 		value, err := fromNode(y.Content[i+1])
 		if err != nil {
 			return Node{}, err
-		}
-		if key.ShortTag() == "!!merge" {
-			merged = append(merged, mergeSources(value)...)
-			continue
 		}
 		if key.Kind != yaml.ScalarNode {
 			return Node{}, fmt.Errorf("line %d: a key must be a plain string", key.Line)
@@ -111,23 +150,7 @@ func fromMapping(y *yaml.Node) (Node, error) {
 		}
 		n.Set(key.Value, value)
 	}
-	for _, m := range merged { // the object's own members win, then the first source
-		if n.member(m.Name()) == nil {
-			n.kids = append(n.kids, m)
-		}
-	}
 	return n, nil
-}
-
-func mergeSources(value Node) []Node {
-	if value.kind != Array {
-		return value.kids
-	}
-	var all []Node
-	for i := range value.kids {
-		all = append(all, value.kids[i].kids...)
-	}
-	return all
 }
 
 func fromScalar(y *yaml.Node) (Node, error) {
