@@ -7,9 +7,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
-
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -24,33 +21,6 @@ func Field(structName, name string) (reflect.StructField, bool) {
 		return reflect.StructField{}, false
 	}
 	return f.json.StructField, true
-}
-
-// Expression is a compiled CEL expression.
-type Expression struct{ p *program }
-
-// Source returns the expression as written.
-func (e *Expression) Source() string { return e.p.source }
-
-// AST returns the type-checked expression. Its macros are available as written, by
-// [ast.SourceInfo.GetMacroCall].
-func (e *Expression) AST() *ast.AST { return e.p.checked }
-
-// Type returns the type of the expression's value.
-func (e *Expression) Type() *cel.Type { return e.p.out }
-
-// ReadsPodName reports whether the expression reads the name of the pod. An admission policy cannot tell
-// a name that the API server generates later.
-func (e *Expression) ReadsPodName() bool { return e.p.readsPodName }
-
-// Params returns the parameters that a condition reads.
-func (e *Expression) Params() []string { return e.p.params }
-
-func expression(p *program) *Expression {
-	if p == nil {
-		return nil
-	}
-	return &Expression{p}
 }
 
 // Fragment is a piece of what a template adds: an object, a list, or a value.
@@ -177,17 +147,6 @@ func (t *Template) VariableExpressions() (all []VariableExpression) {
 		}
 	}
 	return all
-}
-
-// Variable returns the expression of a variable that is selected in e, or nil.
-func (e *Expression) Variable(part ast.Expr) *Expression {
-	of, name := selected(part)
-	for _, v := range e.p.variables {
-		if of == "variables" && v.name == name {
-			return expression(v.program)
-		}
-	}
-	return nil
 }
 
 // UnusedVariables returns the names of the variables that no expression reads.
