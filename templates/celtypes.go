@@ -271,40 +271,35 @@ func hasDyn(t *types.Type) bool {
 }
 
 // hides returns an error if an expression makes a value of unknown type from a list: the type then
-// no longer shows how deep the list is. This happens if the parts of an expression must have a
-// common type, and one part is dyn.
+// no longer shows how deep the list is. This happens if the arguments of a function must have a
+// common type, and one of them is dyn. Literals with values of different types are checked in
+// [sameTypes].
 func hides(checked *ast.AST, e ast.Expr) error {
-	var parts []ast.Expr
-	level := 0 // of the parts in the result
-	switch e.Kind() {
-	case ast.ListKind:
-		parts, level = e.AsList().Elements(), 1
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			parts = append(parts, entry.AsMapEntry().Value())
-		}
-		level = 1
-	case ast.CallKind:
-		switch call := e.AsCall(); call.FunctionName() {
-		case "dyn", operators.Conditional, operators.Add:
-			parts = call.Args()
-		case "or", "orValue":
-			parts = append([]ast.Expr{call.Target()}, call.Args()...)
-		}
+	if e.Kind() != ast.CallKind {
+		return nil
+	}
+	call, parts := e.AsCall(), []ast.Expr(nil)
+	switch call.FunctionName() {
+	case "dyn", operators.Conditional, operators.Add:
+		parts = call.Args()
+	case "or", "orValue":
+		parts = append([]ast.Expr{call.Target()}, call.Args()...)
 	}
 	result := checked.GetType(e.ID())
-	if !hasDyn(result) {
+	if !isListOfDyn(result) {
 		return nil
 	}
 	for _, part := range parts {
-		if isEmpty(part) {
-			continue
-		}
-		if nesting(checked.GetType(part.ID()))+level > nesting(result) {
+		if !isEmpty(part) && nesting(checked.GetType(part.ID())) > nesting(result) {
 			return errors.New("a value that may be a list or something else hides how deep the list is; use the list itself")
 		}
 	}
 	return nil
+}
+
+// isListOfDyn reports whether the type is dyn, or a list of it at any depth.
+func isListOfDyn(t *types.Type) bool {
+	return t.Kind() == types.DynKind || (t.Kind() == types.ListKind || t.Kind() == types.OpaqueKind) && slices.ContainsFunc(t.Parameters(), isListOfDyn)
 }
 
 // isEmpty reports whether an expression is [] or {}.
