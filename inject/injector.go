@@ -107,5 +107,8 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	return i
 }
 
+// ReadsOfProducts reports whether a template reads an annotation that is not Pillion's.
+func (i *Injector) ReadsOfProducts(key string) bool { return i.products.reads(key) }
+
 // Set returns the set of templates.
 func (i *Injector) Set() *templates.Set { return i.set }

@@ -134,15 +134,15 @@ func resolved(n *yaml.Node) *yaml.Node {
 // quoted returns a pod's JSON, with the values of Pillion's labels and annotations converted
 // to strings: their authors wrote, for example, 5 or true without quotes. It also returns a
 // sentence about each such value, because an API server rejects the pod, and about containers without
-// a name.
-func quoted(node *tree.Node) (pod []byte, wrong []string) {
+// a name. The function reads reports whether a template reads an annotation of another product.
+func quoted(node *tree.Node, reads func(key string) bool) (pod []byte, wrong []string) {
 	whole := node.Clone()
 	for _, field := range []string{"label", "annotation"} {
 		members := whole.At("metadata", field+"s").Members()
 		for i := range members {
 			m := &members[i]
 			_, _, ofTemplate := templates.SplitAnnotation(m.Name())
-			if !ofTemplate && !strings.HasPrefix(m.Name(), templates.Domain+"/") || m.Kind() == tree.String || m.Kind() == tree.Null {
+			if !ofTemplate && !strings.HasPrefix(m.Name(), templates.Domain+"/") && !reads(m.Name()) || m.Kind() == tree.String || m.Kind() == tree.Null {
 				continue
 			}
 			sentence := "the " + field + " " + m.Name() + " must be a string"
