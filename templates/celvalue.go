@@ -195,6 +195,20 @@ func (o object) Value() any { return o.node }
 // jsonValue returns the JSON of an expression's value. It writes CEL's own maps in the order of
 // their keys.
 func jsonValue(v ref.Val) (tree.Node, error) {
+	room := maxOutput
+	return jsonWithin(v, &room)
+}
+
+// jsonWithin returns an error instead of JSON that is larger than room, in bytes. A small value may
+// contain another one very many times.
+func jsonWithin(v ref.Val, room *int) (tree.Node, error) {
+	*room -= len(textOf(v)) + 1
+	if o, ok := v.(object); ok {
+		*room -= o.node.Size() - 1
+	}
+	if *room < 0 {
+		return tree.Node{}, errTooLong
+	}
 	switch v := v.(type) {
 	case types.String:
 		return tree.Text(string(v)), nil
@@ -214,7 +228,7 @@ func jsonValue(v ref.Val) (tree.Node, error) {
 	case traits.Lister:
 		list := tree.Items()
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			item, err := jsonValue(it.Next())
+			item, err := jsonWithin(it.Next(), room)
 			if err != nil {
 				return tree.Node{}, err
 			}
@@ -222,16 +236,16 @@ func jsonValue(v ref.Val) (tree.Node, error) {
 		}
 		return list, nil
 	case traits.Mapper:
-		return jsonMap(v)
+		return jsonMap(v, room)
 	}
 	return tree.Node{}, fmt.Errorf("the expression gives a %s, which has no place here", v.Type().TypeName())
 }
 
-func jsonMap(m traits.Mapper) (tree.Node, error) {
+func jsonMap(m traits.Mapper, room *int) (tree.Node, error) {
 	values := map[string]tree.Node{}
 	for it := m.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
-		value, err := jsonValue(m.Get(key))
+		value, err := jsonWithin(m.Get(key), room)
 		if err != nil {
 			return tree.Node{}, err
 		}

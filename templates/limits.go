@@ -2,6 +2,8 @@
 
 package templates
 
+import "fmt"
+
 // These limit the cost of expressions at run time, in CEL's units: of each one, and of all
 // expressions of a template together for one pod. They are a thousand times what a template needs.
 // CEL's own accounting gets slower for longer input. Input is therefore limited as well, and
@@ -26,3 +28,6 @@ const (
 	maxDirect      = 1 << 10
 	maxLocals      = 2
 )
+
+// errTooLong is returned before a string grows longer than any API server accepts.
+var errTooLong = fmt.Errorf("an expression gives more than %d bytes", maxOutput)

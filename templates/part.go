@@ -79,9 +79,6 @@ func (p *part) folded() *part {
 	return &part{static: n, when: p.when, loop: p.loop, path: p.path}
 }
 
-// errTooLong is returned before a string grows longer than any API server accepts.
-var errTooLong = fmt.Errorf("an expression gives more than %d bytes", maxOutput)
-
 // render sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
 func (p *part) render(in *Input, n *tree.Node) (keep bool, err error) {
 	if p.when != nil {

@@ -150,3 +150,13 @@ func BenchmarkConstructs(b *testing.B) {
 		})
 	}
 }
+
+// TestWholeSharedValues checks that a value that contains another one very many times is rejected
+// before it is written out.
+func TestWholeSharedValues(t *testing.T) {
+	t.Parallel()
+	tpl := parseWhole(t, `pod: {spec: {containers: [{name: c, image: i, envFrom: "${cel.bind(a, lists.range(300), cel.bind(b, a.map(i, {'k': a}), a.map(i, {'prefix': b, 'x': 1})))}"}]}}`)
+	if _, err := tpl.Render(wholeInput(t, `{"spec":{"containers":[{"name":"a"}]}}`), nil); err == nil || !strings.Contains(err.Error(), "more than 65536 bytes") {
+		t.Errorf("%v", err)
+	}
+}
