@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -246,10 +245,7 @@ func celName(t *cel.Type) string {
 	case types.OpaqueKind:
 		return "an optional value (end it with .orValue(...))"
 	}
-	if strings.ContainsRune("aeiou", rune(t.String()[0])) {
-		return "an " + t.String()
-	}
-	return "a " + t.String()
+	return typeWords(t.String())
 }
 
 // nesting returns the number of levels of nested lists and maps in the type. CEL's cost model

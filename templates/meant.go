@@ -21,30 +21,40 @@ var unknown = regexp.MustCompile(`^(undefined field|undeclared reference to) '([
 // explained returns a CEL error in Pillion's words, with a hint about what the author probably
 // meant.
 func explained(env *cel.Env, source, message string) (text, hint string) {
-	if message == "reserved identifier: namespace" {
-		return message, ": the pod's namespace is called ns here"
+	if text, hint := syntaxWords(source, message); text != "" && !strings.HasPrefix(message, oneEquals) {
+		return text, hint
 	}
 	found := unknown.FindStringSubmatch(message)
 	if found == nil {
 		return unusual(message)
 	}
-	kind, name := found[1], found[2]
-	text = fmt.Sprintf("%s '%s'", kind, name)
-	switch {
-	case kind != "undefined field" && name == "container":
-		return text, ": it exists only in forEachContainer; a condition and a variable have one value for each pod"
-	case kind != "undefined field" && name == "when":
-		return text, ": " + whenHint
-	case kind != "undefined field" && name == "forEach":
-		return text, ": " + forEachHint
-	case kind != "undefined field" && slices.ContainsFunc(env.Macros(), func(m cel.Macro) bool { return m.Function() == name }):
-		return name + "() has other arguments", ": " + macroHint
-	case kind != "undefined field":
-		return text, cmp.Or(inLibrary(env, name), DidYouMean(name, declared(env)))
-	case slices.Contains([]string{"name", "uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"}, name):
-		return text, ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
+	kind, name := found[1], strings.TrimPrefix(found[2], ".")
+	if kind == "undefined field" {
+		fields, typeName := fieldsBeside(env, source, name)
+		text = fmt.Sprintf("%s %q", ownerWords(typeName), name)
+		if slices.Contains([]string{"uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"}, name) {
+			return text, ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
+		}
+		return text, DidYouMean(name, fields)
 	}
-	return text, DidYouMean(name, fieldsBeside(env, source, name))
+	what := "variable"
+	if regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\s*\(`).MatchString(source) {
+		what = "function"
+	}
+	text = fmt.Sprintf("there is no %s %q", what, name)
+	switch instead := foreign[name]; {
+	case name == "container":
+		return text + " here", ": it exists only in forEachContainer; a condition and a variable have one value for each pod"
+	case name == "when":
+		return text, ": " + whenHint
+	case name == "forEach":
+		return text, ": " + forEachHint
+	case slices.ContainsFunc(env.Macros(), func(m cel.Macro) bool { return m.Function() == name }):
+		return name + "() has other arguments", ": " + macroHint
+	case instead != "":
+		return text, "; " + instead
+	}
+	return text, cmp.Or(inLibrary(env, name), DidYouMean(name, declared(env)))
 }
 
 const macroHint = "the first one names the item, as in list.exists(x, x.name == 'a')"
@@ -61,22 +71,33 @@ func unusual(message string) (text, hint string) {
 	if found := mismatch.FindStringSubmatch(message); found != nil {
 		name, isOperator := operators.FindReverse(found[1])
 		switch {
+		case found[1] == operators.Conditional:
+			return "? does not work with " + argumentWords(found[2]), "; before ? stands a condition, such as params.level == 'debug', and both results have one type"
+		case found[1] == operators.Index && strings.HasPrefix(found[2], "(pillion."):
+			return "this object has no [...]", "; read a field of it, such as params.NAME"
+		case found[1] == operators.Index:
+			return "[...] does not work with " + argumentWords(found[2]), ""
+		case found[1] == operators.In:
+			return "in does not work with " + argumentWords(found[2]), "; after in stands a list or a map; for a part of a string, write text.contains('...')"
 		case isOperator && name != "":
-			return fmt.Sprintf("%s does not work with %s", name, found[2]), "; convert one of them, for example with string(...) or int(...)"
+			return fmt.Sprintf("%s does not work with %s", name, argumentWords(found[2])), "; convert one of them, for example with string(...) or int(...)"
 		case strings.HasPrefix(found[2], "("):
-			return fmt.Sprintf("%s() does not take %s", found[1], found[2]), ""
+			return fmt.Sprintf("%s() does not take %s", found[1], argumentWords(found[2])), ""
 		}
 		of, args, _ := strings.Cut(found[2], ".(")
 		if args == ")" {
-			return fmt.Sprintf("%s() does not work on a %s", found[1], of), ""
+			return fmt.Sprintf("%s() does not work on %s", found[1], typeWords(of)), ""
 		}
-		return fmt.Sprintf("%s() of a %s does not take (%s", found[1], of, args), ""
+		return fmt.Sprintf("%s() of %s does not take %s", found[1], typeWords(of), argumentWords("("+args)), ""
 	}
 	if found := itemField.FindStringSubmatch(message); found != nil {
-		return fmt.Sprintf("this is a list of type %s, and only its items have fields", found[1]), "; write [0] for the first item, .exists(x, ...) for a condition or .map(x, ...) for all items"
+		return fmt.Sprintf("this is %s, and only its items have fields", typeWords("list("+found[1]+")")), "; write [0] for the first item, .exists(x, ...) for a condition or .map(x, ...) for all items"
 	}
 	if found := notBool.FindStringSubmatch(message); found != nil {
-		return fmt.Sprintf("this is of type %s, and %s is needed", found[2], found[1]), ""
+		return fmt.Sprintf("this is %s, and %s is needed", typeWords(found[2]), typeWords(found[1])), ""
+	}
+	if found := noFields.FindStringSubmatch(message); found != nil {
+		return fmt.Sprintf("this is %s, which has no fields", typeWords(found[1])), ""
 	}
 	if strings.HasPrefix(message, oneEquals) {
 		return "= is no operator", "; to compare, write =="
@@ -118,17 +139,17 @@ func declared(env *cel.Env) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return strings.ContainsAny(name, "_@!.") })
 }
 
-// fieldsBeside returns the fields of the type that lacks a field with that name. It learns the type
-// from the type checker.
-func fieldsBeside(env *cel.Env, source, name string) []string {
+// fieldsBeside returns the fields of the type that lacks a field with that name, and its name. It learns
+// the type from the type checker.
+func fieldsBeside(env *cel.Env, source, name string) (fields []string, typeName string) {
 	r := &recorder{Provider: env.CELTypeProvider(), field: name}
 	again, err := env.Extend(cel.CustomTypeProvider(r))
 	if err != nil {
-		return nil
+		return nil, ""
 	}
 	_, _ = again.Compile(source) // it failed before
 	names, _ := r.FindStructFieldNames(r.lacks)
-	return names
+	return names, r.lacks
 }
 
 // recorder records the type in which a type checker did not find a field.

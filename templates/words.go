@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// This file has words for what CEL's messages contain.
+
+// typeWords returns the name of a type for users, given CEL's name.
+func typeWords(name string) string {
+	if of, ok := strings.CutPrefix(name, "list("); ok {
+		return "a list of " + strings.TrimPrefix(strings.TrimPrefix(typeWords(strings.TrimSuffix(of, ")")), "a "), "an ") + " values"
+	}
+	if strings.HasPrefix(name, "map(") {
+		return "a map"
+	}
+	if of, ok := strings.CutPrefix(name, "optional_type("); ok {
+		return "an optional value (" + strings.TrimSuffix(of, ")") + "; end it with .orValue(...))"
+	}
+	switch name {
+	case "int", "uint":
+		return "an integer"
+	case "double":
+		return "a number"
+	case "bool":
+		return "true or false"
+	case "dyn":
+		return "a value of unknown type"
+	case "null_type":
+		return "null"
+	case paramsType:
+		return "all parameters"
+	case namespaceType, requestType, variablesType:
+		return "an object"
+	case "ObjectMeta":
+		return "metadata"
+	case "PodSpec":
+		return "pod.spec"
+	}
+	name = strings.TrimPrefix(name, "kubernetes.")
+	if name != "" && strings.ContainsRune("aeiouE", rune(name[0])) {
+		return "an " + name
+	}
+	return "a " + name
+}
+
+// argumentWords returns words for CEL's list of types, for example (int, string).
+func argumentWords(types string) string {
+	var all []string
+	depth, begin := 0, 0
+	types = strings.TrimSuffix(strings.TrimPrefix(types, "("), ")")
+	for i, r := range types + "," {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth--
+		case r == ',' && depth == 0:
+			if text := strings.TrimSpace(types[begin:i]); text != "" {
+				all = append(all, typeWords(text))
+			}
+			begin = i + 1
+		}
+	}
+	switch len(all) {
+	case 0:
+		return "no argument"
+	case 1:
+		return all[0]
+	}
+	return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+}
+
+// ownerWords returns words for an object that lacks a field, given the name of its type.
+func ownerWords(typeName string) string {
+	switch typeName {
+	case paramsType:
+		return "the template has no parameter"
+	case variablesType:
+		return "the template has no variable"
+	case namespaceType:
+		return "a namespace has no field"
+	case requestType:
+		return "request has no field"
+	case "":
+		return "there is no field"
+	}
+	return typeWords(typeName) + " has no field"
+}
+
+// foreign are words of other languages and what templates have instead.
+var foreign = map[string]string{
+	"len": "write size(...)", "length": "write size(...)", "count": "write size(...)",
+	"get": "write [?'key'].orValue('...')", "default": "write .orValue('...')", "coalesce": "write .orValue('...')",
+	"toUpper": "write upperAscii()", "upper": "write upperAscii()", "toLower": "write lowerAscii()", "lower": "write lowerAscii()",
+	"hasKey": "write 'key' in map", "includes": "write contains(...)", "any": "write exists(x, ...)", "some": "write exists(x, ...)", "every": "write all(x, ...)",
+	"toJson": "write json.marshal(...)", "toYaml": "write json.marshal(...); JSON is YAML", "b64enc": "write base64.encode(bytes(...))",
+	"and": "write &&", "or": "write ||", "not": "write !", "if": "for a choice, write condition ? a : b", "then": "for a choice, write condition ? a : b", "else": "for a choice, write condition ? a : b",
+	"now": "the result must be the same each time, so there is no clock", "env": "the result must be the same for each replica, so there is no environment",
+	"random": "the result must be the same each time, so there is no randomness", "lookup": "expressions see only the pod, its namespace and the request",
+	"Values": "write params.NAME", "self": "write pod", "object": "write pod", "namespaceObject": "write ns", "namespace": "the pod's namespace is called ns here",
+}
+
+var (
+	reservedWord = regexp.MustCompile(`^reserved identifier: (\w+)$`)
+	noFields     = regexp.MustCompile(`^type '(.*)' does not support field selection$`)
+	wrongStart   = regexp.MustCompile(`^Syntax error: (?:mismatched|extraneous) input '(.*)' expecting`)
+	missing      = regexp.MustCompile(`^Syntax error: missing '(.*)' at`)
+	wrongToken   = regexp.MustCompile(`^Syntax error: token recognition error at: '(.*)`)
+	noAlternate  = regexp.MustCompile(`^Syntax error: no viable alternative at input '(.*)'$`)
+)
+
+// syntaxWords returns words for a message about the form of an expression, or "".
+func syntaxWords(source, message string) (text, hint string) {
+	read := func(found []string) (string, string) {
+		token := strings.TrimSuffix(strings.TrimSpace(found[1]), "'")
+		switch {
+		case strings.TrimSpace(source) == "":
+			return "the expression is empty", ""
+		case token == "<EOF>":
+			return "the expression ends too early", ""
+		case token == "?" && strings.Contains(source, "??"):
+			return "?? is no operator", "; write .orValue('...') after an optional value such as [?'key']"
+		case strings.HasPrefix(token, "|"):
+			return "| is no operator", "; call functions as value.function(), and write || for or"
+		case strings.HasPrefix(token, "&"):
+			return "& is no operator", "; write && for and"
+		}
+		for _, word := range strings.Fields(source) {
+			if instead := foreign[word]; instead != "" && word != "Values" {
+				return fmt.Sprintf("the word %q means nothing here", word), "; " + instead
+			}
+		}
+		return fmt.Sprintf("%q is not expected here", token), ""
+	}
+	switch {
+	case reservedWord.MatchString(message):
+		word := reservedWord.FindStringSubmatch(message)[1]
+		if instead := foreign[word]; instead != "" {
+			return fmt.Sprintf("the word %q is reserved", word), "; " + instead
+		}
+		return fmt.Sprintf("the word %q is reserved", word), ""
+	case wrongStart.MatchString(message):
+		return read(wrongStart.FindStringSubmatch(message))
+	case wrongToken.MatchString(message):
+		return read(wrongToken.FindStringSubmatch(message))
+	case noAlternate.MatchString(message):
+		return read(noAlternate.FindStringSubmatch(message))
+	case missing.MatchString(message):
+		return fmt.Sprintf("a %s is missing", missing.FindStringSubmatch(message)[1]), ""
+	}
+	return "", ""
+}
