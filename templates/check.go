@@ -80,7 +80,11 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		}
 		f, ok := fields[key.Value]
 		if !ok {
-			c.problem(key, sub, "unknown key%s", DidYouMean(key.Value, c.keysOf(names)))
+			meantKey := DidYouMean(key.Value, c.keysOf(names))
+			if special := "${" + key.Value + "}"; slices.Contains(c.keysOf(nil), special) {
+				meantKey = fmt.Sprintf("; did you mean %q?", special)
+			}
+			c.problem(key, sub, "unknown key%s", meantKey)
 			if meant := Closest(key.Value, names); meant != "" && child(y, meant) == nil {
 				c.meant[join(path, meant)] = true
 			}
