@@ -101,6 +101,9 @@ func (r *result) hints(t *templates.Template) []string {
 		all = append(all, "it is required, but validate.mode: Warn accepts pods without it; remove mode to deny them")
 	}
 	all = append(all, waysAround(t)...)
+	if first, second := inverted(t.Containers, r.pod.Spec.InitContainers); first != "" {
+		all = append(all, fmt.Sprintf("the init container %s starts after %s, but the template has it before", first, second))
+	}
 	for _, c := range r.pod.Spec.InitContainers {
 		if t.Brings(c.Name) && c.RestartPolicy == nil && (len(c.Ports) > 0 || t.Protects("restartPolicy")) {
 			all = append(all, fmt.Sprintf("the pod's containers wait until the init container %s ends; a sidecar has restartPolicy: Always", c.Name))
@@ -126,6 +129,19 @@ func (r *result) hints(t *templates.Template) []string {
 		}
 	}
 	return all
+}
+
+// inverted returns two init containers of a template that are in a pod in another order, or "".
+func inverted(names []string, initContainers []corev1.Container) (first, second string) {
+	last := -1
+	for _, c := range initContainers {
+		i := slices.Index(names, c.Name)
+		if i >= 0 && i < last {
+			return c.Name, names[last]
+		}
+		last = max(last, i)
+	}
+	return "", ""
 }
 
 // waysAround returns the ways in which a pod can avoid a template that insists.
