@@ -84,11 +84,11 @@ func TestWrongValuesOfProducts(t *testing.T) {
 func TestAddedAnnotations(t *testing.T) {
 	t.Parallel()
 	for _, reads := range []string{`{name: p, annotation: example.com/p-a, default: none}`, `{name: p, prefix: example.com/p-}`} {
-		use := "${params.p}"
+		use := "params.p"
 		if strings.Contains(reads, "prefix") {
-			use = "${params.p[?'a'].orValue('none')}"
+			use = "params.p[?'a'].orValue('none')"
 		}
-		injector := withSpecs(t, `params: [`+reads+`], pod: {metadata: {annotations: {seen: "`+use+`"}}}`,
+		injector := withSpecs(t, `params: [`+reads+`], match: {condition: "`+use+` == '1'"}, pod: {metadata: {annotations: {seen: "yes"}}}`,
 			`pod: {metadata: {annotations: {example.com/p-a: "1"}}}`)
 		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop"}, Object: []byte(`{"spec":{"containers":[{"name":"app"}]}}`)}
 		_, _ = checkInvariants(t, injector, req)

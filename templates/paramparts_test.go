@@ -211,3 +211,30 @@ func TestIsTypo(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParts checks that any value of a list, a map or JSON is rejected with a sentence, or is the
+// same value each time, with bounded parts.
+func FuzzParts(f *testing.F) {
+	for _, text := range []string{"", "a,b", "a=1,b=2", "a:/x,b:/y", `{"a":[1]}`, "a: [1]\nb: yes", "a: &x 1\nb: *x", "[[[[[[", "? a", "\x00", "a=1,a=2", "!!binary x"} {
+		f.Add(text)
+	}
+	var all []*param
+	for _, declared := range []string{"type: list", "type: list, items: {type: number}", "type: map", "type: map, separator: ':'", "type: json", "type: boolean, annotation: a/b"} {
+		all = append(all, compiledParam(f, "{name: p, "+declared+"}"))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, p := range all {
+			one, err := p.parse(text)
+			if err != nil {
+				if len(err.Error()) > 4*len(text)+1000 {
+					t.Errorf("an error of %d bytes about %d", len(err.Error()), len(text))
+				}
+				continue
+			}
+			two, _ := p.parse(text)
+			if a, b := shown(t, one), shown(t, two); a != b || len(text) > p.Length() {
+				t.Errorf("%q gives %s and %s", text, a, b)
+			}
+		}
+	})
+}
