@@ -119,7 +119,7 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 	if err := errors.Join(o.declareFor(c, manifest), o.declareAccountFor(c, manifest.node.At(manifest.podAt...))); err != nil {
 		return in, err
 	}
-	req, wrong, err := (&injection{options: o}).request(manifest)
+	req, wrong, err := newInjection(o, s.injector, io.Discard).request(manifest)
 	if err == nil && len(wrong) > 0 {
 		err = errors.New(wrong[0])
 	}
