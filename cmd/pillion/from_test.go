@@ -26,6 +26,9 @@ func eachPeer(t *testing.T, test func(t *testing.T, peer string)) {
 		t.Skip(err)
 	}
 	for _, folder := range folders {
+		if !folder.IsDir() {
+			continue
+		}
 		t.Run(folder.Name(), func(t *testing.T) {
 			t.Parallel()
 			test(t, folder.Name())
@@ -118,6 +121,9 @@ func TestPeers(t *testing.T) {
 		t.Skip("python3 with PyYAML is not here: ", err)
 	}
 	eachPeer(t, func(t *testing.T, peer string) {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(script), peer)); err != nil {
+			t.Skip("it has no cases")
+		}
 		// TestMain puts pillion, which is this program, into the PATH.
 		out, err := exec.CommandContext(t.Context(), "python3", script, "-v", from, peer+"/").CombinedOutput()
 		if err != nil {
