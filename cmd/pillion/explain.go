@@ -221,7 +221,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		return nil, err
 	}
 	for _, object := range found {
-		req, wrong, err := (&injection{options: &o.injectOptions}).request(object)
+		req, wrong, err := (&injection{options: &o.injectOptions, injector: injector}).request(object)
 		if err != nil {
 			return nil, err
 		}

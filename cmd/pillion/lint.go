@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -175,7 +176,7 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 	if err != nil {
 		return err
 	}
-	pods, err := o.subjects(e, found, stdin)
+	pods, err := o.subjects(e, inject.New(set), found, stdin)
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (o *lintOptions) try(ctx context.Context, stdin io.Reader, found *linted, s
 }
 
 // subjects returns the pods of --pod.
-func (o *lintOptions) subjects(e *fit.Evaluator, to *linted, stdin io.Reader) ([]fit.Subject, error) {
+func (o *lintOptions) subjects(e *fit.Evaluator, injector *inject.Injector, to *linted, stdin io.Reader) ([]fit.Subject, error) {
 	if len(o.pods.files) == 0 {
 		return nil, nil
 	}
@@ -215,7 +216,7 @@ func (o *lintOptions) subjects(e *fit.Evaluator, to *linted, stdin io.Reader) ([
 	var all []fit.Subject
 	for _, file := range files {
 		for _, d := range yamledit.Split(file.data) {
-			of, err := o.subjectsIn(e, to, d)
+			of, err := o.subjectsIn(e, injector, to, d)
 			if err != nil {
 				return nil, located(d, file.name, err)
 			}
@@ -228,14 +229,14 @@ func (o *lintOptions) subjects(e *fit.Evaluator, to *linted, stdin io.Reader) ([
 	return all, nil
 }
 
-func (o *lintOptions) subjectsIn(e *fit.Evaluator, to *linted, d yamledit.Document) ([]fit.Subject, error) {
+func (o *lintOptions) subjectsIn(e *fit.Evaluator, injector *inject.Injector, to *linted, d yamledit.Document) ([]fit.Subject, error) {
 	found, err := objectsIn(d)
 	if err != nil {
 		return nil, err
 	}
 	var all []fit.Subject
 	for _, object := range found {
-		req, wrong, err := (&injection{options: &o.pods}).request(object)
+		req, wrong, err := (&injection{options: &o.pods, injector: injector}).request(object)
 		if err != nil {
 			return nil, err
 		}
