@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -119,5 +120,22 @@ func TestAuthorityAdvising(t *testing.T) {
 	a.hand.pass(propagation)
 	if !a.trusts(v.held.ca.cert, v) {
 		t.Error("all trust it, and it does not issue")
+	}
+}
+
+func TestCABundleOf(t *testing.T) {
+	service := &admissionregistrationv1.ServiceReference{Namespace: "pillion-system", Name: "pillion"}
+	for _, row := range []struct {
+		config admissionregistrationv1.WebhookClientConfig
+		want   string
+	}{
+		{admissionregistrationv1.WebhookClientConfig{Service: service}, testHost},
+		{admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:8443/mutate")}, "127.0.0.1"},
+		{admissionregistrationv1.WebhookClientConfig{URL: new("https://[::1]:8443/mutate")}, "::1"},
+		{admissionregistrationv1.WebhookClientConfig{URL: new("https://example.com/mutate")}, "example.com"},
+	} {
+		if got := CABundleOf("a", row.config); got.Host != row.want {
+			t.Errorf("%q, want %q", got.Host, row.want)
+		}
 	}
 }

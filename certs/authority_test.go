@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -385,22 +384,5 @@ func TestAuthorityFailures(t *testing.T) {
 	a.mustStep(t)
 	if n := len(client.Actions()); n != 1 || a.Status().Problem != nil {
 		t.Errorf("%d writes, problem %v", n, a.Status().Problem)
-	}
-}
-
-func TestCABundleOf(t *testing.T) {
-	service := &admissionregistrationv1.ServiceReference{Namespace: "pillion-system", Name: "pillion"}
-	for _, row := range []struct {
-		config admissionregistrationv1.WebhookClientConfig
-		want   string
-	}{
-		{admissionregistrationv1.WebhookClientConfig{Service: service}, testHost},
-		{admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:8443/mutate")}, "127.0.0.1"},
-		{admissionregistrationv1.WebhookClientConfig{URL: new("https://[::1]:8443/mutate")}, "::1"},
-		{admissionregistrationv1.WebhookClientConfig{URL: new("https://example.com/mutate")}, "example.com"},
-	} {
-		if got := CABundleOf("a", row.config); got.Host != row.want {
-			t.Errorf("%q, want %q", got.Host, row.want)
-		}
 	}
 }

@@ -3,6 +3,7 @@
 package inject_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -38,9 +39,7 @@ func TestPodName(t *testing.T) {
 		}
 		final := decodeJSON(t, after).(map[string]any)
 		metadata := final["metadata"].(map[string]any)
-		for key, value := range decodeJSON(t, []byte(c.validating)).(map[string]any) {
-			metadata[key] = value
-		}
+		maps.Copy(metadata, decodeJSON(t, []byte(c.validating)).(map[string]any))
 		v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Object: withKeysBackwards(t, final)})
 		if v.Denied != (c.mutating == "{}") { // a name that comes from nowhere
 			t.Errorf("%s, then %s: %v", c.mutating, c.validating, v.Judged)

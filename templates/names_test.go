@@ -19,8 +19,21 @@ func TestNames(t *testing.T) {
 		a, b    string
 		overlap bool
 	}{
-		{"a", "a", true}, {"a", "b", false}, {"a-*", "a-b", true}, {"a-*", "a", false}, {"a-*", "a-", true}, {"a*a", "a", false}, {"a*a", "aa", true}, {"*-b", "a-b", true},
-		{"a-*", "a-*", true}, {"a-*", "ab-*", false}, {"a-*", "a-b-*", true}, {"a-*", "*-b", true}, {"*-a", "*-b", false}, {"a-*-x", "a-b-*-y", false}, {"a-*-x", "a-b-*", true},
+		{"a", "a", true},
+		{"a", "b", false},
+		{"a-*", "a-b", true},
+		{"a-*", "a", false},
+		{"a-*", "a-", true},
+		{"a*a", "a", false},
+		{"a*a", "aa", true},
+		{"*-b", "a-b", true},
+		{"a-*", "a-*", true},
+		{"a-*", "ab-*", false},
+		{"a-*", "a-b-*", true},
+		{"a-*", "*-b", true},
+		{"*-a", "*-b", false},
+		{"a-*-x", "a-b-*-y", false},
+		{"a-*-x", "a-b-*", true},
 	} {
 		if Overlap(c.a, c.b) != c.overlap || Overlap(c.b, c.a) != c.overlap {
 			t.Errorf("%s and %s: %v", c.a, c.b, !c.overlap)

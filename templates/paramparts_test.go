@@ -195,16 +195,30 @@ func TestPartsAreLinear(t *testing.T) {
 func TestIsTypo(t *testing.T) {
 	t.Parallel()
 	for _, pair := range [][2]string{
-		{"agent-inject-secert-", "agent-inject-secret-"}, {"adminPort", "admin-port"}, {"app-ports", "app-port"}, {"skip-inbound-port", "skip-inbound-ports"},
-		{"agent-limts-cpu", "agent-limits-cpu"}, {"agent-limits-cpi", "agent-limits-cpu"}, {"Role", "role"},
+		{"agent-inject-secert-", "agent-inject-secret-"},
+		{"adminPort", "admin-port"},
+		{"app-ports", "app-port"},
+		{"skip-inbound-port", "skip-inbound-ports"},
+		{"agent-limts-cpu", "agent-limits-cpu"},
+		{"agent-limits-cpi", "agent-limits-cpu"},
+		{"Role", "role"},
 	} {
 		if !IsTypo(pair[0], pair[1]) {
 			t.Errorf("%s is a typing error for %s", pair[0], pair[1])
 		}
 	}
 	for _, pair := range [][2]string{
-		{"role", "role"}, {"proxy-gid", "proxy-uid"}, {"agent-limits-mem", "agent-limits-cpu"}, {"skip-outbound-ports", "skip-inbound-ports"}, {"app-id", "app-port"},
-		{"excludeInboundPorts", "includeInboundPorts"}, {"agent-inject", "agent-inject-secret-"}, {"", "role"}, {"roles", "role"}, {"ca-key", "ca-cert"}, {"env", "eng"},
+		{"role", "role"},
+		{"proxy-gid", "proxy-uid"},
+		{"agent-limits-mem", "agent-limits-cpu"},
+		{"skip-outbound-ports", "skip-inbound-ports"},
+		{"app-id", "app-port"},
+		{"excludeInboundPorts", "includeInboundPorts"},
+		{"agent-inject", "agent-inject-secret-"},
+		{"", "role"},
+		{"roles", "role"},
+		{"ca-key", "ca-cert"},
+		{"env", "eng"},
 	} {
 		if IsTypo(pair[0], pair[1]) {
 			t.Errorf("%s is not certainly a typing error for %s", pair[0], pair[1])

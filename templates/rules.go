@@ -189,7 +189,7 @@ func (c *checker) names(list *yaml.Node, path string, seen map[string]bool, shar
 			}
 		default:
 			before, twice := seen[name.Value]
-			if twice && share && !(before && conditional) {
+			if twice && share && (!before || !conditional) {
 				c.problem(name, sub, "the name %q is used twice, which is allowed only if both containers have %q", name.Value, whenKey)
 			} else if twice && !share {
 				c.problem(name, sub, "the name %q is used twice", name.Value)

@@ -130,7 +130,7 @@ func syntaxWords(source, message string) (text, hint string) {
 		case strings.HasPrefix(token, "&"):
 			return "& is no operator", "; write && for and"
 		}
-		for _, word := range strings.Fields(source) {
+		for word := range strings.FieldsSeq(source) {
 			if instead := foreign[word]; instead != "" && word != "Values" {
 				return fmt.Sprintf("the word %q means nothing here", word), "; " + instead
 			}

@@ -81,8 +81,10 @@ func (g *Sets) named(n int, name, v string, each bool) string {
 	if !g.in(n) {
 		return "name: " + name
 	}
-	lists := []string{"['a', 'b']", "params.p.split('')", "[params.p]", "params.b ? ['a'] : []", "pod.spec.containers.map(c, c.name)", "pod.spec.volumes.map(v, v.name)",
-		"pod.metadata.labels.map(k, k)", "pod.spec.containers.filter(c, c.name == 'app').map(c, c.env).flatten().map(e, e.name.lowerAscii())"}
+	lists := []string{
+		"['a', 'b']", "params.p.split('')", "[params.p]", "params.b ? ['a'] : []", "pod.spec.containers.map(c, c.name)", "pod.spec.volumes.map(v, v.name)",
+		"pod.metadata.labels.map(k, k)", "pod.spec.containers.filter(c, c.name == 'app').map(c, c.env).flatten().map(e, e.name.lowerAscii())",
+	}
 	if each {
 		lists = append(lists, "container.env.map(e, e.name)")
 	}

@@ -40,7 +40,7 @@ func newReplica(t *testing.T, paths ...string) *replica {
 	log := slog.New(slog.DiscardHandler)
 	maps := &configMaps{log: log, synced: r.come, changed: make(chan struct{}, 1), known: map[string]*templateMap{}}
 	var err error
-	r.reloader, err = newReloader(paths, nil, maps, nil, log, prometheus.NewRegistry())
+	r.reloader, err = newReloader(sources{paths: paths, configMaps: maps}, nil, log, prometheus.NewRegistry())
 	clitest.Must(t, err)
 	return r
 }

@@ -34,12 +34,11 @@ const settleTime = 5 * time.Minute
 // reloader holds the injector and the judge in use, and replaces them when the templates change.
 // Invalid templates change nothing except the reported problems.
 type reloader struct {
-	paths      []string
-	configMaps *configMaps // nil if all templates come from files
-	accounts   *accounts   // nil without a cluster
-	excluded   []string
-	log        *slog.Logger
-	later      func(time.Duration, func()) // time.AfterFunc
+	sources
+
+	excluded []string
+	log      *slog.Logger
+	later    func(time.Duration, func()) // time.AfterFunc
 
 	current       atomic.Pointer[inUse]
 	whole         atomic.Bool  // whether every source of templates has been read
@@ -78,6 +77,13 @@ func (e *reloader) judge() *inject.Judge { return e.current.Load().judge }
 
 func (e *reloader) set() *templates.Set { return e.injector().Set() }
 
+// sources are where templates and what they read come from.
+type sources struct {
+	paths      []string
+	configMaps *configMaps // nil if all templates come from files
+	accounts   *accounts   // nil without a cluster
+}
+
 // superseded is an injector that was in use until a load.
 type superseded struct {
 	injector *inject.Injector
@@ -85,10 +91,10 @@ type superseded struct {
 }
 
 // newReloader loads the files for the first time. Here, a problem is an error.
-func newReloader(paths, excluded []string, more *configMaps, accounts *accounts, log *slog.Logger, registry prometheus.Registerer) (*reloader, error) {
+func newReloader(from sources, excluded []string, log *slog.Logger, registry prometheus.Registerer) (*reloader, error) {
 	metrics := promauto.With(registry)
 	e := &reloader{
-		paths: paths, excluded: excluded, configMaps: more, accounts: accounts, log: log,
+		sources: from, excluded: excluded, log: log,
 		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		problems: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_template_problems",
@@ -105,7 +111,7 @@ func newReloader(paths, excluded []string, more *configMaps, accounts *accounts,
 		}),
 		webhooks: webhook.NewMetrics(registry),
 	}
-	if accounts != nil {
+	if accounts := from.accounts; accounts != nil {
 		accounts.synced = e.reload
 	}
 	e.rejected.Store(&[]rejection{})

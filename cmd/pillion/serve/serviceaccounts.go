@@ -34,29 +34,45 @@ type accounts struct {
 	synced func()                      // called when the ServiceAccounts are loaded
 
 	current atomic.Pointer[accountInformer] // nil: no template reads ServiceAccounts
-
-	mu     sync.Mutex
-	ctx    context.Context //nolint:containedctx // of follow, while it runs; want starts watches in it
-	wanted bool
-	stop   context.CancelFunc // of current, if it runs
-	wg     sync.WaitGroup
+	changed chan struct{}                   // of current
+	mu      sync.Mutex                      // of want
 }
 
 func newAccounts(client metadata.Interface) *accounts {
-	return &accounts{client: client, later: func(d time.Duration, f func()) { time.AfterFunc(d, f) }, synced: func() {}}
+	return &accounts{
+		client: client, later: func(d time.Duration, f func()) { time.AfterFunc(d, f) }, synced: func() {}, changed: make(chan struct{}, 1),
+	}
 }
 
 // follow watches ServiceAccounts until ctx is done, as long as they are wanted.
 func (a *accounts) follow(ctx context.Context) {
-	a.mu.Lock()
-	a.ctx = ctx
-	a.update()
-	a.mu.Unlock()
-	<-ctx.Done()
-	a.mu.Lock()
-	a.ctx = nil // nothing starts any more
-	a.mu.Unlock()
-	a.wg.Wait()
+	for ctx.Err() == nil {
+		a.watch(ctx, a.current.Load())
+	}
+}
+
+// watch runs an informer, if there is one, until another one is current or ctx is done.
+func (a *accounts) watch(ctx context.Context, i *accountInformer) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	if i != nil {
+		wg.Go(func() { i.controller.RunWithContext(running) })
+		wg.Go(func() {
+			select {
+			case <-i.controller.HasSyncedChecker().Done():
+				a.synced()
+			case <-running.Done():
+			}
+		})
+	}
+	for a.current.Load() == i && ctx.Err() == nil {
+		select {
+		case <-a.changed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // want starts or stops the watch.
@@ -66,36 +82,18 @@ func (a *accounts) want(wanted bool) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.wanted = wanted
-	a.update()
-}
-
-func (a *accounts) update() {
 	switch {
-	case !a.wanted:
-		a.current.Store(nil)
-		if a.stop != nil {
-			a.stop()
-			a.stop = nil
-		}
+	case wanted == (a.current.Load() != nil):
 		return
-	case a.current.Load() == nil:
+	case wanted:
 		a.current.Store(a.inform())
+	default:
+		a.current.Store(nil)
 	}
-	if a.ctx == nil || a.stop != nil {
-		return
+	select {
+	case a.changed <- struct{}{}:
+	default: // follow has not yet seen the last change, and will see this one
 	}
-	var ctx context.Context
-	ctx, a.stop = context.WithCancel(a.ctx)
-	i := a.current.Load()
-	a.wg.Go(func() { i.controller.RunWithContext(ctx) })
-	a.wg.Go(func() {
-		select {
-		case <-i.controller.HasSyncedChecker().Done():
-			a.synced()
-		case <-ctx.Done():
-		}
-	})
 }
 
 // ready reports whether the ServiceAccounts are loaded, or never will be.

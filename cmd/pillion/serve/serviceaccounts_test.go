@@ -30,7 +30,7 @@ func serviceAccount(name, role string) *metav1.PartialObjectMetadata {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "shop", UID: "0ae0b4a2-7f5c-4c39-8a3f-5f2c3d7a9b10",
 			Annotations:   map[string]string{"role": role, corev1.LastAppliedConfigAnnotation: strings.Repeat("x", 300)},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat("x", 400))}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(strings.Repeat("x", 400))}},
 		},
 	}
 }
@@ -82,7 +82,7 @@ func TestReloadBeginsToReadServiceAccounts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.yaml")
 	clitest.Write(t, file, clitest.AgentTemplate)
 	a := newAccounts(client)
-	e, err := newReloader([]string{file}, nil, nil, a, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	e, err := newReloader(sources{paths: []string{file}, accounts: a}, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	clitest.Must(t, err)
 	settled := []func(){}
 	e.later = func(_ time.Duration, f func()) { settled = append(settled, f) }
