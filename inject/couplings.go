@@ -39,14 +39,27 @@ func (s *subject) fitting(container tree.Node) tree.Node {
 	if resize := container.Get("resizePolicy"); resize != nil && s.pod.At("spec", "restartPolicy").IsText(string(corev1.RestartPolicyNever)) && restarts(resize) {
 		container = s.nodes.Without(&container, "resizePolicy") // only the default, NotRequired, is allowed
 	}
-	if lifecycle := container.Get("lifecycle"); lifecycle.Get("stopSignal") != nil && s.pod.At("spec", "os", "name") == nil {
-		rest := s.nodes.Without(lifecycle, "stopSignal")
-		if len(rest.Members()) == 0 {
-			return s.nodes.Without(&container, "lifecycle")
-		}
-		container = s.nodes.With(&container, "lifecycle", rest)
+	os := s.pod.At("spec", "os", "name")
+	if os == nil {
+		container = s.withoutField(container, "lifecycle", "stopSignal")
+	} else if os.IsText(string(corev1.Linux)) {
+		container = s.withoutField(container, "securityContext", "windowsOptions")
 	}
 	return container
+}
+
+// withoutField returns a container without a field of one of its objects, and without the object if
+// nothing is left of it.
+func (s *subject) withoutField(container tree.Node, object, field string) tree.Node {
+	there := container.Get(object)
+	if there.Get(field) == nil {
+		return container
+	}
+	rest := s.nodes.Without(there, field)
+	if len(rest.Members()) == 0 {
+		return s.nodes.Without(&container, object)
+	}
+	return s.nodes.With(&container, object, rest)
 }
 
 func restarts(resizePolicy *tree.Node) bool {

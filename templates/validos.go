@@ -27,9 +27,8 @@ func neverOn(os corev1.OSName, t reflect.Type, path string) []string {
 		if os == corev1.Windows {
 			return notOnWindows()
 		}
-		return []string{"windowsOptions"}
 	case reflect.TypeFor[corev1.WindowsSecurityContextOptions]():
-		if strings.HasPrefix(path, "spec.forEachContainer") {
+		if os != corev1.Windows || strings.HasPrefix(path, "spec.forEachContainer") {
 			return []string{"hostProcess"}
 		}
 	}
@@ -47,7 +46,8 @@ func notOnWindows() []string {
 func (c *checker) containerOS(container *yaml.Node, path string) {
 	context := child(container, "securityContext")
 	if c.os != corev1.Windows {
-		c.forbid(context, path+".securityContext", "needs spec.match.os: windows", "windowsOptions")
+		// Other windowsOptions are allowed. They are left out for pods that must not have them.
+		c.forbid(child(context, "windowsOptions"), path+".securityContext.windowsOptions", "needs spec.match.os: windows", "hostProcess")
 		return
 	}
 	c.forbid(context, path+".securityContext", "a container on Windows cannot have this (spec.match.os)", notOnWindows()...)

@@ -150,6 +150,16 @@ func (s *sketch) alone() object {
 	}
 	containers, _ := spec["containers"].([]any)
 	spec["containers"] = append([]any{app}, containers...)
+	if s.os != "windows" {
+		for _, list := range []string{"initContainers", "containers"} {
+			all, _ := spec[list].([]any)
+			for _, c := range all {
+				if context, ok := c.(object)["securityContext"].(object); ok {
+					delete(context, "windowsOptions") // as for any pod with os: linux
+				}
+			}
+		}
+	}
 	return p
 }
 
@@ -271,6 +281,10 @@ func (s *sketch) scene(m *maker) {
 		s.each = object{"lifecycle": object{"stopSignal": "SIGTERM"}}
 	case 8:
 		spec["volumes"] = []any{object{"name": strings.Repeat("v", 63), "ephemeral": object{"volumeClaimTemplate": m.claim()}}}
+	case 9:
+		s.os = "linux"
+		s.each = object{"securityContext": object{"windowsOptions": object{"runAsUserName": "user"}}}
+		container["securityContext"] = s.each["securityContext"]
 	}
 	if _, problems := s.load(); len(problems) > 0 {
 		container["restartPolicy"] = "Always" // if it is one that needs that

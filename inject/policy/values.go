@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/pillion-dev/pillion/inject/schema"
 )
 
@@ -39,7 +41,11 @@ func (b *builder) coupled(n *node) {
 	}
 	switch n.field.GoType {
 	case schema.ContainerType():
-		for _, path := range [][]string{{"resizePolicy"}, {"volumeDevices"}, {"lifecycle", "stopSignal"}, {"lifecycle", "preStop", "sleep"}, {"lifecycle", "postStart", "sleep"}, {"securityContext", "procMount"}} {
+		paths := [][]string{{"resizePolicy"}, {"volumeDevices"}, {"lifecycle", "stopSignal"}, {"lifecycle", "preStop", "sleep"}, {"lifecycle", "postStart", "sleep"}, {"securityContext", "procMount"}}
+		if b.t.Spec.Match.OS == corev1.Linux {
+			paths = append(paths, []string{"securityContext", "windowsOptions"})
+		}
+		for _, path := range paths {
 			if found := n.get(path...); found != nil {
 				b.problem(found.path, "a policy cannot check whether the rest of the pod allows this")
 			}
