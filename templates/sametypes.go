@@ -14,14 +14,19 @@ import (
 )
 
 // sameTypes checks that the items of a list literal, and the values of a map literal, have the same
-// type. Otherwise CEL does not know their type, and nothing could be checked. If whole is true, the
-// expression computes an object, and its maps may have values of different types. Such a map can only be part
-// of the result: comparing values whose nesting is unknown has no bound, see [nesting].
+// type. Otherwise CEL does not know their type, and nothing could be checked. The maps in an argument of
+// json.marshal may have values of different types. If whole is true, the expression computes an object,
+// and all its maps may. Such a map can only be part of the result or of the JSON: comparing values
+// whose nesting is unknown has no bound, see [nesting].
 func sameTypes(env *cel.Env, checked *cel.Ast, whole bool) error {
 	native := checked.NativeRep()
-	issues := cel.NewIssuesWithSourceInfo(common.NewErrors(checked.Source()), native.SourceInfo())
-	cel.ValidateHomogeneousAggregateLiterals().Validate(env, sameTypesConfig{}, native, issues)
-	if issues.Err() == nil || whole && onlyResults(native) {
+	validate := func(exempt ...string) *cel.Issues {
+		issues := cel.NewIssuesWithSourceInfo(common.NewErrors(checked.Source()), native.SourceInfo())
+		cel.ValidateHomogeneousAggregateLiterals().Validate(env, sameTypesConfig(exempt), native, issues)
+		return issues
+	}
+	issues := validate("format")
+	if issues.Err() == nil || (whole || validate("format", marshalFunction).Err() == nil) && onlyResults(native) {
 		return nil
 	}
 	first := issues.Errors()[0]
@@ -30,18 +35,19 @@ func sameTypes(env *cel.Env, checked *cel.Ast, whole bool) error {
 	return fmt.Errorf("CEL: %s (in %q, column %d)%s", text, source, first.Location.Column()+1, hint)
 }
 
-type sameTypesConfig struct{}
+// sameTypesConfig contains the functions whose arguments are not checked.
+type sameTypesConfig []string
 
 // GetOrDefault implements cel.ValidatorConfig.
-func (sameTypesConfig) GetOrDefault(name string, value any) any {
+func (c sameTypesConfig) GetOrDefault(name string, value any) any {
 	if name == cel.HomogeneousAggregateLiteralExemptFunctions {
-		return []string{"format"}
+		return []string(c)
 	}
 	return value
 }
 
 // onlyResults reports whether all literals with values of different types are maps, and no function
-// reads them.
+// but json.marshal reads them.
 func onlyResults(checked *ast.AST) bool {
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
 		switch e.Kind() {
@@ -56,7 +62,7 @@ func onlyResults(checked *ast.AST) bool {
 			}
 		case ast.CallKind:
 			call := e.AsCall()
-			if slices.Contains([]string{operators.Conditional, operators.Add, "optional.of"}, call.FunctionName()) {
+			if slices.Contains([]string{operators.Conditional, operators.Add, "optional.of", "optional.ofNonZeroValue", marshalFunction}, call.FunctionName()) {
 				continue
 			}
 			args := call.Args()
