@@ -95,7 +95,7 @@ func checkReadable(t *testing.T, tmpl *templates.Template) {
 		}
 	}
 	most := 150
-	if len(tmpl.Spec.Params) > 50 {
+	if len(tmpl.Spec.Params) >= 40 {
 		most = 350
 	}
 	if len(lines) > most {
