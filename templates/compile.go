@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
@@ -59,13 +60,21 @@ func newCompiler(params []Param) (*compiler, error) {
 	return &compiler{language: language, provider: provider, env: env, each: each, params: params, reads: reads{}, uses: map[string]bool{}}, nil
 }
 
+// located returns a place in an expression. Of a long expression, it contains one line.
+func located(source string, at common.Location) string {
+	if lines := strings.Split(source, "\n"); at.Line() >= 1 && at.Line() <= len(lines) {
+		source = lines[at.Line()-1]
+	}
+	return fmt.Sprintf("in %q, column %d", source, at.Column()+1)
+}
+
 // compile checks and compiles one expression. An error is one sentence.
 func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
 		text, hint := explained(env, source, first.Message)
-		return nil, fmt.Errorf("CEL: %s (in %q, column %d)%s", text, source, first.Location.Column()+1, hint)
+		return nil, fmt.Errorf("CEL: %s (%s)%s", text, located(source, first.Location), hint)
 	}
 	native := checked.NativeRep()
 	if err := sameTypes(env, checked, c.whole); err != nil {
@@ -80,11 +89,11 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 		readsName, err = readsPodName(native)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, shortened(source))
 	}
 	prog, err := env.Program(checked, append(c.language.limits(native), cel.EvalOptions(cel.OptOptimize))...)
 	if err != nil {
-		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, shortened(source))
 	}
 	p := &program{source: source, direct: newDirect(native, c.params, c.lazies(), c.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType()}
 	if p.readsPodName = readsName; readsName {

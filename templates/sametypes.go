@@ -31,8 +31,7 @@ func sameTypes(env *cel.Env, checked *cel.Ast, whole bool) error {
 	}
 	first := issues.Errors()[0]
 	text, hint := unusual(first.Message)
-	source := checked.Source().Content()
-	return fmt.Errorf("CEL: %s (in %q, column %d)%s", text, source, first.Location.Column()+1, hint)
+	return fmt.Errorf("CEL: %s (%s)%s", text, located(checked.Source().Content(), first.Location), hint)
 }
 
 // sameTypesConfig contains the functions whose arguments are not checked.
