@@ -103,6 +103,10 @@ func TestJudgeOwnWork(t *testing.T) {
 		"a computed volume": {specs: []string{
 			`required: true, pod: {spec: {volumes: [{name: v, emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}}], containers: [{name: side, image: s, volumeMounts: [{name: v, mountPath: /v}]}]}}`,
 		}},
+		"a container of one of two lists": {specs: []string{
+			`required: true, pod: {spec: {initContainers: [{"${when}": "size(pod.spec.containers) < 2", name: side, image: s, restartPolicy: Always}], containers: [{"${when}": "size(pod.spec.containers) > 1", name: side, image: s}]}}`,
+			"required: true, order: -1, pod: {spec: {containers: [{name: k, image: s}]}}",
+		}},
 		"an expression that fails": {specs: []string{
 			`required: true, pod: {spec: {containers: [{name: side, image: s, env: [{"${when}": "size(pod.spec.containers) > 1", name: X, value: "${pod.metadata.labels['app']}"}]}]}}`,
 		}},
