@@ -23,7 +23,7 @@ func eachPeer(t *testing.T, test func(t *testing.T, peer string)) {
 	t.Helper()
 	folders, err := os.ReadDir(from)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	for _, folder := range folders {
 		if !folder.IsDir() {
