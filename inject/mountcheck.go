@@ -38,7 +38,6 @@ func (p *planner) checkMounts(existing, fragment *tree.Node, at schema.Pointer) 
 		}
 		p.checkBeside(mountLists()[1-k], existing, items, at)
 	}
-	p.checkKeyFiles(container, fragment, at)
 	return addable
 }
 
@@ -88,26 +87,6 @@ func (p *planner) checkVolume(container, list string, mount *tree.Node, at schem
 		p.conflict(at, volume, mount, "the container %s needs the volume %s as a device, so it must be of the kind persistentVolumeClaim or ephemeral", container, name)
 	case mount.Get("bindMountOptions") != nil && volume.Get("image") != nil:
 		p.conflict(at, volume, mount, "the container %s cannot have bindMountOptions for the volume %s, which is an image", container, name)
-	}
-}
-
-// checkKeyFiles finds environment variables from files of volumes that do not exist or are of another
-// kind.
-func (p *planner) checkKeyFiles(container string, fragment *tree.Node, at schema.Pointer) {
-	env := fragment.Get("env").Items()
-	for i := range env {
-		name := env[i].At("valueFrom", "fileKeyRef", "volumeName")
-		if name == nil {
-			continue
-		}
-		reference := tree.Members(tree.Field("name", *name))
-		volume, found := p.volume(&reference)
-		switch {
-		case !found:
-			p.noVolume(name.Text(), "env", fmt.Sprintf("the variable %s of the container %s reads a file of the volume %q", env[i].Get("name").Text(), container, name.Text()))
-		case volume.Get("emptyDir") == nil && len(volume.Members()) != 1: // without a source, it is an emptyDir
-			p.conflict(at.Member("env"), volume, &env[i], "the variable %s of the container %s reads a file of the volume %s, so that must be of the kind emptyDir", env[i].Get("name").Text(), container, name.Text())
-		}
 	}
 }
 

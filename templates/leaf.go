@@ -28,10 +28,13 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if len(pieces) == 1 && pieces[0].program == nil {
 		return &part{static: tree.Text(pieces[0].literal)} // it contains only $${
 	}
-	if len(pieces) == 1 && !becomesText(field, pieces[0].program.out) {
-		p := &part{kind: leafPart, pieces: pieces, whole: true, path: path, field: field}
-		c.wholeLeaf(y, p, t)
-		return p
+	if len(pieces) == 1 {
+		out, maybe := valueType(pieces[0].program.out)
+		if text := becomesText(field, out); maybe || !text {
+			p := &part{kind: leafPart, pieces: pieces, whole: true, text: text, path: path, field: field}
+			c.wholeLeaf(y, p, t)
+			return p
+		}
 	}
 	if !takes(t, cel.StringType) {
 		c.problem(y, path, "must be %s; text around an expression makes it a string", describe(t))

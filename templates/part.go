@@ -33,6 +33,7 @@ type part struct {
 	loop   *loop // makes several items of this one
 	pieces []piece
 	whole  bool       // the leaf is a single expression and has its type
+	text   bool       // the value of a whole leaf becomes a string
 	maybe  bool       // the leaf is left out if its expression, of an optional type, has no value
 	form   former     // checks an object, or a list of objects, that the leaf computes
 	preset *tree.Node // its value if the pod sets none of params; nil if it also depends on other data
@@ -192,7 +193,10 @@ func (p *part) loops() bool {
 }
 
 func (p *part) renderValue(in *Input, n *tree.Node) error {
-	if p.whole {
+	switch {
+	case p.text:
+		return p.pieces[0].program.renderText(in, n)
+	case p.whole:
 		return p.pieces[0].program.render(in, n)
 	}
 	texts, size := make([]string, 0, 8), 0
@@ -232,6 +236,19 @@ func (p *program) render(in *Input, n *tree.Node) error {
 		err = errTooLong
 	}
 	return err
+}
+
+// renderText sets n to the text of an optional scalar, or to nothing.
+func (p *program) renderText(in *Input, n *tree.Node) error {
+	out, err := p.eval(in)
+	if err != nil {
+		return err
+	}
+	*n = tree.Node{}
+	if v, ok := out.(*types.Optional); ok && v.HasValue() {
+		*n = in.Nodes.Text(textOf(v.GetValue().ConvertToType(types.StringType)))
+	}
+	return nil
 }
 
 // evalText returns the value as a part of a string.

@@ -24,6 +24,9 @@ type shape struct {
 	one      []string // exactly one of them
 	some     []string // at least one of them
 	never    []string // not allowed in templates
+	// dropped are not allowed either: where the feature gate is off, the API server drops the field, and
+	// what remains of the object is not valid. No webhook knows the gates.
+	dropped []string
 }
 
 // objectRule is a rule for an object as a whole.

@@ -269,16 +269,6 @@ func (c *checker) mounts(container *yaml.Node, path string, volumes map[string]s
 			c.problem(d, sub+".name", "a device must be a volume of the kind persistentVolumeClaim or ephemeral, not %s", kind)
 		}
 	}
-	for i, env := range items(child(container, "env")) {
-		name := child(child(child(env, "valueFrom"), "fileKeyRef"), "volumeName")
-		if name == nil {
-			continue
-		}
-		sub := fmt.Sprintf("%s.env[%d].valueFrom.fileKeyRef.volumeName", path, i)
-		if kind, ok := c.volume(name, sub, volumes); ok && kind != "emptyDir" {
-			c.problem(name, sub, "must be a volume of the kind emptyDir, not %s", kind)
-		}
-	}
 }
 
 // volume returns the kind of one of the template's volumes. A name that is an expression may also be

@@ -55,6 +55,7 @@ func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
 		}
 	}
 	c.forbid(y, path, "a template may not set this", s.never...)
+	c.forbid(y, path, "where its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.dropped...)
 	var there []string
 	for _, name := range slices.Concat(s.one, s.some) {
 		if child(y, name) != nil {
@@ -62,6 +63,7 @@ func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
 		}
 	}
 	switch all := strings.Join(slices.Concat(s.one, s.some), ", "); {
+	case slices.ContainsFunc(s.dropped, func(name string) bool { return child(y, name) != nil }): // already reported
 	case len(there) == 0 && all != "":
 		c.problem(y, path, "must have one of %s", all)
 	case len(there) > 1 && len(s.one) > 0:

@@ -24,6 +24,9 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	program := p.pieces[0].program
 	out, optional := valueType(program.out)
 	p.maybe = optional
+	if p.text {
+		out = cel.StringType
+	}
 	if isScalars(t) {
 		p.rules = rulesFor(t, p.field, p.path)
 		if !takes(t, out) {

@@ -32,12 +32,31 @@ func cases(t testing.TB, n int) uint64 {
 	return uint64(n)
 }
 
-// TestAlone checks that a template that is wrong for every pod is rejected when it is loaded.
-// Nearly all templates whose pods the API server accepts are loaded.
+// TestAlone checks that a template that is wrong for every pod is rejected when it is loaded, and also a
+// template that is wrong because the API server drops a field. Nearly all templates whose pods the API
+// server accepts are loaded.
 func TestAlone(t *testing.T) {
+	for _, setting := range settings() {
+		t.Run(setting, func(t *testing.T) {
+			if setting != "default" {
+				t.Cleanup(gates(t, setting))
+			}
+			alone(t, setting == "default")
+		})
+	}
+}
+
+// settings are feature gates of clusters.
+func settings() []string {
+	return []string{"default", "AllAlpha=true,AllBeta=true", "AllAlpha=false,AllBeta=false"}
+}
+
+func alone(t *testing.T, counted bool) {
+	t.Helper()
 	tried, strict := 0, map[string]int{}
 	for seed := range cases(t, 300) {
 		m := newMaker(seed, 2)
+		m.plain = true
 		s := newSketch(m, 0)
 		for range 10 + m.IntN(20) {
 			next := s.copy()
@@ -60,7 +79,7 @@ func TestAlone(t *testing.T) {
 		t.Logf("%d loaded by the API server alone: %s", strict[message], message)
 		rejected += strict[message]
 	}
-	if rejected*4 > tried {
+	if counted && rejected*4 > tried {
 		t.Errorf("%d of %d are rejected, and the API server would take them", rejected, tried)
 	}
 }
@@ -76,7 +95,7 @@ func whole(message string) string {
 // TestValid checks that a valid pod stays valid, or is skipped with a reason. A second run adds
 // nothing, and the judge has no finding about the result. The clusters have random feature gates.
 func TestValid(t *testing.T) {
-	for _, setting := range []string{"default", "AllAlpha=true,AllBeta=true", "AllAlpha=false,AllBeta=false"} {
+	for _, setting := range settings() {
 		t.Run(setting, func(t *testing.T) {
 			if setting != "default" {
 				t.Cleanup(gates(t, setting))

@@ -24,6 +24,7 @@ type maker struct {
 	*rand.Rand
 
 	dense bool // most fields are there, and one of those that exclude each other
+	plain bool // names of volumes are never expressions, which only templates may have
 }
 
 func newMaker(seed, stream uint64) *maker { return &maker{Rand: rand.New(rand.NewPCG(seed, stream))} }
@@ -226,7 +227,11 @@ func (m *maker) text(t, parent reflect.Type, name string) string {
 	}
 	if parent != nil {
 		if all := words()[parent.Name()+"."+name]; all != nil {
-			return pick(m, all...)
+			word := pick(m, all...)
+			if m.plain {
+				word = strings.TrimSuffix(strings.TrimPrefix(word, "${'"), "'}")
+			}
+			return word
 		}
 	}
 	if all := words()[name]; all != nil {
