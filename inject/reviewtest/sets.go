@@ -53,6 +53,7 @@ func (g *Sets) bool(each bool) string {
 func (g *Sets) text(each bool) string {
 	all := []string{
 		"fix", "fix", "fix", "fix", "fix", "${string(size(pod.spec.containers))}", "${pod.metadata.labels[?'app'].orValue('none')}", "${pod.metadata.labels['app']}", "${params.p}",
+		"${params.l.join('.')}", "${params.f[?'a'].orValue('none')}", "${json.marshal(params.j)}", "${params.?o}", "${params.a}", "${params.h.map(k, k + params.h[k]).join('.')}",
 		"n-${ns.name}", "${serviceAccount.annotations[?'role'].orValue(serviceAccount.name)}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
 		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}",
 		"${pod.spec.containers.map(c, c.env.map(e, e.name).join('.')).join(',')}", "${pod.spec.volumes.map(v, v.name).join(',')}", "${" + g.bool(each) + " ? 'y' : 'n'}",
@@ -81,7 +82,7 @@ func (g *Sets) named(n int, name, v string, each bool) string {
 	if !g.in(n) {
 		return "name: " + name
 	}
-	lists := []string{
+	lists := []string{"params.l", "params.h.map(k, k)",
 		"['a', 'b']", "params.p.split('')", "[params.p]", "params.b ? ['a'] : []", "pod.spec.containers.map(c, c.name)", "pod.spec.volumes.map(v, v.name)",
 		"pod.metadata.labels.map(k, k)", "pod.spec.containers.filter(c, c.name == 'app').map(c, c.env).flatten().map(e, e.name.lowerAscii())",
 	}
@@ -137,10 +138,14 @@ func (g *Sets) place() string {
 	return g.pick("First", "Last", "{after: app}", "{before: app}", "{after: i}", "{before: k9}", "{before: c1}")
 }
 
+// others are parameters of other types, and from annotations of other products.
+const others = `{name: l, type: list, default: "a,b"}, {name: f, type: map, default: "a=1"}, {name: j, type: json, default: "{}"}, {name: o, type: integer, optional: true}, ` +
+	`{name: a, annotation: x.example/t1, default: z}, {name: h, prefix: x.example/h-}`
+
 // Template returns the spec of the template with a number, in YAML.
 func (g *Sets) Template(i int) string {
 	volume := g.pick(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
-	fields := []string{"default: true", "params: [{name: p, type: string, default: d" + g.pick("", "", ", overridableBy: [Pod, ServiceAccount, Namespace]") + "}, {name: b, type: boolean, default: true}]"}
+	fields := []string{"default: true", "params: [{name: p, type: string, default: d" + g.pick("", "", ", overridableBy: [Pod, ServiceAccount, Namespace]") + "}, {name: b, type: boolean, default: true}, " + others + "]"}
 	fields = append(fields, g.pick("required: true", "required: true", "validate: {mode: Deny, protect: [all]}", "validate: {mode: Deny, protect: [image]}",
 		"validate: {mode: Warn, protect: [image, securityContext]}", "order: -1"))
 	fields = append(fields, g.maybe(3, func() string { return "match: {condition: " + strconv.Quote(g.bool(false)) + "}" })...)
@@ -206,7 +211,8 @@ func (g *Sets) Pod(own bool) string {
 		fields = append(fields, g.maybe(5, func() string { return `"resources":{"limits":{"cpu":"50m"}}` })...)
 		containers = append(containers, "{"+strings.Join(fields, ",")+"}")
 	}
-	annotations := g.pick("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"x.example/t0":"`+g.pick("y", "n", "none", "1", "2", "n-shop")+`"`, `"t1.pillion.dev/p":"q"`)
+	annotations := g.pick("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"x.example/t0":"`+g.pick("y", "n", "none", "1", "2", "n-shop")+`"`, `"t1.pillion.dev/p":"q"`,
+		`"t0.pillion.dev/l":"b, c,,b"`, `"t0.pillion.dev/o":"7","x.example/h-b":"1","x.example/h-a":"2"`, `"t1.pillion.dev/j":"[1, {b: 2, a: 1}]","t0.pillion.dev/f":"a=x,y"`)
 	containers = append(containers, g.maybe(8, func() string {
 		if !own {
 			return `{"name":"c2"}`
