@@ -320,7 +320,7 @@ func TestExplainInstalled(t *testing.T) {
 	}
 	want := func(answered bool, code, verdict string) {
 		t.Helper()
-		r := explain(t, nil, "--kubeconfig", i.Kubeconfig, "-n", i.namespace, "deploy/web").Reports[0]
+		r := explain(t, nil, "--kubeconfig", i.Kubeconfig, "-n", i.namespace, "deploy/web", "--template", "fluent-bit").Reports[0]
 		if r.Answered == nil || *r.Answered != answered || r.Templates[0].Code != code || r.Final.Verdict != verdict {
 			t.Errorf("it is explained as %+v; want answered %t, %s, %s", r, answered, code, verdict)
 		}

@@ -229,7 +229,8 @@ func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, 
 	return changes, nil
 }
 
-// It prints a line for each template, and the notes. It leaves out what the error of
+// tell prints a line for each template, and the notes. Templates that do not apply for the same
+// reason share a line. It leaves out what the error of
 // --strict will contain.
 func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 	complain := j.say
@@ -242,16 +243,21 @@ func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 	for _, f := range result.Findings {
 		complain(o, "warning: "+f.Message)
 	}
+	var reasons []string
+	left := map[string][]string{} // templates by the reason why they do not apply
 	for i := range result.Decisions {
 		d := &result.Decisions[i]
-		why := fmt.Sprintf("%s: not injected: %s: %s", d.Template, d.Code, d.Sentence())
+		reason := fmt.Sprintf("not injected: %s: %s", d.Code, d.Sentence())
 		switch {
 		case d.Code.Succeeded():
 			j.say(o, d.Template+": "+string(d.Code))
 		case d.Code.Failed():
-			complain(o, why)
+			complain(o, d.Template+": "+reason)
 		default:
-			j.say(o, why)
+			if left[reason] == nil {
+				reasons = append(reasons, reason)
+			}
+			left[reason] = append(left[reason], d.Template)
 		}
 		for _, k := range d.Kept {
 			j.say(o, d.Template+": kept the pod's own "+k.Path)
@@ -259,6 +265,14 @@ func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 		for _, note := range d.Notes {
 			j.say(o, d.Template+": warning: "+note)
 		}
+	}
+	for _, reason := range reasons {
+		names, most := left[reason], 4
+		some := strings.Join(names[:min(len(names), most)], ", ")
+		if len(names) > most {
+			some += fmt.Sprintf(" and %d more", len(names)-most)
+		}
+		j.say(o, some+": "+reason)
 	}
 }
 
