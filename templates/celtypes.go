@@ -241,7 +241,7 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 func celName(t *cel.Type) string {
 	switch t.Kind() {
 	case types.DynKind:
-		return "a value of unknown type (wrap it, as in string(...))"
+		return "a value of unknown type"
 	case types.OpaqueKind:
 		return "an optional value (end it with .orValue(...))"
 	}

@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -32,6 +33,10 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if t == reflect.TypeFor[Position]() && y.Kind == yaml.ScalarNode {
 		if strings.Contains(y.Value, "${") {
 			return &part{static: tree.Text(y.Value)} // compiled when the parameters are known
+		}
+		if !slices.Contains(choices(reflect.TypeFor[End]()), y.Value) {
+			c.problem(y, path, "must be First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or Last%s", meantPosition(y.Value))
+			return nil
 		}
 		t = reflect.TypeFor[End]()
 	}
@@ -81,6 +86,10 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		f, ok := fields[key.Value]
 		if !ok {
 			meantKey := DidYouMean(key.Value, c.keysOf(names))
+			if path == "spec.pod" && meantKey == "" && inPodSpec(key.Value) {
+				meantKey = "; write it in spec.pod.spec"
+				defer func() { c.meant[sub] = true }()
+			}
 			if special := "${" + key.Value + "}"; slices.Contains(c.keysOf(nil), special) {
 				meantKey = fmt.Sprintf("; did you mean %q?", special)
 			}
@@ -111,11 +120,12 @@ func (c *checker) keysOf(fields []string) []string {
 }
 
 func (c *checker) when(o *part, value *yaml.Node, path string) {
-	if c.env == nil {
+	instead := conditionOf(path)
+	if c.env == nil && instead == "" {
 		c.problem(value, path, "%s", whenHint)
 		return
 	}
-	if instead := conditionOf(path); instead != "" {
+	if instead != "" {
 		c.problem(value, path, `"${when}" would leave out everything; write the condition in %s`, instead)
 		return
 	}
@@ -166,7 +176,7 @@ func (c *checker) mapping(y *yaml.Node, t reflect.Type, field, path string) *par
 
 func (c *checker) list(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.SequenceNode {
-		c.problem(y, path, "must be a list")
+		c.problem(y, path, "must be a list%s", ofNames(t, y))
 		return nil
 	}
 	l := &part{kind: listPart, path: path}
@@ -178,7 +188,7 @@ func (c *checker) list(y *yaml.Node, t reflect.Type, field, path string) *part {
 
 func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if y.Kind != yaml.ScalarNode {
-		c.problem(y, path, "must be %s%s", describe(t), c.notWhen(y))
+		c.problem(y, path, "must be %s%s%s", describe(t), c.notWhen(y), asAnnotation(t, y))
 		return nil
 	}
 	if c.env != nil && strings.Contains(y.Value, "${") {
@@ -192,7 +202,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 		return nil
 	}
 	if allowed := choices(t); allowed != nil && !slices.Contains(allowed, y.Value) {
-		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), DidYouMean(y.Value, allowed))
+		c.problem(y, path, "must be one of %s%s", strings.Join(allowed, ", "), DidYouMean(cmp.Or(otherTypes[strings.ToLower(y.Value)], y.Value), allowed))
 		return nil
 	}
 	n, err := tree.Text(y.Value), error(nil)
@@ -207,6 +217,14 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 		return nil
 	}
 	return &part{static: n}
+}
+
+// meantPosition returns the end of a message about a position that is not valid.
+func meantPosition(text string) string {
+	if text := strings.ToLower(text); text == "after" || text == "before" {
+		return "; write {" + text + ": NAME} with the name of a container"
+	}
+	return DidYouMean(text, choices(reflect.TypeFor[End]()))
 }
 
 func quoteHint(y *yaml.Node, t reflect.Type) string {
@@ -225,4 +243,21 @@ func (c *checker) notWhen(y *yaml.Node) string {
 		return "; " + forEachHint
 	}
 	return ""
+}
+
+// asAnnotation returns the string for a list or an object of strings that is the value of a parameter.
+func asAnnotation(t reflect.Type, y *yaml.Node) string {
+	if t != reflect.TypeFor[Scalar]() || len(y.Content) == 0 || slices.ContainsFunc(y.Content, func(n *yaml.Node) bool { return n.Kind != yaml.ScalarNode }) {
+		return ""
+	}
+	var text strings.Builder
+	for i, n := range y.Content {
+		if y.Kind == yaml.MappingNode && i%2 == 1 {
+			text.WriteByte('=')
+		} else if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(n.Value)
+	}
+	return fmt.Sprintf(", as in an annotation; write %q", cut(text.String()))
 }

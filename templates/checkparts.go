@@ -31,11 +31,19 @@ func (c *checker) source(node *yaml.Node, path string, p *Param) {
 		case domain == Domain || strings.HasSuffix(domain, "."+Domain):
 			c.problem(at(node, key.field), path+"."+key.field, "must not be in the domain %s, which is Pillion's own; leave it out, and users set TEMPLATE.%s/%s", Domain, Domain, p.Name)
 		case len(errs) > 0:
-			c.problem(at(node, key.field), path+"."+key.field, "is no key of an annotation: %s", brief(errs[0]))
+			c.problem(at(node, key.field), path+"."+key.field, "is no key of an annotation: %s%s", brief(errs[0]), ofMany(key.value))
 		case key.field == "prefix" && domain == key.value:
 			c.problem(at(node, key.field), path+"."+key.field, "must begin with a domain, as in example.com/secret-")
 		}
 	}
+}
+
+// ofMany returns a hint if a key has a * for several keys.
+func ofMany(key string) string {
+	if prefix, ok := strings.CutSuffix(key, "*"); ok && strings.Contains(prefix, "/") {
+		return "; for all annotations that begin with it, write prefix: " + prefix
+	}
+	return ""
 }
 
 // parts checks and compiles what the items and keys of a value must be.

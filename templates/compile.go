@@ -122,7 +122,7 @@ func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 		return nil, err
 	}
 	if !p.out.IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("CEL: %q gives %s, but true or false is needed here", source, celName(p.out))
+		return nil, fmt.Errorf("CEL: %q gives %s, but true or false is needed here%s", source, celName(p.out), toBool(p.out, source))
 	}
 	return p, nil
 }
@@ -136,6 +136,10 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			return fmt.Errorf("lists are nested more than %d deep", maxNesting)
 		}
 		switch e.Kind() {
+		case ast.LiteralKind:
+			if text, ok := e.AsLiteral().(types.String); ok && strings.Contains(string(text), "${") {
+				return fmt.Errorf("${ in a string inserts no value; join strings, as in 'text' + %s; for the characters, write '$' + '{'", withoutDollar(string(text)))
+			}
 		case ast.IdentKind:
 			if err := plainRead(c.params, e); err != nil {
 				return err
@@ -260,29 +264,4 @@ func (c *compiler) split(env *cel.Env, text string) ([]piece, error) {
 		pieces = append(pieces, piece{literal: literal.String()})
 	}
 	return pieces, nil
-}
-
-// cutExpression finds the } that closes an expression. It ignores those in CEL strings and map
-// literals.
-func cutExpression(text string) (source, rest string, ok bool) {
-	depth, quote := 0, byte(0)
-	for i := 0; i < len(text); i++ {
-		switch b := text[i]; {
-		case quote != 0 && b == '\\':
-			i++
-		case quote != 0:
-			if b == quote {
-				quote = 0
-			}
-		case b == '\'' || b == '"':
-			quote = b
-		case b == '{':
-			depth++
-		case b == '}' && depth == 0:
-			return text[:i], text[i+1:], true
-		case b == '}':
-			depth--
-		}
-	}
-	return "", "", false
 }

@@ -21,6 +21,7 @@ type program struct {
 	ofPod   bool     // whether its value depends on the pod
 	given   paramSet // if pure: the parameters that it reads, and it reads nothing else
 	pure    bool
+	leaf    bool   // it is a whole value that may be left out
 	free    uint32 // the loops whose variables it reads, by depth
 	checked *ast.AST
 	env     *cel.Env
@@ -63,7 +64,7 @@ func (p *program) eval(in *Input) (ref.Val, error) {
 		in.spent += costLimit // an expression may handle the error of a variable
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", p.source, err)
+		return nil, fmt.Errorf("%q: %w%s", p.source, err, advice(err, p.checked, p.leaf))
 	}
 	if cost := details.ActualCost(); cost != nil {
 		in.spent += *cost

@@ -78,6 +78,8 @@ func (c *compiler) loop(env *cel.Env, name, source string) (*loop, *cel.Env, err
 	case types.MapKind:
 		return nil, nil, fmt.Errorf("CEL: %q gives %s; go through its keys, which are in order: {%s: %q}, and write (%s)[%s] for the value of a key",
 			source, celName(p.out), name, source+".map(k, k)", source, name)
+	case types.StringKind:
+		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here; write %s.split(','), or give a parameter the type list", source, celName(p.out), source)
 	default:
 		return nil, nil, fmt.Errorf("CEL: %q gives %s, but a list is needed here", source, celName(p.out))
 	}

@@ -32,6 +32,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 		out, maybe := valueType(pieces[0].program.out)
 		if text := becomesText(field, out); maybe || !text {
 			p := &part{kind: leafPart, pieces: pieces, whole: true, text: text, path: path, field: field}
+			pieces[0].program.leaf = true
 			c.wholeLeaf(y, p, t)
 			return p
 		}
@@ -46,7 +47,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 		if _, maybe := valueType(p.program.out); maybe {
 			c.problem(y, path, "${%s} may have no value, and is only a part of the string; write ${%[1]s.orValue('')}", p.program.source)
 		} else if !joins(p.program.out) {
-			c.problem(y, path, "${%s} gives %s, which cannot be part of a string", p.program.source, celName(p.program.out))
+			c.problem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, celName(p.program.out), toText(p.program.out, p.program.source))
 		}
 	}
 	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, field: field}

@@ -35,6 +35,9 @@ func explained(env *cel.Env, source, message string) (text, hint string) {
 		if slices.Contains([]string{"uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"}, name) {
 			return text, ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
 		}
+		if instead := beside(typeName, name); instead != "" {
+			return text, "; write " + instead
+		}
 		return text, DidYouMean(name, fields)
 	}
 	what := "variable"
@@ -77,18 +80,23 @@ func unusual(message string) (text, hint string) {
 			return "this object has no [...]", "; read a field of it, such as params.NAME"
 		case found[1] == operators.Index:
 			return "[...] does not work with " + argumentWords(found[2]), ""
+		case found[1] == operators.OptIndex || found[1] == operators.OptSelect:
+			return "[?...] does not work with " + argumentWords(found[2]), "; for a field that may be missing, write .?field"
 		case found[1] == operators.In:
 			return "in does not work with " + argumentWords(found[2]), "; after in stands a list or a map; for a part of a string, write text.contains('...')"
 		case isOperator && name != "":
 			return fmt.Sprintf("%s does not work with %s", name, argumentWords(found[2])), "; convert one of them, for example with string(...) or int(...)"
 		case strings.HasPrefix(found[2], "("):
-			return fmt.Sprintf("%s() does not take %s", found[1], argumentWords(found[2])), ""
+			return fmt.Sprintf("%s() does not take %s", found[1], argumentWords(found[2])), ofCall(found[1])
 		}
 		of, args, _ := strings.Cut(found[2], ".(")
+		if value, ok := strings.CutPrefix(of, "optional_type("); ok && strings.HasPrefix(found[1], "or") {
+			return fmt.Sprintf("%s() does not take %s here", found[1], argumentWords("("+args)), "; without it, the value is " + typeWords(strings.TrimSuffix(value, ")"))
+		}
 		if args == ")" {
 			return fmt.Sprintf("%s() does not work on %s", found[1], typeWords(of)), ""
 		}
-		return fmt.Sprintf("%s() of %s does not take %s", found[1], typeWords(of), argumentWords("("+args)), ""
+		return fmt.Sprintf("%s() of %s does not take %s", found[1], typeWords(of), argumentWords("("+args)), ofMember(found[1], of)
 	}
 	if found := itemField.FindStringSubmatch(message); found != nil {
 		return fmt.Sprintf("this is %s, and only its items have fields", typeWords("list("+found[1]+")")), "; write [0] for the first item, .exists(x, ...) for a condition or .map(x, ...) for all items"
@@ -103,6 +111,22 @@ func unusual(message string) (text, hint string) {
 		return "= is no operator", "; to compare, write =="
 	}
 	return message, ""
+}
+
+// ofCall returns a hint about a function that was called with a value that it belongs to.
+func ofCall(function string) string {
+	if function == "format" {
+		return "; write '%s'.format([...])"
+	}
+	return ""
+}
+
+// ofMember returns a hint about a function that the type lacks.
+func ofMember(function, of string) string {
+	if function == "contains" && (strings.HasPrefix(of, "list(") || strings.HasPrefix(of, "map(")) {
+		return "; to find an item, write 'a' in list"
+	}
+	return ""
 }
 
 // inLibrary returns a hint if name is the first part of functions' names, or the last one.

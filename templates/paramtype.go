@@ -119,6 +119,12 @@ func paramTypes() []paramType {
 	}
 }
 
+// otherTypes are names of types in other languages.
+var otherTypes = map[string]string{
+	"int32": "integer", "int64": "integer", "bool": "boolean", "float": "number", "double": "number", "str": "string", "text": "string",
+	"object": "json", "dict": "map", "array": "list", "strings": "list",
+}
+
 // The names of types that other code knows.
 const (
 	booleanParam ParamType = "boolean"

@@ -64,9 +64,9 @@ const maxTyped = 100
 // minShort is the minimum length of an abbreviation, in bytes.
 const minShort = 3
 
-// Closest returns the candidate that is nearest to name. If more than a third of the letters of
-// each candidate differ, it returns the shortest candidate that begins with name, because name may
-// be an abbreviation, or "".
+// Closest returns the candidate that is nearest to name, or "" if more than a third of the letters of
+// each candidate differ. If more than one letter differs, name may be an abbreviation: the shortest
+// candidate that begins with it is nearer.
 func Closest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
 	if len(name) > maxTyped {
@@ -82,7 +82,10 @@ func Closest(name string, candidates []string) string {
 			long = c
 		}
 	}
-	return cmp.Or(best, long)
+	if bestDistance > 1 {
+		return cmp.Or(long, best)
+	}
+	return best
 }
 
 // distance returns how many letters to insert, delete, replace or swap with their neighbor to make

@@ -4,7 +4,6 @@ package templates
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -23,11 +22,7 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 	}
 	ok, err := t.condition.evalBool(in.with(values, nil))
 	if err != nil {
-		hint := ""
-		if _, key, ok := strings.Cut(err.Error(), "no such key: "); ok {
-			hint = fmt.Sprintf(" (not every pod has it; write [?'%s'].orValue(''))", key)
-		}
-		return false, fmt.Errorf("spec.match.condition: %w%s", err, hint)
+		return false, fmt.Errorf("spec.match.condition: %w", err)
 	}
 	return ok, nil
 }

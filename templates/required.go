@@ -16,9 +16,9 @@ import (
 // conditionOf returns the field for the condition of a whole fragment, or "" for other objects.
 func conditionOf(path string) string {
 	switch {
-	case path == "spec.pod" || path == "spec.pod.spec":
+	case path == "spec" || path == "spec.match" || path == "spec.pod" || path == "spec.pod.spec":
 		return "spec.match.condition"
-	case strings.HasPrefix(path, "spec.forEachContainer[") && strings.HasSuffix(path, "].add"):
+	case strings.HasPrefix(path, "spec.forEachContainer[") && (strings.HasSuffix(path, "].add") || strings.Count(path, ".") == 1):
 		return "where"
 	}
 	return ""
@@ -34,6 +34,9 @@ func (c *checker) certain(y *yaml.Node, o *part, t reflect.Type, field, path str
 	for i, p := range o.parts {
 		name := o.names[i]
 		at, sub := child(y, name), join(path, name)
+		if p.whole && needed(t, s, name) {
+			p.pieces[0].program.leaf = false
+		}
 		switch {
 		case !p.mayLack():
 		case needed(t, s, name):

@@ -30,7 +30,11 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	if isScalars(t) {
 		p.rules = rulesFor(t, p.field, p.path)
 		if !takes(t, out) {
-			c.problem(y, p.path, "must be %s, but ${%s} gives %s", describe(t), program.source, celName(out))
+			hint := ""
+			if !optional {
+				hint = toType(t, out, program.source)
+			}
+			c.problem(y, p.path, "must be %s, but ${%s} gives %s%s", describe(t), program.source, celName(out), hint)
 		}
 		return
 	}

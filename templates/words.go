@@ -121,6 +121,8 @@ func syntaxWords(source, message string) (text, hint string) {
 		switch {
 		case strings.TrimSpace(source) == "":
 			return "the expression is empty", ""
+		case strings.HasPrefix(token, "$") && strings.Contains(source, "${"):
+			return "${ is not expected here: this is an expression already", "; write " + withoutDollar(source) + " without ${ }"
 		case token == "<EOF>":
 			return "the expression ends too early", ""
 		case token == "?" && strings.Contains(source, "??"):

@@ -60,7 +60,7 @@ func fails(t, whole *templates.Template, from sample.Situation) string {
 		for _, other := range others(had, source.selector) {
 			*source.at = other
 			if d := try(); d.Code == inject.CodeRenderFailed {
-				return fmt.Sprintf("it fails for %s %s (%s): %s", source.who, missing(d.Message), d.Code, advised(d.Message))
+				return fmt.Sprintf("it fails for %s %s (%s): %s", source.who, missing(d.Message), d.Code, d.Message)
 			}
 		}
 		*source.at = had
@@ -117,16 +117,8 @@ const noSuchKey = "no such key: "
 // missing returns the key that an expression did not find.
 func missing(message string) string {
 	_, key, ok := strings.Cut(message, noSuchKey)
-	if key, _, _ = strings.Cut(key, " ("); !ok {
+	if key, _, _ = strings.Cut(key, "; "); !ok {
 		return "that the sample has"
 	}
 	return key
-}
-
-// advised returns an expression's error with a suggestion.
-func advised(message string) string {
-	if !strings.Contains(message, noSuchKey) || strings.Contains(message, "[?'") {
-		return message
-	}
-	return message + fmt.Sprintf("; if not every pod has this key, write [?'%s'].orValue('')", missing(message))
 }

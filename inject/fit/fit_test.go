@@ -216,7 +216,7 @@ func TestHints(t *testing.T) {
 		`{forEachContainer: [{add: {lifecycle: {preStop: {sleep: {seconds: 10}}}}}]}`:                                                                                         "a pod with terminationGracePeriodSeconds: 1 does not get it: the container app sleeps for 10 s",
 		`{params: [{name: p, type: integer, optional: true}], pod: {spec: {containers: [{name: a, image: a, ports: "${params.?p.optMap(x, [{'containerPort': x}])}"}]}}}`:     "",
 		`{params: [{name: p, type: integer, optional: true}], pod: {spec: {containers: [{name: a, image: a, ports: "${params.?p.optMap(x, [{'containerPort': x - 1}])}"}]}}}`: "a pod that sets its optional parameters (p=1) does not get it",
-		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                                "no such key: app; if not every pod has this key, write [?'app'].orValue('')",
+		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                                "no such key: app; for pods without it, write pod.metadata.labels.?app",
 	} {
 		found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: "+spec+"}"))
 		if len(problems) > 0 {
@@ -239,7 +239,7 @@ func TestFails(t *testing.T) {
 	t.Parallel()
 	const lang = "pod.metadata.labels['lang'] == 'go'"
 	for _, c := range []struct{ match, want string }{
-		{`condition: "` + lang + `"`, "no such key: lang (not every pod has it; write [?'lang'].orValue(''))"},
+		{`condition: "` + lang + `"`, "no such key: lang; for pods without it, write pod.metadata.labels[?'lang'].orValue('')"},
 		{`condition: "pod.metadata.labels.lang == 'go'"`, "pods without the label lang"},
 		{`condition: "pod.spec.containers[0].name == 'a' && ` + lang + `"`, "pods without the label lang"},
 		{`condition: "pod.metadata.labels[?'a'].orValue('') == 'b' && ` + lang + `"`, "pods without the label lang"},

@@ -200,7 +200,7 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 		what = "it"
 	}
 	if pod.On != "" && d.Code == inject.CodeRenderFailed {
-		trial.Fails, trial.Insists = fmt.Sprintf("it fails for this pod (%s): %s", d.Code, advised(d.Message)), true
+		trial.Fails, trial.Insists = fmt.Sprintf("it fails for this pod (%s): %s", d.Code, d.Message), true
 		trial.Why = d.Sentence()
 		return
 	}
@@ -211,10 +211,10 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 	}
 	switch {
 	case pod.On == "" && len(trial.Unmet) == 0 && trial.Fails == "" && d.Code.Failed():
-		trial.Fails = fmt.Sprintf("it fails for every sample pod (%s): %s", d.Code, advised(d.Message))
+		trial.Fails = fmt.Sprintf("it fails for every sample pod (%s): %s", d.Code, d.Message)
 		fallthrough
 	case len(trial.Unmet) == 0:
-		trial.Why = fmt.Sprintf("%s would not get it (%s): %s", what, d.Code, advised(d.Sentence()))
+		trial.Why = fmt.Sprintf("%s would not get it (%s): %s", what, d.Code, d.Sentence())
 	case pod.On != "":
 		trial.Why = "it does not meet this part of the condition: " + strings.Join(trial.Unmet, ", nor this: ")
 	default:

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/parser"
+)
+
+// An expression fails if it reads a field, a key or an item that the pod lacks. The error then
+// contains an expression that does not fail.
+
+var (
+	errNoKey   = regexp.MustCompile(`(?:^|: )no such key: (.*)$`)
+	errNoIndex = regexp.MustCompile(`(?:^|: )index out of bounds: -?\d+$`)
+)
+
+const adviceForPods = "for pods without it, write "
+
+// advice returns the end of an error of the evaluation: what to write instead, or "". Leaf reports
+// that the expression may have no value.
+func advice(err error, checked *ast.AST, leaf bool) string {
+	message := err.Error()
+	key := errNoKey.FindStringSubmatch(message)
+	if key == nil && !errNoIndex.MatchString(message) || strings.Contains(message, adviceForPods) {
+		return ""
+	}
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
+		step, of := optionalStep(e, checked)
+		if step != "" && (key == nil) == isItem(e, checked) && (key == nil || readsKey(e, key[1])) {
+			return "; " + adviceForPods + chain(e, checked, leaf, of+step)
+		}
+	}
+	return ""
+}
+
+// chain returns an expression that reads the same as the parents of e, given what replaces e.
+func chain(e ast.NavigableExpr, checked *ast.AST, leaf bool, text string) string {
+	for {
+		parent, ok := e.Parent()
+		if !ok {
+			break
+		}
+		step, _ := optionalStep(parent, checked)
+		if target := operand(parent); step == "" || target.ID() != e.ID() {
+			break
+		}
+		e, text = parent, text+step
+	}
+	if _, inside := e.Parent(); !inside && leaf {
+		return text
+	}
+	return text + otherwise(checked.GetType(e.ID()))
+}
+
+// otherwise returns .orValue() with a value of a type.
+func otherwise(t *cel.Type) string {
+	value := map[types.Kind]string{
+		types.BoolKind: "false", types.IntKind: "0", types.DoubleKind: "0.0", types.StringKind: "''", types.ListKind: "[]", types.MapKind: "{}", types.DynKind: "''",
+	}[t.Kind()]
+	if value == "" {
+		return ""
+	}
+	return ".orValue(" + value + ")"
+}
+
+// operand returns x in x.field, x[key] and x[0], or nil.
+func operand(e ast.Expr) ast.Expr {
+	switch e.Kind() {
+	case ast.SelectKind:
+		if s := e.AsSelect(); !s.IsTestOnly() {
+			return s.Operand()
+		}
+	case ast.CallKind:
+		if call := e.AsCall(); call.FunctionName() == operators.Index {
+			return call.Args()[0]
+		}
+	}
+	return nil
+}
+
+// optionalStep returns .?field, [?key] or [?0], and the expression before it. It returns "" for
+// expressions that read no field, key or item.
+func optionalStep(e ast.Expr, checked *ast.AST) (step, of string) {
+	target := operand(e)
+	if target == nil {
+		return "", ""
+	}
+	of, err := parser.Unparse(target, checked.SourceInfo())
+	if err != nil {
+		return "", ""
+	}
+	if e.Kind() == ast.SelectKind {
+		return ".?" + e.AsSelect().FieldName(), of
+	}
+	key := e.AsCall().Args()[1]
+	text, err := parser.Unparse(key, checked.SourceInfo())
+	if err != nil {
+		return "", ""
+	}
+	if literal, ok := key.AsLiteral().(types.String); ok && !strings.ContainsAny(string(literal), `'\"`) {
+		text = "'" + string(literal) + "'" // quotes that need no escapes in YAML
+	}
+	return "[?" + text + "]", of
+}
+
+// isItem reports whether an expression reads an item of a list.
+func isItem(e ast.Expr, checked *ast.AST) bool {
+	return e.Kind() == ast.CallKind && checked.GetType(operand(e).ID()).Kind() == types.ListKind
+}
+
+// readsKey reports whether an expression may read a key.
+func readsKey(e ast.Expr, key string) bool {
+	if e.Kind() == ast.SelectKind {
+		return e.AsSelect().FieldName() == key
+	}
+	literal, ok := e.AsCall().Args()[1].AsLiteral().(types.String)
+	return !ok || string(literal) == key
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestAdvice checks that the expression in the error of one that fails is valid, and does not fail
+// for the same pod.
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	for leaf, want := range map[string]string{
+		"${pod.spec.hostname}":                                                         "pod.spec.?hostname",
+		"a-${pod.spec.hostname}":                                                       "pod.spec.?hostname.orValue('')",
+		"a-${string(pod.spec.terminationGracePeriodSeconds)}":                          "pod.spec.?terminationGracePeriodSeconds.orValue(0)",
+		"${pod.spec.hostPID ? 'a' : 'b'}":                                              "pod.spec.?hostPID.orValue(false)",
+		"${pod.spec.nodeSelector['a']}":                                                "pod.spec.nodeSelector[?'a']",
+		"a-${pod.spec.nodeSelector['a']}":                                              "pod.spec.nodeSelector[?'a'].orValue('')",
+		"${pod.metadata.labels.nothing}":                                               "pod.metadata.labels.?nothing",
+		"${pod.spec.containers[0].securityContext.seLinuxOptions.user}":                "pod.spec.containers[0].?securityContext.?seLinuxOptions.?user",
+		"${pod.spec.containers[7].securityContext.seLinuxOptions.user + 'x'}":          "pod.spec.containers[?7].?securityContext.?seLinuxOptions.?user.orValue('')",
+		"${pod.spec.containers.filter(c, c.name == 'nothing')[0].image}":               "pod.spec.containers.filter(c, c.name == \"nothing\")[?0].?image",
+		"${pod.spec.containers.map(c, pod.metadata.labels['x-' + c.name]).join(',')}":  "pod.metadata.labels[?\"x-\" + c.name].orValue('')",
+		"${string(pod.spec.containers.all(c, c.securityContext.privileged))}":          "c.?securityContext.?privileged.orValue(false)",
+		"${string(size(pod.spec.containers[3].args))}":                                 "pod.spec.containers[?3].?args.orValue([])",
+		"${string(pod.spec.containers[0].livenessProbe.httpGet.httpHeaders[0].value)}": "pod.spec.containers[0].?livenessProbe.?httpGet.?httpHeaders[?0].?value.orValue('')",
+	} {
+		tpl, problems := parseExpression(t, leaf)
+		if problems != nil {
+			t.Errorf("%s: %v", leaf, problems)
+			continue
+		}
+		_, err := renderText(tpl)
+		if err == nil {
+			t.Errorf("%s does not fail", leaf)
+			continue
+		}
+		_, got, _ := strings.Cut(err.Error(), "; for pods without it, write ")
+		if got != want {
+			t.Errorf("%s: %v, want %s", leaf, err, want)
+			continue
+		}
+		plain := strings.NewReplacer("[?", "[", ".?", ".", ".orValue('')", "", ".orValue(0)", "", ".orValue(false)", "", ".orValue([])", "", `"`, "'").Replace(got)
+		fixed := strings.Replace(leaf, plain, strings.ReplaceAll(got, `"`, "'"), 1)
+		again, problems := parseExpression(t, fixed)
+		if problems != nil || fixed == leaf {
+			t.Errorf("%s: %v", fixed, problems)
+			continue
+		}
+		if text, err := renderText(again); err != nil {
+			t.Errorf("%s: %s, %v", fixed, text, err)
+		}
+	}
+}
