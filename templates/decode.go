@@ -71,8 +71,8 @@ func onlyDocument(data []byte) (*yaml.Node, *Problem) {
 			return nil, &Problem{Line: second.Line, Message: "the file must contain only one YAML document"}
 		}
 	}
-	line, message := tree.WhereYAML(data, err)
-	return nil, &Problem{Line: line, Message: "not YAML: " + message}
+	line, message := notYAML(data, err)
+	return nil, &Problem{Line: line, Message: message}
 }
 
 func unfolded(y *yaml.Node) (*yaml.Node, *Problem) {

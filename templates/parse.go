@@ -37,8 +37,8 @@ func Parse(file string, data []byte) ([]*Template, Problems) {
 			return all, problems
 		}
 		if err != nil {
-			line, message := tree.WhereYAML(data, err)
-			return all, append(problems, Problem{File: file, Line: line, Message: "not YAML: " + message})
+			line, message := notYAML(data, err)
+			return all, append(problems, Problem{File: file, Line: line, Message: message})
 		}
 		if len(doc.Content) == 0 || doc.Content[0].ShortTag() == "!!null" {
 			continue
