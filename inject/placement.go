@@ -12,22 +12,19 @@ import (
 // index returns where in a list of the pod's containers a new one goes. The template's containers stay
 // next to each other, in its order. The first one goes where the template's placement puts it.
 func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int {
-	own := p.fragment.At("spec", list).Items()
-	self := slices.IndexFunc(own, hasName(fragment.Get("name").Text()))
-	last := -1
-	for i := range self {
-		last = max(last, p.indexOf(items, &own[i]))
-	}
-	if last >= 0 {
-		return last + 1
-	}
-	first := len(items)
-	for i := range own[self+1:] {
-		if next := p.indexOf(items, &own[self+1+i]); next >= 0 {
-			first = min(first, next)
+	last, first := -1, len(items)
+	for i := range items {
+		switch before, after := p.beside(&items[i], fragment, list); {
+		case before:
+			last = i
+		case after:
+			first = min(first, i)
 		}
 	}
-	if first < len(items) {
+	switch {
+	case last >= 0:
+		return last + 1
+	case first < len(items):
 		return first
 	}
 	position := positionIn(p.placed, list, items)
@@ -61,13 +58,25 @@ func (o *owners) earlier(existing *tree.Node, of *loaded, position templates.Pos
 	return false
 }
 
-// indexOf returns the index of the pod's container with the same name as one of the template, or -1.
-func (p *planner) indexOf(items []tree.Node, own *tree.Node) int {
-	name := own.Get("name").Text()
-	if !p.subject.has(name) {
-		return -1
+// beside reports whether a container of the pod is one of the template's, and belongs before or after
+// another one of them. A container that was added earlier may have a condition that is false by now.
+func (p *planner) beside(existing, own *tree.Node, list string) (before, after bool) {
+	name := existing.Get("name").Text()
+	there, self := p.t.Rank(list, name), p.t.Rank(list, own.Get("name").Text())
+	if there < 0 {
+		return false, false
 	}
-	return slices.IndexFunc(items, hasName(name))
+	rendered := p.fragment.At("spec", list).Items()
+	i := slices.IndexFunc(rendered, hasName(name))
+	switch {
+	case i < 0 && !existing.Added() && !p.subject.marked(p.t):
+		return false, false // the user's own
+	case i >= 0 && there == self: // of one ${forEach}
+		before = i < slices.IndexFunc(rendered, hasName(own.Get("name").Text()))
+	default:
+		before = there <= self
+	}
+	return before, !before
 }
 
 // positionIn returns a position in a list, without a container that the list does not have.

@@ -60,6 +60,22 @@ func (t *Template) Brings(name string) bool {
 	return slices.ContainsFunc(t.Containers, func(own string) bool { return IsNamed(own, name) })
 }
 
+// eachOnce returns the names of lists, each once.
+func eachOnce(lists ...[]string) (names []string) {
+	for _, name := range slices.Concat(lists...) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Rank returns the position of the template's containers with that name in a list of a pod,
+// initContainers or containers, or -1. Those of one ${forEach} have the same.
+func (t *Template) Rank(list, name string) int {
+	return slices.IndexFunc(t.order[list], func(own string) bool { return IsNamed(own, name) })
+}
+
 // Overlap reports whether containers may have both names of [Template.Containers].
 func Overlap(a, b string) bool {
 	if !IsGenerated(a) || !IsGenerated(b) {

@@ -190,7 +190,8 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 	if pod != nil {
 		c.env = c.compiler.env
 		t.pod = c.walk(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
-		t.Containers = c.podRules(pod, "spec.pod")
+		t.order = c.podRules(pod, "spec.pod")
+		t.Containers = eachOnce(t.order["initContainers"], t.order["containers"])
 	}
 	c.env = c.compiler.each
 	for i, item := range each {

@@ -55,8 +55,9 @@ func (c *checker) only(y *yaml.Node, path string, allowed fields) {
 }
 
 // podRules checks a pod fragment beyond its types: the rules of the API server's validation that a
-// fragment alone can break. It returns the names of the containers.
-func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
+// fragment alone can break. It returns the names of the containers, by list.
+func (c *checker) podRules(y *yaml.Node, path string) (names map[string][]string) {
+	names = map[string][]string{}
 	c.only(y, path, podFields())
 	c.keys(child(child(y, "metadata"), "annotations"), path+".metadata.annotations", func(_, prefix string) string {
 		if within(prefix, Domain) {
@@ -80,9 +81,8 @@ func (c *checker) podRules(y *yaml.Node, path string) (names []string) {
 			c.containerRules(container, sub, list == "initContainers")
 			c.mounts(container, sub, volumes)
 			c.containerOS(container, sub)
-			if name, _ := pattern(at(container, "name").Value); !slices.Contains(names, name) { // an error is already reported
-				names = append(names, name)
-			}
+			name, _ := pattern(at(container, "name").Value) // an error is already reported
+			names[list] = append(names[list], name)
 		}
 	}
 	return names

@@ -58,6 +58,7 @@ type Template struct {
 	pod       *part
 	forEach   []forEach
 	variables []*variable
+	order     map[string][]string        // the names of containers, by list
 	ends      [len(placedLists)]*program // of the placement, if they are computed
 	params    map[string]*param
 	ordered   []*param // params in the order of declaration
