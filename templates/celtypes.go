@@ -287,6 +287,9 @@ func hides(checked *ast.AST, e ast.Expr) error {
 	}
 	for _, part := range parts {
 		if !isEmpty(part) && nesting(checked.GetType(part.ID())) > nesting(result) {
+			if call.FunctionName() == "dyn" {
+				return errors.New("dyn() of a list or a map hides how deep it is; leave out dyn(): json.marshal() and computed objects take values of different types")
+			}
 			return errors.New("a value that may be a list or something else hides how deep the list is; use the list itself")
 		}
 	}

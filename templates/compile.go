@@ -77,15 +77,16 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 		return nil, fmt.Errorf("CEL: %s (%s)%s", text, located(source, first.Location), hint)
 	}
 	native := checked.NativeRep()
-	if err := sameTypes(env, checked, c.whole); err != nil {
+	read, err := c.variablesRead(native)
+	if err != nil {
+		return nil, fmt.Errorf("CEL: %w (in %q)", err, source)
+	}
+	isMixed, err := sameTypes(env, checked, firstMixed(read), c.whole)
+	if err != nil {
 		return nil, err
 	}
-	read, err := c.variablesRead(native)
-	if err == nil {
-		err = c.inspect(native)
-	}
 	readsName := false
-	if err == nil {
+	if err = c.inspect(native); err == nil {
 		readsName, err = readsPodName(native)
 	}
 	if err != nil {
@@ -95,7 +96,7 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w (in %q)", err, shortened(source))
 	}
-	p := &program{source: source, direct: newDirect(native, c.params, c.lazies(), c.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType()}
+	p := &program{source: source, direct: newDirect(native, c.params, c.lazies(), c.loopNames()), pure: true, checked: native, env: env, prog: prog, out: checked.OutputType(), mixed: isMixed}
 	if p.readsPodName = readsName; readsName {
 		c.reads[podName] = true
 	}
@@ -130,7 +131,6 @@ func (c *compiler) compileBool(env *cel.Env, source string) (*program, error) {
 // inspect rejects expressions that might not return the same bytes every time. It records which
 // parts of the pod they read.
 func (c *compiler) inspect(checked *ast.AST) error {
-	results := c.whole && onlyResults(checked)
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
 		if nesting(checked.GetType(e.ID())) > maxNesting {
 			return fmt.Errorf("lists are nested more than %d deep", maxNesting)
@@ -162,7 +162,10 @@ func (c *compiler) inspect(checked *ast.AST) error {
 				}
 			}
 		}
-		if err := hides(checked, e); err != nil && (!results || e.Kind() == ast.CallKind) {
+		if err := hidesUnset(checked, e); err != nil {
+			return err
+		}
+		if err := hides(checked, e); err != nil {
 			return err
 		}
 	}
@@ -171,7 +174,9 @@ func (c *compiler) inspect(checked *ast.AST) error {
 
 // declare compiles a variable. Others are it and those below it.
 func (c *compiler) declare(declared Variable, others []Variable) error {
+	c.whole = true
 	p, err := c.compile(c.env, declared.Expression)
+	c.whole = false
 	if err != nil {
 		for _, v := range others {
 			if regexp.MustCompile(`\bvariables\.\??` + regexp.QuoteMeta(v.Name) + `\b`).MatchString(declared.Expression) {
@@ -223,6 +228,16 @@ func (c *compiler) variablesRead(checked *ast.AST) (read []*variable, err error)
 		}
 	}
 	return read, nil
+}
+
+// firstMixed returns the first variable with values of different types, or "".
+func firstMixed(all []*variable) string {
+	for _, v := range all {
+		if v.program.mixed {
+			return v.name
+		}
+	}
+	return ""
 }
 
 // hasStruct reports whether the type is an object with fields, or contains one.

@@ -31,6 +31,7 @@ type program struct {
 	variables []*variable // that it reads itself
 
 	readsPodName bool
+	mixed        bool // whether its value contains values of different types
 }
 
 // variable is a compiled [Variable].

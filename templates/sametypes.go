@@ -14,45 +14,50 @@ import (
 )
 
 // sameTypes checks that the items of a list literal, and the values of a map literal, have the same
-// type. Otherwise CEL does not know their type, and nothing could be checked. The maps in an argument of
-// json.marshal may have values of different types. If whole is true, the expression computes an object,
-// and all its maps may. Such a map can only be part of the result or of the JSON: comparing values
-// whose nesting is unknown has no bound, see [nesting].
-func sameTypes(env *cel.Env, checked *cel.Ast, whole bool) error {
+// type. Otherwise CEL does not know their type, and nothing could be checked. Values of different types
+// may be an argument of json.marshal, which has a bound for any value. If whole is true, the expression
+// computes an object, and its maps may have values of different types, too. No other function reads such
+// a value: comparing values whose nesting is unknown has no bound, see [nesting].
+// The expression reads a variable with such a value, or variable is "". SameTypes reports whether the
+// result is such a value.
+func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isMixed bool, err error) {
 	native := checked.NativeRep()
-	validate := func(exempt ...string) *cel.Issues {
-		issues := cel.NewIssuesWithSourceInfo(common.NewErrors(checked.Source()), native.SourceInfo())
-		cel.ValidateHomogeneousAggregateLiterals().Validate(env, sameTypesConfig(exempt), native, issues)
-		return issues
+	issues := cel.NewIssuesWithSourceInfo(common.NewErrors(checked.Source()), native.SourceInfo())
+	cel.ValidateHomogeneousAggregateLiterals().Validate(env, sameTypesConfig{}, native, issues)
+	if issues.Err() == nil && variable == "" {
+		return false, nil
 	}
-	issues := validate("format")
-	if issues.Err() == nil || (whole || validate("format", marshalFunction).Err() == nil) && onlyResults(native) {
-		return nil
+	isMixed = mixed(checked.OutputType())
+	if (whole || !isMixed) && onlyResults(native) {
+		return isMixed, nil
+	}
+	if issues.Err() == nil {
+		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, marshalFunction, checked.Source().Content())
 	}
 	first := issues.Errors()[0]
-	text, hint := unusual(first.Message)
-	return fmt.Errorf("CEL: %s (%s)%s", text, located(checked.Source().Content(), first.Location), hint)
+	text, _ := unusual(first.Message)
+	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
+		text, located(checked.Source().Content(), first.Location), marshalFunction)
 }
 
-// sameTypesConfig contains the functions whose arguments are not checked.
-type sameTypesConfig []string
+type sameTypesConfig struct{}
 
 // GetOrDefault implements cel.ValidatorConfig.
-func (c sameTypesConfig) GetOrDefault(name string, value any) any {
+func (sameTypesConfig) GetOrDefault(name string, value any) any {
 	if name == cel.HomogeneousAggregateLiteralExemptFunctions {
-		return []string(c)
+		return []string{"format"}
 	}
 	return value
 }
 
-// onlyResults reports whether all literals with values of different types are maps, and no function
-// but json.marshal reads them.
+// onlyResults reports whether no function other than json.marshal reads values of different types, and
+// all literals of them outside its arguments are maps.
 func onlyResults(checked *ast.AST) bool {
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
 		switch e.Kind() {
 		case ast.ListKind:
 			notMap := func(item ast.Expr) bool { return item.Kind() != ast.MapKind }
-			if mixed(checked.GetType(e.ID())) && slices.ContainsFunc(e.AsList().Elements(), notMap) {
+			if checked.GetType(e.ID()).Parameters()[0].Kind() == types.DynKind && slices.ContainsFunc(e.AsList().Elements(), notMap) && !marshaled(e) {
 				return false
 			}
 		case ast.SelectKind:
@@ -68,12 +73,47 @@ func onlyResults(checked *ast.AST) bool {
 			if call.IsMemberFunction() {
 				args = append(slices.Clone(args), call.Target())
 			}
-			if slices.ContainsFunc(args, func(arg ast.Expr) bool { return mixed(checked.GetType(arg.ID())) }) {
+			if slices.ContainsFunc(args, func(arg ast.Expr) bool { return !isEmpty(arg) && mixed(checked.GetType(arg.ID())) }) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// marshaled reports whether a literal is in an argument of json.marshal, and no other function is between
+// them.
+func marshaled(e ast.NavigableExpr) bool {
+	for parent, ok := e.Parent(); ok; parent, ok = parent.Parent() {
+		switch parent.Kind() {
+		case ast.MapKind, ast.ListKind:
+		case ast.CallKind:
+			return parent.AsCall().FunctionName() == marshalFunction
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// hidesUnset returns an error for a literal with values of different types that contains an object with such
+// fields, because its type does not show that object.
+func hidesUnset(checked *ast.AST, e ast.Expr) error {
+	var values []ast.Expr
+	switch e.Kind() {
+	case ast.ListKind:
+		values = e.AsList().Elements()
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			values = append(values, entry.AsMapEntry().Value())
+		}
+	}
+	for _, v := range values {
+		if found := unset(checked.GetType(v.ID())); found != "" && mixed(checked.GetType(e.ID())) {
+			return fmt.Errorf("%s has fields that are not set yet; read a field of it instead", found)
+		}
+	}
+	return nil
 }
 
 // mixed reports whether the type contains a map or a list with values of unknown types.

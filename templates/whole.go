@@ -43,8 +43,9 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 		return
 	}
 	err := errors.New("")
-	if e := program.checked.Expr(); !optional && (e.Kind() == ast.MapKind || e.Kind() == ast.ListKind) {
-		err = fitsExpr(t, program.checked, e)
+	written := program.written()
+	if e := written.Expr(); !optional && (e.Kind() == ast.MapKind || e.Kind() == ast.ListKind) {
+		err = fitsExpr(t, written, e)
 	} else if out.Kind() != types.DynKind && fitsType(t, out) {
 		err = nil
 	}
@@ -56,6 +57,18 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	default:
 		c.problem(y, p.path, "${%s}: %v", program.source, err)
 	}
+}
+
+// written returns the expression, or that of the variable that it consists of.
+func (p *program) written() *ast.AST {
+	if of, name := selected(p.checked.Expr()); of == "variables" {
+		for _, v := range p.variables {
+			if v.name == name {
+				return v.program.written()
+			}
+		}
+	}
+	return p.checked
 }
 
 // isScalars reports whether the type is one of scalars, or of lists of them.

@@ -92,6 +92,9 @@ func (r *rewriter) visit(e ast.Expr) ast.Expr {
 	case ast.ListKind:
 		return r.NewList(r.next(), r.typed(e.AsList().Elements()...), e.AsList().OptionalIndices())
 	case ast.MapKind:
+		if t := r.from.GetType(e.ID()); e.AsMap().Size() > 0 && t.Parameters()[1].Kind() == types.DynKind {
+			return r.fail("its map has values of different types, which the API server rejects")
+		}
 		return r.mapping(e.AsMap())
 	}
 	return r.fail("it creates an object of a type that the API server does not know")

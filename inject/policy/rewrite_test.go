@@ -149,6 +149,18 @@ func TestNotRewritten(t *testing.T) {
 	}
 }
 
+// TestMixedVariable checks that a variable that the API server would reject is reported, even if only an unused one
+// reads it.
+func TestMixedVariable(t *testing.T) {
+	t.Parallel()
+	tmpl := parse(t, `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {
+		variables: [{name: probe, expression: "{'tcpSocket': {'port': 80}, 'periodSeconds': 5}"}, {name: same, expression: variables.probe}], pod: {metadata: {annotations: {a: b}}}}}`)
+	b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
+	if b.named(); len(b.problems) != 1 || !strings.Contains(b.problems[0].Message, "values of different types") {
+		t.Errorf("%v", b.problems)
+	}
+}
+
 // TestRewriteKubernetes checks that the API server's own functions stay unchanged.
 func TestRewriteKubernetes(t *testing.T) {
 	t.Parallel()
