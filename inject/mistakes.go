@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -150,8 +151,22 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 	if slices.Contains(all, name) {
 		return Finding{}, false
 	}
-	return Finding{Code: CodeUnknownParameter, Template: template, Message: fmt.Sprintf("the %sannotation %s sets no parameter%s",
-		whose, key, templates.DidYouMean(name, all))}, true
+	instead := t.readInstead(name)
+	if instead == "" {
+		instead = templates.DidYouMean(name, all)
+	}
+	return Finding{Code: CodeUnknownParameter, Template: template, Message: fmt.Sprintf("the %sannotation %s sets no parameter%s", whose, key, instead)}, true
+}
+
+// readInstead returns the end of a message about a parameter that another product's annotation sets.
+func (t *loaded) readInstead(name string) string {
+	for i := range t.Spec.Params {
+		if p := &t.Spec.Params[i]; p.Name == name && p.OfOthers() {
+			k := productKey{t.Name, cmp.Or(p.Annotation, p.Prefix), p.Prefix != ""}
+			return fmt.Sprintf("; set %s", k.written())
+		}
+	}
+	return ""
 }
 
 // meant returns the end of a message about an unknown name in the annotation pillion.dev/templates.

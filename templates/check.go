@@ -100,7 +100,7 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 			return
 		}
 		p := c.walk(value, f.Type, t.Name()+"."+key.Value, sub)
-		p.keepOnce(f)
+		c.keepOnce(p, f)
 		o.add(key.Value, p)
 	})
 	if c.env != nil {

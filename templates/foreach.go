@@ -88,11 +88,23 @@ func (c *compiler) loop(env *cel.Env, name, source string) (*loop, *cel.Env, err
 }
 
 // keepOnce lets a list with ${forEach} fail if two items have the same key.
-func (p *part) keepOnce(f tree.StructField) {
+func (c *checker) keepOnce(list *part, f tree.StructField) {
 	key := f.Tag.Get("patchMergeKey")
-	if p.loops() && key != "" && key != "containerPort" { // a port is also its protocol, see portsOnce
-		p.rules = append(p.rules, uniqueItems(key))
+	if !list.loops() || key == "" || key == "containerPort" { // a port is also its protocol, see portsOnce
+		return
 	}
+	from := ""
+	for _, item := range list.parts {
+		for i := range c.compiler.params {
+			if p := &c.compiler.params[i]; from == "" && item.loop != nil && slices.Contains(item.loop.list.params, p.Name) {
+				from = "the parameter " + p.Name
+				if p.OfOthers() {
+					from = "the annotation " + p.Annotation + p.Prefix
+				}
+			}
+		}
+	}
+	list.rules = append(list.rules, uniqueItems(key, from))
 }
 
 // mayBeOneOf reports whether a name may be that of one of the template's volumes, if one of them is computed.

@@ -58,7 +58,7 @@ func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initC
 		}
 		all = append(all, tree.Node{})
 		if _, err := f.add.render(in, &all[len(all)-1]); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("container %s: %w", shortened(container.Get("name").Text()), err)
 		}
 	}
 	return all, nil

@@ -128,11 +128,16 @@ func doubled(items []tree.Node, field string) string {
 	return ""
 }
 
-// uniqueItems returns a rule for a list with ${forEach}: items with the same key would be one item.
-func uniqueItems(key string) valueRule {
+// uniqueItems returns a rule for a list with ${forEach}: items with the same key would be one item. From is where the values
+// come from, or "".
+func uniqueItems(key, from string) valueRule {
+	hint := ""
+	if from != "" {
+		hint = "; check " + from
+	}
 	return valueRule{"", func(n *tree.Node) error {
 		if value := doubled(n.Items(), key); value != "" {
-			return fmt.Errorf("two items have the %s %q", key, value)
+			return fmt.Errorf("two items have the %s %q%s", key, value, hint)
 		}
 		return nil
 	}}

@@ -12,6 +12,7 @@
 package templates
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -231,3 +232,6 @@ func (t *Template) ReadsServiceAccount() bool { return t.readsAccount }
 // NamesServiceAccount reports whether the template's result depends on the pod's ServiceAccount, if
 // only on its name.
 func (t *Template) NamesServiceAccount() bool { return t.readsAccount || t.reads[accountName] }
+
+// Place returns the template's file and line.
+func (t *Template) Place() string { return fmt.Sprintf("%s:%d", t.File, t.line) }

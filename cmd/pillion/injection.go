@@ -248,6 +248,9 @@ func (j *injection) tell(o object, wrong []string, result *inject.Result) {
 	for i := range result.Decisions {
 		d := &result.Decisions[i]
 		reason := fmt.Sprintf("not injected: %s: %s", d.Code, d.Sentence())
+		if d.Code == inject.CodeUnknownServiceAccount {
+			reason += "; add it to the files, or use --" + accountFlag + " KEY=VALUE"
+		}
 		switch {
 		case d.Code.Succeeded():
 			j.say(o, d.Template+": "+string(d.Code))

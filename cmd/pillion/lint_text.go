@@ -67,11 +67,11 @@ func (l *linted) sentences(t *trial) []string {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	switch {
 	case t.Fails != "" && t.Insists && t.On == "":
-		say("problem: %s; such pods are denied", t.Fails)
+		say("problem: %s; such pods are denied (template in %s)", t.Fails, t.Place)
 	case t.Fails != "" && t.Insists:
 		say("problem: %s", t.Fails)
 	case t.Fails != "":
-		say("warning: %s; such pods go without it", t.Fails)
+		say("warning: %s; such pods do not get the template (in %s)", t.Fails, t.Place)
 	}
 	if t.Fails == "" || t.PodSecurity != "" {
 		level := l.level(t)

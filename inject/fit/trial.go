@@ -37,6 +37,8 @@ type Trial struct {
 	// Fails is how the template fails for other pods that it selects, so that these get no
 	// sidecar.
 	Fails string `json:"fails,omitempty"`
+	// Place is the template's file and line.
+	Place string `json:"-"`
 	// Insists means that such pods are denied, or that the pod is the user's.
 	Insists bool `json:"-"`
 	// QoS are the changes of quality of service classes, from old to new.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -23,7 +24,19 @@ func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace
 	if e.absurd.Match(pod) {
 		return Subject{}, errors.New("the pod has a quantity that cannot be read")
 	}
-	return Subject{On: on, Situation: sample.Situation{Pod: pod, Namespace: namespace}}, json.Unmarshal(pod, &corev1.Pod{})
+	err := json.Unmarshal(pod, &corev1.Pod{})
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("%s must be a %s, not a %s%s", wrong.Field, wrong.Type, wrong.Value, quoted(wrong))
+	}
+	return Subject{On: on, Situation: sample.Situation{Pod: pod, Namespace: namespace}}, err
+}
+
+// quoted returns the end of a message about a value that YAML does not read as a string.
+func quoted(wrong *json.UnmarshalTypeError) string {
+	if wrong.Type.Kind() == reflect.String && (wrong.Value == "bool" || strings.HasPrefix(wrong.Value, "number")) {
+		return `; put it in quotes, as in "yes" or "1"`
+	}
+	return ""
 }
 
 // Try tries each template of a set alone, and all of them together, on the pods, or on samples
@@ -128,7 +141,7 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 
 // about returns what the template itself says, without a trial.
 func about(t *templates.Template, pod Subject) Trial {
-	trial := Trial{Template: t.Name, On: pod.On}
+	trial := Trial{Template: t.Name, On: pod.On, Place: t.Place()}
 	if len(t.Spec.LabelDomains) > 0 {
 		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains allows it to set labels of %s. If the selector of a ReplicaSet, a Job or another owner has one of them, "+
 			"that owner no longer finds its pods, and creates more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))
