@@ -28,24 +28,6 @@ func (c *candidate) pass(code Code, why string) {
 	}
 }
 
-// sameProgram reports whether a container runs the same program as the template's container.
-func (c *candidate) sameProgram(existing *tree.Node) bool {
-	own := c.own(existing)
-	if own == nil {
-		return false
-	}
-	for _, field := range []string{"image", "command", "args"} {
-		if slices.Contains(c.t.Computed, field) {
-			continue
-		}
-		there, ours := existing.Get(field), own.Get(field)
-		if (there == nil) != (ours == nil) || there != nil && !c.subject.schema.At("spec").At("containers").Elem.At(field).Contains(there, ours) {
-			return false
-		}
-	}
-	return true
-}
-
 // same reports whether a container has everything that the template's container with that name has.
 func (c *candidate) same(existing *tree.Node) bool {
 	own := c.own(existing)

@@ -3,11 +3,16 @@
 package inject_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -55,6 +60,198 @@ func TestForgedContainer(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestForgedComputed checks that no annotation hides a container from a required template, if a
+// template with computed names and values could have brought it.
+func TestForgedComputed(t *testing.T) {
+	t.Parallel()
+	const loop = `params: [{name: c, default: x}], pod: {spec: {containers: [{"${forEach}": {m: "params.c.split(',')"}, name: "c-${m}", image: busybox, args: ["${m}"]}]}}`
+	const image = `params: [{name: c, default: x}], pod: {spec: {containers: [{name: c-evil, image: "${params.c}"}]}}`
+	for _, of := range []string{loop, image, "required: true, " + loop, "required: true, " + image} {
+		injector := withSpecs(t, of, required())
+		for _, annotations := range forgeries(1) {
+			for _, evil := range []string{
+				`{"name":"c-evil","image":"busybox","args":["sh -c evil"],"securityContext":{"privileged":true}}`,
+				`{"name":"c-x","image":"busybox","args":["x"],"securityContext":{"privileged":true}}`,
+				`{"name":"c-evil","image":"x","securityContext":{"privileged":true}}`,
+			} {
+				checkSeen(t, injector, fmt.Sprintf(`{"metadata":{"annotations":%s},"spec":{"containers":[%s]}}`, annotations, evil))
+				checkSeen(t, injector, fmt.Sprintf(`{"metadata":{"annotations":%s},"spec":{"containers":[{"name":"app","image":"a"},%s]}}`, annotations, evil))
+			}
+		}
+	}
+}
+
+// TestForgedRandom is TestForgedComputed for random sets of templates and pods.
+func TestForgedRandom(t *testing.T) {
+	t.Parallel()
+	seen, count := 0, number(t, "CASES", 100)
+	for seed := range count {
+		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 17))}
+		all := []*templates.Template{}
+		for i := range 1 + g.IntN(3) {
+			found, _ := templates.Parse("t", []byte(fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.Template(i))))
+			all = append(all, found...)
+		}
+		last, problems := templates.Parse("t", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: last}, spec: {order: 9, "+required()+"}}"))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		injector := inject.New(templates.NewSet(append(all, last...)))
+		forged := forgeries(3)
+		pod := g.Pod(true)
+		name := []string{"k0", "k1", "l0", "k0-a", "k1-d"}[g.IntN(5)]
+		evil := fmt.Sprintf(`{"name":%q,"image":%q,"securityContext":{"privileged":true}}`, name, []string{"s", "fix", "evil"}[g.IntN(3)])
+		for _, list := range []string{"containers", "initContainers"} {
+			doc := decodeJSON(t, []byte(pod)).(map[string]any)
+			spec := doc["spec"].(map[string]any)
+			for _, other := range []string{"containers", "initContainers"} {
+				old, _ := spec[other].([]any)
+				spec[other] = slices.DeleteFunc(old, func(c any) bool { return c.(map[string]any)["name"] == name })
+			}
+			spec[list] = append(spec[list].([]any), decodeJSON(t, []byte(evil)))
+			doc["metadata"] = map[string]any{"annotations": decodeJSON(t, []byte(forged[g.IntN(len(forged))]))}
+			text, err := json.Marshal(doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if checkSeen(t, injector, string(text)) {
+				seen++
+			}
+			if t.Failed() {
+				t.Fatalf("seed %d", seed)
+			}
+		}
+	}
+	t.Logf("injected %d times", seen)
+	if count >= 100 && seen < 150 {
+		t.Errorf("injected only %d times", seen)
+	}
+}
+
+// TestOthersAdditions checks that containers of templates stay hidden from required templates if
+// another webhook, which runs later, adds to all containers.
+func TestOthersAdditions(t *testing.T) {
+	t.Parallel()
+	injector := withSpecs(t,
+		`params: [{name: c, default: x}], pod: {spec: {containers: [{name: side, image: "${params.c}", env: [{name: A, value: b}], securityContext: {capabilities: {drop: [ALL]}}}]}}`,
+		`required: true, match: {condition: "size(pod.spec.containers) == 1"}, forEachContainer: [{add: {env: [{name: B, value: c}]}}]`)
+	for added, exposed := range map[string]bool{
+		`"env":[{"name":"Z","value":"z"}]`:               false,
+		`"volumeMounts":[{"name":"z","mountPath":"/z"}]`: false,
+		`"resources":{"limits":{"cpu":"1"}}`:             false,
+		`"securityContext":{"allowPrivilegeEscalation":false,"runAsNonRoot":true,"runAsUser":7,"seccompProfile":{"type":"RuntimeDefault"}}`: false,
+		`"securityContext":{"privileged":true}`:                      true,
+		`"securityContext":{"runAsUser":0}`:                          true,
+		`"securityContext":{"seccompProfile":{"type":"Unconfined"}}`: true,
+		`"lifecycle":{"postStart":{"exec":{"command":["sh"]}}}`:      true,
+		`"command":["sh"]`: true,
+		`"image":"evil"`:   true,
+	} {
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(`{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)}
+		r, err := injector.Inject(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc := decodeJSON(t, applyPatch(t, req.Object, r.Patch())).(map[string]any)
+		for _, c := range doc["spec"].(map[string]any)["containers"].([]any) {
+			for name, value := range decodeJSON(t, []byte("{"+added+"}")).(map[string]any) {
+				c := c.(map[string]any)
+				switch old := c[name].(type) {
+				case []any:
+					c[name] = append(old, value.([]any)...)
+				case map[string]any:
+					maps.Copy(old, value.(map[string]any))
+				default:
+					c[name] = value
+				}
+			}
+		}
+		if req.Object, err = json.Marshal(doc); err != nil {
+			t.Fatal(err)
+		}
+		again, err := injector.Inject(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hidden := again.Decisions[1].Code == inject.CodePresent; hidden == exposed {
+			t.Errorf("with %s: %s", added, again.Decisions[1].Code)
+		}
+	}
+}
+
+// required returns the spec of a template for pods with a privileged container.
+func required() string {
+	const privileged = "c.?securityContext.?privileged.orValue(false)"
+	return `required: true, match: {condition: "pod.spec.containers.exists(c, ` + privileged + `) || pod.spec.initContainers.exists(c, ` + privileged + `)"}, ` +
+		`forEachContainer: [{where: "container.?securityContext.?privileged.orValue(false)", initContainers: true, add: {env: [{name: SEEN, value: "${container.name}"}]}}], ` +
+		`pod: {metadata: {annotations: {x.example/seen: "${(pod.spec.initContainers + pod.spec.containers).filter(c, ` + privileged + `).map(c, c.name).join(',')}"}}}`
+}
+
+// forgeries returns annotations with which an author may claim containers for the first templates, or
+// refuse these templates.
+func forgeries(n int) (all []string) {
+	for _, value := range []string{"injected", "customize", "both"} {
+		for _, wants := range []string{"", "-", "+"} {
+			annotations, names := map[string]string{}, []string(nil)
+			for i := range n {
+				for _, key := range []string{"injected", "customize"} {
+					if value == key || value == "both" {
+						annotations[fmt.Sprintf("t%d.pillion.dev/%s", i, key)] = "true"
+					}
+				}
+				names = append(names, fmt.Sprintf("%st%d", wants, i))
+			}
+			if wants != "" {
+				annotations[inject.AnnotationTemplates] = strings.Join(names, ",")
+			}
+			text, _ := json.Marshal(annotations)
+			all = append(all, string(text))
+		}
+	}
+	return all
+}
+
+// checkSeen checks that the last template of a set sees the pod's privileged container, and that
+// both webhooks agree. It reports whether the template is injected.
+func checkSeen(t *testing.T, injector *inject.Injector, pod string) (injected bool) {
+	t.Helper()
+	set := injector.Set().Templates
+	last := set[len(set)-1].Name
+	req := inject.Request{Operation: "CREATE", OptedIn: true, Namespace: shop(), Object: []byte(pod)}
+	r, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := r.Decisions[len(set)-1].Code
+	after := applyPatch(t, []byte(pod), r.Patch())
+	switch code {
+	case inject.CodeInjected:
+		if !strings.Contains(string(after), `"SEEN"`) || !strings.Contains(string(after), `"x.example/seen":"`) {
+			t.Errorf("%s sees nothing", last)
+		}
+	case inject.CodeConflict, inject.CodeRenderFailed: // denied
+	default:
+		t.Errorf("%s: %s", last, code)
+	}
+	req.Object = after
+	again, err := injector.Inject(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Adds() {
+		t.Errorf("a second run adds %s", again.Patch())
+	}
+	for _, f := range mustJudge(t, inject.NewJudge(injector, nil, true), req).Judged {
+		if f.Template == last && code == inject.CodeInjected {
+			t.Errorf("the judge says: %s", f.String())
+		}
+	}
+	if t.Failed() {
+		t.Fatalf("%s\n%s", pod, after)
+	}
+	return code == inject.CodeInjected
 }
 
 // TestForgedCost checks that forged records of all templates cause only a bounded number of

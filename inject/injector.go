@@ -37,6 +37,7 @@ type Injector struct {
 	reads     []read         // the parts of the pod that templates depend on
 	// readsContainers reports whether an expression reads the pod's lists of containers.
 	readsContainers bool
+	required        bool // whether a template is required
 	readsName       bool // whether an expression reads the pod's name
 	addsEnv         bool // whether a template adds variables to the pod's own containers
 	readsAccount    bool // whether a template reads the ServiceAccount
@@ -91,6 +92,7 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		for _, each := range t.EachFragments() {
 			i.addsEnv = i.addsEnv || each.Add.Has("env")
 		}
+		i.required = i.required || t.Spec.Required
 		i.readsName = i.readsName || t.ReadsPodName()
 		i.readsAccount = i.readsAccount || t.NamesServiceAccount()
 		for _, part := range t.Reads() {

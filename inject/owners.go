@@ -63,9 +63,11 @@ func (o *owners) rendered(c *candidate) *candidate {
 	if !known {
 		again := *c
 		again.input.See(c.input.Pod) // the pod has a part of another template now, which may be undone
+		users := o.users
 		if again.apps = nil; o.renderApps(&again) == nil {
 			later = &again
 		}
+		o.users = users // what is there now may be undone
 		if o.later == nil {
 			o.later = map[*candidate]*candidate{}
 		}
@@ -151,29 +153,17 @@ func (o *owners) userContainers(required bool) []appContainer {
 
 // brought reports whether a container of the pod belongs to a template, not to the user. A template
 // that no longer wants this pod counts too, because its own additions may be the reason. For
-// required templates, an annotation is not enough: the container must also run the same program as
-// the template's container. Otherwise an annotation could hide a container from a required
-// template.
+// required templates, an annotation is no proof: the container must be what a template now renders.
 func (o *owners) brought(existing *tree.Node, required bool) bool {
 	name := existing.Get("name").Text()
 	if !o.subject.isBrought(name) {
 		return false
 	}
-	for _, t := range o.flipped {
-		if t.Brings(name) && o.subject.marked(t) && !required {
-			return true
-		}
+	if required {
+		return slices.ContainsFunc(o.candidates, func(c *candidate) bool { return c.renders(existing) })
 	}
-	for _, other := range o.candidates {
-		if !other.t.Brings(name) {
-			continue
-		}
-		if required && !other.sameProgram(existing) {
-			continue
-		}
-		if o.subject.marked(other.t) || other.same(existing) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.flipped, func(t *loaded) bool { return t.Brings(name) && o.subject.marked(t) }) ||
+		slices.ContainsFunc(o.candidates, func(c *candidate) bool {
+			return c.t.Brings(name) && (o.subject.marked(c.t) || c.same(existing))
+		})
 }

@@ -42,13 +42,17 @@ func (r *run) look(pod *tree.Node, grown bool) {
 		Request: templates.RequestInfo{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
 	}
 	r.leftOut, r.added = nil, false
-	view, shown := r.view()
+	view, shown := r.view(false)
 	r.input.Pod, r.shown = r.subject.foreseen(view, r.subject.schema), shown
 }
 
-// view returns the pod as expressions see it, and the number of visible containers.
-func (r *run) view() (pod *tree.Node, containers int) {
-	pod, containers = r.viewContainers()
+// view returns the pod as expressions see it, with or without exposed containers, and the number of
+// visible containers.
+func (r *run) view(exposed bool) (pod *tree.Node, containers int) {
+	pod = r.subject.pod
+	if r.injector.readsContainers {
+		pod, containers = r.subject.view(exposed)
+	}
 	if metadata := pod.Get("metadata"); r.injector.readsName && templates.HasGeneratedName(metadata) {
 		nodes := r.subject.nodes
 		pod = r.subject.held(nodes.With(pod, "metadata", nodes.Without(metadata, "name")))
@@ -56,17 +60,41 @@ func (r *run) view() (pod *tree.Node, containers int) {
 	return pod, containers
 }
 
-func (r *run) viewContainers() (pod *tree.Node, containers int) {
-	if !r.injector.readsContainers {
-		return r.subject.pod, 0
-	}
-	return r.subject.view()
-}
-
 // decide decides about every template, in order. It renders all templates before it plans any,
-// because all of them together determine which containers are the user's.
+// because all of them together determine which containers are the user's. If this exposes a
+// container, required templates are rendered again.
 func (r *run) decide(decisions []Decision) {
 	s, o := &r.subject, &r.owners
+	r.renderAll(decisions, r.input.Pod)
+	if r.injector.required && r.injector.readsContainers && s.expose(o.candidates) {
+		view, _ := r.view(true)
+		r.renderAll(decisions, s.foreseen(view, s.schema))
+	}
+	for _, c := range o.candidates {
+		if s.asked.gone() {
+			return
+		}
+		if r.added {
+			// If these additions matter, there is another look. It sees them as the API server will
+			// store them.
+			view, _ := r.view(c.t.Spec.Required)
+			if s.asked.file {
+				view = s.foreseen(view, s.schema)
+			}
+			c.input.See(view)
+		}
+		if c.plan(o, &r.journal, r.injector.couplings) {
+			r.added = true
+			s.forget()
+			o.users = [2][]appContainer{}
+		}
+	}
+}
+
+// renderAll finds the candidates. Required templates see another pod than the others.
+func (r *run) renderAll(decisions []Decision, required *tree.Node) {
+	s, o := &r.subject, &r.owners
+	o.candidates, o.flipped = o.candidates[:0], o.flipped[:0]
 	for i, t := range s.templates {
 		if s.asked.gone() {
 			return
@@ -74,6 +102,9 @@ func (r *run) decide(decisions []Decision) {
 		d, c := &decisions[i], &r.room[len(o.candidates)]
 		*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 		*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
+		if t.Spec.Required {
+			c.input.Pod = required
+		}
 		if why := r.leftOut[t.Name]; why != "" {
 			d.Code, d.Message = CodeRenderFailed, why
 		} else {
@@ -87,25 +118,6 @@ func (r *run) decide(decisions []Decision) {
 			o.candidates = append(o.candidates, c)
 		case CodePodNotMatched, CodeUnknownServiceAccount, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed:
 			o.flipped = append(o.flipped, t)
-		}
-	}
-	for _, c := range o.candidates {
-		if s.asked.gone() {
-			return
-		}
-		if r.added {
-			// If these additions matter, there is another look. It sees them as the API server will
-			// store them.
-			view, _ := r.view()
-			if s.asked.file {
-				view = s.foreseen(view, s.schema)
-			}
-			c.input.See(view)
-		}
-		if c.plan(o, &r.journal, r.injector.couplings) {
-			r.added = true
-			s.forget()
-			o.users = [2][]appContainer{}
 		}
 	}
 }

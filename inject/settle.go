@@ -241,8 +241,8 @@ func (r *run) lookAgain() bool {
 		return true
 	}
 	r.subject.marksAgain()
-	view, containers := r.view()
-	return containers != r.shown || slices.ContainsFunc(r.injector.reads, func(part read) bool { return part.addedIn(view) })
+	view, containers := r.view(false)
+	return len(r.subject.exposed) > 0 || containers != r.shown || slices.ContainsFunc(r.injector.reads, func(part read) bool { return part.addedIn(view) })
 }
 
 // ErrGone is returned if [Request.Done] was closed before the work was done.

@@ -67,6 +67,7 @@ type subject struct {
 	ours      []templates.Runs
 	oursKnown bool
 	claims    map[string]bool // claims of the request
+	exposed   map[string]bool // names of containers, see expose
 }
 
 // look begins another look.

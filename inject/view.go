@@ -15,19 +15,22 @@ import (
 //
 // A container belongs to a template if it was just added. It also belongs to a template if the
 // pod's annotations say so (see marked) and if it can be the template's container (see
-// [templates.Runs.MayBe]). All other containers are visible: an annotation alone cannot hide a
-// container from the condition of a required template.
+// [templates.Runs.MayBe]). All other containers are visible.
+//
+// An annotation can still hide a container of the user's, because MayBe knows no computed values.
+// Required templates therefore see more: also the containers that are not what a template now
+// renders for this pod. Such containers are exposed.
 
-// view returns the pod as expressions see it, and the number of visible containers. It shares
-// memory with the pod.
-func (s *subject) view() (pod *tree.Node, containers int) {
+// view returns the pod as expressions see it, and the number of visible containers. Exposed
+// containers are visible if exposed is true. It shares memory with the pod.
+func (s *subject) view(exposed bool) (pod *tree.Node, containers int) {
 	spec := s.pod.Get("spec")
 	seen := spec
 	for _, list := range containerLists() {
 		items := spec.Get(list).Items()
 		hidden := 0
 		for i := range items {
-			if s.hides(&items[i]) {
+			if s.hides(&items[i], exposed) {
 				hidden++
 			}
 		}
@@ -40,7 +43,7 @@ func (s *subject) view() (pod *tree.Node, containers int) {
 		}
 		own := s.nodes.Nodes(len(items) - hidden)
 		for i := range items {
-			if !s.hides(&items[i]) {
+			if !s.hides(&items[i], exposed) {
 				own = append(own, items[i])
 			}
 		}
@@ -65,9 +68,9 @@ func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
 func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1), n)[0] }
 
 // hides reports whether a container of the pod is invisible to expressions.
-func (s *subject) hides(container *tree.Node) bool {
+func (s *subject) hides(container *tree.Node, exposed bool) bool {
 	name := container.Get("name").Text()
-	if !s.isBrought(name) {
+	if !s.isBrought(name) || exposed && s.exposed[name] {
 		return false
 	}
 	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return templates.IsNamed(c.Name, name) && c.MayBe(container) })
@@ -84,4 +87,23 @@ func (s *subject) ofTemplates() []templates.Runs {
 		}
 	}
 	return s.ours
+}
+
+// expose finds the hidden containers that no candidate renders, and reports whether there are any. A
+// container that an earlier look added needs this proof, too: the next run does not know who added it.
+func (s *subject) expose(candidates []*candidate) bool {
+	s.exposed = nil
+	for _, list := range containerLists() {
+		items := s.pod.At("spec", list).Items()
+		for i := range items {
+			if !s.hides(&items[i], false) || slices.ContainsFunc(candidates, func(c *candidate) bool { return c.renders(&items[i]) }) {
+				continue
+			}
+			if s.exposed == nil {
+				s.exposed = map[string]bool{}
+			}
+			s.exposed[items[i].Get("name").Text()] = true
+		}
+	}
+	return len(s.exposed) > 0
 }

@@ -52,6 +52,7 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 		if len(pods) == 0 {
 			trial := e.try(t, set.Templates[i], values, samples()...)
 			trial.Hints = append(trial.Hints, overlaps(set.Templates[i], set)...)
+			trial.Hints = append(trial.Hints, hidden(set.Templates[i], set)...)
 			trials = append(trials, trial)
 		}
 		for _, pod := range pods {

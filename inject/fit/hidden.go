@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// hidden returns a sentence about containers that a required template does not see, although their
+// authors may have added variables and mounts to them.
+func hidden(t *templates.Template, set *templates.Set) []string {
+	if !t.Spec.Required || !t.HasForEach() && !slices.ContainsFunc(t.Reads(), ofContainers) {
+		return nil
+	}
+	var names []string
+	for _, other := range set.Templates {
+		enforced := other.Spec.Required || other.Spec.Validate.Mode == templates.Deny
+		if other.Name != t.Name && len(other.Containers) > 0 && !(enforced && other.Protects("env") && other.Protects("volumeMounts")) {
+			names = append(names, other.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("it does not see a container that is like one of the template %s but has more variables or mounts; set validate: {mode: Deny, protect: [all]} there",
+		strings.Join(names, " or "))}
+}
+
+func ofContainers(part string) bool {
+	return part == "*" || part == "spec" || strings.HasPrefix(part, "spec.containers") || strings.HasPrefix(part, "spec.initContainers")
+}
