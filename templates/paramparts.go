@@ -104,9 +104,9 @@ func (p *param) tooMany(n int) error {
 func parseMap(p *param, text string) (ref.Val, error) {
 	texts := map[string]string{}
 	last := ""
-	var parts []string // of the value of last
+	var parts []string // of the value of last; nil before the first key
 	finish := func() {
-		if last != "" {
+		if parts != nil {
 			texts[last] = strings.Join(parts, ",")
 		}
 	}
@@ -116,7 +116,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 		}
 		key, value, ok := strings.Cut(part, p.separator())
 		switch key = strings.TrimSpace(key); {
-		case !ok && last == "":
+		case !ok && parts == nil:
 			return nil, partError(fmt.Sprintf("has no %s after %q; write pairs such as a%[1]s1,b%[1]s2", p.separator(), shortened(part)))
 		case !ok:
 			parts = append(parts, part)
@@ -126,7 +126,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 		if err := p.checkKey(key); err != nil {
 			return nil, err
 		}
-		if _, twice := texts[key]; twice || key == last {
+		if _, twice := texts[key]; twice {
 			return nil, partError(fmt.Sprintf("has the key %q twice", shortened(key)))
 		}
 		last, parts = key, []string{strings.TrimSpace(value)}
