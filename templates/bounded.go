@@ -126,6 +126,10 @@ func sizeOf(v ref.Val, size int) int {
 			size = sizeOf(it.Next(), size) + 2
 		}
 		return size
+	case *types.Optional:
+		if v.HasValue() {
+			return sizeOf(v.GetValue(), size+32)
+		}
 	}
 	return size + 32
 }

@@ -261,11 +261,6 @@ func nesting(t *types.Type) (levels int) {
 	return levels
 }
 
-// hasDyn reports whether the type of a value, or of a part of it, is unknown.
-func hasDyn(t *types.Type) bool {
-	return t.Kind() == types.DynKind || slices.ContainsFunc(t.Parameters(), hasDyn)
-}
-
 // hides returns an error if an expression makes a value of unknown type from a list: the type then
 // no longer shows how deep the list is. This happens if the arguments of a function must have a
 // common type, and one of them is dyn. Literals with values of different types are checked in

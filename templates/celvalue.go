@@ -120,44 +120,42 @@ func (o object) Contains(key ref.Val) ref.Val {
 }
 
 // Size implements traits.Sizer.
-func (o object) Size() ref.Val { return types.Int(len(o.names())) }
-
-// names returns the names that have a value, each once, in order.
-func (o object) names() []ref.Val {
-	members := o.node.Members()
-	last := make(map[string]int, len(members))
-	for i := range members {
-		last[members[i].Name()] = i
-	}
-	sorted := make([]string, 0, len(last))
-	for name, i := range last {
-		if members[i].Kind() != tree.Null {
-			sorted = append(sorted, name)
-		}
-	}
-	slices.Sort(sorted)
-	names := make([]ref.Val, len(sorted))
-	for i, name := range sorted {
-		names[i] = types.String(name)
-	}
-	return names
-}
+func (o object) Size() ref.Val { return types.Int(len(o.entries())) }
 
 // Iterator implements traits.Iterable.
 func (o object) Iterator() traits.Iterator {
-	list := types.NewRefValList(types.DefaultTypeAdapter, o.names())
-	return list.(traits.Iterable).Iterator()
+	entries := o.entries()
+	return &iterator{size: len(entries), value: func(i int) ref.Val { return types.String(entries[i].Name()) }}
 }
 
 // Equal implements ref.Val.
 func (o object) Equal(other ref.Val) ref.Val {
 	m, ok := other.(traits.Mapper)
-	if !ok || m.Size().Equal(o.Size()) != types.True {
+	if !ok {
 		return types.False
 	}
-	for _, name := range o.names() {
-		theirs, found := m.Find(name)
-		if !found || types.Equal(o.Get(name), theirs) != types.True {
+	entries := o.entries()
+	if m.Size() != types.Int(len(entries)) {
+		return types.False
+	}
+	theirs, isObject := other.(object)
+	var others []*tree.Node
+	if isObject {
+		others = theirs.entries()
+	}
+	for i, e := range entries {
+		var v ref.Val
+		switch {
+		case !isObject:
+			if v, ok = m.Find(types.String(e.Name())); !ok {
+				return types.False
+			}
+		case others[i].Name() != e.Name():
+			return types.False
+		default:
+			v = celValue(others[i])
+		}
+		if types.Equal(celValue(e), v) != types.True {
 			return types.False
 		}
 	}
@@ -289,7 +287,9 @@ func (l list) Size() ref.Val { return types.Int(len(l.items)) }
 func (l list) IsZeroValue() bool { return len(l.items) == 0 }
 
 // Iterator implements traits.Iterable.
-func (l list) Iterator() traits.Iterator { return l.whole().Iterator() }
+func (l list) Iterator() traits.Iterator {
+	return &iterator{size: len(l.items), value: func(i int) ref.Val { return celValue(&l.items[i]) }}
+}
 
 // Add implements traits.Adder.
 func (l list) Add(other ref.Val) ref.Val { return l.whole().Add(other) }

@@ -148,6 +148,8 @@ func (c *compiler) inspect(checked *ast.AST) error {
 			c.readsRequest = c.readsRequest || requestOf(e)
 			_, more := accountUse(e)
 			c.readsAccount = c.readsAccount || more
+		case ast.StructKind:
+			return fmt.Errorf("%s{...} is a message, which expressions cannot make; write a map such as {'name': 'x'}", e.AsStruct().TypeName())
 		case ast.CallKind:
 			switch call := e.AsCall(); {
 			case call.FunctionName() == "dyn" && hasStruct(checked.GetType(call.Args()[0].ID())):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -102,6 +103,8 @@ func (c charges) CallCost(function, overload string, args []ref.Val, result ref.
 		cost = 1 + length(result)
 	case (overload == overloads.Equals || overload == overloads.NotEquals || overload == overloads.InList) && isNested(args[1]):
 		cost = comparing(function, args)
+	case readers[overload]:
+		cost = 1 + length(args[0]) + len(textOf(args[0]))/perUnit
 	default:
 		return nil
 	}
@@ -117,10 +120,30 @@ func comparing(function string, args []ref.Val) int {
 	return min(weigh(args[0], 1), weigh(args[1], 1))
 }
 
+// readers are the overloads that read the whole of a string, or each item of a list or a map. CEL
+// charges one unit for them.
+var readers = map[string]bool{
+	"optional_unwrap":           true,
+	"optional_unwrapOpt":        true,
+	overloads.SizeMap:           true,
+	overloads.SizeMapInst:       true,
+	overloads.SizeString:        true,
+	overloads.SizeStringInst:    true,
+	overloads.StringToBool:      true,
+	overloads.StringToDouble:    true,
+	overloads.StringToDuration:  true,
+	overloads.StringToInt:       true,
+	overloads.StringToString:    true,
+	overloads.StringToTimestamp: true,
+	overloads.StringToUint:      true,
+}
+
 func isNested(v ref.Val) bool {
-	switch v.(type) {
-	case traits.Lister, traits.Mapper:
+	switch v := v.(type) {
+	case traits.Lister, traits.Mapper, interface{ weight() int }:
 		return true
+	case *types.Optional:
+		return v.HasValue()
 	}
 	return false
 }
@@ -130,15 +153,14 @@ func (c charges) limits(checked *ast.AST) []cel.ProgramOption {
 	return append(append(comparisons(checked), orderedMaps(checked)...), cel.CostTracking(c), cel.CostLimit(costLimit))
 }
 
-// comparisons returns an option for the comparisons of lists of lists, or of values of unknown type.
-// A list may contain the same list many times, so that its size is the square of the cost of making
-// it.
+// comparisons returns an option for the comparisons of values that may contain the same value many
+// times. It stops a comparison that costs too much before it begins.
 func comparisons(checked *ast.AST) []cel.ProgramOption {
 	deep := map[int64]bool{}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.KindMatcher(ast.CallKind)) {
 		switch call := e.AsCall(); call.FunctionName() {
 		case operators.Equals, operators.NotEquals, operators.In:
-			if t := checked.GetType(call.Args()[1].ID()); nesting(t) > 1 || hasDyn(t) {
+			if mayRepeat(checked.GetType(call.Args()[1].ID())) {
 				deep[e.ID()] = true
 			}
 		}
@@ -167,6 +189,26 @@ func comparisons(checked *ast.AST) []cel.ProgramOption {
 	})}
 }
 
+// mayRepeat reports whether a value of the type may contain a list, an object or an optional value
+// many times. Its size is then the square of the cost of making it, or more.
+func mayRepeat(t *types.Type) bool {
+	switch t.Kind() {
+	case types.DynKind:
+		return true
+	case types.ListKind, types.MapKind:
+		return slices.ContainsFunc(t.Parameters(), func(of *types.Type) bool { return !isScalar(of) })
+	}
+	return slices.ContainsFunc(t.Parameters(), mayRepeat)
+}
+
+func isScalar(t *types.Type) bool {
+	switch t.Kind() {
+	case types.BoolKind, types.BytesKind, types.DoubleKind, types.DurationKind, types.IntKind, types.StringKind, types.TimestampKind, types.UintKind:
+		return true
+	}
+	return false
+}
+
 // weigh adds the cost of reading a value. It stops above costLimit.
 func weigh(v ref.Val, sum int) int {
 	switch v := v.(type) {
@@ -176,6 +218,12 @@ func weigh(v ref.Val, sum int) int {
 		return sum + 1 + len(v)/perUnit
 	case interface{ weight() int }:
 		return sum + 1 + v.weight()/perUnit
+	case object:
+		for _, e := range v.entries() {
+			if sum = weigh(celValue(e), weigh(types.String(e.Name()), sum)); sum > costLimit {
+				break
+			}
+		}
 	case traits.Mapper:
 		for it := v.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
 			key := it.Next()
@@ -185,18 +233,28 @@ func weigh(v ref.Val, sum int) int {
 		for it := v.Iterator(); sum <= costLimit && it.HasNext() == types.True; {
 			sum = weigh(it.Next(), sum)
 		}
+	case *types.Optional:
+		if v.HasValue() {
+			return weigh(v.GetValue(), sum+1)
+		}
 	}
 	return sum + 1
 }
 
-// length returns the number of items of a list.
+// length returns the number of items of a list or a map.
 func length(v ref.Val) int {
-	if list, ok := v.(traits.Lister); ok {
-		if n, ok := list.Size().(types.Int); ok {
-			return int(min(n, costLimit+1))
-		}
+	switch v := v.(type) {
+	case traits.Lister:
+		return lengthOf(v)
+	case traits.Mapper:
+		return lengthOf(v)
 	}
 	return 0
+}
+
+func lengthOf(v traits.Sizer) int {
+	n, _ := v.Size().(types.Int)
+	return int(min(n, costLimit+1))
 }
 
 // product multiplies without overflow.

@@ -61,14 +61,14 @@ func (p *program) eval(in *Input) (ref.Val, error) {
 		return nil, p.errTooMuch()
 	}
 	out, details, err := p.prog.Eval(in)
-	if _, stopped := errors.AsType[interpreter.EvalCancelledError](err); stopped {
+	cost := details.ActualCost()
+	if _, stopped := errors.AsType[interpreter.EvalCancelledError](err); cost != nil && !stopped {
+		in.spent += *cost
+	} else if err != nil {
 		in.spent += costLimit // an expression may handle the error of a variable
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w%s", p.source, err, advice(err, p.checked, p.leaf))
-	}
-	if cost := details.ActualCost(); cost != nil {
-		in.spent += *cost
 	}
 	if in.spent > totalLimit {
 		return nil, p.errTooMuch()

@@ -202,15 +202,14 @@ func (f *form) mapping(in *Input, n *tree.Node) (made tree.Node, err error) {
 	if size := len(n.Members()); size > maxItems {
 		return made, fmt.Errorf("has %d keys, and at most %d are allowed", size, maxItems)
 	}
-	names := object{n}.names()
-	kids := in.Nodes.Nodes(len(names))
-	for _, key := range names {
-		name := textOf(key)
-		kid, err := f.elem.of(in, n.Get(name))
+	entries := object{n}.entries()
+	kids := in.Nodes.Nodes(len(entries))
+	for _, e := range entries {
+		kid, err := f.elem.of(in, e)
 		if err != nil {
-			return made, inside(fmt.Sprintf("[%q]", name), err)
+			return made, inside(fmt.Sprintf("[%q]", e.Name()), err)
 		}
-		kid.Rename(name)
+		kid.Rename(e.Name())
 		kids = append(kids, kid)
 	}
 	return tree.Members(kids...), nil

@@ -33,15 +33,14 @@ var theLanguage = sync.OnceValues(func() (*language, error) {
 	usual, err := cel.NewEnv(
 		cel.OptionalTypes(),
 		cel.CrossTypeNumericComparisons(true),
-		ext.Strings(), // its functions have costs from version 5 on
-		ext.Sets(),
+		ext.Strings(),                 // its functions have costs from version 5 on
 		cel.EnableMacroCallTracking(), // for translations into other languages, see Expression
 	)
 	if err != nil {
 		return nil, err
 	}
 	whole, err := usual.Extend(append(ownFunctions(), ext.Lists(), ext.Math(), ext.Encoders(ext.EncodersVersion(0)),
-		ext.Regex(), ext.Network(), ext.Bindings(ext.BindingsVersion(0)))...)
+		ext.Regex(), ext.Network(), ext.Sets(), ext.Bindings(ext.BindingsVersion(0)))...)
 	if err != nil {
 		return nil, err
 	}
