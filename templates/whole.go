@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +47,7 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	written := program.written()
 	if e := written.Expr(); !optional && (e.Kind() == ast.MapKind || e.Kind() == ast.ListKind) {
 		err = fitsExpr(t, written, e)
-	} else if out.Kind() != types.DynKind && fitsType(t, out) {
+	} else if out.Kind() != types.DynKind && fitsType(t, out) && (!isStruct(t) || !isMapField(written, written.Expr())) {
 		err = nil
 	}
 	switch {
@@ -69,6 +70,30 @@ func (p *program) written() *ast.AST {
 		}
 	}
 	return p.checked
+}
+
+func isStruct(t reflect.Type) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct
+}
+
+// isMapField reports whether an expression is a map of an object of the API, such as resources.limits. Its keys
+// are not the fields of any object.
+func isMapField(checked *ast.AST, e ast.Expr) bool {
+	var of ast.Expr
+	switch {
+	case e.Kind() == ast.SelectKind:
+		of = e.AsSelect().Operand()
+	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.OptSelect:
+		of = e.AsCall().Args()[0]
+	default:
+		return false
+	}
+	owner, _ := valueType(checked.GetType(of.ID()))
+	field, _ := valueType(checked.GetType(e.ID()))
+	return field.Kind() == types.MapKind && owner.Kind() == types.StructKind && !slices.Contains([]string{variablesType, paramsType}, owner.TypeName())
 }
 
 // isScalars reports whether the type is one of scalars, or of lists of them.

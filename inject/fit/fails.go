@@ -20,7 +20,7 @@ import (
 // condition, so it has every value that the condition reads; other pods may lack some. Whole
 // is the template with its selectors.
 func fails(t, whole *templates.Template, from sample.Situation) string {
-	pod := decoded(from.Pod)
+	pod, sampled := decoded(from.Pod), from
 	account := accountOf(from)
 	try := func() *inject.Decision {
 		s := from
@@ -64,6 +64,9 @@ func fails(t, whole *templates.Template, from sample.Situation) string {
 			}
 		}
 		*source.at = had
+	}
+	if d := &run(bare(sampled), t).Decisions[0]; d.Code == inject.CodeRenderFailed && !lacksVolume(d) {
+		return fmt.Sprintf("it fails for pods whose containers have only a name and an image (%s): %s", d.Code, d.Message)
 	}
 	return ""
 }

@@ -44,6 +44,26 @@ func plain(resources corev1.ResourceRequirements) *corev1.Pod {
 	}}
 }
 
+// resourcesOf returns words for what distinguishes a sample from the first one.
+func resourcesOf(s sample.Situation) string {
+	if len(decoded(s.Pod).Spec.Containers[0].Resources.Limits) > 0 {
+		return "requests and limits"
+	}
+	return "requests"
+}
+
+// bare returns a copy of a sample whose containers have only a name and an image, as most pods have in a file.
+func bare(s sample.Situation) sample.Situation {
+	pod := decoded(s.Pod)
+	spec := corev1.PodSpec{Volumes: pod.Spec.Volumes, HostNetwork: pod.Spec.HostNetwork, ServiceAccountName: pod.Spec.ServiceAccountName}
+	for _, c := range pod.Spec.Containers {
+		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
+	}
+	pod.Spec = spec
+	s.Pod = encoded(pod)
+	return s
+}
+
 // encoded returns a pod as JSON.
 func encoded(pod *corev1.Pod) []byte {
 	text, err := json.Marshal(pod)

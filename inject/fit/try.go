@@ -122,6 +122,9 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 			return trial
 		}
 		if !ok {
+			if d := &r.Decisions[0]; trial.Fails == "" && (d.Code == inject.CodeRenderFailed || d.Code == inject.CodeConflict) {
+				trial.Fails = fmt.Sprintf("it fails for pods with %s (%s): %s", resourcesOf(tried.Situation), d.Code, d.Message)
+			}
 			continue
 		}
 		before := decoded(tried.Pod)

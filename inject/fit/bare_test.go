@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestFailsForSomeSamples checks that a template is reported if it fails for a pod with only names and images, or
+// with requests and limits, and not if its condition excludes these pods.
+func TestFailsForSomeSamples(t *testing.T) {
+	t.Parallel()
+	const field = `securityContext: "${pod.spec.containers[0].%ssecurityContext}"`
+	for spec, want := range map[string]string{
+		`{pod: {spec: {containers: [{name: a, image: a, ` + strings.Replace(field, "%s", "", 1) + `}]}}}`:                                                                           "it fails for pods whose containers have only a name and an image (render_failed)",
+		`{pod: {spec: {containers: [{name: a, image: a, ` + strings.Replace(field, "%s", "?", 1) + `}]}}}`:                                                                          "",
+		`{match: {condition: "pod.spec.containers.all(c, has(c.securityContext))"}, pod: {spec: {containers: [{name: a, image: a, ` + strings.Replace(field, "%s", "", 1) + `}]}}}`: "",
+		`{pod: {spec: {containers: [{name: a, image: a, args: ["${pod.spec.containers[0].resources.limits.size() > 1 ? string([1][2]) : ''}"]}]}}}`:                                 "it fails for pods with requests and limits (render_failed)",
+	} {
+		found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: `+spec+`}`))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		e, err := fit.NewEvaluator()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Try(templates.NewSet(found), nil)[0].Fails; !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, not %q", spec, got, want)
+		}
+	}
+}
