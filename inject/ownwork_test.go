@@ -14,6 +14,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kjson "sigs.k8s.io/json"
+
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/schema"
@@ -26,11 +30,7 @@ import (
 // may be missing. It returns the decisions, the pod and the verdict.
 func checkOwnWork(t testing.TB, injector *inject.Injector, pod []byte) (map[string]inject.Code, []byte, *inject.Verdict) {
 	t.Helper()
-	stored, err := schema.AsStored(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkOwnWorkOn(t, injector, stored, false)
+	checkOwnWorkOn(t, injector, keptBy(t, pod), false)
 	return checkOwnWorkOn(t, injector, pod, true)
 }
 
@@ -47,10 +47,7 @@ func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bo
 	}
 	after := applyPatch(t, pod, r.Patch())
 	checkOrder(t, injector.Set().Templates, pod, after)
-	kept, err := schema.AsStored(after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := keptBy(t, after)
 	var verdict *inject.Verdict
 	for _, req.Object = range [][]byte{kept, after} {
 		if req.File = len(req.Object) == len(after) && bytes.Equal(req.Object, after); req.File && !file {
@@ -78,12 +75,64 @@ func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bo
 	return codes, after, verdict
 }
 
+// keptBy returns what an API server stores of a pod. Kubernetes' own types write the values, so that
+// this does not depend on what the engine foresees of them.
+func keptBy(t testing.TB, pod []byte) []byte {
+	t.Helper()
+	kept, err := schema.AsStored(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var full corev1.Pod
+	if kjson.UnmarshalCaseSensitivePreserveInts(kept, &full) != nil {
+		return kept // no API server has such a pod
+	}
+	for _, containers := range [][]corev1.Container{full.Spec.InitContainers, full.Spec.Containers} {
+		for i := range containers {
+			setDefaults(&containers[i], full.Spec.HostNetwork)
+		}
+	}
+	text, err := json.Marshal(&full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// setDefaults sets what Kubernetes derives from other fields, as SetDefaults_Pod and
+// SetDefaults_ResourceList do.
+func setDefaults(c *corev1.Container, onHost bool) {
+	for name, limit := range c.Resources.Limits {
+		if c.Resources.Requests == nil {
+			c.Resources.Requests = corev1.ResourceList{}
+		}
+		if _, ok := c.Resources.Requests[name]; !ok {
+			c.Resources.Requests[name] = limit
+		}
+	}
+	for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+		for name, q := range list {
+			q.RoundUp(resource.Milli)
+			list[name] = q
+		}
+	}
+	for i := range c.Ports {
+		if onHost && c.Ports[i].HostPort == 0 {
+			c.Ports[i].HostPort = c.Ports[i].ContainerPort
+		}
+	}
+}
+
 // TestJudgeOwnWork checks the ways in which templates may read, or conflict with, additions of
 // templates. Each template must be injected unless want has another code for it.
 func TestJudgeOwnWork(t *testing.T) {
 	t.Parallel()
 	each := func(add string) string { return "required: true, forEachContainer: [{add: {" + add + "}}], " }
 	const volume = "pod: {spec: {volumes: [{name: v, emptyDir: {}}]}}"
+	marshal := func(what, other string) []string {
+		args := "args: [\"${json.marshal(" + what + ")}\"]"
+		return []string{"validate: {mode: Deny, protect: [args]}, match: {hostNetwork: true}, pod: {spec: {containers: [{name: side, image: s, " + args + "}]}}", other + ", match: {hostNetwork: true}"}
+	}
 	const side = "pod: {spec: {containers: [{name: side, image: s}]}}"
 	const one = `{"name":"app","image":"a"}`
 	for name, c := range map[string]struct {
@@ -127,6 +176,13 @@ func TestJudgeOwnWork(t *testing.T) {
 		"a volume without a source": {specs: []string{
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: side, image: s, volumeMounts: [{name: v, mountPath: /v}]}]}}",
 		}, spec: `"volumes":[{"name":"v"}]`},
+		"quantities":                  {specs: marshal("pod.spec.containers[0].resources", `required: true, forEachContainer: [{add: {resources: {requests: {cpu: "0.5", memory: "1024Mi"}}}}]`)},
+		"a user's quantities":         {specs: marshal("pod.spec.containers.map(c, c.resources)", "order: 1, "+volume), containers: one + `,{"name":"b","image":"b","resources":{"limits":{"cpu":0.0005,"memory":"0.5Gi"}}}`},
+		"requests from limits":        {specs: marshal("pod.spec.containers[0].resources", `required: true, forEachContainer: [{add: {resources: {limits: {cpu: "2000m"}}}}]`)},
+		"the size of a volume":        {specs: marshal("pod.spec.volumes", `required: true, pod: {spec: {volumes: [{name: v, emptyDir: {sizeLimit: "0.5Gi"}}]}}`)},
+		"a divisor":                   {specs: marshal("pod.spec.containers[0].env", `required: true, forEachContainer: [{add: {env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: "1000m"}}}]}}]`)},
+		"ports on the node's network": {specs: marshal("pod.spec.containers[0].ports", "required: true, forEachContainer: [{add: {ports: [{containerPort: 8080}]}}]"), spec: `"hostNetwork":true`},
+		"a condition on a quantity":   {specs: []string{"required: true, match: {condition: \"string(pod.spec.containers[0].resources.limits['cpu']) == '2'\"}, " + side}, containers: `{"name":"app","image":"a","resources":{"limits":{"cpu":2}}}`},
 		"a field that a gate drops, in one of two volumes": {specs: []string{
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {mode: 511}}]}}",
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: side, image: s}]}}",

@@ -61,7 +61,7 @@ func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
 	if !s.asked.file && (!s.grown || n.AddedSize() == 0) {
 		return n
 	}
-	return new(of.Foreseen(n, s.asked.file))
+	return new(of.Foreseen(n, schema.Server{File: s.asked.file, OnHost: s.onHost}))
 }
 
 // held copies a node into the arena and returns its address.

@@ -55,13 +55,27 @@ func (g *Sets) text(each bool) string {
 		"fix", "fix", "fix", "fix", "fix", "${string(size(pod.spec.containers))}", "${pod.metadata.labels[?'app'].orValue('none')}", "${pod.metadata.labels['app']}", "${params.p}",
 		"${params.l.join('.')}", "${params.f[?'a'].orValue('none')}", "${json.marshal(params.j)}", "${params.?o}", "${params.a}", "${params.h.map(k, k + params.h[k]).join('.')}",
 		"n-${ns.name}", "${serviceAccount.annotations[?'role'].orValue(serviceAccount.name)}", "${pod.spec.containers.map(c, c.name).join(',')}", "v${string(size(pod.spec.volumes))}",
-		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}",
+		"${pod.metadata.annotations[?'x.example/t0'].orValue('none')}", "${pod.metadata.annotations[?'x.example/t2'].orValue('y')}", "a-${pod.metadata.annotations[?'x.example/t1'].orValue('fix')}", g.values(),
 		"${pod.spec.containers.map(c, c.env.map(e, e.name).join('.')).join(',')}", "${pod.spec.volumes.map(v, v.name).join(',')}", "${" + g.bool(each) + " ? 'y' : 'n'}",
 	}
 	if each {
 		all = append(all, "${container.name}", "${container.image}", "${string(size(container.env))}")
 	}
 	return strconv.Quote(g.pick(all...))
+}
+
+// values returns an expression that reads values with all that an API server makes of them. It reads no field of an emptyDir
+// that a feature gate may drop: nobody can foresee these.
+func (g *Sets) values() string {
+	return g.pick("${json.marshal(pod.spec.containers.map(c, c.resources))}", "${json.marshal(pod.spec.containers.map(c, c.resources.?requests))}",
+		"${json.marshal(pod.spec.volumes.map(v, v.?configMap))}", "${json.marshal(pod.spec.containers.map(c, c.ports))}", "${json.marshal(pod.spec.containers.map(c, c.env))}",
+		"${pod.spec.containers.map(c, string(c.resources.?limits[?'cpu'].orValue('-'))).join(',')}",
+		"${pod.spec.volumes.map(v, string(v.?emptyDir.?sizeLimit.orValue('-'))).join(',')}")
+}
+
+// quantity returns a quantity in JSON. An API server stores most of these in another form.
+func (g *Sets) quantity() string {
+	return g.pick(`"100m"`, `"0"`, "0.1", `"100.5m"`, "1", "0.5", `"1024Mi"`, `"0.5Gi"`, `"0.1Ki"`, `"1e3"`, `"2000"`, `"+1"`, `"1000000u"`, `"01.50"`)
 }
 
 // when returns a condition for an item in one of n cases.
@@ -115,7 +129,7 @@ func (g *Sets) mount(volume, path string) string {
 }
 
 func (g *Sets) volume(name string) string {
-	source := g.pick("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}",
+	source := g.pick("emptyDir: {}", "emptyDir: {}", "emptyDir: {}", "emptyDir: {mode: 511}", "configMap: {name: conf}", "emptyDir: {sizeLimit: "+g.quantity()+"}",
 		`configMap: {name: "c${string(size(pod.spec.containers))}"}`, `emptyDir: {sizeLimit: "${size(pod.spec.containers) == 1 ? '1Gi' : '2Gi'}"}`)
 	if g.in(8) { // a volume with that name is needed for the mounts
 		return "{" + g.when(10, false) + "name: " + name + ", " + source + "}, {" + g.named(1, name, "m", false) + ", " + source + "}"
@@ -128,7 +142,9 @@ func (g *Sets) each(volume string) string {
 	add = append(add, g.maybe(2, func() string { return "env: [" + g.env(g.pick("E0", "E1", "E2"), true) + "]" })...)
 	add = append(add, g.maybe(3, func() string { return "volumeMounts: [" + g.mount(volume, "/x") + "]" })...)
 	add = append(add, g.maybe(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
-	add = append(add, g.maybe(4, func() string { return "resources: {requests: {cpu: " + g.pick("100m", `"0"`, "0.1", "100.5m") + "}}" })...)
+	add = append(add, g.maybe(4, func() string {
+		return "resources: {" + g.pick("requests", "requests", "limits") + ": {cpu: " + g.quantity() + "}}"
+	})...)
 	add = append(add, "ports: [{containerPort: 9"+g.pick("0", "1")+"}]")
 	where := strings.Join(g.maybe(3, func() string { return "where: " + strconv.Quote(g.bool(true)) + ", " }), "")
 	return "forEachContainer: [{" + where + "initContainers: " + g.pick("true", "false") + ", add: {" + strings.Join(add, ", ") + "}}]"
@@ -147,8 +163,10 @@ func (g *Sets) Template(i int) string {
 	volume := g.pick(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
 	fields := []string{"default: true", "params: [{name: p, type: string, default: d" + g.pick("", "", ", overridableBy: [Pod, ServiceAccount, Namespace]") + "}, {name: b, type: boolean, default: true}, " + others + "]"}
 	fields = append(fields, g.pick("required: true", "required: true", "validate: {mode: Deny, protect: [all]}", "validate: {mode: Deny, protect: [image]}",
+		"validate: {mode: Deny, protect: [args, env]}",
 		"validate: {mode: Warn, protect: [image, securityContext]}", "order: -1"))
-	fields = append(fields, g.maybe(3, func() string { return "match: {condition: " + strconv.Quote(g.bool(false)) + "}" })...)
+	condition := strings.Join(g.maybe(3, func() string { return ", condition: " + strconv.Quote(g.bool(false)) }), "")
+	fields = append(fields, "match: {hostNetwork: true"+condition+"}")
 	fields = append(fields, g.maybe(6, func() string { return "serviceAccountToken: None" })...)
 	fields = append(fields, g.maybe(2, func() string { return g.each(volume) })...)
 	spec := []string{"volumes: [" + g.volume(volume) + "]"}
@@ -208,7 +226,7 @@ func (g *Sets) Pod(own bool) string {
 		})...)
 		fields = append(fields, g.maybe(4, func() string { return `"ports":[{"containerPort":80}]` })...)
 		fields = append(fields, g.maybe(4, func() string { return `"securityContext":{"runAsUser":0}` })...)
-		fields = append(fields, g.maybe(5, func() string { return `"resources":{"limits":{"cpu":"50m"}}` })...)
+		fields = append(fields, g.maybe(5, func() string { return `"resources":{"limits":{"cpu":` + g.quantity() + `}}` })...)
 		containers = append(containers, "{"+strings.Join(fields, ",")+"}")
 	}
 	annotations := g.pick("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"x.example/t0":"`+g.pick("y", "n", "none", "1", "2", "n-shop")+`"`, `"t1.pillion.dev/p":"q"`,
@@ -221,7 +239,7 @@ func (g *Sets) Pod(own bool) string {
 	})...)
 	var spec []string
 	spec = append(spec, g.maybe(2, func() string { return `"initContainers":[{"name":"i","image":"z"}]` })...)
-	spec = append(spec, g.pick(`"hostPID":false`, `"securityContext":{"runAsUser":0}`, `"restartPolicy":"Never"`, `"resources":{"limits":{"cpu":"1"}}`, `"securityContext":{"fsGroup":7}`))
+	spec = append(spec, g.pick(`"hostPID":false`, `"securityContext":{"runAsUser":0}`, `"restartPolicy":"Never"`, `"hostNetwork":true`, `"resources":{"limits":{"cpu":`+g.quantity()+`}}`, `"securityContext":{"fsGroup":7}`))
 	spec = append(spec, g.maybe(4, func() string {
 		return `"volumes":[{"name":` + g.pick(`"shared","hostPath":{"path":"/x"}`, `"v0","configMap":{"name":"other"}`, `"w"`) + "}]"
 	})...)

@@ -151,7 +151,7 @@ func IsZero(n *tree.Node) bool {
 	case tree.False, tree.Null:
 		return true
 	case tree.Number:
-		return n.String() == "0"
+		return n.String() == "0" || n.String() == "-0"
 	case tree.Array:
 		return len(n.Items()) == 0
 	case tree.Object:

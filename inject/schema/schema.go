@@ -46,6 +46,8 @@ type Schema struct {
 	Key      string            // of a KeyedList
 	Quantity bool              // a resource.Quantity
 	GoType   reflect.Type
+
+	ownEncoding bool // see encodesItself
 }
 
 // Field is a place and what its absence means.
@@ -75,7 +77,7 @@ func (known schemas) of(t reflect.Type) *Schema {
 	if s := known[t]; s != nil {
 		return s
 	}
-	s := &Schema{GoType: t}
+	s := &Schema{GoType: t, ownEncoding: encodesItself(t)}
 	known[t] = s
 	switch {
 	case t == reflect.TypeFor[resource.Quantity]():

@@ -5,8 +5,11 @@ package schema
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -18,7 +21,7 @@ func AsStored(podJSON []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the pod is not JSON: %w", err)
 	}
-	kept := storedSchema().foreseen(pod, false, true)
+	kept := storedSchema().foreseen(pod, Server{OnHost: pod.At("spec", "hostNetwork").Kind() == tree.True}, true)
 	return kept.AppendTo(nil), nil
 }
 
@@ -29,11 +32,19 @@ func Default(field string) (value string, ok bool) {
 	return value, ok
 }
 
+var containerPort = reflect.TypeFor[corev1.ContainerPort]()
+
 var storedSchema = sync.OnceValue(Pod)
 
 // stays reports whether an API server keeps a value, gates aside.
 func (f *Field) stays(value *tree.Node) bool {
-	return !f.AbsentIsZero || !IsZero(value) || value.Kind() == tree.Object
+	switch {
+	case value.Kind() == tree.Null:
+		return f.AlwaysSent
+	case value.Kind() == tree.Object && f.Shape != mapping:
+		return true // a struct
+	}
+	return !f.AbsentIsZero || !IsZero(value)
 }
 
 // fillIn adds the defaults of the object's own fields.
@@ -50,13 +61,40 @@ func (s *Schema) fillIn(object *tree.Node) {
 	}
 }
 
-// Foreseen returns a value of a pod with what was added as an API server will store it. If file is true, the rest gets
-// its defaults too: an API server has filled in those of the pods that it sends.
-func (s *Schema) Foreseen(n *tree.Node, file bool) tree.Node { return s.foreseen(n, file, false) }
+// fillInRequests adds the requests that a container gets because it has limits.
+func fillInRequests(resources *tree.Node) {
+	limits, requests := resources.Get("limits").Members(), resources.Get("requests")
+	all := tree.Members(slices.Clone(requests.Members())...)
+	for i := range limits {
+		if requests.Get(limits[i].Name()) == nil {
+			all.Set(limits[i].Name(), limits[i])
+		}
+	}
+	switch {
+	case len(all.Members()) == len(requests.Members()):
+	case requests == nil:
+		resources.Set("requests", all)
+	default:
+		*requests = tree.Field("requests", all)
+	}
+}
+
+// Server is what an API server does to a part of a pod.
+type Server struct {
+	// File: the pod comes from a file, so that all of it gets the defaults. An API server has filled in those of the pods
+	// that it sends.
+	File bool
+	// OnHost: the pod uses the node's network, so that its ports get a hostPort.
+	OnHost bool
+}
+
+// Foreseen returns a part of a pod with what was added as the API server will store it.
+func (s *Schema) Foreseen(n *tree.Node, by Server) tree.Node { return s.foreseen(n, by, false) }
 
 // foreseen implements Foreseen. If stored is true, everything counts as added.
-func (s *Schema) foreseen(n *tree.Node, file, stored bool) tree.Node {
+func (s *Schema) foreseen(n *tree.Node, by Server, stored bool) tree.Node {
 	stored = stored || n.Added()
+	file := by.File
 	switch {
 	case !file && !stored && n.AddedSize() == 0:
 		return *n
@@ -64,10 +102,14 @@ func (s *Schema) foreseen(n *tree.Node, file, stored bool) tree.Node {
 		items := n.Items()
 		list := tree.Items(make([]tree.Node, 0, len(items))...)
 		for i := range items {
-			list.Append(s.Elem.foreseen(&items[i], file, stored))
+			list.Append(s.Elem.foreseen(&items[i], by, stored))
 		}
 		return list
-	case n.Kind() != tree.Object || s.fields == nil:
+	case n.Kind() == tree.Object && s.Shape == mapping && s.Elem.Quantity:
+		return s.quantities(n, file || stored)
+	case n.Kind() != tree.Object:
+		return s.encoded(n)
+	case s.fields == nil:
 		return *n
 	}
 	object := tree.Members()
@@ -77,10 +119,16 @@ func (s *Schema) foreseen(n *tree.Node, file, stored bool) tree.Node {
 		if stored && f.Gated || (stored || file) && !f.stays(m) {
 			continue
 		}
-		object.Set(m.Name(), f.foreseen(m, file, stored))
+		object.Set(m.Name(), f.foreseen(m, by, stored))
 	}
 	if stored || file {
 		s.fillIn(&object)
+	}
+	switch {
+	case s.GoType == ContainerType():
+		fillInRequests(object.Get("resources"))
+	case s.GoType == containerPort && by.OnHost && object.Get("hostPort") == nil && object.Get("containerPort") != nil:
+		object.Set("hostPort", *object.Get("containerPort"))
 	}
 	return object
 }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Some types of the API decode a value and encode it in another form: quantities (0.5 becomes "500m") and times. The API
+// server stores that form, so expressions must see it.
+
+// encodesItself reports whether the type decodes and encodes its values itself.
+func encodesItself(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+}
+
+// encoded returns a scalar in the form in which the API server stores it. It returns an invalid value unchanged.
+func (s *Schema) encoded(n *tree.Node) tree.Node {
+	switch {
+	case s.Quantity:
+		return quantity(n, resource.Nano)
+	case s.ownEncoding && n.Kind() != tree.Null:
+		v := reflect.New(s.GoType)
+		if json.Unmarshal([]byte(n.String()), v.Interface()) != nil {
+			return *n
+		}
+		if text, err := json.Marshal(v.Interface()); err == nil {
+			if stored, err := tree.Parse(text); err == nil {
+				return *stored
+			}
+		}
+	case n.Kind() == tree.Number && n.String() == "-0":
+		return tree.Int(0)
+	}
+	return *n
+}
+
+// quantity is encoded for quantities, which a list of resources rounds up. It does not use their decoder, which takes hours
+// for some strings.
+func quantity(n *tree.Node, round resource.Scale) tree.Node {
+	var text string
+	switch n.Kind() {
+	case tree.String:
+		if text = n.Text(); isCanonical(text) {
+			return *n
+		}
+	case tree.Number:
+		text = n.String()
+	case tree.Null:
+		text = "0"
+	default:
+		return *n
+	}
+	q, err := templates.ParseQuantity(strings.TrimSpace(text)) // the API server trims it too
+	if err != nil {
+		return *n
+	}
+	q.RoundUp(round)
+	return tree.Text(q.String())
+}
+
+// isCanonical reports whether a quantity certainly has the form in which it is stored. Nearly all quantities have it, and
+// parsing them would allocate memory.
+func isCanonical(text string) bool {
+	const digits = 6 // so that no product is larger than the largest quantity
+	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(text)
+	}
+	number, suffix := text[:end], text[end:]
+	switch {
+	case text == "0":
+		return true
+	case end == 0 || end > digits || text[0] == '0':
+		return false
+	case len(suffix) <= 1 && strings.Contains("mkMGT", suffix):
+		return !strings.HasSuffix(number, "000")
+	case len(suffix) == 2 && suffix[1] == 'i' && strings.Contains("KMGT", suffix[:1]):
+		i, _ := strconv.Atoi(number)
+		return i%1024 != 0
+	}
+	return false
+}
+
+// quantities returns a map of quantities in the form in which the API server stores it. Unless all is true, only those
+// that were added may have another form.
+func (s *Schema) quantities(n *tree.Node, all bool) tree.Node {
+	round := resource.Nano
+	if s.GoType == reflect.TypeFor[corev1.ResourceList]() {
+		round = resource.Milli
+	}
+	object := tree.Members()
+	for i := range n.Members() {
+		m := &n.Members()[i]
+		if all || m.Added() {
+			object.Set(m.Name(), quantity(m, round))
+		} else {
+			object.Set(m.Name(), *m)
+		}
+	}
+	return object
+}

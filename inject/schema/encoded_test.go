@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// TestEncodings checks that every type in a pod whose values have more than one form in JSON has values
+// here, and that they are foreseen as Kubernetes' own types decode and encode them.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	values := map[string][]string{
+		"resource.Quantity":  {"0.5", `"1024Mi"`, `" 1 "`, `"1e3"`, `"0.1Ki"`, "2000", "-0", `"-1500m"`, `"1.5n"`, `"9999999999E"`, `"0"`, `"100m"`},
+		"intstr.IntOrString": {"80", `"80"`, `"http"`, "-0"},
+		"v1.Time":            {`"2026-01-02T03:04:05+02:00"`, `"2026-01-02T03:04:05.678Z"`},
+		"v1.FieldsV1":        {`"x"`},
+		"int32":              {"-0", "7"},
+		"int64":              {"-0"},
+	}
+	seen := map[string]bool{}
+	known := schemas{}
+	known.of(reflect.TypeFor[corev1.Pod]())
+	for typ, s := range known {
+		switch {
+		case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Uint8 && !encodesItself(typ):
+			t.Errorf("%s is base64, which has several forms", typ)
+		case encodesItself(typ) && values[typ.String()] == nil:
+			t.Errorf("%s has an encoding of its own; add values", typ)
+		}
+		for _, value := range values[typ.String()] {
+			seen[typ.String()] = true
+			n, err := tree.Parse([]byte(value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := reflect.New(typ)
+			if err := json.Unmarshal([]byte(value), want.Interface()); err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(want.Interface())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := s.AsField().foreseen(n, Server{}, true)
+			if got.String() != string(text) {
+				t.Errorf("%s: %s is foreseen as %s, and is stored as %s", typ, value, got.String(), text)
+			}
+			if again := s.AsField().foreseen(&got, Server{}, true); again.String() != got.String() {
+				t.Errorf("%s: %s is foreseen as %s, and then as %s", typ, value, got.String(), again.String())
+			}
+		}
+	}
+	for name := range values {
+		if !seen[name] {
+			t.Errorf("no pod has a %s", name)
+		}
+	}
+	for _, invalid := range []string{`"1x"`, `"1e1000000000"`, `""`, "true", "{}", `["1"]`} {
+		n, err := tree.Parse([]byte(invalid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range known {
+			if got := s.encoded(n); encodesItself(s.GoType) && s.GoType.Kind() == reflect.Struct && s.GoType.Name() != "IntOrString" && s.GoType.Name() != "FieldsV1" && got.String() != invalid {
+				t.Errorf("the invalid %s %s is foreseen as %s", s.GoType, invalid, got.String())
+			}
+		}
+	}
+}
+
+// TestForeseen checks values that depend on their place.
+func TestForeseen(t *testing.T) {
+	t.Parallel()
+	for pod, want := range map[string]string{
+		`{"spec":{"containers":[{"resources":{"limits":{"cpu":0.0005,"x":null}}}]}}`:                                            `"resources":{"limits":{"cpu":"1m","x":"0"},"requests":{"cpu":"1m","x":"0"}}`,
+		`{"spec":{"containers":[{"resources":{"limits":{"a":"1"},"requests":{"b":"1000m"}}}]}}`:                                 `"resources":{"limits":{"a":"1"},"requests":{"b":"1","a":"1"}}`,
+		`{"spec":{"containers":[{"resources":{"limits":{},"requests":null}}]}}`:                                                 `"resources":{}`,
+		`{"spec":{"overhead":{"cpu":"1e3"}}}`:                                                                                   `"overhead":{"cpu":"1e3"}`,
+		`{"spec":{"volumes":[{"emptyDir":{"sizeLimit":"0.0005"}}]}}`:                                                            `"sizeLimit":"500u"`,
+		`{"spec":{"volumes":[{"emptyDir":null,"name":"v","hostPath":null}]}}`:                                                   `{"name":"v","emptyDir":{}}`,
+		`{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80}]}]}}`:                                         `"hostPort":80`,
+		`{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80,"hostPort":0}]}]}}`:                            `"hostPort":80`,
+		`{"spec":{"containers":[{"env":[{"valueFrom":{"resourceFieldRef":{"divisor":0}}}]}]}}`:                                  `"divisor":"0"`,
+		`{"spec":{"containers":[{"env":[{"valueFrom":{"resourceFieldRef":{"divisor":"1000m"}}}]}]}}`:                            `"divisor":"1"`,
+		`{"spec":{"terminationGracePeriodSeconds":-0}}`:                                                                         `"terminationGracePeriodSeconds":0`,
+		`{"spec":{"resources":{"limits":{"cpu":"0.5"}}}}`:                                                                       `"resources":{"limits":{"cpu":"500m"}}`,
+		`{"spec":{"volumes":[{"ephemeral":{"volumeClaimTemplate":{"spec":{"resources":{"requests":{"storage":"1024Gi"}}}}}}]}}`: `"storage":"1Ti"`,
+	} {
+		stored, err := AsStored([]byte(pod))
+		if err != nil || !strings.Contains(string(stored), want) {
+			t.Errorf("%s is stored as %s, want %s (%v)", pod, stored, want, err)
+		}
+	}
+}
+
+// FuzzQuantity checks quantities, and that a stored quantity stays as it is.
+func FuzzQuantity(f *testing.F) {
+	for _, number := range []string{"0", "1", "01", "1000", "1023", "1024", "10240", "999999", "1000000", "0.5", "-1", ".1", "1e3", "1e-9", ""} {
+		for _, suffix := range []string{"", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"} {
+			f.Add(number + suffix)
+		}
+	}
+	s := storedSchema().At("spec").At("overhead").Elem
+	f.Fuzz(func(t *testing.T, text string) {
+		n := tree.Text(text)
+		got := s.encoded(&n)
+		q, err := templates.ParseQuantity(strings.TrimSpace(n.Text()))
+		if want := q.String(); err == nil && got.Text() != want || err != nil && got.Text() != n.Text() {
+			t.Errorf("%q is foreseen as %q, want %q (%v)", text, got.Text(), want, err)
+		}
+		if again := s.encoded(&got); again.Text() != got.Text() {
+			t.Errorf("%q is foreseen as %q, and then as %q", text, got.Text(), again.Text())
+		}
+	})
+}
+
+// TestQuantityAllocs checks that the usual quantities are recognized without memory.
+func TestQuantityAllocs(t *testing.T) {
+	s := storedSchema().At("spec").At("overhead").Elem
+	for _, text := range []string{"100m", "2", "64Mi", "1Gi", "512M"} {
+		n := tree.Text(text)
+		if allocs := testing.AllocsPerRun(10, func() { s.encoded(&n) }); allocs > 0 {
+			t.Errorf("%s: %s allocations", text, strconv.FormatFloat(allocs, 'f', 0, 64))
+		}
+	}
+}
