@@ -18,11 +18,6 @@ import (
 // Some types of the API decode a value and encode it in another form: quantities (0.5 becomes "500m") and times. The API
 // server stores that form, so expressions must see it.
 
-// encodesItself reports whether the type decodes and encodes its values itself.
-func encodesItself(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
-}
-
 // encoded returns a scalar in the form in which the API server stores it. It returns an invalid value unchanged.
 func (s *Schema) encoded(n *tree.Node) tree.Node {
 	switch {

@@ -7,6 +7,7 @@
 package schema
 
 import (
+	"encoding/json"
 	"maps"
 	"math/bits"
 	"reflect"
@@ -48,6 +49,11 @@ type Schema struct {
 	GoType   reflect.Type
 
 	ownEncoding bool // see encodesItself
+}
+
+// encodesItself reports whether the type decodes and encodes its values itself.
+func encodesItself(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
 // Field is a place and what its absence means.
