@@ -96,7 +96,8 @@ func (g *Sets) named(n int, name, v string, each bool) string {
 	if !g.in(n) {
 		return "name: " + name
 	}
-	lists := []string{"params.l", "params.h.map(k, k)",
+	lists := []string{
+		"params.l", "params.h.map(k, k)",
 		"['a', 'b']", "params.p.split('')", "[params.p]", "params.b ? ['a'] : []", "pod.spec.containers.map(c, c.name)", "pod.spec.volumes.map(v, v.name)",
 		"pod.metadata.labels.map(k, k)", "pod.spec.containers.filter(c, c.name == 'app').map(c, c.env).flatten().map(e, e.name.lowerAscii())",
 	}
