@@ -280,8 +280,10 @@ func TestKustomizations(t *testing.T) {
 				continue
 			}
 			n++
-			files := map[string]string{"kustomization.yaml": block, "log-agent.yaml": page(t, "examples/templates/log-agent.yaml"), "tokens": "t",
-				"aws-irsa.yaml": page(t, "templates/library/cloud/aws-irsa.yaml")}
+			files := map[string]string{
+				"kustomization.yaml": block, "log-agent.yaml": page(t, "examples/templates/log-agent.yaml"), "tokens": "t",
+				"aws-irsa.yaml": page(t, "templates/library/cloud/aws-irsa.yaml"),
+			}
 			if !regexp.MustCompile(`(?m)^resources:`).MatchString(block) {
 				files["kustomization.yaml"] += "\nresources: [../manifests/overlays/self-signed]\n"
 			}

@@ -105,7 +105,7 @@ func TestServiceAccount(t *testing.T) {
 	i.wantRole(t, "web", "arn:aws:iam::1:role/19")
 	i.patch(t, "web", `{"metadata":{"annotations":{"irsa.pillion.dev/audience":"of-the-account"}}}`)
 	eventually(t, "the ServiceAccount sets the parameter", func(context.Context) error {
-		for _, v := range i.create(t, "web").Spec.Volumes {
+		for _, v := range i.create(t, "web").Spec.Volumes { //nolint:contextcheck // it has the context of the test
 			if v.Name == "aws-iam-token" && v.Projected.Sources[0].ServiceAccountToken.Audience == "of-the-account" {
 				return nil
 			}
@@ -163,7 +163,7 @@ func (i *identities) wantRole(t *testing.T, account, role string) {
 	t.Helper()
 	inRow := 0
 	eventually(t, "the role "+role, func(context.Context) error {
-		if got := i.create(t, account).Annotations["example.com/role"]; got != role {
+		if got := i.create(t, account).Annotations["example.com/role"]; got != role { //nolint:contextcheck // it has the context of the test
 			inRow = 0
 			return fmt.Errorf("it is %q", got)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // A container of the pod may have an environment variable that a template sets, too. The container's
-// variable always stays as it is. If the template's value is a part of it, nothing is missing.
+// variable always stays unchanged. If the template's value is a part of it, nothing is missing.
 
 // checkVariables finds the conflicts of an app container's variables.
 func (p *planner) checkVariables(app *appContainer, container *tree.Node, at schema.Pointer) {

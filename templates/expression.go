@@ -20,8 +20,8 @@ func (e *Expression) AST() *ast.AST { return e.p.checked }
 // Type returns the type of the expression's value.
 func (e *Expression) Type() *cel.Type { return e.p.out }
 
-// ReadsPodName reports whether the expression reads the name of the pod. An admission policy cannot tell
-// a name that the API server generates later.
+// ReadsPodName reports whether the expression reads the name of the pod. An admission policy cannot
+// distinguish it from a name that the API server generates later.
 func (e *Expression) ReadsPodName() bool { return e.p.readsPodName }
 
 // Params returns the parameters that a condition reads.

@@ -23,7 +23,7 @@ func shown(t testing.TB, value any) string {
 	return string(text)
 }
 
-// TestParts checks the values of lists, maps and JSON, as they are written in annotations.
+// TestParts checks the values of lists, maps and JSON, in the form of annotations.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }

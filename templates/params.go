@@ -119,7 +119,7 @@ type param struct {
 	keysPattern *regexp.Regexp
 }
 
-// AnyName stands for the rest of an annotation's key in texts about a prefix.
+// AnyName stands for the rest of an annotation's key in messages about a prefix.
 const AnyName = "NAME"
 
 // OfOthers reports whether the value comes from annotations of another product.

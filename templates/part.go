@@ -46,7 +46,7 @@ type part struct {
 }
 
 // former checks a computed value and sets it to its canonical form. If there is an error, path is
-// where it is in the value, for example [0].name.
+// the place in the value, for example [0].name.
 type former interface {
 	apply(in *Input, n *tree.Node) (path string, err error)
 }

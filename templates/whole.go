@@ -18,7 +18,7 @@ import (
 )
 
 // A string that is one ${...} may compute an object of the API, a list of them or a map. Its type is
-// checked here, as far as it is known without a pod. A form checks the value.
+// checked here, as far as this is possible without a pod. A form checks the value.
 
 // wholeLeaf checks the type of a leaf that is a single expression.
 func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
@@ -209,7 +209,7 @@ func fitsMap(t reflect.Type, checked *ast.AST, m ast.MapExpr) error {
 	return nil
 }
 
-// copies reports whether a value of that type comes from the pod as it is.
+// copies reports whether a value of that type comes from the pod unchanged.
 func copies(out *cel.Type) bool {
 	return out.Kind() == types.StructKind || slices.ContainsFunc(out.Parameters(), copies)
 }

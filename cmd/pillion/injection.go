@@ -163,7 +163,7 @@ func (j *injection) inject(root *yamledit.Root, o object) ([]yamledit.Change, er
 		return nil, err
 	}
 	j.misplaced(o)
-	j.tell(o, wrong, result)
+	j.decisions(o, wrong, result)
 	var changes []yamledit.Change
 	for _, op := range result.Ops() {
 		value, ok := op.Value.(json.RawMessage)
@@ -229,10 +229,10 @@ func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, 
 	return changes, nil
 }
 
-// tell prints a line for each template, and the notes. Templates that do not apply for the same
+// decisions prints a line for each template, and the notes. Templates that do not apply for the same
 // reason share a line. It leaves out what the error of
 // --strict will contain.
-func (j *injection) tell(o object, wrong []string, result *inject.Result) {
+func (j *injection) decisions(o object, wrong []string, result *inject.Result) {
 	complain := j.say
 	if j.options.strict {
 		complain = func(o object, text string) { j.wrong = append(j.wrong, o.title()+": "+templates.OneLine(text)) }

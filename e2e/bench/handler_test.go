@@ -14,9 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/pillion-dev/pillion/inject/webhook"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func handler(t testing.TB, s templateSet) http.Handler {

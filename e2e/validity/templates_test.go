@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/pillion-dev/pillion/templates"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // sketch is a template in the making.

@@ -66,7 +66,7 @@ func (u *unfolding) node(y *yaml.Node) (*yaml.Node, error) {
 // of the first source.
 func merge(y *yaml.Node) error {
 	isMerge := func(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" }
-	if !slices.ContainsFunc(y.Content, isMerge) { // looks at values too, which does no harm
+	if !slices.ContainsFunc(y.Content, isMerge) { // inspects values too, which does no harm
 		return nil
 	}
 	there := map[string]bool{}

@@ -44,7 +44,7 @@ func newAccounts(client metadata.Interface) *accounts {
 	}
 }
 
-// follow watches ServiceAccounts until ctx is done, as long as they are wanted.
+// follow watches ServiceAccounts until ctx is done, while they are wanted.
 func (a *accounts) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		a.watch(ctx, a.current.Load())
