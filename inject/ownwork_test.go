@@ -181,7 +181,7 @@ func TestJudgeOwnWork(t *testing.T) {
 		"requests from limits":        {specs: marshal("pod.spec.containers[0].resources", `required: true, forEachContainer: [{add: {resources: {limits: {cpu: "2000m"}}}}]`)},
 		"the size of a volume":        {specs: marshal("pod.spec.volumes", `required: true, pod: {spec: {volumes: [{name: v, emptyDir: {sizeLimit: "0.5Gi"}}]}}`)},
 		"a divisor":                   {specs: marshal("pod.spec.containers[0].env", `required: true, forEachContainer: [{add: {env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: "1000m"}}}]}}]`)},
-		"ports on the node's network": {specs: marshal("pod.spec.containers[0].ports", "required: true, forEachContainer: [{add: {ports: [{containerPort: 8080}]}}]"), spec: `"hostNetwork":true`},
+		"ports on the node's network": {specs: marshal("pod.spec.containers[0].ports", "order: 2, forEachContainer: [{add: {ports: [{containerPort: 8080}]}}]"), spec: `"hostNetwork":true`},
 		"a condition on a quantity":   {specs: []string{"required: true, match: {condition: \"string(pod.spec.containers[0].resources.limits['cpu']) == '2'\"}, " + side}, containers: `{"name":"app","image":"a","resources":{"limits":{"cpu":2}}}`},
 		"a field that a gate drops, in one of two volumes": {specs: []string{
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {mode: 511}}]}}",
