@@ -82,7 +82,7 @@ its pods, or if templates are invalid or cannot be read. Explain treats an exist
 	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated (default with KIND/NAME: the cluster's)")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "override a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "override an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
-	f.StringArrayVar(&o.accountAnnotations, accountFlag, nil, "override an annotation of the ServiceAccounts: `KEY=VALUE`, or KEY- to remove it; may be repeated")
+	f.StringArrayVar(&o.accountAnnotations, accountFlag, nil, "override an annotation of the ServiceAccounts: `K=V`, or K- to remove it; may be repeated")
 	f.StringArrayVar(&o.only, "template", nil, "explain only the template with this `NAME`; may be repeated")
 	f.BoolVar(&o.all, "all", false, "explain all templates, including those that do not apply")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "like --all, and print the rules that did not apply and the webhooks that are not called")

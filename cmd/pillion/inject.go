@@ -103,7 +103,7 @@ func (o *injectOptions) complete(cmd *cobra.Command, outputs ...string) {
 	f.StringVarP(&o.namespace, "namespace", "n", "default", "use this `NAMESPACE` for objects without one")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
-	f.StringArrayVar(&o.accountAnnotations, accountFlag, nil, "set an annotation of the ServiceAccounts: `KEY=VALUE`, or KEY- to remove it; may be repeated")
+	f.StringArrayVar(&o.accountAnnotations, accountFlag, nil, "set an annotation of the ServiceAccounts: `K=V`, or K- to remove it; may be repeated")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print the decisions")
 	cli.OutputFlag(cmd, &o.output, outputs...)
 }

@@ -124,7 +124,7 @@ func newLint() *cobra.Command {
 	f.StringArrayVar(&o.pods.files, "pod", nil, "try the templates on the pods in this `FILE` or folder, or - for standard input; may be repeated")
 	f.StringArrayVar(&o.pods.labels, "namespace-label", nil, "with --pod: set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.pods.annotations, "namespace-annotation", nil, "with --pod: set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
-	f.StringArrayVar(&o.pods.accountAnnotations, accountFlag, nil, "with --pod: set an annotation of the ServiceAccounts: `KEY=VALUE`, or KEY- to remove it; may be repeated")
+	f.StringArrayVar(&o.pods.accountAnnotations, accountFlag, nil, "with --pod: set an annotation of the ServiceAccounts: `K=V`, or K- to remove it; may be repeated")
 	f.BoolVar(&o.server, "server", false, "send a pod for each template to an API server, as a dry run")
 	o.cluster.Flags(cmd, &o.ns)
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")

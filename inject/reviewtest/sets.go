@@ -65,7 +65,7 @@ func (g *Sets) text(each bool) string {
 }
 
 // values returns an expression that reads values with all that an API server makes of them. It reads no field of an emptyDir
-// that a feature gate may drop: nobody can foresee these.
+// that a feature gate may drop: Pillion cannot foresee these.
 func (g *Sets) values() string {
 	return g.pick("${json.marshal(pod.spec.containers.map(c, c.resources))}", "${json.marshal(pod.spec.containers.map(c, c.resources.?requests))}",
 		"${json.marshal(pod.spec.volumes.map(v, v.?configMap))}", "${json.marshal(pod.spec.containers.map(c, c.ports))}", "${json.marshal(pod.spec.containers.map(c, c.env))}",

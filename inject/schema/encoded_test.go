@@ -103,7 +103,7 @@ func TestForeseen(t *testing.T) {
 	}
 }
 
-// FuzzQuantity checks quantities, and that a stored quantity stays as it is.
+// FuzzQuantity checks quantities, and that a stored quantity does not change.
 func FuzzQuantity(f *testing.F) {
 	for _, number := range []string{"0", "1", "01", "1000", "1023", "1024", "10240", "999999", "1000000", "0.5", "-1", ".1", "1e3", "1e-9", ""} {
 		for _, suffix := range []string{"", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"} {
