@@ -29,6 +29,7 @@ type compiler struct {
 
 	variables []*variable // that are compiled so far
 	loops     []*loop     // around the expression, the innermost last
+	origins   map[*program]*origin
 
 	readsRequest bool
 	readsAccount bool
@@ -57,7 +58,7 @@ func newCompiler(params []Param) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &compiler{language: language, provider: provider, env: env, each: each, params: params, reads: reads{}, uses: map[string]bool{}}, nil
+	return &compiler{language: language, provider: provider, env: env, each: each, params: params, reads: reads{}, uses: map[string]bool{}, origins: map[*program]*origin{}}, nil
 }
 
 // located returns a place in an expression. Of a long expression, it contains one line.

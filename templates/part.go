@@ -23,7 +23,7 @@ const (
 )
 
 // part is a compiled piece of a fragment. Its structure is fixed when the template is loaded. Only
-// leaves have expressions, so a value can never add structure.
+// leaves have expressions. The fields of objects that they compute are known then, too: see fitter.
 type part struct {
 	kind   partKind
 	static tree.Node

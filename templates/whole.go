@@ -3,14 +3,11 @@
 package templates
 
 import (
-	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -28,8 +25,12 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 	if p.text {
 		out = cel.StringType
 	}
+	made := c.compiler.origin(program, c.compiler.loops)
 	if isScalars(t) {
 		p.rules = rulesFor(t, p.field, p.path)
+		if !p.text && !made.isCertain() {
+			p.form = newForm(t, p.field, p.path, c.os, false)
+		}
 		if !takes(t, out) {
 			hint := ""
 			if !optional {
@@ -43,17 +44,14 @@ func (c *checker) wholeLeaf(y *yaml.Node, p *part, t reflect.Type) {
 		c.problem(y, p.path, "%s", why)
 		return
 	}
-	err := errors.New("")
-	written := program.written()
-	if e := written.Expr(); !optional && (e.Kind() == ast.MapKind || e.Kind() == ast.ListKind) {
-		err = fitsExpr(t, written, e)
-	} else if out.Kind() != types.DynKind && fitsType(t, out) && (!isStruct(t) || !isMapField(written, written.Expr())) {
-		err = nil
+	if optional {
+		made = made.inside(out)
 	}
-	switch {
-	case err == nil:
+	f := fitter{seen: map[fitted]bool{}}
+	switch err := f.fits(t, made); {
+	case err == nil && out.Kind() != types.DynKind:
 		p.form = newForm(t, p.field, p.path, c.os, copies(out))
-	case err.Error() == "":
+	case err == nil || f.atTop && !isLiteral(program.written().Expr()):
 		c.problem(y, p.path, "must be %s, but ${%s} gives %s", describeWhole(t), program.source, celName(out))
 	default:
 		c.problem(y, p.path, "${%s}: %v", program.source, err)
@@ -72,29 +70,7 @@ func (p *program) written() *ast.AST {
 	return p.checked
 }
 
-func isStruct(t reflect.Type) bool {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return t.Kind() == reflect.Struct
-}
-
-// isMapField reports whether an expression is a map of an object of the API, such as resources.limits. Its keys
-// are not the fields of any object.
-func isMapField(checked *ast.AST, e ast.Expr) bool {
-	var of ast.Expr
-	switch {
-	case e.Kind() == ast.SelectKind:
-		of = e.AsSelect().Operand()
-	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.OptSelect:
-		of = e.AsCall().Args()[0]
-	default:
-		return false
-	}
-	owner, _ := valueType(checked.GetType(of.ID()))
-	field, _ := valueType(checked.GetType(e.ID()))
-	return field.Kind() == types.MapKind && owner.Kind() == types.StructKind && !slices.Contains([]string{variablesType, paramsType}, owner.TypeName())
-}
+func isLiteral(e ast.Expr) bool { return e.Kind() == ast.MapKind || e.Kind() == ast.ListKind }
 
 // isScalars reports whether the type is one of scalars, or of lists of them.
 func isScalars(t reflect.Type) bool {
@@ -135,78 +111,6 @@ func describeWhole(t reflect.Type) string {
 		return "a map of strings"
 	}
 	return "an object of type " + t.Name()
-}
-
-// fitsType reports whether a value of type out may be one of the Go type t. The keys of a map are
-// known only at run time.
-func fitsType(t reflect.Type, out *cel.Type) bool {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch kind := out.Kind(); {
-	case kind == types.DynKind:
-		return true
-	case isScalars(t):
-		return takes(t, out)
-	case t.Kind() == reflect.Slice:
-		return kind == types.ListKind && fitsType(t.Elem(), out.Parameters()[0])
-	case kind == types.StructKind:
-		return t.Kind() == reflect.Struct && out.TypeName() == t.Name()
-	case kind != types.MapKind || out.Parameters()[0].Kind() != types.StringKind:
-		return false
-	case t.Kind() == reflect.Map:
-		return fitsType(t.Elem(), out.Parameters()[1])
-	}
-	return t.Kind() == reflect.Struct
-}
-
-// fitsExpr is fitsType for the literals of maps and lists. It returns the first error.
-func fitsExpr(t reflect.Type, checked *ast.AST, e ast.Expr) error {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	out := checked.GetType(e.ID())
-	switch {
-	case e.Kind() == ast.ListKind && t.Kind() == reflect.Slice:
-		for _, item := range e.AsList().Elements() {
-			if err := fitsExpr(t.Elem(), checked, item); err != nil {
-				return err
-			}
-		}
-		return nil
-	case e.Kind() == ast.MapKind && t.Kind() == reflect.Struct && !isScalars(t):
-		return fitsMap(t, checked, e.AsMap())
-	}
-	if value, optional := valueType(out); optional {
-		out = value // of ?key: or [?item]
-	}
-	if !fitsType(t, out) {
-		return fmt.Errorf("must be %s, not %s", describeWhole(t), celName(out))
-	}
-	return nil
-}
-
-func fitsMap(t reflect.Type, checked *ast.AST, m ast.MapExpr) error {
-	for _, entry := range m.Entries() {
-		key, ok := entry.AsMapEntry().Key().AsLiteral().(types.String)
-		if !ok {
-			continue // known only at run time
-		}
-		names, field := fieldOf(t, string(key))
-		if field == nil {
-			return fmt.Errorf("unknown key %q%s", string(key), DidYouMean(string(key), names))
-		}
-		value, out := entry.AsMapEntry().Value(), checked.GetType(entry.AsMapEntry().Value().ID())
-		if inner, optional := valueType(out); isScalars(field) && (optional && !entry.AsMapEntry().IsOptional() || !fitsType(field, inner)) {
-			return fmt.Errorf("%s: must be %s, not %s", string(key), describe(field), celName(out))
-		} else if isScalars(field) {
-			continue
-		}
-		if err := fitsExpr(field, checked, value); err != nil {
-			return fmt.Errorf("%s: %w", string(key), err)
-		}
-	}
-	return nil
 }
 
 // copies reports whether a value of that type comes from the pod unchanged.

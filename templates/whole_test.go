@@ -155,8 +155,30 @@ func BenchmarkConstructs(b *testing.B) {
 // before it is written out.
 func TestWholeSharedValues(t *testing.T) {
 	t.Parallel()
-	tpl := parseWhole(t, `pod: {spec: {containers: [{name: c, image: i, envFrom: "${cel.bind(a, lists.range(300), cel.bind(b, a.map(i, {'k': a}), a.map(i, {'prefix': b, 'x': 1})))}"}]}}`)
+	tpl := parseWhole(t, `pod: {spec: {containers: [{name: c, image: i}], volumes: [{name: v, projected: "${cel.bind(a, lists.range(300).map(i, {'key': 'k', 'path': 'p'}), {'defaultMode': 420, 'sources': lists.range(300).map(i, {'secret': {'name': 's', 'items': a}})})}"}]}}`)
 	if _, err := tpl.Render(wholeInput(t, `{"spec":{"containers":[{"name":"a"}]}}`), nil); err == nil || !strings.Contains(err.Error(), "more than 65536 bytes") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestWholeScalars checks that a value that CEL takes for strings, although a parameter of type json is a
+// part of it, cannot become an object.
+func TestWholeScalars(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"${['a'] + params.cfg}", "${optional.ofNonZeroValue(['a'].filter(a, a == 'b')).or(dyn(optional.of(params.cfg))).value()}", "${variables.v}"} {
+		tpl := parseWhole(t, `params: [{name: cfg, type: json, default: "[b]"}]
+  variables: [{name: v, expression: "['a'] + params.cfg"}]
+  pod: {spec: {containers: [{name: c, image: i, args: "`+args+`"}]}}`)
+		annotations, err := tree.Parse([]byte(`{"x.pillion.dev/cfg":"[[\"b\"],{\"c\":1}]"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := tpl.Values(annotations, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := tpl.Render(wholeInput(t, `{}`), values); err == nil || !strings.Contains(err.Error(), "]: must be a string, not [") {
+			t.Errorf("%s: %s, %v", args, n.String(), err)
+		}
 	}
 }

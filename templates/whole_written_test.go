@@ -44,9 +44,12 @@ func TestWholeLikeWritten(t *testing.T) {
 		"resizePolicy":   {`[{"resourceName":"cpu","restartPolicy":"NotRequired"}]`, `[{"resourceName":"cpu"}]`, `[{"resourceName":"cpu","restartPolicy":"NotRequired"},{"resourceName":"cpu","restartPolicy":"NotRequired"}]`},
 	} {
 		for _, value := range values {
-			written, computed := accepts(t, field, value), accepts(t, field, fmt.Sprintf(`"${%s}"`, strings.ReplaceAll(literalOf(t, value), `"`, `\"`)))
-			if (written == nil) != (computed == nil) {
-				t.Errorf("%s: %s:\nwritten: %v\ncomputed: %v", field, value, written, computed)
+			written, literal := accepts(t, field, value), strings.ReplaceAll(literalOf(t, value), `"`, `\"`)
+			for _, way := range []string{"%s", "true ? %[1]s : %[1]s", "cel.bind(x, %s, x)"} {
+				expression := fmt.Sprintf(way, literal)
+				if computed := accepts(t, field, fmt.Sprintf(`"${%s}"`, expression)); (written == nil) != (computed == nil) {
+					t.Errorf("%s: %s:\nwritten: %v\ncomputed: %v", field, expression, written, computed)
+				}
 			}
 		}
 	}

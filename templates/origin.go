@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+)
+
+// origin is what a value can be made of, as far as an expression shows. The type of the expression is
+// not enough: CEL accepts a value of unknown type in place of any other, for example in
+// pod.spec.containers[0].env + params.json, and the type of a map does not contain its keys.
+type origin struct {
+	kind   originKind
+	typ    *cel.Type   // of the expression
+	of     *origin     // the items of a list, the values of a map, or the value of an optional one
+	keys   []originKey // of a literal
+	either []*origin
+}
+
+type originKind int
+
+const (
+	fromEither   originKind = iota // one of several origins. If there are none, there is no value.
+	fromAnything                   // for example, the JSON of an annotation
+	fromType                       // a scalar, or an object of the API: the type says everything
+	fromList
+	fromMap // keys are known only at run time
+	fromLiteral
+	fromOptional
+)
+
+// originKey is a constant key of a map literal.
+type originKey struct {
+	name  string
+	value *origin
+}
+
+func anything(typ *cel.Type) *origin { return &origin{kind: fromAnything, typ: typ} }
+
+// ofType returns the origin of a value that a type describes completely.
+func ofType(t *cel.Type) *origin {
+	if of, optional := valueType(t); optional {
+		return &origin{kind: fromOptional, typ: t, of: ofType(of)}
+	}
+	switch t.Kind() {
+	case types.DynKind, types.AnyKind, types.TypeParamKind, types.ErrorKind:
+		return anything(t)
+	case types.ListKind:
+		return &origin{kind: fromList, typ: t, of: ofType(t.Parameters()[0])}
+	case types.MapKind:
+		return &origin{kind: fromMap, typ: t, of: ofType(t.Parameters()[1])}
+	}
+	return &origin{kind: fromType, typ: t}
+}
+
+// either returns the origin of a value that has one of several.
+func either(typ *cel.Type, all ...*origin) *origin {
+	var one []*origin
+	for _, o := range all {
+		for _, o := range o.all() {
+			if o.kind == fromAnything {
+				return o
+			}
+			if !slices.Contains(one, o) {
+				one = append(one, o)
+			}
+		}
+	}
+	if len(one) == 1 {
+		return one[0]
+	}
+	return &origin{kind: fromEither, typ: typ, either: one}
+}
+
+func (o *origin) all() []*origin {
+	if o.kind == fromEither {
+		return o.either
+	}
+	return []*origin{o}
+}
+
+// inside returns the origin of the items of a list, the values of a map or the value of an optional
+// one.
+func (o *origin) inside(typ *cel.Type) *origin {
+	var values []*origin
+	for _, o := range o.all() {
+		switch o.kind {
+		case fromList, fromMap, fromOptional:
+			values = append(values, o.of)
+		case fromLiteral:
+			for _, key := range o.keys {
+				values = append(values, key.value)
+			}
+		default:
+			return anything(typ)
+		}
+	}
+	return either(typ, values...)
+}
+
+// member returns the origin of a field, of the value of a key or of an item. The name is "" if it is
+// known only at run time. An object of the API has a field of type typ.
+func (o *origin) member(name string, typ *cel.Type) *origin {
+	var values []*origin
+	for _, o := range o.all() {
+		switch {
+		case o.kind == fromOptional:
+			values = append(values, o.of.member(name, typ))
+		case o.kind == fromType && o.typ.Kind() == types.StructKind:
+			values = append(values, ofType(typ))
+		case o.kind == fromLiteral && name != "":
+			for _, key := range o.keys {
+				if key.name == name {
+					values = append(values, key.value)
+				}
+			}
+		default:
+			values = append(values, o.inside(typ))
+		}
+	}
+	return either(typ, values...)
+}
+
+// flattened returns the origin of the items of list.flatten().
+func (o *origin) flattened(typ *cel.Type) *origin {
+	var items []*origin
+	for _, item := range o.inside(typ).all() {
+		if item.kind == fromList {
+			item = item.of
+		}
+		items = append(items, item)
+	}
+	return either(typ, items...)
+}
+
+// looped returns the origin of the variable of a loop over the value: a key of a map, or an item of a
+// list.
+func (o *origin) looped() *origin {
+	var values []*origin
+	for _, o := range o.all() {
+		switch {
+		case o.kind == fromList:
+			values = append(values, o.of)
+		case (o.kind == fromMap || o.kind == fromLiteral) && o.typ.Kind() == types.MapKind:
+			values = append(values, ofType(o.typ.Parameters()[0]))
+		default:
+			return anything(types.DynType)
+		}
+	}
+	return either(types.DynType, values...)
+}
+
+// isCertain reports whether no part of the value can be anything.
+func (o *origin) isCertain() bool {
+	seen := map[*origin]bool{}
+	var certain func(o *origin) bool
+	certain = func(o *origin) bool {
+		if o == nil || seen[o] {
+			return true
+		}
+		seen[o] = true
+		return o.kind != fromAnything && certain(o.of) && !slices.ContainsFunc(o.either, func(o *origin) bool { return !certain(o) }) &&
+			!slices.ContainsFunc(o.keys, func(key originKey) bool { return !certain(key.value) })
+	}
+	return certain(o)
+}
