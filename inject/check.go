@@ -40,6 +40,9 @@ func (r *Result) check(strict bool) []Finding {
 		}
 		all = append(all, f)
 	}
+	for i := range all {
+		all[i].Message = sentence(all[i].Message)
+	}
 	sortFindings(all)
 	return all
 }

@@ -159,7 +159,7 @@ func misplaced(title, at, reads string, keys []string) Finding {
 			break
 		}
 	}
-	return Finding{Code: CodeMisplaced, Message: message, Mode: templates.Warn}
+	return Finding{Code: CodeMisplaced, Message: sentence(message), Mode: templates.Warn}
 }
 
 // someOf returns the first n names, and how many more there are.

@@ -29,7 +29,7 @@ type names struct {
 }
 
 func (n *names) add(f Finding) {
-	if len(n.all) < maxFindings {
+	if f.Message = sentence(f.Message); len(n.all) < maxFindings {
 		n.all = append(n.all, f)
 	}
 }

@@ -130,6 +130,9 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 		if s.result.Decisions == nil {
 			s.result.Findings = mistakes(run.injector, &run.subject)
 		}
+		for i := range decisions {
+			decisions[i].sentences()
+		}
 		p.take(decisions)
 		if !run.added {
 			return p.faulty()

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // Hidden reports whether a character could mislead a terminal or a reader: control characters,
@@ -44,6 +46,38 @@ func AppendVisible(b []byte, text string) []byte {
 		}
 	}
 	return b
+}
+
+// maxMessage is the maximum length of the message of a decision or a finding, in bytes.
+const maxMessage = 4096
+
+// sentence returns a message on one line, without hidden characters. A message may quote the pod.
+func sentence(text string) string {
+	const ellipsis = 3
+	if strings.ContainsAny(text, "\r\n") {
+		text = templates.OneLine(Cut(text, maxMessage))
+	}
+	if len(text) > maxMessage {
+		text = Cut(text, maxMessage-ellipsis)
+	}
+	if text = Visible(text); len(text) > maxMessage {
+		text = Cut(text, maxMessage-ellipsis)
+	}
+	return text
+}
+
+// sentences masks the messages that may quote the pod.
+func (d *Decision) sentences() {
+	switch d.Code {
+	case CodeInvalidParameter, CodeRenderFailed, CodeConflict:
+		d.Message = sentence(d.Message)
+	}
+	for i := range d.Obstacles {
+		d.Obstacles[i].Message = sentence(d.Obstacles[i].Message)
+	}
+	for i := range d.Notes {
+		d.Notes[i] = sentence(d.Notes[i])
+	}
 }
 
 // Cut shortens a string to at most limit bytes plus an ellipsis.
