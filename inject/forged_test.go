@@ -190,7 +190,7 @@ func required() string {
 }
 
 // forgeries returns annotations with which an author may claim containers for the first templates, or
-// deny these templates.
+// opt out of these templates.
 func forgeries(n int) (all []string) {
 	for _, value := range []string{"injected", "customize", "both"} {
 		for _, wants := range []string{"", "-", "+"} {

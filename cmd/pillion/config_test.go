@@ -23,7 +23,7 @@ import (
 func TestNoFlagIsAServicesVariable(t *testing.T) {
 	for _, cmd := range newRoot().Commands() {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Name == "port" || strings.HasPrefix(f.Name, "port-") || strings.HasPrefix(f.Name, "service-") {
+			if f.Name == "port" || strings.HasPrefix(f.Name, "port-") || strings.HasPrefix(f.Name, "service-host") || strings.HasPrefix(f.Name, "service-port") {
 				t.Errorf("%s --%s", cmd.Name(), f.Name)
 			}
 		})
