@@ -20,7 +20,7 @@ SKIPS     = $(CURDIR)/bin/skips $(GO) test -json
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # It makes tests five times as slow, so it is for the packages with goroutines, without the tests that take long and have none.
 RACED     = ./certs ./cmd/pillion/... ./inject/webhook/... ./templates
-ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps|TestGrowthTogether|TestDirect|TestServingProperty|TestFunctionCosts|TestSharedValues
+ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps|TestGrowthTogether|TestDirect|TestServingProperty|TestFunctionCosts|TestSharedValues|TestLoopBounds|TestMixedVariablesBounds
 
 # What make test also runs on the older Kubernetes: the tests whose subject depends on its version.
 OLDER    := 1.36
