@@ -81,7 +81,8 @@ func (f *fitter) each(all []*origin, t reflect.Type) error {
 
 func (f *fitter) literal(t reflect.Type, o *origin) error {
 	for _, key := range o.keys {
-		names, field := []string(nil), t
+		var names []string
+		var field reflect.Type
 		if t.Kind() == reflect.Map {
 			field = t.Elem()
 		} else if names, field = fieldOf(t, key.name); field == nil {
