@@ -327,3 +327,22 @@ func throughAlias(node *yaml.Node, path []string, aliased map[*yaml.Node]bool) *
 	}
 	return nil
 }
+
+// LineOf returns the line in the document of the last node of a path that exists.
+func (d Document) LineOf(path []string) int {
+	root, err := d.Parse()
+	if err != nil || len(root.Content) == 0 {
+		return 1
+	}
+	node := root.Content[0]
+	for _, name := range path {
+		at := childAt(node, name)
+		if at < 0 {
+			break
+		}
+		if node = node.Content[at]; node.Kind == yaml.AliasNode {
+			node = node.Alias
+		}
+	}
+	return node.Line
+}

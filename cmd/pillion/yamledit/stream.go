@@ -2,7 +2,7 @@
 
 // Package yamledit changes values in YAML and JSON documents and keeps every byte
 // that is not part of a change: comments, order, quoting, white space and line
-// breaks.
+// breaks. A YAML library keeps comments at most: it writes the whole document anew.
 package yamledit
 
 import (

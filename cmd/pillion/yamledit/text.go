@@ -190,28 +190,52 @@ func (s *source) skipFlow(at int) int {
 			if at++; depth == 0 {
 				return at
 			}
+			at = s.skipColon(at)
 		case '"', '\'':
-			if s.startsScalar(at) {
-				at = s.skipQuoted(at)
-			} else {
-				at++
-			}
+			at = s.skipColon(s.skipQuoted(at))
 		case '#':
 			at = max(s.skipSpace(at), at+1)
-		default:
+		case '&', '*', '!':
+			at = s.skipProperty(at)
+		case ' ', '\t', '\r', '\n', ',', '?':
 			at++
+		default:
+			at = max(s.skipPlain(at), at+1)
 		}
 	}
 	return len(s.data)
 }
 
-// startsScalar reports whether a quote in a flow collection begins a string. Inside a plain string, such as a:'b, it does
-// not. Directly behind a colon, it does only if the key is like one of JSON: "a":'b'.
-func (s *source) startsScalar(at int) bool {
-	if at > 1 && s.data[at-1] == ':' {
-		return bytes.IndexByte([]byte("\"']}"), s.data[at-2]) >= 0
+// skipColon returns the offset after a colon directly behind a key that is like one of JSON: "a":b.
+func (s *source) skipColon(at int) int {
+	if at < len(s.data) && s.data[at] == ':' {
+		return at + 1
 	}
-	return at == 0 || isSpace(s.data[at-1]) || bytes.IndexByte([]byte(",:[]{}\""), s.data[at-1]) >= 0
+	return at
+}
+
+// skipPlain returns the offset after a plain string in a flow collection, and after the spaces behind it.
+func (s *source) skipPlain(at int) int {
+	for ; at < len(s.data); at++ {
+		c := s.data[at]
+		if bytes.IndexByte([]byte(",[]{}"), c) >= 0 || c == ':' && (at+1 == len(s.data) || isSpace(s.data[at+1])) || c == '#' && at > 0 && isSpace(s.data[at-1]) {
+			break
+		}
+	}
+	return at
+}
+
+// skipProperty returns the offset after an anchor, an alias or a tag. A tag in angle brackets may contain commas.
+func (s *source) skipProperty(at int) int {
+	if bytes.HasPrefix(s.data[at:], []byte("!<")) {
+		if end := bytes.IndexByte(s.data[at:], '>'); end > 0 {
+			return at + end + 1
+		}
+	}
+	for at < len(s.data) && !isSpace(s.data[at]) && bytes.IndexByte([]byte(",[]{}"), s.data[at]) < 0 {
+		at++
+	}
+	return at
 }
 
 // flowEnd returns the offset after a node in a flow collection.
@@ -230,14 +254,9 @@ func (s *source) flowEnd(n *yaml.Node) int {
 	case n.Value != "" && bytes.HasPrefix(s.data[at:], []byte(n.Value)): // one line, even if it ends with a colon
 		return at + len(n.Value)
 	}
-	end := at
-	for i := at; i < len(s.data) && bytes.IndexByte([]byte(",[]{}"), s.data[i]) < 0; i++ {
-		if c := s.data[i]; c == ':' && (i+1 == len(s.data) || isSpace(s.data[i+1])) || c == '#' && i > 0 && isSpace(s.data[i-1]) {
-			break
-		}
-		if !isSpace(s.data[i]) {
-			end = i + 1
-		}
+	end := s.skipPlain(at)
+	for end > at && isSpace(s.data[end-1]) {
+		end--
 	}
 	return end
 }
