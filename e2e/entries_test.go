@@ -182,7 +182,7 @@ func (u unanswered) passes(ctx context.Context, v variant, entry string) error {
 	}
 	after, err := u.failedOpen(ctx, entry)
 	if after != before {
-		errs = append(errs, errors.New("somebody was to be asked"))
+		errs = append(errs, errors.New("an unexpected request was made"))
 	}
 	return errors.Join(append(errs, err)...)
 }

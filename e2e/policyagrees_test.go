@@ -194,7 +194,7 @@ func (p *judgedPair) wantAgreed(t *testing.T, pod *corev1.Pod) string {
 	policy, webhook := p.judge(t, pod)
 	if policy.denial != nil && !strings.Contains(policy.denial.Error(), "ValidatingAdmissionPolicy") ||
 		webhook.denial != nil && !strings.Contains(webhook.denial.Error(), "validate.pillion.dev") {
-		t.Fatalf("denied by somebody else: %v; %v", policy, webhook)
+		t.Fatalf("denied by another webhook or policy: %v; %v", policy, webhook)
 	}
 	if policy.word() != webhook.word() {
 		t.Errorf("the policies say\n%v\nand the webhook says\n%v\nof\n%s", policy, webhook, podText(t, pod))

@@ -140,7 +140,7 @@ func rbacOf(t *testing.T, target string, components ...string) (objects []byte, 
 			role = b.RoleRef.Kind + b.Namespace + "/" + b.RoleRef.Name
 		}
 		if rules[role] == nil {
-			t.Errorf("%s with %v: the %s %s/%s is for a role of somebody else's, %s", target, components, b.Kind, b.Namespace, b.Name, role)
+			t.Errorf("%s with %v: the %s %s/%s is for a role of another component, %s", target, components, b.Kind, b.Namespace, b.Name, role)
 		}
 		if len(b.Subjects) != 1 || b.Subjects[0] != (rbacv1.Subject{Kind: "ServiceAccount", Namespace: pillionNamespace, Name: "pillion"}) {
 			t.Errorf("%s with %v: the %s %s/%s is for %v", target, components, b.Kind, b.Namespace, b.Name, b.Subjects)

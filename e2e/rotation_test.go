@@ -85,7 +85,7 @@ func (i *installed) connections() (n int64) {
 
 // served returns the certificate that a replica serves to a new connection.
 func served(ctx context.Context, r *cluster.Replica) (*x509.Certificate, error) {
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // who is asked is not the question
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the test does not verify the server
 	conn, err := dialer.DialContext(ctx, "tcp", r.Address())
 	if err != nil {
 		return nil, err
@@ -292,7 +292,7 @@ func TestRenewalSelfSigned(t *testing.T) {
 	})
 }
 
-// bundlesCleared shows both: without the policy, pods go wrong between the moment in which somebody empties the
+// bundlesCleared shows both: without the policy, pods go wrong between the moment in which a user empties the
 // caBundles and the one in which they are back, and no other; with it there is no such moment.
 func (i *installed) bundlesCleared(t *testing.T) {
 	t.Helper()

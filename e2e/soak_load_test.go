@@ -45,7 +45,7 @@ const (
 	outcomeInjected outcome = "injected"
 	outcomeBoth     outcome = "injected, by another webhook too"
 	outcomeDenied   outcome = "denied by Pillion's webhook, with a reason"
-	outcomeAway     outcome = "not taken, for want of an API server"
+	outcomeAway     outcome = "not sent, because there was no API server"
 	outcomePlain    outcome = "plain, untouched"
 )
 

@@ -34,7 +34,7 @@ const (
 	onlyBundles  = "ValidatingAdmissionPolicy 'pillion-certs' with binding 'pillion-certs' denied request"
 )
 
-// tokenClient is a client with a token of Pillion's ServiceAccount, as somebody has who stole it.
+// tokenClient is a client with a stolen token of Pillion's ServiceAccount.
 func tokenClient(t *testing.T, c *cluster.Cluster, namespace string) dynamic.Interface {
 	t.Helper()
 	token, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(testContext(t), "pillion", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -50,7 +50,7 @@ func tokenClient(t *testing.T, c *cluster.Cluster, namespace string) dynamic.Int
 	return client
 }
 
-// theft is somebody with the token, beside the administrator.
+// theft has a client with the token, and the administrator.
 type theft struct {
 	thief, admin dynamic.Interface
 }

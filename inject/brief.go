@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // Brief shortens a value in JSON so that users can still identify it. If an item has a name or a
@@ -21,7 +23,7 @@ func Brief(value JSON) string {
 			return item.Name
 		}
 	}
-	return Cut(text, maxValue)
+	return templates.Cut(text, maxValue)
 }
 
 // maxValue is the maximum length of a value in a sentence.

@@ -19,12 +19,22 @@ type candidate struct {
 	fragment tree.Node // what the pod must have, as a partial Pod
 	placed   templates.Placement
 	apps     []appContainer
+	altered  []Difference // before this look added anything
+
+	byName map[string]*tree.Node // see own
 }
 
 // pass records that a rule does not apply.
 func (c *candidate) pass(code Code, why string) {
 	if c.subject.asked.detail {
 		c.decision.Passed = append(c.decision.Passed, Step{code, why})
+	}
+}
+
+// note adds a note to the decision.
+func (c *candidate) note(text string) {
+	if len(c.decision.Notes) < maxConflicts && !slices.Contains(c.decision.Notes, text) {
+		c.decision.Notes = append(c.decision.Notes, text)
 	}
 }
 
@@ -36,7 +46,29 @@ func (c *candidate) same(existing *tree.Node) bool {
 
 // own returns the template's container with that name, or nil.
 func (c *candidate) own(existing *tree.Node) *tree.Node {
-	return c.subject.sameName(&c.fragment, existing)
+	if c.containers() < longList {
+		return c.subject.sameName(&c.fragment, existing)
+	}
+	if c.byName == nil {
+		c.byName = map[string]*tree.Node{}
+		for _, list := range containerLists() {
+			items := c.fragment.At("spec", list).Items()
+			for i := range items {
+				if name := items[i].Get("name").Text(); c.byName[name] == nil {
+					c.byName[name] = &items[i]
+				}
+			}
+		}
+	}
+	return c.byName[existing.Get("name").Text()]
+}
+
+// containers returns the number of containers that the template brings to this pod.
+func (c *candidate) containers() (n int) {
+	for _, list := range containerLists() {
+		n += len(c.fragment.At("spec", list).Items())
+	}
+	return n
 }
 
 // claims reports whether a container of the pod has a name that the template uses in this pod.

@@ -187,12 +187,12 @@ const maxDenial = 900
 // Denial joins findings into one message, as many as fit.
 func Denial(all []Finding) string {
 	if len(all) == 1 {
-		return Cut(all[0].String(), maxDenial)
+		return templates.Cut(all[0].String(), maxDenial)
 	}
 	message := fmt.Sprintf("%d findings:", len(all))
 	for i := range all {
 		rest := fmt.Sprintf("; and %d more", len(all)-i)
-		next := fmt.Sprintf(" (%d) %s", i+1, Cut(all[i].String(), maxDenial/2))
+		next := fmt.Sprintf(" (%d) %s", i+1, templates.Cut(all[i].String(), maxDenial/2))
 		if i > 0 {
 			next = ";" + next
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// clashing returns three templates that may get into each other's way at every kind of place.
+// clashing returns three templates that may conflict at every kind of place.
 func clashing(t *testing.T, random *rand.Rand) (set *templates.Set, text string) {
 	t.Helper()
 	some := func(all ...string) string { return all[random.IntN(len(all))] }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -255,84 +254,4 @@ func (g *generator) list(item func() any) any {
 		list = append(list, item())
 	}
 	return list
-}
-
-// FuzzParameter checks that any value of an annotation changes only the leaves that contain it.
-func FuzzParameter(f *testing.F) {
-	const placeholder = "PLACEHOLDER"
-	injector := inject.New(mustLoad(f, os.DirFS("testdata/templates"), "log-agent.yaml"))
-	for _, text := range []string{
-		"", "x", `"`, "'", "\n- name: evil\n  image: x", "${params.level}", "$${x}", "{{ .Values }}", "$(HOME)", "\x00\x1b\u2028",
-		`"}],"op":"replace"`, "---\na: b", "!!binary x", "&a *a", strings.Repeat("x", 5000), "\u202e", "% #", "\\u0022",
-	} {
-		f.Add(text)
-	}
-	patchOf := func(t testing.TB, text string) (*inject.Result, any) {
-		t.Helper()
-		pod, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"annotations": map[string]string{"log-agent.pillion.dev/note": text}},
-			"spec":     map[string]any{"containers": []any{map[string]any{"name": "app"}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, _ := checkInvariants(t, injector, inject.Request{Operation: "CREATE", Object: pod})
-		if r.Patch() == nil {
-			return r, nil
-		}
-		return r, decodeJSON(t, r.Patch())
-	}
-	_, want := patchOf(f, placeholder)
-	f.Fuzz(func(t *testing.T, text string) {
-		if !utf8.ValidString(text) {
-			t.Skip("no API server sends it: JSON is UTF-8")
-		}
-		r, got := patchOf(t, text)
-		if len(text) > 4096 {
-			if r.Decisions[0].Code != inject.CodeInvalidParameter {
-				t.Fatalf("%d bytes: %s", len(text), r.Decisions[0].Code)
-			}
-			return
-		}
-		if at := differs(want, got, placeholder, text, ""); at != "" {
-			t.Fatalf("%q changes %s\n%v\n%v", text, at, want, got)
-		}
-	})
-}
-
-// differs returns the path at which got is not want with the placeholder replaced in its strings.
-func differs(want, got any, placeholder, text, at string) string {
-	switch w := want.(type) {
-	case map[string]any:
-		g, ok := got.(map[string]any)
-		if !ok || len(w) != len(g) {
-			return at
-		}
-		for _, k := range sorted(w) {
-			if d := differs(w[k], g[k], placeholder, text, at+"/"+k); d != "" {
-				return d
-			}
-		}
-		return ""
-	case []any:
-		g, ok := got.([]any)
-		if !ok || len(w) != len(g) {
-			return at
-		}
-		for i := range w {
-			if d := differs(w[i], g[i], placeholder, text, fmt.Sprint(at, "/", i)); d != "" {
-				return d
-			}
-		}
-		return ""
-	case string:
-		if strings.ReplaceAll(w, placeholder, text) != got {
-			return at
-		}
-		return ""
-	}
-	if want != got {
-		return at
-	}
-	return ""
 }

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 // TestCases runs the cases. A case is one file with templates (*.template.yaml), a pod, a
 // namespace, and the result of the engine. The pod is pod.yaml, or pod.json if the JSON itself
 // matters. The namespace is namespace.yaml with labels and annotations; without it, only the name
-// is known. The pod's ServiceAccount is serviceaccount.yaml, with the same fields. Every case must keep the invariants too.
+// is known. The pod's ServiceAccount is serviceaccount.yaml, with the same fields. Every case must
+// keep the invariants too.
 func TestCases(t *testing.T) {
 	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		injector, req := readCase(t, archive)

@@ -5,6 +5,7 @@ package inject
 import (
 	"strings"
 
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -32,7 +33,7 @@ func (s *subject) resolveVariables(container *tree.Node, fragment tree.Node) (re
 		resolved[i] = s.nodes.Without(&env[i], templates.IfSetKey)
 		own := s.variable(container, &resolved[i])
 		switch {
-		case own < 0 || holdsVariable(&container.Get("env").Items()[own], &resolved[i]):
+		case own < 0 || s.holdsVariable(&container.Get("env").Items()[own], &resolved[i]):
 		case conflict:
 			taken = append(taken, takenVariable{own, resolved[i]})
 		default:
@@ -48,12 +49,20 @@ func (s *subject) variable(container, variable *tree.Node) int {
 	if env == nil {
 		return -1
 	}
-	return s.find(s.schema.At("spec").At("containers").Elem.At("env").Schema, env, variable)
+	return s.find(s.variables(), env, variable)
 }
 
-// holdsVariable reports whether the value of a container's variable is the template's, or contains it as
-// one of its words: these are separated by spaces, commas, semicolons or colons.
-func holdsVariable(pod, fragment *tree.Node) bool {
+// variables is the schema of a container's variables.
+func (s *subject) variables() *schema.Schema {
+	return s.schema.At("spec").At("containers").Elem.At("env").Schema
+}
+
+// holdsVariable reports whether a container's variable is the template's, or contains its value as one
+// of its words: these are separated by spaces, commas, semicolons or colons.
+func (s *subject) holdsVariable(pod, fragment *tree.Node) bool {
+	if s.variables().Elem.Contains(pod, fragment) {
+		return true
+	}
 	there, ours := pod.Get("value"), fragment.Get("value")
 	if there == nil || ours == nil || ours.IsText("") {
 		return false

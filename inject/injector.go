@@ -12,14 +12,12 @@
 package inject
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
-	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // maxPatch is the maximum size of additions, in bytes of JSON. The API server accepts no object
@@ -37,8 +35,9 @@ type Injector struct {
 	reads     []read         // the parts of the pod that templates depend on
 	// readsContainers reports whether an expression reads the pod's lists of containers.
 	readsContainers bool
-	required        bool // whether a template is required
+	proves          bool // whether containers must prove to be a template's, see expose
 	readsName       bool // whether an expression reads the pod's name
+	readsGated      bool // see [templates.Template.ReadsGated]
 	addsEnv         bool // whether a template adds variables to the pod's own containers
 	readsAccount    bool // whether a template reads the ServiceAccount
 	products        productKeys
@@ -63,24 +62,12 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		excluded:  append(SystemNamespaces(), excludedNamespaces...),
 		schema:    schema.Pod(),
 	}
-	reads := map[string]bool{}
+	reads, required, each := map[string]bool{}, false, false
 	for _, t := range set.Templates {
-		l := &loaded{Template: t, injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize), prefix: t.Annotation("")}
-		l.runs = t.Runs()
-		l.settable = append(t.OwnParamNames(), templates.AnnotationCustomize)
-		i.products.add(t)
-		i.products.addsLabels(t)
-		l.products.add(t)
-		l.revision, l.audit = tree.Text(t.Revision), "injected: revision "+t.Revision
-		l.forNamespaces = fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector)
-		l.forPods = fmt.Sprintf("the template is for pods with %v", t.PodSelector)
-		for _, path := range t.Spec.Validate.Protect {
-			l.protect = append(l.protect, strings.Split(path, "."))
-		}
-		if fragment := t.PodFragment().Static(); fragment != nil {
-			l.recorded = new(l.record(nil, fragment))
-		}
+		l := load(t)
 		i.templates, i.byName[t.Name] = append(i.templates, l), l
+		i.products.add(t)
+		i.products.adds(t)
 		for _, name := range t.Containers {
 			switch {
 			case templates.IsGenerated(name):
@@ -92,8 +79,11 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 		for _, each := range t.EachFragments() {
 			i.addsEnv = i.addsEnv || each.Add.Has("env")
 		}
-		i.required = i.required || t.Spec.Required
+		required = required || t.Spec.Required
+		each = each || t.Spec.Required && t.HasForEach()
+		i.readsContainers = i.readsContainers || t.ReadsContainers()
 		i.readsName = i.readsName || t.ReadsPodName()
+		i.readsGated = i.readsGated || t.ReadsGated()
 		i.readsAccount = i.readsAccount || t.NamesServiceAccount()
 		for _, part := range t.Reads() {
 			reads[part] = true
@@ -102,15 +92,18 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	for part := range reads {
 		if r := newRead(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" && r.prefix == "" {
 			i.reads = append(i.reads, r)
-			i.readsContainers = i.readsContainers || r.ofContainers()
 		}
 	}
+	i.proves = required && (i.readsContainers || each)
 	i.names = slices.Sorted(maps.Keys(i.byName))
 	return i
 }
 
 // ReadsOfProducts reports whether a template reads an annotation that is not Pillion's.
 func (i *Injector) ReadsOfProducts(key string) bool { return i.products.reads(key) }
+
+// IgnoresOfProducts reports whether no parameter reads an annotation, although some read others of the same product.
+func (i *Injector) IgnoresOfProducts(key string) bool { return i.products.ignores(key) }
 
 // Set returns the set of templates.
 func (i *Injector) Set() *templates.Set { return i.set }

@@ -107,7 +107,8 @@ func checkKeyOrder(t testing.TB, injector *inject.Injector, req inject.Request, 
 	}
 }
 
-// operations returns those of a patch, in an order that does not depend on the pod's.
+// operations returns those of a patch, in an order and with characters escaped in a way that do not
+// depend on the pod's.
 func operations(t testing.TB, patch []byte) []string {
 	t.Helper()
 	var ops []json.RawMessage
@@ -118,7 +119,11 @@ func operations(t testing.TB, patch []byte) []string {
 	}
 	texts := make([]string, len(ops))
 	for i := range ops {
-		texts[i] = string(ops[i])
+		text, err := json.Marshal(decodeJSON(t, ops[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(text)
 	}
 	slices.Sort(texts)
 	return texts

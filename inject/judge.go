@@ -25,8 +25,9 @@ const MaxSets = 8
 //     older set by which it is correct. The denial is then not certain ([Verdict.Doubt]),
 //     because the API server may call another replica.
 //
-// The same holds for ServiceAccounts: a pod is correct if it is correct by what its ServiceAccount was
-// a moment ago, and another replica may know a newer one.
+// A pod is also correct if it is correct by what its namespace and its ServiceAccount were a moment
+// ago. Another replica may know a newer ServiceAccount. Of a namespace this is not assumed: most
+// templates read it, so each denial would be in doubt.
 //
 // Forging an "injected" annotation gains nothing. It never makes a pod correct. It only selects the
 // set whose findings are reported, and causes a few more calls.
@@ -73,14 +74,17 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 	if req.Pod, err = req.parse(); err != nil {
 		return nil, err
 	}
-	if req.account = j.account(&req); req.account == nil {
-		return j.judge(req)
+	req.account = j.account(&req)
+	var pod []byte // with all additions, before judge adds more
+	if req.Namespace.Before != nil || req.account != nil && req.account.Before != nil {
+		pod = req.Pod.AppendWithAdditions(nil)
 	}
 	now, err := j.judge(req)
-	for before := req.account.Before; err == nil && now.Denied && before != nil; before = before.Before {
-		old := req
-		old.account, old.Scratch = before, nil // now uses its memory
-		if old.Pod, err = tree.Parse([]byte(req.Pod.String())); err != nil {
+	if err != nil || !now.Denied {
+		return now, err
+	}
+	for old := range req.before {
+		if old.Pod, err = tree.Parse(pod); err != nil {
 			return nil, err
 		}
 		v, err := j.judge(old)
@@ -91,10 +95,32 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 			return v, nil
 		}
 	}
-	if err == nil && now.Denied && req.account.Known {
+	if req.account != nil && req.account.Known {
 		now.Doubt = now.Doubt || j.doubtsAccount(now)
 	}
-	return now, err
+	return now, nil
+}
+
+// maxBefore is the maximum number of former states that a pod is judged by.
+const maxBefore = 6
+
+// before yields the request with what the namespace and the ServiceAccount were a moment ago.
+func (r *Request) before(yield func(Request) bool) {
+	room := maxBefore
+	for ns := &r.Namespace; ns != nil; ns = ns.Before {
+		for account := r.account; ; account = account.Before {
+			old := *r
+			old.Namespace, old.account, old.Scratch = *ns, account, nil // the first verdict uses its memory
+			if isNow := ns == &r.Namespace && account == r.account; !isNow {
+				if room--; room < 0 || !yield(old) {
+					return
+				}
+			}
+			if account == nil || account.Before == nil {
+				break
+			}
+		}
+	}
 }
 
 // account returns what is known about the pod's ServiceAccount, or nil if no set reads it.

@@ -290,7 +290,7 @@ spec:
 		"an optional ConfigMap":        {`"configMap":{"name":"conf"}`, `"configMap":{"name":"conf","optional":true}`},
 		"another source of a volume":   {`"name":"logs","emptyDir":{}`, `"name":"logs","hostPath":{"path":"/"}`},
 		"no native sidecar":            {`"restartPolicy":"Always"`, `"restartPolicy":"Never"`},
-		"a token of somebody else's":   {`{"name":"conf","mountPath":"/conf"}`, `{"name":"conf","mountPath":"/conf"},{"name":"kube-api-access-evil","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}`},
+		"a token of another account":   {`{"name":"conf","mountPath":"/conf"}`, `{"name":"conf","mountPath":"/conf"},{"name":"kube-api-access-evil","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}`},
 		"what another would add again": {`{"name":"logs","emptyDir":{}},`, ``},
 	} {
 		req := right

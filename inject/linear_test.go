@@ -58,7 +58,7 @@ func TestWorkGrowsWithThePod(t *testing.T) {
 	const token = `{"name":"kube-api-access-%[1]d","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}`
 	const mine = `"annotations":{"greedy.pillion.dev/customize":"true"}`
 	// %[1]d in an item is its number. Some costs need two long lists. webhook.TestGrowth compares
-	// all pairs of lists, and here are those that were found.
+	// all pairs of lists. These are the pairs that once took too long.
 	for name, pod := range map[string][3]string{
 		"env":                          {`{"metadata":{},"spec":{"containers":[{"name":"app","env":[ITEMS]}]}}`, `{"name":"E%[1]d","value":"v"}`},
 		"mounts":                       {`{"metadata":{},"spec":{"containers":[{"name":"app","volumeMounts":[ITEMS]}]}}`, `{"name":"v","mountPath":"/m/%[1]d"}`},

@@ -26,7 +26,7 @@ func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Findi
 		return nil
 	}
 	reads := strings.Join(podAt, ".") + ".metadata"
-	title := kind + "/" + Cut(nameOf(object), maxValue)
+	title := kind + "/" + templates.Cut(nameOf(object), maxValue)
 	pod := object.At(podAt...).Get("metadata")
 	var all []Finding
 	for depth := range podAt {
@@ -166,7 +166,7 @@ func misplaced(title, at, reads string, keys []string) Finding {
 func someOf(names []string, n int) string {
 	var some []string
 	for _, name := range names[:n] {
-		some = append(some, Cut(name, maxValue))
+		some = append(some, templates.Cut(name, maxValue))
 	}
 	last := some[n-1]
 	switch more := len(names) - n; {

@@ -206,9 +206,15 @@ func (n *names) ofProducts(s *subject) {
 			add("", "/metadata/labels/"+tree.Escape(key), known.asLabel(key), &members[i])
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.asked.namespace.Annotations)) {
-		if left > 0 {
-			add("namespace's ", "", known.mistake(key), nil)
+	outside := func(whose string, annotations map[string]string) {
+		for _, key := range slices.Sorted(maps.Keys(annotations)) {
+			if left > 0 {
+				add(whose, "", known.mistake(key), nil)
+			}
 		}
+	}
+	outside("namespace's ", s.asked.namespace.Annotations)
+	if s.asked.account != nil {
+		outside("ServiceAccount's ", s.asked.account.Annotations)
 	}
 }

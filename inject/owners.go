@@ -14,6 +14,7 @@ import (
 type owners struct {
 	subject    *subject
 	candidates []*candidate
+	leftOut    []*candidate              // their containers in the pod may be right
 	flipped    []*loaded                 // templates that do not apply, which additions may change
 	users      [2][]appContainer         // see userContainers
 	later      map[*candidate]*candidate // see rendered
@@ -76,8 +77,8 @@ func (o *owners) rendered(c *candidate) *candidate {
 	return later
 }
 
-// before returns parts of a sentence about what is in the pod before this template: who has it,
-// which may be templates too, and where to change it.
+// before returns parts of a sentence about what the pod has before this template: the owners,
+// which may be templates too, and the place to change it.
 func (o *owners) before(of *loaded) (have, where string) {
 	var names []string
 	o.contributor(of, func(c *candidate) bool {
@@ -160,7 +161,7 @@ func (o *owners) brought(existing *tree.Node, required bool) bool {
 		return false
 	}
 	if required {
-		return slices.ContainsFunc(o.candidates, func(c *candidate) bool { return c.renders(existing) })
+		return !o.subject.exposed[name] && (o.subject.hides(existing, nil) || isRendered(existing, o.candidates))
 	}
 	return slices.ContainsFunc(o.flipped, func(t *loaded) bool { return t.Brings(name) && o.subject.marked(t) }) ||
 		slices.ContainsFunc(o.candidates, func(c *candidate) bool {

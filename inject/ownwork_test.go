@@ -22,6 +22,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/reviewtest"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // checkOwnWork checks that the validating webhook accepts the pods of the mutating webhook, and
@@ -30,7 +31,7 @@ import (
 // may be missing. It returns the decisions, the pod and the verdict.
 func checkOwnWork(t testing.TB, injector *inject.Injector, pod []byte) (map[string]inject.Code, []byte, *inject.Verdict) {
 	t.Helper()
-	checkOwnWorkOn(t, injector, keptBy(t, pod), false)
+	checkOwnWorkOn(t, injector, keptBy(t, pod, true), false)
 	return checkOwnWorkOn(t, injector, pod, true)
 }
 
@@ -47,9 +48,8 @@ func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bo
 	}
 	after := applyPatch(t, pod, r.Patch())
 	checkOrder(t, injector.Set().Templates, pod, after)
-	kept := keptBy(t, after)
 	var verdict *inject.Verdict
-	for _, req.Object = range [][]byte{kept, after} {
+	for _, req.Object = range [][]byte{keptBy(t, after, false), keptBy(t, after, true), after} {
 		if req.File = len(req.Object) == len(after) && bytes.Equal(req.Object, after); req.File && !file {
 			continue // an API server stores it at once
 		}
@@ -75,14 +75,17 @@ func checkOwnWorkOn(t testing.TB, injector *inject.Injector, pod []byte, file bo
 	return codes, after, verdict
 }
 
-// keptBy returns what an API server stores of a pod. Kubernetes' own types write the values, so that
-// this does not depend on what the engine foresees of them.
-func keptBy(t testing.TB, pod []byte) []byte {
+// keptBy returns what an API server stores of a pod, with its feature gates off or on. Kubernetes' own
+// types write the values, so that this does not depend on what the engine foresees of them.
+func keptBy(t testing.TB, pod []byte, gates bool) []byte {
 	t.Helper()
-	kept, err := schema.AsStored(pod)
+	parsed, err := tree.Parse(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
+	server := schema.Server{File: true, OnHost: parsed.At("spec", "hostNetwork").Kind() == tree.True, DropsGated: !gates}
+	all := schema.Pod().Foreseen(parsed, server)
+	kept := all.AppendTo(nil)
 	var full corev1.Pod
 	if kjson.UnmarshalCaseSensitivePreserveInts(kept, &full) != nil {
 		return kept // no API server has such a pod
@@ -163,6 +166,18 @@ func TestJudgeOwnWork(t *testing.T) {
 			`required: true, match: {condition: "pod.spec.volumes.exists(v, v.name == 'w')"}, pod: {spec: {volumes: [{name: v, configMap: {name: "c${string(size(pod.spec.containers))}"}}], containers: [{name: k, image: s}]}}`,
 			"required: true, order: 2, pod: {spec: {volumes: [{name: w, emptyDir: {}}], containers: [{name: side, image: s}]}}",
 		}},
+		"a container that looks like the user's after its own additions": {specs: []string{
+			`required: true, forEachContainer: [{add: {env: [{name: E1, value: "1"}], ports: [{containerPort: 91}]}}], pod: {spec: {volumes: [{name: v1, configMap: {name: "c${string(size(pod.spec.containers))}"}}], initContainers: [{name: l1, image: s}]}}`,
+			`required: true, order: 1, pod: {spec: {volumes: [{name: v2, emptyDir: {}}], containers: [{name: k2, image: "v${string(size(pod.spec.volumes))}"}]}}`,
+		}, want: "render_failed"},
+		"a mount that another template moves": {specs: []string{
+			`params: [{name: l, type: list, default: "a,b"}], validate: {protect: [image]}, pod: {spec: {volumes: [{name: v0}], containers: [{"${forEach}": {m: "params.l"}, name: "k0-${m}", image: "${pod.spec.volumes.exists(v, has(v.emptyDir.sizeLimit)) ? 'y' : 'n'}"}]}}`,
+			`validate: {protect: [all]}, pod: {metadata: {annotations: {x.example/t2: "v${string(size(pod.spec.volumes))}"}}, spec: {volumes: [{name: v2, emptyDir: {sizeLimit: "01.50"}}], initContainers: [{"${when}": "pod.metadata.annotations.exists(k, k.startsWith('x'))", name: k2, image: s, volumeMounts: [{name: v2, mountPath: "/w0-${string(size(pod.spec.volumes))}"}]}]}}`,
+		}, want: "render_failed"},
+		"an addition that makes a later template fail": {specs: []string{
+			volume,
+			"order: 1, " + `forEachContainer: [{where: "pod.spec.volumes.exists(v, v.name == 'v')", add: {env: [{name: A, value: "${pod.metadata.labels['x']}"}]}}], ` + side,
+		}, want: "render_failed"},
 		"the cost limit": {specs: []string{
 			`required: true, match: {condition: "pod.spec.volumes.all(v, pod.spec.volumes.exists(w, w.name == v.name))"}, pod: {spec: {volumes: [{name: zz, emptyDir: {}}], containers: [{name: side, image: s}]}}`,
 		}, spec: `"volumes":[` + list(147, `{"name":"v%d","emptyDir":{}}`) + `]`, want: "render_failed"},
@@ -176,13 +191,16 @@ func TestJudgeOwnWork(t *testing.T) {
 		"a volume without a source": {specs: []string{
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: side, image: s, volumeMounts: [{name: v, mountPath: /v}]}]}}",
 		}, spec: `"volumes":[{"name":"v"}]`},
-		"quantities":                  {specs: marshal("pod.spec.containers[0].resources", `required: true, forEachContainer: [{add: {resources: {requests: {cpu: "0.5", memory: "1024Mi"}}}}]`)},
-		"a user's quantities":         {specs: marshal("pod.spec.containers.map(c, c.resources)", "order: 1, "+volume), containers: one + `,{"name":"b","image":"b","resources":{"limits":{"cpu":0.0005,"memory":"0.5Gi"}}}`},
-		"requests from limits":        {specs: marshal("pod.spec.containers[0].resources", `required: true, forEachContainer: [{add: {resources: {limits: {cpu: "2000m"}}}}]`)},
-		"the size of a volume":        {specs: marshal("pod.spec.volumes", `required: true, pod: {spec: {volumes: [{name: v, emptyDir: {sizeLimit: "0.5Gi"}}]}}`)},
-		"a divisor":                   {specs: marshal("pod.spec.containers[0].env", `required: true, forEachContainer: [{add: {env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: "1000m"}}}]}}]`)},
-		"ports on the node's network": {specs: marshal("pod.spec.containers[0].ports", "order: 2, forEachContainer: [{add: {ports: [{containerPort: 8080}]}}]"), spec: `"hostNetwork":true`},
-		"a condition on a quantity":   {specs: []string{"required: true, match: {condition: \"string(pod.spec.containers[0].resources.limits['cpu']) == '2'\"}, " + side}, containers: `{"name":"app","image":"a","resources":{"limits":{"cpu":2}}}`},
+		"quantities":                   {specs: marshal("pod.spec.containers[0].resources", `required: true, forEachContainer: [{add: {resources: {requests: {cpu: "0.5", memory: "1024Mi"}}}}]`)},
+		"a user's quantities":          {specs: marshal("pod.spec.containers.map(c, c.resources)", "order: 1, "+volume), containers: one + `,{"name":"b","image":"b","resources":{"limits":{"cpu":0.0005,"memory":"0.5Gi"}}}`},
+		"requests from limits":         {specs: marshal("pod.spec.containers[0].resources", `required: true, forEachContainer: [{add: {resources: {limits: {cpu: "2000m"}}}}]`)},
+		"the size of a volume":         {specs: marshal("pod.spec.volumes", `required: true, pod: {spec: {volumes: [{name: v, emptyDir: {sizeLimit: "0.5Gi"}}]}}`)},
+		"a field behind a gate":        {specs: marshal("pod.spec.volumes", `required: true, pod: {spec: {volumes: [{name: v, emptyDir: {mode: 511}}]}}`)},
+		"a user's field behind a gate": {specs: marshal("pod.spec.containers", "order: 1, "+volume), containers: `{"name":"app","image":"a","lifecycle":{"stopSignal":"SIGTERM"}}`},
+		"has a field behind a gate":    {specs: []string{"match: {hostNetwork: true, condition: 'pod.spec.containers.exists(c, has(c.lifecycle))'}, " + side}, containers: `{"name":"app","image":"a","lifecycle":{"stopSignal":"SIGTERM"}}`, want: "condition_false"},
+		"a divisor":                    {specs: marshal("pod.spec.containers[0].env", `required: true, forEachContainer: [{add: {env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: "1000m"}}}]}}]`)},
+		"ports on the node's network":  {specs: marshal("pod.spec.containers[0].ports", "required: true, order: 2, forEachContainer: [{add: {ports: [{containerPort: 8080}]}}]"), spec: `"hostNetwork":true`},
+		"a condition on a quantity":    {specs: []string{"required: true, match: {condition: \"string(pod.spec.containers[0].resources.limits['cpu']) == '2'\"}, " + side}, containers: `{"name":"app","image":"a","resources":{"limits":{"cpu":2}}}`},
 		"a field that a gate drops, in one of two volumes": {specs: []string{
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {mode: 511}}]}}",
 			"required: true, pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: side, image: s}]}}",

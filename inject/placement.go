@@ -62,21 +62,59 @@ func (o *owners) earlier(existing *tree.Node, of *loaded, position templates.Pos
 // another one of them. A container that was added earlier may have a condition that is false by now.
 func (p *planner) beside(existing, own *tree.Node, list string) (before, after bool) {
 	name := existing.Get("name").Text()
-	there, self := p.t.Rank(list, name), p.t.Rank(list, own.Get("name").Text())
+	there, self := p.rank(list, name), p.rank(list, own.Get("name").Text())
 	if there < 0 {
 		return false, false
 	}
-	rendered := p.fragment.At("spec", list).Items()
-	i := slices.IndexFunc(rendered, hasName(name))
+	i := p.rendered(list, name)
 	switch {
 	case i < 0 && !existing.Added() && !p.subject.marked(p.t):
 		return false, false // the user's own
 	case i >= 0 && there == self: // of one ${forEach}
-		before = i < slices.IndexFunc(rendered, hasName(own.Get("name").Text()))
+		before = i < p.rendered(list, own.Get("name").Text())
 	default:
 		before = there <= self
 	}
 	return before, !before
+}
+
+// rank is [templates.Template.Rank], which a planner may need for each pair of a thousand containers.
+func (p *planner) rank(list, name string) int {
+	if len(p.fragment.At("spec", list).Items()) < longList {
+		return p.t.Rank(list, name)
+	}
+	key := [2]string{list, name}
+	rank, ok := p.ranks[key]
+	if !ok {
+		if rank = p.t.Rank(list, name); p.ranks == nil {
+			p.ranks = map[[2]string]int{}
+		}
+		p.ranks[key] = rank
+	}
+	return rank
+}
+
+// rendered returns the index of a container among those that the template renders, or -1. A template
+// may render a thousand.
+func (p *planner) rendered(list, name string) int {
+	items := p.fragment.At("spec", list).Items()
+	if len(items) < longList {
+		return slices.IndexFunc(items, hasName(name))
+	}
+	if p.indices[list] == nil {
+		index := map[string]int{}
+		for i := range items {
+			index[items[i].Get("name").Text()] = i
+		}
+		if p.indices == nil {
+			p.indices = map[string]map[string]int{}
+		}
+		p.indices[list] = index
+	}
+	if i, ok := p.indices[list][name]; ok {
+		return i
+	}
+	return -1
 }
 
 // positionIn returns a position in a list, without a container that the list does not have.

@@ -16,8 +16,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 		c.decision.Code, c.decision.Message = CodeRenderFailed, err.Error()
 		return false
 	}
-	// Both describe the original pod.
-	noContainer, altered := (c.subject.asked.alone || c.subject.asked.detail) && c.noContainer(), altered(c.subject, c.t, &c.fragment)
+	noContainer := (c.subject.asked.alone || c.subject.asked.detail) && c.noContainer() // before anything is added
 	p := &planner{
 		subject: c.subject, t: c.t, fragment: &c.fragment, apps: c.apps, placed: &c.placed, owners: o, couplings: couplings,
 		journal: journal, wasMarked: c.subject.marked(c.t), wasInjected: c.subject.annotation(c.t.injected) != nil,
@@ -37,7 +36,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 	default:
 		c.pass(CodeRenderFailed, "every expression gives a valid value")
 		c.pass(CodeConflict, "nothing in the pod conflicts with it")
-		c.decision.Kept, c.decision.Added, c.decision.Altered = p.kept, p.added, altered
+		c.decision.Kept, c.decision.Added, c.decision.Altered = p.kept, p.added, c.altered
 		c.decision.Code = CodePresent
 		c.decision.Notes = append(c.decision.Notes, p.notes...)
 		c.noteWhere(o)

@@ -40,6 +40,9 @@ type planner struct {
 	inApp         bool     // while it merges a container of the user's
 	keptVariables []string // of this container
 	notes         []string
+
+	indices map[string]map[string]int // see rendered
+	ranks   map[[2]string]int         // see rank
 }
 
 func (p *planner) conflict(at fmt.Stringer, pod, fragment *tree.Node, format string, args ...any) {

@@ -11,7 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// TestPodName checks that expressions see the name of a pod only if somebody chose it. The mutating
+// TestPodName checks that expressions see the name of a pod only if a user chose it. The mutating
 // webhook sees no name if the API server generates it later; the validating webhook sees that one.
 func TestPodName(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestPodName(t *testing.T) {
 		metadata := final["metadata"].(map[string]any)
 		maps.Copy(metadata, decodeJSON(t, []byte(c.validating)).(map[string]any))
 		v := mustJudge(t, inject.NewJudge(injector, nil, true), inject.Request{Operation: "CREATE", OptedIn: true, Object: withKeysBackwards(t, final)})
-		if v.Denied != (c.mutating == "{}") { // a name that comes from nowhere
+		if v.Denied != (c.mutating == "{}") { // the name appears only in the final pod
 			t.Errorf("%s, then %s: %v", c.mutating, c.validating, v.Judged)
 		}
 	}

@@ -13,19 +13,23 @@ import (
 // containers of a pod share one network, so only one of them can listen. This is no conflict, because
 // containerPort is only information: a container may not listen on it.
 func (c *candidate) notePorts() {
+	room := longList // each port takes a walk through the pod
 	for _, list := range containerLists() {
 		containers := c.fragment.At("spec", list).Items()
 		for i := range containers {
 			if list == "containers" || isSidecar(&containers[i]) {
-				c.notePortsOf(&containers[i])
+				c.notePortsOf(&containers[i], &room)
 			}
 		}
 	}
 }
 
-func (c *candidate) notePortsOf(container *tree.Node) {
+func (c *candidate) notePortsOf(container *tree.Node, room *int) {
 	ports, name := container.Get("ports").Items(), container.Get("name").Text()
-	for i := range ports[:min(len(ports), longList)] { // each takes a walk through the pod
+	for i := range ports {
+		if *room--; *room < 0 {
+			return
+		}
 		if other := c.listener(&ports[i], name); other != "" {
 			c.note(fmt.Sprintf("the containers %s and %s have the same port, %s; they share one network, so only one of them can listen on it",
 				min(name, other), max(name, other), ports[i].Get("containerPort")))

@@ -4,7 +4,6 @@ package inject
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -180,9 +179,6 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 	if !found {
 		return container
 	}
-	note := fmt.Sprintf("the pod has its own resources, which the container %s shares, so Pillion adds no cpu and memory to it", name)
-	if !slices.Contains(c.decision.Notes, note) && len(c.decision.Notes) < maxConflicts {
-		c.decision.Notes = append(c.decision.Notes, note)
-	}
+	c.note(fmt.Sprintf("the pod has its own resources, which the container %s shares, so Pillion adds no cpu and memory to it", name))
 	return c.subject.nodes.With(&container, "resources", reduced)
 }

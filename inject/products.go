@@ -17,9 +17,10 @@ import (
 
 // productKeys are the annotations of other products that templates read.
 type productKeys struct {
-	keys    []productKey
-	domains map[string]bool
-	labels  map[string]bool // that the templates add
+	keys        []productKey
+	domains     map[string]bool
+	labels      map[string]bool // that the templates add
+	annotations map[string]bool // the same
 }
 
 // productKey is the key of an annotation, or the prefix of several.
@@ -40,8 +41,8 @@ func (p *productKeys) add(t *templates.Template) {
 	}
 }
 
-// addsLabels records the labels that a template adds.
-func (p *productKeys) addsLabels(t *templates.Template) {
+// adds records the labels and annotations that a template adds.
+func (p *productKeys) adds(t *templates.Template) {
 	for name, metadata := range t.PodFragment().Children() {
 		if name != "metadata" {
 			continue
@@ -50,6 +51,8 @@ func (p *productKeys) addsLabels(t *templates.Template) {
 			for key := range of.Children() {
 				if field == "labels" {
 					p.labels = including(p.labels, key)
+				} else {
+					p.annotations = including(p.annotations, key)
 				}
 			}
 		}
@@ -116,10 +119,15 @@ func (p *productKeys) mistake(key string) string {
 	}
 	for i := range p.keys {
 		if k := &p.keys[i]; domainOf(k.key) == domain && k.resembles(key) {
-			return fmt.Sprintf("annotation %s sets no parameter; did you mean %q, which the template %s reads?", Cut(key, maxValue), k.written(), k.template)
+			return fmt.Sprintf("annotation %s sets no parameter; did you mean %q, which the template %s reads?", templates.Cut(key, maxValue), k.written(), k.template)
 		}
 	}
 	return ""
+}
+
+// ignores reports whether an annotation has the domain of others that parameters read, and no parameter reads it.
+func (p *productKeys) ignores(key string) bool {
+	return p.domains[domainOf(key)] && !p.reads(key) && !p.annotations[key] && p.mistake(key) == ""
 }
 
 // asLabel returns a message about a label that a template reads as an annotation.
@@ -127,5 +135,5 @@ func (p *productKeys) asLabel(key string) string {
 	if p.labels[key] || !p.reads(key) {
 		return ""
 	}
-	return fmt.Sprintf("label %s sets no parameter; set it as an annotation", Cut(key, maxValue))
+	return fmt.Sprintf("label %s sets no parameter; set it as an annotation", templates.Cut(key, maxValue))
 }

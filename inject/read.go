@@ -34,11 +34,6 @@ func newRead(part string) (r read) {
 	return r
 }
 
-// ofContainers reports whether the part includes the lists of containers.
-func (r read) ofContainers() bool {
-	return len(r.path) == 0 || len(r.path) > 1 && (r.path[1] == "containers" || r.path[1] == "initContainers")
-}
-
 // addedIn reports whether something was added at that path, or a parent was.
 func (r read) addedIn(n *tree.Node) bool {
 	for path := r.path; len(path) > 0 && n != nil && !n.Added(); path = path[1:] {

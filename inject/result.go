@@ -134,8 +134,7 @@ func (r *Result) AppendAudit(notes []Note) []Note {
 	return notes
 }
 
-// maxNote is a length that exceeds the one of any audit annotation, in bytes: 512 runes of four
-// bytes.
+// maxNote is a length that exceeds the one of any audit annotation, in bytes.
 const maxNote = 2048
 
 // addNote appends to the note with that key, or adds a new one.

@@ -27,7 +27,8 @@ type run struct {
 func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
 	r.injector, r.journal.Nodes = i, nodes
 	s := &r.subject
-	s.asked, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.nodes = asked, i.schema, i.templates, i.brings, i.patterns, i.excluded, nodes
+	s.proven = nil
+	s.asked, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.readsGated, s.nodes = asked, i.schema, i.templates, i.brings, i.patterns, i.excluded, i.readsGated, nodes
 	r.room = slices.Grow(r.room[:0], len(i.templates))[:len(i.templates)]
 }
 
@@ -42,16 +43,15 @@ func (r *run) look(pod *tree.Node, grown bool) {
 		Request: templates.RequestInfo{Operation: asked.operation, Username: asked.username, DryRun: asked.dryRun},
 	}
 	r.leftOut, r.added = nil, false
-	view, shown := r.view(false)
+	view, shown := r.view(nil)
 	r.input.Pod, r.shown = r.subject.foreseen(view, r.subject.schema), shown
 }
 
-// view returns the pod as expressions see it, with or without exposed containers, and the number of
-// visible containers.
-func (r *run) view(exposed bool) (pod *tree.Node, containers int) {
+// view is [subject.view] without a generated name.
+func (r *run) view(t *loaded) (pod *tree.Node, containers int) {
 	pod = r.subject.pod
 	if r.injector.readsContainers {
-		pod, containers = r.subject.view(exposed)
+		pod, containers = r.subject.view(t)
 	}
 	if metadata := pod.Get("metadata"); r.injector.readsName && templates.HasGeneratedName(metadata) {
 		nodes := r.subject.nodes
@@ -65,10 +65,12 @@ func (r *run) view(exposed bool) (pod *tree.Node, containers int) {
 // container, required templates are rendered again.
 func (r *run) decide(decisions []Decision) {
 	s, o := &r.subject, &r.owners
-	r.renderAll(decisions, r.input.Pod)
-	if r.injector.required && r.injector.readsContainers && s.expose(o.candidates) {
-		view, _ := r.view(true)
-		r.renderAll(decisions, s.foreseen(view, s.schema))
+	r.renderAll(decisions)
+	if r.injector.proves && s.expose(o.candidates, o.leftOut) {
+		r.renderAll(decisions)
+	}
+	for _, c := range o.candidates {
+		c.altered = altered(s, c.t, &c.fragment)
 	}
 	for _, c := range o.candidates {
 		if s.asked.gone() {
@@ -77,8 +79,8 @@ func (r *run) decide(decisions []Decision) {
 		if r.added {
 			// If these additions matter, there is another look. It sees them as the API server will
 			// store them.
-			view, _ := r.view(c.t.Spec.Required)
-			if s.asked.file {
+			view, _ := r.view(c.t)
+			if s.asked.file || s.readsGated {
 				view = s.foreseen(view, s.schema)
 			}
 			c.input.See(view)
@@ -91,10 +93,10 @@ func (r *run) decide(decisions []Decision) {
 	}
 }
 
-// renderAll finds the candidates. Required templates see another pod than the others.
-func (r *run) renderAll(decisions []Decision, required *tree.Node) {
+// renderAll finds the candidates. Required templates see exposed containers, too.
+func (r *run) renderAll(decisions []Decision) {
 	s, o := &r.subject, &r.owners
-	o.candidates, o.flipped = o.candidates[:0], o.flipped[:0]
+	o.candidates, o.leftOut, o.flipped = o.candidates[:0], nil, o.flipped[:0]
 	for i, t := range s.templates {
 		if s.asked.gone() {
 			return
@@ -102,11 +104,18 @@ func (r *run) renderAll(decisions []Decision, required *tree.Node) {
 		d, c := &decisions[i], &r.room[len(o.candidates)]
 		*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
 		*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
-		if t.Spec.Required {
-			c.input.Pod = required
+		if t.Spec.Required && len(s.exposed) > 0 {
+			view, _ := r.view(t)
+			c.input.Pod = s.foreseen(view, s.schema)
 		}
 		if why := r.leftOut[t.Name]; why != "" {
 			d.Code, d.Message = CodeRenderFailed, why
+			if r.injector.proves {
+				out := &candidate{subject: s, t: t, input: c.input, decision: &Decision{}}
+				if code, _ := out.render(r.injector.rules); code == "" {
+					o.leftOut = append(o.leftOut, out)
+				}
+			}
 		} else {
 			d.Code, d.Message = c.render(r.injector.rules)
 		}

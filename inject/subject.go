@@ -47,6 +47,8 @@ type subject struct {
 	excluded  []string       // namespaces
 	nodes     *tree.Arena    // memory for new nodes
 
+	readsGated bool // see [templates.Template.ReadsGated]
+
 	pod         *tree.Node
 	grown       bool // whether earlier looks added something
 	labels      *tree.Node
@@ -68,12 +70,13 @@ type subject struct {
 	oursKnown bool
 	claims    map[string]bool // claims of the request
 	exposed   map[string]bool // names of containers, see expose
+	proven    map[string]bool // names of containers that templates rendered before anything was added
 }
 
 // look begins another look.
 func (s *subject) look(pod *tree.Node, grown bool) {
 	*s = subject{
-		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, nodes: s.nodes,
+		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
 		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0],
 		pod:         pod,
 		grown:       grown,

@@ -38,7 +38,7 @@ func (c *candidate) sets(variable *tree.Node) bool {
 	for i := range c.apps {
 		for k := range c.apps[i].fragments {
 			if slices.ContainsFunc(c.apps[i].fragments[k].Get("env").Items(), func(v tree.Node) bool {
-				return v.Get("name").IsText(variable.Get("name").Text()) && holdsVariable(variable, &v)
+				return v.Get("name").IsText(variable.Get("name").Text()) && c.subject.holdsVariable(variable, &v)
 			}) {
 				return true
 			}
@@ -49,7 +49,7 @@ func (c *candidate) sets(variable *tree.Node) bool {
 
 // keepVariable handles a variable that a container of the user's has.
 func (p *planner) keepVariable(pod, fragment *tree.Node, at schema.Pointer) {
-	if holdsVariable(pod, fragment) {
+	if p.subject.holdsVariable(pod, fragment) {
 		p.found = true
 		return
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // TestVariablesChangeNothing checks that templates whose expressions are variables inject the same
-// as the templates without variables, and that the validating webhook says the same.
+// as the templates without variables, and that the validating webhook has the same findings.
 func TestVariablesChangeNothing(t *testing.T) {
 	t.Parallel()
 	count, injected := number(t, "CASES", 200), 0

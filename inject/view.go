@@ -18,19 +18,24 @@ import (
 // [templates.Runs.MayBe]). All other containers are visible.
 //
 // An annotation can still hide a container of the user's, because MayBe knows no computed values.
-// Required templates therefore see more: also the containers that are not what a template now
-// renders for this pod. Such containers are exposed.
+// Required templates therefore see more: also the containers that are not what a template renders
+// for this pod. Such containers are exposed. A template never sees exposed containers with its own
+// names: it could copy from them, and then render what the user wrote.
+//
+// A container that was just added, or that was right at first, stays hidden while templates add to
+// the pod, unless its template no longer wants the pod. If the container is no longer right at the
+// end, a template is left out, see [settling.losers].
 
-// view returns the pod as expressions see it, and the number of visible containers. Exposed
-// containers are visible if exposed is true. It shares memory with the pod.
-func (s *subject) view(exposed bool) (pod *tree.Node, containers int) {
+// view returns the pod as the expressions of a template see it, and the number of visible
+// containers. If t is nil, no exposed container is visible. It shares memory with the pod.
+func (s *subject) view(t *loaded) (pod *tree.Node, containers int) {
 	spec := s.pod.Get("spec")
 	seen := spec
 	for _, list := range containerLists() {
 		items := spec.Get(list).Items()
 		hidden := 0
 		for i := range items {
-			if s.hides(&items[i], exposed) {
+			if s.hides(&items[i], t) {
 				hidden++
 			}
 		}
@@ -43,7 +48,7 @@ func (s *subject) view(exposed bool) (pod *tree.Node, containers int) {
 		}
 		own := s.nodes.Nodes(len(items) - hidden)
 		for i := range items {
-			if !s.hides(&items[i], exposed) {
+			if !s.hides(&items[i], t) {
 				own = append(own, items[i])
 			}
 		}
@@ -56,21 +61,23 @@ func (s *subject) view(exposed bool) (pod *tree.Node, containers int) {
 }
 
 // foreseen returns a part of the pod as expressions see it. Additions of earlier looks have the
-// form in which the API server will store them, so a second run sees the same.
+// form in which the API server will store them, so a second run sees the same. Gated fields are left
+// out if an expression might see them.
 func (s *subject) foreseen(n *tree.Node, of *schema.Schema) *tree.Node {
-	if !s.asked.file && (!s.grown || n.AddedSize() == 0) {
+	if !s.asked.file && (!s.grown || n.AddedSize() == 0) && (!s.readsGated || !of.HasGated(n)) {
 		return n
 	}
-	return new(of.Foreseen(n, schema.Server{File: s.asked.file, OnHost: s.onHost}))
+	return new(of.Foreseen(n, schema.Server{File: s.asked.file, OnHost: s.onHost, DropsGated: s.readsGated}))
 }
 
 // held copies a node into the arena and returns its address.
 func (s *subject) held(n tree.Node) *tree.Node { return &append(s.nodes.Nodes(1), n)[0] }
 
-// hides reports whether a container of the pod is invisible to expressions.
-func (s *subject) hides(container *tree.Node, exposed bool) bool {
+// hides reports whether a container of the pod is invisible to the expressions of a template, see
+// view.
+func (s *subject) hides(container *tree.Node, t *loaded) bool {
 	name := container.Get("name").Text()
-	if !s.isBrought(name) || exposed && s.exposed[name] {
+	if !s.isBrought(name) || t != nil && t.Spec.Required && s.exposed[name] && !t.Brings(name) {
 		return false
 	}
 	return container.Added() || slices.ContainsFunc(s.ofTemplates(), func(c templates.Runs) bool { return templates.IsNamed(c.Name, name) && c.MayBe(container) })
@@ -89,21 +96,61 @@ func (s *subject) ofTemplates() []templates.Runs {
 	return s.ours
 }
 
-// expose finds the hidden containers that no candidate renders, and reports whether there are any. A
-// container that an earlier look added needs this proof, too: the next run does not know who added it.
-func (s *subject) expose(candidates []*candidate) bool {
+// expose finds the hidden containers that no candidate renders, and no template that is left out. It
+// reports whether there are any.
+// In the first look, it records the others.
+func (s *subject) expose(candidates, leftOut []*candidate) bool {
+	first := s.proven == nil
+	if first {
+		s.proven = map[string]bool{}
+	}
 	s.exposed = nil
-	for _, list := range containerLists() {
-		items := s.pod.At("spec", list).Items()
-		for i := range items {
-			if !s.hides(&items[i], false) || slices.ContainsFunc(candidates, func(c *candidate) bool { return c.renders(&items[i]) }) {
-				continue
-			}
+	for container := range s.hidden {
+		name := container.Get("name").Text()
+		switch {
+		case s.stays(container, candidates):
+		case !isRendered(container, candidates) && !isRendered(container, leftOut):
 			if s.exposed == nil {
 				s.exposed = map[string]bool{}
 			}
-			s.exposed[items[i].Get("name").Text()] = true
+			s.exposed[name] = true
+		case first:
+			s.proven[name] = true
 		}
 	}
 	return len(s.exposed) > 0
+}
+
+// hidden yields the containers that templates brought, or that look so.
+func (s *subject) hidden(yield func(*tree.Node) bool) {
+	for _, list := range containerLists() {
+		items := s.pod.At("spec", list).Items()
+		for i := range items {
+			if s.hides(&items[i], nil) && !yield(&items[i]) {
+				return
+			}
+		}
+	}
+}
+
+// lost yields the names of containers that stayed hidden although no candidate renders them any more.
+func (s *subject) lost(candidates []*candidate) func(yield func(name string) bool) {
+	return func(yield func(string) bool) {
+		for container := range s.hidden {
+			name := container.Get("name").Text()
+			if s.stays(container, candidates) && !isRendered(container, candidates) && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// stays reports whether a hidden container is known to be a template's that wants this pod.
+func (s *subject) stays(container *tree.Node, candidates []*candidate) bool {
+	name := container.Get("name").Text()
+	return (container.Added() || s.proven[name]) && slices.ContainsFunc(candidates, func(c *candidate) bool { return c.t.Brings(name) })
+}
+
+func isRendered(container *tree.Node, candidates []*candidate) bool {
+	return slices.ContainsFunc(candidates, func(c *candidate) bool { return c.renders(container) })
 }

@@ -30,11 +30,7 @@ func Visible(text string) string {
 	if utf8.ValidString(text) && strings.IndexFunc(text, Hidden) < 0 {
 		return text
 	}
-	return string(AppendVisible(nil, text))
-}
-
-// AppendVisible appends the result of [Visible].
-func AppendVisible(b []byte, text string) []byte {
+	var b []byte
 	for i, r := range text {
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD"):
@@ -45,7 +41,7 @@ func AppendVisible(b []byte, text string) []byte {
 			b = utf8.AppendRune(b, r)
 		}
 	}
-	return b
+	return string(b)
 }
 
 // maxMessage is the maximum length of the message of a decision or a finding, in bytes.
@@ -53,17 +49,10 @@ const maxMessage = 4096
 
 // sentence returns a message on one line, without hidden characters. A message may quote the pod.
 func sentence(text string) string {
-	const ellipsis = 3
 	if strings.ContainsAny(text, "\r\n") {
-		text = templates.OneLine(Cut(text, maxMessage))
+		text = templates.OneLine(templates.Cut(text, maxMessage))
 	}
-	if len(text) > maxMessage {
-		text = Cut(text, maxMessage-ellipsis)
-	}
-	if text = Visible(text); len(text) > maxMessage {
-		text = Cut(text, maxMessage-ellipsis)
-	}
-	return text
+	return templates.Cut(Visible(templates.Cut(text, maxMessage)), maxMessage)
 }
 
 // sentences masks the messages that may quote the pod.
@@ -78,15 +67,4 @@ func (d *Decision) sentences() {
 	for i := range d.Notes {
 		d.Notes[i] = sentence(d.Notes[i])
 	}
-}
-
-// Cut shortens a string to at most limit bytes plus an ellipsis.
-func Cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit] + "…"
 }

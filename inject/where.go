@@ -4,7 +4,6 @@ package inject
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
@@ -43,17 +42,10 @@ func (c *candidate) noteNames(named []templates.NamedContainer) {
 	}
 	for _, n := range named {
 		if !there[n.Name] && len(c.decision.Notes) < maxConflicts {
-			c.note(fmt.Sprintf("the annotation %s names the container %q, which the pod does not have%s", n.Annotation, Cut(n.Name, maxName), templates.DidYouMean(n.Name, names)))
+			c.note(fmt.Sprintf("the annotation %s names the container %q, which the pod does not have%s", n.Annotation, templates.Cut(n.Name, maxName), templates.DidYouMean(n.Name, names)))
 		}
 	}
 }
 
 // maxName is the maximum length of a container's name in a note.
 const maxName = 63
-
-// note adds a note to the decision.
-func (c *candidate) note(text string) {
-	if len(c.decision.Notes) < maxConflicts && !slices.Contains(c.decision.Notes, text) {
-		c.decision.Notes = append(c.decision.Notes, text)
-	}
-}

@@ -27,14 +27,9 @@ func TestAdvice(t *testing.T) {
 		"${string(size(pod.spec.containers[3].args))}":                                 "pod.spec.containers[?3].?args.orValue([])",
 		"${string(pod.spec.containers[0].livenessProbe.httpGet.httpHeaders[0].value)}": "pod.spec.containers[0].?livenessProbe.?httpGet.?httpHeaders[?0].?value.orValue('')",
 	} {
-		tpl, problems := parseExpression(t, leaf)
-		if problems != nil {
-			t.Errorf("%s: %v", leaf, problems)
-			continue
-		}
-		_, err := renderText(tpl)
+		text, err := renderLeaf(t, leaf)
 		if err == nil {
-			t.Errorf("%s does not fail", leaf)
+			t.Errorf("%s does not fail: %s", leaf, text)
 			continue
 		}
 		_, got, _ := strings.Cut(err.Error(), "; for pods without it, write ")
@@ -44,12 +39,7 @@ func TestAdvice(t *testing.T) {
 		}
 		plain := strings.NewReplacer("[?", "[", ".?", ".", ".orValue('')", "", ".orValue(0)", "", ".orValue(false)", "", ".orValue([])", "", `"`, "'").Replace(got)
 		fixed := strings.Replace(leaf, plain, strings.ReplaceAll(got, `"`, "'"), 1)
-		again, problems := parseExpression(t, fixed)
-		if problems != nil || fixed == leaf {
-			t.Errorf("%s: %v", fixed, problems)
-			continue
-		}
-		if text, err := renderText(again); err != nil {
+		if text, err := renderLeaf(t, fixed); err != nil || fixed == leaf {
 			t.Errorf("%s: %s, %v", fixed, text, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -107,6 +108,9 @@ func (s structs) add(t reflect.Type) {
 	fields := map[string]*structField{}
 	s[t.Name()] = fields
 	for _, f := range tree.StructFields(t) {
+		if Gated(f.Parent.Name(), f.JSON) {
+			continue
+		}
 		if notSetYet(t, f.JSON) == "" || t == reflect.TypeFor[metav1.ObjectMeta]() && f.JSON == "name" { // see readsPodName
 			fields[f.JSON] = &structField{json: f, FieldType: types.FieldType{
 				Type: s.celType(f.Type),
@@ -243,7 +247,9 @@ func celName(t *cel.Type) string {
 	case types.DynKind:
 		return "a value of unknown type"
 	case types.OpaqueKind:
-		return "an optional value (end it with .orValue(...))"
+		if strings.HasPrefix(t.String(), "optional_type(") {
+			return "an optional value (end it with .orValue(...))"
+		}
 	}
 	return typeWords(t.String())
 }

@@ -122,6 +122,12 @@ func (o object) Contains(key ref.Val) ref.Val {
 // Size implements traits.Sizer.
 func (o object) Size() ref.Val { return types.Int(len(o.entries())) }
 
+// IsZeroValue implements traits.Zeroer. CEL charges nothing for its time, so it reads only the first
+// member that has a value.
+func (o object) IsZeroValue() bool {
+	return !slices.ContainsFunc(o.node.Members(), func(m tree.Node) bool { return m.Kind() != tree.Null })
+}
+
 // Iterator implements traits.Iterable.
 func (o object) Iterator() traits.Iterator {
 	entries := o.entries()

@@ -259,5 +259,5 @@ func asAnnotation(t reflect.Type, y *yaml.Node) string {
 		}
 		text.WriteString(n.Value)
 	}
-	return fmt.Sprintf(", as in an annotation; write %q", cut(text.String()))
+	return fmt.Sprintf(", as in an annotation; write %q", Cut(text.String(), maxValue))
 }

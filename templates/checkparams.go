@@ -71,11 +71,11 @@ func reserved(name string) bool {
 }
 
 func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
-	p := &param{Param: *declared, row: declared.row()}
+	p := &param{Param: *declared, row: declared.row(), length: declared.Length()}
 	var err error
 	c.maxLength(node, path, p)
 	c.parts(node, path, p)
-	p.pattern = c.pattern(at(node, "pattern"), path+".pattern", p.Pattern, p.Length())
+	p.pattern = c.pattern(at(node, "pattern"), path+".pattern", p.Pattern, p.length)
 	if p.Minimum != nil {
 		if p.min, err = p.row.bound(string(*p.Minimum)); err != nil {
 			c.problem(at(node, "minimum"), path+".minimum", "%v", err)

@@ -85,10 +85,10 @@ func (c *checker) parts(node *yaml.Node, path string, p *param) {
 	}
 	p.items = c.param(child(node, "items"), path+".items", item)
 	if p.items.pattern != nil {
-		c.work(at(node, "items", "pattern"), path+".items.pattern", item.Pattern, p.Length())
+		c.work(at(node, "items", "pattern"), path+".items.pattern", item.Pattern, p.length)
 	}
 	if of == ofPairs {
-		p.keysPattern = c.pattern(at(node, "keyPattern"), path+".keyPattern", cmp.Or(p.KeyPattern, usualKeys), p.Length())
+		p.keysPattern = c.pattern(at(node, "keyPattern"), path+".keyPattern", cmp.Or(p.KeyPattern, usualKeys), p.length)
 	}
 }
 

@@ -32,6 +32,7 @@ type compiler struct {
 	origins   map[*program]*origin
 
 	readsRequest bool
+	readsGated   bool // see [Template.ReadsGated]
 	readsAccount bool
 	whole        bool // the expression computes an object, so a map may have values of different types
 }
@@ -136,6 +137,7 @@ func (c *compiler) inspect(checked *ast.AST) error {
 		if nesting(checked.GetType(e.ID())) > maxNesting {
 			return fmt.Errorf("lists are nested more than %d deep", maxNesting)
 		}
+		c.readsGated = c.readsGated || wholeWithGated(e)
 		switch e.Kind() {
 		case ast.LiteralKind:
 			if text, ok := e.AsLiteral().(types.String); ok && strings.Contains(string(text), "${") {
@@ -157,6 +159,8 @@ func (c *compiler) inspect(checked *ast.AST) error {
 				return errors.New("dyn() of an object hides which of its fields are not set yet; read a field of the object instead")
 			case call.IsMemberFunction() && len(call.Args()) == 1 && checked.GetType(call.Target().ID()).Kind() == types.TimestampKind && strings.HasPrefix(call.FunctionName(), "get"):
 				return fmt.Errorf("%s() with a time zone is not the same on every machine; leave out the time zone for UTC", call.FunctionName())
+			case call.FunctionName() == marshalFunction && strings.HasPrefix(checked.GetType(call.Args()[0].ID()).TypeName(), "pillion."):
+				return errors.New(marshalFunction + "() cannot take this object as a whole; name its fields, as in {'name': ns.name}")
 			case call.FunctionName() == marshalFunction && unset(checked.GetType(call.Args()[0].ID())) != "":
 				return fmt.Errorf("%s of %s has fields that are not set yet; read a field of it instead", marshalFunction+"()", unset(checked.GetType(call.Args()[0].ID())))
 			default:

@@ -9,7 +9,7 @@ import (
 // computedFields returns the fields of the containers in a pod's part that depend on the pod.
 func (p *part) computedFields() []string {
 	var all []string
-	for _, list := range []string{"initContainers", "containers"} {
+	for _, list := range containerLists {
 		for _, container := range p.member("spec").member(list).items() {
 			for i, field := range container.parts {
 				if field.ofPod() && !slices.Contains(all, container.names[i]) {

@@ -80,7 +80,7 @@ func TestFunctionCosts(t *testing.T) {
 	}
 }
 
-// TestUsualCosts checks that what templates do with lists of a usual size is far from the limit.
+// TestUsualCosts checks that usual work with lists of a usual size is far from the limit.
 func TestUsualCosts(t *testing.T) {
 	t.Parallel()
 	c := newTestCompiler(t)
@@ -165,4 +165,25 @@ func cpu(t *testing.T) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// TestNamedContainersCost checks that finding the names of containers in a where has a bound, however many comparisons
+// the where has. These are found in all of it, also in parts that are not evaluated for a pod.
+func TestNamedContainersCost(t *testing.T) {
+	cost := func(comparisons int) float64 {
+		found, problems := Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {params: [{name: p, default: x}],
+			forEachContainer: [{where: "true`+strings.Repeat(" || container.name == lists.range(20000).map(i, params.p)[0]", comparisons)+`", add: {env: [{name: A, value: b}]}}]}}`))
+		if problems != nil {
+			t.Fatal(problems)
+		}
+		annotations := tree.Members(tree.Field("a.pillion.dev/p", tree.Text("y")))
+		values, err := found[0].Values(&annotations, nil, &Namespace{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return testing.AllocsPerRun(1, func() { found[0].NamedContainers(&Input{Pod: new(tree.Members())}, values) })
+	}
+	if few, many := cost(10), cost(80); many > 1.5*few {
+		t.Errorf("80 comparisons take %v allocations, and 10 take %v", many, few)
+	}
 }

@@ -191,7 +191,7 @@ func compareDirect(t *testing.T, c *compiler, source, pod, container string) (co
 	}
 	var n tree.Node
 	if !p.direct.node(in, &n) {
-		t.Fatalf("%s gives %q as a text, and no value, for\n%s\n%s", source, text, pod, container)
+		t.Fatalf("%s gives the string %q, and no value, for\n%s\n%s", source, text, pod, container)
 	}
 	out, err := p.eval(directInput(t, pod, container))
 	if err != nil {

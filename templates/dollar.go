@@ -13,20 +13,21 @@ func withoutDollar(source string) string {
 	return "the expression"
 }
 
-// cutExpression finds the } that closes an expression. It ignores those in CEL strings and map
-// literals.
+// cutExpression finds the } that closes an expression. It ignores those in CEL's strings, comments
+// and map literals.
 func cutExpression(text string) (source, rest string, ok bool) {
-	depth, quote := 0, byte(0)
+	depth := 0
 	for i := 0; i < len(text); i++ {
 		switch b := text[i]; {
-		case quote != 0 && b == '\\':
-			i++
-		case quote != 0:
-			if b == quote {
-				quote = 0
-			}
 		case b == '\'' || b == '"':
-			quote = b
+			isRaw := i > 0 && (text[i-1] == 'r' || text[i-1] == 'R')
+			i += quotedLength(text[i:], isRaw) - 1
+		case strings.HasPrefix(text[i:], "//"):
+			end := strings.IndexByte(text[i:], '\n')
+			if end < 0 {
+				return "", "", false
+			}
+			i += end
 		case b == '{':
 			depth++
 		case b == '}' && depth == 0:
@@ -36,4 +37,22 @@ func cutExpression(text string) (source, rest string, ok bool) {
 		}
 	}
 	return "", "", false
+}
+
+// quotedLength returns the length of the CEL string at the beginning of other text, with its quotes. In a
+// raw string, a backslash is an ordinary character.
+func quotedLength(text string, isRaw bool) int {
+	quote := text[:1]
+	if three := strings.Repeat(quote, 3); strings.HasPrefix(text, three) {
+		quote = three
+	}
+	for i := len(quote); i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && !isRaw:
+			i++
+		case strings.HasPrefix(text[i:], quote):
+			return i + len(quote)
+		}
+	}
+	return len(text)
 }

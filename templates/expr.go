@@ -52,21 +52,14 @@ type loop struct {
 var errGone = errors.New("the caller no longer waits for the result")
 
 func (p *program) eval(in *Input) (ref.Val, error) {
-	select {
-	case <-in.Done:
+	if in.isDone() {
 		return nil, errGone
-	default:
 	}
 	if in.spent > totalLimit {
 		return nil, p.errTooMuch()
 	}
 	out, details, err := p.prog.Eval(in)
-	cost := details.ActualCost()
-	if _, stopped := errors.AsType[interpreter.EvalCancelledError](err); cost != nil && !stopped {
-		in.spent += *cost
-	} else if err != nil {
-		in.spent += costLimit // an expression may handle the error of a variable
-	}
+	in.spent += costIn(details, err)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w%s", p.source, err, advice(err, p.checked, p.leaf))
 	}
@@ -74,6 +67,19 @@ func (p *program) eval(in *Input) (ref.Val, error) {
 		return nil, p.errTooMuch()
 	}
 	return out, nil
+}
+
+// costIn returns the cost of an evaluation. A stopped one costs as much as one may: an expression may
+// handle the error of a variable.
+func costIn(details *cel.EvalDetails, err error) uint64 {
+	cost := details.ActualCost()
+	switch _, stopped := errors.AsType[interpreter.EvalCancelledError](err); {
+	case cost != nil && !stopped:
+		return *cost
+	case err != nil:
+		return costLimit
+	}
+	return 0
 }
 
 func (p *program) errTooMuch() error {

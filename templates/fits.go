@@ -11,7 +11,7 @@ import (
 )
 
 // fitter checks at load time which values may become objects of the API. An annotation must never add
-// structure. So an object comes from the pod, where it has the same type, or from a map literal with
+// structure. So an object comes from a place in the pod with the same type, or from a map literal with
 // constant keys. The keys of labels and of resources are data, and may be computed.
 type fitter struct {
 	seen  map[fitted]bool // those that fit
@@ -23,7 +23,7 @@ type fitted struct {
 	o *origin
 }
 
-// These errors say how to write an object.
+// These errors contain how to write an object.
 var (
 	errAnything = errors.New("the fields of a value of unknown type, such as a parameter of type json, are known only at run time; " + writeKeys)
 	errKeys     = errors.New("the keys of this map are not constant strings, and would become fields; " + writeKeys)

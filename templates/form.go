@@ -97,7 +97,7 @@ func (f *form) of(in *Input, n *tree.Node) (made tree.Node, err error) {
 		made, err = f.mapping(in, n)
 	default:
 		if made = *n; !isOf(f.typ, n) {
-			return made, fmt.Errorf("must be %s, not %s", describe(f.typ), cut(n.String()))
+			return made, fmt.Errorf("must be %s, not %s", describe(f.typ), cut(n))
 		}
 	}
 	if err == nil {
@@ -108,7 +108,7 @@ func (f *form) of(in *Input, n *tree.Node) (made tree.Node, err error) {
 
 func (f *form) object(in *Input, n *tree.Node) (made tree.Node, err error) {
 	if n.Kind() != tree.Object {
-		return made, fmt.Errorf("must be an object, not %s", cut(n.String()))
+		return made, fmt.Errorf("must be an object, not %s", cut(n))
 	}
 	if err := f.known(n); err != nil {
 		return made, err
@@ -172,7 +172,7 @@ func (f *form) list(in *Input, n *tree.Node) (made tree.Node, err error) {
 	items := n.Items()
 	switch {
 	case n.Kind() != tree.Array:
-		return made, fmt.Errorf("must be a list, not %s", cut(n.String()))
+		return made, fmt.Errorf("must be a list, not %s", cut(n))
 	case len(items) > maxItems:
 		return made, fmt.Errorf("has %d items, and at most %d are allowed", len(items), maxItems)
 	}
@@ -197,7 +197,7 @@ func isTokenMount(mount *tree.Node) bool {
 
 func (f *form) mapping(in *Input, n *tree.Node) (made tree.Node, err error) {
 	if n.Kind() != tree.Object {
-		return made, fmt.Errorf("must be an object, not %s", cut(n.String()))
+		return made, fmt.Errorf("must be an object, not %s", cut(n))
 	}
 	if size := len(n.Members()); size > maxItems {
 		return made, fmt.Errorf("has %d keys, and at most %d are allowed", size, maxItems)
@@ -238,11 +238,7 @@ func isInt(n *tree.Node) bool {
 	return n.Kind() == tree.Number && err == nil
 }
 
-// cut returns the beginning of a long value.
-func cut(text string) string {
-	const most = 40
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return text
-}
+// maxValue is the maximum length of a template's value in a problem, in bytes.
+const maxValue = 40
+
+func cut(n *tree.Node) string { return Cut(n.String(), maxValue) }

@@ -21,16 +21,16 @@ const IfSetKey = "${ifSet}"
 // The values of IfSetKey besides an object {append: NAME}, with which the container gets the
 // template's value in the variable NAME.
 const (
-	IfSetKeep     = "keep" // the default
-	IfSetConflict = "conflict"
+	ifSetKeep     = "keep" // the default
+	ifSetConflict = "conflict"
 )
 
 const ifSetHint = `"` + IfSetKey + `" must be keep, conflict or {append: NAME}, where NAME is another variable that the program reads`
 
-// IfSet returns what a variable of a fragment asks for: the name of another variable, or IfSetConflict.
+// IfSet returns what a variable of a fragment asks for: the name of another variable, or a conflict.
 func IfSet(variable *tree.Node) (other string, conflict bool) {
 	ask := variable.Get(IfSetKey)
-	return ask.Get("append").Text(), ask != nil && ask.IsText(IfSetConflict)
+	return ask.Get("append").Text(), ask != nil && ask.IsText(ifSetConflict)
 }
 
 // AsksIfSet reports whether fragments of [Template.ForEach] contain IfSetKey.
@@ -44,14 +44,14 @@ func (c *checker) ifSet(o *part, y, value *yaml.Node, t reflect.Type, path strin
 		return
 	}
 	switch {
-	case value.Kind == yaml.ScalarNode && value.Value == IfSetKeep:
+	case value.Kind == yaml.ScalarNode && value.Value == ifSetKeep:
 		return
-	case value.Kind == yaml.ScalarNode && value.Value == IfSetConflict:
+	case value.Kind == yaml.ScalarNode && value.Value == ifSetConflict:
 		o.add(IfSetKey, &part{static: tree.Text(value.Value)})
 		c.asksIfSet = true
 		return
 	case value.Kind == yaml.ScalarNode:
-		c.problem(value, at, "%s%s", ifSetHint, DidYouMean(value.Value, []string{IfSetKeep, IfSetConflict}))
+		c.problem(value, at, "%s%s", ifSetHint, DidYouMean(value.Value, []string{ifSetKeep, ifSetConflict}))
 		return
 	}
 	other := child(value, "append")

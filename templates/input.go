@@ -11,7 +11,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Input is the input of a template besides its parameters. It belongs to one template in one look
+// Input is the input of a template besides its parameters. It is for one template and one evaluation
 // of a pod.
 type Input struct {
 	Pod       *tree.Node
@@ -49,6 +49,16 @@ type loopValue struct {
 
 // See sets the pod. The values of variables are forgotten, because they may depend on the pod.
 func (in *Input) See(pod *tree.Node) { in.Pod, in.variables = pod, nil }
+
+// isDone reports whether the caller no longer waits for the result.
+func (in *Input) isDone() bool {
+	select {
+	case <-in.Done:
+		return true
+	default:
+		return false
+	}
+}
 
 // with sets the variables of an evaluation and returns in.
 func (in *Input) with(values Values, container *tree.Node) *Input {

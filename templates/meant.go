@@ -35,6 +35,9 @@ func explained(env *cel.Env, source, message string) (text, hint string) {
 		if slices.Contains([]string{"uid", "creationTimestamp", "resourceVersion", "nodeName", "managedFields", "status"}, name) {
 			return text, ": it is not set yet when a pod is admitted; give the container the value through the downward API (env valueFrom.fieldRef)"
 		}
+		if Gated(typeName, name) {
+			return fmt.Sprintf("expressions cannot read %q", name), ": an API server drops it if its feature gate is off"
+		}
 		if instead := beside(typeName, name); instead != "" {
 			return text, "; write " + instead
 		}
@@ -66,6 +69,7 @@ var (
 	mismatch  = regexp.MustCompile(`^found no matching overload for '(.*)' applied to '(.*)'$`)
 	itemField = regexp.MustCompile(`^type 'list\((.*)\)' does not support field selection$`)
 	notBool   = regexp.MustCompile(`^expected type '(.*)' but found '(.*)'$`)
+	notRange  = regexp.MustCompile(`^expression of type '(.*)' cannot be range of a comprehension`)
 	oneEquals = "Syntax error: token recognition error at: '= "
 )
 
@@ -75,7 +79,7 @@ func unusual(message string) (text, hint string) {
 		name, isOperator := operators.FindReverse(found[1])
 		switch {
 		case found[1] == operators.Conditional:
-			return "? does not work with " + argumentWords(found[2]), "; before ? stands a condition, such as params.level == 'debug', and both results have one type"
+			return "? does not work with " + argumentWords(found[2]), "; before ? write a condition, such as params.level == 'debug'; both results must have the same type"
 		case found[1] == operators.Index && strings.HasPrefix(found[2], "(pillion."):
 			return "this object has no [...]", "; read a field of it, such as params.NAME"
 		case found[1] == operators.Index:
@@ -83,7 +87,7 @@ func unusual(message string) (text, hint string) {
 		case found[1] == operators.OptIndex || found[1] == operators.OptSelect:
 			return "[?...] does not work with " + argumentWords(found[2]), "; for a field that may be missing, write .?field"
 		case found[1] == operators.In:
-			return "in does not work with " + argumentWords(found[2]), "; after in stands a list or a map; for a part of a string, write text.contains('...')"
+			return "in does not work with " + argumentWords(found[2]), "; after in, write a list or a map; for a part of a string, write text.contains('...')"
 		case isOperator && name != "":
 			return fmt.Sprintf("%s does not work with %s", name, argumentWords(found[2])), "; convert one of them, for example with string(...) or int(...)"
 		case strings.HasPrefix(found[2], "("):
@@ -103,6 +107,9 @@ func unusual(message string) (text, hint string) {
 	}
 	if found := notBool.FindStringSubmatch(message); found != nil {
 		return fmt.Sprintf("this is %s, and %s is needed", typeWords(found[2]), typeWords(found[1])), ""
+	}
+	if found := notRange.FindStringSubmatch(message); found != nil {
+		return fmt.Sprintf("this is %s, and a list or a map is needed", typeWords(found[1])), ""
 	}
 	if found := noFields.FindStringSubmatch(message); found != nil {
 		return fmt.Sprintf("this is %s, which has no fields", typeWords(found[1])), ""

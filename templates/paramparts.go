@@ -32,7 +32,7 @@ const (
 // names in Kubernetes' annotations. Keys often become a part of names and paths.
 const usualKeys = `[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?`
 
-// partError says what is wrong with a part of a value.
+// partError describes what is wrong with a part of a value.
 type partError string
 
 // Error returns the end of a sentence about the value.
@@ -156,14 +156,8 @@ func (p *param) checkKey(key string) error {
 	return partError(fmt.Sprintf("has the key %q; keys must match %s", shortened(key), cmp.Or(p.KeyPattern, usualKeys)))
 }
 
-// shortened returns the beginning of a user's string that is too long for an error.
-func shortened(text string) string {
-	const most = 256
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}
+// shortened returns a user's string for an error.
+func shortened(text string) string { return Cut(text, 256) }
 
 // parseJSON parses an object or a list in JSON or YAML. Aliases and merge keys are rejected: a
 // short string with them can be a large value.

@@ -197,6 +197,15 @@ func TestPartsAreLinear(t *testing.T) {
 	}
 }
 
+// TestParseAllocations checks that parsing a value, which a request does, allocates little more than the
+// value.
+func TestParseAllocations(t *testing.T) {
+	p := compiledParam(t, "{name: p, type: list, items: {type: integer}}")
+	if n := testing.AllocsPerRun(100, func() { _, _ = p.parse("1,2,3,4,5,6,7,8,9,10") }); n > 20 {
+		t.Errorf("%v allocations for ten items", n)
+	}
+}
+
 // TestIsTypo checks which names of other products' annotations are almost certainly typing errors.
 func TestIsTypo(t *testing.T) {
 	t.Parallel()

@@ -111,6 +111,7 @@ func (v Values) has(name string) bool {
 type param struct {
 	Param
 	row         *paramType
+	length      int    // as Length returns it, which allocates
 	key         string // of its annotation
 	preset      Value  // the default, or unset
 	pattern     *regexp.Regexp
@@ -119,7 +120,7 @@ type param struct {
 	keysPattern *regexp.Regexp
 }
 
-// AnyName stands for the rest of an annotation's key in messages about a prefix.
+// AnyName is the rest of an annotation's key in messages about a prefix.
 const AnyName = "NAME"
 
 // OfOthers reports whether the value comes from annotations of another product.
@@ -144,8 +145,8 @@ func (p *Param) Needed() bool { return p.Default == nil && !p.Optional }
 // parse checks a string and returns its CEL value. An error describes what is allowed, and shows
 // only the beginning of a long value.
 func (p *param) parse(text string) (ref.Val, error) {
-	if limit := p.Length(); len(text) > limit {
-		return nil, fmt.Errorf("is %d bytes long; at most %d are allowed", len(text), limit)
+	if len(text) > p.length {
+		return nil, fmt.Errorf("is %d bytes long; at most %d are allowed", len(text), p.length)
 	}
 	value, err := p.typed(text)
 	if err != nil {

@@ -150,8 +150,8 @@ func (p *param) collected(from sources) (v Value, wrong []*InvalidValueError) {
 		reject(v.Annotation, v.Source, fmt.Sprintf("is set with %d names; at most %d are allowed", n, p.Count()))
 		return v, wrong
 	}
-	if size > p.Length() {
-		reject(v.Annotation, v.Source, fmt.Sprintf("has names and values of %d bytes together; at most %d are allowed", size, p.Length()))
+	if size > p.length {
+		reject(v.Annotation, v.Source, fmt.Sprintf("has names and values of %d bytes together; at most %d are allowed", size, p.length))
 		return v, wrong
 	}
 	values, shown := make(map[string]ref.Val, len(texts)), make([]string, 0, len(texts))

@@ -182,9 +182,6 @@ func (p *Param) Words() string { return p.row().words }
 // policy can read it.
 func (p *Param) Policy() PolicyParam { return p.row().policy }
 
-// Policy returns the expressions for a parameter of the type.
-func (t ParamType) Policy() PolicyParam { return t.row().policy }
-
 // order parses a limit. It returns a function that compares values with it.
 type order func(limit string) (compare func(value string) int, err error)
 

@@ -101,7 +101,7 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	}
 	t.Revision = revision(&whole)
 	t.asksIfSet = c.asksIfSet
-	t.reads, t.uses, t.readsRequest = c.compiler.reads, c.compiler.uses, c.compiler.readsRequest
+	t.reads, t.uses, t.readsRequest, t.readsGated = c.compiler.reads, c.compiler.uses, c.compiler.readsRequest, c.compiler.readsGated
 	t.noteAccount(c.compiler.readsAccount)
 	t.reads.noteSources(t.Spec.Params)
 	if t.Spec.Match.PodSelector != nil {
@@ -249,7 +249,7 @@ func (t *Template) defaults() {
 
 // computedEnds compiles the ends that are a ${...}.
 func (c *checker) computedEnds(y *yaml.Node, t *Template) {
-	for i, list := range placedLists {
+	for i, list := range containerLists {
 		source := string(t.Spec.Placement.In(list).End)
 		if !strings.Contains(source, "${") {
 			continue
@@ -270,7 +270,7 @@ func (c *checker) computedEnds(y *yaml.Node, t *Template) {
 // placement checks the positions.
 func (c *checker) placement(y *yaml.Node, t *Template) {
 	placement := child(child(y, "spec"), "placement")
-	for _, list := range placedLists {
+	for _, list := range containerLists {
 		position, p := child(placement, list), t.Spec.Placement.In(list)
 		if position == nil || position.Kind != yaml.MappingNode {
 			continue

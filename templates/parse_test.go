@@ -5,6 +5,8 @@ package templates_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject/goldentest"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // TestParse checks the files in testdata. Each file in testdata/bad lists its problems below the
@@ -175,16 +178,18 @@ func TestClosest(t *testing.T) {
 // FuzzParse checks that any input is rejected with problems that have a line, or renders to the
 // same bytes twice.
 func FuzzParse(f *testing.F) {
-	files, err := filepath.Glob("testdata/*/*.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
+	for _, pattern := range []string{"testdata/*/*.yaml", "library/*.yaml", "library/cloud/*.yaml", "from/*/*.yaml", "../inject/testdata/templates/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			f.Fatal("no files ", pattern, err)
 		}
-		f.Add(string(text))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(string(text))
+		}
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		found, problems := templates.Parse("x.yaml", []byte(text))
@@ -195,13 +200,91 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, tpl := range found {
 			checkLabels(t, tpl)
-			first, firstErr := renderText(tpl)
-			again, againErr := renderText(tpl)
-			if first != again || (firstErr == nil) != (againErr == nil) {
-				t.Fatalf("%s\n%s\n%v\n%v", first, again, firstErr, againErr)
+			for _, render := range []func(*templates.Template) (string, error){renderText, renderSampled} {
+				first, firstErr := render(tpl)
+				again, againErr := render(tpl)
+				if first != again || (firstErr == nil) != (againErr == nil) {
+					t.Fatalf("%s\n%s\n%v\n%v", first, again, firstErr, againErr)
+				}
 			}
 		}
 	})
+}
+
+// sampledPod has what whole objects, mounts of the pod's volumes and "${ifSet}" read.
+const sampledPod = `{"metadata":{"name":"web","labels":{"b":"1","a":"2"},"annotations":{"s/b":"1","s/a":"2"}},"spec":{"serviceAccountName":"web","imagePullSecrets":[{"name":"s"}],
+	"initContainers":[{"name":"init","image":"i"}],"volumes":[{"name":"data","emptyDir":{}},{"name":"sample","emptyDir":{}}],"containers":[
+	{"name":"app","image":"a:1","command":["run"],"env":[{"name":"JAVA_TOOL_OPTIONS","value":"-Xmx1g"},{"name":"ROLE","value":"own"}],"ports":[{"containerPort":80,"name":"http"}],
+	"volumeMounts":[{"name":"data","mountPath":"/data"}],"securityContext":{"runAsUser":7},"resources":{"limits":{"cpu":"1"}},"livenessProbe":{"tcpSocket":{"port":80}}},
+	{"name":"second","image":"b:1"}]}}`
+
+// renderSampled returns all that a template makes for a pod whose annotations set each parameter to one of its samples.
+func renderSampled(tpl *templates.Template) (string, error) {
+	pod, err := tree.Parse([]byte(sampledPod))
+	if err != nil {
+		return "", err
+	}
+	account := &templates.ServiceAccount{
+		Name: "web", Labels: map[string]string{"b": "1", "a": "2", "c": "3"}, Annotations: map[string]string{"example.com/role": "r", "eks.amazonaws.com/role-arn": "arn", "b": "1", "a": "2"}, Known: true,
+	}
+	in := &templates.Input{Pod: pod, Namespace: templates.Namespace{Name: "shop", Known: true}, ServiceAccount: account}
+	values, err := tpl.Values(sampleAnnotations(tpl), account, &in.Namespace)
+	if err != nil {
+		return "", err
+	}
+	fits, err := tpl.Condition(in, values)
+	if err != nil {
+		return "", err
+	}
+	place, err := tpl.Placement(in, values)
+	if err != nil {
+		return "", err
+	}
+	rendered, err := tpl.Render(in, values)
+	text := fmt.Sprintln(values, fits, place, rendered.String())
+	if err != nil {
+		return text, err
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		containers := pod.Get("spec").Get(list).Items()
+		for i := range containers {
+			added, err := tpl.ForEach(in, values, &containers[i], list == "initContainers")
+			for j := range added {
+				text += added[j].String() + "\n"
+			}
+			if err != nil {
+				return text, err
+			}
+		}
+	}
+	return text, nil
+}
+
+// sampleAnnotations sets each parameter to the first of its samples that is valid.
+func sampleAnnotations(tpl *templates.Template) *tree.Node {
+	texts := map[string]string{}
+	for i := range tpl.Spec.Params {
+		p := &tpl.Spec.Params[i]
+		valid := func(sample string) bool {
+			values, _ := tpl.Values(members(tpl.Annotations(p, sample)), nil, &templates.Namespace{}) // others may have no value
+			return slices.ContainsFunc(values, func(v templates.Value) bool { return v.Name == p.Name && v.Source == templates.FromPod })
+		}
+		samples := p.Samples()
+		if i := slices.IndexFunc(samples, valid); i >= 0 {
+			sampled := tpl.Annotations(p, samples[i])
+			maps.Copy(sampled, texts) // two parameters may read the same annotation
+			texts = sampled
+		}
+	}
+	return members(texts)
+}
+
+func members(texts map[string]string) *tree.Node {
+	n := tree.Members()
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		n.Set(key, tree.Text(texts[key]))
+	}
+	return &n
 }
 
 // checkLabels checks the labels of a template that loads. They must have its own prefix, or a

@@ -22,8 +22,9 @@ const (
 	leafPart
 )
 
-// part is a compiled piece of a fragment. Its structure is fixed when the template is loaded. Only
-// leaves have expressions. The fields of objects that they compute are known then, too: see fitter.
+// part is a compiled piece of a fragment. Its structure is fixed when the template is loaded. Values
+// come only from the expressions of leaves. The fields of objects that these compute are known when the
+// template is loaded, too: see fitter.
 type part struct {
 	kind   partKind
 	static tree.Node

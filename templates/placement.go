@@ -28,7 +28,7 @@ type Position struct {
 
 // In returns the position in the list initContainers or containers.
 func (p *Placement) In(list string) Position {
-	if list == placedLists[0] {
+	if list == containerLists[0] {
 		return p.InitContainers
 	}
 	return p.Containers
@@ -66,11 +66,11 @@ func (t *Template) Placement(in *Input, values Values) (Placement, error) {
 			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.source, text)
 		}
 		if err != nil {
-			return placement, fmt.Errorf("spec.placement.%s: %w", placedLists[i], err)
+			return placement, fmt.Errorf("spec.placement.%s: %w", containerLists[i], err)
 		}
 	}
 	return placement, nil
 }
 
-// placedLists are the lists that a [Placement] is for.
-var placedLists = [...]string{"initContainers", "containers"}
+// containerLists are the lists of containers that a template adds to.
+var containerLists = [...]string{"initContainers", "containers"}

@@ -140,3 +140,16 @@ func join(path, key string) string {
 	}
 	return path + "." + key
 }
+
+// Cut shortens a string to at most limit bytes. It cuts between words if a word ends in the last third.
+func Cut(text string, limit int) string {
+	const ellipsis = "…"
+	if len(text) <= limit {
+		return text
+	}
+	text = strings.ToValidUTF8(text[:limit-len(ellipsis)], "")
+	if i := strings.LastIndexByte(text, ' '); i > 2*len(text)/3 {
+		text = text[:i]
+	}
+	return strings.TrimRight(text, " ,;:") + ellipsis
+}

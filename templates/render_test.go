@@ -44,6 +44,16 @@ func parseExpression(t *testing.T, leaf string) (*templates.Template, templates.
 	return found[0], nil
 }
 
+// renderLeaf returns the JSON of a pod with the leaf, or the error of its expression for [somePod].
+func renderLeaf(t *testing.T, leaf string) (string, error) {
+	t.Helper()
+	tpl, problems := parseExpression(t, leaf)
+	if problems != nil {
+		t.Fatalf("%s: %v", leaf, problems)
+	}
+	return renderText(tpl)
+}
+
 func TestLeaves(t *testing.T) {
 	for leaf, want := range map[string]string{
 		"plain $(X) $$ {}":                                      "plain $(X) $$ {}",
@@ -52,6 +62,9 @@ func TestLeaves(t *testing.T) {
 		"a${params.s}b":                                         `ax"yb`,
 		"${params.s}":                                           `x"y`,
 		"${ params.s + '}' + \"{\" }":                           `x"y}{`,
+		"${ns.name.replace('o', r'\\')}":                        `sh\p`,
+		"${'''it's a }''' + R\"\"\"\"}\"\"\"}":                  `it's a }"}`,
+		"${ns.name // it's a }\n + '//'}":                       "shop//",
 		"${pod.metadata.labels.app}":                            `we"b`,
 		"${pod.metadata.labels[?'no'].orValue('none')}":         "none",
 		"${pod.metadata.labels.map(k, k).join(',')}":            "a,app,z",
@@ -67,12 +80,7 @@ func TestLeaves(t *testing.T) {
 		"${string(pod.spec.priority > 5)}":                                                               "true",
 		"${string(size(pod.metadata.annotations))}${string(size(pod.spec.volumes))}":                     "00",
 	} {
-		tpl, problems := parseExpression(t, leaf)
-		if problems != nil {
-			t.Errorf("%s: %v", leaf, problems)
-			continue
-		}
-		text, err := renderText(tpl)
+		text, err := renderLeaf(t, leaf)
 		if err != nil {
 			t.Errorf("%s: %v", leaf, err)
 			continue
@@ -95,12 +103,7 @@ func TestLeavesThatFail(t *testing.T) {
 		// goes through lists in lists until the cost limit stops it
 		"${string([1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, [1,2,3,4,5,6,7,8,9,10].map(d, [1,2,3,4,5,6,7,8,9,10].map(e, [1,2,3,4,5,6,7,8,9,10].map(f, f).size()).size()).size()).size()).size()).size())}": "cost limit",
 	} {
-		tpl, problems := parseExpression(t, leaf)
-		if problems != nil {
-			t.Errorf("%s: %v", leaf, problems)
-			continue
-		}
-		if text, err := renderText(tpl); err == nil || !strings.Contains(err.Error(), want) {
+		if text, err := renderLeaf(t, leaf); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %s", leaf, err, text)
 		}
 	}

@@ -13,6 +13,9 @@ type Namespace struct {
 	Known bool
 	// ServiceAccounts are those of the namespace, or nil if none is known.
 	ServiceAccounts ServiceAccounts
+	// Before is what the namespace was a moment ago, or nil. Another replica may have injected pods
+	// with it.
+	Before *Namespace
 }
 
 // RequestInfo is the part of the admission request that templates may read.

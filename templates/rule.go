@@ -128,8 +128,8 @@ func doubled(items []tree.Node, field string) string {
 	return ""
 }
 
-// uniqueItems returns a rule for a list with ${forEach}: items with the same key would be one item. From is where the values
-// come from, or "".
+// uniqueItems returns a rule for a list with ${forEach}: items with the same key would be one item.
+// From is the source of the values, or "".
 func uniqueItems(key, from string) valueRule {
 	hint := ""
 	if from != "" {

@@ -61,7 +61,7 @@ func (c *checker) podRules(y *yaml.Node, path string) (names map[string][]string
 	c.only(y, path, podFields())
 	c.keys(child(child(y, "metadata"), "annotations"), path+".metadata.annotations", func(_, prefix string) string {
 		if within(prefix, Domain) {
-			return "keys of " + Domain + " belong to Pillion and to those who write pods; a template may not set them"
+			return "keys of " + Domain + " are for Pillion and for authors of pods; a template may not set them"
 		}
 		return ""
 	})
@@ -73,7 +73,7 @@ func (c *checker) podRules(y *yaml.Node, path string) (names map[string][]string
 		c.oneSource(volume, fmt.Sprintf("%s.spec.volumes[%d]", path, i))
 	}
 	seen := map[string]bool{}
-	for _, list := range []string{"initContainers", "containers"} {
+	for _, list := range containerLists {
 		containers := child(spec, list)
 		c.names(containers, path+".spec."+list, seen, true)
 		for i, container := range items(containers) {
@@ -160,20 +160,20 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 		case prefix == own:
 			return ""
 		case prefix == "":
-			return "a template may not set a label without a prefix: what makes pods may select by it, and make pods without end; " + instead
+			return "a template may not set a label without a prefix, because a controller whose selector excludes it would create pods without end; " + instead
 		case slices.ContainsFunc(reservedDomains(), func(d string) bool { return within(prefix, d) }):
-			return "labels of kubernetes.io, k8s.io and pillion.dev are not a template's to set; " + instead
+			return "a template may not set labels of kubernetes.io, k8s.io and pillion.dev; " + instead
 		case !slices.ContainsFunc(t.Spec.LabelDomains, func(d string) bool { return within(prefix, d) }):
-			return fmt.Sprintf("a template may set labels of its own prefix alone; %s, or, if no selector of a workload has the label, name its domain in spec.labelDomains", instead)
+			return fmt.Sprintf("a template may set only labels with its own prefix; %s, or, if no workload selects pods by the label, add its domain to spec.labelDomains", instead)
 		}
 		return ""
 	})
 }
 
-// names checks the names in a list of containers or volumes. They must be constant, or those of an
-// item with ${forEach} have a constant part: Pillion recognizes its own items by it. The map seen
-// has the names so far, and whether their items are conditional. If share is true, conditional items
-// may have the same name, see oneName.
+// names checks the names in a list of containers or volumes. A name must be constant. In an item with
+// ${forEach}, it must have a constant part, because Pillion recognizes its own items by it. The map
+// seen has the names so far, and whether their items are conditional. If share is true, conditional
+// items may have the same name, see oneName.
 func (c *checker) names(list *yaml.Node, path string, seen map[string]bool, share bool) {
 	for i, item := range items(list) {
 		sub := fmt.Sprintf("%s[%d].name", path, i)

@@ -20,7 +20,7 @@ type Runs struct {
 // Runs returns the Runs of each of the template's containers.
 func (t *Template) Runs() []Runs {
 	var all []Runs
-	for _, list := range []string{"initContainers", "containers"} {
+	for _, list := range containerLists {
 		for _, container := range t.pod.member("spec").member(list).items() {
 			r := Runs{fields: map[string]*part{}}
 			r.Name = container.member("name").pattern()

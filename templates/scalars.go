@@ -50,10 +50,13 @@ func describe(t reflect.Type) string {
 	if s, ok := scalarTypeOf(t); ok {
 		return s.words
 	}
-	if t.Kind() == reflect.Slice {
-		return "a list"
+	switch {
+	case t.Kind() != reflect.Slice:
+		return "an object"
+	case t.Elem().Kind() == reflect.String:
+		return "a list of strings"
 	}
-	return "an object"
+	return "a list"
 }
 
 // fits reports whether the API server accepts a scalar of this YAML type for t.

@@ -59,8 +59,8 @@ type Template struct {
 	pod       *part
 	forEach   []forEach
 	variables []*variable
-	order     map[string][]string        // the names of containers, by list
-	ends      [len(placedLists)]*program // of the placement, if they are computed
+	order     map[string][]string           // the names of containers, by list
+	ends      [len(containerLists)]*program // of the placement, if they are computed
 	params    map[string]*param
 	ordered   []*param // params in the order of declaration
 	preset    Values   // the defaults, if no parameter needs a value
@@ -68,6 +68,7 @@ type Template struct {
 
 	asksIfSet    bool
 	readsRequest bool
+	readsGated   bool
 	readsAccount bool            // see ReadsServiceAccount
 	accountSets  bool            // whether the ServiceAccount may set a parameter
 	uses         map[string]bool // parameters that expressions read
@@ -215,9 +216,20 @@ func SplitAnnotation(key string) (template, name string, ok bool) {
 // only the annotations with that prefix.
 func (t *Template) Reads() []string { return slices.Sorted(maps.Keys(t.reads)) }
 
+// ReadsContainers reports whether an expression reads the pod's lists of containers.
+func (t *Template) ReadsContainers() bool {
+	return slices.ContainsFunc(t.Reads(), func(part string) bool {
+		return part == "*" || strings.HasPrefix(part, "spec.containers") || strings.HasPrefix(part, "spec.initContainers")
+	})
+}
+
 // ReadsRequest reports whether the template's result depends on the user who creates a pod, or on a
 // dry run. Such a result cannot be computed again for an existing pod.
 func (t *Template) ReadsRequest() bool { return t.readsRequest }
+
+// ReadsGated reports whether an expression reads an object that may contain gated fields, other than
+// field by field. The pod for such an expression must have no gated fields, see [Gated].
+func (t *Template) ReadsGated() bool { return t.readsGated }
 
 // ReadsPodName reports whether an expression reads the name of the pod.
 func (t *Template) ReadsPodName() bool { return t.reads[podName] }

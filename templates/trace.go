@@ -164,7 +164,7 @@ func (t *tracer) call(call ast.CallExpr, typ *cel.Type, s *locals) *origin {
 }
 
 // comprehension traces a macro. The result of its loop can have only the origins of one turn: macros use the
-// accumulated value only as it is, or add items to it.
+// accumulated value only unchanged, or add items to it.
 func (t *tracer) comprehension(c ast.ComprehensionExpr, s *locals) *origin {
 	inner := &locals{c.IterVar(), t.origin(c.IterRange(), s).looped(), s}
 	if c.HasIterVar2() {

@@ -55,7 +55,7 @@ func (c *checker) hasShape(y *yaml.Node, s shape, path string) {
 		}
 	}
 	c.forbid(y, path, "a template may not set this", s.never...)
-	c.forbid(y, path, "where its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.dropped...)
+	c.forbid(y, path, "if its feature gate is off, the API server drops this field and then rejects the pod, so a template may not set it", s.dropped...)
 	var there []string
 	for _, name := range slices.Concat(s.one, s.some) {
 		if child(y, name) != nil {

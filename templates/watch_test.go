@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an event.
 const patience = 20 * time.Second
 
 // watch starts Watch and returns a function that waits for a call of changed
@@ -112,7 +112,7 @@ func TestWatchEditor(t *testing.T) {
 	}
 }
 
-// mount makes what a kubelet makes of a ConfigMap, and swaps its content.
+// mount writes a ConfigMap as a kubelet does, and replaces its content.
 func mount(t *testing.T, dir, version, text string) {
 	t.Helper()
 	write(t, filepath.Join(dir, version, "a.yaml"), text)

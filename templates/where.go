@@ -95,17 +95,23 @@ func readsParams(e ast.NavigableExpr, of *program) (params []string, ok bool) {
 }
 
 // NamedContainers returns the names of containers that the pod's annotations set, and that the
-// entries of forEachContainer compare with the names of containers.
+// entries of forEachContainer compare with the names of containers. It evaluates expressions until they
+// cost as much as those of a template may.
 func (t *Template) NamedContainers(in *Input, values Values) (all []NamedContainer) {
+	var spent uint64
 	for i := range t.forEach {
 		for _, named := range t.forEach[i].named {
 			by := slices.IndexFunc(values, func(v Value) bool { return v.Source == FromPod && slices.Contains(named.params, v.Name) })
 			if by < 0 {
 				continue
 			}
-			out, _, err := named.names.Eval(in.with(values, nil))
+			if spent > totalLimit || in.isDone() {
+				return all
+			}
+			out, details, err := named.names.Eval(in.with(values, nil))
+			spent += costIn(details, err)
 			if err != nil {
-				continue // where fails too
+				continue // where may fail too
 			}
 			for _, name := range stringsIn(out) {
 				n := NamedContainer{name, t.params[values[by].Name].key}

@@ -128,29 +128,6 @@ func TestOptionalBounds(t *testing.T) {
 	}
 }
 
-// BenchmarkConstructs measures the constructs against the same fields written out.
-func BenchmarkConstructs(b *testing.B) {
-	const pod = `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"a","securityContext":{"runAsUser":5,"capabilities":{"drop":["ALL"]}}}]}}`
-	for _, c := range []struct{ name, container string }{
-		{"written", `args: [web], securityContext: {runAsUser: 5, capabilities: {drop: [ALL]}}`},
-		{"string", `args: ["${pod.metadata.labels.app}"], securityContext: {runAsUser: 5, capabilities: {drop: [ALL]}}`},
-		{"optional", `args: ["${pod.metadata.labels[?'app']}"], securityContext: {runAsUser: 5, capabilities: {drop: [ALL]}}`},
-		{"when", `args: [web], securityContext: {"${when}": "'app' in pod.metadata.labels", runAsUser: 5, capabilities: {drop: [ALL]}}`},
-		{"whole", `args: [web], securityContext: "${pod.spec.containers[0].securityContext}"`},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			tpl := parseWhole(b, `pod: {spec: {containers: [{name: c, image: i, `+c.container+`}]}}`)
-			n := wholeInput(b, pod).Pod
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := tpl.Render(&Input{Pod: n}, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // TestWholeSharedValues checks that a value that contains another one very many times is rejected
 // before it is written out.
 func TestWholeSharedValues(t *testing.T) {
@@ -180,5 +157,14 @@ func TestWholeScalars(t *testing.T) {
 		if n, err := tpl.Render(wholeInput(t, `{}`), values); err == nil || !strings.Contains(err.Error(), "]: must be a string, not [") {
 			t.Errorf("%s: %s, %v", args, n.String(), err)
 		}
+	}
+}
+
+// TestListOfStrings checks that a list of objects in the place of a list of strings is not reported as "must be a list".
+func TestListOfStrings(t *testing.T) {
+	t.Parallel()
+	_, problems := Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {pod: {spec: {containers: [{name: c, image: i, args: "${pod.spec.containers}"}]}}}}`))
+	if len(problems) != 1 || !strings.Contains(problems[0].Message, "must be a list of strings, but ${pod.spec.containers} gives a list of Container values") {
+		t.Errorf("%v", problems)
 	}
 }

@@ -13,7 +13,10 @@ import (
 // typeWords returns the name of a type for users, given CEL's name.
 func typeWords(name string) string {
 	if of, ok := strings.CutPrefix(name, "list("); ok {
-		return "a list of " + strings.TrimPrefix(strings.TrimPrefix(typeWords(strings.TrimSuffix(of, ")")), "a "), "an ") + " values"
+		if of == "dyn)" {
+			return "a list"
+		}
+		return "a list of " + pluralWords(strings.TrimSuffix(of, ")"))
 	}
 	if strings.HasPrefix(name, "map(") {
 		return "a map"
@@ -32,9 +35,15 @@ func typeWords(name string) string {
 		return "a value of unknown type"
 	case "null_type":
 		return "null"
+	case "bytes":
+		return "bytes"
+	case "google.protobuf.Duration":
+		return "a duration"
+	case "google.protobuf.Timestamp":
+		return "a timestamp"
 	case paramsType:
 		return "all parameters"
-	case namespaceType, requestType, variablesType:
+	case namespaceType, accountType, requestType, variablesType:
 		return "an object"
 	case "ObjectMeta":
 		return "metadata"
@@ -46,6 +55,22 @@ func typeWords(name string) string {
 		return "an " + name
 	}
 	return "a " + name
+}
+
+// pluralWords returns words for values of a type, given CEL's name.
+func pluralWords(name string) string {
+	switch words := typeWords(name); {
+	case strings.HasPrefix(name, "list("):
+		return "lists"
+	case name == "bool":
+		return "booleans"
+	case strings.HasPrefix(name, "optional_type("):
+		return "optional values"
+	case name == "string" || name == "int" || name == "uint" || name == "double" || strings.HasPrefix(name, "map("):
+		return strings.TrimPrefix(strings.TrimPrefix(words, "a "), "an ") + "s"
+	default:
+		return strings.TrimPrefix(strings.TrimPrefix(words, "a "), "an ") + " values"
+	}
 }
 
 // argumentWords returns words for CEL's list of types, for example (int, string).
@@ -84,6 +109,8 @@ func ownerWords(typeName string) string {
 		return "the template has no variable"
 	case namespaceType:
 		return "a namespace has no field"
+	case accountType:
+		return "serviceAccount has no field"
 	case requestType:
 		return "request has no field"
 	case "":

@@ -54,7 +54,7 @@ func declareAccount(all map[string]templates.ServiceAccount, node *tree.Node) er
 	}
 	all[node.At("metadata", "namespace").Text()+"/"+name] = templates.ServiceAccount{
 		Name: name, Known: true,
-		Labels: texts(node.At("metadata", "labels")), Annotations: texts(node.At("metadata", "annotations")),
+		Labels: stringMap(node.At("metadata", "labels")), Annotations: stringMap(node.At("metadata", "annotations")),
 	}
 	return nil
 }

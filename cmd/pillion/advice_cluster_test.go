@@ -162,7 +162,7 @@ func (s *clusterState) newOwner(t *testing.T, r *rand.Rand, i int, times []*temp
 		if s.strips {
 			pod = strip(pod)
 		}
-		if r.IntN(6) == 0 { // somebody changed it since
+		if r.IntN(6) == 0 { // a user changed it since
 			pod = []byte(strings.Replace(string(pod), `"agent:`, `"changed:`, 1))
 		}
 		o.pods = append(o.pods, pod)

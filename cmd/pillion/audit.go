@@ -44,7 +44,7 @@ that create or change pods:
 It prints the name of one pod as an example for each. The audit policy must include
 pods. To find loops, it needs the level RequestResponse; otherwise Metadata is enough.
 
--o json writes one object with these fields and summary, requests, asked (requests
+-o json writes one object with these fields and summary, requests, decided (requests
 with a decision) and dryRuns.
 
 The exit code is 0 if audit found no problem. It is 1 if Pillion changed a pod in a

@@ -112,7 +112,7 @@ func (o *injectOptions) declareOne(node *tree.Node) error {
 	}
 	o.declared[name] = templates.Namespace{
 		Name: name, Known: true,
-		Labels: texts(node.At("metadata", "labels")), Annotations: texts(node.At("metadata", "annotations")),
+		Labels: stringMap(node.At("metadata", "labels")), Annotations: stringMap(node.At("metadata", "annotations")),
 	}
 	return nil
 }

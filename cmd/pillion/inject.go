@@ -25,7 +25,7 @@ func newInject() *cobra.Command {
 		Long: `Inject changes the pods in manifests as the admission webhook changes pods. It
 supports Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
 ReplicationControllers, PodTemplates and lists of them, in YAML and JSON. Everything
-else stays byte for byte as it is. Other kinds may not accept sidecars. If an object
+else stays unchanged, byte for byte. Other kinds may not accept sidecars. If an object
 of such a kind has a pod template, inject prints that it is not injected.
 
 Inject writes the objects to standard output. It writes one line for each object and

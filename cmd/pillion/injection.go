@@ -230,8 +230,7 @@ func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, 
 }
 
 // decisions prints a line for each template, and the notes. Templates that do not apply for the same
-// reason share a line. It leaves out what the error of
-// --strict will contain.
+// reason share a line. It leaves out what the error of --strict will contain.
 func (j *injection) decisions(o object, wrong []string, result *inject.Result) {
 	complain := j.say
 	if j.options.strict {

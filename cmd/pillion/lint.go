@@ -17,6 +17,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
 )
 
 // lintOptions are the flags of lint.
@@ -73,7 +74,7 @@ rejects or cannot check is a problem too.
     podSecurityWithout  the pod's level without the template, if not restricted
     why                 why it is not a stricter level, or was not tried
     unmet               the parts of the condition that were not met
-    fails               for which pods the template fails, and how
+    fails               for which pods the template fails, and how: sentences
     qos                 the classes that change: from and to
     qosWhy              why they change
     requests            what a pod requests in addition
@@ -214,14 +215,18 @@ func (o *lintOptions) subjects(e *fit.Evaluator, injector *inject.Injector, to *
 		return nil, err
 	}
 	var all []fit.Subject
+	var wrong []error
 	for _, file := range files {
 		for _, d := range yamledit.Split(file.data) {
-			of, err := o.subjectsIn(e, injector, to, d)
-			if err != nil {
-				return nil, located(d, file.name, err)
+			of, found := o.subjectsIn(e, injector, to, d)
+			for _, err := range found {
+				wrong = append(wrong, located(d, file.name, err))
 			}
 			all = append(all, of...)
 		}
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("--pod: %w", errNoPods)
@@ -229,25 +234,37 @@ func (o *lintOptions) subjects(e *fit.Evaluator, injector *inject.Injector, to *
 	return all, nil
 }
 
-func (o *lintOptions) subjectsIn(e *fit.Evaluator, injector *inject.Injector, to *linted, d yamledit.Document) ([]fit.Subject, error) {
+// subjectsIn returns the pods in a document, or errors that begin with the line.
+func (o *lintOptions) subjectsIn(e *fit.Evaluator, injector *inject.Injector, to *linted, d yamledit.Document) (all []fit.Subject, wrong []error) {
 	found, err := objectsIn(d)
 	if err != nil {
-		return nil, err
+		return nil, []error{err}
 	}
-	var all []fit.Subject
 	for _, object := range found {
-		req, wrong, err := (&injection{options: &o.pods, injector: injector}).request(object)
+		req, warnings, err := (&injection{options: &o.pods, injector: injector}).request(object)
 		if err != nil {
-			return nil, err
+			return nil, []error{err}
 		}
-		for _, sentence := range wrong {
+		for _, sentence := range warnings {
 			to.Warnings = append(to.Warnings, object.title()+": "+sentence)
+		}
+		pod, err := tree.Parse(req.Object)
+		if err != nil {
+			return nil, []error{err}
+		}
+		at := slices.Concat(object.at, object.podAt)
+		mistyped := podSchema().Mistyped(pod)
+		for _, m := range mistyped {
+			wrong = append(wrong, fmt.Errorf("line %d: %s: %s", d.LineOf(slices.Concat(at, pointer(m.Pointer))), object.title(), m.Sentence))
+		}
+		if len(mistyped) > 0 {
+			continue
 		}
 		subject, err := e.Subject(object.title(), req.Object, req.Namespace)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", object.title(), err)
+			wrong = append(wrong, fmt.Errorf("line %d: %s: %w", d.LineOf(at), object.title(), err))
 		}
 		all = append(all, subject)
 	}
-	return all, nil
+	return all, wrong
 }

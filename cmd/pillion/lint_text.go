@@ -36,7 +36,7 @@ type trial struct {
 }
 
 func (l *linted) bad() bool {
-	return len(l.Problems) > 0 || slices.ContainsFunc(l.Templates, func(t trial) bool { return t.Fails != "" && t.Insists }) ||
+	return len(l.Problems) > 0 || slices.ContainsFunc(l.Templates, func(t trial) bool { return len(t.Fails) > 0 && t.Insists }) ||
 		l.server && slices.ContainsFunc(l.Templates, func(t trial) bool { return !t.Accepted })
 }
 
@@ -65,17 +65,19 @@ func (l *linted) text() string {
 func (l *linted) sentences(t *trial) []string {
 	var all []string
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	switch {
-	case t.Fails != "" && t.Insists && t.On == "":
-		say("problem: %s; such pods are denied (template in %s)", t.Fails, t.Place)
-	case t.Fails != "" && t.Insists:
-		say("problem: %s", t.Fails)
-	case t.Fails != "":
-		say("warning: %s; such pods do not get the template (in %s)", t.Fails, t.Place)
+	for _, fails := range t.Fails {
+		switch {
+		case t.Insists && t.On == "":
+			say("problem: %s; such pods are denied (template in %s)", fails, t.Place)
+		case t.Insists:
+			say("problem: %s", fails)
+		default:
+			say("warning: %s; such pods do not get the template (in %s)", fails, t.Place)
+		}
 	}
-	if t.Fails == "" || t.PodSecurity != "" {
+	if len(t.Fails) == 0 || t.PodSecurity != "" {
 		level := l.level(t)
-		if t.Fails != "" {
+		if len(t.Fails) > 0 {
 			level = strings.TrimPrefix(level, "fine; ")
 		}
 		say("%s", level)

@@ -20,8 +20,8 @@ func checkMaps(node *tree.Node, of string) error {
 	return nil
 }
 
-// Labels or annotations. Values without quotes become strings, as their author meant them.
-func texts(node *tree.Node) map[string]string {
+// stringMap returns labels or annotations. Values without quotes become strings, as their author meant them.
+func stringMap(node *tree.Node) map[string]string {
 	all := map[string]string{}
 	members := node.Members()
 	for i := range members {

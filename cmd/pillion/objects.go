@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -133,28 +135,29 @@ func resolved(n *yaml.Node) *yaml.Node {
 
 // quoted returns a pod's JSON, with the values of Pillion's labels and annotations converted
 // to strings: their authors wrote, for example, 5 or true without quotes. It also returns a
-// sentence about each such value, because an API server rejects the pod, and about containers without
+// sentence about each value for which an API server rejects the pod, and about containers without
 // a name. The function reads reports whether a template reads an annotation of another product.
 func quoted(node *tree.Node, reads func(key string) bool) (pod []byte, wrong []string) {
+	for _, m := range podSchema().Mistyped(node) {
+		wrong = append(wrong, m.Sentence)
+	}
 	whole := node.Clone()
-	for _, field := range []string{"label", "annotation"} {
-		members := whole.At("metadata", field+"s").Members()
+	for _, field := range []string{"labels", "annotations"} {
+		members := whole.At("metadata", field).Members()
 		for i := range members {
 			m := &members[i]
 			_, _, ofTemplate := templates.SplitAnnotation(m.Name())
-			if !ofTemplate && !strings.HasPrefix(m.Name(), templates.Domain+"/") && !reads(m.Name()) || m.Kind() == tree.String || m.Kind() == tree.Null {
-				continue
-			}
-			sentence := "the " + field + " " + m.Name() + " must be a string"
-			if m.Kind() != tree.Object && m.Kind() != tree.Array {
-				sentence += fmt.Sprintf("; put it in quotes: %q", m)
+			ours := ofTemplate || strings.HasPrefix(m.Name(), templates.Domain+"/") || reads(m.Name())
+			if kind := m.Kind(); ours && (kind == tree.Number || kind == tree.True || kind == tree.False) {
 				*m = tree.Field(m.Name(), tree.Text(m.String()))
 			}
-			wrong = append(wrong, sentence)
 		}
 	}
 	return whole.AppendTo(nil), append(wrong, nameless(node)...)
 }
+
+// podSchema is for all objects of a run.
+var podSchema = sync.OnceValue(schema.Pod)
 
 // nameless returns a sentence for each container without a name, because an API server rejects the pod.
 func nameless(pod *tree.Node) (wrong []string) {

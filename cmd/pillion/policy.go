@@ -140,8 +140,8 @@ func (o *policyOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	return err
 }
 
-// required drops the templates that are not required, and prints their names. It returns an
-// error if none is left.
+// required prints the names of the templates that are not required. It returns an error if none is
+// required.
 func required(chosen []*templates.Template, stderr io.Writer) error {
 	some := false
 	for _, t := range chosen {

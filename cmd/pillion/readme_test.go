@@ -135,6 +135,16 @@ func TestPageLength(t *testing.T) {
 	}
 }
 
+// TestIndex checks that the index of the documentation links to each of its pages.
+func TestIndex(t *testing.T) {
+	const index = "../../manifests/docs/README.md"
+	for _, file := range pages(t) {
+		if filepath.Dir(file) == filepath.Dir(index) && file != index && !strings.Contains(contents(t, index), "("+filepath.Base(file)+")") {
+			t.Errorf("%s does not link to %s", index, file)
+		}
+	}
+}
+
 // pages returns the Markdown files of the repository.
 func pages(t *testing.T) (files []string) {
 	t.Helper()

@@ -31,6 +31,18 @@ const forged = "x\nFORGED: all is well"
 // beginsLine finds a line that begins with what is in a hostile text.
 var beginsLine = regexp.MustCompile(`(?m)^\s*FORGED`)
 
+// behindBreaks reports whether what beginsLine finds stands only behind hidden characters in the text.
+// At its beginning or behind a blank, it may begin a line: of a table, or of folded text.
+func behindBreaks(text string) bool {
+	for {
+		before, after, found := strings.Cut(text, "FORGED")
+		if last, _ := utf8.DecodeLastRuneInString(before); !found || !inject.Hidden(last) {
+			return !found
+		}
+		text = after
+	}
+}
+
 // FuzzScreen checks that no content of manifests, templates, logs, arguments or the cluster makes a command write a
 // hidden character or a line that begins with such content. The JSON and YAML output keeps its meaning.
 func FuzzScreen(f *testing.F) {
@@ -91,7 +103,7 @@ func FuzzScreen(f *testing.F) {
 			if all := out.String() + told.String(); strings.ContainsFunc(all, inject.Hidden) || !utf8.ValidString(all) {
 				t.Errorf("%q writes %q", args, all)
 			}
-			if line := beginsLine.FindString(out.String() + "\n" + told.String()); line != "" && !slices.Contains(args, "-o") && !slices.Contains(args, "--print-config") {
+			if line := beginsLine.FindString(out.String() + "\n" + told.String()); line != "" && behindBreaks(text) && !slices.Contains(args, "-o") && !slices.Contains(args, "--print-config") {
 				t.Errorf("%q writes a forged line:\n%s\n%s", args, &out, &told)
 			}
 			checkMeaning(t, args, out.Bytes(), text)

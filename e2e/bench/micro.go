@@ -14,8 +14,10 @@ import (
 	"time"
 )
 
-// cpuUnit is the unit of a benchmark's own metric.
-const cpuUnit = "cpu-ns/op"
+const (
+	cpuUnit    = "cpu-ns/op" // of a benchmark's own metric
+	allocsUnit = "allocs/op"
+)
 
 // handlers runs the benchmarks of this module once in each round.
 func handlers(ctx context.Context, o *options, dir string, s samples) error {

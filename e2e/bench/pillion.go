@@ -125,6 +125,10 @@ func newHandler(dir string) (*webhook.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	return handlerOf(set), nil
+}
+
+func handlerOf(set *templates.Set) *webhook.Handler {
 	injector := inject.New(set)
 	judge := inject.NewJudge(injector, nil, true)
 	return &webhook.Handler{
@@ -133,7 +137,7 @@ func newHandler(dir string) (*webhook.Handler, error) {
 		Namespaces: standalone{},
 		Metrics:    webhook.NewMetrics(prometheus.NewRegistry()),
 		Log:        slog.New(slog.DiscardHandler),
-	}, nil
+	}
 }
 
 // ask returns a handler's answer to a review of the pod.

@@ -19,7 +19,7 @@ type section struct {
 
 func sections() []section {
 	const costs, own = "manifests/docs/costs.md", "e2e/bench/README.md"
-	return []section{{costs, "bench", ratios}, {own, "handlers", sizes}, {costs, "sizing", sizing}}
+	return []section{{costs, "bench", ratios}, {costs, "constructs", constructCosts}, {own, "handlers", sizes}, {costs, "sizing", sizing}}
 }
 
 // writeReadmes writes all sections, or none.
@@ -110,7 +110,7 @@ func sizes(s samples) (string, error) {
 			}
 			fmt.Fprintf(&text, " %s |", digits(median(s[name])/1000))
 		}
-		fmt.Fprintf(&text, " %s |\n", group(fmt.Sprintf("%.0f", median(s[benchmark(typicalSize(), row[1], "allocs/op")]))))
+		fmt.Fprintf(&text, " %s |\n", group(fmt.Sprintf("%.0f", median(s[benchmark(typicalSize(), row[1], allocsUnit)]))))
 	}
 	return text.String(), nil
 }

@@ -22,7 +22,7 @@ func whole() samples {
 	}
 	for _, size := range podSizes() {
 		for _, row := range handlerRows() {
-			names = append(names, benchmark(size, row[1], cpuUnit), benchmark(size, row[1], "allocs/op"))
+			names = append(names, benchmark(size, row[1], cpuUnit), benchmark(size, row[1], allocsUnit))
 		}
 		for _, kind := range []string{"injected", "judged"} {
 			names = append(names, benchmark(size, "50/matching=2/cel=true/handler=pillion/request="+kind, cpuUnit))
@@ -30,6 +30,11 @@ func whole() samples {
 	}
 	for _, w := range []string{"injected", "opted-out", "judged", "features-injected", "features-judged", "heavy-injected", "heavy-judged"} {
 		names = append(names, "bytes/"+w+"/request", "bytes/"+w+"/answer")
+	}
+	for _, c := range constructs() {
+		for _, unit := range []string{cpuUnit, allocsUnit} {
+			names = append(names, constructBenchmark(c.name, true, unit), constructBenchmark(c.name, false, unit))
+		}
 	}
 	for _, c := range comparisons() {
 		names = append(names, c.of, c.to)
@@ -75,7 +80,7 @@ func TestWriteReadmes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string][]string{
-		"manifests/docs/costs.md": {"| latency at 500 requests/s, median (µs) | 2,000 | 2,000 | 1.00 (1.00 to 1.00) | 1.5 |\n", "before\n", "\nafter\n", "| 4 | "},
+		"manifests/docs/costs.md": {"| latency at 500 requests/s, median (µs) | 2,000 | 2,000 | 1.00 (1.00 to 1.00) | 1.5 |\n", "before\n", "\nafter\n", "| 4 | ", "| four optional strings | constants | 2.00 | 2.00 | 1.00 (1.00 to 1.00) | +0 |\n"},
 		"e2e/bench/README.md":     {"| **Pillion, one sidecar** | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 | 2,000 |\n"},
 	} {
 		text := first[filepath.Join(root, file)]

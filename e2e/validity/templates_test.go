@@ -20,6 +20,7 @@ type sketch struct {
 	each     object // forEachContainer's add, or nil
 	params   []any
 	values   map[string]string // annotations that set parameters
+	ways     []string          // kinds of these parameters
 }
 
 // fragmentField are the fields that a template may set.
@@ -54,7 +55,7 @@ func newSketch(m *maker, i int) *sketch {
 	if m.in(12) {
 		s.os = "windows"
 	}
-	container := object{"name": pick(m, "side", "side", "agent"), "image": "side:1"}
+	container := object{"name": pick(m, "side", "side", "agent"), "image": "side:1", "args": []any{"run"}}
 	spec := object{"volumes": []any{object{"name": pick(m, "data", "logs", "dev"), "emptyDir": object{}}}}
 	if m.in(3) {
 		spec["containers"] = []any{container}
@@ -88,6 +89,7 @@ func (s *sketch) copy() *sketch {
 	}
 	c.params = append([]any{}, s.params...)
 	c.values = maps.Clone(s.values)
+	c.ways = slices.Clone(s.ways)
 	return &c
 }
 
@@ -160,91 +162,6 @@ func (s *sketch) alone() object {
 		}
 	}
 	return p
-}
-
-// parametrize replaces values by expressions, each with a parameter that pods set.
-func (s *sketch) parametrize(m *maker, n int) {
-	for range n {
-		next := s.copy()
-		var leaves []leaf
-		next.leaves(next.fragment, reflect.TypeFor[corev1.Pod](), reflect.TypeFor[corev1.Pod](), "", &leaves)
-		if next.each != nil {
-			next.leaves(next.each, reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.Container](), "", &leaves)
-		}
-		if len(leaves) == 0 {
-			return
-		}
-		l := leaves[m.IntN(len(leaves))]
-		name, kind := fmt.Sprint("p", len(next.params)), "string"
-		switch v := l.value.(type) {
-		case int, float64:
-			kind = "integer"
-		case bool:
-			kind = "boolean"
-		case string:
-			if strings.Contains(v, "${") {
-				continue
-			}
-		}
-		next.params = append(next.params, object{"name": name, "type": kind, "default": l.value, "maxLength": 1 << 18})
-		l.set("${params." + name + "}")
-		if _, problems := next.load(); len(problems) > 0 {
-			continue
-		}
-		if value := m.value(l.typ, l.parent, l.name, 0); m.in(2) {
-			if text := fmt.Sprint(value); kind == "string" || reflect.TypeOf(value) == reflect.TypeOf(l.value) {
-				next.values[next.name+".pillion.dev/"+name] = text
-			}
-		}
-		*s = *next
-	}
-}
-
-// leaf is a scalar of a fragment.
-type leaf struct {
-	value       any
-	typ, parent reflect.Type
-	name        string
-	set         func(any)
-}
-
-func (s *sketch) leaves(v any, t, parent reflect.Type, name string, all *[]leaf) {
-	switch v := v.(type) {
-	case object:
-		for _, k := range sortedKeys(v) {
-			next, of := t, t
-			if t.Kind() == reflect.Map {
-				next = t.Elem()
-			} else {
-				i := slices.IndexFunc(fieldsOf(t), func(f field) bool { return f.name == k })
-				if i < 0 {
-					continue
-				}
-				next = fieldsOf(t)[i].typ
-			}
-			if next = deref(next); isLeaf(v[k]) {
-				*all = append(*all, leaf{v[k], next, of, k, func(to any) { v[k] = to }})
-			} else if next.Kind() == reflect.Map || next.Kind() == reflect.Slice || next.Kind() == reflect.Struct {
-				s.leaves(v[k], next, of, k, all)
-			}
-		}
-	case []any:
-		for i := range v {
-			if isLeaf(v[i]) {
-				*all = append(*all, leaf{v[i], deref(t.Elem()), parent, name, func(to any) { v[i] = to }})
-			} else if t.Kind() == reflect.Slice {
-				s.leaves(v[i], deref(t.Elem()), parent, name, all)
-			}
-		}
-	}
-}
-
-func isLeaf(v any) bool {
-	switch v.(type) {
-	case string, int, float64, bool:
-		return true
-	}
-	return false
 }
 
 // scene starts a template with something that is coupled with what pods have.

@@ -107,10 +107,23 @@ func TestValid(t *testing.T) {
 				}
 			}
 			t.Logf("%d injected; fields of templates that were: %d", injected, len(seen))
-			if n := int(cases(t, 250)); injected < n/3 {
+			n := int(cases(t, 250))
+			if injected < n/3 {
 				t.Errorf("only %d of %d were injected", injected, n)
 			}
+			for _, way := range wayNames() {
+				if n >= 250 && !seen["a parameter: "+way] {
+					t.Errorf("no template with this parameter was injected: %s", way)
+				}
+			}
 		})
+	}
+}
+
+// wayNames are the kinds of parameters of random templates.
+func wayNames() []string {
+	return []string{
+		"string", "integer", "boolean", "optional", "list", "map", "JSON", "prefix", "list for a list", "JSON for a list", "map for variables", "map for resources",
 	}
 }
 
@@ -169,6 +182,9 @@ func try(t *testing.T, seed, stream uint64, seen coverage) inject.Code {
 	if code == inject.CodeInjected {
 		seen.add(s.fragment, reflect.TypeFor[corev1.Pod]())
 		seen.add(s.each, reflect.TypeFor[corev1.Container]())
+		for _, way := range s.ways {
+			seen["a parameter: "+way] = true
+		}
 	}
 	if t.Failed() {
 		t.Fatalf("seed %d\ntemplate: %s\npod: %.3000s", seed, compact(s.document()), podJSON)

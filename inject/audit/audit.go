@@ -121,7 +121,7 @@ func (l *Log) read(e *event) {
 			}
 		}
 	}
-	l.report.Asked += asked
+	l.report.Decided += asked
 }
 
 // decided counts Pillion's annotation about a template or the pod. The key may also be a code,
@@ -211,7 +211,7 @@ func (e *event) pod() string {
 type Report struct {
 	Summary   string  `json:"summary"`   // one sentence
 	Requests  int     `json:"requests"`  // created or changed pods, or were denied
-	Asked     int     `json:"asked"`     // those with a decision
+	Decided   int     `json:"decided"`   // those with a decision
 	DryRuns   int     `json:"dryRuns"`   // not counted in the other fields
 	Decisions []Count `json:"decisions"` // Pillion's decisions
 	// The others have no about and no reason. FailedOpen are webhooks of Pillion's, the others are named
@@ -247,7 +247,7 @@ func (l *Log) Report() *Report {
 	for _, key := range slices.SortedFunc(maps.Keys(l.counts), func(a, b [5]string) int { return slices.Compare(a[:], b[:]) }) {
 		*lists[key[0]] = append(*lists[key[0]], *l.counts[key])
 	}
-	r.Summary = fmt.Sprintf("Requests for pods: %d; with decisions of Pillion: %d; dry runs, not counted: %d.", r.Requests, r.Asked, r.DryRuns)
+	r.Summary = fmt.Sprintf("Requests for pods: %d; with decisions of Pillion: %d; dry runs, not counted: %d.", r.Requests, r.Decided, r.DryRuns)
 	switch {
 	case l.events == 0:
 		r.Summary = "No events."

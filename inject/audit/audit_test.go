@@ -38,7 +38,7 @@ func FuzzAdd(f *testing.F) {
 		if _, err := json.Marshal(r); err != nil {
 			t.Error(err)
 		}
-		if r.Requests+r.DryRuns > l.Events() || r.Asked > r.Requests {
+		if r.Requests+r.DryRuns > l.Events() || r.Decided > r.Requests {
 			t.Errorf("%+v of %d events", r, l.Events())
 		}
 	})

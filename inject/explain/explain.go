@@ -59,7 +59,10 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	r.Unread = s.Unread
 	if s.Incomplete || s.Unread {
 		r.forget()
+	} else {
+		r.note(unread(injector, s.Request.Object))
 	}
+	r.note(unknownAccount(result, &s.Request))
 	r.Summary = r.summary()
 	return r, r.ifOptedIn(injector, s, result)
 }
@@ -116,8 +119,14 @@ func (r *Report) fit(s *Subject, result *inject.Result) {
 		return
 	}
 	var note string
-	if r.Misfits, note = s.Misfits(s.Request.Object, result.InjectedJSON()); note != "" {
-		r.Notes = append(r.Notes, note)
+	r.Misfits, note = s.Misfits(s.Request.Object, result.InjectedJSON())
+	r.note(note)
+}
+
+// note adds a note, unless it is "".
+func (r *Report) note(text string) {
+	if text != "" {
+		r.Notes = append(r.Notes, text)
 	}
 }
 

@@ -231,3 +231,29 @@ func TestCorpus(t *testing.T) {
 	}
 	t.Logf("%d pods", n)
 }
+
+// TestUnreadAnnotations checks the note about annotations of a product that no parameter reads.
+func TestUnreadAnnotations(t *testing.T) {
+	t.Parallel()
+	found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {default: true, params: [{name: lang, annotation: otel.example/inject-java, default: ""}, {name: s, prefix: otel.example/secret-}],
+		pod: {metadata: {annotations: {otel.example/status: done}}, spec: {containers: [{name: a, image: a, args: ["${params.lang}", "${params.s.map(k, k).join('')}"]}]}}}}`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for annotations, want := range map[string]string{
+		`"otel.example/inject-go":"true"`:                                  "no parameter reads the annotation otel.example/inject-go, but some read others of otel.example",
+		`"otel.example/inject-go":"true","otel.example/b":"x"`:             "no parameter reads the annotations otel.example/b, otel.example/inject-go, but some read others of otel.example",
+		`"otel.example/inject-java":"true","otel.example/secret-a":"x"`:    "",
+		`"otel.example/status":"done","example.com/inject-go":"x","a":"x"`: "",
+	} {
+		r, err := explain.New(inject.New(templates.NewSet(found)), explain.Subject{Request: inject.Request{
+			Operation: "CREATE", OptedIn: true, Object: []byte(`{"metadata":{"annotations":{` + annotations + `}},"spec":{"containers":[{"name":"app","image":"a"}]}}`),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(r.Notes, "\n"); got != want {
+			t.Errorf("%s: %q, not %q", annotations, got, want)
+		}
+	}
+}

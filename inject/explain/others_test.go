@@ -65,11 +65,11 @@ func TestOthers(t *testing.T) {
 		pod  string
 		ns   templates.Namespace
 		line string
-		full int // how many templates are there in full
+		full int // the number of templates that are shown in full
 	}{
 		"on request only": {pod(""), shop, "32 other templates do not apply: 31 not_requested (agent-00, agent-01, agent-02, agent-03, agent-04 and 26 more), 1 wrong_os (agent-08); --all shows why", 1},
 		"requested": {pod(`"annotations":{"pillion.dev/templates":"agent-08,agent-09"}`), shop, "30 other templates do not apply (not_requested: the pod's annotation pillion.dev/templates does not name it): " +
-			"agent-00, agent-01, agent-02, agent-03, agent-04 and 25 more", 3}, // the default that the list leaves out is in full
+			"agent-00, agent-01, agent-02, agent-03, agent-04 and 25 more", 3}, // the list omits the default, which is shown in full
 		"no defaults": {pod(`"annotations":{"pillion.dev/templates":""}`), shop, "33 templates do not apply (not_requested: the pod's annotation pillion.dev/templates does not name it): " +
 			"agent-00, agent-01, agent-02, agent-03, agent-04 and 28 more", 0},
 		"opted out": {pod(`"labels":{"pillion.dev/inject":"disabled"},"annotations":{"pillion.dev/templates":"agent-08"}`), shop, "33 templates do not apply (pod_opted_out: the pod has the label pillion.dev/inject: disabled): " +

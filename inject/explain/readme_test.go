@@ -50,7 +50,7 @@ func wantDocumented(t *testing.T, file string, of ...reflect.Type) {
 	}
 }
 
-// collect finds the structs that a type's JSON is made of.
+// collect finds the structs in a type's JSON.
 func collect(t reflect.Type, into map[string]reflect.Type) {
 	switch t.Kind() {
 	case reflect.Slice, reflect.Pointer:

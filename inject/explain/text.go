@@ -195,7 +195,7 @@ func (p *page) differences(r *Report, t *Template) {
 		name = ""
 	}
 	for _, d := range t.Kept {
-		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(d.Path), its(d.Pod), inject.Cut(string(d.Template), maxShown)))
+		p.pair("keeps", "", fmt.Sprintf("%s: %s, not %s", schema.Where(d.Path), its(d.Pod), templates.Cut(string(d.Template), maxShown)))
 	}
 	obstacle := "place"
 	if t.Code == inject.CodeConflict {
@@ -216,7 +216,7 @@ func its(value inject.JSON) string {
 	if string(value) == "null" {
 		return "the pod has none"
 	}
-	return "the pod's " + inject.Cut(string(value), maxShown)
+	return "the pod's " + templates.Cut(string(value), maxShown)
 }
 
 func at(pointer, sentence string) string {

@@ -15,11 +15,20 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// fails returns how a template fails for pods that are like the sample, but have other labels
-// or annotations, or none. It returns "" if the template does not fail. The sample meets the
-// condition, so it has every value that the condition reads; other pods may lack some. Whole
-// is the template with its selectors.
-func fails(t, whole *templates.Template, from sample.Situation) string {
+// fail records that the template fails for some pods. One cause is recorded once.
+func (trial *Trial) fail(who string, d *inject.Decision) {
+	same := func(known string) bool { return strings.HasSuffix(known, because(d)) }
+	if !slices.ContainsFunc(trial.Fails, same) {
+		trial.Fails = append(trial.Fails, "it fails for "+who+because(d))
+	}
+}
+
+func because(d *inject.Decision) string { return fmt.Sprintf(" (%s): %s", d.Code, d.Message) }
+
+// others records how a template fails for pods that are like the sample, but have other labels
+// or annotations, or none. The sample meets the condition, so it has every value that the condition
+// reads; other pods may lack some. Whole is the template with its selectors.
+func (trial *Trial) others(t, whole *templates.Template, from sample.Situation) {
 	pod, sampled := decoded(from.Pod), from
 	account := accountOf(from)
 	try := func() *inject.Decision {
@@ -28,7 +37,7 @@ func fails(t, whole *templates.Template, from sample.Situation) string {
 		return &run(s, t).Decisions[0]
 	}
 	if try().Code == inject.CodeRenderFailed {
-		return "" // the report contains it already
+		return // the report contains it already
 	}
 	from.Namespace.Known = true
 	from.Namespace.Labels, from.Namespace.Annotations = maps.Clone(from.Namespace.Labels), maps.Clone(from.Namespace.Annotations)
@@ -57,18 +66,17 @@ func fails(t, whole *templates.Template, from sample.Situation) string {
 	}
 	for _, source := range sources {
 		had := *source.at
-		for _, other := range others(had, source.selector) {
+		for _, other := range otherLabels(had, source.selector) {
 			*source.at = other
 			if d := try(); d.Code == inject.CodeRenderFailed {
-				return fmt.Sprintf("it fails for %s %s (%s): %s", source.who, missing(d.Message), d.Code, d.Message)
+				trial.fail(source.who+" "+missing(d.Message), d)
 			}
 		}
 		*source.at = had
 	}
 	if d := &run(bare(sampled), t).Decisions[0]; d.Code == inject.CodeRenderFailed && !lacksVolume(d) {
-		return fmt.Sprintf("it fails for pods whose containers have only a name and an image (%s): %s", d.Code, d.Message)
+		trial.fail("pods whose containers have only a name and an image", d)
 	}
-	return ""
 }
 
 // needed returns the labels that a selector requires, and Pillion's own labels, which the
@@ -99,9 +107,9 @@ func needed(had map[string]string, selector labels.Selector) map[string]string {
 	return all
 }
 
-// others returns other labels that a selector matches: only the required ones, and all but
+// otherLabels returns other labels that a selector matches: only the required ones, and all but
 // one.
-func others(had map[string]string, selector labels.Selector) []map[string]string {
+func otherLabels(had map[string]string, selector labels.Selector) []map[string]string {
 	need := needed(had, selector)
 	all := []map[string]string{need, maps.Clone(need)}
 	all[1]["other"] = "sample"

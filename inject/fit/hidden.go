@@ -4,7 +4,6 @@ package fit
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
@@ -13,7 +12,7 @@ import (
 // hidden returns a sentence about containers that a required template does not see, although their
 // authors may have added variables and mounts to them.
 func hidden(t *templates.Template, set *templates.Set) []string {
-	if !t.Spec.Required || !t.HasForEach() && !slices.ContainsFunc(t.Reads(), ofContainers) {
+	if !t.Spec.Required || !t.HasForEach() && !t.ReadsContainers() {
 		return nil
 	}
 	var names []string
@@ -28,8 +27,4 @@ func hidden(t *templates.Template, set *templates.Set) []string {
 	}
 	return []string{fmt.Sprintf("it does not see a container that is like one of the template %s but has more variables or mounts; set validate: {mode: Deny, protect: [all]} there",
 		strings.Join(names, " or "))}
-}
-
-func ofContainers(part string) bool {
-	return part == "*" || part == "spec" || strings.HasPrefix(part, "spec.containers") || strings.HasPrefix(part, "spec.initContainers")
 }

@@ -20,27 +20,27 @@ func TestInverted(t *testing.T) {
 		}
 		return all
 	}
+	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t}, spec: {pod: {spec: {
+		initContainers: [{name: init, image: i}, {"${forEach}": {m: "['a', 'b']"}, name: "agent-${m}", image: i, restartPolicy: Always}]}}}}`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
 	for _, c := range []struct {
 		pod  []string
 		want string
 	}{
-		{[]string{"init", "agent", "setup"}, ""},
-		{[]string{"setup", "init", "agent"}, ""},
-		{[]string{"agent", "setup", "init"}, "init agent"}, // what an injector without order makes
+		{[]string{"init", "agent-a", "agent-b", "setup"}, ""},
+		{[]string{"setup", "init", "agent-b", "agent-a"}, ""},
+		{[]string{"agent-a", "setup", "init"}, "init agent-a"}, // the result of an injector without order
 	} {
-		if first, second := inverted([]string{"init", "agent"}, containers(c.pod...)); first+second != "" && first+" "+second != c.want || (first == "") != (c.want == "") {
+		if first, second := inverted(found[0], containers(c.pod...)); first+second != "" && first+" "+second != c.want || (first == "") != (c.want == "") {
 			t.Errorf("%v: %s %s, want %q", c.pod, first, second, c.want)
 		}
-	}
-	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t}, spec: {pod: {spec: {
-		initContainers: [{name: init, image: i}, {name: agent, image: i, restartPolicy: Always}]}}}}`))
-	if len(problems) > 0 {
-		t.Fatal(problems)
 	}
 	for _, sample := range samples() {
 		own := decoded(sample.Pod).Spec.InitContainers
 		r := run(sample.Situation, found...)
-		if first, _ := inverted(found[0].Containers, r.pod.Spec.InitContainers); len(own) == 0 || len(r.pod.Spec.InitContainers) != len(own)+2 && r.Adds() || first != "" {
+		if first, _ := inverted(found[0], r.pod.Spec.InitContainers); len(own) == 0 || len(r.pod.Spec.InitContainers) != len(own)+3 && r.Adds() || first != "" {
 			t.Errorf("%s gives %v", sample.Pod, r.pod.Spec.InitContainers)
 		}
 	}

@@ -29,7 +29,7 @@ func ranges(items ...corev1.LimitRangeItem) fit.Limits {
 	return fit.Limits{Ranges: []*corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "sizes"}, Spec: corev1.LimitRangeSpec{Limits: items}}}}
 }
 
-// quota takes pairs of a resource and what is hard of it, and what of that is used ("2/1").
+// quota takes pairs of a resource and its hard limit, with the used amount if there is a slash ("2/1").
 func quota(pairs map[corev1.ResourceName]string, scopes ...corev1.ResourceQuotaScope) fit.Limits {
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "compute"}, Spec: corev1.ResourceQuotaSpec{Scopes: scopes}}
 	q.Status.Hard, q.Status.Used = corev1.ResourceList{}, corev1.ResourceList{}

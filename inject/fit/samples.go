@@ -121,7 +121,7 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	account := pod.account()
+	account := accountOf(pod.Situation)
 	var names []string
 	for _, t := range all {
 		names = append(names, t.Name)
@@ -158,9 +158,7 @@ func asking(pod Subject, values map[string]string, all ...*templates.Template) (
 	return pod, missing
 }
 
-// account returns a copy of what is known about the pod's ServiceAccount.
-func (s Subject) account() templates.ServiceAccount { return accountOf(s.Situation) }
-
+// accountOf returns a copy of what is known about the pod's ServiceAccount.
 func accountOf(s sample.Situation) templates.ServiceAccount {
 	account, err := s.ServiceAccount()
 	if err != nil {

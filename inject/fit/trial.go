@@ -34,9 +34,9 @@ type Trial struct {
 	Why string `json:"why,omitempty"`
 	// Unmet are the parts of the condition that could not be met.
 	Unmet []string `json:"unmet,omitempty"`
-	// Fails is how the template fails for other pods that it selects, so that these get no
-	// sidecar.
-	Fails string `json:"fails,omitempty"`
+	// Fails are the ways in which the template fails for other pods that it selects, so that these
+	// get no sidecar.
+	Fails []string `json:"fails,omitempty"`
 	// Place is the template's file and line.
 	Place string `json:"-"`
 	// Insists means that such pods are denied, or that the pod is the user's.
@@ -103,7 +103,7 @@ func (r *result) hints(t *templates.Template) []string {
 		all = append(all, "it is required, but validate.mode: Warn accepts pods without it; remove mode to deny them")
 	}
 	all = append(all, waysAround(t)...)
-	if first, second := inverted(t.Containers, r.pod.Spec.InitContainers); first != "" {
+	if first, second := inverted(t, r.pod.Spec.InitContainers); first != "" {
 		all = append(all, fmt.Sprintf("the init container %s starts after %s, but the template has it before", first, second))
 	}
 	for _, c := range r.pod.Spec.InitContainers {
@@ -134,14 +134,15 @@ func (r *result) hints(t *templates.Template) []string {
 }
 
 // inverted returns two init containers of a template that are in a pod in another order, or "".
-func inverted(names []string, initContainers []corev1.Container) (first, second string) {
+func inverted(t *templates.Template, initContainers []corev1.Container) (first, second string) {
 	last := -1
 	for _, c := range initContainers {
-		i := slices.Index(names, c.Name)
-		if i >= 0 && i < last {
-			return c.Name, names[last]
+		switch rank := t.Rank("initContainers", c.Name); {
+		case 0 <= rank && rank < last:
+			return c.Name, second
+		case rank > last:
+			last, second = rank, c.Name
 		}
-		last = max(last, i)
 	}
 	return "", ""
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -26,17 +25,9 @@ func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace
 	}
 	err := json.Unmarshal(pod, &corev1.Pod{})
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		err = fmt.Errorf("%s must be a %s, not a %s%s", wrong.Field, wrong.Type, wrong.Value, quoted(wrong))
+		err = fmt.Errorf("%s must be a %s, not a %s", wrong.Field, wrong.Type, wrong.Value)
 	}
 	return Subject{On: on, Situation: sample.Situation{Pod: pod, Namespace: namespace}}, err
-}
-
-// quoted returns the end of a message about a value that YAML does not read as a string.
-func quoted(wrong *json.UnmarshalTypeError) string {
-	if wrong.Type.Kind() == reflect.String && (wrong.Value == "bool" || strings.HasPrefix(wrong.Value, "number")) {
-		return `; put it in quotes, as in "yes" or "1"`
-	}
-	return ""
 }
 
 // Try tries each template of a set alone, and all of them together, on the pods, or on samples
@@ -114,7 +105,7 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 		tried, ok := meeting(t, asked, fixed(values))
 		r := run(tried.Situation, t)
 		if i == 0 && pod.On == "" {
-			trial.Fails = fails(t, whole, tried.Situation)
+			trial.others(t, whole, tried.Situation)
 			trial.Insists = t.Spec.Required || t.Spec.Validate.Mode == templates.Deny
 		}
 		if !ok && i == 0 {
@@ -122,8 +113,8 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 			return trial
 		}
 		if !ok {
-			if d := &r.Decisions[0]; trial.Fails == "" && (d.Code == inject.CodeRenderFailed || d.Code == inject.CodeConflict) {
-				trial.Fails = fmt.Sprintf("it fails for pods with %s (%s): %s", resourcesOf(tried.Situation), d.Code, d.Message)
+			if d := &r.Decisions[0]; d.Code == inject.CodeRenderFailed || d.Code == inject.CodeConflict {
+				trial.fail("pods with "+resourcesOf(tried.Situation), d)
 			}
 			continue
 		}
@@ -168,7 +159,7 @@ func about(t *templates.Template, pod Subject) Trial {
 func (s Subject) sets(key string) bool {
 	_, byPod := decoded(s.Pod).Annotations[key]
 	_, byNamespace := s.Namespace.Annotations[key]
-	_, byAccount := s.account().Annotations[key]
+	_, byAccount := accountOf(s.Situation).Annotations[key]
 	return byPod || byNamespace || byAccount
 }
 
@@ -217,7 +208,8 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 		what = "it"
 	}
 	if pod.On != "" && d.Code == inject.CodeRenderFailed {
-		trial.Fails, trial.Insists = fmt.Sprintf("it fails for this pod (%s): %s", d.Code, d.Message), true
+		trial.Insists = true
+		trial.fail("this pod", d)
 		trial.Why = d.Sentence()
 		return
 	}
@@ -227,8 +219,8 @@ func (trial *Trial) notTried(t *templates.Template, pod Subject, values map[stri
 		}
 	}
 	switch {
-	case pod.On == "" && len(trial.Unmet) == 0 && trial.Fails == "" && d.Code.Failed():
-		trial.Fails = fmt.Sprintf("it fails for every sample pod (%s): %s", d.Code, d.Message)
+	case pod.On == "" && len(trial.Unmet) == 0 && len(trial.Fails) == 0 && d.Code.Failed():
+		trial.fail("every sample pod", d)
 		fallthrough
 	case len(trial.Unmet) == 0:
 		trial.Why = fmt.Sprintf("%s would not get it (%s): %s", what, d.Code, d.Sentence())

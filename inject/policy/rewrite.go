@@ -210,7 +210,7 @@ func (r *rewriter) path(names ...string) ast.Expr {
 	return e
 }
 
-// outsideField returns a field of params, ns or request.
+// outsideField returns a field of params, ns, request or variables. It fails for serviceAccount.
 func (r *rewriter) outsideField(name, field string) ast.Expr {
 	if name == "serviceAccount" {
 		return r.fail(noAccount)

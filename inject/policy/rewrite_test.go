@@ -69,6 +69,8 @@ func TestRewrite(t *testing.T) {
 		`lists.range(3).map(i, string(i)).join(',')`, `['b', 'a', 'b'].distinct().sort().join(',')`, `[['a'], ['b']].flatten().join(',')`,
 		`pod.spec.containers.map(c, c.name).sort().join(',')`, `pod.spec.containers.sortBy(c, c.image).map(c, c.name).join(',')`, `['a', 'b'].slice(0, 1)[0]`,
 		`pod.spec.containers.exists(c, lists.range(2).exists(i, string(i) == c.name))`,
+		`optional.ofNonZeroValue(pod.metadata.labels).hasValue()`, `optional.ofNonZeroValue(pod.metadata.annotations).hasValue()`, `optional.ofNonZeroValue(ns.labels).hasValue()`,
+		`optional.ofNonZeroValue(pod.spec.containers[0].ports).hasValue()`, `optional.ofNonZeroValue(pod.spec.containers[0].resources).hasValue()`,
 		`params.?o.orValue('none')`, `has(params.o)`, `params.?i.optMap(i, i + 1).orValue(5)`, `params.?n.orValue(5)`, `ns.?labels.?team.orValue('none')`,
 		`variables.app`, `variables.all`, `variables.names[0]`, `pod.spec.containers.map(c, c.name + variables.app).join(',')`, `has(variables.app)`,
 		`int('5') + 1`, `double('5') > 4.5`, `duration('5m') < duration('1h')`, `type(params.s) == string`, `-params.n`, `params.n % 2 == 1`, `1 < 1.5`,

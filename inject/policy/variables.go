@@ -35,7 +35,7 @@ func (b *builder) declare(marks bool) (valid []string) {
 		}
 	}
 	for i := range b.t.Spec.Params {
-		b.readable(&b.t.Spec.Params[i], i)
+		b.readable(&b.t.Spec.Params[i], fmt.Sprintf("spec.params[%d]", i))
 		b.parameter(&b.t.Spec.Params[i])
 		valid = append(valid, "variables.valid_"+b.t.Spec.Params[i].Name)
 	}
@@ -54,8 +54,11 @@ func (b *builder) named() (all []admissionregistrationv1.Variable) {
 }
 
 // readable reports a parameter whose value no policy can read.
-func (b *builder) readable(p *templates.Param, i int) {
-	switch path := fmt.Sprintf("spec.params[%d]", i); {
+func (b *builder) readable(p *templates.Param, path string) {
+	if p.Overridable(templates.ByServiceAccount) {
+		b.problem(path+".overridableBy", noAccount)
+	}
+	switch {
 	case p.Prefix != "":
 		b.problem(path+".prefix", "a policy cannot make a map of the annotations with a prefix")
 	case p.Policy().Check == "":
@@ -70,9 +73,6 @@ func (b *builder) parameter(p *templates.Param) {
 	key := quote(b.t.Key(p))
 	byPod, byNamespace := p.Overridable(templates.ByPod), p.Overridable(templates.ByNamespace)
 	inPod, inNamespace := key+" in variables.annotations", key+" in "+namespaceAnnotations
-	if p.Overridable(templates.ByServiceAccount) {
-		b.problem(fmt.Sprintf("spec.params[%d].overridableBy", slices.IndexFunc(b.t.Spec.Params, func(o templates.Param) bool { return o.Name == p.Name })), noAccount)
-	}
 	text, given, checks := "optional.none()", []string{}, []string{}
 	if byNamespace {
 		text, given = fmt.Sprintf("%s[?%s]", namespaceAnnotations, key), []string{inNamespace}

@@ -46,7 +46,7 @@ type entry struct {
 
 // review is the request that an API server would send for the pod's creation.
 func (e *entry) review() object {
-	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(e.Name))) // for all that is random elsewhere
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(e.Name))) // for all values that are random in a cluster
 	namespace, user := "team-"+sum[:2], "system:serviceaccount:kube-system:"+strings.ToLower(e.Made)+"-controller"
 	if e.Made == "none" {
 		user = "jane@corp.example"
@@ -78,7 +78,7 @@ func (e *entry) review() object {
 	return object{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 }
 
-// owned names the pod as what makes it would.
+// owned names the pod as its controller would.
 func (e *entry) owned(metadata object, namespace, sum string) {
 	metadata["namespace"] = namespace
 	version, owner := "apps/v1", "it"
@@ -102,7 +102,7 @@ func (e *entry) owned(metadata object, namespace, sum string) {
 	metadata["ownerReferences"] = []any{object{"apiVersion": version, "kind": e.Made, "name": owner, "uid": sum[:36], "controller": true, "blockOwnerDeletion": true}}
 }
 
-// complete is what the API server's defaults and plugins add before webhooks are called.
+// complete adds what the API server's defaults and plugins add before webhooks are called.
 func complete(spec object, sum string) {
 	for _, list := range []string{"initContainers", "containers"} {
 		containers, _ := spec[list].([]any)
@@ -142,7 +142,7 @@ func completeContainer(c object) {
 	}
 }
 
-// mountToken is what the ServiceAccount plugin adds.
+// mountToken adds what the ServiceAccount plugin adds.
 func mountToken(spec object, volume string) {
 	for _, list := range []string{"initContainers", "containers"} {
 		containers, _ := spec[list].([]any)
@@ -159,7 +159,7 @@ func mountToken(spec object, volume string) {
 	}}})
 }
 
-// fields are managed fields: a map with a key for each that is set.
+// fields returns managed fields: a map with a key for each field that is set.
 func fields(value any) object {
 	all := object{}
 	switch value := value.(type) {

@@ -64,11 +64,11 @@ func (g *Sets) text(each bool) string {
 	return strconv.Quote(g.pick(all...))
 }
 
-// values returns an expression that reads values with all that an API server makes of them. It reads no field of an emptyDir
-// that a feature gate may drop: Pillion cannot foresee these.
+// values returns an expression that reads values with all that an API server makes of them.
 func (g *Sets) values() string {
 	return g.pick("${json.marshal(pod.spec.containers.map(c, c.resources))}", "${json.marshal(pod.spec.containers.map(c, c.resources.?requests))}",
-		"${json.marshal(pod.spec.volumes.map(v, v.?configMap))}", "${json.marshal(pod.spec.containers.map(c, c.ports))}", "${json.marshal(pod.spec.containers.map(c, c.env))}",
+		"${json.marshal(pod.spec.volumes.map(v, v.?configMap))}", "${json.marshal(pod.spec.volumes)}", "${json.marshal(pod.spec.containers.map(c, c.?lifecycle))}",
+		"${json.marshal(pod.spec.containers.map(c, c.ports))}", "${json.marshal(pod.spec.containers.map(c, c.env))}",
 		"${pod.spec.containers.map(c, string(c.resources.?limits[?'cpu'].orValue('-'))).join(',')}",
 		"${pod.spec.volumes.map(v, string(v.?emptyDir.?sizeLimit.orValue('-'))).join(',')}")
 }
@@ -88,7 +88,11 @@ func (g *Sets) env(name string, each bool) string {
 	if each && g.in(3) {
 		ifSet = `, "${ifSet}": ` + g.pick("keep", "conflict", "{append: E3}", "{append: E0}")
 	}
-	return "{" + g.when(4, each) + g.named(6, name, "n", each) + ", value: " + g.text(each) + ifSet + "}"
+	value := "value: " + g.text(each)
+	if g.in(6) {
+		value = g.pick(`value: ""`, "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "value: \"${params.?o}\"")
+	}
+	return "{" + g.when(4, each) + g.named(6, name, "n", each) + ", " + value + ifSet + "}"
 }
 
 // named returns a name, which in one of n cases a ${forEach} with the variable v makes.
@@ -110,12 +114,40 @@ func (g *Sets) named(n int, name, v string, each bool) string {
 func (g *Sets) container(name, volume string) string {
 	fields := []string{g.named(6, name, "m", false), "image: " + g.pick("s", "s", g.text(false))}
 	fields = append(fields, g.maybe(3, func() string { return "args: [" + g.text(false) + "]" })...)
-	fields = append(fields, g.maybe(3, func() string { return "env: [" + g.env("E0", false) + ", " + g.env("X", false) + "]" })...)
-	fields = append(fields, g.maybe(4, func() string { return "ports: [{containerPort: " + g.pick("80", "81") + "}]" })...)
-	fields = append(fields, g.maybe(4, func() string { return "securityContext: {runAsNonRoot: true}" })...)
+	fields = append(fields, g.maybe(2, func() string {
+		return "env: " + g.pick("["+g.env("E0", false)+", "+g.env("X", false)+"]", g.objects("pod.spec.containers[0].env", "env"))
+	})...)
+	fields = append(fields, g.maybe(3, func() string {
+		return "ports: " + g.pick("[{containerPort: "+g.pick("80", "81")+"}]", g.objects("pod.spec.containers[0].ports", "ports"))
+	})...)
+	fields = append(fields, g.maybe(3, func() string {
+		return "securityContext: " + g.pick("{runAsNonRoot: true}", g.object("securityContext"), `"${{'runAsUser': params.?o.orValue(7)}}"`)
+	})...)
+	fields = append(fields, g.maybe(5, func() string {
+		return "resources: " + g.pick(g.object("resources"), `"${{'limits': {'memory': '1Gi', 'cpu': string(size(pod.spec.containers))}}}"`)
+	})...)
 	fields = append(fields, g.maybe(6, func() string { return "lifecycle: {stopSignal: SIGTERM}" })...)
-	fields = append(fields, g.maybe(4, func() string { return "volumeMounts: [" + g.mount(volume, "/w") + "]" })...)
+	fields = append(fields, g.maybe(4, func() string {
+		return "volumeMounts: " + g.pick("["+g.mount(volume, "/w")+"]", g.objects("pod.spec.containers[0].volumeMounts", "volumeMounts"))
+	})...)
 	return "{" + g.when(6, false) + strings.Join(fields, ", ") + "}"
+}
+
+// object returns an expression for a whole object of the pod's first container, which it may not have. It is never of the
+// container that a template brings.
+func (g *Sets) object(field string) string {
+	return strconv.Quote(g.pick("${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}", "${pod.spec.containers[0].?"+field+"}",
+		"${params.b ? pod.spec.containers[0].?"+field+" : optional.none()}", "${pod.spec.containers.filter(c, has(c."+field+"))[?0].?"+field+"}"))
+}
+
+// objects returns an expression for a whole list of variables, ports or mounts.
+func (g *Sets) objects(from, field string) string {
+	made := map[string][]string{
+		"env":          {"${params.h.map(k, {'name': 'H' + k, 'value': params.h[k]})}", "${params.l.map(i, {'name': 'L' + i, 'value': ns.name})}", "${" + from + ".filter(e, has(e.value))}"},
+		"ports":        {"${lists.range(size(pod.spec.containers)).map(i, {'containerPort': 7000 + i})}", "${params.?o.hasValue() ? [{'containerPort': 9000, 'name': 'o'}] : []}", "${" + from + ".filter(p, p.containerPort != 80)}"},
+		"volumeMounts": {"${pod.spec.volumes.map(v, {'name': v.name, 'mountPath': '/all/' + v.name})}", "${params.h.map(k, {'name': params.p, 'mountPath': '/' + k, 'readOnly': true})}", "${" + from + ".filter(m, m.readOnly)}"},
+	}[field]
+	return strconv.Quote(g.pick(append(made, "${"+from+"}")...))
 }
 
 // mount returns a mount of the template's volume, or of one of the pod.
@@ -141,7 +173,9 @@ func (g *Sets) volume(name string) string {
 func (g *Sets) each(volume string) string {
 	var add []string
 	add = append(add, g.maybe(2, func() string { return "env: [" + g.env(g.pick("E0", "E1", "E2"), true) + "]" })...)
-	add = append(add, g.maybe(3, func() string { return "volumeMounts: [" + g.mount(volume, "/x") + "]" })...)
+	add = append(add, g.maybe(3, func() string {
+		return "volumeMounts: " + g.pick("["+g.mount(volume, "/x")+"]", "["+g.mount(volume, "/x")+"]", g.objects("container.volumeMounts", "volumeMounts"))
+	})...)
 	add = append(add, g.maybe(4, func() string { return "securityContext: {readOnlyRootFilesystem: true}" })...)
 	add = append(add, g.maybe(4, func() string {
 		return "resources: {" + g.pick("requests", "requests", "limits") + ": {cpu: " + g.quantity() + "}}"
@@ -155,14 +189,20 @@ func (g *Sets) place() string {
 	return g.pick("First", "Last", "{after: app}", "{before: app}", "{after: i}", "{before: k9}", "{before: c1}")
 }
 
-// others are parameters of other types, and from annotations of other products.
-const others = `{name: l, type: list, default: "a,b"}, {name: f, type: map, default: "a=1"}, {name: j, type: json, default: "{}"}, {name: o, type: integer, optional: true}, ` +
-	`{name: a, annotation: x.example/t1, default: z}, {name: h, prefix: x.example/h-}`
+// others returns parameters of other types, and from annotations of other products.
+func (g *Sets) others() string {
+	by := g.pick("", "", ", overridableBy: [Pod]", ", overridableBy: [Pod, ServiceAccount]")
+	return "{name: l, type: list, default: " + g.pick(`"a,b"`, `"a,b"`, `""`, `" c0 ,, app "`) + g.pick("", ", maxItems: 4", `, items: {pattern: "[a-z0-9]+", maxLength: 4}`) + by + "}, " +
+		"{name: f, type: map, default: " + g.pick(`"a=1"`, `"a=1"`, `""`, `"b=2,3,a=x=y"`) + g.pick("", ", items: {maxLength: 5}") + "}, " +
+		"{name: j, type: json, default: " + g.pick(`"{}"`, `"[]"`, `'{"b": [1, {"a": null}], "a": 0.5}'`) + "}, " +
+		"{name: o, type: integer, optional: true" + g.pick("", ", minimum: 5") + by + "}, {name: a, annotation: x.example/t1, default: z}, " +
+		"{name: h, prefix: " + g.pick("x.example/h-, items: {maxLength: 3}", "x.example/h-, maxItems: 2", "x.example/h-", "x.example/") + "}"
+}
 
 // Template returns the spec of the template with a number, in YAML.
 func (g *Sets) Template(i int) string {
 	volume := g.pick(fmt.Sprint("v", i), fmt.Sprint("v", i), "shared")
-	fields := []string{"default: true", "params: [{name: p, type: string, default: d" + g.pick("", "", ", overridableBy: [Pod, ServiceAccount, Namespace]") + "}, {name: b, type: boolean, default: true}, " + others + "]"}
+	fields := []string{"default: true", "params: [{name: p, type: string, default: d" + g.pick("", "", ", overridableBy: [Pod, ServiceAccount, Namespace]") + "}, {name: b, type: boolean, default: true}, " + g.others() + "]"}
 	fields = append(fields, g.pick("required: true", "required: true", "validate: {mode: Deny, protect: [all]}", "validate: {mode: Deny, protect: [image]}",
 		"validate: {mode: Deny, protect: [args, env]}",
 		"validate: {mode: Warn, protect: [image, securityContext]}", "order: -1"))
@@ -227,11 +267,17 @@ func (g *Sets) Pod(own bool) string {
 		})...)
 		fields = append(fields, g.maybe(4, func() string { return `"ports":[{"containerPort":80}]` })...)
 		fields = append(fields, g.maybe(4, func() string { return `"securityContext":{"runAsUser":0}` })...)
+		fields = append(fields, g.maybe(4, func() string {
+			return `"volumeMounts":[{"name":"` + g.pick("w", "shared") + `","mountPath":"/own"` + g.pick("", `,"readOnly":true`) + "}]"
+		})...)
 		fields = append(fields, g.maybe(5, func() string { return `"resources":{"limits":{"cpu":` + g.quantity() + `}}` })...)
 		containers = append(containers, "{"+strings.Join(fields, ",")+"}")
 	}
 	annotations := g.pick("", "", "", `"t0.pillion.dev/customize":"true"`, `"x.example/t1":"fix"`, `"x.example/t0":"`+g.pick("y", "n", "none", "1", "2", "n-shop")+`"`, `"t1.pillion.dev/p":"q"`,
 		`"t0.pillion.dev/l":"b, c,,b"`, `"t0.pillion.dev/o":"7","x.example/h-b":"1","x.example/h-a":"2"`, `"t1.pillion.dev/j":"[1, {b: 2, a: 1}]","t0.pillion.dev/f":"a=x,y"`)
+	if annotations == "" && g.in(9) {
+		annotations = g.parameters()
+	}
 	containers = append(containers, g.maybe(8, func() string {
 		if !own {
 			return `{"name":"c2"}`
@@ -253,6 +299,14 @@ func (g *Sets) Pod(own bool) string {
 	}
 	return `{` + metadata + `"spec":{"containers":[` +
 		strings.Join(containers, ",") + "]," + strings.Join(spec, ",") + "}}"
+}
+
+// parameters returns annotations that set parameters, some to values that are not allowed.
+func (g *Sets) parameters() string {
+	return g.pick(
+		`"t0.pillion.dev/l":"`+g.pick("", "a", "app,c0", "0,1,2,3", "A b", "a,a")+`"`, `"x.example/h-`+g.pick("a", "C", "", "a.b_c")+`":"`+g.pick("", "1", "fix", "longer")+`","x.example/h-b":"y"`,
+		`"t0.pillion.dev/j":"`+g.pick("{a: [", "5", "{}", "{x: &y 1}")+`"`, `"t0.pillion.dev/o":"`+g.pick("4", "x", "")+`","t0.pillion.dev/f":"`+g.pick("", "a", "a=1,a=2", "c=longer")+`"`,
+	)
 }
 
 func manyVolumes(n int) string {

@@ -213,5 +213,5 @@ func stringsFor(name, now, part string) []string {
 		}
 		return append(all, now+part, part+now)
 	}
-	return Matching(part)
+	return stringsMatching(part)
 }

@@ -15,9 +15,9 @@ import (
 
 // Value returns the first sample value that a parameter accepts, or "".
 func Value(t *templates.Template, p *templates.Param) string {
-	candidates := append(p.Samples(), Matching(p.Pattern)...)
+	candidates := append(p.Samples(), stringsMatching(p.Pattern)...)
 	if p.Items != nil {
-		candidates = append(candidates, Matching(p.Items.Pattern)...)
+		candidates = append(candidates, stringsMatching(p.Items.Pattern)...)
 	}
 	i := slices.IndexFunc(candidates, func(value string) bool { return t.Takes(p.Name, value) == nil })
 	if i < 0 {
@@ -50,13 +50,10 @@ type setter struct {
 // setParam gives a parameter a value.
 func (s setter) setParam(w *world, name, text string, next func(*world) bool) bool {
 	p := s.param(name)
-	if p == nil || slices.Contains(s.fixed, s.template.Name+"."+name) || s.template.Takes(name, text) != nil {
+	if p == nil || slices.Contains(s.fixed, s.template.Name+"."+name) || len(places(p)) == 0 || s.template.Takes(name, text) != nil {
 		return false
 	}
-	for _, at := range places(p) {
-		return next(w.setAll(at, s.template.Annotations(p, text)))
-	}
-	return false
+	return next(w.setAll(places(p)[0], s.template.Annotations(p, text)))
 }
 
 // hasParam gives an optional parameter a sample value, or removes its value.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Matching returns strings that match a pattern. For unusual patterns they may not match.
-func Matching(pattern string) []string {
+// stringsMatching returns strings that match a pattern. For unusual patterns they may not match.
+func stringsMatching(pattern string) []string {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil

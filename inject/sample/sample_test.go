@@ -38,7 +38,7 @@ func withCondition(t *testing.T, condition string) *templates.Template {
 	return parse(t, fmt.Sprintf("match: {condition: %q}\n  %s\n  pod: {metadata: {annotations: {x.example.com/a: b}}}", condition, params))
 }
 
-// decided is what the engine decides about a template.
+// decided returns the engine's decision about a template.
 func decided(t *testing.T, of *templates.Template, s sample.Situation) inject.Decision {
 	t.Helper()
 	r, err := inject.New(templates.NewSet([]*templates.Template{of})).Inject(inject.Request{
@@ -58,7 +58,7 @@ func meet(t *testing.T, of *templates.Template) (sample.Situation, bool) {
 	})
 }
 
-// realistic are conditions as templates have them: of this repository's examples and tests, and as other injectors
+// realistic are conditions as templates have them: from this repository's examples and tests, as other injectors
 // decide (the peers' annotations and labels), and as users of policies write them.
 var realistic = strings.Split(strings.TrimSpace(`
 !has(pod.spec.runtimeClassName)
@@ -154,7 +154,7 @@ pod.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.no
 pod.spec.containers.exists(c, c.name == ns.name + '-web')
 `), "\n")
 
-// unmet are conditions for which no sample is made, and the part that is why.
+// unmet are conditions for which there is no sample, each with the part that is the reason.
 var unmet = map[string]string{
 	"has(pod.spec.priorityClassName) && size(pod.spec.containers) % 2 == 0":                                     `size(pod.spec.containers) % 2 == 0`,
 	"pod.metadata.labels['app'] + '-' + pod.metadata.labels['tier'] == 'web-front' && ns.name == 'shop'":        `pod.metadata.labels["app"] + "-" + pod.metadata.labels["tier"] == "web-front"`,

@@ -47,25 +47,3 @@ var defaults = sync.OnceValue(func() map[string]string {
 })
 
 // What it writes into these depends on the rest of the pod, see fills: Container.imagePullPolicy, ContainerPort.hostPort, ResourceRequirements.requests.
-
-// gated are the fields that the API server drops if a feature gate is off.
-var gated = sync.OnceValue(func() map[string]bool {
-	return map[string]bool{
-		"ConfigMapVolumeSource.defaultUser":   true,
-		"Container.restartPolicyRules":        true,
-		"DownwardAPIVolumeFile.user":          true,
-		"DownwardAPIVolumeSource.defaultUser": true,
-		"EmptyDirVolumeSource.mode":           true,
-		"EnvVarSource.fileKeyRef":             true,
-		"GRPCAction.mode":                     true,
-		"HTTPGetAction.protocol":              true,
-		"KeyToPath.user":                      true,
-		"Lifecycle.stopSignal":                true,
-		"ProjectedVolumeSource.defaultUser":   true,
-		"SecretVolumeSource.defaultUser":      true,
-		"ServiceAccountTokenProjection.user":  true,
-		"VolumeMount.bindMountOptions":        true,
-		"VolumeProjection.clusterTrustBundle": true,
-		"VolumeProjection.podCertificate":     true,
-	}
-})

@@ -32,7 +32,11 @@ func Default(field string) (value string, ok bool) {
 	return value, ok
 }
 
-var containerPort = reflect.TypeFor[corev1.ContainerPort]()
+var (
+	containerPort = reflect.TypeFor[corev1.ContainerPort]()
+	podType       = reflect.TypeFor[corev1.Pod]()
+	lifecycle     = reflect.TypeFor[corev1.Lifecycle]()
+)
 
 var storedSchema = sync.OnceValue(Pod)
 
@@ -47,11 +51,14 @@ func (f *Field) stays(value *tree.Node) bool {
 	return !f.AbsentIsZero || !IsZero(value)
 }
 
-// fillIn adds the defaults of the object's own fields.
+// fillIn adds the defaults of the object's own fields. A struct that is no pointer always exists.
 func (s *Schema) fillIn(object *tree.Node) {
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 		f := s.fields[name]
 		value, ok := Default(f.Parent.Name() + "." + name)
+		if f.AbsentIsZero && f.fields != nil && s.GoType != podType {
+			value, ok = "{}", true
+		}
 		if !ok || f.Gated || object.Get(name) != nil || s.GoType == VolumeType() && len(object.Members()) > 1 {
 			continue // a volume of another kind is no emptyDir
 		}
@@ -86,6 +93,30 @@ type Server struct {
 	File bool
 	// OnHost: the pod uses the node's network, so that its ports get a hostPort.
 	OnHost bool
+	// DropsGated: fields that the pod came with are dropped, too, if their feature gate may be off.
+	DropsGated bool
+}
+
+// HasGated reports whether an object or a list has a field that the API server drops if a feature
+// gate is off.
+func (s *Schema) HasGated(n *tree.Node) bool {
+	switch {
+	case n.Kind() == tree.Array && s.Elem != nil:
+		items := n.Items()
+		for i := range items {
+			if s.Elem.HasGated(&items[i]) {
+				return true
+			}
+		}
+	case n.Kind() == tree.Object && s.fields != nil:
+		members := n.Members()
+		for i := range members {
+			if f := s.At(members[i].Name()); f.Gated || f.HasGated(&members[i]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Foreseen returns a part of a pod with what was added as the API server will store it.
@@ -96,7 +127,7 @@ func (s *Schema) foreseen(n *tree.Node, by Server, stored bool) tree.Node {
 	stored = stored || n.Added()
 	file := by.File
 	switch {
-	case !file && !stored && n.AddedSize() == 0:
+	case !file && !stored && n.AddedSize() == 0 && (!by.DropsGated || !s.HasGated(n)):
 		return *n
 	case n.Kind() == tree.Array && s.Elem != nil:
 		items := n.Items()
@@ -116,10 +147,14 @@ func (s *Schema) foreseen(n *tree.Node, by Server, stored bool) tree.Node {
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		f := s.At(m.Name())
-		if stored && f.Gated || (stored || file) && !f.stays(m) {
+		if f.Gated && (stored || by.DropsGated) || (stored || file) && !f.stays(m) {
 			continue
 		}
-		object.Set(m.Name(), f.foreseen(m, by, stored))
+		value := f.foreseen(m, by, stored)
+		if f.GoType == lifecycle && len(value.Members()) == 0 && len(m.Members()) > 0 {
+			continue // without its only field, stopSignal, it is dropped
+		}
+		object.Set(m.Name(), value)
 	}
 	if stored || file {
 		s.fillIn(&object)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // Unexplained reports whether the owner's status does not contain the reason.
@@ -118,7 +119,7 @@ func (m *maker) waits() bool {
 
 // shorten limits the length of a message, which any user may have written.
 func shorten(message string) string {
-	return inject.Cut(strings.Join(strings.Fields(message), " "), 1000)
+	return templates.Cut(strings.Join(strings.Fields(message), " "), 1000)
 }
 
 // Fail records an owner that cannot create its pods. As long as there is one, the report

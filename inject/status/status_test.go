@@ -25,7 +25,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// world is the objects of a case.
+// world has the objects of a case.
 type world struct {
 	namespaces []metav1.PartialObjectMetadata
 	pods       []json.RawMessage
@@ -187,10 +187,10 @@ func run(t *testing.T, archive *txtar.Archive) (*status.Report, string) {
 }
 
 // checkText checks that at every width every line fits, except for commands and single long words, and
-// that no line ends in a space. If tables are tables at both widths, the words are the same.
+// that no line ends in a space. If tables have columns at both widths, the words are the same.
 func checkText(t *testing.T, r *status.Report) {
 	t.Helper()
-	const table = 100 // where tables are tables
+	const table = 100 // the width at which tables have columns
 	want := strings.Fields(r.Text(table))
 	for _, width := range []int{40, 41, 60, 79, 80, table, 133, 1000} {
 		text := r.Text(width)

@@ -116,15 +116,7 @@ func (s *step) into(t reflect.Type, key string) (reflect.Type, string, error) {
 			names = append(names, f.JSON)
 		}
 	}
-	return nil, "", fmt.Errorf("%s: a Pod has no such field%s", s.member, didYouMean(s.member, names))
-}
-
-// didYouMean returns the end of a message about an unknown name.
-func didYouMean(name string, candidates []string) string {
-	if closest := templates.Closest(name, candidates); closest != "" {
-		return fmt.Sprintf("; did you mean %q?", closest)
-	}
-	return ""
+	return nil, "", fmt.Errorf("%s: a Pod has no such field%s", s.member, templates.DidYouMean(s.member, names))
 }
 
 // find returns the values at a path below a node.

@@ -157,7 +157,7 @@ func (c *Case) check(report func(message string, path ...any)) {
 		}
 	}
 	if verdicts := []string{"allowed", "warned", "denied"}; e.Verdict != "" && !slices.Contains(verdicts, e.Verdict) {
-		report(fmt.Sprintf("unknown verdict %q; it must be one of %s%s", e.Verdict, strings.Join(verdicts, ", "), didYouMean(e.Verdict, verdicts)), "expect", "verdict")
+		report(fmt.Sprintf("unknown verdict %q; it must be one of %s%s", e.Verdict, strings.Join(verdicts, ", "), templates.DidYouMean(e.Verdict, verdicts)), "expect", "verdict")
 	}
 	for i, finding := range e.Findings {
 		if problem := checkCode(finding, inject.FindingCodes()); problem != "" {
@@ -183,7 +183,7 @@ func checkCode(expected string, known []inject.Code) string {
 	if slices.Contains(names, code) {
 		return ""
 	}
-	hint := didYouMean(code, names)
+	hint := templates.DidYouMean(code, names)
 	if hint == "" {
 		hint = "; it must be one of " + strings.Join(names, ", ")
 	}
@@ -204,7 +204,7 @@ func (s *Suite) Check(set *templates.Set) (problems templates.Problems) {
 	for i := range s.Cases {
 		for _, name := range slices.Sorted(maps.Keys(s.Cases[i].Expect.Decisions)) {
 			if !slices.Contains(names, name) {
-				problems = append(problems, s.doc.Problem("no template has this name"+didYouMean(name, names), "cases", i, "expect", "decisions", name))
+				problems = append(problems, s.doc.Problem("no template has this name"+templates.DidYouMean(name, names), "cases", i, "expect", "decisions", name))
 			}
 		}
 	}

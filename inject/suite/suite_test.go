@@ -82,11 +82,12 @@ func TestDifferences(t *testing.T) {
 		`values: {"spec.containers[*].image": other}`:                   `must be other, but there are only web, x`,
 		`values: {"spec.containers[web].env": [{name: B}]}`:             "differs\n--- expected\n+++ got\n",
 		`pod: {spec: {containers: [{name: web, image: web}]}}`:          "expect.pod: the injected pod differs\n--- expected\n+++ got\n",
-		`verdict: allowed`:                                              "",
-		`findings: []`:                                                  "",
-		`verdict: denied`:                                               "expect.verdict: must be denied, but is allowed",
-		`findings: [altered]`:                                           "expect.findings: there is no finding altered",
-		`golden: a.yaml`:                                                "expect.golden a.yaml: the injected pod differs\n--- expected\n+++ got\n",
+
+		`verdict: allowed`:    "",
+		`findings: []`:        "",
+		`verdict: denied`:     "expect.verdict: must be denied, but is allowed",
+		`findings: [altered]`: "expect.findings: there is no finding altered",
+		`golden: a.yaml`:      "expect.golden a.yaml: the injected pod differs\n--- expected\n+++ got\n",
 	} {
 		in := Input{
 			Request: inject.Request{Operation: "CREATE", File: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)},

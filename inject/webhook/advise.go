@@ -26,11 +26,11 @@ const decidedSilent = "silent"
 const fitSize, fitItems = 1 << 20, 10_000
 
 // advise warns the author of a workload about what will be wrong with its pods. A
-// controller creates the pods and drops the warnings that it gets. It never denies,
-// and of objects that it does not understand it reports nothing.
+// controller creates the pods and drops the warnings that it gets. The endpoint never
+// denies, and reports nothing about objects that it does not understand.
 //
-// Who creates the pods, and whether in a dry run, is unknown yet, so expressions
-// see neither, as in the command line.
+// It is not known yet which user creates the pods, and whether in a dry run. So
+// expressions see neither, as in the command line.
 var advise = &endpoint{
 	path:      PathAdvise,
 	name:      "advise",

@@ -19,7 +19,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// knownLimits are every namespace's.
+// knownLimits are the limits of every namespace.
 type knownLimits struct{ all fit.Limits }
 
 func (k knownLimits) Limits(string) fit.Limits { return k.all }
@@ -69,7 +69,7 @@ func limitsIn(t testing.TB, text []byte) (k knownLimits) {
 	return k
 }
 
-// advised is a review of a workload.
+// advised returns a review of a workload.
 func advised(apiVersion, kind, operation, object, old string) []byte {
 	group, version, found := strings.Cut(apiVersion, "/")
 	if !found {
@@ -224,7 +224,7 @@ func TestAdviseAnswersEverything(t *testing.T) {
 			if part.Name != "body" {
 				continue
 			}
-			// An object that is no pod is not this one's business.
+			// This webhook ignores objects that are not pods.
 			mutate, advise := e.answer(post(t, webhook.PathMutate, part.Data)), e.answer(post(t, webhook.PathAdvise, part.Data))
 			if advise.Code != mutate.Code && (advise.Code != http.StatusOK || !strings.Contains(mutate.Body.String(), "request.object is not a pod")) {
 				t.Errorf("%s: %d, and from /mutate %d", file, advise.Code, mutate.Code)
@@ -283,7 +283,7 @@ func FuzzAdvise(f *testing.F) {
 			if r, _ := checkContract(t, webhook.PathAdvise, body, w); !r.Allowed {
 				t.Errorf("rejected: %s", w.Body)
 			}
-		case http.StatusBadRequest: // no JSON
+		case http.StatusBadRequest: // not JSON
 		default:
 			t.Errorf("%d %s", w.Code, w.Body)
 		}

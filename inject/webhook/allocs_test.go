@@ -11,7 +11,7 @@ import (
 )
 
 // TestAllocations is not parallel, because it counts the allocations of the process. More allocations than the
-// limit are not wrong, but have a cost: the commit that raises the limit says what it buys.
+// limit are not wrong, but have a cost. The commit that raises the limit explains the benefit.
 func TestAllocations(t *testing.T) {
 	for _, c := range []struct {
 		name       string

@@ -75,7 +75,7 @@ func runCase(t *testing.T, archive *txtar.Archive) string {
 	return describe(t, w) + logged(t, e.log.Bytes())
 }
 
-// checkRejection: the API server shows a sentence only if it is in a Status.
+// checkRejection checks that the sentence is in a Status. The API server shows no other sentence.
 func checkRejection(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	var status metav1.Status
@@ -87,7 +87,7 @@ func checkRejection(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-// describe is the answer with the patch made readable.
+// describe returns the answer with a readable patch.
 func describe(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	if w.Code != http.StatusOK {
@@ -137,7 +137,7 @@ func hideRevisions(text string) string {
 	return regexp.MustCompile(`\b[0-9a-f]{12}\b`).ReplaceAllString(text, "REVISION")
 }
 
-// logged is the log without what differs between two runs.
+// logged returns the log without the parts that differ between runs.
 func logged(t *testing.T, log []byte) string {
 	t.Helper()
 	var text strings.Builder

@@ -85,7 +85,7 @@ func load(t testing.TB, texts ...string) func() *inject.Injector {
 	return func() *inject.Injector { return injector }
 }
 
-// post is what an API server sends.
+// post returns a request as an API server sends it.
 func post(t testing.TB, path string, body []byte) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(body))
@@ -99,8 +99,8 @@ func (e *edge) answer(r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// checkContract holds an answer to all that the API server demands and advises,
-// and gives the response and the patched object.
+// checkContract checks an answer against everything that the API server requires and recommends,
+// and returns the response and the patched object.
 func checkContract(t testing.TB, path string, request []byte, w *httptest.ResponseRecorder) (*admissionv1.AdmissionResponse, []byte) {
 	t.Helper()
 	var in, out admissionv1.AdmissionReview
@@ -140,7 +140,7 @@ func checkContract(t testing.TB, path string, request []byte, w *httptest.Respon
 	return r, checkPatch(t, in, r)
 }
 
-// hidden reports whether there is more in a line than is seen.
+// hidden reports whether a line has hidden characters.
 func hidden(text string) bool {
 	return strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsFunc(text, inject.Hidden)
 }
@@ -192,7 +192,7 @@ func checkPatch(t testing.TB, in admissionv1.AdmissionReview, r *admissionv1.Adm
 	return object
 }
 
-// reviewOf wraps a pod.
+// reviewOf returns a review of a pod.
 func reviewOf(t testing.TB, version, operation, namespace string, pod []byte) []byte {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{

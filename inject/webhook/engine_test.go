@@ -25,7 +25,7 @@ import (
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// counter is a counter of the registry without labels.
+// counter returns a counter of the registry without labels.
 func counter(t *testing.T, e *edge, name string) prometheus.Collector {
 	t.Helper()
 	families, err := e.registry.Gather()
@@ -103,7 +103,7 @@ func TestEngineCases(t *testing.T) {
 	}
 }
 
-// wantForetold: the shadow says of a pod what the two webhooks say when the namespace is opted in.
+// wantForetold checks that the answer in a shadow namespace announces what both webhooks do if the namespace is opted in.
 func wantForetold(t *testing.T, e *edge, came, injected []byte, mutated *admissionv1.AdmissionResponse) {
 	t.Helper()
 	shadow, _ := checkContract(t, webhook.PathShadow, came, e.answer(post(t, webhook.PathShadow, came)))
@@ -124,7 +124,7 @@ func wantForetold(t *testing.T, e *edge, came, injected []byte, mutated *admissi
 	if foretold != denied {
 		t.Errorf("denied: %t; the warnings are %q", denied, shadow.Warnings)
 	}
-	where := regexp.MustCompile(`/(\d+|-)`) // what is added has its index only then
+	where := regexp.MustCompile(`/(\d+|-)`) // only the final pod has the index of an added item
 	for _, text := range slices.Concat(mutated.Warnings, judged.Warnings) {
 		if !slices.ContainsFunc(shadow.Warnings, func(w string) bool {
 			return strings.HasPrefix(where.ReplaceAllString("shadow: "+text, "/N"), where.ReplaceAllString(strings.TrimSuffix(w, "…"), "/N"))
@@ -147,7 +147,8 @@ func fromYAML(t *testing.T, text []byte) []byte {
 	return n.AppendTo(nil)
 }
 
-// FuzzBody checks that for any body, the answer is 400, or one that the API server accepts.
+// FuzzBody checks that for any body, the answer is 400, one that the API server accepts, or a redirect
+// to another replica, because the pod names a revision that is unknown here.
 func FuzzBody(f *testing.F) {
 	files, err := filepath.Glob("testdata/cases/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -177,6 +178,10 @@ func FuzzBody(f *testing.F) {
 		case http.StatusBadRequest:
 			if w.Body.Len() < 10 {
 				t.Errorf("no sentence: %q", w.Body)
+			}
+		case http.StatusTemporaryRedirect:
+			if path != webhook.PathValidate || w.Header().Get("Location") == "" {
+				t.Errorf("%s redirects to %q", path, w.Header().Get("Location"))
 			}
 		default:
 			t.Errorf("%d %s", w.Code, w.Body)

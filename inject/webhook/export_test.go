@@ -13,7 +13,7 @@ import (
 	"github.com/pillion-dev/pillion/inject"
 )
 
-// Observed gives what counts the answer about a pod.
+// Observed returns a function that counts the answer about a pod.
 func Observed(t testing.TB, h *Handler, pod []byte) func() {
 	t.Helper()
 	result, err := h.Injector().Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
@@ -24,7 +24,7 @@ func Observed(t testing.TB, h *Handler, pod []byte) func() {
 	return func() { h.Metrics.observe(e, 100*time.Microsecond) }
 }
 
-// Answered is the answer about a pod whose result was changed by the test, with its metrics and its log line.
+// Answered returns the answer about a pod after the test changes the result, with its metrics and its log line.
 func Answered(t testing.TB, h *Handler, pod []byte, tamper func(*inject.Result)) string {
 	t.Helper()
 	result, err := h.Injector().Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
@@ -39,7 +39,7 @@ func Answered(t testing.TB, h *Handler, pod []byte, tamper func(*inject.Result))
 	return answer
 }
 
-// Spoil overwrites what the last request left in the memory that the next one gets.
+// Spoil overwrites the memory of the last request, which the next one gets.
 func Spoil(h *Handler) {
 	spoil := func(all ...[]byte) {
 		for _, memory := range all {
@@ -61,7 +61,7 @@ func Spoil(h *Handler) {
 // Clip returns the part of a string that the API server gets.
 func Clip(text string) string { return clip(text, maxAudit) }
 
-// Lent counts who gets memory to work in for the first time.
+// Lent returns a function that counts how often new memory was allocated for a request.
 func Lent(h *Handler) func() int64 {
 	var n atomic.Int64
 	h.scratch = sync.Pool{New: func() any { n.Add(1); return &scratch{} }}

@@ -64,7 +64,7 @@ func TestGateEstimates(t *testing.T) {
 		took, most time.Duration
 		want       string
 	}{
-		{time.Second, time.Hour, callerGone}, // waits, until its caller is gone
+		{time.Second, time.Hour, callerGone}, // waits until its caller is gone
 		{time.Hour, time.Minute, shedQueue},
 		{time.Hour, 0, shedQueue},
 		{0, 0, shedDeadline},

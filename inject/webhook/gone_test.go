@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// leaving knows namespaces; when it is asked, the caller goes.
+// leaving knows namespaces. When a namespace is read, the caller leaves.
 type leaving struct{ leave context.CancelFunc }
 
 func (l leaving) Namespace(name string) (templates.Namespace, error) {

@@ -27,7 +27,7 @@ type podList struct {
 
 func (l podList) name() string { return strings.ReplaceAll(strings.Join(l.path, "."), ".[]", "[]") }
 
-// podLists are all of them, from the Go type, so that a new field is one more.
+// podLists returns all lists and maps of the Go type, including future fields.
 func podLists() (all []podList) {
 	var walk func(reflect.Type, []string)
 	walk = func(t reflect.Type, path []string) {
@@ -49,7 +49,7 @@ func podLists() (all []podList) {
 	return all
 }
 
-// scalar is what a type is in JSON, or 0 for an object or a list.
+// scalar returns the JSON kind of a type, or 0 for an object or a list.
 func scalar(t reflect.Type) reflect.Kind {
 	switch t {
 	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.FieldsV1]():
@@ -73,7 +73,7 @@ func scalar(t reflect.Type) reflect.Kind {
 // maxContainers is the number of containers above which templates ignore a pod.
 const maxContainers = 500
 
-// grower makes one pod. It draws for each list and never for an item, so that
+// grower makes one pod. It draws random values for each list and never for an item, so that
 // the pods of a row differ in nothing but the length of its lists.
 type grower struct {
 	*rand.Rand
@@ -83,8 +83,8 @@ type grower struct {
 
 func (g *grower) one(in int) bool { return g.IntN(in) == 0 }
 
-// pod has the lists grown. It may have containers of the templates' names, and
-// may say that they were injected.
+// pod returns a pod with long lists. It may have containers of the templates' names, and
+// annotations that record their injection.
 func (g *grower) pod() map[string]any {
 	annotations := map[string]any{}
 	for _, key := range []string{"greedy.pillion.dev/customize", "other.pillion.dev/customize"} {
@@ -106,11 +106,11 @@ func (g *grower) pod() map[string]any {
 	if g.one(2) {
 		spec["hostNetwork"] = true
 	}
-	slices.SortFunc(g.growing, func(a, b podList) int { return strings.Compare(a.name(), b.name()) }) // those that are in others after them
+	slices.SortFunc(g.growing, func(a, b podList) int { return strings.Compare(a.name(), b.name()) }) // lists that are in other lists come after them
 	for _, l := range g.growing {
 		n := g.n
 		if name := l.name(); (name == "spec.containers" || name == "spec.initContainers") && !g.one(8) {
-			n = max(1, n*(maxContainers-10)/(2*few*times)) // 490 of the core's
+			n = max(1, n*(maxContainers-10)/(2*few*times)) // 490 containers
 		}
 		g.grow(pod, l, n, g.one(2))
 	}
@@ -142,7 +142,7 @@ func (g *grower) grow(pod map[string]any, l podList, n int, spread bool) {
 	}
 }
 
-// into calls put with what is at the path, for what is to be there instead.
+// into replaces the value at the path with the result of put.
 func into(at map[string]any, path []string, step int, put func(any) any) {
 	name := path[0]
 	switch {
@@ -172,7 +172,7 @@ func (g *grower) key() func(int) string {
 	return func(i int) string { return fmt.Sprintf(format, i) }
 }
 
-// value draws what each item of a type is like, and gives the item of a number.
+// value draws the form of a type's items, and returns the item with a number.
 func (g *grower) value(t reflect.Type, name string, depth int) func(int) any {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -202,7 +202,7 @@ func constant(v any) func(int) any { return func(int) any { return v } }
 
 const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// text is numbered, or what templates and the engine look for.
+// text returns a numbered string, or one that templates and the engine look for.
 func (g *grower) text(name string) func(int) any {
 	known := map[string][]string{
 		"name":      {"greedy", "greedy-two", "other", "app", "kube-api-access-x", "pillion-no-token"},
@@ -282,7 +282,7 @@ func special(t reflect.Type) string {
 	return ""
 }
 
-// text is the JSON of what was made, in an order of its own.
+// text returns a value as JSON.
 func text(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// Rows of lists that grow together. A row stands for all pairs in it: what takes the
-// product of two of them shows beside what takes their sum.
+// Rows of lists that grow together. A row tests all pairs in it: work that takes the
+// product of two lengths differs clearly from work that takes their sum.
 const (
 	few, times = 100, 8
 	perRow     = 40
@@ -29,7 +29,7 @@ const (
 	mostGrowth = 2.6 * 2.6 * 2.6
 )
 
-// row is one comparison: the lists that grow, and by its seed what is in them.
+// row is one comparison: the lists that grow, and the seed of their content.
 type row struct {
 	seed  uint64
 	lists []podList
@@ -80,7 +80,7 @@ func FuzzGrowth(f *testing.F) {
 
 func pair(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
-// drawRow draws lists at random, those first that have grown together with few of the row yet.
+// drawRow draws random lists. It prefers those that have grown together with few lists of the row.
 func drawRow(seed uint64, lists int, together map[[2]int]bool) (drawn []int) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for len(drawn) < perRow {
@@ -106,7 +106,7 @@ func drawRow(seed uint64, lists int, together map[[2]int]bool) (drawn []int) {
 	return drawn
 }
 
-// core are the lists that templates add to, or that decide about it.
+// core are the lists that templates add to or read.
 const core = ` metadata.annotations metadata.labels metadata.ownerReferences spec.volumes spec.volumes[].projected.sources
 	spec.tolerations spec.imagePullSecrets spec.hostAliases spec.hostAliases[].hostnames spec.securityContext.supplementalGroups
 	spec.resources.requests spec.CONTAINERS spec.CONTAINERS[].env spec.CONTAINERS[].envFrom spec.CONTAINERS[].args
@@ -135,13 +135,13 @@ func checkGrowth(t *testing.T, edges []*edge, r row) {
 	fits := func(pod []byte) func() {
 		return func() { e.Fit.Misfits(nil, e.Limits.Limits(""), []byte(`{}`), pod) }
 	}
-	compareGrowth(t, r, "fit", fits(small), fits(large)) // of a larger pod than advise shows it
+	compareGrowth(t, r, "fit", fits(small), fits(large)) // its pods are larger than those that advise passes to it
 }
 
 func compareGrowth(t *testing.T, r row, what string, small, large func()) {
 	t.Helper()
 	was, is := cpuOf(t, small, 1), cpuOf(t, large, 1)
-	for range 3 { // what was disturbed is measured again
+	for range 3 { // a disturbed measurement is repeated
 		if grown(was, is) < mostGrowth {
 			return
 		}
@@ -156,7 +156,7 @@ func compareGrowth(t *testing.T, r row, what string, small, large func()) {
 
 func grown(was, is time.Duration) float64 { return float64(is) / float64(was) }
 
-// cpuOf is the least time of a few runs on one thread, without garbage collection.
+// cpuOf returns the least CPU time of a few runs on one thread, without garbage collection.
 func cpuOf(t *testing.T, run func(), runs int) time.Duration {
 	t.Helper()
 	runtime.LockOSThread()
@@ -194,7 +194,7 @@ func quantities(name corev1.ResourceName, q string) corev1.ResourceList {
 	return corev1.ResourceList{name: resource.MustParse(q)}
 }
 
-// growthTemplates read and extend everything that a pod may have many of.
+// growthTemplates read and extend every list and map of a pod.
 func growthTemplates() [][]string {
 	const head = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n  default: true\n"
 	const pod = `  match: {hostNetwork: true}
@@ -239,19 +239,19 @@ func growthTemplates() [][]string {
 	}
 }
 
-// onlyPod is for templates beside others, which may not take the same ports.
+// onlyPod changes the ports of a template, because templates in one set must not use the same ones.
 func onlyPod(pod string) string {
 	return strings.ReplaceAll(strings.Replace(pod, ", hostPort: 80", "", 1), "80", "90")
 }
 
-// pod has so many items in each list of the row.
+// pod returns a pod with n items in each list of the row.
 func (r row) pod(n int) []byte {
 	g := &grower{Rand: rand.New(rand.NewPCG(r.seed, 2)), n: n, growing: slices.Clone(r.lists)}
 	return text(g.pod())
 }
 
-// answering answers what an API server sends to a path about a pod, or about a
-// workload of such pods with so many claims.
+// answering returns a function that answers a request to a path about a pod, or about a
+// workload of such pods with a number of claims.
 func (e *edge) answering(t *testing.T, path string, pod []byte, claims int) func() {
 	t.Helper()
 	body := sampleBody(pod)

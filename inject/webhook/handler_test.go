@@ -31,7 +31,7 @@ const pod = `{"metadata":{"name":"web-0"},"spec":{"containers":[{"name":"web","i
 func TestTooLarge(t *testing.T) {
 	e := newEdge(load(t, sidecar))
 	const limit = 8 << 20
-	// The largest body that fits has its length in a string that nothing reads.
+	// The largest valid body consists mostly of a string that nothing reads.
 	body := reviewOf(t, "v1", "UPDATE", "shop", []byte(`"`+strings.Repeat("x", limit)+`"`))
 	fits := bytes.Replace(body, bytes.Repeat([]byte("x"), len(body)-limit), nil, 1)
 	for _, row := range []struct {
@@ -54,7 +54,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// serve starts a real server, of HTTP/2 too as an API server speaks to localhost.
+// serve starts a real server, also for HTTP/2, which API servers use to localhost.
 func serve(t *testing.T, e *edge, http2 bool) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(e)
@@ -67,7 +67,7 @@ func serve(t *testing.T, e *edge, http2 bool) *httptest.Server {
 func TestTimeout(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		s := serve(t, newEdge(load(t, sidecar)), http2)
-		body, never := io.Pipe() // a body that does not come
+		body, never := io.Pipe() // a body that never arrives
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mutate?timeout=50ms", body)
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestAbort(t *testing.T) {
 	e.answer(post(t, webhook.PathMutate, reviewOf(t, "v1", "CREATE", "shop", []byte(pod))))
 }
 
-// parameters knows one namespace by its annotations, and others not yet.
+// parameters knows one namespace with its annotations, and no other one yet.
 type parameters struct{ name string }
 
 func (p parameters) Namespace(name string) (templates.Namespace, error) {

@@ -42,7 +42,7 @@ func TestHostile(t *testing.T) {
 	mostTime, mostMemory := 2*time.Second, uint64(96<<20) // of 256 MiB
 	build, _ := debug.ReadBuildInfo()
 	if slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		mostTime, mostMemory = 16*time.Second, 128<<20 // the race detector's part
+		mostTime, mostMemory = 16*time.Second, 128<<20 // with the race detector
 	}
 	spec := func(containers, more string) string {
 		return `{"spec":{"containers":[` + containers + `]` + more + `}}`
@@ -55,7 +55,7 @@ func TestHostile(t *testing.T) {
 		pod  string
 		want int
 	}{
-		"a text of 3 MiB":        {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 3<<20) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"a string of 3 MiB":      {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 3<<20) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"80,000 variables":       {one(`"env":[` + many(80_000, `{"name":"V%d","value":"x"}`) + `]`), http.StatusOK},
 		"250,000 variables":      {one(`"env":[` + many(250_000, `{}`) + `]`), http.StatusOK},
 		"50,000 mounts":          {one(`"volumeMounts":[` + many(50_000, `{"mountPath":"/a%d"}`) + `]`), http.StatusOK},
@@ -74,7 +74,7 @@ func TestHostile(t *testing.T) {
 		"250,000 volumes":        {spec(`{"name":"a"}`, `,"volumes":[`+many(250_000, `{}`)+`]`), http.StatusOK},
 		"250,000 ephemeral":      {spec(`{"name":"a"}`, `,"ephemeralContainers":[`+many(250_000, `{}`)+`]`), http.StatusOK},
 		"10,000 ephemeral":       {spec(`{"name":"a"}`, `,"ephemeralContainers":[`+many(9_900, `{}`)+`]`), http.StatusOK},
-		"a text of 1 MB":         {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 1_000_000) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
+		"a string of 1 MB":       {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 1_000_000) + `"}},"spec":{"containers":[{"name":"a"}]}}`, http.StatusOK},
 		"too many tolerations":   {spec(`{"name":"a"}`, `,"tolerations":[`+many(300_000, `{}`)+`]`), http.StatusRequestEntityTooLarge},
 		"too many values":        {`{"x":[` + many(4_000_000, `0`) + `]}`, http.StatusRequestEntityTooLarge},
 		"deeper":                 {strings.Repeat("[", 1_000_000) + strings.Repeat("]", 1_000_000), http.StatusBadRequest},
@@ -134,7 +134,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// cpuTime is what the process has used.
+// cpuTime returns the CPU time that the process has used.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
@@ -172,7 +172,7 @@ func TestSlowAfterLarge(t *testing.T) {
 	}
 }
 
-// heap is what is in use, without what sync.Pool keeps for two collections.
+// heap returns the memory in use, without what sync.Pool keeps for two collections.
 func heap() int64 {
 	var m runtime.MemStats
 	for range 3 {

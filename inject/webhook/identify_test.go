@@ -20,7 +20,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook/authentication"
 )
 
-// guard has the edge let in who has the token.
+// guard makes the edge accept callers with the token.
 func guard(t *testing.T, e *edge, required bool) {
 	t.Helper()
 	tokens, err := authentication.ParseTokens([]byte("right-token\n"))
@@ -30,7 +30,7 @@ func guard(t *testing.T, e *edge, required bool) {
 	e.Guard = authentication.NewGuard(required, &authentication.Credentials{Tokens: tokens}, func() (wall, steady time.Time) { return time.Now(), time.Now() })
 }
 
-// unread fails when somebody reads it.
+// unread is a body that fails if it is read.
 type unread struct{ t *testing.T }
 
 func (u unread) Read([]byte) (int, error) {
@@ -81,7 +81,7 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// checkUnauthorized: what the API server shows of a 401 is the message of a metav1.Status.
+// checkUnauthorized checks that a 401 has a metav1.Status, because the API server shows only its message.
 func checkUnauthorized(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	var status metav1.Status
@@ -111,7 +111,7 @@ func TestCallersBlockingBody(t *testing.T) {
 	guard(t, e, true)
 	for _, http2 := range []bool{false, true} {
 		s := serve(t, e, http2)
-		body, never := io.Pipe() // a body that does not come
+		body, never := io.Pipe() // a body that never arrives
 		defer never.Close()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mutate?timeout=10s", body)
 		if err != nil {

@@ -27,7 +27,7 @@ import (
 
 // slow is an engine's work that continues until it is released, or for some time.
 type slow struct {
-	only  string // in this namespace, or "" for all
+	only  string // the namespace, or "" for all
 	letGo chan struct{}
 	takes time.Duration
 }
@@ -42,14 +42,14 @@ func (s *slow) Namespace(name string) (templates.Namespace, error) {
 	return templates.Namespace{Name: name}, nil
 }
 
-// overHTTP1 speaks as an API server does to a Service: as many connections as there are requests.
+// overHTTP1 calls as an API server calls a Service: with one connection for each concurrent request.
 func overHTTP1(s *httptest.Server) *http.Client {
 	transport := s.Client().Transport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 25
 	return &http.Client{Transport: transport}
 }
 
-// outcome is what one caller got.
+// outcome is the answer to one caller.
 type outcome struct {
 	status     int
 	retryAfter string
@@ -79,7 +79,7 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) (o o
 	return o
 }
 
-// wellShed reports whether the API server will ask again.
+// wellShed reports whether the API server will retry.
 func (o outcome) wellShed() bool {
 	return o.status == http.StatusTooManyRequests && o.retryAfter == "1" &&
 		o.said.Kind == "Status" && o.said.Reason == metav1.StatusReasonTooManyRequests && strings.HasPrefix(o.said.Message, "too many requests")
@@ -97,7 +97,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 func (e *edge) idle() bool { return e.Limiter.Working() == 0 && e.Limiter.Waiting() == 0 }
 
-// metric is the sum of a counter or a gauge over its labels.
+// metric returns the sum of a counter or a gauge over its labels.
 func (e *edge) metric(t *testing.T, name string) (sum float64) {
 	t.Helper()
 	families, err := e.registry.Gather()
@@ -168,8 +168,8 @@ func TestOverload(t *testing.T) {
 		if shed := e.metric(t, "pillion_webhook_shed_total"); int(shed) < told {
 			t.Errorf("%v are counted", shed)
 		}
-		seconds := int(time.Since(began)/time.Second) + 2                                             // as the clock on the wall counts them
-		if lines := strings.Count(e.log.String(), `"status":429`); lines == 0 || lines > 11*seconds { // ten a second, and one that comes as it ends
+		seconds := int(time.Since(began)/time.Second) + 2                                             // rounded up
+		if lines := strings.Count(e.log.String(), `"status":429`); lines == 0 || lines > 11*seconds { // ten per second, and one at the end
 			t.Errorf("%d lines in the log", lines)
 		}
 		if !e.idle() {
@@ -255,7 +255,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// raw sends the head of a request for a body of so many bytes, and as many as are given.
+// raw sends the head of a request with this Content-Length, and a part of the body.
 func raw(t *testing.T, s *httptest.Server, length int, body []byte) net.Conn {
 	t.Helper()
 	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
@@ -290,7 +290,7 @@ func TestRequestMemory(t *testing.T) {
 	for range 3 {
 		held = append(held, raw(t, s, len(large), large[:len(large)-1]))
 	}
-	eventually(t, "the bodies are held", func() bool { return memory() > float64(3*(len(large)+4<<20-64<<10)) }) // with the smaller ones before
+	eventually(t, "the bodies are held", func() bool { return memory() > float64(3*(len(large)+4<<20-64<<10)) }) // including the smaller ones from before
 	e.Limiter.SetMemory(int64(memory()) + 1<<20)
 	if o := ask(t.Context(), client, url, large); !o.wellShed() {
 		t.Errorf("no room for one of 3 MiB: %+v", o)

@@ -65,7 +65,7 @@ func TestLogHoldsNothingOfThePod(t *testing.T) {
 				t.Errorf("%s to %s: the log says\n%s", name, path, log)
 			}
 			if strings.Contains(w.Body.String(), mark) {
-				lines["told"]++ // by the answer, so there was something to leak
+				lines["told"]++ // the answer has it, so it could be in the log
 			}
 			lines[path] += strings.Count(e.log.String(), "\n")
 		}
@@ -92,7 +92,7 @@ func TestLogIsNoFlood(t *testing.T) {
 	}
 	log := e.log.String()
 	for _, message := range []string{`"reason":"render_failed"`, `"status":400`, `"status":500`, `"msg":"panic"`} {
-		// Ten a second; the duration is unknown.
+		// There are ten per second, and the duration is unknown.
 		if n := strings.Count(log, message); n < 10 || n > requests/2 {
 			t.Errorf("%d lines with %s", n, message)
 		}

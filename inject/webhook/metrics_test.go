@@ -16,7 +16,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// counted is the counters that are not 0, as /metrics writes them.
+// counted returns the counters that are not 0, as /metrics writes them.
 func counted(t *testing.T, registry prometheus.Gatherer) string {
 	t.Helper()
 	families, err := registry.Gather()

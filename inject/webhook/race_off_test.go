@@ -4,5 +4,5 @@
 
 package webhook_test
 
-// raceEnabled: a sync.Pool forgets on purpose then.
+// raceEnabled reports whether the race detector is on. A sync.Pool then drops values at random.
 const raceEnabled = false

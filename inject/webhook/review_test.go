@@ -101,7 +101,7 @@ func likeKubernetes(t *testing.T, body []byte, r *request) {
 	}
 }
 
-// sameValue compares a tree, which is opened whole by it, with what encoding/json read.
+// sameValue compares a whole tree with the values that encoding/json decoded.
 func sameValue(t *testing.T, n *tree.Node, want any) {
 	t.Helper()
 	if n.Kind() == 0 {

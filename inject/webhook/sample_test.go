@@ -16,7 +16,7 @@ import (
 )
 
 // samplePod is a pod as an API server sends it, with defaults, managedFields and
-// the token's volume; its size is that of a percentile of real ones.
+// the token's volume. Its size is a percentile of the sizes of real pods.
 func samplePod(annotations map[string]string) []byte {
 	mount := corev1.VolumeMount{Name: "kube-api-access-x2x8z", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}
 	pod := &corev1.Pod{}
@@ -104,7 +104,7 @@ func (w *discardWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// again sends a body, sees that it is answered well, and gives a function that sends it again and again.
+// again sends a body, checks the answer, and returns a function that sends the body once more.
 func again(tb testing.TB, h http.Handler, path string, body []byte, patched bool) func() {
 	tb.Helper()
 	r := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, path+"?timeout=5s", nil)

@@ -13,7 +13,8 @@ import (
 const linesPerSecond = 10
 
 // sampler passes [linesPerSecond] and counts the other lines. Concurrent requests may share
-// it; a few lines more or less are harmless.
+// it; a few lines more or less are harmless. The limiter of
+// golang.org/x/time would take a lock for every line, and does not count the others.
 type sampler struct {
 	second, lines, skipped atomic.Int64
 }

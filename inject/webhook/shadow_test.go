@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject/webhook"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // TestShadowBlocksNothing checks that the pod continues at once if there is no result, and that the
@@ -16,15 +17,39 @@ func TestShadowBlocksNothing(t *testing.T) {
 	t.Parallel()
 	body := reviewOf(t, "v1", "CREATE", "shop", []byte(pod))
 	e := newEdge(load(t, sidecar))
-	e.Namespaces = parameters{"other"} // and not shop, yet
+	e.Namespaces = parameters{"other"} // shop is not known yet
 	r, _ := checkContract(t, webhook.PathShadow, body, e.answer(post(t, webhook.PathShadow, body)))
 	if len(r.Warnings)+len(r.AuditAnnotations) > 0 {
 		t.Errorf("of a namespace that is not known it says %q, %q", r.Warnings, r.AuditAnnotations)
 	}
 	e.Limiter.SetMemory(1)
-	body = append(body, strings.Repeat(" ", 16<<10)...) // more than every request may have
+	body = append(body, strings.Repeat(" ", 16<<10)...) // more than what is free for each request
 	if w := e.answer(post(t, webhook.PathShadow, body)); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "" {
 		t.Errorf("without memory: %d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// withFormer knows a ServiceAccount that had no role a moment ago.
+type withFormer struct{}
+
+func (withFormer) Namespace(name string) (templates.Namespace, error) {
+	return templates.Namespace{Name: name, Known: true, ServiceAccounts: withFormer{}}, nil
+}
+
+func (withFormer) ServiceAccount(_, name string) templates.ServiceAccount {
+	return templates.ServiceAccount{Name: name, Known: true, Annotations: map[string]string{"role": "admin"}, Before: &templates.ServiceAccount{Name: name, Known: true}}
+}
+
+// TestShadowJudgesInjectedPod checks that a shadow verdict is the validating webhook's about the pod
+// with its additions, also by what its ServiceAccount was before.
+func TestShadowJudgesInjectedPod(t *testing.T) {
+	t.Parallel()
+	const conflicts = `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: reader}, spec: {
+  required: true, match: {condition: "'role' in serviceAccount.annotations"}, pod: {spec: {containers: [{name: web, image: other}]}}}}`
+	e := newEdge(load(t, strings.Replace(sidecar, "default: true", "required: true", 1), conflicts))
+	e.Namespaces = withFormer{}
+	if got := e.answer(post(t, webhook.PathShadow, reviewOf(t, "v1", "CREATE", "shop", []byte(pod)))).Body.String(); !strings.Contains(got, "the pod would get log-agent") {
+		t.Error(got)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// shedFile holds the answer to a call that is shed. TestShed in e2e answers a real API server with it.
+// shedFile has the answer to a request that is shed. TestShed in e2e sends it to a real API server.
 const shedFile = "testdata/shed.http"
 
 func TestShedAnswer(t *testing.T) {

@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
 )
 
 // The API server truncates each warning of a response to 256 runes if all of them
-// together have more than 4096. 16 * 256 = 4096, so that never happens. It recommends
+// together have more than 4096. 16 * 256 bytes are at most as many, so that never happens. It recommends
 // at most 120 for each. Sentences are not cut there, because they say at the end what to
 // do. They are not folded either: kubectl does so on a terminal.
 const (
@@ -59,27 +60,17 @@ func isPrintable(text string) bool {
 	return true
 }
 
-// clip returns text as one line of at most limit runes. It cuts between words if a word
-// ends in the last third.
+// clip returns a string as one line of at most limit bytes.
 func clip(text string, limit int) string {
-	if len(text) <= limit && (isPrintable(text) || strings.IndexFunc(text, misleads) < 0) {
-		return strings.TrimSpace(text)
+	if !isPrintable(text) && strings.ContainsFunc(text, misleads) {
+		text = strings.Map(func(r rune) rune {
+			if misleads(r) {
+				return ' '
+			}
+			return r
+		}, text)
 	}
-	text = strings.TrimSpace(strings.Map(func(r rune) rune {
-		if misleads(r) {
-			return ' '
-		}
-		return r
-	}, text))
-	runes := []rune(text)
-	if len(runes) <= limit {
-		return text
-	}
-	text = string(runes[:limit-1])
-	if i := strings.LastIndexByte(text, ' '); i > 2*len(text)/3 {
-		text = text[:i]
-	}
-	return strings.TrimRight(text, " ,;:") + "…"
+	return templates.Cut(strings.TrimSpace(text), limit)
 }
 
 // misleads reports whether a character must not appear in a line of text.

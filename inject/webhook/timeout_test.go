@@ -18,7 +18,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// slowConn is a connection by which nothing comes before its deadline.
+// slowConn is a connection that receives nothing before its deadline.
 type slowConn struct {
 	*httptest.ResponseRecorder
 	deadline time.Time
@@ -96,8 +96,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestWarningsAreFew checks that there are at most 16 warnings of 256 runes each, because the API
-// server truncates warnings beyond 4096 runes in total.
+// TestWarningsAreFew checks that there are at most 16 warnings of 256 characters each, because the API
+// server truncates warnings beyond 4096 characters in total.
 func TestWarningsAreFew(t *testing.T) {
 	for n, want := range map[int]int{1: 1, 15: 15, 16: 16, 17: 16, 100: 16} {
 		var annotations []string

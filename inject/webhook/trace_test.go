@@ -79,7 +79,7 @@ func TestTraceTells(t *testing.T) {
 	e.Log = discard()
 	tell := func() string {
 		defer spans.Reset()
-		webhook.Spoil(e.Handler) // spans are kept longer than what a request was read into
+		webhook.Spoil(e.Handler) // spans are kept longer than the memory of the request
 		s := spans.GetSpans()[0]
 		var attributes []string
 		for _, a := range s.Attributes {

@@ -18,7 +18,7 @@ import (
 // pod continues, and administrators get a log line and a metric.
 func TestWithheld(t *testing.T) {
 	pod := []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"app","env":[{"name":"A"}]}]}}`)
-	added := func(name string) tree.Node { // a member that says that it was added
+	added := func(name string) tree.Node { // a member with the mark of an addition
 		return *new(tree.Journal).Add(new(tree.Members()), name, tree.Items(tree.Text("x")))
 	}
 	for name, fault := range map[string]func(pod *tree.Node){

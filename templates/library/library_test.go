@@ -37,7 +37,7 @@ func load(t *testing.T) []*templates.Template {
 	return set.Templates
 }
 
-// render gives the fragment, decoded strictly.
+// render returns the fragment, decoded strictly.
 func render(t *testing.T, tmpl *templates.Template) corev1.Pod {
 	t.Helper()
 	pod, err := tree.Parse([]byte(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`))
@@ -99,7 +99,7 @@ func TestTemplates(t *testing.T) {
 
 func checkContainer(t *testing.T, c corev1.Container) {
 	t.Helper()
-	if !regexp.MustCompile(`^[a-z0-9.]+(/[a-z0-9-]+)+:v?\d+\.\d+(\.\d+|b\d+)(-[a-z]+)*$`).MatchString(c.Image) {
+	if !regexp.MustCompile(`^[a-z0-9.]+(/[a-z0-9-]+)+:v?\d+\.\d+(\.\d+|b\d+)(-[a-z]+)*(-\d+)?$`).MatchString(c.Image) {
 		t.Errorf("image %s is not of a registry, or not pinned to a release", c.Image)
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -117,8 +117,8 @@ func checkContainer(t *testing.T, c corev1.Container) {
 	}
 }
 
-// checkRestricted puts the fragment beside a container that is restricted, in a
-// pod that helps neither.
+// checkRestricted adds the fragment to a pod with a restricted container. The
+// pod itself has no security context.
 func checkRestricted(t *testing.T, fragment corev1.Pod) {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// dump writes what a tree says now, with what was added marked.
+// dump writes the current content of a tree, and marks the additions.
 func dump(b *strings.Builder, n *tree.Node) {
 	if n.Added() {
 		b.WriteByte('+')

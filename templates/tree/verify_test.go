@@ -56,7 +56,7 @@ func TestVerifier(t *testing.T) {
 			t.Fatal(err)
 		}
 		var v tree.Verifier
-		for range 2 { // the second time with what is left of the first
+		for range 2 { // the second time with the state of the first
 			v.Begin(root)
 			got := ""
 			for path := range strings.SplitSeq(paths, " ") {
@@ -85,7 +85,7 @@ func TestVerifier(t *testing.T) {
 // TestVerifierOfFaults checks that the verifier does not trust the tree's own records.
 func TestVerifierOfFaults(t *testing.T) {
 	t.Parallel()
-	added := func(name string) tree.Node { // one that says that it was added
+	added := func(name string) tree.Node { // a member with the mark of an addition
 		return *new(tree.Journal).Add(new(tree.Members()), name, tree.Items(tree.Text("x")))
 	}
 	for name, fault := range map[string]func(root *tree.Node){

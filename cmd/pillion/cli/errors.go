@@ -13,7 +13,7 @@ import (
 )
 
 // PlainWords returns the message of an error. If a file does not exist, it leaves out the name
-// of the system call. If the file is a URL, it says how to read it.
+// of the system call. If the file is a URL, it adds how to read it.
 func PlainWords(err error) string {
 	at, ok := errors.AsType[*fs.PathError](err)
 	if !ok {

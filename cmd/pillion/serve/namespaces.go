@@ -4,13 +4,10 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"sync"
-	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -30,10 +27,9 @@ func (standalone) Namespace(name string) (templates.Namespace, error) {
 // informer knows the labels and annotations of the cluster's namespaces. It is slightly behind
 // the cluster and may not know a new namespace yet.
 type informer struct {
-	store      cache.Store
-	controller cache.Controller
-	failed     atomic.Value // a string: why namespaces cannot be watched
-	accounts   *accounts
+	followed
+
+	accounts *accounts
 }
 
 // newInformer connects to the cluster of the kubeconfig, or to the one that this process runs
@@ -50,13 +46,10 @@ func newInformer(kubeconfig string) (*informer, error) {
 	return informNamespaces(client), nil
 }
 
-// informNamespaces requests only metadata, without types: the clients of all API groups would
-// double the program's size.
 func informNamespaces(client metadata.Interface) *informer {
 	i := &informer{accounts: newAccounts(client)}
-	i.store, i.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", i.asked, cache.InformerOptions{
-		ObjectType: &metav1.PartialObjectMetadata{},
-	})
+	i.later = i.accounts.later
+	i.inform(client, "namespaces", cache.InformerOptions{})
 	return i
 }
 
@@ -65,38 +58,26 @@ func informNamespaces(client metadata.Interface) *informer {
 // annotations, the pod would get the wrong parameters. Without its labels, the pod would get no
 // template that requires them.
 func (i *informer) Namespace(name string) (templates.Namespace, error) {
-	object, _, _ := i.store.GetByKey(name)
-	m, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
+	m := i.object(name)
+	if m == nil {
 		return templates.Namespace{}, fmt.Errorf("the namespace %q is not known yet; retry in a moment", name)
 	}
-	ns := templates.Namespace{Name: name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
+	ns := namespaceOf(m)
+	for _, former := range slices.Backward(i.before(name)) {
+		before := namespaceOf(former)
+		before.Before, ns.Before = ns.Before, &before
+	}
 	if i.accounts.current.Load() != nil {
 		ns.ServiceAccounts = i.accounts
 	}
 	return ns, nil
 }
 
-// asked records why namespaces cannot be watched; client-go logs it. Known namespaces stay in
-// use.
-func (i *informer) asked(err error) {
-	why := ""
-	if err != nil {
-		why = ": " + err.Error()
-	}
-	i.failed.Store(why)
+func namespaceOf(m *metav1.PartialObjectMetadata) templates.Namespace {
+	return templates.Namespace{Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Known: true}
 }
 
-func (i *informer) check() (string, error) {
-	why, _ := i.failed.Load().(string)
-	if !i.controller.HasSynced() {
-		return "", errors.New("the namespaces are not loaded yet" + why)
-	}
-	if why != "" {
-		why = ", and changes cannot be read" + why
-	}
-	return strconv.Itoa(len(i.store.ListKeys())) + " known" + why, nil
-}
+func (i *informer) check() (string, error) { return i.followed.check("namespaces") }
 
 // check reports that there is nothing to wait for.
 func (standalone) check() (string, error) { return "standalone", nil }
@@ -107,9 +88,8 @@ type namespaces interface {
 	check() (string, error)
 }
 
-// newNamespaces returns the source of namespaces for the options; run keeps it current.
-//
-// The ServiceAccounts are nil if there is no cluster.
+// newNamespaces returns the source of namespaces for the options; run keeps it current. The
+// ServiceAccounts are nil if there is no cluster.
 func (o *Options) newNamespaces() (known namespaces, more *accounts, run func(context.Context), err error) {
 	if o.standalone {
 		return standalone{}, nil, func(context.Context) {}, nil

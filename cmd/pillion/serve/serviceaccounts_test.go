@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,6 +164,56 @@ func TestServiceAccountBefore(t *testing.T) {
 		if got := verdict(role); got != want {
 			t.Errorf("a pod with the role %s is %s, want %s", role, got, want)
 		}
+	}
+}
+
+// TestNamespaceBefore checks that a pod is correct by the annotations that its namespace had a moment
+// ago, and not by others.
+func TestNamespaceBefore(t *testing.T) {
+	t.Parallel()
+	namespace := func(level string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"agent.pillion.dev/level": level}},
+		}
+	}
+	client := metadataClient(t, namespace("l0"))
+	i := informNamespaces(client)
+	var expire atomic.Value
+	i.later = func(_ time.Duration, f func()) { expire.Store(f) }
+	go i.controller.RunWithContext(t.Context())
+	found, problems := templates.Parse("t", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: agent}, spec: {required: true, params: [{name: level}], "+
+		"pod: {spec: {containers: [{name: agent, image: a, args: ['${params.level}']}]}}}}"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	injector := inject.New(templates.NewSet(found))
+	request := func() inject.Request {
+		var ns templates.Namespace
+		eventually(t, "the namespace is known", func() (known bool) {
+			var err error
+			ns, err = i.Namespace("shop")
+			return err == nil
+		})
+		return inject.Request{Operation: "CREATE", OptedIn: true, Namespace: ns, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"w"}]}}`)}
+	}
+	injected, err := injector.Inject(request())
+	clitest.Must(t, err)
+	verdict := func() string {
+		req := request()
+		req.Object = injected.InjectedJSON()
+		v, err := inject.NewJudge(injector, nil, true).Judge(req)
+		clitest.Must(t, err)
+		return v.Word()
+	}
+	clitest.Must(t, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), namespace("l1"), ""))
+	eventually(t, "the change is seen", func() bool { return expire.Load() != nil })
+	if got := verdict(); got != "allowed" {
+		t.Errorf("just after the change, the pod is %s", got)
+	}
+	expire.Load().(func())()
+	if got := verdict(); got != "denied" {
+		t.Errorf("later, the pod is %s", got)
 	}
 }
 

@@ -213,7 +213,7 @@ func TestRotation(t *testing.T) {
 		return credentials
 	}
 	guard := newGuard(true, load("first", before.pem))
-	// The connections stay.
+	// The connections stay open.
 	old, renewed := request(t, []*x509.Certificate{before.client(t, "apiserver")}), request(t, []*x509.Certificate{after.client(t, "apiserver")})
 	want := func(first, second, oldOne, newOne string) {
 		t.Helper()

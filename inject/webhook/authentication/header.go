@@ -18,7 +18,7 @@ const maxAuthorization = 16 << 10
 
 // parseAuthorization returns the scheme in lower case and the credential: a token or
 // user:password. It rejects two headers, because a proxy may have checked the other
-// one.
+// one. BasicAuth of net/http accepts two, and reads no tokens.
 func parseAuthorization(headers []string) (scheme, value string, ok bool) {
 	if len(headers) != 1 || len(headers[0]) > maxAuthorization {
 		return "", "", false

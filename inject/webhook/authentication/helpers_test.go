@@ -49,7 +49,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 }
 
-// newAuthority is a CA that issuer signs; with nil, one that signs itself.
+// newAuthority returns a CA that the issuer signs, or a self-signed one if the issuer is nil.
 func newAuthority(t testing.TB, issuer *authority) *authority {
 	t.Helper()
 	a := &authority{key: newKey(t)}
@@ -67,7 +67,7 @@ func newAuthority(t testing.TB, issuer *authority) *authority {
 	return a
 }
 
-// client is a certificate for clients; edits change it.
+// client returns a certificate for clients, after edits.
 func (a *authority) client(t testing.TB, name string, edits ...func(*x509.Certificate)) *x509.Certificate {
 	t.Helper()
 	template := &x509.Certificate{
@@ -105,7 +105,7 @@ func (i issuer) sign(t testing.TB, algorithm jose.SignatureAlgorithm, claims map
 	return must[string](t)(jwt.Signed(signer).Claims(claims).Serialize())
 }
 
-// claimsOf are those of a token as an API server issues it, changed.
+// claimsOf returns the claims of a token as an API server issues it, after edits.
 func claimsOf(changes map[string]any) map[string]any {
 	claims := map[string]any{
 		"iss": "https://issuer.example", "sub": "system:serviceaccount:shop:apiserver", "aud": []string{"pillion"},
@@ -131,7 +131,7 @@ func newGuard(required bool, credentials *authentication.Credentials) *authentic
 	return authentication.NewGuard(required, credentials, func() (wall, steady time.Time) { return today, today })
 }
 
-// wantWay checks who may call: want is a way, or the reason of a rejection.
+// wantWay checks whether a caller is authenticated: want is a way, or the reason for the rejection.
 func wantWay(t testing.TB, guard *authentication.Guard, r *http.Request, want string) *authentication.Rejection {
 	t.Helper()
 	way, rejected := guard.Check(r, authentication.Mutating)

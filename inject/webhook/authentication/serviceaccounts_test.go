@@ -106,7 +106,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestKeyRotation checks that a new key of the issuer is valid from the moment when it is there,
+// TestKeyRotation checks that a new key of the issuer is valid once it is published,
 // and the old key until it is removed.
 func TestKeyRotation(t *testing.T) {
 	one, two := issuer{newKey(t), "one"}, issuer{newKey(t), "two"}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"errors"
+	"maps"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+)
+
+// formerTime is how long an object's former labels and annotations still count when pods are checked.
+// By then, every replica has seen the change.
+const formerTime = time.Minute
+
+// maxFormer is how many former states of an object count at the same time.
+const maxFormer = 3
+
+// followed knows the metadata of all objects of one resource while its controller runs. It requests
+// no types: the clients of all API groups would double the program's size.
+type followed struct {
+	store      cache.Store
+	controller cache.Controller
+	failed     atomic.Value // a string: why the objects cannot be watched
+
+	former sync.Map                    // *[]*metav1.PartialObjectMetadata by key, newest first, of objects that changed a moment ago
+	later  func(time.Duration, func()) // time.AfterFunc
+}
+
+func (f *followed) inform(client metadata.Interface, resource string, options cache.InformerOptions) {
+	options.ObjectType = &metav1.PartialObjectMetadata{}
+	options.Handler = cache.ResourceEventHandlerFuncs{UpdateFunc: f.changed}
+	f.store, f.controller = kube.Inform(client, client.Resource(corev1.SchemeGroupVersion.WithResource(resource)), "", f.asked, options)
+}
+
+// asked records why the objects cannot be watched; client-go logs it. Known objects stay in use.
+func (f *followed) asked(err error) {
+	why := ""
+	if err != nil {
+		why = ": " + err.Error()
+	}
+	f.failed.Store(why)
+}
+
+// object returns nil if the object is not known.
+func (f *followed) object(key string) *metav1.PartialObjectMetadata {
+	object, _, _ := f.store.GetByKey(key)
+	m, _ := object.(*metav1.PartialObjectMetadata)
+	return m
+}
+
+// changed keeps what an object was before it changed.
+func (f *followed) changed(was, is any) {
+	old, ok1 := was.(*metav1.PartialObjectMetadata)
+	now, ok2 := is.(*metav1.PartialObjectMetadata)
+	if !ok1 || !ok2 || maps.Equal(old.Labels, now.Labels) && maps.Equal(old.Annotations, now.Annotations) {
+		return
+	}
+	key, former := cache.MetaObjectToName(old).String(), []*metav1.PartialObjectMetadata{old}
+	former = append(former, f.before(key)...)
+	former = former[:min(len(former), maxFormer)]
+	f.former.Store(key, &former)
+	f.later(formerTime, func() { f.former.CompareAndDelete(key, &former) })
+}
+
+// before returns what an object was a moment ago, newest first.
+func (f *followed) before(key string) []*metav1.PartialObjectMetadata {
+	if former, ok := f.former.Load(key); ok {
+		return *former.(*[]*metav1.PartialObjectMetadata)
+	}
+	return nil
+}
+
+// check reports how many objects are known. It returns an error if they are not loaded yet.
+func (f *followed) check(what string) (string, error) {
+	why, _ := f.failed.Load().(string)
+	if !f.controller.HasSynced() {
+		return "", errors.New("the " + what + " are not loaded yet" + why)
+	}
+	if why != "" {
+		why = ", and changes cannot be read" + why
+	}
+	return strconv.Itoa(len(f.store.ListKeys())) + " known" + why, nil
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// unread returns a note about annotations of other products of which parameters read other annotations. It is no
+// warning, because the other product may read them. It returns "" if there is none.
+func unread(injector *inject.Injector, pod []byte) string {
+	var read struct {
+		Metadata struct{ Annotations map[string]any }
+	}
+	if json.Unmarshal(pod, &read) != nil {
+		return ""
+	}
+	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(read.Metadata.Annotations)), func(key string) bool { return !injector.IgnoresOfProducts(key) })
+	switch len(keys) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("no parameter reads the annotation %s, but some read others of %s", keys[0], strings.Split(keys[0], "/")[0])
+	}
+	domains := map[string]bool{}
+	for _, key := range keys {
+		domains[strings.Split(key, "/")[0]] = true
+	}
+	return fmt.Sprintf("no parameter reads the annotations %s, but some read others of %s", some(keys, 200), strings.Join(slices.Sorted(maps.Keys(domains)), " and "))
+}
+
+// unknownAccount returns a note about what to do if the ServiceAccount is not known. It returns "" if it is, or if no
+// template reads it.
+func unknownAccount(result *inject.Result, req *inject.Request) string {
+	if !slices.ContainsFunc(result.Decisions, func(d inject.Decision) bool { return d.Code == inject.CodeUnknownServiceAccount }) {
+		return ""
+	}
+	if req.File {
+		return "to see what a pod with this ServiceAccount gets, add it to the files, or use --service-account-annotation KEY=VALUE"
+	}
+	return "create the ServiceAccount; then the API server creates the pod when its controller tries again"
+}

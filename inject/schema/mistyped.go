@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schema
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Mistyped is a value that no API server can decode.
+type Mistyped struct {
+	Pointer  string
+	Sentence string
+}
+
+// Mistyped returns the values that have another type than the API defines. It ignores unknown fields, and values
+// that decode themselves, for example quantities.
+func (s *Schema) Mistyped(n *tree.Node) []Mistyped { return s.mistyped(n, "", nil) }
+
+func (s *Schema) mistyped(n *tree.Node, at string, found []Mistyped) []Mistyped {
+	if s.GoType == nil || s.ownEncoding || n.Kind() == tree.Null {
+		return found
+	}
+	if want := wanted(s.GoType, n); want != "" {
+		sentence := fmt.Sprintf("%s must be %s", named(at), want)
+		if s.GoType.Kind() == reflect.String && n.Kind() != tree.Object && n.Kind() != tree.Array {
+			sentence += "; put it in quotes: " + strconv.Quote(n.String())
+		}
+		return append(found, Mistyped{at, sentence})
+	}
+	members := n.Members()
+	for i := range members {
+		m := &members[i]
+		found = s.At(m.Name()).mistyped(m, at+"/"+tree.Escape(m.Name()), found)
+	}
+	items := n.Items()
+	for i := range items {
+		found = s.Elem.mistyped(&items[i], at+"/"+strconv.Itoa(i), found)
+	}
+	return found
+}
+
+// named returns the place in the form that users write. For a label or an annotation, it is the key.
+func named(pointer string) string {
+	for prefix, what := range map[string]string{"/metadata/labels/": "the label ", "/metadata/annotations/": "the annotation "} {
+		if key, ok := strings.CutPrefix(pointer, prefix); ok {
+			return what + Unescape(key)
+		}
+	}
+	return Where(pointer)
+}
+
+// wanted returns what a value of the type must be, or "" if the value is that.
+func wanted(t reflect.Type, n *tree.Node) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	want, is := "", false
+	switch kind := n.Kind(); t.Kind() {
+	case reflect.String:
+		want, is = "a string", kind == tree.String
+	case reflect.Bool:
+		want, is = "true or false", kind == tree.True || kind == tree.False
+	case reflect.Int32, reflect.Int64:
+		want, is = "an integer", kind == tree.Number
+	case reflect.Struct, reflect.Map:
+		want, is = "an object", kind == tree.Object
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return ""
+		}
+		want, is = "a list", kind == tree.Array
+	}
+	if is {
+		return ""
+	}
+	return want
+}
