@@ -177,7 +177,7 @@ func TestAuthorityApplies(t *testing.T) {
 	if len(client.Actions()) != 0 {
 		t.Errorf("applied again: %v", client.Actions())
 	}
-	a.Trust(Validating, []CABundle{{"v1.pillion.dev", testHost, nil}}) // somebody cleared it
+	a.Trust(Validating, []CABundle{{"v1.pillion.dev", testHost, nil}}) // the bundle was cleared
 	a.mustStep(t)
 	if len(client.Actions()) != 1 {
 		t.Errorf("not repaired: %v", client.Actions())

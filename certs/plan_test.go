@@ -83,7 +83,7 @@ func TestPlanRenewal(t *testing.T) {
 		{"early", at(noon().Add(old - time.Hour)), always, false},
 		{"at two thirds", at(noon().Add(old + time.Hour)), always, true},
 		{"at two thirds, but nobody trusts its CA", at(noon().Add(old + time.Hour)), never, false},
-		{"in time, whoever trusts it", at(noon().Add(p.LeafLifetime - 30*time.Minute)), never, true},
+		{"in time, whether or not it is trusted", at(noon().Add(p.LeafLifetime - 30*time.Minute)), never, true},
 		{"a clock that jumped ahead", moment{wall: noon().Add(10 * p.CALifetime), steady: noon()}, always, false},
 		{"a clock that jumped back", moment{wall: noon().Add(-10 * p.CALifetime), steady: noon()}, always, false},
 	} {

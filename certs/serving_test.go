@@ -64,7 +64,7 @@ func TestServingRotation(t *testing.T) {
 	s.Offer(w.first)
 	trustBoth(s, w.oldCA)
 	s.Offer(w.second)
-	wantServed(t, s, w.first, "before anybody trusts the new CA")
+	wantServed(t, s, w.first, "before an API server trusts the new CA")
 	hand.pass(time.Hour)
 	s.tick()
 	status := s.Status()
