@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -62,15 +63,15 @@ func (c *connections) finish(ctx context.Context, began time.Time) {
 	}
 }
 
-// count tracks the states of connections. If there are too many, it closes the one that has
-// waited longest for its first answer. So a client that sends no request keeps its connection
+// count tracks the states of connections. If there are too many, it closes the one whose client
+// has kept the server waiting longest. So a client that sends no request keeps its connection
 // only until another one needs the place.
 func (c *connections) count(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		c.busy.Store(conn, time.Now())
 		if c.open.Add(1) > c.most() {
-			c.closeOldest()
+			c.closeSlowest()
 		}
 	case http.StateActive:
 		if c.draining.Load() {
@@ -78,6 +79,7 @@ func (c *connections) count(conn net.Conn, state http.ConnState) {
 		}
 	case http.StateIdle:
 		if _, fresh := c.busy.LoadAndDelete(conn); fresh {
+			own(conn).answered.Store(true)
 			c.kept.Add(1)
 		}
 	case http.StateClosed, http.StateHijacked:
@@ -88,21 +90,22 @@ func (c *connections) count(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// oldest returns the connection that has waited longest for its first answer, and since when, or nil.
-func (c *connections) oldest() (oldest net.Conn, began time.Time) {
-	c.busy.Range(func(conn, since any) bool {
-		if at := since.(time.Time); !at.IsZero() && (oldest == nil || at.Before(began)) {
-			oldest, began = conn.(net.Conn), at
+// slowest returns the connection without an answer whose client has kept the server waiting
+// longest, and how long, or nil. Its age would be wrong: a busy server needs a while itself.
+func (c *connections) slowest() (slowest net.Conn, longest time.Duration) {
+	c.busy.Range(func(key, _ any) bool {
+		conn := key.(net.Conn)
+		if wait, leaving := own(conn).waited(); !leaving && (slowest == nil || wait > longest) {
+			slowest, longest = conn, wait
 		}
 		return true
 	})
-	return oldest, began
+	return slowest, longest
 }
 
-func (c *connections) closeOldest() {
-	if oldest, began := c.oldest(); oldest != nil {
-		c.busy.CompareAndSwap(oldest, began, time.Time{}) // is being closed already
-		go oldest.Close()                                 // sends the TLS goodbye, which may take a while
+func (c *connections) closeSlowest() {
+	if conn, _ := c.slowest(); conn != nil && own(conn).leaving.CompareAndSwap(false, true) {
+		go conn.Close() // sends the TLS goodbye, which may take a while
 	}
 }
 
@@ -113,34 +116,145 @@ type listener struct {
 	costly *connections // the connections of the listener that may have many
 }
 
-// Accept implements [net.Listener]. At the limit, it slows down, so that each connection has a
-// second for its first request before another one replaces it, even if all came at the same time.
+// Accept implements [net.Listener]. At the limit, it slows down, so that each client may keep the
+// server waiting for a second before another one replaces it, even if all came at the same time.
 // After a temporary error, net/http calls it again soon.
 func (l *listener) Accept() (net.Conn, error) {
 	for most := l.to.most(); l.to.open.Load() >= most; {
 		<-time.After(time.Second / time.Duration(most))
-		if oldest, began := l.to.oldest(); oldest == nil || time.Since(began) >= time.Second {
+		if slowest, wait := l.to.slowest(); slowest == nil || wait >= time.Second {
 			break
 		}
 	}
 	conn, err := l.Listener.Accept()
 	if err == nil {
-		return &connection{Conn: conn, of: l.to}, nil
+		return &connection{Conn: conn, of: l.to, accepted: time.Now()}, nil
 	}
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		l.costly.less.Store(MaxConnections - max(l.costly.open.Load()-spareFiles, 1))
 		for range spareFiles {
-			l.costly.closeOldest()
+			l.costly.closeSlowest()
 		}
 	}
 	return nil, err
 }
 
-// connection is a connection that may use HTTP/2.
+// connection is a connection that may use HTTP/2. Until its first answer, it measures how long
+// its client keeps the server waiting.
 type connection struct {
 	net.Conn
-	of    *connections
-	state atomic.Int32
+	of       *connections
+	accepted time.Time
+	state    atomic.Int32
+	reading  stopwatch
+	writing  stopwatch
+	whole    atomic.Bool // the first request has been read
+	answered atomic.Bool
+	leaving  atomic.Bool // it is being closed
+}
+
+// own returns the connection below TLS.
+func own(conn net.Conn) *connection {
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	return conn.(*connection)
+}
+
+// Read implements [net.Conn].
+func (c *connection) Read(b []byte) (int, error) {
+	if c.answered.Load() {
+		return c.Conn.Read(b)
+	}
+	c.reading.start()
+	defer c.reading.stop()
+	return c.Conn.Read(b)
+}
+
+// Write implements [net.Conn].
+func (c *connection) Write(b []byte) (int, error) {
+	if c.answered.Load() {
+		return c.Conn.Write(b)
+	}
+	c.writing.start()
+	defer c.writing.stop()
+	return c.Conn.Write(b)
+}
+
+// waited returns how long the client has kept the server waiting, and whether the connection is
+// being closed. While it handles a request, net/http reads on to notice that the client is gone,
+// so reading does not count then.
+func (c *connection) waited() (d time.Duration, leaving bool) {
+	d = c.writing.total()
+	if !c.whole.Load() {
+		d += c.reading.total()
+	}
+	return d, c.leaving.Load()
+}
+
+// stopwatch adds up times that do not overlap.
+type stopwatch struct {
+	mu    sync.Mutex
+	sum   time.Duration
+	since time.Time // zero while it stands still
+}
+
+func (s *stopwatch) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = time.Now()
+}
+
+func (s *stopwatch) stop() {
+	total := s.total()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum, s.since = total, time.Time{}
+}
+
+func (s *stopwatch) total() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		return s.sum
+	}
+	return s.sum + time.Since(s.since)
+}
+
+// connectionKey is the context key for the [connection] of a request.
+type connectionKey struct{}
+
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, own(conn))
+}
+
+func connectionOf(r *http.Request) *connection {
+	return r.Context().Value(connectionKey{}).(*connection)
+}
+
+// firstBodies returns a handler that also notes when a connection's first request has been read.
+func firstBodies(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if conn := connectionOf(r); !conn.answered.Load() {
+			r.Body = &firstBody{r.Body, conn}
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// firstBody is the body of a connection's first request.
+type firstBody struct {
+	io.ReadCloser
+	of *connection
+}
+
+// Read implements [io.Reader].
+func (b *firstBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.of.whole.Store(true)
+	}
+	return n, err
 }
 
 // The states of a connection. Other goroutines may close it at any moment.

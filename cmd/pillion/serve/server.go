@@ -25,9 +25,6 @@ import (
 	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
-// connectedAt is the context key for the time at which a connection was accepted.
-type connectedAt struct{}
-
 // server has the two listeners of serve and their handlers.
 type server struct {
 	options     *Options
@@ -140,7 +137,7 @@ func (s *server) webhookServer() *http.Server {
 		Tracer:     s.tracer,
 	}
 	server := s.server(&s.toWebhooks, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.isLast(r) {
+		if s.isLast(connectionOf(r)) {
 			w.Header().Set("Connection", "close")
 		}
 		handler.ServeHTTP(w, r)
@@ -148,24 +145,19 @@ func (s *server) webhookServer() *http.Server {
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
 	s.callerCheck.configure(server.TLSConfig)
 	chooseProtocol(server.TLSConfig)
-	server.ConnContext = connected
 	return server
 }
 
-func connected(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, connectedAt{}, time.Now())
-}
-
-// isLast reports whether the request is the last one of its connection.
-func (s *server) isLast(r *http.Request) bool {
-	return s.toWebhooks.draining.Load() || s.toWebhooks.full() ||
-		time.Since(r.Context().Value(connectedAt{}).(time.Time)) > ConnectionAge
+// isLast reports whether a request that has just come is the last one of its connection.
+func (s *server) isLast(conn *connection) bool {
+	return s.toWebhooks.draining.Load() || s.toWebhooks.full() || time.Since(conn.accepted) > ConnectionAge
 }
 
 // server returns an HTTP server with limits on everything that a caller can delay.
 func (s *server) server(c *connections, handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           handler,
+		Handler:           firstBodies(handler),
+		ConnContext:       withConnection,
 		ConnState:         c.count,
 		ReadHeaderTimeout: idleTime, // the time starts before there is a request
 		ReadTimeout:       idleTime + requestTime,

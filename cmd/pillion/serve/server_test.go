@@ -4,8 +4,6 @@ package serve
 
 import (
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,9 +15,9 @@ import (
 func TestConnectionAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := httptest.NewRequestWithContext(connected(t.Context(), nil), http.MethodPost, "/mutate", nil)
+		conn := &connection{accepted: time.Now()}
 		for i, want := range []bool{false, false, true} {
-			if got := new(server).isLast(r); got != want {
+			if got := new(server).isLast(conn); got != want {
 				t.Errorf("after %v it is the last request: %t", time.Duration(i)*ConnectionAge*2/3, got)
 			}
 			<-time.After(ConnectionAge * 2 / 3)

@@ -57,7 +57,7 @@ func TestServerTimeouts(t *testing.T) {
 				ours, theirs := net.Pipe()
 				defer ours.Close()
 				closed := make(chan struct{})
-				theirs = &closing{theirs, closed}
+				theirs = &connection{Conn: &closing{theirs, closed}}
 				began := time.Now()
 				listener <- theirs
 				go func() { _, _ = io.WriteString(ours, row.send) }()
