@@ -3,6 +3,8 @@
 package inject
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/inject/schema"
@@ -25,6 +27,8 @@ type comparison struct {
 	in      *tree.Node // the pod's object with this field
 	// stored treats fields of the pod that the API server may drop as dropped.
 	stored bool
+	// besides are what other templates add to the fragment. It may be in the pod, too.
+	besides []*tree.Node
 	// again compares a whole pod with the result of injecting it again. Items must keep their
 	// positions. Resources are compared too, because they may be the user's own.
 	again bool
@@ -57,7 +61,13 @@ func (d comparison) everything(t *loaded, pod, fragment *tree.Node, add func(*di
 }
 
 func (d comparison) member(name string) comparison {
-	return comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, stored: d.stored, again: d.again}
+	member := comparison{subject: d.subject, at: d.at.Member(name), f: d.f.At(name), name: name, stored: d.stored, again: d.again}
+	for _, n := range d.besides {
+		if value := n.Get(name); value != nil {
+			member.besides = append(member.besides, value)
+		}
+	}
+	return member
 }
 
 // find returns the first place at or below d where the pod lacks, changes or exceeds the fragment.
@@ -76,7 +86,7 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 		if pod == nil || (d.f.AbsentIsZero || d.f.AlwaysSent) && schema.IsZero(pod) || d.fills(pod) || d.stored && d.f.Droppable(pod) {
 			return nil
 		}
-		return d.differ(pod, fragment)
+		return d.findExtra(pod)
 	case pod == nil:
 		if d.f.Droppable(fragment) {
 			return nil
@@ -95,6 +105,24 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 		return nil // the AlwaysPullImages admission plugin sets it
 	}
 	return d.differ(pod, fragment)
+}
+
+// findExtra returns the first place at or below d where the pod exceeds what other templates add.
+func (d comparison) findExtra(pod *tree.Node) *difference {
+	if len(d.besides) > 0 && pod.Kind() != tree.Object && d.f.Shape != schema.KeyedList {
+		if slices.ContainsFunc(d.besides, func(n *tree.Node) bool { return d.f.Contains(pod, n) && d.f.Contains(n, pod) }) {
+			return nil
+		}
+		return d.differ(pod, nil)
+	}
+	switch {
+	case len(d.besides) == 0:
+		return d.differ(pod, nil)
+	case pod.Kind() == tree.Object:
+		return d.findMember(pod, new(tree.Members()))
+	default:
+		return d.findItem(pod, new(tree.Items()))
+	}
 }
 
 func (d comparison) findMember(pod, fragment *tree.Node) *difference {
@@ -146,7 +174,10 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 		case at < 0 && d.isTokenMount(&theirs[i]):
 			continue
 		case at < 0 || used[at]: // an additional item, which would take effect
-			return d.item(elem, theirs, i).differ(&theirs[i], nil)
+			if found := d.item(elem, theirs, i).findExtra(&theirs[i]); found != nil {
+				return found
+			}
+			continue
 		case (d.name == "env" || d.again) && at < next:
 			return d.differ(pod, fragment) // a variable may refer to earlier ones
 		}
@@ -164,7 +195,15 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 }
 
 func (d comparison) item(elem *schema.Schema, items []tree.Node, i int) comparison {
-	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
+	item := comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
+	for _, list := range d.besides {
+		if others := list.Items(); d.f.Shape == schema.KeyedList {
+			if found := d.f.Find(others, &items[i]); found >= 0 {
+				item.besides = append(item.besides, &others[found])
+			}
+		}
+	}
+	return item
 }
 
 // isTokenMount reports whether an item of a list is the mount that the ServiceAccount plugin adds,

@@ -40,7 +40,7 @@ func (p *planner) container(pod, fragment *tree.Node, s *schema.Schema, at schem
 }
 
 func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema, at schema.Pointer) {
-	if other := p.owners.bringer(existing, p.t, p.wasMarked); other != "" && len(altered(p.subject, p.t, p.fragment)) > 0 {
+	if other := p.owners.bringer(existing, p.t, p.wasMarked); other != "" && len(altered(p.subject, p.t, p.fragment, nil)) > 0 {
 		p.conflict(at, existing, fragment, "the template %s adds a different container named %s; rename it in one of the templates", other, fragment.Get("name").Text())
 		return
 	}

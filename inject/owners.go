@@ -77,6 +77,27 @@ func (o *owners) rendered(c *candidate) *candidate {
 	return later
 }
 
+// additions returns what required templates other than t add to the containers of the pod, by the
+// container's name. A container of t's that another webhook has changed counts as the user's for them.
+func (o *owners) additions(t *loaded) map[string][]*tree.Node {
+	all := map[string][]*tree.Node{}
+	for _, c := range o.candidates {
+		if c.t == t || !c.t.Spec.Required || !c.t.HasForEach() {
+			continue
+		}
+		if other := o.rendered(c); other != nil {
+			for i := range other.apps {
+				app := &other.apps[i]
+				name := o.subject.pod.At("spec", app.list).Items()[app.index].Get("name").Text()
+				for j := range app.fragments {
+					all[name] = append(all[name], &app.fragments[j])
+				}
+			}
+		}
+	}
+	return all
+}
+
 // before returns parts of a sentence about what the pod has before this template: the owners,
 // which may be templates too, and the place to change it.
 func (o *owners) before(of *loaded) (have, where string) {

@@ -32,12 +32,14 @@ func (p *planner) moreThanRecord() bool {
 }
 
 // altered returns the protected fields of the template's containers that differ from the template.
-// It returns only the first place in each field.
-func altered(s *subject, t *loaded, fragment *tree.Node) []Difference {
+// It returns only the first place in each field. What other templates add to the
+// containers, by name, may be there, too.
+func altered(s *subject, t *loaded, fragment *tree.Node, besides func() map[string][]*tree.Node) []Difference {
 	if len(t.protect) == 0 {
 		return nil
 	}
 	var all []Difference
+	var others map[string][]*tree.Node
 	for _, list := range containerLists() {
 		own, existing := fragment.At("spec", list).Items(), s.pod.At("spec", list).Items()
 		if len(existing) == 0 {
@@ -46,7 +48,15 @@ func altered(s *subject, t *loaded, fragment *tree.Node) []Difference {
 		containers := s.schema.At("spec").At(list)
 		for i := range own {
 			if found := containers.Find(existing, &own[i]); found >= 0 { // otherwise it is reported as missing
-				all = append(all, alteredIn(s, t, &existing[found], &own[i], s.beside.Member("spec").Member(list).Item(existing, found))...)
+				at := s.beside.Member("spec").Member(list).Item(existing, found)
+				differs := alteredIn(s, t, &existing[found], &own[i], at)
+				if len(differs) > 0 && besides != nil {
+					if others == nil {
+						others = besides()
+					}
+					differs = alteredIn(s, t, &existing[found], &own[i], at, others[own[i].Get("name").Text()]...)
+				}
+				all = append(all, differs...)
 			}
 		}
 	}
@@ -54,14 +64,14 @@ func altered(s *subject, t *loaded, fragment *tree.Node) []Difference {
 }
 
 // alteredIn implements altered for one container.
-func alteredIn(s *subject, t *loaded, existing, own *tree.Node, at schema.Pointer) []Difference {
+func alteredIn(s *subject, t *loaded, existing, own *tree.Node, at schema.Pointer, besides ...*tree.Node) []Difference {
 	var all []Difference
 	add := func(d *difference) {
 		if d != nil && !slices.ContainsFunc(all, func(p Difference) bool { return p.Path == d.at }) {
 			all = append(all, newDifference(d.at, d.pod, d.fragment))
 		}
 	}
-	container := comparison{subject: s, at: at, f: s.schema.At("spec").At("containers").Elem.AsField()}
+	container := comparison{subject: s, at: at, f: s.schema.At("spec").At("containers").Elem.AsField(), besides: besides}
 	for _, path := range t.protect {
 		if path[0] == templates.ProtectAll {
 			container.everything(t, existing, own, add)

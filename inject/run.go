@@ -70,7 +70,7 @@ func (r *run) decide(decisions []Decision) {
 		r.renderAll(decisions)
 	}
 	for _, c := range o.candidates {
-		c.altered = altered(s, c.t, &c.fragment)
+		c.altered = altered(s, c.t, &c.fragment, func() map[string][]*tree.Node { return o.additions(c.t) })
 	}
 	for _, c := range o.candidates {
 		if s.asked.gone() {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject"
+)
+
+// TestChangedSidecar checks that a webhook may change an unprotected field of a sidecar between two
+// calls. The sidecar then counts as the user's for required templates, and what they add to it is no
+// alteration, even if the sidecar's template protects that field. Any other value is.
+func TestChangedSidecar(t *testing.T) {
+	t.Parallel()
+	for _, add := range []string{
+		`securityContext: {runAsNonRoot: true, capabilities: {drop: [ALL]}}`,
+		`ports: [{name: metrics, containerPort: 9}]`,
+		`env: [{name: A, value: b}]`,
+		`lifecycle: {preStop: {sleep: {seconds: 5}}}`,
+		`resources: {limits: {cpu: "1"}}`,
+	} {
+		field, _, _ := strings.Cut(add, ":")
+		for _, own := range []string{"", `, env: [{name: OWN, value: x}], ports: [{name: own, containerPort: 8}], securityContext: {readOnlyRootFilesystem: true}`} {
+			for _, order := range []int{-1, 1} {
+				injector := withSpecs(t,
+					`validate: {mode: Deny, protect: [args, `+field+`]}, pod: {spec: {containers: [{name: k, image: "k:1"`+own+`}]}}`,
+					fmt.Sprintf(`order: %d, required: true, forEachContainer: [{add: {%s}}]`, order, add))
+				request := injectedBy(t, injector, `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"a"}]}}`)
+				request = injectedBy(t, injector, strings.Replace(string(request.Object), `"k:1"`, `"mirror/k:1"`, 1))
+				if v := mustJudge(t, inject.NewJudge(injector, nil, true), request); len(v.Judged) > 0 {
+					t.Errorf("%s%s: %v\n%s", add, own, v.Judged, request.Object)
+				}
+				request.Object = []byte(strings.Replace(string(request.Object), `"mirror/k:1",`, `"mirror/k:1","args":["evil"],`, 1))
+				if v := mustJudge(t, inject.NewJudge(injector, nil, true), request); !v.Denied {
+					t.Errorf("%s: another change passes", add)
+				}
+			}
+		}
+	}
+}
