@@ -41,3 +41,23 @@ func TestChangedSidecar(t *testing.T) {
 		}
 	}
 }
+
+// TestDroppedPodResources checks that a pod is right without the resources that its containers were
+// to share with it, if the API server drops those of the pod (feature gate PodLevelResources).
+func TestDroppedPodResources(t *testing.T) {
+	t.Parallel()
+	injector := withSpecs(t, `required: true, forEachContainer: [{add: {resources: {requests: {memory: 1Mi}}}}],
+		pod: {spec: {containers: [{name: k, image: k, resources: {requests: {cpu: 1m, memory: 8Mi}, limits: {cpu: "1", "example.com/gpu": "1"}}}]}}`)
+	const pods = `"resources":{"limits":{"cpu":"2"}}`
+	request := injectedBy(t, injector, `{"metadata":{"name":"web"},"spec":{`+pods+`,"containers":[{"name":"app","image":"a"}]}}`)
+	for from, want := range map[string]string{
+		"," + pods:                         "allowed",
+		`"limits":{"example.com/gpu":"1"}`: "denied",
+	} {
+		final := request
+		final.Object = []byte(strings.Replace(string(request.Object), from, "", 1))
+		if v := mustJudge(t, inject.NewJudge(injector, nil, true), final); v.Word() != want {
+			t.Errorf("without %s it is %s: %v\n%s", from, v.Word(), v.Judged, final.Object)
+		}
+	}
+}

@@ -3,6 +3,8 @@
 package inject
 
 import (
+	"slices"
+
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -16,6 +18,10 @@ func (p *planner) object(pod, fragment *tree.Node, s *schema.Schema, at schema.P
 			continue
 		}
 		f, there := s.At(name), pod.Get(name)
+		if f.GoType == schema.ResourcesType() && p.mayShare(there) {
+			rest, _ := p.subject.withoutShared(value)
+			value = &rest
+		}
 		if p.excluded(pod, f, name, value) || there == nil && p.allExcluded(value, f.Schema) {
 			p.keep(at.Member(name), there, value)
 			continue
@@ -173,4 +179,19 @@ func (p *planner) resources(pod, fragment *tree.Node, s *schema.Schema, at schem
 		}
 	}
 	p.object(pod, &free, s, at)
+}
+
+// mayShare reports whether the pod may have had resources of its own when it was injected, for which
+// the containers were left without. Without the feature gate PodLevelResources, the API server drops
+// those of the pod before the validating webhook sees it.
+func (p *planner) mayShare(resources *tree.Node) bool {
+	if !p.subject.asked.alone || !p.wasInjected {
+		return false
+	}
+	for _, section := range []string{"requests", "limits"} {
+		if slices.ContainsFunc(resources.Get(section).Members(), func(m tree.Node) bool { return isShared(m.Name()) }) {
+			return false
+		}
+	}
+	return true
 }

@@ -164,21 +164,33 @@ func (c *candidate) withoutResources(container tree.Node, name string) tree.Node
 	if resources == nil {
 		return container
 	}
-	reduced, found := *resources, false
-	for _, section := range []string{"requests", "limits"} {
-		members := reduced.Get(section).Members()
-		for i := range members {
-			if shared := members[i].Name(); shared == "cpu" || shared == "memory" || strings.HasPrefix(shared, corev1.ResourceHugePagesPrefix) {
-				reduced, found = c.subject.nodes.With(&reduced, section, c.subject.nodes.Without(reduced.Get(section), shared)), true
-			}
-		}
-		if s := reduced.Get(section); s != nil && len(s.Members()) == 0 {
-			reduced = c.subject.nodes.Without(&reduced, section)
-		}
-	}
+	reduced, found := c.subject.withoutShared(resources)
 	if !found {
 		return container
 	}
 	c.note(fmt.Sprintf("the pod has its own resources, which the container %s shares, so Pillion adds no cpu and memory to it", name))
 	return c.subject.nodes.With(&container, "resources", reduced)
+}
+
+// withoutShared returns resources without those that containers may share, and whether there were
+// any.
+func (s *subject) withoutShared(resources *tree.Node) (reduced tree.Node, found bool) {
+	reduced = *resources
+	for _, section := range []string{"requests", "limits"} {
+		members := reduced.Get(section).Members()
+		for i := range members {
+			if isShared(members[i].Name()) {
+				reduced, found = s.nodes.With(&reduced, section, s.nodes.Without(reduced.Get(section), members[i].Name())), true
+			}
+		}
+		if n := reduced.Get(section); n != nil && len(n.Members()) == 0 {
+			reduced = s.nodes.Without(&reduced, section)
+		}
+	}
+	return reduced, found
+}
+
+// isShared reports whether a pod may have that resource for all of its containers.
+func isShared(resource string) bool {
+	return resource == "cpu" || resource == "memory" || strings.HasPrefix(resource, corev1.ResourceHugePagesPrefix)
 }
