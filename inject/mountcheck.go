@@ -95,10 +95,12 @@ func (p *planner) noVolume(name, list, use string) {
 	if p.failed != nil {
 		return
 	}
-	volumes := p.subject.pod.At("spec", "volumes").Items()
 	var names []string
-	for i := range volumes[:min(len(volumes), longList)] { // comparing names takes time
-		names = append(names, volumes[i].Get("name").Text())
+	for _, pod := range []*tree.Node{p.subject.pod, p.fragment} {
+		volumes := pod.At("spec", "volumes").Items()
+		for i := range volumes[:min(len(volumes), longList)] { // comparing names takes time
+			names = append(names, volumes[i].Get("name").Text())
+		}
 	}
 	p.failed = fmt.Errorf("%s, but the pod has no such volume%s", use, templates.DidYouMean(name, names))
 	lacks := tree.Members(tree.Field("name", tree.Text(name)))

@@ -4,7 +4,9 @@ package fit
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -195,4 +197,24 @@ func withVolume(s sample.Situation, volume inject.JSON) sample.Situation {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, v)
 	s.Pod = encoded(pod)
 	return s
+}
+
+// misspelled returns a hint if a mount's computed name is nearly that of one of the template's volumes. The
+// sample pod got such a volume, because the pod's own ones are allowed too.
+func misspelled(asked, tried Subject, injected *corev1.Pod) []string {
+	names := func(pod *corev1.Pod) (all []string) {
+		for i := range pod.Spec.Volumes {
+			all = append(all, pod.Spec.Volumes[i].Name)
+		}
+		return all
+	}
+	before, own := names(decoded(asked.Pod)), names(decoded(tried.Pod))
+	added := slices.DeleteFunc(names(injected), func(name string) bool { return slices.Contains(own, name) })
+	for _, name := range own {
+		i := slices.IndexFunc(added, func(want string) bool { return templates.IsTypo(name, want) })
+		if i >= 0 && !slices.Contains(before, name) {
+			return []string{fmt.Sprintf("it mounts the volume %q, which is not one of its own, so a pod without this volume does not get it; did you mean %q?", name, added[i])}
+		}
+	}
+	return nil
 }

@@ -128,7 +128,7 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 		if i == 0 {
 			trial.Sample, trial.Tried = sample.Changes(asked.Situation, tried.Situation), asked.sampled
 			e.measure(&trial, t, r, before)
-			trial.Hints = append(append(trial.Hints, without(t, tried)...), withOptional(t, tried)...)
+			trial.Hints = append(append(append(trial.Hints, misspelled(asked, tried, r.pod)...), without(t, tried)...), withOptional(t, tried)...)
 		}
 	}
 	return trial
