@@ -33,7 +33,7 @@ func advice(err error, checked *ast.AST, leaf bool) string {
 	}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
 		step, of := optionalStep(e, checked)
-		if step != "" && (key == nil) == isItem(e, checked) && (key == nil || readsKey(e, key[1])) {
+		if step != "" && (key == nil) == isItem(e, checked) && (key == nil || readsKey(e, key[1], checked)) {
 			return "; " + adviceForPods + chain(e, checked, leaf, of+step)
 		}
 	}
@@ -116,10 +116,11 @@ func isItem(e ast.Expr, checked *ast.AST) bool {
 }
 
 // readsKey reports whether an expression may read a key.
-func readsKey(e ast.Expr, key string) bool {
+func readsKey(e ast.Expr, key string, checked *ast.AST) bool {
 	if e.Kind() == ast.SelectKind {
 		return e.AsSelect().FieldName() == key
 	}
-	literal, ok := e.AsCall().Args()[1].AsLiteral().(types.String)
-	return !ok || string(literal) == key
+	index := e.AsCall().Args()[1]
+	literal, ok := index.AsLiteral().(types.String)
+	return ok && string(literal) == key || !ok && checked.GetType(index.ID()).Kind() != types.IntKind
 }

@@ -57,13 +57,16 @@ func (c *checker) parts(node *yaml.Node, path string, p *param) {
 		{"items", p.Items != nil, of == ofItems || of == ofPairs},
 		{"maxItems", p.MaxItems != nil, of == ofItems || of == ofPairs},
 		{"keyPattern", p.KeyPattern != "", of == ofPairs},
+		{"keys", len(p.Keys) > 0, of == ofJSON},
 		{"separator", p.Separator != "", of == ofPairs},
 		{"enum", len(p.Enum) > 0, of == scalar},
 		{"pattern", p.Pattern != "", of == scalar},
 	} {
 		if option.set && !option.ok {
 			hint := ""
-			if p.row.parts != ofJSON && (option.field == "enum" || option.field == "pattern") {
+			if option.field == "keys" && of == ofPairs {
+				hint = "; write a keyPattern"
+			} else if of != ofJSON && (option.field == "enum" || option.field == "pattern") {
 				hint = "; write it in items, for each item"
 			}
 			c.problem(at(node, option.field), path+"."+option.field, "has no meaning for a parameter of type %s%s", p.Type, hint)

@@ -161,9 +161,9 @@ func shortened(text string) string { return Cut(text, 256) }
 
 // parseJSON parses an object or a list in JSON or YAML. Aliases and merge keys are rejected: a
 // short string with them can be a large value.
-func parseJSON(_ *param, text string) (ref.Val, error) {
+func parseJSON(p *param, text string) (ref.Val, error) {
 	if n, err := tree.Parse([]byte(text)); err == nil {
-		return valueOfJSON(n)
+		return p.valueOfJSON(n)
 	}
 	var doc yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader([]byte(text)))
@@ -182,7 +182,7 @@ func parseJSON(_ *param, text string) (ref.Val, error) {
 	if err != nil {
 		return nil, partError("is not JSON: " + err.Error())
 	}
-	return valueOfJSON(&n)
+	return p.valueOfJSON(&n)
 }
 
 // plainYAML returns an error for what makes a YAML document more than its text.
@@ -204,7 +204,7 @@ func plainYAML(y *yaml.Node, depth int) error {
 var errTooDeep = partError("is nested more than " + strconv.Itoa(maxJSONDepth) + " deep")
 
 // valueOfJSON returns an object or a list that expressions can read.
-func valueOfJSON(n *tree.Node) (ref.Val, error) {
+func (p *param) valueOfJSON(n *tree.Node) (ref.Val, error) {
 	if n.Kind() != tree.Object && n.Kind() != tree.Array {
 		return nil, errors.New("a scalar")
 	}
@@ -212,8 +212,32 @@ func valueOfJSON(n *tree.Node) (ref.Val, error) {
 	if err := checkJSON(n, &left, 1); err != nil {
 		return nil, err
 	}
+	if err := p.checkKeys(n); err != nil {
+		return nil, err
+	}
 	n.Seal()
 	return celValue(n), nil
+}
+
+// checkKeys returns an error for a key that the template does not know, in the object itself or in an
+// object that is an item of the list.
+func (p *param) checkKeys(n *tree.Node) error {
+	if len(p.Keys) == 0 {
+		return nil
+	}
+	members := n.Members()
+	for i := range members {
+		if name := members[i].Name(); !slices.Contains(p.Keys, name) {
+			return partError(fmt.Sprintf("has the unknown key %q%s", shortened(name), cmp.Or(DidYouMean(name, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
+		}
+	}
+	items := n.Items()
+	for i := range items {
+		if err := p.checkKeys(&items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkJSON(n *tree.Node, left *int, depth int) error {

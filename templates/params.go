@@ -27,6 +27,7 @@ type Param struct {
 	Items         *ParamItems `json:"items,omitempty"`      // of a list, or the values of a map
 	MaxItems      *int        `json:"maxItems,omitempty"`   // of a list or a map, default 64
 	KeyPattern    string      `json:"keyPattern,omitempty"` // RE2 for the keys of a map
+	Keys          []string    `json:"keys,omitempty"`       // of an object in JSON, or of the objects in a list
 	Separator     string      `json:"separator,omitempty"`  // between key and value, default "="
 	Annotation    string      `json:"annotation,omitempty"` // of another product, instead of <template>.pillion.dev/<name>
 	Prefix        string      `json:"prefix,omitempty"`     // of the annotations that make up a map
