@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -18,7 +19,7 @@ import (
 
 var (
 	errNoKey   = regexp.MustCompile(`(?:^|: )no such key: (.*)$`)
-	errNoIndex = regexp.MustCompile(`(?:^|: )index out of bounds: -?\d+$`)
+	errNoIndex = regexp.MustCompile(`(?:^|: )index out of bounds: (-?\d+)$`)
 )
 
 const adviceForPods = "for pods without it, write "
@@ -27,13 +28,16 @@ const adviceForPods = "for pods without it, write "
 // that the expression may have no value.
 func advice(err error, checked *ast.AST, leaf bool) string {
 	message := err.Error()
-	key := errNoKey.FindStringSubmatch(message)
-	if key == nil && !errNoIndex.MatchString(message) || strings.Contains(message, adviceForPods) {
+	key, index := errNoKey.FindStringSubmatch(message), errNoIndex.FindStringSubmatch(message)
+	if key == nil && index == nil || strings.Contains(message, adviceForPods) {
 		return ""
 	}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(checked), ast.AllMatcher()) {
 		step, of := optionalStep(e, checked)
-		if step != "" && (key == nil) == isItem(e, checked) && (key == nil || readsKey(e, key[1], checked)) {
+		if step == "" {
+			continue
+		}
+		if isItem(e, checked) && index != nil && readsItem(e, index[1]) || !isItem(e, checked) && key != nil && readsKey(e, key[1], checked) {
 			return "; " + adviceForPods + chain(e, checked, leaf, of+step)
 		}
 	}
@@ -123,4 +127,11 @@ func readsKey(e ast.Expr, key string, checked *ast.AST) bool {
 	index := e.AsCall().Args()[1]
 	literal, ok := index.AsLiteral().(types.String)
 	return ok && string(literal) == key || !ok && checked.GetType(index.ID()).Kind() != types.IntKind
+}
+
+// readsItem reports whether an expression, which reads an item of a list, may read the item with that
+// index.
+func readsItem(e ast.Expr, index string) bool {
+	literal, ok := e.AsCall().Args()[1].AsLiteral().(types.Int)
+	return !ok || fmt.Sprint(int64(literal)) == index
 }

@@ -24,6 +24,7 @@ func TestAdvice(t *testing.T) {
 		"${pod.spec.containers.filter(c, c.name == 'nothing')[0].image}":               "pod.spec.containers.filter(c, c.name == \"nothing\")[?0].?image",
 		"${pod.spec.containers.map(c, pod.metadata.labels['x-' + c.name]).join(',')}":  "pod.metadata.labels[?\"x-\" + c.name].orValue('')",
 		"${string(pod.spec.containers.all(c, c.securityContext.privileged))}":          "c.?securityContext.?privileged.orValue(false)",
+		"${[pod.spec.containers[0].name, 'a', pod.spec.containers[9].name].join(',')}": "pod.spec.containers[?9].?name.orValue('')",
 		"${string(size(pod.spec.containers[3].args))}":                                 "pod.spec.containers[?3].?args.orValue([])",
 		"${string(pod.spec.containers[0].livenessProbe.httpGet.httpHeaders[0].value)}": "pod.spec.containers[0].?livenessProbe.?httpGet.?httpHeaders[?0].?value.orValue('')",
 	} {

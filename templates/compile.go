@@ -75,7 +75,7 @@ func (c *compiler) compile(env *cel.Env, source string) (*program, error) {
 	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
-		text, hint := explained(env, source, first.Message)
+		text, hint := explained(env, source, first)
 		return nil, fmt.Errorf("CEL: %s (%s)%s", text, located(source, first.Location), hint)
 	}
 	native := checked.NativeRep()

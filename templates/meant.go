@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 )
@@ -20,8 +21,12 @@ var unknown = regexp.MustCompile(`^(undefined field|undeclared reference to) '([
 
 // explained returns a CEL error in Pillion's words, with a hint about what the author probably
 // meant.
-func explained(env *cel.Env, source, message string) (text, hint string) {
+func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string) {
+	message := issue.Message
 	if text, hint := syntaxWords(source, message); text != "" && !strings.HasPrefix(message, oneEquals) {
+		return text, hint
+	}
+	if text, hint := ofMacro(macroAt(source, issue.Location), message); text != "" {
 		return text, hint
 	}
 	found := unknown.FindStringSubmatch(message)
@@ -61,6 +66,41 @@ func explained(env *cel.Env, source, message string) (text, hint string) {
 		return text, "; " + instead
 	}
 	return text, cmp.Or(inLibrary(env, name), DidYouMean(name, declared(env)))
+}
+
+// macroAt returns the name of the macro whose ( is at a place, or "". CEL reports errors in what it
+// makes of a macro at that place.
+func macroAt(source string, at common.Location) string {
+	lines := strings.Split(source, "\n")
+	if at.Line() < 1 || at.Line() > len(lines) {
+		return ""
+	}
+	line := []rune(lines[at.Line()-1])
+	if at.Column() >= len(line) || line[at.Column()] != '(' {
+		return ""
+	}
+	return lastWord.FindString(string(line[:at.Column()]))
+}
+
+var lastWord = regexp.MustCompile(`\w+$`)
+
+// ofMacro is explained for errors in what CEL makes of a macro: operators and functions that the
+// author did not write. It returns "" for others.
+func ofMacro(macro, message string) (text, hint string) {
+	found := mismatch.FindStringSubmatch(message)
+	if found == nil || macro == "" {
+		return "", ""
+	}
+	switch found[1] {
+	case operators.Conditional:
+		of, _, _ := strings.Cut(argumentWords(found[2]), ", ")
+		example := map[string]string{"map": "list.map(x, x != 'a', x)"}[macro]
+		return fmt.Sprintf("%s() needs a condition here, and this is %s", macro, of), "; for example " + cmp.Or(example, "list."+macro+"(x, x != 'a')")
+	case "@sortByAssociatedKeys":
+		_, keys, _ := strings.Cut(found[2], ".(list(")
+		return macro + "() cannot sort by " + typeWords(strings.TrimSuffix(keys, "))")), "; sort by a string or a number, as in list.sortBy(x, x.name)"
+	}
+	return "", ""
 }
 
 const macroHint = "the first one names the item, as in list.exists(x, x.name == 'a')"
