@@ -33,7 +33,7 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	c.decision.Params = c.values
 	ok, err := c.t.Condition(&c.input, c.values)
 	if err == nil && !ok {
-		return CodeConditionFalse, "its condition is false: " + c.t.Spec.Match.Condition
+		return CodeConditionFalse, c.whyFalse()
 	}
 	if err == nil && c.subject.asked.detail {
 		c.pass(CodeConditionFalse, whyCondition(c))
@@ -65,6 +65,17 @@ func (c *candidate) setsParams() bool {
 		}
 	}
 	return false
+}
+
+// whyFalse returns why the condition is false. The part that is false is only for reports, because it takes
+// another evaluation.
+func (c *candidate) whyFalse() string {
+	if c.subject.asked.detail {
+		if part := c.t.Unmet(&c.input, c.values); part != "" {
+			return "this part of its condition is false: " + part
+		}
+	}
+	return "its condition is false: " + c.t.Spec.Match.Condition
 }
 
 func whyCondition(c *candidate) string {

@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"go.yaml.in/yaml/v3"
@@ -177,6 +178,8 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 	if source := t.Spec.Match.Condition; source != "" {
 		if t.condition, err = c.compiler.compileBool(c.compiler.env, source); err != nil {
 			c.problem(at(y, "spec", "match", "condition"), "spec.match.condition", "%v", err)
+		} else {
+			t.conjuncts = sync.OnceValue(t.condition.conjuncts)
 		}
 	}
 	c.computedEnds(y, t)

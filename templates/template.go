@@ -56,6 +56,7 @@ type Template struct {
 
 	line      int // line of its name
 	condition *program
+	conjuncts func() []conjunct // of the condition
 	pod       *part
 	forEach   []forEach
 	variables []*variable

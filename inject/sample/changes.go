@@ -21,7 +21,7 @@ func False(t *templates.Template, of Situation) []string {
 	}
 	s := &solver{setter: setter{t, nil}, evals: maxEvals}
 	var all []string
-	for _, part := range conjuncts(t.ConditionExpression().AST().Expr()) {
+	for _, part := range templates.Conjuncts(t.ConditionExpression().AST().Expr()) {
 		if g := (&goal{expression: t.ConditionExpression(), expr: part}); !s.holds(w, g) {
 			all = append(all, g.text(part))
 		}

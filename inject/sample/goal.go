@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/parser"
 
 	"github.com/pillion-dev/pillion/templates"
@@ -26,18 +25,6 @@ func (g *goal) text(part ast.Expr) string {
 		return g.expression.Source()
 	}
 	return text
-}
-
-// conjuncts returns the parts of an expression that must all be true.
-func conjuncts(e ast.Expr) []ast.Expr {
-	if call := e.AsCall(); e.Kind() == ast.CallKind && call.FunctionName() == operators.LogicalAnd {
-		var all []ast.Expr
-		for _, arg := range call.Args() {
-			all = append(all, conjuncts(arg)...)
-		}
-		return all
-	}
-	return []ast.Expr{e}
 }
 
 // maxSteps limits one call of reach, and maxEvals the evaluations in it, because nested

@@ -63,7 +63,7 @@ func Unmet(t *templates.Template, from Situation, fixed []string) []string {
 	s := &solver{setter: setter{t, fixed}}
 	var unmet []string
 	var met []*goal
-	for _, part := range conjuncts(t.ConditionExpression().AST().Expr()) {
+	for _, part := range templates.Conjuncts(t.ConditionExpression().AST().Expr()) {
 		g := &goal{expression: t.ConditionExpression(), expr: part}
 		next := s.reach(w, []*goal{g}, func(w *world) bool {
 			_, ok := w.situation()
