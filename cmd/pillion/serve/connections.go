@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -93,13 +92,20 @@ func (c *connections) count(conn net.Conn, state http.ConnState) {
 // slowest returns the connection without an answer whose client has kept the server waiting
 // longest, and how long, or nil. Its age would be wrong: a busy server needs a while itself.
 func (c *connections) slowest() (slowest net.Conn, longest time.Duration) {
-	c.busy.Range(func(key, _ any) bool {
-		conn := key.(net.Conn)
-		if wait, leaving := own(conn).waited(); !leaving && (slowest == nil || wait > longest) {
-			slowest, longest = conn, wait
+	const most = 64 // how many may be forgiven; each takes a walk
+	for range most {
+		slowest, longest = nil, 0
+		c.busy.Range(func(key, _ any) bool {
+			conn := key.(net.Conn)
+			if wait, leaving := own(conn).waited(); !leaving && (slowest == nil || wait > longest) {
+				slowest, longest = conn, wait
+			}
+			return true
+		})
+		if slowest == nil || !own(slowest).isOurTurn() {
+			break
 		}
-		return true
-	})
+	}
 	return slowest, longest
 }
 
@@ -137,149 +143,6 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 	}
 	return nil, err
-}
-
-// connection is a connection that may use HTTP/2. Until its first answer, it measures how long
-// its client keeps the server waiting.
-type connection struct {
-	net.Conn
-	of       *connections
-	accepted time.Time
-	state    atomic.Int32
-	reading  stopwatch
-	writing  stopwatch
-	whole    atomic.Bool // the first request has been read
-	answered atomic.Bool
-	leaving  atomic.Bool // it is being closed
-}
-
-// own returns the connection below TLS.
-func own(conn net.Conn) *connection {
-	if encrypted, ok := conn.(*tls.Conn); ok {
-		conn = encrypted.NetConn()
-	}
-	return conn.(*connection)
-}
-
-// Read implements [net.Conn].
-func (c *connection) Read(b []byte) (int, error) {
-	if c.answered.Load() {
-		return c.Conn.Read(b)
-	}
-	c.reading.start()
-	defer c.reading.stop()
-	return c.Conn.Read(b)
-}
-
-// Write implements [net.Conn].
-func (c *connection) Write(b []byte) (int, error) {
-	if c.answered.Load() {
-		return c.Conn.Write(b)
-	}
-	c.writing.start()
-	defer c.writing.stop()
-	return c.Conn.Write(b)
-}
-
-// waited returns how long the client has kept the server waiting, and whether the connection is
-// being closed. While it handles a request, net/http reads on to notice that the client is gone,
-// so reading does not count then.
-func (c *connection) waited() (d time.Duration, leaving bool) {
-	d = c.writing.total()
-	if !c.whole.Load() {
-		d += c.reading.total()
-	}
-	return d, c.leaving.Load()
-}
-
-// stopwatch adds up times that do not overlap.
-type stopwatch struct {
-	mu    sync.Mutex
-	sum   time.Duration
-	since time.Time // zero while it stands still
-}
-
-func (s *stopwatch) start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.since = time.Now()
-}
-
-func (s *stopwatch) stop() {
-	total := s.total()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sum, s.since = total, time.Time{}
-}
-
-func (s *stopwatch) total() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.since.IsZero() {
-		return s.sum
-	}
-	return s.sum + time.Since(s.since)
-}
-
-// connectionKey is the context key for the [connection] of a request.
-type connectionKey struct{}
-
-func withConnection(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, own(conn))
-}
-
-func connectionOf(r *http.Request) *connection {
-	return r.Context().Value(connectionKey{}).(*connection)
-}
-
-// firstBodies returns a handler that also notes when a connection's first request has been read.
-func firstBodies(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if conn := connectionOf(r); !conn.answered.Load() {
-			r.Body = &firstBody{r.Body, conn}
-		}
-		handler.ServeHTTP(w, r)
-	})
-}
-
-// firstBody is the body of a connection's first request.
-type firstBody struct {
-	io.ReadCloser
-	of *connection
-}
-
-// Read implements [io.Reader].
-func (b *firstBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.of.whole.Store(true)
-	}
-	return n, err
-}
-
-// The states of a connection. Other goroutines may close it at any moment.
-const (
-	isOpen = iota
-	isHTTP2
-	isClosed
-)
-
-// Close implements [net.Conn].
-func (c *connection) Close() error {
-	if c.state.Swap(isClosed) == isHTTP2 {
-		c.of.http2.Add(-1)
-	}
-	return c.Conn.Close()
-}
-
-// mayHTTP2 reports whether there is room for another HTTP/2 connection, and if so, counts this
-// one.
-func (c *connection) mayHTTP2() bool {
-	if c.of.http2.Add(1) <= MaxHTTP2 && c.state.CompareAndSwap(isOpen, isHTTP2) {
-		return true
-	}
-	c.of.http2.Add(-1)
-	return false
 }
 
 // chooseProtocol allows HTTP/2 for a few connections.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 )
 
 // TestHTTP2Places checks that if many connections request HTTP/2 and close at the same moment, at
@@ -119,4 +121,36 @@ func TestTooManyConnections(t *testing.T) {
 		_ = server.Close()
 		<-time.After(requestTime) // until the handlers have ended
 	})
+}
+
+// TestUnread checks that the time does not count for which bytes of a client wait for the server.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	sockets, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is at once there
+	clitest.Must(t, err)
+	defer sockets.Close()
+	client, err := net.Dial("tcp", sockets.Addr().String()) //nolint:noctx // as above
+	clitest.Must(t, err)
+	defer client.Close()
+	server, err := sockets.Accept()
+	clitest.Must(t, err)
+	defer server.Close()
+	c := &connections{}
+	conn := &connection{Conn: server, of: c}
+	c.count(conn, http.StateNew)
+	conn.reading.since = time.Now().Add(-time.Minute) // a Read began
+	if _, wait := c.slowest(); wait < time.Minute {
+		t.Errorf("a silent client has kept the server waiting for %v", wait)
+	}
+	_, err = client.Write([]byte("x"))
+	clitest.Must(t, err)
+	clitest.Until(t, "the byte has arrived", func() (bool, string) { return hasUnread(server), "not yet" })
+	if _, wait := c.slowest(); wait > time.Minute/2 {
+		t.Errorf("a client whose byte nobody reads has kept the server waiting for %v", wait)
+	}
+	_, err = conn.Read(make([]byte, 1))
+	clitest.Must(t, err)
+	if hasUnread(server) {
+		t.Error("there is something to read after all was read")
+	}
 }
