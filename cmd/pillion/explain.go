@@ -57,7 +57,8 @@ Pillion too: the Pod Security labels of the namespace, and in a cluster also its
 LimitRanges and quotas.
 
 The exit code is 1 if the API server would deny the pod, or if a workload cannot create
-its pods, or if templates are invalid or cannot be read. Explain treats an existing pod as if it were created again.`,
+its pods, or if templates are invalid or cannot be read. Explain treats an existing pod
+as if it were created again.`,
 		Example: `  # Before it is applied.
   pillion explain -f web.yaml --templates templates/
 

@@ -39,9 +39,9 @@ If there is no problem, lint tries each template on sample pods. If a template h
 a condition, lint makes sample pods that meet it, and prints the fields that do so.
 With --pod, lint tries the templates on your own pods instead. It prints:
 
-  * the strictest Pod Security level that a pod with the template keeps, and what
-    keeps it from the next level
-  * the quality of service classes that the template changes
+  * the strictest Pod Security level that a pod with the template satisfies, and
+    what it lacks for the next level
+  * the changes of a pod's quality of service class
   * what a pod requests in addition
   * hints: probable mistakes, and pods that do not get the template
   * conflicts between templates

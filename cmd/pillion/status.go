@@ -54,8 +54,8 @@ For each template, a pod is
   altered   injected and then changed by something else
 
 Each pod counts once, with the worst state of its templates. The order is missing,
-altered, outdated, current. Status ignores pods that have ended, pods that are being deleted,
-and mirror pods of static pods. It groups reasons by owner: the Deployment,
+altered, outdated, current. Status ignores pods that have ended, pods that are being
+deleted, and mirror pods of static pods. It groups reasons by owner: the Deployment,
 StatefulSet, DaemonSet, CronJob, Job or other object that made the pods. Status also
 lists other webhooks and policies that change or check new pods, and the effect of their
 order.
