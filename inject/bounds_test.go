@@ -91,14 +91,17 @@ func TestBounds(t *testing.T) {
 // TestTooLongToRead checks that an expression fails if it reads something too long, anywhere in the
 // pod.
 func TestTooLongToRead(t *testing.T) {
-	for _, condition := range []string{"request.username.size() > 2", "ns.annotations.size() > 2", "ns.labels.exists(k, k == 'x')"} {
+	for _, condition := range []string{"request.username.size() > 2", "ns.annotations.size() > 2", "ns.labels.exists(k, k == 'x')", "serviceAccount.labels.size() > 2", "serviceAccount.annotations.exists(k, k == 'x')"} {
 		large := map[string]string{}
 		for i := range 2000 {
 			large[fmt.Sprint("k", i)] = ""
 		}
 		r, err := withSpecs(t, fmt.Sprintf("match: {condition: %q}, pod: {metadata: {annotations: {a: b}}}", condition)).Inject(inject.Request{
 			Operation: "CREATE", OptedIn: true, Username: strings.Repeat("x", 30_000), Object: []byte(`{"spec":{"containers":[{"name":"app"}]}}`),
-			Namespace: templates.Namespace{Name: "shop", Known: true, Labels: large, Annotations: large},
+			Namespace: templates.Namespace{
+				Name: "shop", Known: true, Labels: large, Annotations: large,
+				ServiceAccounts: templates.SameServiceAccount{Known: true, Labels: large, Annotations: large},
+			},
 		})
 		if err != nil || r.Decisions[0].Code != inject.CodeRenderFailed {
 			t.Errorf("%s: %v %s", condition, err, r.Decisions[0].Code)
