@@ -134,15 +134,20 @@ func (o *injectOptions) about(name string) (templates.Namespace, error) {
 		return ns, err
 	}
 	ns.Known = true
-	if !slices.ContainsFunc(o.labels, func(l string) bool {
-		return strings.HasPrefix(l, inject.LabelInject+"=") || l == inject.LabelInject+"-"
-	}) {
+	if o.assumesOptIn(name) {
 		if ns.Labels == nil {
 			ns.Labels = map[string]string{}
 		}
 		ns.Labels[inject.LabelInject] = inject.Enabled
 	}
 	return ns, nil
+}
+
+// assumesOptIn reports whether a namespace counts as opted in because nothing is known about it.
+func (o *injectOptions) assumesOptIn(name string) bool {
+	return !o.declared[name].Known && !slices.ContainsFunc(o.labels, func(l string) bool {
+		return strings.HasPrefix(l, inject.LabelInject+"=") || l == inject.LabelInject+"-"
+	})
 }
 
 // errArray is the error for a JSON array of objects. kubectl does not read one either.

@@ -229,6 +229,9 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		if object.foreign {
 			wrong = append(wrong, "Pillion does not know this kind. This is about pods with the template at spec.template.")
 		}
+		if name := req.Namespace.Name; o.assumesOptIn(name) {
+			wrong = append(wrong, fmt.Sprintf("nothing is known about the namespace %s, so it counts as opted in", name))
+		}
 		r, err := explain.New(injector, explain.Subject{
 			Object:  explain.Object{Kind: object.kind, Name: object.name(), Namespace: req.Namespace.Name},
 			Request: req, Misfits: o.misfits(req.Namespace), Original: o.original(req.Namespace), Notes: wrong,
