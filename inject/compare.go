@@ -79,6 +79,9 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 	if pod.Kind() == tree.Null {
 		pod = nil
 	}
+	if fragment != nil && d.f.Shape == schema.Unit {
+		d.besides = nil // nothing is added to a unit
+	}
 	switch {
 	case pod == nil && fragment == nil:
 		return nil
@@ -107,22 +110,21 @@ func (d comparison) find(pod, fragment *tree.Node) *difference {
 	return d.differ(pod, fragment)
 }
 
-// findExtra returns the first place at or below d where the pod exceeds what other templates add.
+// findExtra returns the first place at or below d where the pod exceeds what other templates add. A
+// unit must be all that one of them adds.
 func (d comparison) findExtra(pod *tree.Node) *difference {
-	if len(d.besides) > 0 && pod.Kind() != tree.Object && d.f.Shape != schema.KeyedList {
-		if slices.ContainsFunc(d.besides, func(n *tree.Node) bool { return d.f.Contains(pod, n) && d.f.Contains(n, pod) }) {
-			return nil
-		}
-		return d.differ(pod, nil)
-	}
-	switch {
+	alone := d
+	alone.besides = nil
+	switch shape := d.f.Shape; {
 	case len(d.besides) == 0:
-		return d.differ(pod, nil)
-	case pod.Kind() == tree.Object:
-		return d.findMember(pod, new(tree.Members()))
-	default:
+	case shape == schema.KeyedList && pod.Kind() == tree.Array:
 		return d.findItem(pod, new(tree.Items()))
+	case shape != schema.KeyedList && shape != schema.Unit && shape != schema.Set && pod.Kind() == tree.Object:
+		return d.findMember(pod, new(tree.Members()))
+	case slices.ContainsFunc(d.besides, func(n *tree.Node) bool { return alone.find(pod, n) == nil }):
+		return nil
 	}
+	return d.differ(pod, nil)
 }
 
 func (d comparison) findMember(pod, fragment *tree.Node) *difference {
@@ -174,7 +176,7 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 		case at < 0 && d.isTokenMount(&theirs[i]):
 			continue
 		case at < 0 || used[at]: // an additional item, which would take effect
-			if found := d.item(elem, theirs, i).findExtra(&theirs[i]); found != nil {
+			if found := d.extra(elem, theirs, i).findExtra(&theirs[i]); found != nil {
 				return found
 			}
 			continue
@@ -195,12 +197,17 @@ func (d comparison) findItem(pod, fragment *tree.Node) *difference {
 }
 
 func (d comparison) item(elem *schema.Schema, items []tree.Node, i int) comparison {
-	item := comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
+	return comparison{subject: d.subject, at: d.at.Item(items, i), f: elem.AsField(), stored: d.stored, again: d.again}
+}
+
+// extra is item for one that the fragment lacks. Other templates never add an item with a key that
+// the list has.
+func (d comparison) extra(elem *schema.Schema, items []tree.Node, i int) comparison {
+	item := d.item(elem, items, i)
 	for _, list := range d.besides {
-		if others := list.Items(); d.f.Shape == schema.KeyedList {
-			if found := d.f.Find(others, &items[i]); found >= 0 {
-				item.besides = append(item.besides, &others[found])
-			}
+		others := list.Items()
+		if found := d.f.Find(others, &items[i]); found >= 0 && d.f.Find(items[:i], &items[i]) < 0 {
+			item.besides = append(item.besides, &others[found])
 		}
 	}
 	return item

@@ -77,27 +77,6 @@ func (o *owners) rendered(c *candidate) *candidate {
 	return later
 }
 
-// additions returns what required templates other than t add to the containers of the pod, by the
-// container's name. A container of t's that another webhook has changed counts as the user's for them.
-func (o *owners) additions(t *loaded) map[string][]*tree.Node {
-	all := map[string][]*tree.Node{}
-	for _, c := range o.candidates {
-		if c.t == t || !c.t.Spec.Required || !c.t.HasForEach() {
-			continue
-		}
-		if other := o.rendered(c); other != nil {
-			for i := range other.apps {
-				app := &other.apps[i]
-				name := o.subject.pod.At("spec", app.list).Items()[app.index].Get("name").Text()
-				for j := range app.fragments {
-					all[name] = append(all[name], &app.fragments[j])
-				}
-			}
-		}
-	}
-	return all
-}
-
 // before returns parts of a sentence about what the pod has before this template: the owners,
 // which may be templates too, and the place to change it.
 func (o *owners) before(of *loaded) (have, where string) {
@@ -129,23 +108,30 @@ func (o *owners) renderApps(c *candidate) error {
 	}
 	for _, app := range o.userContainers(c.t.Spec.Required) {
 		container := &c.subject.pod.At("spec", app.list).Items()[app.index]
-		var err error
-		if app.fragments, err = c.t.ForEach(&c.input, c.values, c.subject.foreseen(container, c.subject.schema.At("spec").At(app.list).Elem), app.list == "initContainers"); err != nil {
+		if err := o.renderApp(c, &app, container); err != nil {
 			return err
-		}
-		for j := range app.fragments {
-			if c.t.AsksIfSet() {
-				var taken []takenVariable
-				app.fragments[j], taken = c.subject.resolveVariables(container, app.fragments[j])
-				app.taken = append(app.taken, taken...)
-			}
-			app.fragments[j] = c.subject.fitting(app.fragments[j])
-			if c.subject.podResources() {
-				app.fragments[j] = c.withoutResources(app.fragments[j], container.Get("name").Text())
-			}
 		}
 		if len(app.fragments) > 0 {
 			c.apps = append(c.apps, app)
+		}
+	}
+	return nil
+}
+
+// renderApp renders what the template adds to one container.
+func (o *owners) renderApp(c *candidate, app *appContainer, container *tree.Node) (err error) {
+	if app.fragments, err = c.t.ForEach(&c.input, c.values, c.subject.foreseen(container, c.subject.schema.At("spec").At(app.list).Elem), app.list == "initContainers"); err != nil {
+		return err
+	}
+	for j := range app.fragments {
+		if c.t.AsksIfSet() {
+			var taken []takenVariable
+			app.fragments[j], taken = c.subject.resolveVariables(container, app.fragments[j])
+			app.taken = append(app.taken, taken...)
+		}
+		app.fragments[j] = c.subject.fitting(app.fragments[j])
+		if c.subject.podResources() {
+			app.fragments[j] = c.withoutResources(app.fragments[j], container.Get("name").Text())
 		}
 	}
 	return nil

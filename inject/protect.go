@@ -32,14 +32,13 @@ func (p *planner) moreThanRecord() bool {
 }
 
 // altered returns the protected fields of the template's containers that differ from the template.
-// It returns only the first place in each field. What other templates add to the
-// containers, by name, may be there, too.
-func altered(s *subject, t *loaded, fragment *tree.Node, besides func() map[string][]*tree.Node) []Difference {
+// It returns only the first place in each field. The function again, if there is one, compares a
+// container that differs once more, and excuses more.
+func altered(s *subject, t *loaded, fragment *tree.Node, again func(list string, found int, own *tree.Node) []Difference) []Difference {
 	if len(t.protect) == 0 {
 		return nil
 	}
 	var all []Difference
-	var others map[string][]*tree.Node
 	for _, list := range containerLists() {
 		own, existing := fragment.At("spec", list).Items(), s.pod.At("spec", list).Items()
 		if len(existing) == 0 {
@@ -48,13 +47,9 @@ func altered(s *subject, t *loaded, fragment *tree.Node, besides func() map[stri
 		containers := s.schema.At("spec").At(list)
 		for i := range own {
 			if found := containers.Find(existing, &own[i]); found >= 0 { // otherwise it is reported as missing
-				at := s.beside.Member("spec").Member(list).Item(existing, found)
-				differs := alteredIn(s, t, &existing[found], &own[i], at)
-				if len(differs) > 0 && besides != nil {
-					if others == nil {
-						others = besides()
-					}
-					differs = alteredIn(s, t, &existing[found], &own[i], at, others[own[i].Get("name").Text()]...)
+				differs := alteredIn(s, t, &existing[found], &own[i], s.beside.Member("spec").Member(list).Item(existing, found))
+				if len(differs) > 0 && again != nil {
+					differs = again(list, found, &own[i])
 				}
 				all = append(all, differs...)
 			}

@@ -70,7 +70,9 @@ func (r *run) decide(decisions []Decision) {
 		r.renderAll(decisions)
 	}
 	for _, c := range o.candidates {
-		c.altered = altered(s, c.t, &c.fragment, func() map[string][]*tree.Node { return o.additions(c.t) })
+		c.altered = altered(s, c.t, &c.fragment, func(list string, found int, own *tree.Node) []Difference {
+			return o.alteredBeside(c, list, found, own)
+		})
 	}
 	for _, c := range o.candidates {
 		if s.asked.gone() {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Another webhook may change an unprotected field of a sidecar between two calls. Required templates
+// then take the sidecar for the user's, and add to it. This is no alteration, even in protected
+// fields.
+
+// alteredBeside is alteredIn for a container of c's. It excuses what other templates add to the
+// container.
+func (o *owners) alteredBeside(c *candidate, list string, found int, own *tree.Node) []Difference {
+	s := o.subject
+	items := s.pod.At("spec", list).Items()
+	others := o.additions(c, list, &items[found], own)
+	return alteredIn(s, c.t, &items[found], own, s.beside.Member("spec").Member(list).Item(items, found), others...)
+}
+
+// additions returns what required templates other than c's add to one of its containers in the pod.
+// They add to it only if an unprotected field differs from the template: then it counts as the user's
+// for them. They see the protected fields as the template has them, as when they added to it.
+func (o *owners) additions(c *candidate, list string, existing, own *tree.Node) (all []*tree.Node) {
+	if o.brought(existing, true) {
+		return nil
+	}
+	restored := c.restored(existing, own)
+	if c.renders(restored) {
+		return nil
+	}
+	for _, other := range o.candidates {
+		if other == c || !other.t.Spec.Required || !other.t.HasForEach() {
+			continue
+		}
+		again, app := *other, appContainer{list: list}
+		if again.input.See(other.input.Pod); o.renderApp(&again, &app, restored) == nil {
+			for i := range app.fragments {
+				all = append(all, &app.fragments[i])
+			}
+		}
+	}
+	return all
+}
+
+// restored returns a container of the pod with the template's values in protected fields that
+// differ.
+func (c *candidate) restored(existing, own *tree.Node) *tree.Node {
+	all := *existing
+	container := comparison{subject: c.subject, at: c.subject.beside, f: c.subject.schema.At("spec").At("containers").Elem.AsField()}
+	for _, path := range c.t.protect {
+		if path[0] != templates.ProtectAll {
+			if container.within(&all, own, path) != nil {
+				all = c.subject.restore(&all, own, path)
+			}
+			continue
+		}
+		for _, of := range [2]*tree.Node{own, existing} {
+			for _, m := range of.Members() {
+				if name := m.Name(); c.t.Protects(name) && container.member(name).find(all.Get(name), own.Get(name)) != nil {
+					all = c.subject.restore(&all, own, []string{name})
+				}
+			}
+		}
+	}
+	return &all
+}
+
+// restore returns an object with the value that own has at a path, or without one.
+func (s *subject) restore(pod, own *tree.Node, path []string) tree.Node {
+	there, ours := pod.Get(path[0]), own.Get(path[0])
+	switch {
+	case len(path) > 1 && there.Kind() == tree.Object:
+		return s.nodes.With(pod, path[0], s.restore(there, ours, path[1:]))
+	case ours == nil:
+		return s.nodes.Without(pod, path[0])
+	}
+	return s.nodes.With(pod, path[0], *ours)
+}
