@@ -139,6 +139,10 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 	progress := cli.NewProgress(stderr)
 	progress.Start()
 	defer progress.End()
+	var settled map[string]bool // golden files, see testSuite.run
+	if o.update {
+		settled = map[string]bool{}
+	}
 	for _, s := range suites {
 		of := suite.FileReport{File: s.file}
 		for i := range s.Cases {
@@ -146,7 +150,7 @@ func (o *testOptions) test(paths []string, stdout, stderr io.Writer) error {
 				continue
 			}
 			progress.Say("%d cases, %d of %d files", report.Cases+len(of.Cases), len(report.Suites), len(suites))
-			outcome, updated, err := s.run(&s.Cases[i], o.update)
+			outcome, updated, err := s.run(&s.Cases[i], settled)
 			if err != nil {
 				return err
 			}

@@ -66,8 +66,10 @@ func (s *testSuite) beside(path string) string {
 	return path
 }
 
-// run runs a case. If update is true, it writes the golden file of the case and returns its path.
-func (s *testSuite) run(c *suite.Case, update bool) (outcome *suite.Outcome, updated string, err error) {
+// run runs a case. If settled is not nil, it writes the golden file of the case and returns its path,
+// unless the file exists and the case fails for another reason, too. If settled has the file, an
+// earlier case agrees with it, so it stays.
+func (s *testSuite) run(c *suite.Case, settled map[string]bool) (outcome *suite.Outcome, updated string, err error) {
 	in, err := s.input(c)
 	if err != nil {
 		return nil, "", templates.Problems{s.CaseProblem(c, cli.PlainWords(err))}
@@ -82,7 +84,15 @@ func (s *testSuite) run(c *suite.Case, update bool) (outcome *suite.Outcome, upd
 	if err != nil {
 		return nil, "", templates.Problems{s.CaseProblem(c, err.Error())}
 	}
-	if update && c.Expect.Golden != "" && outcome.Pod != string(in.Golden) {
+	if settled == nil || c.Expect.Golden == "" {
+		return outcome, "", nil
+	}
+	switch differs := outcome.Pod != string(in.Golden); {
+	case differs && settled[golden]:
+		outcome.Failures = append(outcome.Failures, suite.Failure{
+			What: "expect.golden", Message: "another case agrees with " + c.Expect.Golden + ", so --update does not write it; name another file",
+		})
+	case differs && (in.Golden == nil || outcome.OnlyGolden()):
 		in.Golden, updated = []byte(outcome.Pod), golden
 		if err = errors.Join(os.MkdirAll(filepath.Dir(golden), 0o755), os.WriteFile(golden, in.Golden, 0o644)); err == nil { //nolint:gosec // a source file
 			outcome, err = c.Run(s.injector, in)
@@ -91,6 +101,7 @@ func (s *testSuite) run(c *suite.Case, update bool) (outcome *suite.Outcome, upd
 			return nil, "", err
 		}
 	}
+	settled[golden] = settled[golden] || len(outcome.Failures) == 0
 	return outcome, updated, nil
 }
 
