@@ -134,7 +134,7 @@ func resolved(n *yaml.Node) *yaml.Node {
 }
 
 // quoted returns a pod's JSON, with the values of Pillion's labels and annotations converted
-// to strings: their authors wrote, for example, 5 or true without quotes. It also returns a
+// to strings: their authors wrote, for example, 5 or true without quotes, or nothing. It also returns a
 // sentence about each value for which an API server rejects the pod, and about containers without
 // a name. The function reads reports whether a template reads an annotation of another product.
 func quoted(node *tree.Node, reads func(key string) bool) (pod []byte, wrong []string) {
@@ -148,8 +148,12 @@ func quoted(node *tree.Node, reads func(key string) bool) (pod []byte, wrong []s
 			m := &members[i]
 			_, _, ofTemplate := templates.SplitAnnotation(m.Name())
 			ours := ofTemplate || strings.HasPrefix(m.Name(), templates.Domain+"/") || reads(m.Name())
-			if kind := m.Kind(); ours && (kind == tree.Number || kind == tree.True || kind == tree.False) {
+			switch kind := m.Kind(); {
+			case !ours:
+			case kind == tree.Number, kind == tree.True, kind == tree.False:
 				*m = tree.Field(m.Name(), tree.Text(m.String()))
+			case kind == tree.Null: // as an API server decodes it
+				*m = tree.Field(m.Name(), tree.Text(""))
 			}
 		}
 	}
