@@ -17,7 +17,7 @@ func (c *candidate) noteWhere(o *owners) {
 	}
 	apps := o.userContainers(c.t.Spec.Required)
 	if len(apps) > 0 && (len(c.apps) == 0 || c.subject.asked.detail) {
-		if wheres := c.t.Unmatched(&c.input); len(wheres) > 0 {
+		if wheres := c.t.Unmatched(&c.input, c.values); len(wheres) > 0 {
 			c.note(fmt.Sprintf("no container of the pod matches where: %s", strings.Join(wheres[:min(len(wheres), maxConflicts)], "; nor where: ")))
 		}
 	}

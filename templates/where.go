@@ -154,14 +154,30 @@ func (t *Template) NamesContainers() bool {
 }
 
 // Unmatched returns the conditions of the entries of forEachContainer that were for none of the
-// containers for which [Template.ForEach] was called with this input.
-func (t *Template) Unmatched(in *Input) (wheres []string) {
+// containers for which [Template.ForEach] was called with this input. It leaves out those that compare
+// names with parameters that are empty: the pod wants them for no container.
+func (t *Template) Unmatched(in *Input, values Values) (wheres []string) {
+	var spent uint64
 	for i := range t.forEach {
-		if f := &t.forEach[i]; f.differs && i < maxMatched && in.matched&(1<<i) == 0 {
+		if f := &t.forEach[i]; f.differs && i < maxMatched && in.matched&(1<<i) == 0 && !f.namesNone(in, values, &spent) {
 			wheres = append(wheres, f.where.source)
 		}
 	}
 	return wheres
+}
+
+func (f *forEach) namesNone(in *Input, values Values, spent *uint64) bool {
+	for _, named := range f.named {
+		if *spent > totalLimit {
+			return false
+		}
+		out, details, err := named.names.Eval(in.with(values, nil))
+		*spent += costIn(details, err)
+		if err != nil || slices.ContainsFunc(stringsIn(out), func(name string) bool { return name != "" }) {
+			return false
+		}
+	}
+	return len(f.named) > 0
 }
 
 // maxMatched is the maximum number of entries for which an input records whether they matched.
