@@ -20,6 +20,7 @@ type connection struct {
 	of       *connections
 	accepted time.Time
 	state    atomic.Int32
+	keeping  atomic.Int32
 	reading  stopwatch
 	writing  stopwatch
 	whole    atomic.Bool // the first request has been read
@@ -123,10 +124,37 @@ func connectionOf(r *http.Request) *connection {
 	return r.Context().Value(connectionKey{}).(*connection)
 }
 
+// What a connection is for [connections.kept].
+const (
+	isUnkept = iota
+	isKept
+	isGone
+)
+
+// mayKeep reports whether the connection may be kept for the next request, and if so, counts it. It
+// does so when a request comes: after the answers, too many might be kept at once.
+func (c *connection) mayKeep() bool {
+	if c.keeping.CompareAndSwap(isUnkept, isKept) {
+		c.of.kept.Add(1)
+	}
+	if c.of.kept.Load() > c.of.most()/2 && c.keeping.CompareAndSwap(isKept, isUnkept) {
+		c.of.kept.Add(-1)
+	}
+	return c.keeping.Load() == isKept
+}
+
+// gone ends the counting of a connection. A request that uses HTTP/2 may still be in progress.
+func (c *connection) gone() {
+	if c.keeping.Swap(isGone) == isKept {
+		c.of.kept.Add(-1)
+	}
+}
+
 // firstBodies returns a handler that also notes when a connection's first request has been read.
 func firstBodies(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn := connectionOf(r); !conn.answered.Load() {
+			conn.whole.Store(r.Body == http.NoBody)
 			r.Body = &firstBody{r.Body, conn}
 		}
 		handler.ServeHTTP(w, r)

@@ -35,13 +35,10 @@ const (
 type connections struct {
 	accepting, draining atomic.Bool
 	open, http2         atomic.Int64
-	kept                atomic.Int64 // those that have served a request
+	kept                atomic.Int64 // those that may be kept for the next request
 	less                atomic.Int64 // reduces MaxConnections if the process has too few file descriptors
 	busy                sync.Map     // since when a net.Conn waits for its first answer, or, while draining, for any
 }
-
-// full reports whether no more connections may be kept for the next request.
-func (c *connections) full() bool { return c.kept.Load() > c.most()/2 }
 
 // most returns the limit of open connections.
 func (c *connections) most() int64 { return MaxConnections - c.less.Load() }
@@ -79,12 +76,10 @@ func (c *connections) count(conn net.Conn, state http.ConnState) {
 	case http.StateIdle:
 		if _, fresh := c.busy.LoadAndDelete(conn); fresh {
 			own(conn).answered.Store(true)
-			c.kept.Add(1)
 		}
 	case http.StateClosed, http.StateHijacked:
-		if _, fresh := c.busy.LoadAndDelete(conn); !fresh {
-			c.kept.Add(-1)
-		}
+		c.busy.Delete(conn)
+		own(conn).gone()
 		c.open.Add(-1)
 	}
 }

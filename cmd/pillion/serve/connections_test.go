@@ -61,6 +61,7 @@ func TestTooManyConnections(t *testing.T) {
 	}{
 		{name: "answered and silent since", send: "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
 		{name: "waits for an answer", send: "POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n1"},
+		{name: "waits for an answer without a body", send: "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"},
 		{name: "says nothing", closed: true},
 		{name: "sends slowly", send: "POST / HTTP/1.1\r\nHost: " + strings.Repeat("x", 1000), each: time.Second / 10, closed: true},
 		{name: "sends half a body", send: "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1234", closed: true},
@@ -69,7 +70,9 @@ func TestTooManyConnections(t *testing.T) {
 		s := &server{log: slog.New(slog.DiscardHandler)}
 		s.toWebhooks.less.Store(MaxConnections - int64(len(clients)))
 		server := s.server(&s.toWebhooks, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
+			if r.Method == http.MethodPost {
+				_, _ = io.Copy(io.Discard, r.Body)
+			}
 			if r.URL.Path == "/slow" {
 				<-time.After(requestTime)
 			}
@@ -152,5 +155,50 @@ func TestUnread(t *testing.T) {
 	clitest.Must(t, err)
 	if hasUnread(server) {
 		t.Error("there is something to read after all was read")
+	}
+}
+
+// TestKeptConnections checks that at most half of the connections are kept for the next request,
+// whatever clients send, so that other clients get answers.
+func TestKeptConnections(t *testing.T) {
+	t.Parallel()
+	const most = 10
+	for name, parts := range map[string][2]string{
+		"all requests end at once": {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n", "1"},
+		"one after another":        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", ""},
+		"no path":                  {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{log: slog.New(slog.DiscardHandler)}
+				s.toWebhooks.less.Store(MaxConnections - most)
+				server := s.server(&s.toWebhooks, s.untilLast(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+				})))
+				comes := make(pipes)
+				go func() { _ = server.Serve(&listener{comes, &s.toWebhooks, &s.toWebhooks}) }()
+				var all []net.Conn
+				for range most {
+					ours, theirs := net.Pipe()
+					comes <- theirs
+					_, _ = io.WriteString(ours, parts[0])
+					all = append(all, ours)
+				}
+				for _, conn := range all {
+					_, _ = io.WriteString(conn, parts[1])
+					go func() { _, _ = io.Copy(io.Discard, conn) }()
+				}
+				<-time.After(unusedTime)
+				if open, kept := s.toWebhooks.open.Load(), s.toWebhooks.kept.Load(); open != most/2 || kept != most/2 {
+					t.Errorf("%d are open, and %d of them kept", open, kept)
+				}
+				close(comes)
+				_ = server.Close()
+				<-time.After(requestTime)
+				if open, kept := s.toWebhooks.open.Load(), s.toWebhooks.kept.Load(); open+kept != 0 {
+					t.Errorf("in the end, %d are open, and %d of them kept", open, kept)
+				}
+			})
+		})
 	}
 }

@@ -136,21 +136,26 @@ func (s *server) webhookServer() *http.Server {
 		Log:        s.log,
 		Tracer:     s.tracer,
 	}
-	server := s.server(&s.toWebhooks, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.isLast(connectionOf(r)) {
-			w.Header().Set("Connection", "close")
-		}
-		handler.ServeHTTP(w, r)
-	}))
+	server := s.server(&s.toWebhooks, s.untilLast(handler))
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.GetCertificate}
 	s.callerCheck.configure(server.TLSConfig)
 	chooseProtocol(server.TLSConfig)
 	return server
 }
 
+// untilLast returns a handler that also closes connections after their last request.
+func (s *server) untilLast(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.isLast(connectionOf(r)) {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
 // isLast reports whether a request that has just come is the last one of its connection.
 func (s *server) isLast(conn *connection) bool {
-	return s.toWebhooks.draining.Load() || s.toWebhooks.full() || time.Since(conn.accepted) > ConnectionAge
+	return s.toWebhooks.draining.Load() || time.Since(conn.accepted) > ConnectionAge || !conn.mayKeep()
 }
 
 // server returns an HTTP server with limits on everything that a caller can delay.
@@ -165,7 +170,9 @@ func (s *server) server(c *connections, handler http.Handler) *http.Server {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             http2Limits(),
-		ErrorLog:          log.New(&connectionLog{log: s.log, some: rate.Sometimes{First: 10, Interval: time.Second}}, "", 0),
+		// net/http would answer "OPTIONS *" itself, and keep any number of connections.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     log.New(&connectionLog{log: s.log, some: rate.Sometimes{First: 10, Interval: time.Second}}, "", 0),
 	}
 }
 
