@@ -53,7 +53,7 @@ func (p *planner) knownContainer(existing, fragment *tree.Node, s *schema.Schema
 		return
 	}
 	if !p.wasMarked {
-		p.conflict(at, existing, fragment, "%s", p.notInjected(existing, fragment))
+		p.conflict(at, existing, fragment, "%s", p.notInjected(existing, fragment, s.Elem))
 		return
 	}
 	if there, ours := existing.Get("restartPolicy"), fragment.Get("restartPolicy"); there != nil && ours != nil && !ours.SameText(there) {
@@ -89,15 +89,31 @@ func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointe
 // notInjected returns what to do about a container that differs from the template, in a pod without
 // a record of the injection. A copy of a pod may have lost it: by default, kubectl debug --copy-to
 // drops annotations and labels.
-func (p *planner) notInjected(existing, fragment *tree.Node) string {
+func (p *planner) notInjected(existing, fragment *tree.Node, s *schema.Schema) string {
 	name, image := fragment.Get("name").Text(), existing.Get("image")
+	differs, which := "differs from the template", ""
+	if names := lacking(existing, fragment, s); len(names) > 0 { // otherwise only what other templates add is missing
+		differs += " in " + someOf(names, min(len(names), 4))
+		which = ", which " + differs
+	}
 	switch {
 	case image != nil && image.SameText(fragment.Get("image")):
-		return fmt.Sprintf("the container %s differs from the template, and the pod has no record of its injection; in a copy of a pod, keep the annotations (kubectl debug --keep-annotations), or remove the container", name)
+		return fmt.Sprintf("the container %s %s, and the pod has no record of its injection; in a copy of a pod, keep the annotations (kubectl debug --keep-annotations), or remove the container", name, differs)
 	case slices.Contains(p.t.Spec.Validate.Protect, templates.ProtectAll):
 		return fmt.Sprintf("the pod has its own container named %s; rename it or remove it", name)
 	}
-	return fmt.Sprintf("the pod has its own container named %s; if the template should add the missing fields, set the annotation %s: \"true\"", name, p.t.customize)
+	return fmt.Sprintf("the pod has its own container named %s%s; if the template should add the missing fields, set the annotation %s: \"true\"", name, which, p.t.customize)
+}
+
+// lacking returns the names of the fields in which an object lacks something of the fragment.
+func lacking(existing, fragment *tree.Node, s *schema.Schema) (names []string) {
+	members := fragment.Members()
+	for i := range members {
+		if !s.Contains(existing, new(tree.Members(members[i]))) {
+			names = append(names, members[i].Name())
+		}
+	}
+	return names
 }
 
 // checkContainer finds conflicts that would make the API server reject the pod, or break it

@@ -13,11 +13,16 @@ import (
 	"time"
 )
 
+// MaxHTTP2 limits the connections that use HTTP/2, and maxStreams the concurrent requests of
+// each. API servers use HTTP/2 only to localhost. An HTTP/2 connection takes up to 50 times
+// as much memory as one of HTTP/1.1, so all other connections get HTTP/1.1.
+const MaxHTTP2, maxStreams = 16, 32
+
 // connection is a connection that may use HTTP/2. Until its first answer, it measures how long
 // its client keeps the server waiting.
 type connection struct {
 	net.Conn
-	of       *connections
+	http2    *atomic.Int64 // the connections that use HTTP/2
 	accepted time.Time
 	state    atomic.Int32
 	keeping  atomic.Int32
@@ -131,25 +136,6 @@ const (
 	isGone
 )
 
-// mayKeep reports whether the connection may be kept for the next request, and if so, counts it. It
-// does so when a request comes: after the answers, too many might be kept at once.
-func (c *connection) mayKeep() bool {
-	if c.keeping.CompareAndSwap(isUnkept, isKept) {
-		c.of.kept.Add(1)
-	}
-	if c.of.kept.Load() > c.of.most()/2 && c.keeping.CompareAndSwap(isKept, isUnkept) {
-		c.of.kept.Add(-1)
-	}
-	return c.keeping.Load() == isKept
-}
-
-// gone ends the counting of a connection. A request that uses HTTP/2 may still be in progress.
-func (c *connection) gone() {
-	if c.keeping.Swap(isGone) == isKept {
-		c.of.kept.Add(-1)
-	}
-}
-
 // firstBodies returns a handler that also notes when a connection's first request has been read.
 func firstBodies(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -186,7 +172,7 @@ const (
 // Close implements [net.Conn].
 func (c *connection) Close() error {
 	if c.state.Swap(isClosed) == isHTTP2 {
-		c.of.http2.Add(-1)
+		c.http2.Add(-1)
 	}
 	return c.Conn.Close()
 }
@@ -194,9 +180,9 @@ func (c *connection) Close() error {
 // mayHTTP2 reports whether there is room for another HTTP/2 connection, and if so, counts this
 // one.
 func (c *connection) mayHTTP2() bool {
-	if c.of.http2.Add(1) <= MaxHTTP2 && c.state.CompareAndSwap(isOpen, isHTTP2) {
+	if c.http2.Add(1) <= MaxHTTP2 && c.state.CompareAndSwap(isOpen, isHTTP2) {
 		return true
 	}
-	c.of.http2.Add(-1)
+	c.http2.Add(-1)
 	return false
 }

@@ -21,10 +21,6 @@ const (
 	MaxConnections = 1000
 	// maxAdmin is the limit for the admin address, where no connection is kept.
 	maxAdmin = 100
-	// MaxHTTP2 limits the connections that use HTTP/2, and maxStreams the concurrent requests of
-	// each. API servers use HTTP/2 only to localhost. An HTTP/2 connection takes up to 50 times
-	// as much memory as one of HTTP/1.1, so all other connections get HTTP/1.1.
-	MaxHTTP2, maxStreams = 16, 32
 	// spareFiles is the number of file descriptors reserved for other purposes.
 	spareFiles = 32
 )
@@ -79,8 +75,27 @@ func (c *connections) count(conn net.Conn, state http.ConnState) {
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.busy.Delete(conn)
-		own(conn).gone()
+		c.gone(own(conn))
 		c.open.Add(-1)
+	}
+}
+
+// mayKeep reports whether a connection may be kept for the next request, and if so, counts it. It
+// does so when a request comes: after the answers, too many might be kept at once.
+func (c *connections) mayKeep(conn *connection) bool {
+	if conn.keeping.CompareAndSwap(isUnkept, isKept) {
+		c.kept.Add(1)
+	}
+	if c.kept.Load() > c.most()/2 && conn.keeping.CompareAndSwap(isKept, isUnkept) {
+		c.kept.Add(-1)
+	}
+	return conn.keeping.Load() == isKept
+}
+
+// gone ends the counting of a connection. A request that uses HTTP/2 may still be in progress.
+func (c *connections) gone(conn *connection) {
+	if conn.keeping.Swap(isGone) == isKept {
+		c.kept.Add(-1)
 	}
 }
 
@@ -129,7 +144,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	conn, err := l.Listener.Accept()
 	if err == nil {
-		return &connection{Conn: conn, of: l.to, accepted: time.Now()}, nil
+		return &connection{Conn: conn, http2: &l.to.http2, accepted: time.Now()}, nil
 	}
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		l.costly.less.Store(MaxConnections - max(l.costly.open.Load()-spareFiles, 1))

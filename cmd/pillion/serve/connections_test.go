@@ -27,7 +27,7 @@ func TestHTTP2Places(t *testing.T) {
 			for range 5000 {
 				ours, theirs := net.Pipe()
 				defer theirs.Close()
-				conn := &connection{Conn: ours, of: c}
+				conn := &connection{Conn: ours, http2: &c.http2}
 				wg.Go(func() { _ = conn.Close() })
 				conn.mayHTTP2()
 				_ = conn.Close()
@@ -40,7 +40,7 @@ func TestHTTP2Places(t *testing.T) {
 	}
 	given := 0
 	for range 2 * MaxHTTP2 {
-		if (&connection{of: c}).mayHTTP2() {
+		if (&connection{http2: &c.http2}).mayHTTP2() {
 			given++
 		}
 	}
@@ -139,7 +139,7 @@ func TestUnread(t *testing.T) {
 	clitest.Must(t, err)
 	defer server.Close()
 	c := &connections{}
-	conn := &connection{Conn: server, of: c}
+	conn := &connection{Conn: server, http2: &c.http2}
 	c.count(conn, http.StateNew)
 	conn.reading.since = time.Now().Add(-time.Minute) // a Read began
 	if _, wait := c.slowest(); wait < time.Minute {

@@ -155,7 +155,7 @@ func (s *server) untilLast(handler http.Handler) http.Handler {
 
 // isLast reports whether a request that has just come is the last one of its connection.
 func (s *server) isLast(conn *connection) bool {
-	return s.toWebhooks.draining.Load() || time.Since(conn.accepted) > ConnectionAge || !conn.mayKeep()
+	return s.toWebhooks.draining.Load() || time.Since(conn.accepted) > ConnectionAge || !s.toWebhooks.mayKeep(conn)
 }
 
 // server returns an HTTP server with limits on everything that a caller can delay.

@@ -15,7 +15,7 @@ import (
 func TestConnectionAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		conn := &connection{accepted: time.Now(), of: &connections{}}
+		conn := &connection{accepted: time.Now()}
 		for i, want := range []bool{false, false, true} {
 			if got := new(server).isLast(conn); got != want {
 				t.Errorf("after %v it is the last request: %t", time.Duration(i)*ConnectionAge*2/3, got)
