@@ -65,9 +65,13 @@ func chain(e ast.NavigableExpr, checked *ast.AST, leaf bool, text string) string
 
 // otherwise returns .orValue() with a value of a type.
 func otherwise(t *cel.Type) string {
-	value := map[types.Kind]string{
-		types.BoolKind: "false", types.IntKind: "0", types.DoubleKind: "0.0", types.StringKind: "''", types.ListKind: "[]", types.MapKind: "{}", types.DynKind: "''",
-	}[t.Kind()]
+	name, _, _ := strings.Cut(t.String(), "(")
+	return otherwiseNamed(name)
+}
+
+// otherwiseNamed returns .orValue() with a value of a type, given CEL's name without parameters.
+func otherwiseNamed(name string) string {
+	value := map[string]string{"bool": "false", "int": "0", "double": "0.0", "string": "''", "list": "[]", "map": "{}", "dyn": "''"}[name]
 	if value == "" {
 		return ""
 	}

@@ -44,8 +44,8 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 		if p.program == nil {
 			continue
 		}
-		if _, maybe := valueType(p.program.out); maybe {
-			c.problem(y, path, "${%s} may have no value, and is only a part of the string; write ${%[1]s.orValue('')}", p.program.source)
+		if of, maybe := valueType(p.program.out); maybe {
+			c.problem(y, path, "${%s} may have no value, and is only a part of the string%s", p.program.source, toPart(of, p.program.source+otherwise(of)))
 		} else if !joins(p.program.out) {
 			c.problem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, celName(p.program.out), toText(p.program.out, p.program.source))
 		}
@@ -62,6 +62,14 @@ func becomesText(field string, out *cel.Type) bool {
 		return out.Kind() != types.StringKind && joins(out)
 	}
 	return false
+}
+
+// toPart returns how to make a value a part of a string.
+func toPart(out *cel.Type, source string) string {
+	if joins(out) {
+		return "; write ${" + source + "}"
+	}
+	return toText(out, source)
 }
 
 func joins(out *cel.Type) bool {

@@ -31,7 +31,7 @@ func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string
 	}
 	found := unknown.FindStringSubmatch(message)
 	if found == nil {
-		return unusual(message)
+		return unusual(source, message)
 	}
 	kind, name := found[1], strings.TrimPrefix(found[2], ".")
 	if kind == "undefined field" {
@@ -54,6 +54,10 @@ func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string
 	}
 	text = fmt.Sprintf("there is no %s %q", what, name)
 	switch instead := foreign[name]; {
+	case what == "variable" && hasField(env, paramsType, name):
+		return text, "; write params." + name
+	case what == "variable" && hasField(env, variablesType, name):
+		return text, "; write variables." + name
 	case name == "container":
 		return text + " here", ": it exists only in forEachContainer; a condition and a variable have one value for each pod"
 	case name == "when":
@@ -114,7 +118,7 @@ var (
 )
 
 // unusual is explained for errors other than unknown names.
-func unusual(message string) (text, hint string) {
+func unusual(source, message string) (text, hint string) {
 	if found := mismatch.FindStringSubmatch(message); found != nil {
 		name, isOperator := operators.FindReverse(found[1])
 		switch {
@@ -135,12 +139,12 @@ func unusual(message string) (text, hint string) {
 		}
 		of, args, _ := strings.Cut(found[2], ".(")
 		if value, ok := strings.CutPrefix(of, "optional_type("); ok && strings.HasPrefix(found[1], "or") {
-			return fmt.Sprintf("%s() does not take %s here", found[1], argumentWords("("+args)), "; without it, the value is " + typeWords(strings.TrimSuffix(value, ")"))
+			return fmt.Sprintf("%s() does not take %s here", found[1], argumentWords("("+args)), "; without it, the value is " + typeWords(strings.TrimSuffix(value, ")")) + orThis(found[1], value)
 		}
 		if args == ")" {
 			return fmt.Sprintf("%s() does not work on %s", found[1], typeWords(of)), ""
 		}
-		return fmt.Sprintf("%s() of %s does not take %s", found[1], typeWords(of), argumentWords("("+args)), ofMember(found[1], of)
+		return fmt.Sprintf("%s() of %s does not take %s", found[1], typeWords(of), argumentWords("("+args)), ofMember(source, found[1], of)
 	}
 	if found := itemField.FindStringSubmatch(message); found != nil {
 		return fmt.Sprintf("this is %s, and only its items have fields", typeWords("list("+found[1]+")")), "; write [0] for the first item, .exists(x, ...) for a condition or .map(x, ...) for all items"
@@ -160,6 +164,31 @@ func unusual(message string) (text, hint string) {
 	return message, ""
 }
 
+// orThis returns a hint about the argument of orValue, given the type of the value and what follows it.
+func orThis(function, of string) string {
+	name := of[:strings.IndexAny(of+"(", "()")]
+	if write := otherwiseNamed(name); function == "orValue" && write != "" {
+		return "; write " + strings.TrimPrefix(write, ".")
+	}
+	return ""
+}
+
+// readBefore matches the field or the key that is read before orValue.
+var readBefore = regexp.MustCompile(`(?:\.([A-Za-z_]\w*)|\[('[^']*'|"[^"]*"|\w+)\])\.orValue\(`)
+
+// withOptional returns a hint: the expression before orValue with .? or [?...], given CEL's name of its type.
+func withOptional(source, of string) string {
+	name := of[:strings.IndexAny(of+"(", "()")]
+	at := readBefore.FindStringSubmatch(source)
+	switch {
+	case at == nil || otherwiseNamed(name) == "":
+		return ""
+	case at[1] != "":
+		return ", so write .?" + at[1] + otherwiseNamed(name)
+	}
+	return ", so write [?" + at[2] + "]" + otherwiseNamed(name)
+}
+
 // ofCall returns a hint about a function that was called with a value that it belongs to.
 func ofCall(function string) string {
 	if function == "format" {
@@ -169,7 +198,10 @@ func ofCall(function string) string {
 }
 
 // ofMember returns a hint about a function that the type lacks.
-func ofMember(function, of string) string {
+func ofMember(source, function, of string) string {
+	if function == "orValue" {
+		return "; only a value that may be missing has it" + withOptional(source, of)
+	}
 	if function == "contains" && (strings.HasPrefix(of, "list(") || strings.HasPrefix(of, "map(")) {
 		return "; to find an item, write 'a' in list"
 	}
@@ -221,6 +253,11 @@ func fieldsBeside(env *cel.Env, source, name string) (fields []string, typeName 
 	_, _ = again.Compile(source) // it failed before
 	names, _ := r.FindStructFieldNames(r.lacks)
 	return names, r.lacks
+}
+
+func hasField(env *cel.Env, typeName, name string) bool {
+	_, ok := env.CELTypeProvider().FindStructFieldType(typeName, name)
+	return ok
 }
 
 // recorder records the type in which a type checker did not find a field.

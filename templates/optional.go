@@ -23,10 +23,18 @@ func plainRead(params []Param, ident ast.NavigableExpr) error {
 	name := parent.AsSelect().FieldName()
 	for i := range params {
 		if params[i].Name == name && params[i].Optional {
-			return fmt.Errorf("the parameter %s is optional; write params.?%[1]s for a value that may be missing, or params.?%[1]s.orValue(...)", name)
+			return fmt.Errorf("the parameter %s is optional; write params.?%[1]s for a value that may be missing, or params.?%[1]s%s", name, params[i].otherwise())
 		}
 	}
 	return nil
+}
+
+// otherwise returns .orValue() with a value of the parameter's type.
+func (p *Param) otherwise() string {
+	if p.row().parts == ofJSON {
+		return ".orValue({})"
+	}
+	return otherwise(p.cel())
 }
 
 // valueType returns T for the type optional(T), and true. It returns other types and false.

@@ -35,7 +35,7 @@ func sameTypes(env *cel.Env, checked *cel.Ast, variable string, whole bool) (isM
 		return false, fmt.Errorf("CEL: variables.%s has values of different types, so it must be a whole field or an argument of %s() (in %q)", variable, marshalFunction, checked.Source().Content())
 	}
 	first := issues.Errors()[0]
-	text, _ := unusual(first.Message)
+	text, _ := unusual(checked.Source().Content(), first.Message)
 	return false, fmt.Errorf("CEL: %s (%s); all values of a map or a list need one type, unless it is an argument of %s() or a whole field that is an object",
 		text, located(checked.Source().Content(), first.Location), marshalFunction)
 }
