@@ -35,9 +35,18 @@ func (p *productKeys) add(t *templates.Template) {
 		if !param.OfOthers() {
 			continue
 		}
-		k := productKey{t.Name, cmp.Or(param.Annotation, param.Prefix), param.Prefix != ""}
-		p.keys = append(p.keys, k)
-		p.domains = including(p.domains, domainOf(k.key))
+		switch {
+		case param.Annotation != "":
+			p.keys = append(p.keys, productKey{t.Name, param.Annotation, false})
+		case len(param.Keys) == 0:
+			p.keys = append(p.keys, productKey{t.Name, param.Prefix, true})
+		}
+		for _, name := range param.Keys {
+			if param.Prefix != "" {
+				p.keys = append(p.keys, productKey{t.Name, param.Prefix + name, false})
+			}
+		}
+		p.domains = including(p.domains, domainOf(cmp.Or(param.Annotation, param.Prefix)))
 	}
 }
 

@@ -57,7 +57,7 @@ func (c *checker) parts(node *yaml.Node, path string, p *param) {
 		{"items", p.Items != nil, of == ofItems || of == ofPairs},
 		{"maxItems", p.MaxItems != nil, of == ofItems || of == ofPairs},
 		{"keyPattern", p.KeyPattern != "", of == ofPairs},
-		{"keys", len(p.Keys) > 0, of == ofJSON},
+		{"keys", len(p.Keys) > 0, of == ofJSON || p.Prefix != ""},
 		{"separator", p.Separator != "", of == ofPairs},
 		{"enum", len(p.Enum) > 0, of == scalar},
 		{"pattern", p.Pattern != "", of == scalar},
@@ -91,7 +91,23 @@ func (c *checker) parts(node *yaml.Node, path string, p *param) {
 		c.work(at(node, "items", "pattern"), path+".items.pattern", item.Pattern, p.length)
 	}
 	if of == ofPairs {
+		c.keysOfPrefix(node, path, p)
 		p.keysPattern = c.pattern(at(node, "keyPattern"), path+".keyPattern", cmp.Or(p.KeyPattern, usualKeys), p.length)
+	}
+}
+
+// keysOfPrefix checks the keys that may follow a prefix.
+func (c *checker) keysOfPrefix(node *yaml.Node, path string, p *param) {
+	if p.Prefix == "" || len(p.Keys) == 0 {
+		return
+	}
+	if p.KeyPattern != "" {
+		c.problem(at(node, "keyPattern"), path+".keyPattern", "is not allowed together with keys; leave one out")
+	}
+	for _, name := range p.Keys {
+		if errs := validation.IsQualifiedName(p.Prefix + name); name == "" || len(errs) > 0 {
+			c.problem(at(node, "keys"), path+".keys", "%q is no end of an annotation's key", shortened(name))
+		}
 	}
 }
 

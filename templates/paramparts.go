@@ -61,7 +61,7 @@ func (p *Param) Samples() (all []string) {
 		return append(p.itemParam().Samples(), "")
 	case ofPairs:
 		for _, value := range p.itemParam().Samples() {
-			all = append(all, "sample"+p.separator()+value)
+			all = append(all, slices.Concat(p.Keys, []string{"sample"})[0]+p.separator()+value)
 		}
 		return append(all, "")
 	case ofJSON:
@@ -150,10 +150,18 @@ func (p *Param) separator() string { return cmp.Or(p.Separator, "=") }
 
 // checkKey returns an error for a key of a map that is not allowed.
 func (p *param) checkKey(key string) error {
+	if len(p.Keys) > 0 && !slices.Contains(p.Keys, key) {
+		return p.unknownKey(key)
+	}
 	if p.keysPattern.MatchString(key) {
 		return nil
 	}
 	return partError(fmt.Sprintf("has the key %q; keys must match %s", shortened(key), cmp.Or(p.KeyPattern, usualKeys)))
+}
+
+// unknownKey returns an error for a key that is not one of the parameter's.
+func (p *param) unknownKey(key string) error {
+	return partError(fmt.Sprintf("has the unknown key %q%s", shortened(key), cmp.Or(DidYouMean(key, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
 }
 
 // shortened returns a user's string for an error.
@@ -228,7 +236,7 @@ func (p *param) checkKeys(n *tree.Node) error {
 	members := n.Members()
 	for i := range members {
 		if name := members[i].Name(); !slices.Contains(p.Keys, name) {
-			return partError(fmt.Sprintf("has the unknown key %q%s", shortened(name), cmp.Or(DidYouMean(name, p.Keys), "; the keys are "+strings.Join(p.Keys, ", "))))
+			return p.unknownKey(name)
 		}
 	}
 	items := n.Items()

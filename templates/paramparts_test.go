@@ -148,6 +148,8 @@ func TestPrefix(t *testing.T) {
 		{"overridableBy: [Namespace]", []string{"a/s-b", "pod"}, nil, `the pod's annotation a/s-b sets a parameter that a pod may not set`},
 		{"", []string{"a/s-../x", "1"}, nil, `the pod's annotation a/s-../x ends in "../x"; the names must match ` + usualKeys},
 		{"keyPattern: '[a-z]'", []string{"a/s-1", "1", "a/s-a", "1", "a/s-2", "1"}, nil, `the pod's annotation a/s-1 ends in "1"; the names must match [a-z]; the pod's annotation a/s-2 ends in "2"; the names must match [a-z]`},
+		{"keys: [b, c]", []string{"a/s-b", "2", "a/s-d", "3"}, nil, `{"b":"2"}`},
+		{"keys: [b, c], default: c=1", []string{"a/s-d", "3"}, nil, `{"c":"1"}`},
 		{"items: {type: integer}", []string{"a/s-b", "x"}, nil, `the pod's annotation a/s-b is "x"; it must be an integer`},
 		{"maxItems: 2", sized(3), nil, `the pod's annotation a/s-NAME is set with 3 names; at most 2 are allowed`},
 		{"maxItems: 2", sized(2), nil, `{"000":"xxxxxxx","001":"xxxxxxx"}`},

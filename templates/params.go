@@ -27,7 +27,7 @@ type Param struct {
 	Items         *ParamItems `json:"items,omitempty"`      // of a list, or the values of a map
 	MaxItems      *int        `json:"maxItems,omitempty"`   // of a list or a map, default 64
 	KeyPattern    string      `json:"keyPattern,omitempty"` // RE2 for the keys of a map
-	Keys          []string    `json:"keys,omitempty"`       // of an object in JSON, or of the objects in a list
+	Keys          []string    `json:"keys,omitempty"`       // of an object in JSON, of the objects in a list, or after a prefix
 	Separator     string      `json:"separator,omitempty"`  // between key and value, default "="
 	Annotation    string      `json:"annotation,omitempty"` // of another product, instead of <template>.pillion.dev/<name>
 	Prefix        string      `json:"prefix,omitempty"`     // of the annotations that make up a map
@@ -129,7 +129,11 @@ func (p *Param) OfOthers() bool { return p.Annotation != "" || p.Prefix != "" }
 
 // Reads reports whether an annotation of another product has the value, or a part of it.
 func (p *Param) Reads(key string) bool {
-	return p.Annotation != "" && key == p.Annotation || p.Prefix != "" && len(key) > len(p.Prefix) && strings.HasPrefix(key, p.Prefix)
+	if p.Prefix == "" {
+		return p.Annotation != "" && key == p.Annotation
+	}
+	name, ok := strings.CutPrefix(key, p.Prefix)
+	return ok && name != "" && (len(p.Keys) == 0 || slices.Contains(p.Keys, name))
 }
 
 // Overridable reports whether annotations of such an object may set the parameter.

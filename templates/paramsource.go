@@ -89,10 +89,14 @@ func (t *Template) ParamOfSize(name string, size int) string {
 	if valid < 0 {
 		return ""
 	}
+	key := func(i int) string { return fmt.Sprint("sample", i) }
+	if len(p.Keys) > 0 {
+		key, size = func(i int) string { return p.Keys[i] }, min(size, len(p.Keys))
+	}
 	all := make([]string, size)
 	for i := range all {
 		if all[i] = samples[valid]; p.row.parts == ofPairs {
-			all[i] = fmt.Sprint("sample", i, p.separator(), samples[valid])
+			all[i] = fmt.Sprint(key(i), p.separator(), samples[valid])
 		}
 	}
 	return strings.Join(all, ",")
