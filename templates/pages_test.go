@@ -23,7 +23,7 @@ var (
 	formatPages = []string{"functions.md", "template-reference.md", "parameters.md", "environment-variables.md"}
 	pageParams  = map[string]string{
 		"memory": `{"type":"quantity","default":"128Mi"}`, "native": `{"type":"boolean","default":"true"}`, "ports": `{"default":"80,81"}`, "caches": `{"default":"a,b"}`,
-		"volume": `{"default":"data"}`, "path": `{"default":""}`, "port": `{"type":"integer","default":"80"}`, "level": `{"optional":true}`, "secrets": `{"type":"map","default":"k=v"}`,
+		"volume": `{"default":"data"}`, "path": `{"default":""}`, "port": `{"type":"integer","default":"80"}`, "level": `{"optional":true}`, "data": `{"type":"json","default":"{}"}`, "secrets": `{"type":"map","default":"k=v"}`,
 	}
 	yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 	anyBlock  = regexp.MustCompile("(?ms)^```.*?^```")
