@@ -103,6 +103,37 @@ func TestForeseen(t *testing.T) {
 	}
 }
 
+// TestForeseenFile checks that a pod in a file gets the defaults of an API server, so that expressions read the same
+// in both.
+func TestForeseenFile(t *testing.T) {
+	t.Parallel()
+	for image, policy := range map[string]string{
+		"web": "Always", "registry.example:5000/web": "Always", "web:latest": "Always", "web:latest@sha256:0": "Always",
+		"web:1": "IfNotPresent", "registry.example:5000/web:1": "IfNotPresent", "web@sha256:0": "IfNotPresent", "": "IfNotPresent",
+	} {
+		pod, err := tree.Parse([]byte(`{"spec":{"schedulerName":"mine","containers":[{"image":"` + image + `"}],"initContainers":[{"image":"` + image + `","imagePullPolicy":"Never"}]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Pod().Foreseen(pod, Server{File: true})
+		spec := got.Get("spec")
+		if c := spec.Get("containers").Items()[0]; c.Get("imagePullPolicy").Text() != policy {
+			t.Errorf("%s: %s, want %s", image, c.Get("imagePullPolicy"), policy)
+		}
+		if c := spec.Get("initContainers").Items()[0]; c.Get("imagePullPolicy").Text() != "Never" {
+			t.Errorf("%s: the pod's own policy is lost", image)
+		}
+		for _, field := range []string{`"schedulerName":"mine"`, `"dnsPolicy":"ClusterFirst"`, `"enableServiceLinks":true`, `"restartPolicy":"Always"`, `"securityContext":{}`, `"terminationGracePeriodSeconds":30`} {
+			if !strings.Contains(spec.String(), field) {
+				t.Errorf("%s lacks %s", spec, field)
+			}
+		}
+		if same := Pod().Foreseen(pod, Server{}); same.String() != pod.String() {
+			t.Errorf("an API server's pod becomes %s", &same)
+		}
+	}
+}
+
 // FuzzQuantity checks quantities, and that a stored quantity does not change.
 func FuzzQuantity(f *testing.F) {
 	for _, number := range []string{"0", "1", "01", "1000", "1023", "1024", "10240", "999999", "1000000", "0.5", "-1", ".1", "1e3", "1e-9", ""} {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,7 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// AsStored approximates what an API server stores of a pod: containers and volumes have their defaults, and it has no
+// AsStored approximates what an API server stores of a pod: it has the defaults, and no
 // fields that a feature gate may drop. It is for predictions; only the API server knows what it stores.
 func AsStored(podJSON []byte) ([]byte, error) {
 	pod, err := tree.Parse(podJSON)
@@ -35,6 +36,7 @@ func Default(field string) (value string, ok bool) {
 var (
 	containerPort = reflect.TypeFor[corev1.ContainerPort]()
 	podType       = reflect.TypeFor[corev1.Pod]()
+	podSpecType   = reflect.TypeFor[corev1.PodSpec]()
 	lifecycle     = reflect.TypeFor[corev1.Lifecycle]()
 )
 
@@ -66,6 +68,28 @@ func (s *Schema) fillIn(object *tree.Node) {
 			object.Set(name, *v)
 		}
 	}
+}
+
+// podDefaults are the defaults of a PodSpec's own fields.
+func podDefaults() []tree.Node {
+	return []tree.Node{
+		tree.Field("dnsPolicy", tree.Text(string(corev1.DNSClusterFirst))),
+		tree.Field("enableServiceLinks", tree.Bool(corev1.DefaultEnableServiceLinks)),
+		tree.Field("restartPolicy", tree.Text(string(corev1.RestartPolicyAlways))),
+		tree.Field("schedulerName", tree.Text(corev1.DefaultSchedulerName)),
+		tree.Field("securityContext", tree.Members()),
+		tree.Field("terminationGracePeriodSeconds", tree.Int(corev1.DefaultTerminationGracePeriodSeconds)),
+	}
+}
+
+// pullPolicy returns the default imagePullPolicy of an image.
+func pullPolicy(image string) string {
+	name, _, hasDigest := strings.Cut(image, "@")
+	_, tag, hasTag := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
+	if name != "" && (tag == "latest" || !hasTag && !hasDigest) {
+		return string(corev1.PullAlways)
+	}
+	return string(corev1.PullIfNotPresent)
 }
 
 // fillInRequests adds the requests that a container gets because it has limits.
@@ -162,6 +186,15 @@ func (s *Schema) foreseen(n *tree.Node, by Server, stored bool) tree.Node {
 	switch {
 	case s.GoType == ContainerType():
 		fillInRequests(object.Get("resources"))
+		if (stored || file) && object.Get("imagePullPolicy") == nil {
+			object.Set("imagePullPolicy", tree.Text(pullPolicy(object.Get("image").Text())))
+		}
+	case s.GoType == podSpecType && (stored || file):
+		for _, m := range podDefaults() {
+			if object.Get(m.Name()) == nil {
+				object.Set(m.Name(), m)
+			}
+		}
 	case s.GoType == containerPort && by.OnHost && object.Get("hostPort") == nil && object.Get("containerPort") != nil:
 		object.Set("hostPort", *object.Get("containerPort"))
 	}
