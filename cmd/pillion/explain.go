@@ -56,7 +56,7 @@ Explain prints which limits would deny the pod, and whether they would deny it w
 Pillion too: the Pod Security labels of the namespace, and in a cluster also its
 LimitRanges and quotas.
 
-The exit code is 1 if the API server would deny the pod, or if a workload cannot create
+The exit code is 1 if the API server would deny or reject the pod, or if a workload cannot create
 its pods, or if templates are invalid or cannot be read. Explain treats an existing pod
 as if it were created again.`,
 		Example: `  # Before it is applied.
@@ -129,7 +129,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 		return err
 	}
 	for _, r := range reports {
-		if r.Failing != "" || r.Final.Verdict == "denied" || len(r.Misfits) > 0 && r.Patch != nil { // a shadow namespace has no patch
+		if r.Failing != "" || r.Rejected || r.Final.Verdict == "denied" || len(r.Misfits) > 0 && r.Patch != nil { // a shadow namespace has no patch
 			return cli.ErrTold
 		}
 	}
@@ -222,10 +222,11 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		return nil, err
 	}
 	for _, object := range found {
-		req, wrong, err := (&injection{options: &o.injectOptions, injector: injector}).request(object)
+		req, mistakes, err := (&injection{options: &o.injectOptions, injector: injector}).request(object)
 		if err != nil {
 			return nil, err
 		}
+		wrong := mistakes.all()
 		if object.foreign {
 			wrong = append(wrong, "Pillion does not know this kind. This is about pods with the template at spec.template.")
 		}
@@ -234,7 +235,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		}
 		r, err := explain.New(injector, explain.Subject{
 			Object:  explain.Object{Kind: object.kind, Name: object.name(), Namespace: req.Namespace.Name},
-			Request: req, Misfits: o.misfits(req.Namespace), Original: o.original(req.Namespace), Notes: wrong,
+			Request: req, Misfits: o.misfits(req.Namespace), Original: o.original(req.Namespace), Notes: wrong, Rejected: len(mistakes.rejected) > 0,
 			Misplaced: injector.Misplaced(object.apiVersion, object.kind, object.node),
 		})
 		if err != nil {

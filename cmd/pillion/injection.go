@@ -142,7 +142,7 @@ func (j *injection) document(i int, d yamledit.Document) error {
 
 // request returns the engine's input for one object, and sentences about mistakes in its
 // notation.
-func (j *injection) request(o object) (req inject.Request, wrong []string, err error) {
+func (j *injection) request(o object) (req inject.Request, wrong mistakes, err error) {
 	name := o.node.At("metadata", "namespace").Text()
 	if name == "" {
 		name = j.options.namespace
@@ -163,7 +163,7 @@ func (j *injection) inject(root *yamledit.Root, o object) ([]yamledit.Change, er
 		return nil, err
 	}
 	j.misplaced(o)
-	j.decisions(o, wrong, result)
+	j.decisions(o, wrong.all(), result)
 	var changes []yamledit.Change
 	for _, op := range result.Ops() {
 		value, ok := op.Value.(json.RawMessage)
@@ -202,7 +202,7 @@ func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, 
 	if err != nil {
 		return nil, err
 	}
-	for _, sentence := range wrong {
+	for _, sentence := range wrong.all() {
 		j.say(o, "warning: "+sentence)
 	}
 	removal, err := j.injector.Uninject(req)

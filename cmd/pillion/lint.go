@@ -245,7 +245,7 @@ func (o *lintOptions) subjectsIn(e *fit.Evaluator, injector *inject.Injector, to
 		if err != nil {
 			return nil, []error{err}
 		}
-		for _, sentence := range warnings {
+		for _, sentence := range warnings.all() {
 			to.Warnings = append(to.Warnings, object.title()+": "+sentence)
 		}
 		pod, err := tree.Parse(req.Object)

@@ -137,10 +137,12 @@ func resolved(n *yaml.Node) *yaml.Node {
 // to strings: their authors wrote, for example, 5 or true without quotes, or nothing. It also returns a
 // sentence about each value for which an API server rejects the pod, and about containers without
 // a name. The function reads reports whether a template reads an annotation of another product.
-func quoted(node *tree.Node, reads func(key string) bool) (pod []byte, wrong []string) {
+func quoted(node *tree.Node, reads func(key string) bool) (pod []byte, wrong mistakes) {
 	for _, m := range podSchema().Mistyped(node) {
-		wrong = append(wrong, m.Sentence)
+		wrong.rejected = append(wrong.rejected, m.Sentence)
 	}
+	wrong.rejected = append(wrong.rejected, nameless(node)...)
+	wrong.unknown = podSchema().Unknown(node)
 	whole := node.Clone()
 	for _, field := range []string{"labels", "annotations"} {
 		members := whole.At("metadata", field).Members()
@@ -157,8 +159,16 @@ func quoted(node *tree.Node, reads func(key string) bool) (pod []byte, wrong []s
 			}
 		}
 	}
-	return whole.AppendTo(nil), append(wrong, nameless(node)...)
+	return whole.AppendTo(nil), wrong
 }
+
+// mistakes are sentences about the notation of a pod.
+type mistakes struct {
+	rejected []string // for which an API server rejects the pod
+	unknown  []string // unknown fields: kubectl rejects them, and an API server ignores them
+}
+
+func (m mistakes) all() []string { return slices.Concat(m.rejected, m.unknown) }
 
 // podSchema is for all objects of a run.
 var podSchema = sync.OnceValue(schema.Pod)

@@ -131,8 +131,8 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 		return in, err
 	}
 	req, wrong, err := newInjection(o, s.injector, io.Discard).request(manifest)
-	if err == nil && len(wrong) > 0 {
-		err = errors.New(wrong[0])
+	if err == nil && len(wrong.rejected) > 0 {
+		err = errors.New(wrong.rejected[0])
 	}
 	in = suite.Input{Request: req, Findings: s.injector.Misplaced(manifest.apiVersion, manifest.kind, manifest.node)}
 	if len(inject.InjectedBy(req.Object)) == 0 { // otherwise uninject removes more than what is injected now

@@ -64,6 +64,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 	}
 	r.note(unknownAccount(result, &s.Request))
 	r.Summary = r.summary()
+	r.reject(s.Rejected)
 	return r, r.ifOptedIn(injector, s, result)
 }
 
@@ -85,7 +86,7 @@ func (r *Report) ifOptedIn(injector *inject.Injector, s Subject, result *inject.
 	if !slices.ContainsFunc(result.Decisions, out) || s.Webhooks != nil && len(s.Webhooks) == 0 {
 		return nil
 	}
-	s.Object.Live, s.Webhooks, s.Answered, s.Request.OptedIn = false, nil, nil, true
+	s.Object.Live, s.Webhooks, s.Answered, s.Request.OptedIn, s.Rejected = false, nil, nil, true, false
 	would, err := New(injector, s)
 	if err != nil {
 		return err
@@ -204,7 +205,7 @@ func (s *Subject) shadowed() bool {
 // shadowed explains what would happen to the pod if its namespace were not in shadow.
 func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
 	would := s
-	would.Webhooks, would.Answered, would.Request.OptedIn = nil, nil, true
+	would.Webhooks, would.Answered, would.Request.OptedIn, would.Rejected = nil, nil, true, false
 	r, err := New(injector, would)
 	if err != nil {
 		return nil, err
@@ -222,6 +223,7 @@ func shadowed(injector *inject.Injector, s Subject) (*Report, error) {
 	}
 	r.Patch, r.Final = nil, Final{Verdict: "allowed", Findings: r.Final.Findings}
 	r.Summary = fmt.Sprintf("Nothing is injected, because %s. With %s %s", why, inject.Enabled, strings.ToLower(r.Summary[:1])+r.Summary[1:])
+	r.reject(s.Rejected)
 	return r, nil
 }
 
@@ -235,6 +237,8 @@ type Subject struct {
 	// Incomplete is set if some templates are unknown, and Unread if all are.
 	Incomplete, Unread bool
 	Notes              []string
+	// Rejected is set if an API server rejects the pod as it is written. Notes has the reasons.
+	Rejected bool
 	// Misplaced has the findings of [inject.Injector.Misplaced].
 	Misplaced []inject.Finding
 	// Misfits returns the objections of the namespace to the injected pod that it does not have

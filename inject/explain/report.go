@@ -48,6 +48,8 @@ type Report struct {
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Final is the validating webhook's verdict after that.
 	Final Final `json:"final"`
+	// Rejected is set if an API server rejects the pod as it is written. Notes has the reasons.
+	Rejected bool `json:"rejected,omitempty"`
 	// Misfits are the reasons why the API server would reject the injected pod, but not the
 	// original one.
 	Misfits []string `json:"misfits,omitempty"`
@@ -150,6 +152,14 @@ func (r *Report) liveSummary(with string) string {
 		advice = " Delete it and create it again; if it has a controller, that does so."
 	}
 	return fmt.Sprintf("The pod is not current: %s%s.%s", strings.Join(parts, ", "), also, advice)
+}
+
+// reject puts first that an API server rejects the pod. The rest of the report is then about a pod without these
+// mistakes.
+func (r *Report) reject(rejected bool) {
+	if r.Rejected = rejected; rejected {
+		r.Summary = "The API server rejects the pod as it is written: see the notes. Apart from that: " + r.Summary
+	}
 }
 
 // Outcome returns in a word or two what happens with a template of the report.

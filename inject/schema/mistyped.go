@@ -3,11 +3,15 @@
 package schema
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
@@ -40,6 +44,30 @@ func (s *Schema) mistyped(n *tree.Node, at string, found []Mistyped) []Mistyped 
 	items := n.Items()
 	for i := range items {
 		found = s.Elem.mistyped(&items[i], at+"/"+strconv.Itoa(i), found)
+	}
+	return found
+}
+
+// Unknown returns a sentence about each field that the API does not define. There are none below an unknown field.
+func (s *Schema) Unknown(n *tree.Node) []string { return s.unknown(n, "", nil) }
+
+func (s *Schema) unknown(n *tree.Node, at string, found []string) []string {
+	if s == nil || s.GoType == nil || s.ownEncoding {
+		return found
+	}
+	members := n.Members()
+	for i := range members {
+		m := &members[i]
+		name := m.Name()
+		if field := s.At(name); field != unknown {
+			found = field.unknown(m, at+"/"+tree.Escape(name), found)
+		} else if s.fields != nil {
+			found = append(found, fmt.Sprintf("%s has no field %q%s", cmp.Or(Where(at), "the pod"), templates.Cut(name, 60), templates.DidYouMean(name, slices.Sorted(maps.Keys(s.fields)))))
+		}
+	}
+	items := n.Items()
+	for i := range items {
+		found = s.Elem.unknown(&items[i], at+"/"+strconv.Itoa(i), found)
 	}
 	return found
 }
