@@ -69,7 +69,39 @@ func explained(env *cel.Env, source string, issue *cel.Error) (text, hint string
 	case instead != "":
 		return text, "; " + instead
 	}
+	if what == "variable" {
+		return text, cmp.Or(nearby(env, name), asString(source, name), inLibrary(env, name), DidYouMean(name, declared(env)))
+	}
 	return text, cmp.Or(inLibrary(env, name), DidYouMean(name, declared(env)))
+}
+
+// nearby returns a hint if name is nearly that of a variable, a parameter or one of the template's own variables.
+func nearby(env *cel.Env, name string) string {
+	written := map[string]string{}
+	for from, typeName := range map[string]string{"params.": paramsType, "variables.": variablesType} {
+		fields, _ := env.CELTypeProvider().FindStructFieldNames(typeName)
+		for _, field := range fields {
+			written[field] = from + field
+		}
+	}
+	for _, v := range env.Variables() {
+		if !strings.ContainsAny(v.Name(), "_@!.") {
+			written[v.Name()] = v.Name()
+		}
+	}
+	if closest := Closest(name, slices.Sorted(maps.Keys(written))); closest != "" && len(name) > 2 {
+		return fmt.Sprintf("; did you mean %q?", written[closest])
+	}
+	return ""
+}
+
+// asString returns a hint if name is compared with something: it is probably a string without quotes.
+func asString(source, name string) string {
+	quoted := regexp.QuoteMeta(name)
+	if regexp.MustCompile(`[=!]=\s*` + quoted + `\s*($|[^\w\s.(\[])|(^|[^\w\s.])\s*` + quoted + `\s*[=!]=`).MatchString(source) {
+		return fmt.Sprintf("; for a string, write '%s'", name)
+	}
+	return ""
 }
 
 // macroAt returns the name of the macro whose ( is at a place, or "". CEL reports errors in what it
