@@ -331,3 +331,22 @@ func TestForgedCost(t *testing.T) {
 		}
 	}
 }
+
+// TestForgedCopied checks two kinds of containers that a template brings and that differ because the
+// template sees a container of the user's with the name of another template: the required template
+// does not take them for the user's.
+func TestForgedCopied(t *testing.T) {
+	t.Parallel()
+	const other = `pod: {spec: {containers: [{name: k, image: s}]}}`
+	for _, c := range []struct{ brings, user string }{
+		{`containers: [{name: l, image: s, securityContext: "${pod.spec.containers.filter(c, has(c.securityContext))[?0].?securityContext}"}]`, `"image":"s","securityContext":{"privileged":true}`},
+		{`containers: [{"${forEach}": {m: "pod.spec.containers.map(c, c.name)"}, name: "l-${m}", image: s}]`, `"image":"evil","securityContext":{"privileged":true}`},
+	} {
+		injector := withSpecs(t, other, `required: true, pod: {spec: {`+c.brings+`}}`, "order: 9, "+required())
+		for _, annotations := range forgeries(1) {
+			if !checkSeen(t, injector, `{"metadata":{"annotations":`+annotations+`},"spec":{"containers":[{"name":"app","image":"a"},{"name":"k",`+c.user+`}]}}`) {
+				t.Errorf("%s: not injected", c.brings)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/pillion-dev/pillion/templates"
@@ -66,8 +67,8 @@ func (r *run) view(t *loaded) (pod *tree.Node, containers int) {
 func (r *run) decide(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	r.renderAll(decisions)
-	if r.injector.proves && s.expose(o.candidates, o.leftOut) {
-		r.renderAll(decisions)
+	if r.injector.proves {
+		r.expose(decisions)
 	}
 	for _, c := range o.candidates {
 		c.altered = altered(s, c.t, &c.fragment, func(list string, found int, own *tree.Node) []Difference {
@@ -92,6 +93,33 @@ func (r *run) decide(decisions []Decision) {
 			s.forget()
 			o.users = [2][]appContainer{}
 		}
+	}
+}
+
+// expose finds the containers that are not a template's, and renders again if there are any. A
+// template that sees these may render some of the others, which are then not exposed. Whatever stays
+// hidden must be what templates render without it: otherwise containers could prove each other.
+func (r *run) expose(decisions []Decision) {
+	s, o := &r.subject, &r.owners
+	first := s.proven == nil
+	all := s.unproven(o.candidates, o.leftOut)
+	if s.exposed = all; first {
+		s.prove()
+	}
+	if len(all) == 0 {
+		return
+	}
+	r.renderAll(decisions)
+	fewer := s.unproven(o.candidates, o.leftOut)
+	if maps.Equal(fewer, all) {
+		return
+	}
+	s.exposed = fewer
+	if r.renderAll(decisions); !maps.Equal(s.unproven(o.candidates, o.leftOut), fewer) {
+		s.exposed = all
+		r.renderAll(decisions)
+	} else if first {
+		s.prove()
 	}
 }
 

@@ -96,29 +96,30 @@ func (s *subject) ofTemplates() []templates.Runs {
 	return s.ours
 }
 
-// expose finds the hidden containers that no candidate renders, and no template that is left out. It
-// reports whether there are any.
-// In the first look, it records the others.
-func (s *subject) expose(candidates, leftOut []*candidate) bool {
-	first := s.proven == nil
-	if first {
+// unproven returns the names of hidden containers that no candidate renders, and no template that is
+// left out.
+func (s *subject) unproven(candidates, leftOut []*candidate) (names map[string]bool) {
+	for container := range s.hidden {
+		if !s.stays(container, candidates) && !isRendered(container, candidates) && !isRendered(container, leftOut) {
+			if names == nil {
+				names = map[string]bool{}
+			}
+			names[container.Get("name").Text()] = true
+		}
+	}
+	return names
+}
+
+// prove records the hidden containers that are not exposed.
+func (s *subject) prove() {
+	if s.proven == nil {
 		s.proven = map[string]bool{}
 	}
-	s.exposed = nil
 	for container := range s.hidden {
-		name := container.Get("name").Text()
-		switch {
-		case s.stays(container, candidates):
-		case !isRendered(container, candidates) && !isRendered(container, leftOut):
-			if s.exposed == nil {
-				s.exposed = map[string]bool{}
-			}
-			s.exposed[name] = true
-		case first:
+		if name := container.Get("name").Text(); !s.exposed[name] {
 			s.proven[name] = true
 		}
 	}
-	return len(s.exposed) > 0
 }
 
 // hidden yields the containers that templates brought, or that look so.
