@@ -17,7 +17,7 @@ func (o *owners) alteredBeside(c *candidate, list string, found int, own *tree.N
 	s := o.subject
 	items := s.pod.At("spec", list).Items()
 	others := o.additions(c, list, &items[found], own)
-	return alteredIn(s, c.t, &items[found], own, s.beside.Member("spec").Member(list).Item(items, found), others...)
+	return s.alteredIn(c.t, &items[found], own, s.beside.Member("spec").Member(list).Item(items, found), others...)
 }
 
 // additions returns what required templates other than c's add to one of its containers in the pod.

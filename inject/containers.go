@@ -77,7 +77,7 @@ func (p *planner) checkProtected(existing, fragment *tree.Node, at schema.Pointe
 		return
 	}
 	name := fragment.Get("name").Text()
-	for _, d := range alteredIn(p.subject, p.t, existing, fragment, at) {
+	for _, d := range p.subject.alteredIn(p.t, existing, fragment, at) {
 		do := "remove it"
 		if d.Template != "null" {
 			do = "make it " + Brief(d.Template)

@@ -47,7 +47,7 @@ func altered(s *subject, t *loaded, fragment *tree.Node, again func(list string,
 		containers := s.schema.At("spec").At(list)
 		for i := range own {
 			if found := containers.Find(existing, &own[i]); found >= 0 { // otherwise it is reported as missing
-				differs := alteredIn(s, t, &existing[found], &own[i], s.beside.Member("spec").Member(list).Item(existing, found))
+				differs := s.alteredIn(t, &existing[found], &own[i], s.beside.Member("spec").Member(list).Item(existing, found))
 				if len(differs) > 0 && again != nil {
 					differs = again(list, found, &own[i])
 				}
@@ -59,7 +59,7 @@ func altered(s *subject, t *loaded, fragment *tree.Node, again func(list string,
 }
 
 // alteredIn implements altered for one container.
-func alteredIn(s *subject, t *loaded, existing, own *tree.Node, at schema.Pointer, besides ...*tree.Node) []Difference {
+func (s *subject) alteredIn(t *loaded, existing, own *tree.Node, at schema.Pointer, besides ...*tree.Node) []Difference {
 	var all []Difference
 	add := func(d *difference) {
 		if d != nil && !slices.ContainsFunc(all, func(p Difference) bool { return p.Path == d.at }) {
