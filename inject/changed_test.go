@@ -42,7 +42,7 @@ func TestChangedSidecar(t *testing.T) {
 	}
 }
 
-// TestChangedSidecarDenied checks what nobody may have in a protected field of a sidecar, although a
+// TestChangedSidecarDenied checks what a protected field of a sidecar may not have, although a
 // required template adds something of it to all containers.
 func TestChangedSidecarDenied(t *testing.T) {
 	t.Parallel()

@@ -237,7 +237,7 @@ type Subject struct {
 	// Incomplete is set if some templates are unknown, and Unread if all are.
 	Incomplete, Unread bool
 	Notes              []string
-	// Rejected is set if an API server rejects the pod as it is written. Notes has the reasons.
+	// Rejected is set if an API server rejects the pod as written. Notes has the reasons.
 	Rejected bool
 	// Misplaced has the findings of [inject.Injector.Misplaced].
 	Misplaced []inject.Finding

@@ -48,7 +48,7 @@ type Report struct {
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Final is the validating webhook's verdict after that.
 	Final Final `json:"final"`
-	// Rejected is set if an API server rejects the pod as it is written. Notes has the reasons.
+	// Rejected is set if an API server rejects the pod as written. Notes has the reasons.
 	Rejected bool `json:"rejected,omitempty"`
 	// Misfits are the reasons why the API server would reject the injected pod, but not the
 	// original one.
@@ -158,7 +158,7 @@ func (r *Report) liveSummary(with string) string {
 // mistakes.
 func (r *Report) reject(rejected bool) {
 	if r.Rejected = rejected; rejected {
-		r.Summary = "The API server rejects the pod as it is written: see the notes. Apart from that: " + r.Summary
+		r.Summary = "The API server rejects the pod as written: see the notes. Apart from that: " + r.Summary
 	}
 }
 

@@ -6,5 +6,5 @@ package serve
 
 import "net"
 
-// hasUnread is false where it cannot be found out.
+// hasUnread returns false, because only Unix tells.
 func hasUnread(net.Conn) bool { return false }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// hasUnread reports whether the client has sent bytes that nobody has read yet.
+// hasUnread reports whether the client has sent bytes that were not read yet.
 func hasUnread(conn net.Conn) bool {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
