@@ -25,6 +25,21 @@ func beside(typeName, name string) string {
 	return ""
 }
 
+const podSpecPath = "spec.pod.spec"
+
+// placeOf returns the object that has a key which authors wrote at path, or "".
+func placeOf(path, key string) string {
+	switch {
+	case (path == "spec" || path == "spec.pod") && inPodSpec(key):
+		return podSpecPath
+	case path == "spec.match" && key == "labels":
+		return "spec.match.podSelector.matchLabels"
+	case path == "spec.match.podSelector" || path == "spec.match.namespaceSelector":
+		return path + ".matchLabels"
+	}
+	return ""
+}
+
 // inPodSpec reports whether a key is a field of a PodSpec.
 func inPodSpec(key string) bool {
 	_, ok := tree.StructFieldOf(reflect.TypeFor[corev1.PodSpec](), key)

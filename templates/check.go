@@ -86,9 +86,10 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		f, ok := fields[key.Value]
 		if !ok {
 			meantKey := DidYouMean(key.Value, c.keysOf(names))
-			if path == "spec.pod" && meantKey == "" && inPodSpec(key.Value) {
-				meantKey = "; write it in spec.pod.spec"
+			if place := placeOf(path, key.Value); meantKey == "" && place != "" {
+				meantKey = "; write it in " + place
 				defer func() { c.meant[sub] = true }()
+				c.meant["spec.pod"] = c.meant["spec.pod"] || place == podSpecPath
 			}
 			if special := "${" + key.Value + "}"; slices.Contains(c.keysOf(nil), special) {
 				meantKey = fmt.Sprintf("; did you mean %q?", special)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,6 +83,11 @@ func arguments(args []string) (all []asked, err error) {
 
 // check parses the arguments, and rejects flags that contradict them.
 func (o *explainOptions) check(args []string) (err error) {
+	for _, arg := range args {
+		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(arg)) {
+			return fmt.Errorf("%s is no KIND/NAME; did you mean --filename %[1]s?", arg)
+		}
+	}
 	if o.asked, err = arguments(args); err != nil {
 		return err
 	}

@@ -135,6 +135,7 @@ func TestExplainArguments(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
+		"shop/web.yaml -n shop":               "shop/web.yaml is no KIND/NAME; did you mean --filename shop/web.yaml?",
 		"deploy nobody -n shop":               "deploy/nobody: NotFound",
 		"sts -n shop":                         "there is no statefulset in the namespace shop",
 		"sts -l app=web -n shop":              "no statefulset matches app=web in the namespace shop",
@@ -142,7 +143,7 @@ func TestExplainArguments(t *testing.T) {
 		"deploy web -n shop --template agnet": `there is no template "agnet"; did you mean "agent"?`,
 	} {
 		code := exitProblem
-		if strings.Contains(args, "--template") {
+		if strings.Contains(args, "--template") || strings.Contains(args, ".yaml") {
 			code = exitUsage
 		}
 		if _, stderr := a.explainJSON(t, code, strings.Fields(args)...); !strings.Contains(stderr, want) {
