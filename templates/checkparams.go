@@ -36,6 +36,9 @@ func instead(name string) string {
 func (c *checker) params(y *yaml.Node, t *Template) bool {
 	before := len(c.problems)
 	list := child(child(y, "spec"), "params")
+	if list != nil && list.Kind != yaml.SequenceNode {
+		return false
+	}
 	for i := range t.Spec.Params {
 		p := &t.Spec.Params[i]
 		if p.Prefix != "" && p.Type == "" {

@@ -4,6 +4,7 @@ package templates
 
 import (
 	"reflect"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -56,14 +57,22 @@ func toType(t reflect.Type, out *cel.Type, source string) string {
 
 // ofNames returns the form of a list if an object is written instead.
 func ofNames(t reflect.Type, y *yaml.Node) string {
-	if y.Kind != yaml.MappingNode || len(y.Content) == 0 {
-		return ""
-	}
+	more := ", ..."
 	switch t.Elem() {
 	case reflect.TypeFor[corev1.EnvVar]():
-		return "; write {name: " + y.Content[0].Value + ", value: ...} for each variable"
-	case reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.Volume]():
-		return "; write {name: " + y.Content[0].Value + ", ...} for each item"
+		more = ", value: ..."
+	case reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.Volume](), reflect.TypeFor[Param](), reflect.TypeFor[Variable]():
+	default:
+		return ""
+	}
+	for i, key := range y.Content {
+		switch {
+		case y.Kind != yaml.MappingNode || i%2 == 1 || strings.HasPrefix(key.Value, "${"):
+		case key.Value == "name":
+			return "; begin the item with -"
+		default:
+			return "; write {name: " + key.Value + more + "} for each item"
+		}
 	}
 	return ""
 }
