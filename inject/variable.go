@@ -16,6 +16,9 @@ import (
 
 // checkVariables finds the conflicts of an app container's variables.
 func (p *planner) checkVariables(app *appContainer, container *tree.Node, at schema.Pointer) {
+	if len(app.taken) == 0 {
+		return // without reading the variables
+	}
 	env := container.Get("env").Items()
 	for i := range app.taken {
 		t := &app.taken[i]

@@ -5,6 +5,7 @@ package webhook_test
 import (
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/pillion-dev/pillion/inject/webhook"
@@ -32,6 +33,21 @@ func TestAllocations(t *testing.T) {
 				t.Errorf("a request makes %.0f allocations, more than %.0f", allocs, c.most)
 			}
 		})
+	}
+}
+
+// TestUnreadParts checks that parts of a pod that no template reads or adds to cost no allocations.
+func TestUnreadParts(t *testing.T) {
+	e := newEdge(load(t, sampleTemplates(1, false)...))
+	e.Log = slog.New(slog.DiscardHandler)
+	count := func(pod string) float64 {
+		return testing.AllocsPerRun(200, again(t, e.Handler, webhook.PathMutate, sampleBody([]byte(pod)), true))
+	}
+	pod := string(samplePod(nil))
+	few := count(pod)
+	many := count(strings.Replace(pod, `"env":[`, `"env":[`+strings.Repeat(`{"name":"MORE","value":"x"},`, 200), 1))
+	if !raceEnabled && many > few {
+		t.Errorf("%.0f allocations, and %.0f with 200 more variables", few, many)
 	}
 }
 
