@@ -7,8 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
 // TestAllocations is not parallel, because it counts the allocations of the process. More allocations than the
@@ -26,7 +24,7 @@ func TestAllocations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(load(t, c.templates...))
 			e.Log = slog.New(slog.DiscardHandler)
-			again := again(t, e.Handler, webhook.PathMutate, sampleBody(samplePod(map[string]string{c.annotation: "debug"})), true)
+			again := again(t, e.Handler, sampleBody(samplePod(map[string]string{c.annotation: "debug"})), true)
 			allocs := testing.AllocsPerRun(200, again)
 			t.Logf("%.0f allocations", allocs)
 			if !raceEnabled && allocs > c.most {
@@ -41,7 +39,7 @@ func TestUnreadParts(t *testing.T) {
 	e := newEdge(load(t, sampleTemplates(1, false)...))
 	e.Log = slog.New(slog.DiscardHandler)
 	count := func(pod string) float64 {
-		return testing.AllocsPerRun(200, again(t, e.Handler, webhook.PathMutate, sampleBody([]byte(pod)), true))
+		return testing.AllocsPerRun(200, again(t, e.Handler, sampleBody([]byte(pod)), true))
 	}
 	pod := string(samplePod(nil))
 	few := count(pod)

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/webhook"
 )
 
 // samplePod is a pod as an API server sends it, with defaults, managedFields and
@@ -105,9 +107,9 @@ func (w *discardWriter) Write(p []byte) (int, error) {
 }
 
 // again sends a body, checks the answer, and returns a function that sends the body once more.
-func again(tb testing.TB, h http.Handler, path string, body []byte, patched bool) func() {
+func again(tb testing.TB, h http.Handler, body []byte, patched bool) func() {
 	tb.Helper()
-	r := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, path+"?timeout=5s", nil)
+	r := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, webhook.PathMutate+"?timeout=5s", nil)
 	r.Header.Set("Content-Type", "application/json")
 	r.ContentLength = int64(len(body))
 	reader := bytes.NewReader(body)
