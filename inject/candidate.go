@@ -72,8 +72,7 @@ func (c *candidate) containers() (n int) {
 }
 
 // claims reports whether a container of the pod has a name that the template uses in this pod.
-func (c *candidate) claims(existing *tree.Node) bool {
-	name := existing.Get("name").Text()
+func (c *candidate) claims(name string, existing *tree.Node) bool {
 	return slices.Contains(c.t.Containers, name) || c.t.Brings(name) && c.own(existing) != nil
 }
 

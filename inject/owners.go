@@ -24,13 +24,13 @@ type owners struct {
 // owner. It is the template that added the container in this look, or else the one whose container
 // is equal, or else the first one that the pod marks as injected.
 func (o *owners) bringer(existing *tree.Node, besides *loaded, wasMarked bool) string {
-	before := true
+	before, name := true, existing.Get("name").Text()
 	for _, c := range o.candidates {
 		if c.t == besides {
 			before = false
 			continue
 		}
-		if c.claims(existing) &&
+		if c.claims(name, existing) &&
 			(existing.Added() && c.decision.Code == CodeInjected || c.same(existing) || c.subject.marked(c.t) && (before || !wasMarked)) {
 			return c.t.Name
 		}

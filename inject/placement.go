@@ -46,11 +46,12 @@ func (p *planner) index(items []tree.Node, fragment *tree.Node, list string) int
 // earlier reports whether a container of the pod was put there by an earlier template with the same
 // position in the list.
 func (o *owners) earlier(existing *tree.Node, of *loaded, position templates.Position, list string, items []tree.Node) bool {
+	name := existing.Get("name").Text()
 	for _, c := range o.candidates {
 		if c.t == of {
 			return false
 		}
-		if c.claims(existing) {
+		if c.claims(name, existing) {
 			ours := existing.Added() || c.subject.marked(c.t) || c.same(existing)
 			return ours && positionIn(&c.placed, list, items) == position
 		}
@@ -62,11 +63,11 @@ func (o *owners) earlier(existing *tree.Node, of *loaded, position templates.Pos
 // another one of them. A container that was added earlier may have a condition that is false by now.
 func (p *planner) beside(existing, own *tree.Node, list string) (before, after bool) {
 	name := existing.Get("name").Text()
-	there, self := p.rank(list, name), p.rank(list, own.Get("name").Text())
+	there := p.rank(list, name)
 	if there < 0 {
 		return false, false
 	}
-	i := p.rendered(list, name)
+	self, i := p.rank(list, own.Get("name").Text()), p.rendered(list, name)
 	switch {
 	case i < 0 && !existing.Added() && !p.subject.marked(p.t):
 		return false, false // the user's own

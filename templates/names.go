@@ -57,7 +57,8 @@ func IsGenerated(own string) bool { return strings.Contains(own, "*") }
 
 // Brings reports whether the template brings containers with that name.
 func (t *Template) Brings(name string) bool {
-	return slices.ContainsFunc(t.Containers, func(own string) bool { return IsNamed(own, name) })
+	return slices.Contains(t.Containers, name) ||
+		t.generates && slices.ContainsFunc(t.Containers, func(own string) bool { return IsNamed(own, name) })
 }
 
 // eachOnce returns the names of lists, each once.
@@ -73,6 +74,9 @@ func eachOnce(lists ...[]string) (names []string) {
 // Rank returns the position of the template's containers with that name in a list of a pod,
 // initContainers or containers, or -1. Those of one ${forEach} have the same.
 func (t *Template) Rank(list, name string) int {
+	if !t.generates {
+		return slices.Index(t.order[list], name)
+	}
 	return slices.IndexFunc(t.order[list], func(own string) bool { return IsNamed(own, name) })
 }
 

@@ -195,6 +195,7 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 		t.pod = c.walk(pod, reflect.TypeFor[corev1.Pod](), "", "spec.pod")
 		t.order = c.podRules(pod, "spec.pod")
 		t.Containers = eachOnce(t.order["initContainers"], t.order["containers"])
+		t.generates = slices.ContainsFunc(t.Containers, IsGenerated)
 	}
 	c.env = c.compiler.each
 	for i, item := range each {

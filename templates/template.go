@@ -47,6 +47,8 @@ type Template struct {
 	// of a name, which only containers with ${forEach} have, is *.
 	Containers []string
 
+	generates bool // whether a name in Containers has a computed part
+
 	// Computed are the fields of its containers that expressions compute from the pod.
 	Computed []string
 	// Unprotected are the fields of its containers that ProtectAll omits. These are the computed
