@@ -18,8 +18,10 @@ in        = @set -e; for folder in $(1); do (set -x; cd $$folder && $(2)); done
 SKIPS     = $(CURDIR)/bin/skips $(GO) test -json
 # The race detector needs cgo, which Go turns off if it finds no C compiler.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
-# It makes tests five times as slow, so it is for the packages with goroutines, without the tests that take long and have none.
+# It makes tests five times as slow, so it is for the packages with goroutines, without the tests that take long and have none,
+# and without BUBBLES: the race detector crashes now and then (Go 1.26) if goroutines of one synctest bubble wait for timers and others call AfterFunc.
 RACED     = ./certs ./cmd/pillion/... ./inject/webhook/... ./templates
+BUBBLES   = TestTooManyConnections
 ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps|TestGrowthTogether|TestDirect|TestServingProperty|TestFunctionCosts|TestSharedValues|TestLoopBounds|TestMixedVariablesBounds
 
 # What make test also runs on the older Kubernetes: the tests whose subject depends on its version.
@@ -47,7 +49,7 @@ test: ## Run all tests, those on a real Kubernetes last, and a few on an older o
 	$(GO) vet ./...
 	cd e2e && $(GO) build -o ../bin/skips ./skips
 	$(SKIPS) -timeout 30m ./...
-	$(if $(RACE),$(SKIPS) -race -timeout 30m -skip '^($(ALONE))$$' $(RACED))
+	$(if $(RACE),$(SKIPS) -race -timeout 30m -skip '^($(ALONE)|$(BUBBLES))$$' $(RACED))
 	$(if $(RACE),$(SKIPS) -race -run '^TestConcurrently$$' ./inject) # one engine, many pods
 	$(call in,e2e/bench e2e/validity,$(SKIPS) ./...)
 	cd e2e && $(GO) run ./binaries >/dev/null

@@ -52,7 +52,8 @@ type event struct {
 	Action, Package, Test, Output, ImportPath string
 }
 
-// show prints events until the end of the input, and reports whether a test failed.
+// show prints events until the end of the input, and reports whether a test failed. If a test ends
+// its process, for example by a panic, no event says that it failed: what it printed is shown then.
 func show(r io.Reader, w io.Writer) (failed bool, err error) {
 	output, reasons := map[string]string{}, map[string]int{} // by test; number of skipped tests by reason
 	lines := bufio.NewScanner(r)
@@ -81,9 +82,13 @@ func show(r io.Reader, w io.Writer) (failed bool, err error) {
 			}
 			delete(output, test)
 		case "fail":
-			fmt.Fprint(w, output[test])
 			failed = true
-			delete(output, test)
+			for _, of := range slices.Sorted(maps.Keys(output)) {
+				if of == test || e.Test == "" && strings.HasPrefix(of, test) {
+					fmt.Fprint(w, output[of])
+					delete(output, of)
+				}
+			}
 		case "pass":
 			delete(output, test)
 		}

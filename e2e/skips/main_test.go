@@ -32,6 +32,13 @@ func TestShow(t *testing.T) {
 {"Action":"fail","Package":"p"}`,
 			want: "    a_test.go:9: wrong\n", failed: true,
 		},
+		{
+			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"panic: no\n"}
+{"Action":"output","Package":"pq","Test":"TestB","Output":"not this\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
+{"Action":"fail","Package":"p"}`,
+			want: "FAIL\tp\t0.1s\npanic: no\n", failed: true,
+		},
 		{in: `{"ImportPath":"p","Action":"build-output","Output":"x.go:1: no\n"}
 {"ImportPath":"p","Action":"build-fail"}`, want: "x.go:1: no\n", failed: true},
 		{in: "warning: not JSON", want: "warning: not JSON\n"},

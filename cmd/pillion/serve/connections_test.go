@@ -83,7 +83,7 @@ func TestTooManyConnections(t *testing.T) {
 		connect := func() (ours net.Conn, closed chan struct{}) {
 			ours, theirs := net.Pipe()
 			closed = make(chan struct{})
-			comes <- &closing{theirs, closed}
+			comes <- &closing{Conn: theirs, closed: closed}
 			go func() { _, _ = io.Copy(io.Discard, ours) }()
 			return ours, closed
 		}

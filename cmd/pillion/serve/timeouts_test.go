@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +58,7 @@ func TestServerTimeouts(t *testing.T) {
 				ours, theirs := net.Pipe()
 				defer ours.Close()
 				closed := make(chan struct{})
-				theirs = &connection{Conn: &closing{theirs, closed}}
+				theirs = &connection{Conn: &closing{Conn: theirs, closed: closed}}
 				began := time.Now()
 				listener <- theirs
 				go func() { _, _ = io.WriteString(ours, row.send) }()
@@ -81,13 +82,10 @@ func TestServerTimeouts(t *testing.T) {
 type closing struct {
 	net.Conn
 	closed chan struct{}
+	once   sync.Once // net/http and the limit may close a connection at the same time
 }
 
 func (c *closing) Close() error {
-	select {
-	case <-c.closed:
-	default:
-		close(c.closed)
-	}
+	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
 }
