@@ -23,6 +23,9 @@ const (
 	maxAdmin = 100
 	// spareFiles is the number of file descriptors reserved for other purposes.
 	spareFiles = 32
+	// raiseAfter is the number of accepted connections after which a lowered limit rises by one: slowly,
+	// because each attempt that fails closes spareFiles connections.
+	raiseAfter = 4
 )
 
 // connections counts the connections of one listener. It does not use netutil.LimitListener of
@@ -32,12 +35,31 @@ type connections struct {
 	accepting, draining atomic.Bool
 	open, http2         atomic.Int64
 	kept                atomic.Int64 // those that may be kept for the next request
-	less                atomic.Int64 // reduces MaxConnections if the process has too few file descriptors
+	less                atomic.Int64 // reduces MaxConnections
+	short               atomic.Int64 // as less, if it is more: for some time after the process had too few file descriptors
+	accepted            atomic.Int64 // while short is set
 	busy                sync.Map     // since when a net.Conn waits for its first answer, or, while draining, for any
 }
 
 // most returns the limit of open connections.
-func (c *connections) most() int64 { return MaxConnections - c.less.Load() }
+func (c *connections) most() int64 { return MaxConnections - max(c.less.Load(), c.short.Load()) }
+
+// lower sets the limit below the number of open connections, because there are no file descriptors for
+// more.
+func (c *connections) lower() {
+	c.short.Store(MaxConnections - max(c.open.Load()-spareFiles, 1))
+	for range spareFiles {
+		c.closeSlowest()
+	}
+}
+
+// raise undoes what lower did, in small steps: something else may have needed the file descriptors for
+// a moment only.
+func (c *connections) raise() {
+	if c.short.Load() > 0 && c.accepted.Add(1)%raiseAfter == 0 {
+		c.short.Add(-1)
+	}
+}
 
 // finish waits until every connection has sent its last answer, which asks the caller to close
 // it, or has not been used since draining began. Shutdown alone would drop a request whose
@@ -144,13 +166,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	conn, err := l.Listener.Accept()
 	if err == nil {
+		l.costly.raise()
 		return &connection{Conn: conn, http2: &l.to.http2, accepted: time.Now()}, nil
 	}
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		l.costly.less.Store(MaxConnections - max(l.costly.open.Load()-spareFiles, 1))
-		for range spareFiles {
-			l.costly.closeSlowest()
-		}
+		l.costly.lower()
 	}
 	return nil, err
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,7 +97,9 @@ func TestTooManyConnections(t *testing.T) {
 					if _, err := ours.Write([]byte{b}); err != nil {
 						return
 					}
-					<-time.After(client.each)
+					if client.each > 0 { // a timer that is due at once crashes Go's race detector in a bubble
+						<-time.After(client.each)
+					}
 				}
 			}()
 		}
@@ -201,4 +204,50 @@ func TestKeptConnections(t *testing.T) {
 			})
 		})
 	}
+}
+
+// failing is a listener that first returns its errors, and then connections.
+type failing struct {
+	net.Listener
+	errs []error
+}
+
+// Accept implements [net.Listener].
+func (l *failing) Accept() (conn net.Conn, err error) {
+	if len(l.errs) > 0 {
+		err, l.errs = l.errs[0], l.errs[1:]
+		return nil, err
+	}
+	conn, _ = net.Pipe()
+	return conn, nil
+}
+
+// TestTooFewFiles checks that the limit of connections falls if there are no file descriptors, and rises
+// again while connections are accepted.
+func TestTooFewFiles(t *testing.T) {
+	t.Parallel()
+	var webhooks, admin connections
+	admin.less.Store(MaxConnections - maxAdmin)
+	webhooks.open.Store(100)
+	accept := func(listener *listener, times int) {
+		for range times {
+			_, _ = listener.Accept()
+		}
+	}
+	check := func(want int64) {
+		t.Helper()
+		if most := webhooks.most(); most != want || admin.most() != maxAdmin {
+			t.Errorf("the limits are %d and %d, want %d and %d", most, admin.most(), want, maxAdmin)
+		}
+	}
+	accepts := &listener{&failing{}, &webhooks, &webhooks}
+	accept(accepts, 2*raiseAfter)
+	check(MaxConnections)
+	accept(&listener{&failing{errs: []error{syscall.ENFILE, syscall.EMFILE}}, &admin, &webhooks}, 2)
+	check(100 - spareFiles)
+	webhooks.open.Store(0)
+	accept(accepts, 10*raiseAfter)
+	check(110 - spareFiles)
+	accept(accepts, MaxConnections*raiseAfter)
+	check(MaxConnections)
 }
