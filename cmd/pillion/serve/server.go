@@ -79,7 +79,11 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 		return err
 	}
 	defer webhooks.Close()
-	wg.Go(func() { failed <- webhookServer.ServeTLS(&listener{webhooks, &s.toWebhooks, &s.toWebhooks}, "", "") })
+	served := make(chan struct{})
+	wg.Go(func() {
+		defer close(served)
+		failed <- webhookServer.ServeTLS(&listener{webhooks, &s.toWebhooks, &s.toWebhooks}, "", "")
+	})
 	defer webhookServer.Close()
 	s.toWebhooks.accepting.Store(true)
 	s.log.Info("serving", "webhook", webhooks.Addr().String(), "admin", admins.Addr().String(),
@@ -88,7 +92,7 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
-		return s.drain(whole, webhooks, webhookServer, failed)
+		return s.drain(whole, webhooks, webhookServer, served, failed)
 	}
 }
 
@@ -102,8 +106,8 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 
 // drain waits until the cluster no longer routes requests to this replica, and then answers
 // those that have arrived. It closes no connection that may be in use: every answer asks the
-// caller to close its connection.
-func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *http.Server, failed <-chan error) error {
+// caller to close its connection. The channel served is closed when Serve has returned.
+func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *http.Server, served <-chan struct{}, failed <-chan error) error {
 	began := time.Now()
 	s.toWebhooks.draining.Store(true)
 	s.log.Info("shutting down", "delay", s.options.shutdownDelay.String())
@@ -115,6 +119,10 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 	limited, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	_ = listener.Close() // an error here has no consequence
+	select {             // Serve may have accepted a connection that is not counted yet
+	case <-served:
+	case <-limited.Done():
+	}
 	s.toWebhooks.finish(limited, began)
 	if err := webhooks.Shutdown(limited); err != nil {
 		s.log.Warn("requests were interrupted", "error", err)
