@@ -18,10 +18,8 @@ in        = @set -e; for folder in $(1); do (set -x; cd $$folder && $(2)); done
 SKIPS     = $(CURDIR)/bin/skips $(GO) test -json
 # The race detector needs cgo, which Go turns off if it finds no C compiler.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
-# It makes tests five times as slow, so it is for the packages with goroutines, without the tests that take long and have none,
-# and without BUBBLES: the race detector crashes now and then (Go 1.26) if goroutines of one synctest bubble wait for timers and others call AfterFunc.
+# It makes tests five times as slow, so it is for the packages with goroutines, without the tests that take long and have none.
 RACED     = ./certs ./cmd/pillion/... ./inject/webhook/... ./templates
-BUBBLES   = TestTooManyConnections
 ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|TestInjectEngineCases|TestServeClockJumps|TestGrowthTogether|TestDirect|TestServingProperty|TestFunctionCosts|TestSharedValues|TestLoopBounds|TestMixedVariablesBounds
 
 # What make test also runs on the older Kubernetes: the tests whose subject depends on its version.
@@ -36,10 +34,10 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test soak lint fmt fuzz golden arrows demo bench profile tidy image sbom
+.PHONY: help build test soak lint fmt fuzz golden generate arrows demo bench profile tidy image sbom
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/pillion
 	CGO_ENABLED=0 $(GO) build -trimpath -pgo=cmd/pillion/cpu.pprof -o bin/pillion ./cmd/pillion
@@ -49,7 +47,7 @@ test: ## Run all tests, those on a real Kubernetes last, and a few on an older o
 	$(GO) vet ./...
 	cd e2e && $(GO) build -o ../bin/skips ./skips
 	$(SKIPS) -timeout 30m ./...
-	$(if $(RACE),$(SKIPS) -race -timeout 30m -skip '^($(ALONE)|$(BUBBLES))$$' $(RACED))
+	$(if $(RACE),$(SKIPS) -race -timeout 30m -skip '^($(ALONE))$$' $(RACED))
 	$(if $(RACE),$(SKIPS) -race -run '^TestConcurrently$$' ./inject) # one engine, many pods
 	$(call in,e2e/bench e2e/validity,$(SKIPS) ./...)
 	cd e2e && $(GO) run ./binaries >/dev/null
@@ -83,6 +81,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m)
 
 golden: ## Rewrite the golden files; look at the diff before you commit it
 	$(GO) test $$(grep -rl inject/goldentest --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update
+
+generate: ## Write the CustomResourceDefinitions and the JSON Schema, after changes of templates/v1alpha1
+	cd e2e && $(GO) run ./generate -into ../manifests/crds
+	$(GO) test ./templates -run '^TestJSONSchema$$' -args -update
 
 arrows: ## Draw the imports in ARCHITECTURE.md again
 	$(GO) test ./inject -run '^TestArrows$$' -update

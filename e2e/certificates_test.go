@@ -187,7 +187,7 @@ func TestGate(t *testing.T) {
 	}
 
 	g.offer(t, stranger)
-	g.waitForTold(t, "the caBundle of namespace.mutate.pillion.dev, pod.mutate.pillion.dev, namespace.validate.pillion.dev, pod.validate.pillion.dev, namespace.shadow.pillion.dev does not verify it")
+	g.waitForTold(t, "the caBundle of namespace.mutate.pillion.dev, pod.mutate.pillion.dev, namespace.validate.pillion.dev, pod.validate.pillion.dev, namespace.shadow.pillion.dev, lint.pillion.dev does not verify it")
 	g.waitForServed(t, first)
 	g.wantMetric(t, "pillion_certificate_pending_since_timestamp_seconds", "", some)
 

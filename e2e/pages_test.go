@@ -32,6 +32,7 @@ func runElsewhere() map[string][]string {
 	return map[string][]string{
 		"README.md":                      {"$"},                                 // TestReadme
 		"manifests/docs/configure.md":    {"components/hpa,d"},                  // TestComponentsRemoved
+		"manifests/docs/first-steps.md":  {"$"},                                 // TestFirstSteps
 		"manifests/docs/install.md":      {"$"},                                 // TestDocumentedOperations
 		"manifests/docs/certificates.md": {"secret pillion-ca", "ca=$(kubectl"}, // TestCertManager
 	}
@@ -83,7 +84,8 @@ func (i *installed) inline(t *testing.T) {
 func (i *installed) reset(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
-		{"delete", "deployments,pods", "--all", "-n", i.namespace},
+		{"delete", "deployments,pods,sidecartemplates", "--all", "-n", i.namespace},
+		{"delete", "clustersidecartemplates", "--all"},
 		{"delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings", "-l", "app.kubernetes.io/managed-by=pillion-policy"},
 		{"label", "namespace", i.namespace, injectLabel + "=enabled", "--overwrite"},
 	} {

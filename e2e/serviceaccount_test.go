@@ -24,12 +24,12 @@ const roleAnnotation = "eks.amazonaws.com/role-arn"
 // plainIdentity is a template that reads no ServiceAccount, and irsa one that works as AWS IRSA.
 const (
 	plainIdentity = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: irsa}
 spec: {required: true, pod: {metadata: {annotations: {example.com/role: none}}}}
 `
 	irsa = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: irsa}
 spec:
   required: true

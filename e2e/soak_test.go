@@ -37,7 +37,7 @@ const (
 
 // soakTemplate has the versions that the soak publishes.
 const soakTemplate = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: guard}
 spec:
   required: true
@@ -57,7 +57,8 @@ spec:
 
 // soakSource is where a template comes from, and its text, which has a verb for the version.
 type soakSource struct {
-	configMap, text string
+	configMap, text string // the name of the ConfigMap, or of the template in the API server
+	object          bool
 	used, newest    atomic.Int64 // the version that all replicas have at least, and the one published last
 }
 
@@ -76,7 +77,7 @@ func (f *soakSource) version(pod *corev1.Pod) (n int64, err error) {
 func soakSources() [2]*soakSource {
 	return [...]*soakSource{
 		{configMap: "pillion-templates", text: soakTemplate}, // is mounted into the replicas
-		{configMap: "labelled", text: "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: labelled}\n" +
+		{configMap: "labelled", object: true, text: "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: labelled}\n" +
 			"spec: {default: true, pod: {metadata: {annotations: {soak.example.com/labelled: v%d}}}}\n"},
 	}
 }
@@ -108,15 +109,12 @@ type soakStep struct {
 // TestSoak checks that during all these steps every pod of a namespace that opted in is either injected or
 // denied with a reason, that no pod of another namespace fails, and that memory use stays flat.
 func TestSoak(t *testing.T) {
-	i := &installed{Cluster: newCluster(t), namespace: "shop", components: []string{"template-configmaps"}}
+	i := &installed{Cluster: newCluster(t), namespace: "shop"}
 	i.apply(t, "self-signed")
 	s := &soak{installed: i, sources: soakSources(), memory: map[string]soakMemory{}}
 	// From the start, for a set without it would count for minutes, and pods without it be right.
 	mounted, labelled := s.sources[0], s.sources[1]
-	_, err := i.Client.CoreV1().ConfigMaps(pillionNamespace).Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: labelled.configMap, Labels: map[string]string{"pillion.dev/templates": "true"}},
-	}, metav1.CreateOptions{})
-	if err := errors.Join(err, s.write(t.Context(), mounted, 0, ""), s.write(t.Context(), labelled, 0, "")); err != nil {
+	if err := errors.Join(s.write(t.Context(), mounted, 0, ""), s.write(t.Context(), labelled, 0, "")); err != nil {
 		t.Fatal(err)
 	}
 	i.run(t)
@@ -128,8 +126,7 @@ func TestSoak(t *testing.T) {
 		{"mounted templates change", s.publish(mounted)},
 		{"mounted templates break and mend", s.breakAndMend(mounted)},
 		{"a replica crashes", s.crash},
-		{"a ConfigMap of templates changes", s.publish(labelled)},
-		{"a ConfigMap of templates breaks and mends", s.breakAndMend(labelled)},
+		{"a template in the API server changes", s.publish(labelled)},
 		{"a replica is replaced", s.replace},
 		{"the API server restarts", s.restartAPIServer},
 	}
@@ -190,6 +187,10 @@ func (s *soak) publish(from *soakSource) func(context.Context) error {
 
 // write replaces the template by that version, with more text behind it.
 func (s *soak) write(ctx context.Context, to *soakSource, version int64, more string) error {
+	if to.object {
+		_, err := s.RunKubectl(ctx, fmt.Appendf(nil, to.text, version), "apply", "-f", "-")
+		return err
+	}
 	patch, err := json.Marshal(map[string]any{"data": map[string]string{"soak.yaml": fmt.Sprintf(to.text, version) + more}})
 	if err != nil {
 		return err

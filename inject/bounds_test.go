@@ -17,7 +17,7 @@ func withSpecs(t testing.TB, specs ...string) *inject.Injector {
 	t.Helper()
 	var all []*templates.Template
 	for i, spec := range specs {
-		found, problems := templates.Parse("it", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {default: true, %s}}", i, spec))
+		found, problems := templates.Parse("it", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t%d}, spec: {default: true, %s}}", i, spec))
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}

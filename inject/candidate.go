@@ -71,7 +71,8 @@ func (c *candidate) containers() (n int) {
 	return n
 }
 
-// claims reports whether a container of the pod has a name that the template uses in this pod.
+// claims reports whether a container of the pod has a name that the template uses in this pod. The
+// caller reads the name once for all templates.
 func (c *candidate) claims(name string, existing *tree.Node) bool {
 	return slices.Contains(c.t.Containers, name) || c.t.Brings(name) && c.own(existing) != nil
 }

@@ -34,7 +34,7 @@ func clashing(t *testing.T, random *rand.Rand) (set *templates.Set, text string)
 		if strings.HasPrefix(add, "volumeDevices") {
 			source = "persistentVolumeClaim: {claimName: x}"
 		}
-		all = append(all, fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {default: true, order: %d, pod: {spec: {%s: %s, volumes: [{name: %s, %s}]}}, forEachContainer: [{add: {%s}}]}}",
+		all = append(all, fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t%d}, spec: {default: true, order: %d, pod: {spec: {%s: %s, volumes: [{name: %s, %s}]}}, forEachContainer: [{add: {%s}}]}}",
 			i, i, list, container, volume, source, add))
 	}
 	text = strings.Join(all, "\n---\n")

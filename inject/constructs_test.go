@@ -81,7 +81,7 @@ func TestConstructsGrowWithThePod(t *testing.T) {
 // TestContainersAroundPlacement checks that placing containers next to one of the pod takes no time that
 // grows with the product of both numbers.
 func TestContainersAroundPlacement(t *testing.T) {
-	injector := withSpecs(t, `placement: {containers: {after: last}}, params: [{name: n, type: integer, default: "1"}],
+	injector := withSpecs(t, `placement: {containers: {after: last}}, params: [{name: "n", type: integer, default: "1"}],
 		pod: {spec: {containers: [{"${forEach}": {m: "lists.range(params.n)"}, name: "t-${string(m)}", image: i}]}}`)
 	work := func(pods int, n string) float64 {
 		req := inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(`{"metadata":{"annotations":{"t0.pillion.dev/n":"` + n + `"}},"spec":{"containers":[` + list(pods, `{"name":"c%[1]d"}`) + `,{"name":"last"}]}}`)}

@@ -31,7 +31,7 @@ var largestCycle = map[string]int{
 	"inject/sample":                 4, // the search, which meets each operator by meeting its operands
 	"inject/webhook":                3, // an endpoint answers for the Handler, whose Metrics count by endpoint
 	"inject/webhook/authentication": 4, // the Guard and its kinds of credentials
-	"templates":                     3, // the compiler of expressions to functions
+	"templates":                     3, // a computed object, whose values may be objects too
 	"templates/tree":                2, // a Node, and the Parser that opens it when it is read
 }
 

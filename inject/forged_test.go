@@ -126,11 +126,11 @@ func TestForgedRandom(t *testing.T) {
 		g := &reviewtest.Sets{Rand: rand.New(rand.NewPCG(seed, 17))}
 		all, documents := []*templates.Template{}, ""
 		for i := range 1 + g.IntN(3) {
-			document := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.Template(i))
+			document := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.Template(i))
 			found, _ := templates.Parse("t", []byte(document))
 			all, documents = append(all, found...), documents+"---\n"+document+"\n"
 		}
-		last, problems := templates.Parse("t", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: last}, spec: {order: 9, "+required()+"}}"))
+		last, problems := templates.Parse("t", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: last}, spec: {order: 9, "+required()+"}}"))
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}

@@ -17,7 +17,7 @@ import (
 
 // parameterTemplate has a parameter for each kind in parameterKinds, and an environment variable with its value.
 const parameterTemplate = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: side}
 spec:
   default: true

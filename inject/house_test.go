@@ -24,8 +24,8 @@ import (
 const module = "github.com/pillion-dev/pillion"
 
 // TestImports checks which packages each package may import: cmd -> inject/webhook -> inject ->
-// templates, and below cmd/pillion cluster -> serve -> kube -> cli -> yamledit. It also checks
-// which packages may use the network, files and logs.
+// templates, and below cmd/pillion cluster -> serve -> kube -> cli -> yamledit, and controller -> kube. It
+// also checks which packages may use the network, files, logs and controller-runtime.
 func TestImports(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"/...").Output()
 	if err != nil {
@@ -45,9 +45,10 @@ func TestImports(t *testing.T) {
 		"inject/sample":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/suite":                  {internal: []string{"inject", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/status":                 {internal: []string{"inject", "inject/explain", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
-		"inject/webhook":                {internal: []string{"inject", "inject/fit", "inject/webhook/authentication", "templates", "templates/tree"}, forbidden: []string{"k8s.io/client-go/"}},
+		"inject/webhook":                {internal: []string{"inject", "inject/fit", "inject/webhook/authentication", "templates", "templates/tree", "templates/v1alpha1"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/authentication": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
-		"templates":                     {internal: []string{"templates/tree"}, forbidden: impure},
+		"templates":                     {internal: []string{"templates/tree", "templates/v1alpha1"}, forbidden: impure},
+		"templates/v1alpha1":            {forbidden: impure},
 		"templates/tree":                {forbidden: impure},
 		"templates/library":             {forbidden: impure},
 		"templates/library/tests":       {forbidden: impure},
@@ -56,10 +57,11 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/yamledit":          {internal: []string{"templates/tree"}, forbidden: impure},
 		"cmd/pillion/clitest":           {},
 		"cmd/pillion/cli":               {internal: []string{"cmd/pillion/yamledit", "inject", "templates", "templates/tree"}},
-		"cmd/pillion/kube":              {internal: []string{"cmd/pillion/cli"}},
-		"cmd/pillion/serve":             {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/fit", "inject/webhook", "inject/webhook/authentication", "manifests", "templates"}},
-		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "inject", "inject/explain", "inject/fit", "inject/status", "manifests", "templates", "templates/tree"}},
-		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
+		"cmd/pillion/kube":              {internal: []string{"cmd/pillion/cli", "templates", "templates/v1alpha1"}},
+		"cmd/pillion/controller":        {internal: []string{"cmd/pillion/cli", "cmd/pillion/kube", "manifests", "templates", "templates/v1alpha1"}},
+		"cmd/pillion/serve":             {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/fit", "inject/webhook", "inject/webhook/authentication", "manifests", "templates", "templates/v1alpha1"}},
+		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "inject", "inject/explain", "inject/fit", "inject/status", "manifests", "templates", "templates/tree", "templates/v1alpha1"}},
+		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {
@@ -83,7 +85,8 @@ func TestImports(t *testing.T) {
 			case internal && !slices.Contains(rule.internal, own),
 				!internal && slices.ContainsFunc(rule.forbidden, func(f string) bool { return path == f || strings.HasSuffix(f, "/") && strings.HasPrefix(path, f) }),
 				!strings.HasPrefix(name, "cmd/pillion") && (strings.HasPrefix(path, "github.com/spf13/cobra") || strings.HasPrefix(path, "github.com/spf13/viper")),
-				name != "inject/webhook" && strings.HasPrefix(path, "k8s.io/api/admission/"):
+				name != "inject/webhook" && strings.HasPrefix(path, "k8s.io/api/admission/"),
+				name != "cmd/pillion/controller" && strings.HasPrefix(path, "sigs.k8s.io/controller-runtime/"):
 				t.Errorf("%s may not import %s", name, path)
 			}
 		}

@@ -45,6 +45,8 @@ type Injector struct {
 	couplings       []coupling
 	excluded        []string
 	schema          *schema.Schema
+	all             *templates.Set
+	views           map[string]*Injector // for namespaces with templates of their own
 }
 
 // Excludes reports whether Pillion never injects in a namespace.
@@ -53,7 +55,22 @@ func (i *Injector) Excludes(namespace string) bool { return slices.Contains(i.ex
 // New returns an Injector. It always excludes the system namespaces, in addition to
 // excludedNamespaces.
 func New(set *templates.Set, excludedNamespaces ...string) *Injector {
+	names := set.Namespaces()
+	if len(names) == 0 {
+		return newView(set, excludedNamespaces)
+	}
+	i := newView(set.OfCluster(), excludedNamespaces)
+	i.all, i.views = set, map[string]*Injector{}
+	for _, name := range names {
+		i.views[name] = newView(set.For(name), excludedNamespaces)
+	}
+	return i
+}
+
+// newView returns an Injector that uses all templates of the set in all namespaces.
+func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	i := &Injector{
+		all:       set,
 		set:       set,
 		byName:    map[string]*loaded{},
 		brings:    map[string]int{},
@@ -105,5 +122,18 @@ func (i *Injector) ReadsOfProducts(key string) bool { return i.products.reads(ke
 // IgnoresOfProducts reports whether no parameter reads an annotation, although some read others of the same product.
 func (i *Injector) IgnoresOfProducts(key string) bool { return i.products.ignores(key) }
 
-// Set returns the set of templates.
+// Set returns the templates for the pods of a namespace without templates of its own, or, for the
+// result of [Injector.For], for those of that namespace.
 func (i *Injector) Set() *templates.Set { return i.set }
+
+// All returns the templates of all namespaces.
+func (i *Injector) All() *templates.Set { return i.all }
+
+// For returns the Injector for the pods of one namespace. All functions that know the namespace of a
+// pod use it themselves.
+func (i *Injector) For(namespace string) *Injector {
+	if view := i.views[namespace]; view != nil {
+		return view
+	}
+	return i
+}

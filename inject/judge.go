@@ -68,6 +68,7 @@ type Verdict struct {
 
 // Judge judges a final pod. It returns an error if the pod's JSON is invalid.
 func (j *Judge) Judge(req Request) (*Verdict, error) {
+	j = j.in(req.Namespace.Name)
 	// Additions of one template must not hide what is missing of another.
 	req.alone = true
 	var err error
@@ -99,6 +100,19 @@ func (j *Judge) Judge(req Request) (*Verdict, error) {
 		now.Doubt = now.Doubt || j.doubtsAccount(now)
 	}
 	return now, nil
+}
+
+// in returns the Judge for the pods of one namespace.
+func (j *Judge) in(namespace string) *Judge {
+	if !slices.ContainsFunc(j.sets, func(i *Injector) bool { return i.views != nil }) {
+		return j
+	}
+	own := *j
+	own.sets = make([]*Injector, len(j.sets))
+	for k, i := range j.sets {
+		own.sets[k] = i.For(namespace)
+	}
+	return &own
 }
 
 // maxBefore is the maximum number of former states that a pod is judged by.

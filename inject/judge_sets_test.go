@@ -17,7 +17,7 @@ import (
 // setOf returns a set with the agent's template after edits.
 func setOf(t *testing.T, edits ...string) *inject.Injector {
 	t.Helper()
-	const agent = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: agent}\nspec:\n  required: true\n" +
+	const agent = "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: agent}\nspec:\n  required: true\n" +
 		"  pod: {spec: {initContainers: [{name: agent, image: \"agent:1\", restartPolicy: Always}]}}\n  validate: {protect: [image]}\n"
 	found, problems := templates.Parse("agent", []byte(strings.NewReplacer(edits...).Replace(agent)))
 	if len(problems) > 0 {
@@ -117,7 +117,7 @@ func parsed(t *testing.T, text string) *inject.Injector {
 
 // pieces returns templates that add different parts to a pod.
 func pieces(spec string) map[string]string {
-	const head = "---\napiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n"
+	const head = "---\napiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: NAME}\nspec:\n"
 	all := map[string]string{
 		"container": "  pod: {spec: {containers: [{name: side, image: side}]}}\n",
 		"variable":  "  forEachContainer: [{add: {env: [{name: A, value: b}]}}]\n",
@@ -138,7 +138,7 @@ func TestUninjected(t *testing.T) {
 	t.Parallel()
 	const plain = `{"metadata":{"name":"web","annotations":{"some":"thing"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`
 	const bare = `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"web"}]}}`
-	other := parsed(t, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: other}\nspec: {default: true, pod: {metadata: {annotations: {an: other}}}}\n")
+	other := parsed(t, "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: other}\nspec: {default: true, pod: {metadata: {annotations: {an: other}}}}\n")
 	both := func(i *inject.Injector) *inject.Injector {
 		return inject.New(templates.NewSet(append(slices.Clone(i.Set().Templates), other.Set().Templates...)))
 	}
@@ -187,7 +187,7 @@ func TestUninjected(t *testing.T) {
 // reported.
 func TestDecidedAgainst(t *testing.T) {
 	t.Parallel()
-	const head = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: agent}\nspec:\n  default: true\n"
+	const head = "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: agent}\nspec:\n  default: true\n"
 	const pod = `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"web"}]}}`
 	grow := "  forEachContainer: [{add: {env: [{name: \"A${container.env.size()}\", value: x}]}}]\n"
 	huge := "  pod: {spec: {containers: [{name: agent, image: a, args: [\"" + strings.Repeat("x", 4<<20) + "\"]}]}}\n"
@@ -206,12 +206,12 @@ func TestSupersededExcuse(t *testing.T) {
 	t.Parallel()
 	const plain = `{"metadata":{"name":"web","annotations":{"pillion.dev/templates":"+new"}},"spec":{"containers":[{"name":"web","image":"web"}]}}`
 	const base = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: base}
 spec: {required: true, pod: {spec: {containers: [{name: base, image: "base:1"}]}}, validate: {protect: [image]}}
 `
 	with := func(spec string) string {
-		return base + "---\napiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: new}\nspec:\n" + spec +
+		return base + "---\napiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: new}\nspec:\n" + spec +
 			"  pod: {spec: {containers: [{name: new, image: \"new:1\"}]}}\n"
 	}
 	const warn, deny, required = "  validate: {mode: Warn}\n", "  validate: {mode: Deny}\n", "  required: true\n"
@@ -242,7 +242,7 @@ spec: {required: true, pod: {spec: {containers: [{name: base, image: "base:1"}]}
 func TestJudgeTricks(t *testing.T) {
 	t.Parallel()
 	const template = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   required: true
@@ -260,7 +260,7 @@ spec:
   validate: {protect: [image, env, envFrom, ports, volumeMounts]}
 ---
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: plain}
 spec:
   order: -1
@@ -321,12 +321,12 @@ spec:
 func TestRequiredForEachIsNotEscaped(t *testing.T) {
 	t.Parallel()
 	found, problems := templates.Parse("t", []byte(`apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: shell}
 spec: {default: true, pod: {spec: {containers: [{name: shell, image: "busybox:1"}]}}}
 ---
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: guard}
 spec: {required: true, forEachContainer: [{add: {env: [{name: GUARD, value: "on"}]}}]}
 `))

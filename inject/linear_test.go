@@ -17,7 +17,7 @@ import (
 
 // greedy reads, and adds to, every kind of list that may be long.
 const greedy = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: greedy}
 spec:
   default: true
@@ -36,7 +36,7 @@ spec:
   forEachContainer:
   - initContainers: true
     add:
-      env: [{name: GREEDY, value: "${string(has(pod.spec.runtimeClassName))}"}, {name: GREEDIER, value: y}]
+      env: [{name: GREEDY, value: "${string(has(pod.spec.runtimeClassName))}"}, {name: GREEDIER, value: z}]
       ports: [{containerPort: 81, name: greedy}]
       volumeMounts: [{name: greedy, mountPath: /var/greedy}, {name: greedier, mountPath: /var/greedier}]
       securityContext: {allowPrivilegeEscalation: false}

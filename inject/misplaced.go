@@ -25,6 +25,7 @@ func (i *Injector) Misplaced(apiVersion, kind string, object *tree.Node) []Findi
 	if len(podAt) == 0 {
 		return nil
 	}
+	i = i.For(object.At("metadata", "namespace").Text())
 	reads := strings.Join(podAt, ".") + ".metadata"
 	title := kind + "/" + templates.Cut(nameOf(object), maxValue)
 	pod := object.At(podAt...).Get("metadata")

@@ -18,7 +18,7 @@ import (
 
 const misplacedTemplate = `
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   default: true

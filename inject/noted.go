@@ -17,6 +17,7 @@ func (i *Injector) Before(req Request, result *Result, empty func(path string) (
 	if !result.Adds() {
 		return "", nil
 	}
+	i = i.For(req.Namespace.Name)
 	pod, err := tree.Parse(req.Object)
 	if err != nil {
 		return "", notJSON(err)

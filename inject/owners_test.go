@@ -18,7 +18,7 @@ func TestConflictsOfManyTemplates(t *testing.T) {
 		var set []*templates.Template
 		var records []string
 		for i := range n {
-			doc := fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {default: true,
+			doc := fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t%d}, spec: {default: true,
   pod: {spec: {volumes: [{name: v%d, emptyDir: {}}]}},
   forEachContainer: [{add: {env: [{name: E%d, value: "${container.name}"}], volumeMounts: [{name: v%d, mountPath: /v}]}}]}}`, i, i, i, i)
 			found, problems := templates.Parse("t", []byte(doc))

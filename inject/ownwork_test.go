@@ -308,7 +308,7 @@ func tryOwnWork(t *testing.T, seed, stream uint64, tried tally) {
 	var docs []string
 	var set []*templates.Template
 	for i := range 1 + g.IntN(3) {
-		doc := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.Template(i))
+		doc := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.Template(i))
 		found, problems := templates.Parse("t", []byte(doc))
 		if len(problems) > 0 {
 			tried["not loaded"]++

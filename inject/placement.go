@@ -120,7 +120,7 @@ func (p *planner) rendered(list, name string) int {
 
 // positionIn returns a position in a list, without a container that the list does not have.
 func positionIn(placed *templates.Placement, list string, items []tree.Node) templates.Position {
-	position := placed.In(list)
+	position := templates.PositionIn(placed, list)
 	if name := position.After + position.Before; name != "" && !slices.ContainsFunc(items, hasName(name)) {
 		return templates.Position{End: position.End}
 	}

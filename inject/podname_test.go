@@ -15,7 +15,7 @@ import (
 // webhook sees no name if the API server generates it later; the validating webhook sees that one.
 func TestPodName(t *testing.T) {
 	t.Parallel()
-	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t}, spec: {required: true,
+	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t}, spec: {required: true,
 		variables: [{name: v, expression: "pod.metadata.?name"}], validate: {mode: Deny, protect: [all]}, pod: {spec: {containers: [{name: t, image: i,
 		args: ["${pod.metadata.?name.orValue('none')}", "${has(pod.metadata.name) ? 'yes' : 'no'}", "${pod.?metadata.name.orValue('none')}", "${variables.v.orValue('none')}"]}]}}}}`))
 	if len(problems) > 0 {

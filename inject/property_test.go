@@ -137,7 +137,7 @@ func TestSameBytesInEveryProcess(t *testing.T) {
 // its expressions cost too much for a pod, at any place in the pod.
 func TestExpensiveExpressions(t *testing.T) {
 	t.Parallel()
-	const header = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n  default: true\n"
+	const header = "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: NAME}\nspec:\n  default: true\n"
 	costly, problems := templates.Parse("costly", []byte(strings.Replace(header, "NAME", "costly", 1)+
 		"  forEachContainer: [{where: \"!pod.spec.containers.exists(c, c.name == 'no')\", add: {env: [{name: A, value: b}]}}]\n"))
 	cheap, more := templates.Parse("cheap", []byte(strings.Replace(header, "NAME", "cheap", 1)+
@@ -195,7 +195,7 @@ func TestHostileExpressions(t *testing.T) {
 		"string(pod.spec.containers.all(c, (pod.spec.containers + pod.spec.containers).size() > 0))",
 	} {
 		source := strings.NewReplacer("$A", "pod.metadata.annotations['a']", "$B", "pod.metadata.annotations['b']").Replace(expression)
-		found, problems := templates.Parse("it", fmt.Appendf(nil, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: it}\nspec:\n"+
+		found, problems := templates.Parse("it", fmt.Appendf(nil, "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: it}\nspec:\n"+
 			"  default: true\n  pod: {spec: {containers: [{name: it, image: it, args: [%q]}]}}\n", "${"+source+"}"))
 		if len(problems) > 0 {
 			t.Fatal(problems)

@@ -22,7 +22,7 @@ import (
 func TestNoWayAround(t *testing.T) {
 	t.Parallel()
 	injector := parsed(t, `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   required: true

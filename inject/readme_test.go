@@ -67,6 +67,22 @@ func TestReasonCodesAreDocumented(t *testing.T) {
 	}
 }
 
+// TestReadmeCauses checks that the README names each reason why a pod has no sidecar among the causes.
+func TestReadmeCauses(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, causes, _ := strings.Cut(string(readme), "\n## My pod has no sidecar\n")
+	causes, _, _ = strings.Cut(causes, "\n## ")
+	for _, code := range inject.DecisionCodes() {
+		if !code.Succeeded() && !strings.Contains(causes, "`"+string(code)+"`") {
+			t.Errorf("README.md: no row of \"My pod has no sidecar\" names the code %s", code)
+		}
+	}
+}
+
 // TestTemplatesOnPages checks that every template on a page can be loaded.
 func TestTemplatesOnPages(t *testing.T) {
 	n := 0

@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -15,6 +16,9 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	for i := range rules {
 		rule := &rules[i]
 		if applies, message := rule.applies(c.subject, c.t); applies {
+			if c.subject.asked.detail {
+				c.decision.Also = c.also(rules[i:])
+			}
 			return rule.code, message
 		}
 		if c.subject.asked.detail {
@@ -54,6 +58,28 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	}
 	c.prepare()
 	return "", ""
+}
+
+// also returns further reasons why the pod does not get the template, given the rules from the one
+// that decided. They matter only if the pod's author can change what that one is about.
+func (c *candidate) also(rules []rule) (all []Step) {
+	if code := rules[0].code; code == CodeMirrorPod || code == CodeExcludedNamespace {
+		return nil
+	}
+	for i := range rules[1:] {
+		rule := &rules[1+i]
+		if applies, message := rule.applies(c.subject, c.t); applies {
+			all = append(all, Step{rule.code, cmp.Or(message, rule.code.sentence())})
+		}
+	}
+	if c.subject.tooMany() != "" {
+		return all // expressions could take too long
+	}
+	c.values, _ = c.t.Values(c.subject.annotations, c.subject.asked.account, &c.subject.asked.namespace)
+	if ok, err := c.t.Condition(&c.input, c.values); err == nil && !ok {
+		all = append(all, Step{CodeConditionFalse, c.whyFalse()})
+	}
+	return all
 }
 
 // setsParams reports whether the pod may set parameters of the template.

@@ -99,6 +99,7 @@ const maxFields = 500
 // Inject decides about every template and plans what to add. It returns an error if Object is
 // invalid, or [ErrGone]. Every other problem is a decision.
 func (i *Injector) Inject(req Request) (*Result, error) {
+	i = i.For(req.Namespace.Name)
 	pod, err := req.parse()
 	if err != nil {
 		return nil, err

@@ -23,6 +23,9 @@ type Decision struct {
 	// Passed are the rules before the deciding one, with the reasons why they did not apply. It is
 	// set only if the [Request] has Detail.
 	Passed []Step `json:"passed,omitempty"`
+	// Also are further reasons why the pod does not get the template, which the deciding one hides.
+	// It is set only if the [Request] has Detail.
+	Also []Step `json:"also,omitempty"`
 	// Params are the values that the template was rendered with, in the order of declaration.
 	Params []templates.Value `json:"params,omitempty"`
 	// Added is what the template has and the pod lacks. It is set only if the [Request]
@@ -49,7 +52,7 @@ type Decision struct {
 	other    string   // only for a final pod: the revision in that record (JSON), if it is not the template's
 }
 
-// Step is a rule that did not apply.
+// Step is a rule that decided nothing, and why.
 type Step struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`

@@ -177,7 +177,11 @@ func wrongOS(s *subject, t *loaded) (bool, string) {
 	if s.os == string(want) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("the pod is for %s, but the template is for %s", s.os, want)
+	fix := fmt.Sprintf("for this pod, write a template with spec.match.os: %s", s.os)
+	if s.os == string(corev1.Linux) { // which is also the default
+		fix = fmt.Sprintf("if the pod is for %s, set its spec.os.name: %[1]s", want)
+	}
+	return true, fmt.Sprintf("the pod is for %s, but the template is for %s; %s", s.os, want, fix)
 }
 
 func whyRightOS(s *subject, t *loaded) string { return "pod and template are for " + s.os }

@@ -41,6 +41,7 @@ type Empty struct{ Path, Text string }
 // had exactly as a template has them are removed too, unless the pod's [AnnotationUninject] names
 // them.
 func (i *Injector) Uninject(req Request) (*Removal, error) {
+	i = i.For(req.Namespace.Name)
 	pod, err := tree.Parse(req.Object)
 	if err != nil {
 		return nil, notJSON(err)

@@ -126,7 +126,7 @@ func TestUninjectKeepsOwn(t *testing.T) {
 	t.Parallel()
 	set, problems := templates.Parse("t.yaml", []byte(`
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   default: true

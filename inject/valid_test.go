@@ -16,7 +16,7 @@ import (
 func TestAnnotationsFull(t *testing.T) {
 	t.Parallel()
 	injector := inject.New(mustLoad(t, fstest.MapFS{"agent.yaml": {Data: []byte(
-		"{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: agent}, spec: {default: true, pod: {spec: {containers: [{name: agent, image: a}]}}}}")}}, "."))
+		"{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: agent}, spec: {default: true, pod: {spec: {containers: [{name: agent, image: a}]}}}}")}}, "."))
 	const limit, own = 256 << 10, len("agent.pillion.dev/injected") + 12
 	for size, want := range map[int]inject.Code{limit - own: inject.CodeInjected, limit - own + 1: inject.CodeConflict} {
 		pod, err := json.Marshal(map[string]any{

@@ -48,7 +48,7 @@ func outcome(t *testing.T, specs []string, pod string) (text string, problems st
 	t.Helper()
 	var set []*templates.Template
 	for i, spec := range specs {
-		found, bad := templates.Parse("t", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, spec))
+		found, bad := templates.Parse("t", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, spec))
 		if len(bad) > 0 {
 			return "", "not loaded"
 		}

@@ -14,8 +14,8 @@ import (
 // not only about the first one.
 func TestAllWrongValues(t *testing.T) {
 	t.Parallel()
-	injector := withSpecs(t, `validate: {mode: Deny}, params: [{name: level, default: a, enum: [a, b]}, {name: n, type: integer, default: 1}, {name: team, default: x, pattern: "[a-z]"},
-		{name: ok, default: y}, {name: none}], pod: {spec: {containers: [{name: s0, image: "${params.level}${params.team}${params.ok}${params.none}${string(params.n)}"}]}}`)
+	injector := withSpecs(t, `validate: {mode: Deny}, params: [{name: level, default: a, enum: [a, b]}, {name: "n", type: integer, default: 1}, {name: team, default: x, pattern: "[a-z]"},
+		{name: ok, default: "y"}, {name: none}], pod: {spec: {containers: [{name: s0, image: "${params.level}${params.team}${params.ok}${params.none}${string(params.n)}"}]}}`)
 	req := inject.Request{
 		Operation: "CREATE", OptedIn: true, Namespace: templates.Namespace{Name: "shop", Annotations: map[string]string{"t0.pillion.dev/team": "1"}},
 		Object: []byte(`{"metadata":{"annotations":{"t0.pillion.dev/level":"c","t0.pillion.dev/n":"many"}},"spec":{"containers":[{"name":"app"}]}}`),

@@ -260,27 +260,3 @@ func TestAdviseComponent(t *testing.T) {
 		}
 	}
 }
-
-// TestTemplateConfigMapsComponent checks that the component adds the flag, and the right to read
-// the ConfigMaps of Pillion's namespace alone.
-func TestTemplateConfigMapsComponent(t *testing.T) {
-	const component = "components/template-configmaps"
-	wantFlag(t, component, "--template-configmaps="+manifests.TemplateSelector, "rbac.yaml")
-	b := load(t)
-	var role rbacv1.Role
-	var binding rbacv1.RoleBinding
-	decodeStrictly(t, filepath.Join(component, "rbac.yaml"), &role, &binding)
-	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}}
-	if !equality.Semantic.DeepEqual(role.Rules, rules) {
-		t.Errorf("rules are %v, want %v", role.Rules, rules)
-	}
-	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Name: b.serviceAccount.Name, Namespace: b.serviceAccount.Namespace}}
-	if binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}) || !slices.Equal(binding.Subjects, subject) {
-		t.Errorf("%v is bound for %v", binding.RoleRef, binding.Subjects)
-	}
-	for _, o := range []metav1.Object{&role, &binding} {
-		if o.GetNamespace() != manifests.Namespace || o.GetLabels()["app.kubernetes.io/name"] != manifests.Name {
-			t.Errorf("%s/%s has labels %v", o.GetNamespace(), o.GetName(), o.GetLabels())
-		}
-	}
-}

@@ -19,8 +19,9 @@ import (
 )
 
 func TestCodeAgrees(t *testing.T) {
-	if manifests.MutatePath != webhook.PathMutate || manifests.ValidatePath != webhook.PathValidate || manifests.ShadowPath != webhook.PathShadow {
-		t.Errorf("the API server calls %s, %s and %s", manifests.MutatePath, manifests.ValidatePath, manifests.ShadowPath)
+	if manifests.MutatePath != webhook.PathMutate || manifests.ValidatePath != webhook.PathValidate || manifests.ShadowPath != webhook.PathShadow ||
+		manifests.LintPath != webhook.PathLint {
+		t.Errorf("the API server calls %s, %s, %s and %s", manifests.MutatePath, manifests.ValidatePath, manifests.ShadowPath, manifests.LintPath)
 	}
 	b := load(t)
 	for _, e := range append(explain.MutatingEntries(&b.mutating), explain.ValidatingEntries(&b.validating)...) {
@@ -40,7 +41,7 @@ func TestCodeAgrees(t *testing.T) {
 func TestEngineAgreesWithSelectors(t *testing.T) {
 	found, problems := templates.Parse("t.yaml", []byte(`
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: t}
 spec: {default: true, pod: {metadata: {annotations: {example.com/t: t}}}}`))
 	if len(problems) > 0 {

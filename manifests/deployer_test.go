@@ -62,7 +62,12 @@ func TestDeployer(t *testing.T) {
 	if err != nil || err2 != nil {
 		t.Fatal(err, err2)
 	}
-	for _, file := range append(files, based...) {
+	kinds, err := filepath.Glob("crds/*.yaml")
+	controller, err2 := filepath.Glob("controller/*.yaml")
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	for _, file := range slices.Concat(files, based, kinds, controller) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -120,18 +120,18 @@ func TestKustomization(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(read(t, "kustomization.yaml")), &k); err != nil {
 		t.Fatal(err)
 	}
-	const library = "../../templates/library"
+	others := []string{"../crds", "../../templates/library", "../controller"}
 	var listed []string
 	for _, r := range k.Resources {
-		if r != library {
+		if !slices.Contains(others, r) {
 			listed = append(listed, r)
 		}
 	}
 	if want := files(t); !slices.Equal(listed, want) {
 		t.Errorf("resources are %q, want every file in its order: %q", listed, want)
 	}
-	if !slices.Contains(k.Resources, library) {
-		t.Errorf("resources lack %s", library)
+	if len(k.Resources) != len(listed)+len(others) {
+		t.Errorf("resources are %q, want also %q", k.Resources, others)
 	}
 	if len(k.Images) != 1 || k.Images[0]["name"] != manifests.Image || k.Images[0]["newTag"] == "" {
 		t.Errorf("images are %v, want %s with a tag", k.Images, manifests.Image)
@@ -212,6 +212,7 @@ func checkRBAC(t testing.TB) {
 	read := []string{"get", "list", "watch"}
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces", "serviceaccounts"}, Verbs: read},
+		{APIGroups: []string{"pillion.dev"}, Resources: []string{"clustersidecartemplates", "sidecartemplates"}, Verbs: read},
 		{
 			APIGroups:     []string{admissionregistrationv1.GroupName},
 			Resources:     []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},

@@ -12,6 +12,9 @@ const (
 	Namespace = "pillion-system"
 	Name      = "pillion" // of the ServiceAccount, Deployment, Service and webhook configurations
 
+	// ControllerName is the name of the controller's ServiceAccount, Deployment and Lease.
+	ControllerName = "pillion-controller"
+
 	// ServiceHost is the name that the API server calls. The serving certificate must
 	// contain it.
 	ServiceHost = Name + "." + Namespace + ".svc"
@@ -19,7 +22,6 @@ const (
 	WebhookPortName = "webhook"
 
 	TemplatesConfigMap = "pillion-templates"
-	TemplatesPath      = "/etc/pillion/templates"     // the path at which it is mounted
-	TemplateSelector   = "pillion.dev/templates=true" // of the component template-configmaps
+	TemplatesPath      = "/etc/pillion/templates" // the path at which it is mounted
 	TLSSecret          = "pillion-tls"
 )

@@ -25,6 +25,7 @@ const (
 	ValidatePath = "/validate"
 	AdvisePath   = "/advise"
 	ShadowPath   = "/shadow"
+	LintPath     = "/lint"
 	LivePath     = "/livez"
 	ReadyPath    = "/readyz"
 )
@@ -37,6 +38,7 @@ const (
 	ValidateNamespaceEntry = "namespace.validate.pillion.dev"
 	ValidatePodEntry       = "pod.validate.pillion.dev"
 	ShadowEntry            = "namespace.shadow.pillion.dev"
+	LintEntry              = "lint.pillion.dev"
 )
 
 // The component advise: the name of its webhook configuration, and its entries. They are for

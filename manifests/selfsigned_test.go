@@ -157,7 +157,7 @@ func TestSelfSignedRBAC(t *testing.T) {
 
 func TestNetworkPolicy(t *testing.T) {
 	const dir = "components/network-policy"
-	if k := readKustomization(t, dir); k.Kind != "Component" || !slices.Equal(k.Resources, []string{"networkpolicy.yaml"}) {
+	if k := readKustomization(t, dir); k.Kind != "Component" || !slices.Equal(k.Resources, []string{"networkpolicy.yaml", "controller.yaml"}) {
 		t.Errorf("the kustomization is %+v", k)
 	}
 	var p networkingv1.NetworkPolicy

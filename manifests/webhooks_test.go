@@ -59,11 +59,39 @@ func checkEntries(t testing.TB) {
 	mutating, validating := entries(b)
 	check(t, mutating, manifests.MutatePath, admissionregistrationv1.Ignore, manifests.MutateNamespaceEntry, manifests.MutatePodEntry)
 	check(t, validating[:2], manifests.ValidatePath, admissionregistrationv1.Fail, manifests.ValidateNamespaceEntry, manifests.ValidatePodEntry)
-	check(t, validating[2:], manifests.ShadowPath, admissionregistrationv1.Ignore, manifests.ShadowEntry)
+	check(t, validating[2:3], manifests.ShadowPath, admissionregistrationv1.Ignore, manifests.ShadowEntry)
+	checkLint(t, validating[3:])
 	for _, w := range b.mutating.Webhooks {
 		if w.ReinvocationPolicy == nil || *w.ReinvocationPolicy != admissionregistrationv1.IfNeededReinvocationPolicy {
 			t.Errorf("%s: reinvocationPolicy is not IfNeeded", w.Name)
 		}
+	}
+}
+
+// checkLint checks the entry for templates. It selects no namespace and no object: a template with a
+// mistake is rejected wherever it is.
+func checkLint(t testing.TB, entries []entry) {
+	t.Helper()
+	if len(entries) != 1 {
+		t.Fatalf("%d entries are for templates", len(entries))
+	}
+	want := entry{
+		Name: manifests.LintEntry,
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
+			Namespace: manifests.Namespace, Name: manifests.Name, Path: new(manifests.LintPath), Port: new(int32(manifests.ServicePort)),
+		}},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{"pillion.dev"}, APIVersions: []string{"v1alpha1"}, Resources: []string{"clustersidecartemplates", "sidecartemplates"},
+				Scope: new(admissionregistrationv1.AllScopes),
+			},
+		}},
+		MatchPolicy: new(admissionregistrationv1.Equivalent), FailurePolicy: new(admissionregistrationv1.Ignore),
+		SideEffects: new(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: new(int32(10)), AdmissionReviewVersions: []string{"v1", "v1beta1"},
+	}
+	if !equality.Semantic.DeepEqual(entries[0], want) {
+		t.Errorf("%s is\n%+v, want\n%+v", entries[0].Name, entries[0], want)
 	}
 }
 
@@ -177,7 +205,7 @@ func checkMatchConditionNeverErrs(t testing.TB) {
 		t.Fatal(err)
 	}
 	mutating, validating := entries(load(t))
-	for _, e := range slices.Concat(mutating, validating) {
+	for _, e := range slices.Concat(mutating, validating[:3]) {
 		if len(e.MatchConditions) != 1 || e.MatchConditions[0].Name != "not-mirror-pod" {
 			t.Fatalf("%s: matchConditions are %v", e.Name, e.MatchConditions)
 		}

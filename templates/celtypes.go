@@ -56,7 +56,7 @@ func newProvider(base types.Provider, params []Param) *provider {
 	p := &provider{Provider: base, structs: sharedStructs(), params: map[string]*structField{}, variables: map[string]*structField{}}
 	for i := range params {
 		name := params[i].Name
-		f := getter(params[i].cel(), func(v Values) any { return v.get(name) })
+		f := getter(celOf(&params[i]), func(v Values) any { return v.get(name) })
 		if params[i].Optional {
 			f.IsSet = func(obj any) bool { return obj.(Values).isSet(name) }
 		}

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // walk checks y against t. It returns nil if there was a problem. Field is the field in the API,
@@ -20,7 +21,7 @@ func (c *checker) walk(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t == reflect.TypeFor[podFragment]() || t == reflect.TypeFor[containerFragment]() {
+	if t == reflect.TypeFor[v1alpha1.PodFragment]() || t == reflect.TypeFor[v1alpha1.ContainerFragment]() {
 		return nil // walked again when the parameters are known
 	}
 	if p, ok := c.special(y, t, field, path); ok {
@@ -66,7 +67,7 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		fields[f.JSON] = f
 		names = append(names, f.JSON)
 	}
-	o := &part{kind: objectPart, path: path}
+	o := &part{kind: objectPart, path: path, line: y.Line}
 	leave, ok := c.forEach(o, y, path)
 	if !ok {
 		return nil
@@ -85,17 +86,22 @@ func (c *checker) object(y *yaml.Node, t reflect.Type, field, path string) *part
 		}
 		f, ok := fields[key.Value]
 		if !ok {
-			meantKey := DidYouMean(key.Value, c.keysOf(names))
+			word := key.Value
+			if path == "spec" {
+				word = cmp.Or(otherKeys[word], word)
+			}
+			meantKey := DidYouMean(word, c.keysOf(names))
 			if place := placeOf(path, key.Value); meantKey == "" && place != "" {
 				meantKey = "; write it in " + place
 				defer func() { c.meant[sub] = true }()
-				c.meant["spec.pod"] = c.meant["spec.pod"] || place == podSpecPath
+				c.meant["spec.pod"] = c.meant["spec.pod"] || strings.HasPrefix(place, "spec.pod.")
 			}
 			if special := "${" + key.Value + "}"; slices.Contains(c.keysOf(nil), special) {
 				meantKey = fmt.Sprintf("; did you mean %q?", special)
 			}
 			c.problem(key, sub, "unknown key%s", meantKey)
-			if meant := Closest(key.Value, names); meant != "" && child(y, meant) == nil {
+			c.meant[sub] = true // one problem is enough
+			if meant := Closest(word, names); meant != "" && child(y, meant) == nil {
 				c.meant[join(path, meant)] = true
 			}
 			return
@@ -135,7 +141,7 @@ func (c *checker) when(o *part, value *yaml.Node, path string) {
 		c.problem(value, path, "%s: %v", whenKey, err)
 		return
 	}
-	o.when = p
+	p.line, o.when = value.Line, p
 }
 
 // pairs calls visit for each key and value, and reports duplicate keys.
@@ -144,6 +150,8 @@ func (c *checker) pairs(y *yaml.Node, path string, visit func(key, value *yaml.N
 	for key, value := range members(y) {
 		sub := join(path, key.Value)
 		switch {
+		case c.isFull():
+			return
 		case key.Kind != yaml.ScalarNode:
 			c.problem(key, path, "a key must be a string")
 		case seen[key.Value]:
@@ -160,7 +168,7 @@ func (c *checker) mapping(y *yaml.Node, t reflect.Type, field, path string) *par
 		c.problem(y, path, "must be an object")
 		return nil
 	}
-	o := &part{kind: objectPart, path: path}
+	o := &part{kind: objectPart, path: path, line: y.Line}
 	c.pairs(y, path, func(key, value *yaml.Node, sub string) {
 		if key.Value == whenKey && c.env != nil {
 			c.when(o, value, path)
@@ -180,7 +188,7 @@ func (c *checker) list(y *yaml.Node, t reflect.Type, field, path string) *part {
 		c.problem(y, path, "must be a list%s", ofNames(t, y))
 		return nil
 	}
-	l := &part{kind: listPart, path: path}
+	l := &part{kind: listPart, path: path, line: y.Line}
 	for i, item := range y.Content {
 		l.add("", c.walk(item, t.Elem(), field, fmt.Sprintf("%s[%d]", path, i)))
 	}
@@ -196,6 +204,7 @@ func (c *checker) scalar(y *yaml.Node, t reflect.Type, field, path string) *part
 		return c.leaf(y, t, field, path)
 	}
 	if t == reflect.TypeFor[Scalar]() {
+		c.written[y] = true
 		return &part{static: tree.Text(y.Value)}
 	}
 	if !fits(y, t) {

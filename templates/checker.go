@@ -21,11 +21,23 @@ type checker struct {
 	os       corev1.OSName   // the template's operating system; "" is Linux
 	meant    map[string]bool // paths of keys that are missing because they are misspelled
 
+	written map[*yaml.Node]bool // values of which the text counts, for example 010 as a string
+
 	asksIfSet bool // see [Template.AsksIfSet]
 }
 
+// maxProblems limits the problems of one document, because many users may create templates.
+const maxProblems = 200
+
+// isFull reports whether there are so many problems that more are not needed.
+func (c *checker) isFull() bool { return len(c.problems) >= maxProblems }
+
+func newChecker(file string) *checker {
+	return &checker{file: file, meant: map[string]bool{}, written: map[*yaml.Node]bool{}}
+}
+
 func (c *checker) problem(y *yaml.Node, path, format string, args ...any) {
-	if c.meant[path] {
+	if c.meant[path] || c.isFull() {
 		return // the misspelled key is reported already
 	}
 	c.problems = append(c.problems, Problem{File: c.file, Line: y.Line, Path: path, Message: fmt.Sprintf(format, args...)})

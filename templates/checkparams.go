@@ -44,7 +44,7 @@ func (c *checker) params(y *yaml.Node, t *Template) bool {
 		if p.Prefix != "" && p.Type == "" {
 			p.Type = mapParam
 		}
-		p.Type = p.Type.row().name
+		p.Type = rowOfType(p.Type).name
 		path := fmt.Sprintf("spec.params[%d]", i)
 		node := list.Content[i]
 		switch {
@@ -74,7 +74,7 @@ func reserved(name string) bool {
 }
 
 func (c *checker) param(node *yaml.Node, path string, declared *Param) *param {
-	p := &param{Param: *declared, row: declared.row(), length: declared.Length()}
+	p := &param{Param: *declared, row: rowOf(declared), length: MaxLength(declared)}
 	var err error
 	c.maxLength(node, path, p)
 	c.parts(node, path, p)

@@ -81,8 +81,8 @@ func (c *checker) parts(node *yaml.Node, path string, p *param) {
 	if strings.ContainsAny(p.Separator, ", \t") {
 		c.problem(at(node, "separator"), path+".separator", "must have no comma and no blank")
 	}
-	item := p.itemParam()
-	if item.Type.row().parts != scalar {
+	item := itemOf(&p.Param)
+	if rowOfType(item.Type).parts != scalar {
 		c.problem(at(node, "items", "type"), path+".items.type", "must not be %s: an item has a single value", item.Type)
 		return
 	}

@@ -171,7 +171,7 @@ func cpu(t *testing.T) time.Duration {
 // the where has. These are found in all of it, also in parts that are not evaluated for a pod.
 func TestNamedContainersCost(t *testing.T) {
 	cost := func(comparisons int) float64 {
-		found, problems := Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {params: [{name: p, default: x}],
+		found, problems := Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {params: [{name: p, default: x}],
 			forEachContainer: [{where: "true`+strings.Repeat(" || container.name == lists.range(20000).map(i, params.p)[0]", comparisons)+`", add: {env: [{name: A, value: b}]}}]}}`))
 		if problems != nil {
 			t.Fatal(problems)

@@ -34,10 +34,10 @@ func (p *PodJSON) UnmarshalJSON(text []byte) error {
 // Decode reads a file with one YAML document of a kind into a struct. As in a template, unknown
 // keys and wrong types are problems. A field of type json.RawMessage may have any value.
 func Decode(file string, data []byte, kind string, into any) (*Document, Problems) {
-	c := &checker{file: file, meant: map[string]bool{}}
+	c := newChecker(file)
 	y, problem := onlyDocument(data)
 	if problem == nil {
-		if y, problem = unfolded(y); problem == nil && !c.identity(y, kind) {
+		if y, problem = unfolded(y); problem == nil && c.identity(y, kind) == "" {
 			return nil, c.problems
 		}
 	}

@@ -16,6 +16,7 @@ import (
 // program is a compiled expression.
 type program struct {
 	source  string
+	line    int      // in the file, if it is known
 	direct  direct   // evaluates it without CEL, if possible
 	params  []string // the parameters that it reads, sorted
 	ofPod   bool     // whether its value depends on the pod
@@ -112,6 +113,11 @@ func (p *program) evalBool(in *Input) (bool, error) {
 		return false, err
 	}
 	return out == types.True, nil
+}
+
+// fault returns an error of an expression.
+func (p *program) fault(path string, err error) error {
+	return &fault{path, p.line, p.params, err}
 }
 
 // piece is a part of a string: a literal, or an expression if program is not nil.

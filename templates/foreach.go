@@ -45,7 +45,7 @@ func (c *checker) forEach(o *part, y *yaml.Node, path string) (leave func(), ok 
 		c.problem(list, at, "%v", err)
 		return nil, false
 	}
-	o.loop = l
+	l.list.line, o.loop = list.Line, l
 	before := c.env
 	c.env, c.compiler.loops = env, append(c.compiler.loops, l)
 	return func() { c.env, c.compiler.loops = before, c.compiler.loops[:l.depth] }, true

@@ -31,7 +31,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 	if len(pieces) == 1 {
 		out, maybe := valueType(pieces[0].program.out)
 		if text := becomesText(field, out); maybe || !text {
-			p := &part{kind: leafPart, pieces: pieces, whole: true, text: text, path: path, field: field}
+			p := &part{kind: leafPart, pieces: pieces, whole: true, text: text, path: path, line: y.Line, field: field}
 			pieces[0].program.leaf = true
 			c.wholeLeaf(y, p, t)
 			return p
@@ -50,7 +50,7 @@ func (c *checker) leaf(y *yaml.Node, t reflect.Type, field, path string) *part {
 			c.problem(y, path, "${%s} gives %s, which cannot be part of a string%s", p.program.source, celName(p.program.out), toText(p.program.out, p.program.source))
 		}
 	}
-	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, field: field}
+	return &part{kind: leafPart, pieces: pieces, rules: rulesFor(t, field, path), path: path, line: y.Line, field: field}
 }
 
 // becomesText reports whether a whole expression becomes a string although it has another type. The

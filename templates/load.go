@@ -4,11 +4,7 @@ package templates
 
 import (
 	"bytes"
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -21,12 +17,6 @@ type Source struct {
 	Name string // in FS; "." is the folder itself
 	Data []byte // the content, if FS is nil
 	Path string // for messages
-}
-
-// Set is a complete set of templates in the order in which they are applied. It is immutable.
-type Set struct {
-	Templates []*Template
-	Revision  string // of all templates together, 12 hex digits
 }
 
 // Load reads all sources or returns [Problems]. In a folder it reads *.yaml, *.yml and *.json. It
@@ -125,50 +115,6 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// NewSet returns a set of the templates. They must be sorted and have different names.
-func NewSet(all []*Template) *Set {
-	sum := sha256.New()
-	for _, t := range all {
-		fmt.Fprintln(sum, t.Name, t.Revision)
-	}
-	return &Set{Templates: all, Revision: hex.EncodeToString(sum.Sum(nil))[:12]}
-}
-
-// Join combines sets. If templates have the same name, the set contains the first one, and the
-// others are problems.
-func Join(sets ...*Set) (*Set, Problems) {
-	var all []*Template
-	for _, s := range sets {
-		all = append(all, s.Templates...)
-	}
-	all, problems := distinct(all)
-	inOrder(all)
-	return NewSet(all), problems
-}
-
-func inOrder(all []*Template) {
-	slices.SortStableFunc(all, func(a, b *Template) int {
-		return cmp.Or(cmp.Compare(a.Spec.Order, b.Spec.Order), strings.Compare(a.Name, b.Name))
-	})
-}
-
-// distinct keeps the first template of each name.
-func distinct(all []*Template) (kept []*Template, problems Problems) {
-	first := map[string]*Template{}
-	for _, t := range all {
-		if other := first[t.Name]; other != nil {
-			problems = append(problems, Problem{
-				File: t.File, Line: t.line, Path: "metadata.name",
-				Message: fmt.Sprintf("the template %s is in %s too, on line %d", t.Name, other.File, other.line),
-			})
-			continue
-		}
-		first[t.Name] = t
-		kept = append(kept, t)
-	}
-	return kept, problems
-}
-
 // files returns the source's files, each as a source.
 func (s Source) files() ([]Source, error) {
 	info, err := fs.Stat(s.FS, s.Name)
@@ -196,16 +142,6 @@ func IsFile(name string) bool {
 	switch path.Ext(name) {
 	case ".yaml", ".yml", ".json":
 		return !strings.HasPrefix(name, ".") && strings.TrimSuffix(name, path.Ext(name)) != "kustomization"
-	}
-	return false
-}
-
-// ReadsServiceAccount reports whether one of the templates does.
-func (s *Set) ReadsServiceAccount() bool {
-	for _, t := range s.Templates {
-		if t.readsAccount {
-			return true
-		}
 	}
 	return false
 }

@@ -15,7 +15,7 @@ import (
 // looping returns a template that adds a container with these fields.
 func looping(t testing.TB, params, fields string) *Template {
 	t.Helper()
-	found, problems := Parse("it", fmt.Appendf(nil, `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: it}, spec: {
+	found, problems := Parse("it", fmt.Appendf(nil, `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: it}, spec: {
 		params: [%s], pod: {spec: {containers: [{%s, image: i}]}}}}`, params, fields))
 	if len(problems) > 0 {
 		t.Fatal(problems.Error())
@@ -39,7 +39,7 @@ func TestLoopBounds(t *testing.T) {
 		"strings in loops":   {`name: c, env: [` + fmt.Sprintf(loopOf, "params.n", "A", "x"+text+"${string(m)}"+text) + `]`, 63, 64, "more than 1048576 bytes"},
 		"cost":               {`"${forEach}": {k: "lists.range(params.n)"}, name: "c-${string(k)}", env: [{"${forEach}": {m: "lists.range(900 + k).map(i, i + k).filter(i, i < 1)"}, name: A, value: x}]`, 25, 40, "cost more than 500000"},
 	} {
-		tmpl := looping(t, "{name: n, type: integer}", row.fields)
+		tmpl := looping(t, `{name: "n", type: integer}`, row.fields)
 		for _, n := range []int{row.most, row.over} {
 			value, err := tmpl.params["n"].parse(fmt.Sprint(n))
 			if err != nil {

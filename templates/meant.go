@@ -174,7 +174,7 @@ func unusual(source, message string) (text, hint string) {
 			return fmt.Sprintf("%s() does not take %s here", found[1], argumentWords("("+args)), "; without it, the value is " + typeWords(strings.TrimSuffix(value, ")")) + orThis(found[1], value)
 		}
 		if args == ")" {
-			return fmt.Sprintf("%s() does not work on %s", found[1], typeWords(of)), ""
+			return fmt.Sprintf("%s() does not work on %s", found[1], typeWords(of)), withoutCall(found[1], of)
 		}
 		return fmt.Sprintf("%s() of %s does not take %s", found[1], typeWords(of), argumentWords("("+args)), ofMember(source, found[1], of)
 	}
@@ -225,6 +225,17 @@ func withOptional(source, of string) string {
 func ofCall(function string) string {
 	if function == "format" {
 		return "; write '%s'.format([...])"
+	}
+	return ""
+}
+
+// withoutCall returns a hint about a function without arguments that the type lacks.
+func withoutCall(function, of string) string {
+	switch {
+	case function == "flatten" && of == "list(string)":
+		return "; no item is a list, so leave it out, or make lists first, as in list.map(x, x.split(',')).flatten()"
+	case function == "flatten" && strings.HasPrefix(of, "list("):
+		return "; no item is a list, so leave it out"
 	}
 	return ""
 }

@@ -43,7 +43,7 @@ func (p *part) pattern() string {
 	return p.pieces[0].literal + "*" + p.pieces[len(p.pieces)-1].literal
 }
 
-// IsNamed reports whether a container has the name in [Template.Containers], in which * is any text.
+// IsNamed reports whether a container has the name in [Template.Containers], in which * is any string.
 func IsNamed(own, name string) bool {
 	if own == name {
 		return true
@@ -57,8 +57,10 @@ func IsGenerated(own string) bool { return strings.Contains(own, "*") }
 
 // Brings reports whether the template brings containers with that name.
 func (t *Template) Brings(name string) bool {
-	return slices.Contains(t.Containers, name) ||
-		t.generates && slices.ContainsFunc(t.Containers, func(own string) bool { return IsNamed(own, name) })
+	if !t.generates {
+		return slices.Contains(t.Containers, name)
+	}
+	return slices.ContainsFunc(t.Containers, func(own string) bool { return IsNamed(own, name) })
 }
 
 // eachOnce returns the names of lists, each once.

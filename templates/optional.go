@@ -23,18 +23,18 @@ func plainRead(params []Param, ident ast.NavigableExpr) error {
 	name := parent.AsSelect().FieldName()
 	for i := range params {
 		if params[i].Name == name && params[i].Optional {
-			return fmt.Errorf("the parameter %s is optional; write params.?%[1]s for a value that may be missing, or params.?%[1]s%s", name, params[i].otherwise())
+			return fmt.Errorf("the parameter %s is optional; write params.?%[1]s for a value that may be missing, or params.?%[1]s%s", name, otherwiseOf(&params[i]))
 		}
 	}
 	return nil
 }
 
-// otherwise returns .orValue() with a value of the parameter's type.
-func (p *Param) otherwise() string {
-	if p.row().parts == ofJSON {
+// otherwiseOf returns .orValue() with a value of the parameter's type.
+func otherwiseOf(p *Param) string {
+	if rowOf(p).parts == ofJSON {
 		return ".orValue({})"
 	}
-	return otherwise(p.cel())
+	return otherwise(celOf(p))
 }
 
 // valueType returns T for the type optional(T), and true. It returns other types and false.

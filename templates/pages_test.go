@@ -120,7 +120,7 @@ func completed(t *testing.T, block string) []byte {
 	if len(params) > 0 {
 		spec["params"] = params
 	}
-	text, err := json.Marshal(map[string]any{"apiVersion": "pillion.dev/v1alpha1", "kind": "SidecarTemplate", "metadata": map[string]any{"name": "log-agent"}, "spec": spec})
+	text, err := json.Marshal(map[string]any{"apiVersion": "pillion.dev/v1alpha1", "kind": "ClusterSidecarTemplate", "metadata": map[string]any{"name": "log-agent"}, "spec": spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func evaluates(t *testing.T, page, source string, params map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, problems := Parse(page, fmt.Appendf(nil, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: x}\nspec: {params: %s, pod: {metadata: {annotations: {a: b}}}}", text))
+	found, problems := Parse(page, fmt.Appendf(nil, "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: x}\nspec: {params: %s, pod: {metadata: {annotations: {a: b}}}}", text))
 	if len(problems) > 0 {
 		t.Errorf("%s: %s: %v", page, source, problems)
 		return

@@ -38,14 +38,14 @@ type partError string
 // Error returns the end of a sentence about the value.
 func (e partError) Error() string { return string(e) }
 
-func listType(p *Param) *types.Type { return types.NewListType(p.itemParam().cel()) }
+func listType(p *Param) *types.Type { return types.NewListType(celOf(itemOf(p))) }
 
-func mapType(p *Param) *types.Type { return types.NewMapType(types.StringType, p.itemParam().cel()) }
+func mapType(p *Param) *types.Type { return types.NewMapType(types.StringType, celOf(itemOf(p))) }
 
-func (p *Param) cel() *types.Type { return p.row().cel(p) }
+func celOf(p *Param) *types.Type { return rowOf(p).cel(p) }
 
-// itemParam returns what an item must be, as a parameter.
-func (p *Param) itemParam() *Param {
+// itemOf returns what an item must be, as a parameter.
+func itemOf(p *Param) *Param {
 	item := &Param{Name: p.Name, Annotation: p.Annotation, Prefix: p.Prefix, Message: p.Message}
 	if of := p.Items; of != nil {
 		item.Type, item.Enum, item.Pattern, item.Minimum, item.Maximum, item.MaxLength = of.Type, of.Enum, of.Pattern, of.Minimum, of.Maximum, of.MaxLength
@@ -53,15 +53,15 @@ func (p *Param) itemParam() *Param {
 	return item
 }
 
-// Samples returns values that may be valid, the likeliest first.
-func (p *Param) Samples() (all []string) {
-	row := p.row()
+// Samples returns values of a parameter that may be valid, the likeliest first.
+func Samples(p *Param) (all []string) {
+	row := rowOf(p)
 	switch row.parts {
 	case ofItems:
-		return append(p.itemParam().Samples(), "")
+		return append(Samples(itemOf(p)), "")
 	case ofPairs:
-		for _, value := range p.itemParam().Samples() {
-			all = append(all, slices.Concat(p.Keys, []string{"sample"})[0]+p.separator()+value)
+		for _, value := range Samples(itemOf(p)) {
+			all = append(all, slices.Concat(p.Keys, []string{"sample"})[0]+separatorOf(p)+value)
 		}
 		return append(all, "")
 	case ofJSON:
@@ -114,10 +114,10 @@ func parseMap(p *param, text string) (ref.Val, error) {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
-		key, value, ok := strings.Cut(part, p.separator())
+		key, value, ok := strings.Cut(part, separatorOf(&p.Param))
 		switch key = strings.TrimSpace(key); {
 		case !ok && parts == nil:
-			return nil, partError(fmt.Sprintf("has no %s after %q; write pairs such as a%[1]s1,b%[1]s2", p.separator(), shortened(part)))
+			return nil, partError(fmt.Sprintf("has no %s after %q; write pairs such as a%[1]s1,b%[1]s2", separatorOf(&p.Param), shortened(part)))
 		case !ok:
 			parts = append(parts, part)
 			continue
@@ -146,7 +146,7 @@ func parseMap(p *param, text string) (ref.Val, error) {
 	return sortedMap(values), nil
 }
 
-func (p *Param) separator() string { return cmp.Or(p.Separator, "=") }
+func separatorOf(p *Param) string { return cmp.Or(p.Separator, "=") }
 
 // checkKey returns an error for a key of a map that is not allowed.
 func (p *param) checkKey(key string) error {

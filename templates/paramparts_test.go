@@ -156,7 +156,7 @@ func TestPrefix(t *testing.T) {
 		{"maxLength: 20", sized(2), nil, `{"000":"xxxxxxx","001":"xxxxxxx"}`},
 		{"maxLength: 19", sized(2), nil, `the pod's annotation a/s-NAME has names and values of 20 bytes together; at most 19 are allowed`},
 	} {
-		all, problems := Parse("p.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {params: [{name: p, prefix: a/s-, "+c.param+"}], pod: {metadata: {annotations: {x: y}}}}}"))
+		all, problems := Parse("p.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {params: [{name: p, prefix: a/s-, "+c.param+"}], pod: {metadata: {annotations: {x: z}}}}}"))
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -266,7 +266,7 @@ func FuzzParts(f *testing.F) {
 				continue
 			}
 			two, _ := p.parse(text)
-			if a, b := shown(t, one), shown(t, two); a != b || len(text) > p.Length() {
+			if a, b := shown(t, one), shown(t, two); a != b || len(text) > p.length {
 				t.Errorf("%q gives %s and %s", text, a, b)
 			}
 		}

@@ -58,7 +58,7 @@ func (t *Template) ParamText(name string, value ref.Val) (string, bool) {
 		}
 		for it := value.Iterator(); it.HasNext() == types.True; {
 			key := it.Next()
-			all = append(all, fmt.Sprint(key.Value(), p.separator(), value.Get(key).Value()))
+			all = append(all, fmt.Sprint(key.Value(), separatorOf(&p.Param), value.Get(key).Value()))
 		}
 		return strings.Join(all, ","), true
 	case traits.Lister:
@@ -84,7 +84,7 @@ func (t *Template) ParamOfSize(name string, size int) string {
 	if p == nil || p.items == nil {
 		return ""
 	}
-	samples := p.items.Samples()
+	samples := Samples(&p.items.Param)
 	valid := slices.IndexFunc(samples, func(sample string) bool { _, err := p.items.parse(sample); return err == nil })
 	if valid < 0 {
 		return ""
@@ -96,7 +96,7 @@ func (t *Template) ParamOfSize(name string, size int) string {
 	all := make([]string, size)
 	for i := range all {
 		if all[i] = samples[valid]; p.row.parts == ofPairs {
-			all[i] = fmt.Sprint(key(i), p.separator(), samples[valid])
+			all[i] = fmt.Sprint(key(i), separatorOf(&p.Param), samples[valid])
 		}
 	}
 	return strings.Join(all, ",")

@@ -16,9 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// ParamType is the name of a type in [paramTypes]. The zero value is a string.
-type ParamType string
-
 // paramType is everything that Pillion knows about a type of parameters. All
 // values are written as strings, in annotations.
 type paramType struct {
@@ -131,10 +128,10 @@ const (
 	mapParam     ParamType = "map"
 )
 
-// row returns the row of the parameter's type. Other products accept more forms of a boolean than
+// rowOf returns the row of a parameter's type. Other products accept more forms of a boolean than
 // Pillion, so their annotations may have these too.
-func (p *Param) row() *paramType {
-	row := p.Type.row()
+func rowOf(p *Param) *paramType {
+	row := rowOfType(p.Type)
 	if row.name == booleanParam && p.OfOthers() {
 		row.words, row.parse = "true or false, 1 or 0, yes or no, on or off", parseLooseBool
 		row.policy.Check, row.policy.Value = looseBool(append(yes(), no()...)), looseBool(yes())
@@ -159,9 +156,9 @@ func looseBool(words []string) string {
 	return fmt.Sprintf(`TEXT.lowerAscii() in ["%s"]`, strings.Join(words, `", "`))
 }
 
-// row returns the row of a type. An unknown type is already a problem of the template, and is
+// rowOfType returns the row of a type. An unknown type is already a problem of the template, and is
 // treated as string.
-func (t ParamType) row() *paramType {
+func rowOfType(t ParamType) *paramType {
 	all := paramTypes()
 	i := slices.IndexFunc(all, func(row paramType) bool { return row.name == t })
 	return &all[max(i, 0)]
@@ -175,12 +172,12 @@ func ParamTypes() (names []string) {
 	return names
 }
 
-// Words returns what a value must be, for example "an integer".
-func (p *Param) Words() string { return p.row().words }
+// Words returns what a parameter's value must be, for example "an integer".
+func Words(p *Param) string { return rowOf(p).words }
 
-// Policy returns the expressions by which an admission policy reads a value. They are empty if no
+// PolicyOf returns the expressions by which an admission policy reads a parameter's value. They are empty if no
 // policy can read it.
-func (p *Param) Policy() PolicyParam { return p.row().policy }
+func PolicyOf(p *Param) PolicyParam { return rowOf(p).policy }
 
 // order parses a limit. It returns a function that compares values with it.
 type order func(limit string) (compare func(value string) int, err error)

@@ -17,8 +17,8 @@ func TestParamTypes(t *testing.T) {
 	for _, row := range paramTypes() {
 		p := compiledParam(t, "{name: p, type: "+string(row.name)+"}")
 		value, err := p.parse(row.sample)
-		if err != nil || p.cel().Kind() != types.DynKind && value.Type().TypeName() != p.cel().TypeName() {
-			t.Errorf("%s: the sample %s is %v (%v), want a value of type %s", row.name, row.sample, value, err, p.cel())
+		if err != nil || celOf(&p.Param).Kind() != types.DynKind && value.Type().TypeName() != celOf(&p.Param).TypeName() {
+			t.Errorf("%s: the sample %s is %v (%v), want a value of type %s", row.name, row.sample, value, err, celOf(&p.Param))
 		}
 		if readable := row.policy != (PolicyParam{}); row.words == "" || readable != (row.parts == scalar) || readable && (row.policy.Check == "" || row.policy.Value == "") {
 			t.Errorf("%s: the words or a policy's expression are missing", row.name)
@@ -41,7 +41,7 @@ func TestParamTypes(t *testing.T) {
 // compiledParam returns the compiled form of a parameter.
 func compiledParam(t testing.TB, declared string) *param {
 	t.Helper()
-	all, problems := Parse("p.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {params: ["+declared+"], pod: {metadata: {annotations: {x: y}}}}}"))
+	all, problems := Parse("p.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {params: ["+declared+"], pod: {metadata: {annotations: {x: z}}}}}"))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

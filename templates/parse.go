@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // Parse reads, checks and compiles the templates of one file, which is a YAML stream (JSON is
@@ -30,7 +31,7 @@ import (
 func Parse(file string, data []byte) ([]*Template, Problems) {
 	var all []*Template
 	var problems Problems
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder, applied := yaml.NewDecoder(bytes.NewReader(data)), newApplied(data)
 	for {
 		var doc yaml.Node
 		err := decoder.Decode(&doc)
@@ -41,11 +42,17 @@ func Parse(file string, data []byte) ([]*Template, Problems) {
 			line, message := notYAML(data, err)
 			return all, append(problems, Problem{File: file, Line: line, Message: message})
 		}
-		if len(doc.Content) == 0 || doc.Content[0].ShortTag() == "!!null" {
+		if noValue(&doc) {
 			continue
 		}
-		t, found := parseOne(file, doc.Content[0])
+		t, found := parseOne(file, doc.Content[0], applied.next())
 		slices.SortStableFunc(found, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+		name := at(doc.Content[0], "metadata", "name").Value
+		for i := range found {
+			if isLabel(name) {
+				found[i].Template = name
+			}
+		}
 		problems = append(problems, found...)
 		if t != nil {
 			all = append(all, t)
@@ -53,17 +60,33 @@ func Parse(file string, data []byte) ([]*Template, Problems) {
 	}
 }
 
+// maxExpressions limits the number of ${...} of a template. One takes up to 10 KB of memory.
+const maxExpressions = 500
+
+func countExpressions(y *yaml.Node) (n int) {
+	for _, item := range y.Content {
+		n += countExpressions(item)
+	}
+	return n + strings.Count(y.Value, "${")
+}
+
 // maxNodes limits the number of nodes of a document after its aliases are expanded.
 const maxNodes = 100_000
 
-func parseOne(file string, y *yaml.Node) (*Template, Problems) {
-	c := &checker{file: file, meant: map[string]bool{}}
+// parseOne returns the template of one document. Applied is the same document as kubectl finds it.
+func parseOne(file string, y *yaml.Node, applied []byte) (*Template, Problems) {
+	c := newChecker(file)
 	y, problem := unfolded(y)
 	if problem != nil {
 		problem.File = file
 		return nil, Problems{*problem}
 	}
-	if !c.identity(y, Kind) {
+	if n := countExpressions(y); n > maxExpressions {
+		c.problem(y, "", "has %d expressions, and at most %d are allowed", n, maxExpressions)
+		return nil, c.problems
+	}
+	kind := c.identity(y, v1alpha1.ClusterKind, v1alpha1.NamespacedKind)
+	if kind == "" {
 		return nil, c.problems // its keys have no meaning here
 	}
 	shell := c.walk(y, reflect.TypeFor[document](), "", "")
@@ -75,10 +98,14 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		c.problem(y, "", "%v", err) // a bug of the checker, which should have found it
 		return nil, c.problems
 	}
-	t := &Template{Name: doc.Metadata.Name, File: file, line: at(y, "metadata", "name").Line, Spec: doc.Spec, params: map[string]*param{}}
+	t := &Template{
+		Name: doc.Metadata.Name, Namespace: doc.Metadata.Namespace, File: file, line: at(y, "metadata", "name").Line,
+		Spec: doc.Spec, params: map[string]*param{},
+	}
 	if !isLabel(t.Name) {
 		c.problem(at(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
+	c.scope(y, t, kind)
 	c.selectors(y, t)
 	c.protect(y, t)
 	c.labels(y, t)
@@ -100,7 +127,10 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 		line, message := tree.CutLine(err.Error())
 		return nil, Problems{{File: file, Line: line, Message: "not YAML: " + message}}
 	}
-	t.Revision = revision(&whole)
+	if !c.sameApplied(y, applied) {
+		return nil, c.problems
+	}
+	t.Revision = revision(whole.Get("spec"))
 	t.asksIfSet = c.asksIfSet
 	t.reads, t.uses, t.readsRequest, t.readsGated = c.compiler.reads, c.compiler.uses, c.compiler.readsRequest, c.compiler.readsGated
 	t.noteAccount(c.compiler.readsAccount)
@@ -111,21 +141,44 @@ func parseOne(file string, y *yaml.Node) (*Template, Problems) {
 	return t, nil
 }
 
-// identity reports whether the document is of a kind.
-func (c *checker) identity(y *yaml.Node, kind string) bool {
-	for _, want := range [][2]string{{"apiVersion", APIVersion}, {"kind", kind}} {
-		switch found := child(y, want[0]); {
+// identity returns the kind of the document, or "" and a problem if it is none of these.
+func (c *checker) identity(y *yaml.Node, kinds ...string) (kind string) {
+	for _, key := range []struct {
+		name    string
+		allowed []string
+	}{{"apiVersion", []string{APIVersion}}, {"kind", kinds}} {
+		found, allowed := child(y, key.name), strings.Join(key.allowed, " or ")
+		switch {
 		case found == nil:
-			c.problem(y, want[0], "is missing; it must be %s", want[1])
-		case found.Value != want[1]:
-			hint := ""
-			if found.Value == TestKind {
-				hint = "; move tests to a subfolder"
-			}
-			c.problem(found, want[0], "must be %s, not %q%s", want[1], found.Value, hint)
+			c.problem(y, key.name, "is missing; it must be %s", allowed)
+		case slices.Contains(key.allowed, found.Value):
+			kind = found.Value
+		case found.Value == TestKind:
+			c.problem(found, key.name, "must be %s, not %q; move tests to a subfolder", allowed, found.Value)
+		default:
+			c.problem(found, key.name, "must be %s, not %q%s", allowed, found.Value, DidYouMean(found.Value, key.allowed))
 		}
 	}
-	return len(c.problems) == 0
+	if len(c.problems) > 0 {
+		return ""
+	}
+	return kind
+}
+
+// scope checks that the namespace fits the kind.
+func (c *checker) scope(y *yaml.Node, t *Template, kind string) {
+	namespace, selector := at(y, "metadata", "namespace"), at(y, "spec", "match", "namespaceSelector")
+	switch namespaced := kind == v1alpha1.NamespacedKind; {
+	case !namespaced && t.Namespace != "":
+		c.problem(namespace, "metadata.namespace", "a %s is for all namespaces; leave this out, or use the kind %s", kind, v1alpha1.NamespacedKind)
+	case !namespaced:
+	case t.Namespace == "":
+		c.problem(at(y, "metadata"), "metadata.namespace", "is missing: a %s is for the pods of its own namespace; the kind %s is for all namespaces", kind, v1alpha1.ClusterKind)
+	case !isLabel(t.Namespace):
+		c.problem(namespace, "metadata.namespace", "must be a DNS label: at most 63 of a-z, 0-9 and -")
+	case t.Spec.Match.NamespaceSelector != nil:
+		c.problem(selector, "spec.match.namespaceSelector", "a %s is only for the pods of its own namespace; leave this out, or use the kind %s", kind, v1alpha1.ClusterKind)
+	}
 }
 
 func (c *checker) selectors(y *yaml.Node, t *Template) {
@@ -179,6 +232,7 @@ func (c *checker) expressions(y *yaml.Node, t *Template) {
 		if t.condition, err = c.compiler.compileBool(c.compiler.env, source); err != nil {
 			c.problem(at(y, "spec", "match", "condition"), "spec.match.condition", "%v", err)
 		} else {
+			t.condition.line = at(y, "spec", "match", "condition").Line
 			t.conjuncts = sync.OnceValue(t.condition.conjuncts)
 		}
 	}
@@ -210,7 +264,7 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 		if f.where, err = c.compiler.compileBool(c.env, where.Value); err != nil {
 			c.problem(where, path+".where", "%v", err)
 		} else {
-			f.named, f.differs = namedIn(f.where), f.where.readsContainer()
+			f.where.line, f.named, f.differs = where.Line, namedIn(f.where), f.where.readsContainer()
 		}
 	}
 	if init := child(item, "initContainers"); init != nil {
@@ -225,6 +279,9 @@ func (c *checker) eachContainer(item *yaml.Node, path string, pod *yaml.Node) fo
 		return f
 	}
 	f.add = c.walk(add, reflect.TypeFor[corev1.Container](), "", path+".add")
+	for _, p := range f.add.programs() {
+		f.looksUp = append(f.looksUp, namedIn(p)...)
+	}
 	c.forEachRules(add, path+".add", pod)
 	return f
 }
@@ -235,7 +292,7 @@ func (t *Template) defaults() {
 	if t.Spec.Match.OS == "" {
 		t.Spec.Match.OS = corev1.Linux
 	}
-	t.Spec.Placement.defaults(t.pod)
+	placementDefaults(&t.Spec.Placement, t.pod)
 	if t.Spec.ServiceAccountToken == "" {
 		t.Spec.ServiceAccountToken = Inherit
 	}
@@ -254,7 +311,7 @@ func (t *Template) defaults() {
 // computedEnds compiles the ends that are a ${...}.
 func (c *checker) computedEnds(y *yaml.Node, t *Template) {
 	for i, list := range containerLists {
-		source := string(t.Spec.Placement.In(list).End)
+		source := string(PositionIn(&t.Spec.Placement, list).End)
 		if !strings.Contains(source, "${") {
 			continue
 		}
@@ -267,6 +324,7 @@ func (c *checker) computedEnds(y *yaml.Node, t *Template) {
 			c.problem(position, path, "must be First, Last, or one ${...} that gives First or Last")
 		default:
 			t.ends[i] = pieces[0].program
+			t.ends[i].line = position.Line
 		}
 	}
 }
@@ -275,7 +333,7 @@ func (c *checker) computedEnds(y *yaml.Node, t *Template) {
 func (c *checker) placement(y *yaml.Node, t *Template) {
 	placement := child(child(y, "spec"), "placement")
 	for _, list := range containerLists {
-		position, p := child(placement, list), t.Spec.Placement.In(list)
+		position, p := child(placement, list), PositionIn(&t.Spec.Placement, list)
 		if position == nil || position.Kind != yaml.MappingNode {
 			continue
 		}
@@ -293,8 +351,8 @@ func (c *checker) placement(y *yaml.Node, t *Template) {
 	}
 }
 
-// defaults sets the ends, given the compiled spec.pod.
-func (p *Placement) defaults(pod *part) {
+// placementDefaults sets the ends, given the compiled spec.pod.
+func placementDefaults(p *Placement, pod *part) {
 	if p.Containers.End == "" {
 		p.Containers.End = Last
 	}

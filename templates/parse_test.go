@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 }
 
 const minimal = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: NAME}
 spec:
   order: ORDER
@@ -68,7 +68,7 @@ func TestLoad(t *testing.T) {
 	folder := fstest.MapFS{
 		"b.yaml":             file("b", "1"),
 		"a.yml":              file("a", "1"),
-		"first.json":         &fstest.MapFile{Data: []byte(`{"apiVersion":"pillion.dev/v1alpha1","kind":"SidecarTemplate","metadata":{"name":"z"},"spec":{"pod":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)},
+		"first.json":         &fstest.MapFile{Data: []byte(`{"apiVersion":"pillion.dev/v1alpha1","kind":"ClusterSidecarTemplate","metadata":{"name":"z"},"spec":{"pod":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)},
 		"README.md":          &fstest.MapFile{Data: []byte("# not a template")},
 		"kustomization.yaml": &fstest.MapFile{Data: []byte("resources: []")},
 		"..data/b.yaml":      file("b", "1"),
@@ -105,7 +105,7 @@ func TestLoadIsAllOrNothing(t *testing.T) {
 	if !errors.As(err, &problems) || len(problems) != 3 {
 		t.Fatalf("%v", err)
 	}
-	for _, want := range []string{"dir/bad.yaml:1: not YAML", "gone.yaml: ", "dir/again.yaml:3: metadata.name: the template good is in dir/good.yaml too, on line 3"} {
+	for _, want := range []string{"dir/bad.yaml:1: not YAML", "gone.yaml: ", "dir/again.yaml:3: metadata.name: the template good is also in dir/good.yaml:3"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}
@@ -150,9 +150,9 @@ func TestRevision(t *testing.T) {
 		}
 		return found[0]
 	}
-	base := `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {order: 1, pod: {spec: {containers: [{name: c, image: i}]}}}}`
+	base := `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {order: 1, pod: {spec: {containers: [{name: c, image: i}]}}}}`
 	a := parse(base)
-	b := parse("# a comment\nkind: SidecarTemplate\napiVersion: pillion.dev/v1alpha1\nspec:\n  pod:\n    spec:\n      containers:\n      - image: \"i\"\n        name: c\n  order: 1\nmetadata: {name: a}\n")
+	b := parse("# a comment\nkind: ClusterSidecarTemplate\napiVersion: pillion.dev/v1alpha1\nspec:\n  pod:\n    spec:\n      containers:\n      - image: \"i\"\n        name: c\n  order: 1\nmetadata: {name: a}\n")
 	c := parse(strings.Replace(base, "image: i", "image: j", 1))
 	if a.Revision != b.Revision {
 		t.Error("comments, order and layout count")
@@ -269,7 +269,7 @@ func sampleAnnotations(tpl *templates.Template) *tree.Node {
 			values, _ := tpl.Values(members(tpl.Annotations(p, sample)), nil, &templates.Namespace{}) // others may have no value
 			return slices.ContainsFunc(values, func(v templates.Value) bool { return v.Name == p.Name && v.Source == templates.FromPod })
 		}
-		samples := p.Samples()
+		samples := templates.Samples(p)
 		if i := slices.IndexFunc(samples, valid); i >= 0 {
 			sampled := tpl.Annotations(p, samples[i])
 			maps.Copy(sampled, texts) // two parameters may read the same annotation

@@ -43,6 +43,7 @@ type part struct {
 	free   uint32 // the loops whose variables it reads, by depth
 	rules  []valueRule
 	path   string // path of a leaf or a ${when}, for errors
+	line   int    // its line in the file
 	field  string // a leaf's field in the API, for example Container.image
 }
 
@@ -78,14 +79,14 @@ func (p *part) folded() *part {
 		}
 	}
 	n.Seal()
-	return &part{static: n, when: p.when, loop: p.loop, path: p.path}
+	return &part{static: n, when: p.when, loop: p.loop, path: p.path, line: p.line}
 }
 
 // render sets n to the part's value for one pod. It returns keep false if a ${when} omits the item.
 func (p *part) render(in *Input, n *tree.Node) (keep bool, err error) {
 	if p.when != nil {
 		if keep, err = p.when.evalBool(in); err != nil {
-			return false, fmt.Errorf("%s.%s: %w", p.path, whenKey, err)
+			return false, p.when.fault(p.path+"."+whenKey, err)
 		} else if !keep {
 			return false, nil
 		}
@@ -115,7 +116,7 @@ func (p *part) renderAs(in *Input, n *tree.Node) error {
 			sub, err = p.form.apply(in, n)
 		}
 		if err != nil {
-			return fmt.Errorf("%s%s: %w", p.path, sub, err)
+			return p.fault(sub, err)
 		}
 		return p.check(n)
 	}
@@ -152,16 +153,27 @@ func (p *part) renderAs(in *Input, n *tree.Node) error {
 // check applies the part's rules.
 func (p *part) check(n *tree.Node) error {
 	if err := checkValue(p.rules, n); err != nil {
-		return fmt.Errorf("%s: %w", p.path, err)
+		return p.fault("", err)
 	}
 	return nil
+}
+
+// fault returns an error of the part, or of a place in its value.
+func (p *part) fault(inside string, err error) error {
+	f := &fault{path: p.path + inside, line: p.line, err: err}
+	for _, piece := range p.pieces {
+		if piece.program != nil {
+			f.read = append(f.read, piece.program.params...)
+		}
+	}
+	return f
 }
 
 // renderEach appends one item for each value of the part's loop.
 func (p *part) renderEach(in *Input, kids []tree.Node) ([]tree.Node, error) {
 	list, n, err := p.loop.values(in)
 	if err != nil {
-		return nil, fmt.Errorf("%s.%s: %w", p.path, forEachKey, err)
+		return nil, p.loop.list.fault(p.path+"."+forEachKey, err)
 	}
 	kids = slices.Grow(kids, n)
 	depth, before := p.loop.depth, len(in.loops)
@@ -172,13 +184,16 @@ func (p *part) renderEach(in *Input, kids []tree.Node) ([]tree.Node, error) {
 	for i := range n {
 		value := list.Get(types.Int(i))
 		if types.IsError(value) {
-			return nil, fmt.Errorf("%s.%s: %v", p.path, forEachKey, value)
+			return nil, p.loop.list.fault(p.path+"."+forEachKey, fmt.Errorf("%v", value))
 		}
 		in.loops = append(in.loops[:depth], loopValue{p.loop.name, value})
 		kids = kids[:len(kids)+1]
 		kid := &kids[len(kids)-1]
 		keep, err := p.render(in, kid)
 		if err != nil {
+			if f, ok := errors.AsType[*fault](err); ok { // the value comes from the loop
+				f.read = append(f.read, p.loop.list.params...)
+			}
 			return nil, err
 		}
 		if kid.Rename(""); !keep {

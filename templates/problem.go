@@ -5,24 +5,30 @@ package templates
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
 
 // Problem is one thing that is wrong with a template file.
 type Problem struct {
-	File    string `json:"file"`
-	Line    int    `json:"line,omitempty"` // from 1; 0 for the whole file
-	Path    string `json:"path,omitempty"` // for example spec.params[0].type
-	Message string `json:"message"`
+	File string `json:"file"`
+	Line int    `json:"line,omitempty"` // from 1; 0 for the whole file
+	// Template is the name of the template, if it is known.
+	Template string `json:"template,omitempty"`
+	Path     string `json:"path,omitempty"` // for example spec.params[0].type
+	Message  string `json:"message"`
 }
 
-// String returns "file:line: path: message".
+// String returns "file:line: template name: path: message", without the name if it is the file's.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.File)
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d", p.Line)
+	}
+	if base := path.Base(p.File); p.Template != "" && strings.TrimSuffix(base, path.Ext(base)) != p.Template {
+		b.WriteString(": template " + p.Template)
 	}
 	if p.Path != "" {
 		b.WriteString(": " + p.Path)

@@ -3,7 +3,11 @@
 package templates
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -22,7 +26,7 @@ func (t *Template) Condition(in *Input, values Values) (bool, error) {
 	}
 	ok, err := t.condition.evalBool(in.with(values, nil))
 	if err != nil {
-		return false, fmt.Errorf("spec.match.condition: %w", err)
+		return false, t.blamed(t.condition.fault("spec.match.condition", err), values)
 	}
 	return ok, nil
 }
@@ -33,7 +37,7 @@ func (t *Template) Render(in *Input, values Values) (tree.Node, error) {
 	in.given = t.given(values)
 	var n tree.Node
 	_, err := t.pod.render(in.with(values, nil), &n)
-	return n, err
+	return n, t.blamed(err, values)
 }
 
 // ForEach returns what to add to one app container: partial Containers in the order of the
@@ -49,7 +53,7 @@ func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initC
 		if f.where != nil {
 			ok, err := f.where.evalBool(in)
 			if err != nil {
-				return nil, fmt.Errorf("spec.forEachContainer[%d].where: %w", i, err)
+				return nil, t.blamed(f.where.fault(fmt.Sprintf("spec.forEachContainer[%d].where", i), err), values)
 			}
 			if !ok {
 				continue
@@ -58,11 +62,54 @@ func (t *Template) ForEach(in *Input, values Values, container *tree.Node, initC
 		}
 		all = append(all, tree.Node{})
 		if _, err := f.add.render(in, &all[len(all)-1]); err != nil {
-			return nil, fmt.Errorf("container %s: %w", shortened(container.Get("name").Text()), err)
+			return nil, fmt.Errorf("container %s: %w", shortened(container.Get("name").Text()), t.blamed(err, values))
 		}
 	}
 	return all, nil
 }
 
+// Placement returns where the template's containers go in one pod. It returns an error if an
+// expression fails, or if its value is no [End].
+func (t *Template) Placement(in *Input, values Values) (Placement, error) {
+	placement := t.Spec.Placement
+	for i, position := range []*Position{&placement.InitContainers, &placement.Containers} {
+		program := t.ends[i]
+		if program == nil {
+			continue
+		}
+		text, err := program.evalText(in.with(values, nil))
+		if position.End = End(text); err == nil && position.End != First && position.End != Last {
+			err = fmt.Errorf("%q gives %q, but First or Last is needed here", program.source, text)
+		}
+		if err != nil {
+			return placement, t.blamed(program.fault("spec.placement."+containerLists[i], err), values)
+		}
+	}
+	return placement, nil
+}
+
 // HasForEach reports whether the template adds anything to app containers.
 func (t *Template) HasForEach() bool { return len(t.forEach) > 0 }
+
+// blamed adds to an error the annotations that set what the failing part reads. Fixing them is up to
+// the author of the pod, who may not be able to change the template.
+func (t *Template) blamed(err error, values Values) error {
+	f, ok := errors.AsType[*fault](err)
+	if !ok {
+		return err
+	}
+	if t.line == 0 {
+		f.line = 0 // an object: users have never seen its text
+	}
+	var set []string
+	for i := range values {
+		v := &values[i]
+		if v.Source != FromDefault && v.Source != Unset && slices.Contains(f.read, v.Name) {
+			set = append(set, fmt.Sprintf("params.%s is set by the %s's annotation %s", v.Name, v.Source, cmp.Or(v.Annotation, t.params[v.Name].key)))
+		}
+	}
+	if len(set) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, strings.Join(set, ", "))
+}

@@ -35,8 +35,8 @@ func parseExpression(t *testing.T, leaf string) (*templates.Template, templates.
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, problems := templates.Parse("x.yaml", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
-		params: [{name: n, type: integer, default: 3}, {name: f, type: number, default: 0.5}, {name: b, type: boolean, default: true}, {name: s, default: "x\"y"}],
+	found, problems := templates.Parse("x.yaml", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {
+		params: [{name: "n", type: integer, default: 3}, {name: f, type: number, default: 0.5}, {name: b, type: boolean, default: true}, {name: s, default: "x\"y"}],
 		pod: {spec: {containers: [{name: c, image: i, args: [`+string(quoted)+`]}]}}}}`))
 	if len(problems) > 0 {
 		return nil, problems

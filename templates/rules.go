@@ -54,6 +54,9 @@ func (c *checker) only(y *yaml.Node, path string, allowed fields) {
 	}
 }
 
+// maxContainers limits the containers of a list in a template.
+const maxContainers = 100
+
 // podRules checks a pod fragment beyond its types: the rules of the API server's validation that a
 // fragment alone can break. It returns the names of the containers, by list.
 func (c *checker) podRules(y *yaml.Node, path string) (names map[string][]string) {
@@ -75,6 +78,10 @@ func (c *checker) podRules(y *yaml.Node, path string) (names map[string][]string
 	seen := map[string]bool{}
 	for _, list := range containerLists {
 		containers := child(spec, list)
+		if n := len(items(containers)); n > maxContainers {
+			c.problem(containers, path+".spec."+list, "has %d containers, and at most %d are allowed", n, maxContainers)
+			continue
+		}
 		c.names(containers, path+".spec."+list, seen, true)
 		for i, container := range items(containers) {
 			sub := fmt.Sprintf("%s.spec.%s[%d]", path, list, i)

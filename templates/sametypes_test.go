@@ -43,7 +43,7 @@ func TestMixedValues(t *testing.T) {
 		{"{'a': 1, 'b': ''} == {}", "1", `args: [x]`, oneType},
 	} {
 		got := ""
-		found, problems := Parse("x", fmt.Appendf(nil, `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {params: [{name: j, type: json, default: '{"n": 7}'}],
+		found, problems := Parse("x", fmt.Appendf(nil, `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {params: [{name: j, type: json, default: '{"n": 7}'}],
 			variables: [{name: p, expression: "%s"}, {name: v, expression: "%s"}], pod: {spec: {containers: [{name: c, image: i, %s}]}}}}`, row.probe, row.set, row.fields))
 		if len(problems) > 0 {
 			got = problems.Error()
@@ -75,7 +75,7 @@ func TestMixedVariablesBounds(t *testing.T) {
 		`args: ["${json.marshal(variables.v63)}"]`:                                "would cost more than",
 	} {
 		before := cpu(t)
-		found, problems := Parse("x", []byte("apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: x}\nspec:\n  variables: ["+strings.Join(declared, ", ")+"]\n  pod: {spec: {containers: [{name: c, image: i, "+field+"}]}}"))
+		found, problems := Parse("x", []byte("apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: x}\nspec:\n  variables: ["+strings.Join(declared, ", ")+"]\n  pod: {spec: {containers: [{name: c, image: i, "+field+"}]}}"))
 		got := problems.Error()
 		if len(problems) == 0 {
 			if _, err := found[0].Render(wholeInput(t, `{"spec":{"containers":[{"name":"a"}]}}`), nil); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package templates implements the template format: what a SidecarTemplate may contain, how it is
+// Package templates implements the template format: what a template may contain, how it is
 // checked and compiled, and what it renders to for one pod.
 //
 // Loading a template ([Parse], [Load]) finds everything that is wrong with it, and reports each
@@ -12,33 +12,34 @@
 package templates
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // The identity of documents.
 const (
-	APIVersion = "pillion.dev/v1alpha1"
-	Kind       = "SidecarTemplate"
+	APIVersion = v1alpha1.Group + "/" + v1alpha1.Version
 	TestKind   = "SidecarTemplateTest" // tests of templates, see package suite
 )
 
 // Domain is the suffix of templates' annotations and the prefix of Pillion's own.
-const Domain = "pillion.dev"
+const Domain = v1alpha1.Group
 
-// Template is a checked and compiled SidecarTemplate. It is immutable and safe for concurrent use.
+// Template is a checked and compiled template of either kind. It is immutable and safe for concurrent use.
 type Template struct {
-	Name     string
-	Revision string // first 12 hex digits of the SHA-256 of the canonical form
-	File     string // the file that it was read from
-	Spec     Spec
+	Name      string
+	Namespace string // of its pods; empty for a ClusterSidecarTemplate
+	Revision  string // first 12 hex digits of the SHA-256 of the spec's canonical form
+	File      string // the file or the object that it was read from
+	Spec      Spec
 
 	NamespaceSelector labels.Selector // nil matches every namespace
 	PodSelector       labels.Selector // nil matches every pod
@@ -56,7 +57,7 @@ type Template struct {
 	// that they are computed from.
 	Unprotected []string
 
-	line      int // line of its name
+	line      int // line of its name; 0 if it is an object
 	condition *program
 	conjuncts func() []conjunct // of the condition
 	pod       *part
@@ -80,15 +81,17 @@ type Template struct {
 type forEach struct {
 	where          *program
 	named          []namedContainers // in where
+	looksUp        []namedContainers // in add
 	differs        bool              // where may differ between containers
 	initContainers bool
 	add            *part
 }
 
-// namedContainers are the names in one comparison of a where with the name of a container.
+// namedContainers are the names in one comparison with the name of a container.
 type namedContainers struct {
 	params []string // that the names are computed from
 	names  cel.Program
+	meant  []string // other names that the expression has a meaning for, for example "*"
 }
 
 // document is the YAML document.
@@ -97,68 +100,26 @@ type document struct {
 	Kind       string   `json:"kind"`
 	Metadata   metadata `json:"metadata"`
 	Spec       Spec     `json:"spec"`
+
+	Status json.RawMessage `json:"status,omitempty"` // not read
 }
 
+// metadata is that of a file, which may be the output of kubectl get.
 type metadata struct {
 	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-}
 
-// Spec is the content of a template.
-type Spec struct {
-	Description         string        `json:"description,omitempty"`
-	Default             bool          `json:"default,omitempty"`
-	Required            bool          `json:"required,omitempty"`
-	Order               int           `json:"order,omitempty"`
-	Match               Match         `json:"match"`
-	Params              []Param       `json:"params,omitempty"`
-	Variables           []Variable    `json:"variables,omitempty"`
-	Pod                 podFragment   `json:"pod"`
-	ForEachContainer    []ForEach     `json:"forEachContainer,omitempty"`
-	LabelDomains        []string      `json:"labelDomains,omitempty"` // domains of other labels that it may set
-	Placement           Placement     `json:"placement"`
-	ServiceAccountToken TokenMode     `json:"serviceAccountToken,omitempty"`
-	Validate            ValidateRules `json:"validate"`
-}
-
-// Variable is a named expression.
-type Variable struct {
-	Name       string `json:"name"`
-	Expression string `json:"expression"`
-}
-
-// Match selects the pods of a template. An empty field matches every pod, unless it has a default.
-type Match struct {
-	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	PodSelector       *metav1.LabelSelector `json:"podSelector,omitempty"`
-	Condition         string                `json:"condition,omitempty"` // CEL, bool
-	OS                corev1.OSName         `json:"os,omitempty"`        // default linux
-	HostNetwork       bool                  `json:"hostNetwork,omitempty"`
-}
-
-// ForEach is added to every app container for which Where (CEL, bool) is true.
-type ForEach struct {
-	Where          string            `json:"where,omitempty"`
-	InitContainers bool              `json:"initContainers,omitempty"`
-	Add            containerFragment `json:"add"`
-}
-
-// TokenMode defines the mount in an injected container at the path where the ServiceAccount
-// admission plugin would mount the pod's API token.
-type TokenMode string
-
-// Inherit mounts the token as the plugin would. None mounts an empty volume there, so that the
-// sidecar gets no credential.
-const (
-	Inherit TokenMode = "Inherit"
-	None    TokenMode = "None"
-)
-
-// ValidateRules define what the validating webhook does about a final pod.
-type ValidateRules struct {
-	Mode    ValidateMode `json:"mode,omitempty"`
-	Protect []string     `json:"protect,omitempty"`
+	// The API server sets these fields, and Pillion does not read them.
+	UID               json.RawMessage `json:"uid,omitempty"`
+	ResourceVersion   json.RawMessage `json:"resourceVersion,omitempty"`
+	Generation        json.RawMessage `json:"generation,omitempty"`
+	CreationTimestamp json.RawMessage `json:"creationTimestamp,omitempty"`
+	DeletionTimestamp json.RawMessage `json:"deletionTimestamp,omitempty"`
+	ManagedFields     json.RawMessage `json:"managedFields,omitempty"`
+	OwnerReferences   json.RawMessage `json:"ownerReferences,omitempty"`
+	Finalizers        json.RawMessage `json:"finalizers,omitempty"`
 }
 
 // ProtectAll in Protect means all fields of a container except its resources, which LimitRanges and
@@ -178,21 +139,13 @@ func (t *Template) inAll(field string) bool {
 	return field != ResourcesField && !slices.Contains(t.Unprotected, field)
 }
 
-// ValidateMode is Deny (the default of a required template) or Warn.
-type ValidateMode string
-
-// The modes of validation.
-const (
-	Deny ValidateMode = "Deny"
-	Warn ValidateMode = "Warn"
-)
-
-// podFragment and containerFragment mark the places that contain Kubernetes' own syntax with
-// expressions. These are compiled, not decoded.
-type (
-	podFragment       struct{}
-	containerFragment struct{}
-)
+// ID returns NAME, or NAMESPACE/NAME if the template is for the pods of one namespace.
+func (t *Template) ID() string {
+	if t.Namespace == "" {
+		return t.Name
+	}
+	return t.Namespace + "/" + t.Name
+}
 
 // Annotation returns this template's annotation key with that name.
 func (t *Template) Annotation(name string) string { return t.Name + "." + Domain + "/" + name }
@@ -248,5 +201,10 @@ func (t *Template) ReadsServiceAccount() bool { return t.readsAccount }
 // only on its name.
 func (t *Template) NamesServiceAccount() bool { return t.readsAccount || t.reads[accountName] }
 
-// Place returns the template's file and line.
-func (t *Template) Place() string { return fmt.Sprintf("%s:%d", t.File, t.line) }
+// Place returns the template's file and line, or its object.
+func (t *Template) Place() string {
+	if t.line == 0 {
+		return t.File
+	}
+	return fmt.Sprintf("%s:%d", t.File, t.line)
+}

@@ -3,7 +3,6 @@
 package templates
 
 import (
-	"bytes"
 	"regexp"
 	"strings"
 
@@ -13,8 +12,9 @@ import (
 // notYAML returns the line of an error in a YAML stream, and a message.
 func notYAML(data []byte, err error) (line int, message string) {
 	line, message = tree.WhereYAML(data, err)
-	lines := bytes.Split(data, []byte("\n"))
-	if 0 < line && line <= len(lines) && hasUnquoted(string(lines[line-1])) {
+	lines := strings.Split(string(data), "\n")
+	if 0 < line && line <= len(lines) && hasUnquoted(lines[line-1]) {
+		message, _, _ = strings.Cut(message, "; ") // this hint is better
 		message += `; put the expression in quotes, as in "${params.NAME}"`
 	}
 	return line, "not YAML: " + message

@@ -45,7 +45,7 @@ func each(rules []valueRule) valueRule {
 	}}
 }
 
-var isQuantity = valueRule{strings.ReplaceAll(ParamType("quantity").row().policy.Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *tree.Node) error {
+var isQuantity = valueRule{strings.ReplaceAll(rowOfType("quantity").policy.Check, "TEXT", "string(VALUE)") + ` && quantity(string(VALUE)).compareTo(quantity("0")) >= 0`, func(n *tree.Node) error {
 	if q, err := quantityOf(n); err != nil || q.Sign() < 0 {
 		return fmt.Errorf("%s is not "+aQuantity, n)
 	}

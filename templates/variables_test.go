@@ -12,8 +12,8 @@ import (
 
 func withVariables(t testing.TB, variables, args string) *Template {
 	t.Helper()
-	found, problems := Parse("it", fmt.Appendf(nil, `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: it}, spec: {
-		params: [{name: p, default: x}, {name: n, type: integer, default: 2}],
+	found, problems := Parse("it", fmt.Appendf(nil, `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: it}, spec: {
+		params: [{name: p, default: x}, {name: "n", type: integer, default: 2}],
 		variables: [%s],
 		pod: {spec: {containers: [{name: c, image: i, args: [%s]}]}},
 		forEachContainer: [{where: "container.name != variables.none", add: {env: [{name: A, value: "${container.name + variables.none}"}]}}]}}`, variables, args))

@@ -13,7 +13,8 @@ import (
 )
 
 // A where often compares the names of containers with a parameter, for example
-// container.name in params.containers. A name that no container has is then a mistake of the pod.
+// container.name in params.containers. A name that no container has is then a mistake of the pod. The
+// same is true for the keys of a map in which an entry looks up the name of a container.
 
 // NamedContainer is the name of a container in a parameter that the pod sets.
 type NamedContainer struct {
@@ -24,16 +25,23 @@ type NamedContainer struct {
 // maxNamed is the maximum number of names that are reported for one comparison.
 const maxNamed = 100
 
-// namedIn returns the comparisons of a where.
+// namedIn returns the comparisons of an expression, and the maps in which it looks up the name.
 func namedIn(where *program) (all []namedContainers) {
+	var meant []string
+	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.checked), ast.KindMatcher(ast.LiteralKind)) {
+		if text, ok := literal(e); ok {
+			meant = append(meant, text)
+		}
+	}
 	for _, e := range ast.MatchDescendants(ast.NavigateAST(where.checked), ast.KindMatcher(ast.CallKind)) {
 		call := e.AsCall()
 		f := call.FunctionName()
-		if f != operators.In && f != operators.Equals && f != operators.NotEquals {
+		looksUp := f == operators.Index || f == operators.OptIndex
+		if f != operators.In && f != operators.Equals && f != operators.NotEquals && !looksUp {
 			continue
 		}
 		for i, name := range call.Args()[:2] {
-			if of, field := selected(name); of != "container" || field != "name" || f == operators.In && i == 1 {
+			if of, field := selected(name); of != "container" || field != "name" || f == operators.In && i == 1 || looksUp && i == 0 {
 				continue
 			}
 			names := ranged(e, call.Args()[1-i])
@@ -42,7 +50,7 @@ func namedIn(where *program) (all []namedContainers) {
 				continue
 			}
 			if eval, err := where.part(names); err == nil {
-				all = append(all, namedContainers{params, eval})
+				all = append(all, namedContainers{params, eval, meant})
 			}
 		}
 	}
@@ -95,12 +103,12 @@ func readsParams(e ast.NavigableExpr, of *program) (params []string, ok bool) {
 }
 
 // NamedContainers returns the names of containers that the pod's annotations set, and that the
-// entries of forEachContainer compare with the names of containers. It evaluates expressions until they
+// entries of forEachContainer compare with the names of containers, or in which they look these up. It evaluates expressions until they
 // cost as much as those of a template may.
 func (t *Template) NamedContainers(in *Input, values Values) (all []NamedContainer) {
 	var spent uint64
 	for i := range t.forEach {
-		for _, named := range t.forEach[i].named {
+		for _, named := range slices.Concat(t.forEach[i].named, t.forEach[i].looksUp) {
 			by := slices.IndexFunc(values, func(v Value) bool { return v.Source == FromPod && slices.Contains(named.params, v.Name) })
 			if by < 0 {
 				continue
@@ -115,11 +123,33 @@ func (t *Template) NamedContainers(in *Input, values Values) (all []NamedContain
 			}
 			for _, name := range stringsIn(out) {
 				n := NamedContainer{name, t.params[values[by].Name].key}
-				if name != "" && !slices.Contains(all, n) {
+				if name != "" && !slices.Contains(named.meant, name) && !slices.Contains(all, n) {
 					all = append(all, n)
 				}
 			}
 		}
+	}
+	return all
+}
+
+// programs returns the expressions of the part.
+func (p *part) programs() (all []*program) {
+	if p == nil {
+		return nil
+	}
+	if p.when != nil {
+		all = append(all, p.when)
+	}
+	if p.loop != nil {
+		all = append(all, p.loop.list)
+	}
+	for _, piece := range p.pieces {
+		if piece.program != nil {
+			all = append(all, piece.program)
+		}
+	}
+	for _, child := range p.parts {
+		all = append(all, child.programs()...)
 	}
 	return all
 }
@@ -131,16 +161,17 @@ func (p *program) readsContainer() bool {
 	})
 }
 
-// stringsIn returns the first strings of a list, or a string.
+// stringsIn returns the first strings of a list, the first keys of a map, or a string.
 func stringsIn(v ref.Val) (all []string) {
 	if text, ok := v.(types.String); ok {
 		return []string{string(text)}
 	}
-	list, ok := v.(traits.Lister)
-	if !ok {
+	switch v.(type) {
+	case traits.Lister, traits.Mapper:
+	default:
 		return nil
 	}
-	for it := list.Iterator(); len(all) < maxNamed && it.HasNext() == types.True; {
+	for it := v.(traits.Iterable).Iterator(); len(all) < maxNamed && it.HasNext() == types.True; {
 		if text, ok := it.Next().(types.String); ok {
 			all = append(all, string(text))
 		}
@@ -150,7 +181,7 @@ func stringsIn(v ref.Val) (all []string) {
 
 // NamesContainers reports whether NamedContainers may return anything.
 func (t *Template) NamesContainers() bool {
-	return slices.ContainsFunc(t.forEach, func(f forEach) bool { return len(f.named) > 0 })
+	return slices.ContainsFunc(t.forEach, func(f forEach) bool { return len(f.named)+len(f.looksUp) > 0 })
 }
 
 // Unmatched returns the conditions of the entries of forEachContainer that were for none of the

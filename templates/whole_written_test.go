@@ -59,7 +59,7 @@ func TestWholeLikeWritten(t *testing.T) {
 // for a pod.
 func accepts(t *testing.T, field, value string) error {
 	t.Helper()
-	found, problems := Parse("x", fmt.Appendf(nil, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: x}\nspec: {pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: c, image: i, %s: %s}]}}}", field, value))
+	found, problems := Parse("x", fmt.Appendf(nil, "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: x}\nspec: {pod: {spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: c, image: i, %s: %s}]}}}", field, value))
 	if len(problems) > 0 {
 		return problems
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 // api is the cluster as status sees it.
@@ -20,13 +22,12 @@ func (s *clusterState) api(t *testing.T) *pagedAPI {
 	config := thing("v1", "ConfigMap", "pillion-system", "pillion-templates", nil)
 	config["data"] = map[string]any{"agent.yaml": s.base}
 	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"] = config
-	spec := a.objects[pillionPath].(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
-	container := spec["containers"].([]any)[0].(map[string]any)
-	container["args"] = append(container["args"].([]any), "--template-configmaps=a=b")
-	if a.list("/api/v1/namespaces/pillion-system/configmaps?a=b"); s.labelled != "" {
-		more := thing("v1", "ConfigMap", "pillion-system", "more", nil)
-		more["data"] = map[string]any{"side.yaml": s.labelled}
-		a.list("/api/v1/namespaces/pillion-system/configmaps?a=b", more)
+	if a.list(templateObjects); s.object != "" {
+		var more map[string]any
+		if err := yaml.Unmarshal([]byte(s.object), &more); err != nil {
+			t.Fatal(err)
+		}
+		a.list(templateObjects, more)
 	}
 	endpoints := []any{}
 	for i := range 3 {

@@ -24,7 +24,7 @@ import (
 )
 
 const adviceTemplate = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: NAME}
 spec:
   default: true
@@ -69,15 +69,15 @@ func newCluster(t *testing.T, r *rand.Rand) *clusterState {
 		s.intended = adviceSet(t, s.base)
 		s.inUse = s.intended
 	case "good":
-		s.labelled = good
+		s.object = good
 		s.intended = adviceSet(t, s.base, good)
 		s.inUse = s.intended
 	case "doubled": // with the mounted one, which counts
-		s.labelled = fill("agent", "3")
+		s.object = fill("agent", "3")
 		s.intended = adviceSet(t, s.base)
 		s.inUse = s.intended
 	default:
-		s.labelled = strings.Replace(good, "spec:", "spex:", 1)
+		s.object = strings.Replace(good, "spec:", "spex:", 1)
 		s.intended = adviceSet(t, s.base, good)
 		if s.inUse = s.intended; side == "broken" { // after a restart
 			s.inUse = adviceSet(t, s.base)
@@ -109,7 +109,7 @@ func newCluster(t *testing.T, r *rand.Rand) *clusterState {
 		s.quota.Status.Hard = corev1.ResourceList{"requests.cpu": cpu, "pods": resource.MustParse(pick("4", "20"))}
 		s.quota.Status.Used = corev1.ResourceList{"requests.cpu": resource.MustParse("0"), "pods": resource.MustParse("0")}
 	}
-	s.about = fmt.Sprintf("%d ready, mutating %t (fails %t), validating %t (fails %t), mode %s, labelled ConfigMap %s, strips %t, denies %t, url %q, labels %v", s.ready, s.mutating, s.mutatingFails,
+	s.about = fmt.Sprintf("%d ready, mutating %t (fails %t), validating %t (fails %t), mode %s, template object %s, strips %t, denies %t, url %q, labels %v", s.ready, s.mutating, s.mutatingFails,
 		s.validating, s.validatingFails, mode, side, s.strips, s.denies, s.url, s.labels)
 	old := adviceSet(t, fill("agent", "1"), fill("side", "1"))
 	now := adviceSet(t, fill("agent", "2"), good)

@@ -87,10 +87,10 @@ const (
 // clusterState is a made-up cluster.
 type clusterState struct {
 	about                          string         // for users
-	intended                       *templates.Set // what administrators want; a broken ConfigMap as it was before
+	intended                       *templates.Set // what administrators want; a broken object as it was before
 	inUse                          *templates.Set // what the replicas use
 	base                           string         // the templates that are mounted
-	labelled                       string         // "" for none
+	object                         string         // a template in the API server; "" for none
 	ready                          int            // replicas
 	mutating, validating           bool
 	mutatingFails, validatingFails bool              // their failurePolicy

@@ -83,7 +83,7 @@ func TestPrintedConfig(t *testing.T) {
 // reported. Variables that Kubernetes sets for a Service are not reported.
 func TestStrangeVariables(t *testing.T) {
 	got := cli.StrangeVariables(newRoot(), []string{
-		"HOME=/", "PILLIONS=1", "PILLION_LISTEN=:1", "PILLION_TEMPLATE_CONFIGMAPS=a",
+		"HOME=/", "PILLIONS=1", "PILLION_LISTEN=:1", "PILLION_ADVISE=a",
 		"PILLION_PORT=tcp://10.0.0.1:443", "PILLION_PORT_443_TCP=x", "PILLION_PORT_443_TCP_ADDR=x", "PILLION_SERVICE_HOST=x",
 		"PILLION_SERVICE_PORT=443", "PILLION_SERVICE_PORT_WEBHOOK=443", "PILLION_METRICS_SERVICE_HOST=x", "PILLION_METRICS_PORT_80_UDP_PROTO=udp",
 		"PILLION_SHUTDOWN_DELY=x", "PILLION_LOGLEVEL=debug", "PILLION_ZZZZZZ=1", "PILLION_CACHE=x",

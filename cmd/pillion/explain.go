@@ -66,7 +66,7 @@ as if it were created again.`,
   pillion explain deploy/web -n shop
   pillion explain pod web-7d4b9c-x2x8z -n shop
 
-  # All workloads of a namespace, as they are and as if it had opted in.
+  # All workloads of a namespace, and what an opt-in would change.
   pillion explain -n shop
   pillion explain -n shop --namespace-label pillion.dev/inject=enabled
 

@@ -150,6 +150,8 @@ func (o *explainOptions) fromCluster(ctx context.Context) ([]*explain.Report, er
 	within := cli.Quote(namespace)
 	if o.everywhere {
 		namespace, within = "", "--all-namespaces"
+	} else {
+		c.About(namespace)
 	}
 	overlay := func(ns templates.Namespace) (templates.Namespace, error) {
 		if o.declared = nil; ns.Known {

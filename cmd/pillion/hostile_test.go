@@ -226,7 +226,7 @@ func greedy(t *testing.T) string {
 	folder := t.TempDir()
 	for _, name := range []string{"one", "two", "three"} {
 		write(t, filepath.Join(folder, name+".yaml"), strings.ReplaceAll(`apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: NAME}
 spec:
   default: true

@@ -148,7 +148,7 @@ func (j *injection) request(o object) (req inject.Request, wrong mistakes, err e
 		name = j.options.namespace
 	}
 	namespace, err := j.options.about(name)
-	pod, wrong := quoted(o.node.At(o.podAt...), j.injector.ReadsOfProducts)
+	pod, wrong := quoted(o.node.At(o.podAt...), j.injector.For(name).ReadsOfProducts)
 	return inject.Request{Operation: "CREATE", OptedIn: j.options.uninject, File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.node)}, wrong, err
 }
 

@@ -196,7 +196,7 @@ func TestServeCallersClockJumps(t *testing.T) {
 }
 
 func agentTemplateOf(i int) string {
-	return fmt.Sprintf("apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: agent}\nspec:\n  required: true\n"+
+	return fmt.Sprintf("apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: agent}\nspec:\n  required: true\n"+
 		"  pod: {spec: {containers: [{name: agent, image: \"agent:%d\"}]}}\n  validate: {protect: [image]}\n", i)
 }
 

@@ -68,6 +68,7 @@ rejects or cannot check is a problem too.
   templates    for each template, or for each template and pod of --pod:
 
     template            its name
+    revision            of its content, as in the annotations of injected pods
     pod                 with --pod: the object, Kind/name
     sample              the fields of the sample pod that meet the condition
     podSecurity         the level, if the template was tried

@@ -21,9 +21,9 @@ import (
 // with it, or that it did not call the API server.
 func TestLintServer(t *testing.T) {
 	t.Parallel()
-	const all = `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {pod: {spec: {containers: [{name: a, image: a}]}}}}
+	const all = `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {pod: {spec: {containers: [{name: a, image: a}]}}}}
 ---
-{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: b},
+{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: b},
   spec: {match: {condition: "pod.spec.containers.size() % 2 == 0"}, pod: {spec: {containers: [{name: b, image: b}]}}}}
 `
 	const one = "\n---\n"

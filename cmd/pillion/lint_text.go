@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/templates"
@@ -65,22 +63,21 @@ func (l *linted) text() string {
 func (l *linted) sentences(t *trial) []string {
 	var all []string
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	for _, fails := range t.Fails {
-		switch {
-		case t.Insists && t.On == "":
-			say("problem: %s; such pods are denied (template in %s)", fails, t.Place)
-		case t.Insists:
-			say("problem: %s", fails)
-		default:
-			say("warning: %s; such pods do not get the template (in %s)", fails, t.Place)
+	for _, problem := range t.Problems() {
+		if t.On == "" {
+			problem += " (template in " + t.Place + ")"
 		}
+		say("problem: %s", problem)
 	}
-	if len(t.Fails) == 0 || t.PodSecurity != "" {
-		level := l.level(t)
-		if len(t.Fails) > 0 {
-			level = strings.TrimPrefix(level, "fine; ")
-		}
-		say("%s", level)
+	for _, failing := range t.Failing() {
+		say("warning: %s (in %s)", failing, t.Place)
+	}
+	switch {
+	case t.PodSecurity == "" && len(t.Fails) > 0:
+	case t.PodSecurity == "" || len(t.Fails) > 0:
+		say("%s", t.Level())
+	default:
+		say("fine; %s", t.Level())
 	}
 	if help := l.help(t); help != "" {
 		say("%s", help)
@@ -88,11 +85,7 @@ func (l *linted) sentences(t *trial) []string {
 	if len(t.Sample) > 0 {
 		say("tried on a sample pod with %s", strings.Join(t.Sample, ", "))
 	}
-	for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
-		if to := t.QoS[class]; to != "" {
-			say("a %s pod becomes %s, because %s", class, to, t.QoSWhy[class])
-		}
-	}
+	all = append(all, t.Classes()...)
 	if len(t.Requests) > 0 {
 		var more []string
 		for _, name := range slices.Sorted(maps.Keys(t.Requests)) {
@@ -104,18 +97,14 @@ func (l *linted) sentences(t *trial) []string {
 	for _, hint := range t.Hints {
 		say("hint: %s", hint)
 	}
-	if len(t.Needs) > 0 {
-		without := "the pod does not get the template"
-		if t.Denied {
-			without = "the pod is denied"
-		}
-		say("the pod or its namespace must set %s, because there is no default; otherwise %s", strings.Join(t.Needs, ", "), without)
+	if wants := t.Wants(); wants != "" {
+		say("%s", wants)
 	}
 	if len(t.Tried) > 0 {
 		say("tried with the value %s; use --set to try another", strings.Join(t.Tried, ", "))
 	}
-	if t.Conflicts != "" {
-		say("conflict with the other templates: %s", t.Conflicts)
+	if conflict := t.Conflict(); conflict != "" {
+		say("%s", conflict)
 	}
 	switch {
 	case t.Rejected != "":
@@ -126,23 +115,6 @@ func (l *linted) sentences(t *trial) []string {
 		say("the API server got no pod with it")
 	}
 	return all
-}
-
-// level returns the first sentence about a template.
-func (l *linted) level(t *trial) string {
-	because := ""
-	if t.Why != "" {
-		because = ", " + t.Why
-	}
-	switch {
-	case t.PodSecurity == "":
-		return "valid, but not tried: " + t.Why
-	case t.Without == t.PodSecurity:
-		return fmt.Sprintf("fine; Pod Security: %s, with and without it", t.PodSecurity)
-	case t.Without != "":
-		return fmt.Sprintf("fine; Pod Security: %s (without it: %s)%s", t.PodSecurity, t.Without, because)
-	}
-	return fmt.Sprintf("fine; Pod Security: %s%s", t.PodSecurity, because)
 }
 
 // help returns a command that shows more about a template that was not tried.

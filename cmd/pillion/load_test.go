@@ -126,7 +126,7 @@ func (s *served) saidAny(msg string) bool {
 func TestServeOverload(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	path := filepath.Join(t.TempDir(), "costly.yaml")
-	write(t, path, "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: costly}\nspec:\n  default: true\n"+
+	write(t, path, "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: costly}\nspec:\n  default: true\n"+
 		"  match: {condition: \"!pod.spec.containers.exists(c, pod.spec.containers.exists(d, c.name == 'no'))\"}\n"+
 		"  pod: {spec: {containers: [{name: costly, image: costly}]}}\n")
 	s := startServe(t, "--standalone", "--tls-self-signed", "--templates", path)

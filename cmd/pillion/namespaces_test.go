@@ -34,6 +34,10 @@ func namespaceObject(name, rv string, labels, annotations map[string]string) map
 }
 
 func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/apis/pillion.dev/") {
+		http.NotFound(w, r) // the kinds of templates are not installed
+		return
+	}
 	<-k.release
 	if k.forbids.Load() {
 		http.Error(w, "no", http.StatusForbidden)

@@ -82,7 +82,7 @@ var unread = []string{"mutatingadmissionpolicybindings", "mutatingadmissionpolic
 func TestInvalidTemplate(t *testing.T) {
 	t.Parallel()
 	a := runningAPI(t)
-	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"].(map[string]any)["data"].(map[string]any)["broken.yaml"] = "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: broken}, spec: {params: [{name: a, max: 3}], pod: {spec: {containers: [{name: b, image: b}]}}}}"
+	a.objects["/api/v1/namespaces/pillion-system/configmaps/pillion-templates"].(map[string]any)["data"].(map[string]any)["broken.yaml"] = "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: broken}, spec: {params: [{name: a, max: 3}], pod: {spec: {containers: [{name: b, image: b}]}}}}"
 	const problem = "A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: configmap/pillion-templates/broken.yaml"
 	a.wantText(t, exitProblem, []string{"shop"}, "Problem: "+problem, "agent: missing in")
 	for _, args := range [][]string{{"deploy/web", "-n", "shop"}, {"-n", "shop"}} {

@@ -167,7 +167,7 @@ func asJSON(t *testing.T, value any) string {
 func hostileTemplate(t *testing.T, text string) string {
 	t.Helper()
 	return asJSON(t, map[string]any{
-		"apiVersion": "pillion.dev/v1alpha1", "kind": "SidecarTemplate", "metadata": map[string]any{"name": "agent"},
+		"apiVersion": "pillion.dev/v1alpha1", "kind": "ClusterSidecarTemplate", "metadata": map[string]any{"name": "agent"},
 		"spec": map[string]any{
 			"default": true, "description": text,
 			"params": []any{map[string]any{"name": "level", "default": "x", "description": text}},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -50,29 +51,33 @@ server sends no new requests, and finishes the current ones. It ignores SIGHUP.`
 		Args:    cli.NoArguments,
 		PreRunE: func(*cobra.Command, []string) error { return o.Check() },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
-			strange := cli.StrangeVariables(cmd.Root(), os.Environ())
 			if o.PrintConfig {
-				for _, sentence := range strange {
+				for _, sentence := range cli.StrangeVariables(cmd.Root(), os.Environ()) {
 					fmt.Fprintln(cmd.ErrOrStderr(), cli.Fold(cmd.ErrOrStderr(), "pillion: "+sentence))
 				}
 				return cli.PrintConfig(cmd.OutOrStdout(), cmd.Flags())
 			}
 			log := o.Logger(cmd.ErrOrStderr())
-			klog.SetSlogLogger(log) // messages of client-go
-			for _, sentence := range strange {
-				log.Warn("an environment variable is unknown", "problem", sentence)
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
-			defer stop()
-			context.AfterFunc(ctx, stop) // a second signal ends the process at once
-			// The process ignores these signals: it follows changes of its files anyway, and it must
-			// not end if the reader of its log does.
-			signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
-			return o.Run(ctx, cmd.Flags(), log)
+			return untilSignal(cmd, log, func(ctx context.Context) error { return o.Run(ctx, cmd.Flags(), log) })
 		}),
 	}
 	o.Flags(cmd)
 	return cmd
+}
+
+// untilSignal runs a server until SIGTERM or SIGINT. Everything is written to its log.
+func untilSignal(cmd *cobra.Command, log *slog.Logger, run func(context.Context) error) error {
+	klog.SetSlogLogger(log) // messages of client-go
+	for _, sentence := range cli.StrangeVariables(cmd.Root(), os.Environ()) {
+		log.Warn("an environment variable is unknown", "problem", sentence)
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	// The process ignores these signals: it follows changes of its files anyway, and it must
+	// not end if the reader of its log does.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	return run(ctx)
 }
 
 var errNoTemplatesFlag = errors.New("name the templates: --templates PATH")

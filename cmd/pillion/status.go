@@ -151,6 +151,7 @@ func (o *statusOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
+	c.About(o.Namespaces...)
 	report, err := o.look(ctx, c, stdout, stderr)
 	if err != nil && (!o.watch || ctx.Err() == nil) {
 		return err

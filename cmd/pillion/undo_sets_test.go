@@ -46,7 +46,7 @@ func tryUndoSets(t *testing.T, seed, stream uint64) (injected int) {
 	var docs []string
 	var set []*templates.Template
 	for i := range 1 + g.IntN(4) {
-		doc := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.Template(i))
+		doc := fmt.Sprintf("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t%d}, spec: {%s}}", i, g.Template(i))
 		if found, problems := templates.Parse("t", []byte(doc)); len(problems) == 0 {
 			docs, set = append(docs, doc), append(set, found...)
 		}

@@ -18,7 +18,7 @@ import (
 // undoTemplates touch every part of a pod that a template may set.
 const undoTemplates = `
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   default: true
@@ -45,7 +45,7 @@ spec:
       volumeMounts: [{name: logs, mountPath: /var/log/app}]
 ---
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: second}
 spec:
   default: true

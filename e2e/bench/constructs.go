@@ -107,7 +107,7 @@ func (v *variant) pod() []byte {
 
 // set returns the template.
 func (v *variant) set() (*templates.Set, error) {
-	all, problems := templates.Parse("side.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: side}, spec: {default: true, "+v.spec+"}}"))
+	all, problems := templates.Parse("side.yaml", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: side}, spec: {default: true, "+v.spec+"}}"))
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("%w in %s", problems, v.spec)
 	}

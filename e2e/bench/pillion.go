@@ -27,7 +27,7 @@ import (
 
 // template is a typical one: a native sidecar, two volumes, a mount for every container of the app.
 const template = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: NAME}
 spec:
   default: true
@@ -132,8 +132,7 @@ func handlerOf(set *templates.Set) *webhook.Handler {
 	injector := inject.New(set)
 	judge := inject.NewJudge(injector, nil, true)
 	return &webhook.Handler{
-		Injector:   func() *inject.Injector { return injector },
-		Judge:      func() *inject.Judge { return judge },
+		Use:        func(string) (*inject.Injector, *inject.Judge) { return injector, judge },
 		Namespaces: standalone{},
 		Metrics:    webhook.NewMetrics(prometheus.NewRegistry()),
 		Log:        slog.New(slog.DiscardHandler),

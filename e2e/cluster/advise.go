@@ -19,7 +19,7 @@ func (c *Cluster) StartAdvisor(ctx context.Context, component, binary string, te
 	if _, err := c.RunKubectl(ctx, nil, "apply", "--server-side", "--validate=strict", "-f", filepath.Join(component, "rbac.yaml")); err != nil {
 		return nil, err
 	}
-	kubeconfig, err := c.pillionKubeconfig(ctx)
+	kubeconfig, err := c.kubeconfigOf(ctx, pillionServiceAccount)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ plugins:
 func (c *Cluster) StartGuarded(ctx context.Context, binary string, templates []string, flags ...string) (*Pillion, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	kubeconfig, err := c.pillionKubeconfig(ctx)
+	kubeconfig, err := c.kubeconfigOf(ctx, pillionServiceAccount)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (c *Cluster) RunDeployment(ctx context.Context, binary string, within time.
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := c.pillionKubeconfig(ctx)
+	kubeconfig, err := c.kubeconfigOf(ctx, pillionServiceAccount)
 	if err != nil {
 		return nil, err
 	}

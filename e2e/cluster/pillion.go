@@ -60,7 +60,7 @@ func (c *Cluster) StartPillion(ctx context.Context, binary string, templates ...
 		ctx, cancel := context.WithTimeout(ctx, readyWithin)
 		defer cancel()
 		var err error
-		kubeconfig, err := c.pillionKubeconfig(ctx)
+		kubeconfig, err := c.kubeconfigOf(ctx, pillionServiceAccount)
 		if err != nil {
 			return err
 		}
@@ -111,17 +111,17 @@ func (c *Cluster) startPillion(ctx context.Context, binary string, templates, en
 	return p, process.waitUntil(ctx, "ready", p.ready)
 }
 
-// pillionKubeconfig writes a kubeconfig with the shipped ServiceAccount's identity for a
-// process outside the cluster.
-func (c *Cluster) pillionKubeconfig(ctx context.Context) (string, error) {
+// kubeconfigOf writes a kubeconfig with a shipped ServiceAccount's identity for a process outside the
+// cluster.
+func (c *Cluster) kubeconfigOf(ctx context.Context, account string) (string, error) {
 	lifetime := int64(certificateLifetime.Seconds())
-	token, err := c.Client.CoreV1().ServiceAccounts(pillionNamespace).CreateToken(ctx, pillionServiceAccount,
+	token, err := c.Client.CoreV1().ServiceAccounts(pillionNamespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime}},
 		metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("token of the shipped ServiceAccount: %w", err)
+		return "", fmt.Errorf("token of the shipped ServiceAccount %s: %w", account, err)
 	}
-	return c.WriteKubeconfig(pillionServiceAccount, token.Status.Token)
+	return c.WriteKubeconfig(account, token.Status.Token)
 }
 
 // findAddresses finds the log line with Pillion's addresses.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/rules"
+	"sigs.k8s.io/yaml"
 )
 
 // expressions are those of all alerts and panels, by what they are for.
@@ -175,6 +177,34 @@ func literals(t *testing.T) vocabulary {
 		}
 	}
 	return words
+}
+
+// TestPodMonitor checks that Prometheus finds the controller's pods and their port.
+func TestPodMonitor(t *testing.T) {
+	var m monitoringv1.PodMonitor
+	decode(t, filepath.Join(monitoring, "podmonitor.yaml"), &m)
+	var d struct {
+		Metadata struct{ Namespace string }
+		Spec     struct {
+			Template struct {
+				Metadata struct{ Labels map[string]string }
+				Spec     struct {
+					Containers []struct{ Ports []struct{ Name string } }
+				}
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(monitoring, "..", "..", "controller", "deployment.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	endpoint, pod := m.Spec.PodMetricsEndpoints[0], d.Spec.Template
+	if m.Namespace != d.Metadata.Namespace || !maps.Equal(m.Spec.Selector.MatchLabels, pod.Metadata.Labels) || *endpoint.Port != pod.Spec.Containers[0].Ports[0].Name || endpoint.Path != "/metrics" {
+		t.Errorf("the PodMonitor misses the controller: %+v, %+v", m.Spec, d)
+	}
 }
 
 // TestServiceMonitor decodes the ServiceMonitor strictly, because the operator silently drops

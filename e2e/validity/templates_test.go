@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -113,7 +114,7 @@ func (s *sketch) document() object {
 	if s.each != nil {
 		spec["forEachContainer"] = []any{object{"add": s.each}}
 	}
-	return object{"apiVersion": templates.APIVersion, "kind": templates.Kind, "metadata": object{"name": s.name}, "spec": spec}
+	return object{"apiVersion": templates.APIVersion, "kind": v1alpha1.ClusterKind, "metadata": object{"name": s.name}, "spec": spec}
 }
 
 func (s *sketch) load() (*templates.Template, templates.Problems) {

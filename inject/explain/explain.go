@@ -18,6 +18,7 @@ import (
 
 // New explains what will happen to a pod. It returns an error if the pod is not valid JSON.
 func New(injector *inject.Injector, s Subject) (*Report, error) {
+	injector = injector.For(s.Request.Namespace.Name)
 	if s.shadowed() {
 		return shadowed(injector, s)
 	}

@@ -235,7 +235,7 @@ func TestCorpus(t *testing.T) {
 // TestUnreadAnnotations checks the note about annotations of a product that no parameter reads.
 func TestUnreadAnnotations(t *testing.T) {
 	t.Parallel()
-	found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {default: true, params: [{name: lang, annotation: otel.example/inject-java, default: ""}, {name: s, prefix: otel.example/secret-}],
+	found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {default: true, params: [{name: lang, annotation: otel.example/inject-java, default: ""}, {name: s, prefix: otel.example/secret-}],
 		pod: {metadata: {annotations: {otel.example/status: done}}, spec: {containers: [{name: a, image: a, args: ["${params.lang}", "${params.s.map(k, k).join('')}"]}]}}}}`))
 	if len(problems) > 0 {
 		t.Fatal(problems)

@@ -38,6 +38,8 @@ func (r *Report) other(t *Template) bool {
 	switch {
 	case r.only || len(t.Added) > 0 || r.Object.Live && t.State != NotWanted:
 		return false
+	case t.Code == inject.CodeNotOptedIn && len(t.Also) > 0:
+		return !t.isDefault && !t.Requested // an opt-in alone does not help
 	case t.Code.AboutPod():
 		return true
 	case t.isDefault && t.Code == inject.CodeNotRequested && !t.Requested:

@@ -26,7 +26,7 @@ func manyTemplates(t testing.TB) *inject.Injector {
 		}
 		text := fmt.Sprintf(`
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent-%02d}
 spec:%s
   pod: {spec: {initContainers: [{name: agent-%02d, image: "agent:1", restartPolicy: Always}]}}
@@ -112,9 +112,9 @@ func text(r *explain.Report, detail explain.Detail) string { return r.Text(100, 
 // default template, without a flag.
 func TestNothingIsExplained(t *testing.T) {
 	t.Parallel()
-	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: log}, spec: {default: true, pod: {spec: {containers: [{name: log, image: l}]}}}}
+	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: log}, spec: {default: true, pod: {spec: {containers: [{name: log, image: l}]}}}}
 ---
-{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: auth}, spec: {pod: {spec: {containers: [{name: auth, image: a}]}}}}`))
+{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: auth}, spec: {pod: {spec: {containers: [{name: auth, image: a}]}}}}`))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

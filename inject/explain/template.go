@@ -25,6 +25,8 @@ type Template struct {
 	InjectedBy string `json:"injectedBy,omitempty"`
 	// Passed are the rules before the deciding one, with the reason why each did not apply.
 	Passed []inject.Step `json:"passed,omitempty"`
+	// Also are further reasons why the pod does not get the template.
+	Also []inject.Step `json:"also,omitempty"`
 	// Params are the values of the template's parameters.
 	Params []templates.Value `json:"params,omitempty"`
 	// Added are the values of the template that the pod lacks. The path of a new list
@@ -92,7 +94,7 @@ func existing(d *inject.Decision, evidence *Evidence, of *templates.Template, ca
 func decided(d *inject.Decision, evidence *Evidence) Template {
 	return Template{
 		Template: d.Template, Revision: d.Revision, Code: d.Code, Requested: d.Requested, InjectedBy: evidence.InjectedBy[d.Template],
-		Passed: d.Passed, Params: d.Params, Added: d.Added, Kept: d.Kept, Altered: d.Altered, Obstacles: d.Obstacles,
+		Passed: d.Passed, Also: d.Also, Params: d.Params, Added: d.Added, Kept: d.Kept, Altered: d.Altered, Obstacles: d.Obstacles,
 		Notes: d.Notes, Mode: d.Mode,
 	}
 }

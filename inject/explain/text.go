@@ -148,12 +148,17 @@ func (p *page) template(r *Report, t *Template) {
 		code = fmt.Sprintf(" (%s)", t.Code)
 	}
 	p.pair("because", "", t.Message+code)
+	name := "also"
+	for _, s := range t.Also {
+		p.pair(name, "", fmt.Sprintf("%s (%s)", s.Message, s.Code))
+		name = ""
+	}
 	p.pair("revision", "", t.Revision)
 	if t.InjectedBy != "" && t.InjectedBy != t.Revision {
 		p.pair("injected by", "", "revision "+t.InjectedBy)
 	}
 	p.differences(r, t)
-	name := "parameters"
+	name = "parameters"
 	for _, v := range t.Params {
 		p.pair(name, "", v.Name+" "+valueOf(v))
 		name = ""

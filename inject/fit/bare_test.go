@@ -21,7 +21,7 @@ func TestFailsForSomeSamples(t *testing.T) {
 		`{match: {condition: "pod.spec.containers.all(c, has(c.securityContext))"}, pod: {spec: {containers: [{name: a, image: a, ` + strings.Replace(field, "%s", "", 1) + `}]}}}`: "",
 		`{pod: {spec: {containers: [{name: a, image: a, args: ["${pod.spec.containers[0].resources.limits.size() > 1 ? string([1][2]) : ''}"]}]}}}`:                                 "it fails for pods with requests and limits (render_failed)",
 	} {
-		found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: `+spec+`}`))
+		found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: `+spec+`}`))
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}

@@ -65,7 +65,7 @@ func lists(cpu, memory int, whole bool) string {
 
 func tryWith(t *testing.T, e *fit.Evaluator, resources string) fit.Trial {
 	t.Helper()
-	found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {pod: {spec: {containers: [{name: x, image: x, resources: {"+resources+"}}]}}}}"))
+	found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {pod: {spec: {containers: [{name: x, image: x, resources: {"+resources+"}}]}}}}"))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -77,7 +77,7 @@ func TestViolation(t *testing.T) {
 func TestTry(t *testing.T) {
 	t.Parallel()
 	const others = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: host}
 spec:
   labelDomains: [example.com]
@@ -85,35 +85,35 @@ spec:
   pod: {spec: {containers: [{name: host, image: h, securityContext: {privileged: true}}]}}
 ---
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: double}
 spec:
   order: 1
   pod: {spec: {containers: [{name: host, image: other}]}}
 ---
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: picky}
 spec:
   match: {condition: "pod.spec.containers.size() == 3"}
   pod: {spec: {containers: [{name: picky, image: p}]}}
 ---
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: odd}
 spec:
   match: {condition: "pod.metadata.labels['a'] == 'b' && size(pod.spec.containers) % 2 == 0"}
   pod: {spec: {containers: [{name: odd, image: p}]}}
 ---
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: needs}
 spec:
   params: [{name: id, pattern: "a{300}|b{300}|c{300}|[0-9]{9}", overridableBy: [Namespace]}, {name: team, enum: [red, blue]}]
   pod: {spec: {containers: [{name: needs, image: "i:${params.id}-${params.team}"}]}}
 ---
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: mounts}
 spec:
   params: [{name: volume}]
@@ -165,7 +165,7 @@ spec:
 // TestTryOnPods checks that each template is tried on each given pod unchanged, and that no pod is lost.
 func TestTryOnPods(t *testing.T) {
 	t.Parallel()
-	found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {
+	found, problems := templates.Parse("x", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {
 		match: {condition: "ns.labels[?'team'].orValue('') == 'blue' && pod.spec.containers.size() > 1"}, params: [{name: level}],
 		pod: {spec: {containers: [{name: x, image: x, args: ["${params.level}"], resources: {requests: {cpu: 10m}}}]}}}}`))
 	if len(problems) > 0 {
@@ -218,7 +218,7 @@ func TestHints(t *testing.T) {
 		`{params: [{name: p, type: integer, optional: true}], pod: {spec: {containers: [{name: a, image: a, ports: "${params.?p.optMap(x, [{'containerPort': x - 1}])}"}]}}}`: "a pod that sets its optional parameters (p=1) does not get it",
 		`{forEachContainer: [{add: {env: [{name: A, value: "${pod.metadata.labels.app}"}]}}]}`:                                                                                "no such key: app; for pods without it, write pod.metadata.labels.?app",
 	} {
-		found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: "+spec+"}"))
+		found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: "+spec+"}"))
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -260,7 +260,7 @@ func TestFails(t *testing.T) {
 		},
 	} {
 		for _, validate := range []string{"mode: Deny, protect: [all]", "mode: Warn"} {
-			found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {default: true, match: {"+
+			found, problems := templates.Parse("x", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {default: true, match: {"+
 				c.match+"}, validate: {"+validate+"}, pod: {spec: {containers: [{name: a, image: a}]}}}}"))
 			if len(problems) > 0 {
 				t.Fatal(problems)

@@ -28,15 +28,15 @@ func TestHidden(t *testing.T) {
 		{strings.Replace(reads, "required: true, ", "", 1), "", false},
 	} {
 		var all []*templates.Template
-		for name, spec := range map[string]string{"x": c.spec, "y": "{" + c.other + "pod: {spec: {containers: [{name: side, image: s}]}}}"} {
-			found, problems := templates.Parse(name, []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: "+name+"}, spec: "+spec+"}"))
+		for name, spec := range map[string]string{"x": c.spec, "z": "{" + c.other + "pod: {spec: {containers: [{name: side, image: s}]}}}"} {
+			found, problems := templates.Parse(name, []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: "+name+"}, spec: "+spec+"}"))
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}
 			all = append(all, found...)
 		}
 		for _, trial := range evaluator(t).Try(templates.NewSet(all), nil) {
-			if got := strings.Contains(strings.Join(trial.Hints, "; "), "like one of the template y"); got != (c.hint && trial.Template == "x") {
+			if got := strings.Contains(strings.Join(trial.Hints, "; "), "like one of the template z"); got != (c.hint && trial.Template == "x") {
 				t.Errorf("%s beside %q: %s: %q", c.spec, c.other, trial.Template, trial.Hints)
 			}
 		}

@@ -20,7 +20,7 @@ func TestInverted(t *testing.T) {
 		}
 		return all
 	}
-	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t}, spec: {pod: {spec: {
+	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t}, spec: {pod: {spec: {
 		initContainers: [{name: init, image: i}, {"${forEach}": {m: "['a', 'b']"}, name: "agent-${m}", image: i, restartPolicy: Always}]}}}}`))
 	if len(problems) > 0 {
 		t.Fatal(problems)

@@ -12,7 +12,7 @@ import (
 // TestOverlap checks that lint warns about containers of templates that may have the same name.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
-	const head = "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: NAME}, spec: {pod: {spec: {containers: ["
+	const head = "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: NAME}, spec: {pod: {spec: {containers: ["
 	file := func(name, container string) templates.File {
 		return templates.File{Path: name, Data: []byte(strings.ReplaceAll(head, "NAME", name) + container + "]}}}}")}
 	}

@@ -19,6 +19,7 @@ import (
 // Trial is the effect of a template on sample pods, or on a user's pod.
 type Trial struct {
 	Template string `json:"template"`
+	Revision string `json:"revision"`
 	// On is the user's object, for example Deployment/web, or "" for sample pods.
 	On string `json:"pod,omitempty"`
 	// Sample lists the values of the sample pod that only serve to meet the template's
@@ -90,7 +91,7 @@ func CheckValues(set *templates.Set, values map[string]string) error {
 // withoutSelectors returns a copy of the template that selects any pod.
 func withoutSelectors(t *templates.Template) *templates.Template {
 	free := *t
-	free.NamespaceSelector, free.PodSelector = nil, nil
+	free.Namespace, free.NamespaceSelector, free.PodSelector = "", nil, nil
 	free.Spec.Match.NamespaceSelector, free.Spec.Match.PodSelector = nil, nil
 	free.Spec.Match.OS = corev1.Linux
 	return &free

@@ -34,12 +34,50 @@ func (e *Evaluator) Subject(on string, pod []byte, namespace templates.Namespace
 // if there are none. Values are those of parameters ("template.param"). Without a value, a
 // parameter that the pod must set gets a sample value.
 func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Subject) []Trial {
+	trials := e.tryIn("", set.For(""), values, pods)
+	for _, namespace := range set.Namespaces() {
+		trials = append(trials, e.tryIn(namespace, set.For(namespace), values, pods)...)
+	}
+	return trials
+}
+
+// TryNew tries a new template on samples, alone and with each of those in use.
+func (e *Evaluator) TryNew(t *templates.Template, inUse *templates.Set) Trial {
+	trial := e.try(withoutSelectors(t), t, nil, samples()...)
+	with, _ := templates.Join(templates.NewSet([]*templates.Template{t}), inUse)
+	trial.Hints = append(append(trial.Hints, overlaps(t, with)...), hidden(t, with)...)
+	for _, other := range inUse.Templates {
+		if other.Name == t.Name || trial.Conflicts != "" {
+			continue
+		}
+		pair := []*templates.Template{withoutSelectors(other), withoutSelectors(t)}
+		if !isBefore(other, t) {
+			slices.Reverse(pair)
+		}
+		for _, why := range together(pair, nil, samples()[0]) {
+			trial.Conflicts = why
+		}
+	}
+	return trial
+}
+
+// isBefore reports whether a template is applied before another one.
+func isBefore(a, b *templates.Template) bool {
+	set, _ := templates.Join(templates.NewSet([]*templates.Template{b, a}))
+	return set.Templates[0] == a
+}
+
+// tryIn tries the templates of a namespace, together with those of the cluster.
+func (e *Evaluator) tryIn(namespace string, set *templates.Set, values map[string]string, pods []Subject) []Trial {
 	var trials []Trial
 	var all []*templates.Template
 	for _, t := range set.Templates {
 		all = append(all, withoutSelectors(t))
 	}
 	for i, t := range all {
+		if set.Templates[i].Namespace != namespace {
+			continue
+		}
 		if len(pods) == 0 {
 			trial := e.try(t, set.Templates[i], values, samples()...)
 			trial.Hints = append(trial.Hints, overlaps(set.Templates[i], set)...)
@@ -55,7 +93,10 @@ func (e *Evaluator) Try(set *templates.Set, values map[string]string, pods ...Su
 	}
 	for _, pod := range pods {
 		for i, why := range together(all, values, pod) {
-			trials[slices.IndexFunc(trials, func(t Trial) bool { return t.Template == all[i].Name && t.On == pod.On })].Conflicts = why
+			of := slices.IndexFunc(trials, func(t Trial) bool { return t.Template == set.Templates[i].ID() && t.On == pod.On })
+			if of >= 0 {
+				trials[of].Conflicts = why
+			}
 		}
 	}
 	return trials
@@ -95,7 +136,7 @@ func fixed(values map[string]string) []string { return slices.Collect(maps.Keys(
 // has the quality of service classes of all of them.
 // Whole is the template with its selectors.
 func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, pods ...Subject) Trial {
-	trial := about(t, pods[0])
+	trial := about(whole, pods[0])
 	for i, pod := range pods {
 		asked, missing := asking(pod, values, t)
 		if len(missing) > 0 {
@@ -136,7 +177,7 @@ func (e *Evaluator) try(t, whole *templates.Template, values map[string]string, 
 
 // about returns what the template itself says, without a trial.
 func about(t *templates.Template, pod Subject) Trial {
-	trial := Trial{Template: t.Name, On: pod.On, Place: t.Place()}
+	trial := Trial{Template: t.ID(), Revision: t.Revision, On: pod.On, Place: t.Place()}
 	if len(t.Spec.LabelDomains) > 0 {
 		trial.Hints = append(trial.Hints, fmt.Sprintf("labelDomains allows it to set labels of %s. If the selector of a ReplicaSet, a Job or another owner has one of them, "+
 			"that owner no longer finds its pods, and creates more without end. Labels with the prefix %s/ need no domain", strings.Join(t.Spec.LabelDomains, ", "), t.Name+"."+templates.Domain))

@@ -54,7 +54,7 @@ func (b *builder) problem(path, format string, args ...any) {
 // rewrite rewrites an expression for the API server. If that is not possible, it records a problem.
 func (b *builder) rewrite(path string, e *templates.Expression) rewritten {
 	if e.ReadsPodName() {
-		b.problem(path, "a policy cannot tell the name of a pod from one that the API server generates later")
+		b.problem(path, "a policy cannot distinguish the name of a pod from one that the API server generates later")
 	}
 	r, err := rewrite(e, b.t.OptionalParams())
 	if err != nil {

@@ -23,7 +23,7 @@ func TestLeftOut(t *testing.T) {
 		`pod.metadata.labels[?'tier'].orValue(params.b) != 'out'`, `has(pod.spec.hostname) || params.b == 'in'`,
 		`params.a == 'in' && params.b == 'in'`, `ns.labels[?'tier'].orValue('out') != 'out'`, `has(params.a) && params.b == 'out'`,
 	} {
-		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: t}, spec: {
+		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: t}, spec: {
 			required: true, match: {condition: %q}, params: [{name: a, default: in, enum: [in, out]}, {name: b, default: in, enum: [in, out]}],
 			pod: {spec: {containers: [{name: t, image: "t:1"}]}}}}`, condition))
 		set := templates.NewSet([]*templates.Template{tmpl})

@@ -67,7 +67,7 @@ func newMutation(b *builder) *mutation {
 		m.problem("spec.forEachContainer", "several entries could add two different things to one container, which a policy cannot compare; join them into one")
 	}
 	for _, list := range lists() {
-		position := t.Spec.Placement.In(list)
+		position := templates.PositionIn(&t.Spec.Placement, list)
 		if position.End != templates.First && position.End != templates.Last || position.After+position.Before != "" {
 			m.problem("spec.placement."+list, "a policy can place containers First or Last only")
 		}

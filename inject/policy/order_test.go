@@ -15,7 +15,7 @@ func TestComputedPaths(t *testing.T) {
 	t.Parallel()
 	var all []*templates.Template
 	for _, name := range []string{"one", "two"} {
-		found, problems := templates.Parse(name, []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: `+name+`}, spec: {
+		found, problems := templates.Parse(name, []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: `+name+`}, spec: {
 			params: [{name: directory, type: string, default: /`+name+`, pattern: "/[a-z]+"}],
 			pod: {spec: {volumes: [{name: `+name+`, emptyDir: {}}]}},
 			forEachContainer: [{add: {volumeMounts: [{name: `+name+`, mountPath: "${params.directory}"}]}}]}}`))

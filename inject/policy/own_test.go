@@ -19,7 +19,7 @@ func TestOwnContainers(t *testing.T) {
 	t.Parallel()
 	env := environment(t).env
 	template := func(name, spec string) *templates.Template {
-		return parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: %s}, spec: {default: true, %s}}`, name, spec))
+		return parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: %s}, spec: {default: true, %s}}`, name, spec))
 	}
 	set := templates.NewSet([]*templates.Template{
 		template("plain", `pod: {spec: {containers: [{name: plain, image: p, args: [a, "b\"c"]}]}}`),

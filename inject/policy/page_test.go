@@ -29,7 +29,7 @@ func TestFunctionsPage(t *testing.T) {
 	}
 	none := regexp.MustCompile(`the API server has no function ([\w.]+)`)
 	for _, row := range regexp.MustCompile("(?m)^\\| `(.+?)` \\| `").FindAllStringSubmatch(string(text), -1) {
-		tmpl := parse(t, fmt.Sprintf("apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: a}\nspec:\n  match:\n    condition: |-\n      ns.name != '' || (%s) == (%[1]s)\n  pod: {metadata: {annotations: {a: b}}}\n", row[1]))
+		tmpl := parse(t, fmt.Sprintf("apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: a}\nspec:\n  match:\n    condition: |-\n      ns.name != '' || (%s) == (%[1]s)\n  pod: {metadata: {annotations: {a: b}}}\n", row[1]))
 		if _, err := Mutating(templates.NewSet([]*templates.Template{tmpl}), Options{}); err != nil {
 			found := none.FindStringSubmatch(err.Error())
 			if found == nil {

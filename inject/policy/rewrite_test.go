@@ -30,8 +30,8 @@ func someNamespaces() []templates.Namespace {
 	}
 }
 
-const paramsTemplate = `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
-	params: [{name: n, type: integer, default: 3}, {name: f, type: number, default: 0.5}, {name: b, type: boolean, default: true}, {name: s, default: "x\"y"},
+const paramsTemplate = `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {
+	params: [{name: "n", type: integer, default: 3}, {name: f, type: number, default: 0.5}, {name: b, type: boolean, default: true}, {name: s, default: "x\"y"},
 		{name: o, optional: true}, {name: i, optional: true, type: integer}],
 	variables: [{name: app, expression: "pod.metadata.labels[?'app'].orValue('none')"}, {name: names, expression: "pod.spec.containers.map(c, c.name)"},
 		{name: all, expression: "variables.names.join(',') + params.s"}, {name: encoded, expression: "base64.encode(b'x')"}],
@@ -155,7 +155,7 @@ func TestNotRewritten(t *testing.T) {
 // reads it.
 func TestMixedVariable(t *testing.T) {
 	t.Parallel()
-	tmpl := parse(t, `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {
+	tmpl := parse(t, `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {
 		variables: [{name: probe, expression: "{'tcpSocket': {'port': 80}, 'periodSeconds': 5}"}, {name: same, expression: variables.probe}], pod: {metadata: {annotations: {a: b}}}}}`)
 	b := &builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl}
 	if b.named(); len(b.problems) != 1 || !strings.Contains(b.problems[0].Message, "values of different types") {

@@ -15,7 +15,7 @@ import (
 func someTexts() []string {
 	var texts []string
 	for _, name := range templates.ParamTypes() {
-		texts = append(texts, (&templates.Param{Type: templates.ParamType(name)}).Samples()...)
+		texts = append(texts, templates.Samples(&templates.Param{Type: templates.ParamType(name)})...)
 	}
 	return append(texts,
 
@@ -35,12 +35,12 @@ func declarations() []string {
 	}
 	for _, name := range templates.ParamTypes() {
 		p := templates.Param{Type: templates.ParamType(name)}
-		if p.Policy().Check == "" {
+		if templates.PolicyOf(&p).Check == "" {
 			continue // a policy cannot read it, see TestUnreadable
 		}
 		declared = append(declared, "type: "+name, "annotation: example.com/p, type: "+name)
-		if p.Policy().Compare != "" {
-			declared = append(declared, fmt.Sprintf("type: %s, minimum: %s, maximum: %[2]s", name, p.Samples()[0]))
+		if templates.PolicyOf(&p).Compare != "" {
+			declared = append(declared, fmt.Sprintf("type: %s, minimum: %s, maximum: %[2]s", name, templates.Samples(&p)[0]))
 		}
 	}
 	return declared
@@ -53,7 +53,7 @@ func TestParameters(t *testing.T) {
 	careful := []string{"1e400", "0x10", "1_000", "9223372036854775807", ".5s"}
 	env := environment(t)
 	for _, declared := range declarations() {
-		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
+		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {
 			params: [{name: p, %s}], pod: {metadata: {annotations: {x: "=${params.p}"}}}}}`, declared))
 		key := tmpl.Key(&tmpl.Spec.Params[0])
 		for _, text := range someTexts() {
@@ -97,7 +97,7 @@ func TestParameters(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	for _, declared := range []string{"type: list", "type: map", "type: json", "prefix: example.com/p-"} {
-		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {required: true,
+		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {required: true,
 			params: [{name: p, %s}], pod: {spec: {containers: [{name: c, image: i}]}}}}`, declared))
 		set := templates.NewSet([]*templates.Template{tmpl})
 		if _, err := Mutating(set, Options{}); err == nil || !strings.Contains(err.Error(), "spec.params[0]") {
@@ -137,8 +137,8 @@ func TestValueConditions(t *testing.T) {
 		`spec: {containers: [{name: c, image: i, livenessProbe: {grpc: {port: "${params.n}"}, terminationGracePeriodSeconds: "${params.n}"}}]}`,
 		`spec: {containers: [{name: c, image: i, ports: [{containerPort: 80, hostPort: "${params.n}"}]}]}`,
 	} {
-		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: a}, spec: {
-			params: [{name: s, default: x}, {name: n, type: integer, default: 1}], pod: {%s}}}`, place))
+		tmpl := parse(t, fmt.Sprintf(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: a}, spec: {
+			params: [{name: s, default: x}, {name: "n", type: integer, default: 1}], pod: {%s}}}`, place))
 		m := newMutation(&builder{set: templates.NewSet([]*templates.Template{tmpl}), t: tmpl})
 		m.declare(false)
 		conditions := all(m.checked(&m.pod)...)

@@ -61,7 +61,7 @@ func (b *builder) readable(p *templates.Param, path string) {
 	switch {
 	case p.Prefix != "":
 		b.problem(path+".prefix", "a policy cannot make a map of the annotations with a prefix")
-	case p.Policy().Check == "":
+	case templates.PolicyOf(p).Check == "":
 		b.problem(path+".type", "a policy cannot read a parameter of type %s", p.Type)
 	}
 }
@@ -90,7 +90,7 @@ func (b *builder) parameter(p *templates.Param) {
 	if p.Default != nil {
 		standard = string(*p.Default)
 	}
-	value := strings.ReplaceAll(p.Policy().Value, "TEXT", "variables.text_"+p.Name)
+	value := strings.ReplaceAll(templates.PolicyOf(p).Value, "TEXT", "variables.text_"+p.Name)
 	switch {
 	case p.Optional:
 		checks = append(checks, some("!("+some(given...)+")", "("+all(b.valueChecks(p)...)+")"))
@@ -108,8 +108,8 @@ func (b *builder) parameter(p *templates.Param) {
 
 // valueChecks returns the conditions for a parameter's value. Each may rely on the previous ones.
 func (b *builder) valueChecks(p *templates.Param) []string {
-	text, reads := "variables.text_"+p.Name, p.Policy()
-	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, p.Length())}
+	text, reads := "variables.text_"+p.Name, templates.PolicyOf(p)
+	checks := []string{fmt.Sprintf("size(bytes(%s)) <= %d", text, templates.MaxLength(p))}
 	if reads.Check != "true" && reads.Check != "" {
 		checks = append(checks, strings.ReplaceAll(reads.Check, "TEXT", text))
 	}
@@ -132,7 +132,7 @@ func (b *builder) valueChecks(p *templates.Param) []string {
 
 // allowed returns a description of the parameter's values.
 func allowed(p *templates.Param) string {
-	words := []string{p.Words()}
+	words := []string{templates.Words(p)}
 	if p.Message != "" {
 		return p.Message
 	}

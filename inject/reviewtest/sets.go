@@ -92,7 +92,7 @@ func (g *Sets) env(name string, each bool) string {
 	if g.in(6) {
 		value = g.pick(`value: ""`, "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "value: \"${params.?o}\"")
 	}
-	return "{" + g.when(4, each) + g.named(6, name, "n", each) + ", " + value + ifSet + "}"
+	return "{" + g.when(4, each) + g.named(6, name, "each", each) + ", " + value + ifSet + "}"
 }
 
 // named returns a name, which in one of n cases a ${forEach} with the variable v makes.
@@ -243,7 +243,7 @@ func (g *Sets) Named(template string) string {
 			begin, rest, end = text[:i+3], text[i+3:], `"`
 		}
 		expression := strings.TrimSuffix(rest, end)
-		if slices.Contains([]string{"when", "forEach", "ifSet", "m", "n"}, expression) || strings.Contains(expression, "container.") || g.in(4) {
+		if slices.Contains([]string{"when", "forEach", "ifSet", "m", "each"}, expression) || strings.Contains(expression, "container.") || g.in(4) {
 			return text
 		}
 		name := fmt.Sprint("x", len(variables))

@@ -15,7 +15,7 @@ import (
 
 // Value returns the first sample value that a parameter accepts, or "".
 func Value(t *templates.Template, p *templates.Param) string {
-	candidates := append(p.Samples(), stringsMatching(p.Pattern)...)
+	candidates := append(templates.Samples(p), stringsMatching(p.Pattern)...)
 	if p.Items != nil {
 		candidates = append(candidates, stringsMatching(p.Items.Pattern)...)
 	}

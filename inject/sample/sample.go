@@ -14,8 +14,8 @@ import (
 
 // Meet searches for a situation in which the template's condition is true and that accept accepts.
 // The search starts with the given situation, and changes no fixed parameter. If it can, it makes
-// every entry of forEachContainer apply to some container too. It returns the given situation and
-// false if it finds none.
+// the first entries of forEachContainer apply to some container too. It returns the given situation
+// and false if it finds none.
 func Meet(t *templates.Template, from Situation, fixed []string, accept func(Situation) bool) (Situation, bool) {
 	w, err := newWorld(from)
 	if err != nil {
@@ -38,8 +38,9 @@ func Meet(t *templates.Template, from Situation, fixed []string, accept func(Sit
 	if w = s.reach(w, met, took); w == nil {
 		return from, false
 	}
+	const most = 20 // each makes the search for the next one slower
 	for _, each := range t.EachFragments() {
-		if each.Where == nil {
+		if each.Where == nil || len(met) > most {
 			continue
 		}
 		met = append(met, &goal{expression: each.Where, expr: each.Where.AST().Expr(), container: true, initContainers: each.InitContainers})

@@ -20,13 +20,13 @@ var plain = sample.Situation{
 	Namespace: templates.Namespace{Name: "sample", Known: true},
 }
 
-const params = `params: [{name: tier, default: web, enum: [web, batch, db]}, {name: n, type: integer, default: 1, maximum: 9}, {name: on, type: boolean, default: false},
+const params = `params: [{name: tier, default: web, enum: [web, batch, db]}, {name: "n", type: integer, default: 1, maximum: 9}, {name: "on", type: boolean, default: false},
     {name: image, default: "registry.example/agent:1"}, {name: mode, default: "", overridableBy: [Namespace]}, {name: skip, default: "a,b"},
     {name: port, type: integer, optional: true, minimum: 1024}, {name: zone, optional: true, overridableBy: [Namespace]}]`
 
 func parse(t *testing.T, spec string) *templates.Template {
 	t.Helper()
-	found, problems := templates.Parse("x", []byte("apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: x}\nspec:\n  "+spec))
+	found, problems := templates.Parse("x", []byte("apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: x}\nspec:\n  "+spec))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -252,7 +252,7 @@ func FuzzMeet(f *testing.F) {
 		f.Add(condition)
 	}
 	f.Fuzz(func(t *testing.T, condition string) {
-		found, problems := templates.Parse("x", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: x}, spec: {match: {condition: %q}, %s, pod: {metadata: {annotations: {x.example.com/a: b}}}}}",
+		found, problems := templates.Parse("x", fmt.Appendf(nil, "{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: x}, spec: {match: {condition: %q}, %s, pod: {metadata: {annotations: {x.example.com/a: b}}}}}",
 			condition, strings.ReplaceAll(params, "\n", "")))
 		if len(problems) > 0 || len(found) == 0 {
 			return

@@ -12,6 +12,7 @@ import (
 	"math/bits"
 	"reflect"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -70,10 +71,10 @@ type Field struct {
 }
 
 // Pod returns the schema of a pod. It reads the fields and their types from k8s.io/api, and the keys of lists from the
-// patchMergeKey tags.
-func Pod() *Schema {
-	return schemas{}.of(reflect.TypeFor[corev1.Pod]())
-}
+// patchMergeKey tags. All callers share it.
+func Pod() *Schema { return pod() }
+
+var pod = sync.OnceValue(func() *Schema { return schemas{}.of(reflect.TypeFor[corev1.Pod]()) })
 
 type schemas map[reflect.Type]*Schema
 

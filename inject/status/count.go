@@ -31,7 +31,7 @@ type Count struct {
 
 // NewCount returns a Count without pods.
 func NewCount(injector *inject.Injector, scope Scope) *Count {
-	return &Count{injector: injector, scope: scope, byName: map[string]*Tally{}, owners: map[Owner]*group{}, intact: map[string]bool{}}
+	return &Count{injector: injector.For(scope.Namespace.Name), scope: scope, byName: map[string]*Tally{}, owners: map[Owner]*group{}, intact: map[string]bool{}}
 }
 
 // Pods returns the number of counted pods.
@@ -68,8 +68,8 @@ func (c *Count) Add(text []byte) error {
 			d.Code = inject.CodePresent // what would happen today is unknown
 		}
 		delete(evidence.InjectedBy, d.Template)
-		c.template(d.Template).add(state, isInjected(state))
-		g.add(d.Template, state, isInjected(state))
+		c.template(t.ID()).add(state, isInjected(state))
+		g.add(t.ID(), state, isInjected(state))
 		if state != explain.Current && state != explain.NotWanted {
 			g.because(v.reason(d, by, state))
 		}

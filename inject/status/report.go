@@ -125,7 +125,7 @@ type Status struct {
 func NewReport(set *templates.Set) *Report {
 	r := &Report{commands: Commands{"pillion status", "pillion status unlabelled", "pillion explain", "kubectl"}, Namespaces: []Namespace{}, Templates: []Template{}, Owners: []Status{}, Mutators: []Mutator{}, Validators: []Validator{}}
 	for _, t := range set.Templates {
-		r.Templates = append(r.Templates, Template{Template: t.Name, Revision: t.Revision})
+		r.Templates = append(r.Templates, Template{Template: t.ID(), Revision: t.Revision})
 	}
 	return r
 }

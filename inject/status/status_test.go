@@ -211,7 +211,7 @@ func agent(t *testing.T) *templates.Set {
 	t.Helper()
 	set, err := templates.Compile(templates.File{Path: "a.yaml", Data: []byte(`
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   default: true

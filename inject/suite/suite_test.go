@@ -18,7 +18,7 @@ import (
 
 const agent = `
 apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   default: true
@@ -130,7 +130,7 @@ func TestExpectedPod(t *testing.T) {
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	other := strings.ReplaceAll(agent, "agent", "other")
-	newer := strings.ReplaceAll(agent, "image: x", "image: y") + "  validate: {protect: [image]}\n"
+	newer := strings.ReplaceAll(agent, "image: x", "image: z") + "  validate: {protect: [image]}\n"
 	const web, worker = `{"spec":{"containers":[{"name":"web","image":"web"}]}}`, `{"spec":{"containers":[{"name":"worker","image":"web"}]}}`
 	undo := func(is string, err error) func() (_, _ []byte, _ error) {
 		return func() (_, _ []byte, _ error) { return []byte(web), []byte(is), err }

@@ -43,7 +43,7 @@ var advise = &endpoint{
 	about:     func(r *request) bool { return r.podAt() != nil },
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
 		path := e.request.podAt()
-		injector, request := h.Injector(), e.request
+		injector, request := h.injector(e), e.request
 		var misplaced []inject.Finding
 		pod := request.newTemplate(path)
 		if pod != nil || request.newMetadata(path) {

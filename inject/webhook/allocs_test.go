@@ -24,7 +24,7 @@ func TestAllocations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(load(t, c.templates...))
 			e.Log = slog.New(slog.DiscardHandler)
-			again := again(t, e.Handler, sampleBody(samplePod(map[string]string{c.annotation: "debug"})), true)
+			again := again(t, e.Handler, sampleBody(samplePod(map[string]string{c.annotation: "debug"})))
 			allocs := testing.AllocsPerRun(200, again)
 			t.Logf("%.0f allocations", allocs)
 			if !raceEnabled && allocs > c.most {
@@ -39,7 +39,7 @@ func TestUnreadParts(t *testing.T) {
 	e := newEdge(load(t, sampleTemplates(1, false)...))
 	e.Log = slog.New(slog.DiscardHandler)
 	count := func(pod string) float64 {
-		return testing.AllocsPerRun(200, again(t, e.Handler, sampleBody([]byte(pod)), true))
+		return testing.AllocsPerRun(200, again(t, e.Handler, sampleBody([]byte(pod))))
 	}
 	pod := string(samplePod(nil))
 	few := count(pod)

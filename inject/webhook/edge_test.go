@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"unicode"
@@ -34,8 +35,24 @@ func TestMain(m *testing.M) { os.Exit(reviewtest.Main(m, os.Stdout)) }
 // edge is a handler with its log and metrics.
 type edge struct {
 	*webhook.Handler
+	Injector func() *inject.Injector
+	Judge    func() *inject.Judge // nil: one for the injector
+	judges   sync.Map             // by *inject.Injector
 	log      bytes.Buffer
 	registry *prometheus.Registry
+}
+
+// use returns the same judge for the same injector, so that tests can count allocations.
+func (e *edge) use(string) (*inject.Injector, *inject.Judge) {
+	injector := e.Injector()
+	if e.Judge != nil {
+		return injector, e.Judge()
+	}
+	judge, ok := e.judges.Load(injector)
+	if !ok {
+		judge, _ = e.judges.LoadOrStore(injector, inject.NewJudge(injector, nil, true))
+	}
+	return injector, judge.(*inject.Judge)
 }
 
 // unknown knows no namespace.
@@ -46,11 +63,10 @@ func (unknown) Namespace(name string) (templates.Namespace, error) {
 }
 
 func newEdge(injector func() *inject.Injector) *edge {
-	e := &edge{registry: prometheus.NewRegistry()}
+	e := &edge{registry: prometheus.NewRegistry(), Injector: injector}
 	e.Handler = &webhook.Handler{
 		Limiter:    webhook.NewLimiter(e.registry, 1, 64<<20),
-		Injector:   injector,
-		Judge:      func() *inject.Judge { return inject.NewJudge(injector(), nil, true) },
+		Use:        e.use,
 		Namespaces: unknown{},
 		Metrics:    webhook.NewMetrics(e.registry),
 		Log:        slog.New(slog.NewJSONHandler(&e.log, nil)),
@@ -61,7 +77,7 @@ func newEdge(injector func() *inject.Injector) *edge {
 
 // sidecar is a template that every pod gets.
 const sidecar = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: log-agent}
 spec:
   default: true
@@ -117,7 +133,8 @@ func checkContract(t testing.TB, path string, request []byte, w *httptest.Respon
 		}
 	}
 	r := out.Response
-	if !r.Allowed && (path != webhook.PathValidate || r.Result.Message == "" || r.Result.Code != http.StatusForbidden || r.Warnings != nil) {
+	denials := map[string]int32{webhook.PathValidate: http.StatusForbidden, webhook.PathLint: http.StatusUnprocessableEntity}
+	if !r.Allowed && (r.Result.Message == "" || r.Result.Code != denials[path] || r.Warnings != nil) {
 		t.Fatalf("rejected: %s", w.Body)
 	}
 	if (len(r.Patch) > 0) != (r.PatchType != nil) || bytes.Contains(w.Body.Bytes(), []byte(`"patch":""`)) {
@@ -134,6 +151,13 @@ func checkContract(t testing.TB, path string, request []byte, w *httptest.Respon
 	}
 	if !r.Allowed && hidden(r.Result.Message) {
 		t.Errorf("a terminal would obey the denial %q", r.Result.Message)
+	}
+	if !r.Allowed && r.Result.Details != nil {
+		for _, cause := range r.Result.Details.Causes {
+			if hidden(cause.Field + cause.Message) {
+				t.Errorf("a terminal would obey the cause %q", cause)
+			}
+		}
 	}
 	checkAudit(t, r.AuditAnnotations)
 	checkWarnings(t, r.Warnings)

@@ -16,7 +16,7 @@ import (
 // Observed returns a function that counts the answer about a pod.
 func Observed(t testing.TB, h *Handler, pod []byte) func() {
 	t.Helper()
-	result, err := h.Injector().Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
+	result, err := h.injector(&exchange{request: &request{}}).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func Observed(t testing.TB, h *Handler, pod []byte) func() {
 // Answered returns the answer about a pod after the test changes the result, with its metrics and its log line.
 func Answered(t testing.TB, h *Handler, pod []byte, tamper func(*inject.Result)) string {
 	t.Helper()
-	result, err := h.Injector().Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
+	result, err := h.injector(&exchange{request: &request{}}).Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -196,7 +196,7 @@ func quantities(name corev1.ResourceName, q string) corev1.ResourceList {
 
 // growthTemplates read and extend every list and map of a pod.
 func growthTemplates() [][]string {
-	const head = "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: NAME}\nspec:\n  default: true\n"
+	const head = "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: NAME}\nspec:\n  default: true\n"
 	const pod = `  match: {hostNetwork: true}
   params: [{name: p, default: "1"}]
   pod:
@@ -215,7 +215,7 @@ func growthTemplates() [][]string {
 	const each = `  forEachContainer:
   - initContainers: true
     add:
-      env: [{name: NAME, value: "x"}, {name: TWO, value: y}]
+      env: [{name: NAME, value: "x"}, {name: TWO, value: z}]
       envFrom: [{configMapRef: {name: NAME, optional: true}}]
       volumeMounts: [{name: NAME, mountPath: /var/NAME}, {name: NAME-two, mountPath: /var/NAME-two}]
       ports: [{containerPort: 81, name: NAME}]

@@ -7,7 +7,7 @@
 // cannot answer gets an HTTP error with a sentence. The API server handles such an
 // error according to the failurePolicy of the webhook.
 //
-// A webhook is an [endpoint]. mutate.go, validate.go, shadow.go and advise.go define one each.
+// A webhook is an [endpoint]. mutate.go, validate.go, shadow.go, advise.go and lint.go define one each.
 package webhook
 
 import (
@@ -40,9 +40,8 @@ type Limits interface {
 
 // Handler answers the API server on the webhooks' paths.
 type Handler struct {
-	// Injector and Judge return those in use, from a pointer that a reload swaps.
-	Injector   func() *inject.Injector
-	Judge      func() *inject.Judge
+	// Use returns what is in use for the pods of a namespace, from a pointer that a reload swaps.
+	Use        func(namespace string) (*inject.Injector, *inject.Judge)
 	Namespaces Namespaces
 	Guard      *authentication.Guard // nil: callers are not authenticated
 	Fit        *fit.Evaluator        // nil: advise does not report what pods need of their namespace
@@ -53,6 +52,18 @@ type Handler struct {
 	Tracer     trace.Tracer // nil: there are no traces
 
 	buffers, scratch sync.Pool // of *buffers, and of *scratch
+}
+
+// injector returns the injector for the request's namespace.
+func (h *Handler) injector(e *exchange) *inject.Injector {
+	injector, _ := h.Use(e.request.Namespace)
+	return injector
+}
+
+// judge returns the judge for the request's namespace.
+func (h *Handler) judge(e *exchange) *inject.Judge {
+	_, judge := h.Use(e.request.Namespace)
+	return judge
 }
 
 // aboutPod returns the engine's input for a new pod. The error is temporary.

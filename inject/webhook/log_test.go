@@ -16,7 +16,7 @@ import (
 
 // leaky has a way to fail for every kind of string that a pod may contain.
 const leaky = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: log-agent}
 spec:
   required: true
@@ -29,7 +29,7 @@ spec:
 `
 
 const failing = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: failing}
 spec:
   default: true

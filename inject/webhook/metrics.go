@@ -122,6 +122,10 @@ func (m *Metrics) request(webhook string, o outcome) *event {
 	return &event{Counter: m.requests.WithLabelValues(webhook, o.decision, strconv.Itoa(o.status))}
 }
 
+// OfNamespaces stands for all templates that are for the pods of one namespace. They have no series of
+// their own, because the authors of pods may create such a template.
+const OfNamespaces = "(namespaced)"
+
 // Use creates the series for the templates of all sets in use, and deletes those of other
 // templates. It must not be called concurrently.
 func (m *Metrics) Use(sets ...*templates.Set) {
@@ -132,6 +136,10 @@ func (m *Metrics) Use(sets ...*templates.Set) {
 	names := []string{""}
 	for _, set := range sets {
 		for _, t := range set.Templates {
+			if t.Namespace != "" { // the last ones
+				names = append(names, OfNamespaces)
+				break
+			}
 			names = append(names, t.Name)
 		}
 	}
@@ -173,17 +181,23 @@ func (m *Metrics) newTemplate(name string) *templateSeries {
 }
 
 func (m *Metrics) ofDecision(d *inject.Decision) *event {
-	if s := (*m.templates.Load())[d.Template]; s != nil {
+	if s := m.ofTemplate(d.Template); s != nil {
 		return cmp.Or(s.decisions[d.Code], m.gone)
 	}
 	return m.gone
 }
 
 func (m *Metrics) ofFinding(webhook string, f *inject.Finding) *event {
-	if s := (*m.templates.Load())[f.Template]; s != nil {
+	if s := m.ofTemplate(f.Template); s != nil {
 		return cmp.Or(s.findings[found{webhook, f.Code}], m.gone)
 	}
 	return m.gone
+}
+
+// ofTemplate returns the series of a template in use, or nil.
+func (m *Metrics) ofTemplate(name string) *templateSeries {
+	all := *m.templates.Load()
+	return cmp.Or(all[name], all[OfNamespaces])
 }
 
 // ofRequest returns the counter of the request's outcome. An outcome that only a faulty client can

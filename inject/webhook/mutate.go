@@ -32,7 +32,7 @@ var mutate = &endpoint{
 		if rejected != nil {
 			return nil, rejected
 		}
-		result, err := h.Injector().Inject(req)
+		result, err := h.injector(e).Inject(req)
 		if err != nil {
 			return nil, notAPod(err)
 		}

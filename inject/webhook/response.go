@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -33,7 +34,7 @@ const roomAround = 1 << 10
 
 // appendReview writes an AdmissionReview with this response and these audit
 // annotations. It writes what a JSON library would, in a twentieth of the time. Of the status
-// it writes the fields that [judged] sets. The annotations' values are bounded; their keys are
+// it writes the fields that [judged] and [linted] set. The annotations' values are bounded; their keys are
 // names of templates and codes, which are valid as the second half of a key.
 func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, notes []inject.Note) []byte {
 	b = tree.AppendQuoted(append(b, `{"kind":"AdmissionReview","apiVersion":`...), version)
@@ -43,6 +44,10 @@ func appendReview(b []byte, version string, r *admissionv1.AdmissionResponse, no
 		b = tree.AppendQuoted(append(b, `,"status":{"status":`...), r.Result.Status)
 		b = tree.AppendQuoted(append(b, `,"message":`...), r.Result.Message)
 		b = tree.AppendQuoted(append(b, `,"reason":`...), string(r.Result.Reason))
+		if r.Result.Details != nil {
+			details, _ := json.Marshal(r.Result.Details) // cannot fail
+			b = append(append(b, `,"details":`...), details...)
+		}
 		b = strconv.AppendInt(append(b, `,"code":`...), int64(r.Result.Code), 10)
 		b = append(b, '}')
 	}

@@ -57,7 +57,7 @@ func sampleBody(pod []byte) []byte {
 
 // sampleTemplate is a typical one: a native sidecar, two volumes, mounts for the app.
 const sampleTemplate = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: NAME}
 spec:
   default: true
@@ -107,7 +107,7 @@ func (w *discardWriter) Write(p []byte) (int, error) {
 }
 
 // again sends a body, checks the answer, and returns a function that sends the body once more.
-func again(tb testing.TB, h http.Handler, body []byte, patched bool) func() {
+func again(tb testing.TB, h http.Handler, body []byte) func() {
 	tb.Helper()
 	r := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, webhook.PathMutate+"?timeout=5s", nil)
 	r.Header.Set("Content-Type", "application/json")
@@ -120,7 +120,7 @@ func again(tb testing.TB, h http.Handler, body []byte, patched bool) func() {
 		h.ServeHTTP(w, r)
 	}
 	send()
-	if w.status != http.StatusOK || bytes.Contains(w.last, []byte(`"patch"`)) != patched || !bytes.Contains(w.last, []byte(`"allowed":true`)) {
+	if w.status != http.StatusOK || !bytes.Contains(w.last, []byte(`"patch"`)) || !bytes.Contains(w.last, []byte(`"allowed":true`)) {
 		tb.Fatalf("%d %s", w.status, w.last)
 	}
 	return send

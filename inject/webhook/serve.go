@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var endpoints = []*endpoint{mutate, validate, shadow, advise}
+var endpoints = []*endpoint{mutate, validate, shadow, advise, lint}
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics { return newMetrics(registry, endpoints) }

@@ -33,7 +33,7 @@ func (withAccounts) ServiceAccount(_, name string) templates.ServiceAccount {
 // reads it, and only then.
 func TestServiceAccountNotKnownYet(t *testing.T) {
 	t.Parallel()
-	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: reader}, spec: {
+	found, problems := templates.Parse("t", []byte(`{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: reader}, spec: {
   default: true, match: {podSelector: {matchLabels: {app: web}}}, validate: {mode: Deny},
   pod: {spec: {containers: [{name: reader, image: r, args: ["${serviceAccount.annotations['role']}"]}]}}}}`))
 	if len(problems) > 0 {
@@ -41,7 +41,7 @@ func TestServiceAccountNotKnownYet(t *testing.T) {
 	}
 	injector := inject.New(templates.NewSet(found))
 	h := &webhook.Handler{
-		Injector: func() *inject.Injector { return injector }, Judge: func() *inject.Judge { return inject.NewJudge(injector, nil, true) },
+		Use:        func(string) (*inject.Injector, *inject.Judge) { return injector, inject.NewJudge(injector, nil, true) },
 		Namespaces: withAccounts{}, Metrics: webhook.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	}
 	h.Metrics.Use(injector.Set())

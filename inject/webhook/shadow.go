@@ -42,12 +42,12 @@ var shadow = &endpoint{
 		if rejected != nil { // parameters that depend on its annotations would appear invalid
 			return nil, nil
 		}
-		result, err := h.Injector().Inject(req)
+		result, err := h.injector(e).Inject(req)
 		if err != nil || awaitsAccount(&req, result) != nil {
 			return nil, gone(r)
 		}
 		req.Pod, req.Scratch = result.Injected(), nil // because the result is in it
-		verdict, err := h.Judge().Judge(req)
+		verdict, err := h.judge(e).Judge(req)
 		if err != nil {
 			return nil, gone(r)
 		}

@@ -44,7 +44,7 @@ func (withFormer) ServiceAccount(_, name string) templates.ServiceAccount {
 // with its additions, also by what its ServiceAccount was before.
 func TestShadowJudgesInjectedPod(t *testing.T) {
 	t.Parallel()
-	const conflicts = `{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: reader}, spec: {
+	const conflicts = `{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: reader}, spec: {
   required: true, match: {condition: "'role' in serviceAccount.annotations"}, pod: {spec: {containers: [{name: web, image: other}]}}}}`
 	e := newEdge(load(t, strings.Replace(sidecar, "default: true", "required: true", 1), conflicts))
 	e.Namespaces = withFormer{}

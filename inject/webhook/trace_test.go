@@ -152,7 +152,7 @@ func BenchmarkTrace(b *testing.B) {
 			e.Tracer = sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter())).Tracer("test")
 		}
 		b.Run("traces="+name, func(b *testing.B) {
-			send := again(b, e.Handler, body, true)
+			send := again(b, e.Handler, body)
 			b.ReportAllocs()
 			for b.Loop() {
 				send()

@@ -23,7 +23,7 @@ var validate = &endpoint{
 	caller: authentication.Validating,
 	levels: finalLevel,
 	judges: true,
-	decisions: append(answered("allowed", decidedWarned, "denied"),
+	decisions: append(answered("allowed", decidedWarned, decidedDenied),
 		outcome{decidedDoubted, http.StatusTemporaryRedirect}),
 	findings: []inject.Code{
 		inject.CodeMissing, inject.CodeAltered, inject.CodeNotInjected, inject.CodeInvalidParameter, inject.CodeUnknownParameter,
@@ -35,7 +35,7 @@ var validate = &endpoint{
 		if rejected != nil {
 			return nil, rejected
 		}
-		verdict, err := h.Judge().Judge(req)
+		verdict, err := h.judge(e).Judge(req)
 		if err != nil {
 			return nil, notAPod(err)
 		}

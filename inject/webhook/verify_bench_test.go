@@ -19,7 +19,7 @@ func BenchmarkVerify(b *testing.B) {
 			e := newEdge(load(b, texts...))
 			e.Log = discard()
 			pod := samplePod(map[string]string{"a": "b"})
-			whole := again(b, e.Handler, sampleBody(pod), true)
+			whole := again(b, e.Handler, sampleBody(pod))
 			result, err := e.Injector().Inject(inject.Request{Operation: "CREATE", OptedIn: true, Object: pod})
 			if err != nil {
 				b.Fatal(err)

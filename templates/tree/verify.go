@@ -79,7 +79,7 @@ func (v *Verifier) find(path []byte) (*Node, error) {
 	n := v.root
 	n.fill()
 	if n.kind != Object || n.text == "" {
-		return nil, errors.New("the pod did not come as a text")
+		return nil, errors.New("the pod is not the JSON object that was received")
 	}
 	for len(path) > 0 {
 		name := path[1:]

@@ -3,13 +3,9 @@
 package tree
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -212,31 +208,6 @@ func fromNumber(y *yaml.Node) (Node, error) {
 // Float returns a JSON number. f must be finite.
 func Float(f float64) Node {
 	return Node{kind: Number, text: jsontext.Float(f).String()}
-}
-
-// WhereYAML returns the line of an error in a YAML stream, and the message. The parameter err
-// is the library's error. The library may report the line before the object with the error, so
-// WhereYAML searches for the first line up to which parsing fails in the same way.
-func WhereYAML(text []byte, err error) (line int, message string) {
-	told, message := CutLine(strings.TrimPrefix(err.Error(), "yaml: "))
-	ends, end := []int{}, 0
-	for line := range bytes.Lines(text) {
-		end += len(line)
-		ends = append(ends, end)
-	}
-	first := min(max(told, 1)-1, len(ends))
-	found := sort.Search(len(ends)-first, func(i int) bool {
-		decoder := yaml.NewDecoder(bytes.NewReader(text[:ends[first+i]]))
-		for {
-			if e := decoder.Decode(new(yaml.Node)); e != nil {
-				return !errors.Is(e, io.EOF) && e.Error() == err.Error()
-			}
-		}
-	})
-	if first+found == len(ends) {
-		return max(told, 1), message
-	}
-	return first + found + 1, message
 }
 
 // CutLine splits an error about YAML that starts with "line N: ". N is 0 if there is no line.

@@ -40,8 +40,11 @@ func (a API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(Named(object))
 }
 
-// Named returns the object with its kind, the name of its Go type.
+// Named returns the object with its kind, the name of its Go type. A map has its kind already.
 func Named(object any) any {
+	if _, ok := object.(map[string]any); ok {
+		return object
+	}
 	text, _ := json.Marshal(object)
 	var all map[string]any
 	_ = json.Unmarshal(text, &all)

@@ -13,7 +13,7 @@ import (
 
 // Template returns a template that adds an annotation to every pod.
 func Template(name string) string {
-	return "apiVersion: pillion.dev/v1alpha1\nkind: SidecarTemplate\nmetadata: {name: " + name + "}\n" +
+	return "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: " + name + "}\n" +
 		"spec: {default: true, pod: {metadata: {annotations: {" + name + ": here}}}}\n"
 }
 
@@ -37,7 +37,7 @@ func Until(t *testing.T, what string, holds func() (ok bool, reason string)) {
 }
 
 // Must ends the test if there is an error.
-func Must(t *testing.T, err error) {
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func Write(t *testing.T, path, text string) {
 
 // AgentTemplate adds a sidecar to every pod.
 const AgentTemplate = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   default: true

@@ -26,7 +26,11 @@ type Client struct {
 	stdin     io.Reader // for templates from "-"
 	namespace string    // of the kubeconfig
 	system    string
+	about     []string // see About
 }
+
+// About limits the templates of namespaces to those of some. Without it, commands read those of all.
+func (c *Client) About(namespaces ...string) { c.about = namespaces }
 
 // NamespaceOr returns the given namespace, or the kubeconfig's if none is given.
 func (c *Client) NamespaceOr(named string) string {

@@ -108,7 +108,7 @@ func (o *Options) CompleteTemplates(paths *[]string) cobra.CompletionFunc {
 			if err != nil {
 				return nil, err
 			}
-			return cli.TemplateNames(injector.Set()), nil
+			return cli.TemplateNames(injector.All()), nil
 		})
 		return beginning(typed, names, nil), noFiles
 	}

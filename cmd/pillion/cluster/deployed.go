@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,10 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/cmd/pillion/serve"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
@@ -145,6 +147,16 @@ func (c *Client) configMaps(namespace string) dynamic.ResourceInterface {
 	return c.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
 }
 
+// templateFiles returns the keys of a ConfigMap that are template files in a mounted folder.
+func templateFiles(m *corev1.ConfigMap) (files []templates.File) {
+	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
+		if templates.IsFile(key) {
+			files = append(files, templates.File{Path: "configmap/" + m.Name + "/" + key, Data: []byte(m.Data[key])})
+		}
+	}
+	return files
+}
+
 // set returns the templates that Pillion's pods use, as far as the cluster shows. If a
 // ConfigMap is invalid, some pods may still use its previous content.
 func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, error) {
@@ -163,37 +175,61 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 		if key != "" {
 			m.Data = map[string]string{key: m.Data[key]}
 		}
-		files = append(files, serve.TemplateFiles(m.Name, m.Data)...)
+		files = append(files, templateFiles(m)...)
 	}
 	set, invalid := templates.CompileValid(files...)
 	for _, problem := range invalid {
 		wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: %s.", cli.OneLine(templates.Problems{problem})))
 	}
-	if d.options.TemplateSelector == "" {
-		return set, nil
-	}
-	list, err := d.configMaps(d.options.TemplateNamespace).List(ctx, metav1.ListOptions{LabelSelector: d.options.TemplateSelector})
-	if apierrors.IsForbidden(err) {
-		return set, wrong.may(err, "list", "configmaps", d.options.TemplateNamespace, "the templates there are unknown")
-	}
+	more, err := d.objects(ctx, wrong)
 	if err != nil {
 		return nil, err
 	}
-	var more []*corev1.ConfigMap
-	for i := range list.Items {
-		m := &corev1.ConfigMap{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, m); err != nil {
-			return nil, err
-		}
-		more = append(more, m)
-	}
-	sets, rejected := serve.ConfigMapSets(more)
-	joined, doubled := templates.Join(append([]*templates.Set{set}, sets...)...)
-	for _, err := range rejected {
-		wrong.problems = append(wrong.problems, fmt.Sprintf("A ConfigMap is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err)))
-	}
+	joined, doubled := templates.Join(set, &templates.Set{Templates: more})
 	if len(doubled) > 0 {
 		wrong.problems = append(wrong.problems, fmt.Sprintf("Two templates have the same name, so Pillion ignores this one: %s.", cli.OneLine(doubled)))
 	}
 	return joined, nil
+}
+
+// objects returns the templates in the API server: those of the cluster, and those of the namespaces that
+// the command is about.
+func (d *deployed) objects(ctx context.Context, wrong *unsure) (all []*templates.Template, err error) {
+	of := kube.TemplateResources()
+	if all, err = d.objectsIn(ctx, wrong, of[0], ""); err != nil {
+		return nil, err
+	}
+	namespaces := d.about
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range namespaces {
+		more, err := d.objectsIn(ctx, wrong, of[1], namespace)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+func (d *deployed) objectsIn(ctx context.Context, wrong *unsure, resource schema.GroupVersionResource, namespace string) (all []*templates.Template, err error) {
+	list, err := d.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil // this kind is not installed
+	case apierrors.IsForbidden(err):
+		return nil, wrong.may(err, "list", resource.Resource, namespace, "these templates are unknown")
+	case err != nil:
+		return nil, err
+	}
+	for i := range list.Items {
+		t, err := kube.CompileTemplate(&list.Items[i])
+		if err != nil {
+			wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err)))
+			continue
+		}
+		all = append(all, t)
+	}
+	return all, nil
 }

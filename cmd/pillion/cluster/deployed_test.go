@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,20 +29,21 @@ func TestDeployed(t *testing.T) {
 		command, args []string
 		env           map[string]string
 		config        string
+		objects       bool
 		want          string // templates, or the error
 		excluded      string
 		warned        []string
 	}{
-		"flags": {args: append(arguments, "--template-configmaps", "a=b", "--listen=:8443", "--exclude-namespace=x"), want: "agent one two", excluded: "x", warned: []string{
-			"A ConfigMap is invalid, so this report ignores it. Pillion may still use its last valid content: configmap/bad/bad.yaml:1: ",
-			"Two templates have the same name, so Pillion ignores this one: configmap/young/agent.yaml:3: metadata.name: the template agent is in configmap/pillion-templates/agent.yaml too, on line 3.",
+		"flags": {args: append(arguments, "--listen=:8443", "--exclude-namespace=x"), objects: true, want: "agent one team-a/two", excluded: "x", warned: []string{
+			"A template is invalid, so this report ignores it. Pillion may still use its last valid content: clustersidecartemplate/bad: spec: ",
+			"Two templates have the same name, so Pillion ignores this one: clustersidecartemplate/agent: metadata.name: the template agent is also in configmap/pillion-templates/agent.yaml:3.",
 		}},
 		"command":  {command: []string{"/pillion", "serve"}, args: []string{"-t", "/etc/pillion/templates/agent.yaml", "-t", "/etc/pillion/more"}, want: "agent more"},
-		"variable": {args: append(arguments, "--unknown-yet"), env: map[string]string{"PILLION_TEMPLATE_CONFIGMAPS": "a=b", "PILLION_CONFIG": ""}, want: "agent one two"},
-		"file":     {args: []string{"serve", "--config", "/etc/pillion/config/pillion.yaml"}, config: "templates: [/etc/pillion/templates]\ntemplate-configmaps: a=b\ntemplate-namespace: elsewhere\nexclude-namespace: [y]\n", want: "agent else", excluded: "y"},
+		"variable": {args: []string{"serve", "--unknown-yet"}, env: map[string]string{"PILLION_TEMPLATES": "/etc/pillion/templates", "PILLION_CONFIG": ""}, want: "agent"},
+		"file":     {args: []string{"serve", "--config", "/etc/pillion/config/pillion.yaml"}, config: "templates: [/etc/pillion/more]\nexclude-namespace: [y]\n", want: "more", excluded: "y"},
 		"variable over file": {
-			args: append(arguments, "--config=/etc/pillion/config/pillion.yaml"), env: map[string]string{"PILLION_TEMPLATE_NAMESPACE": "elsewhere"},
-			config: "templates: [none]\ntemplate-configmaps: a=b\ntemplate-namespace: nowhere\n", want: "agent else",
+			args: []string{"serve", "--config=/etc/pillion/config/pillion.yaml"}, env: map[string]string{"PILLION_TEMPLATES": "/etc/pillion/more"},
+			config: "templates: [none]\n", want: "more",
 		},
 		"wrong file":     {args: append(arguments, "--config=/etc/pillion/config/pillion.yaml"), config: "lisen: :1", want: "the Deployment pillion-system/pillion: /etc/pillion/config/pillion.yaml:1: lisen: unknown key; did you mean listen?"},
 		"from elsewhere": {args: append(arguments, "--templates=/data"), want: "the templates are unknown: the pods of Pillion do not mount /data from a complete ConfigMap; use --templates PATH"},
@@ -51,14 +51,6 @@ func TestDeployed(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			list := func(namespace string, items ...corev1.ConfigMap) corev1.ConfigMapList {
-				for i := range items {
-					items[i].Namespace = namespace
-				}
-				return corev1.ConfigMapList{Items: items}
-			}
-			young := configMap("young", map[string]string{"agent.yaml": clitest.Template("agent"), "two.yaml": clitest.Template("two")})
-			young.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 			container := corev1.Container{Name: "pillion", Command: c.command, Args: c.args}
 			pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}, container}}
 			for path, name := range mounts {
@@ -74,10 +66,13 @@ func TestDeployed(t *testing.T) {
 				templatesPath:              agent,
 				system + "/pillion-config": configMap("pillion-config", map[string]string{"pillion.yaml": c.config}),
 				system + "/more-templates": configMap("more-templates", map[string]string{"more.yaml": clitest.Template("more"), "README.md": "#"}),
-				system + "?a=b": list("pillion-system", young,
-					configMap("one", map[string]string{"one.yaml": clitest.Template("one")}), configMap("bad", map[string]string{"bad.yaml": "x"})),
-				"/api/v1/namespaces/elsewhere/configmaps?a=b": list("elsewhere", configMap("else", map[string]string{"else.yaml": clitest.Template("else")})),
-				deployment: appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
+				deployment:                 appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
+			}
+			if c.objects {
+				broken := templateObject("ClusterSidecarTemplate", "", "bad")
+				delete(broken, "spec")
+				api["/apis/pillion.dev/v1alpha1/clustersidecartemplates"] = listOf(templateObject("ClusterSidecarTemplate", "", "one"), templateObject("ClusterSidecarTemplate", "", "agent"), broken)
+				api["/apis/pillion.dev/v1alpha1/sidecartemplates"] = listOf(templateObject("SidecarTemplate", "team-a", "two"))
 			}
 			got, excluded, notes := goesBy(t, api, c.excluded)
 			if got != c.want || excluded != (c.excluded != "") {
@@ -88,11 +83,26 @@ func TestDeployed(t *testing.T) {
 					t.Errorf("it does not say once %q: %s", w, notes)
 				}
 			}
-			if len(c.warned) == 0 && c.want == "agent else" && notes != "" {
+			if len(c.warned) == 0 && c.want == "more" && notes != "" {
 				t.Errorf("it says %s", notes)
 			}
 		})
 	}
+	t.Run("one namespace", func(t *testing.T) {
+		t.Parallel()
+		api := clitest.API{
+			templatesPath: agent, "/apis/pillion.dev/v1alpha1/clustersidecartemplates": listOf(templateObject("ClusterSidecarTemplate", "", "one")),
+			"/apis/pillion.dev/v1alpha1/sidecartemplates":                   nil,
+			"/apis/pillion.dev/v1alpha1/namespaces/team-a/sidecartemplates": listOf(templateObject("SidecarTemplate", "team-a", "two")),
+		}
+		const forbidden = "You are not allowed to list sidecartemplates, so these templates are unknown: "
+		if got, _, notes := goesBy(t, api, ""); got != "agent one" || !strings.Contains(notes, forbidden) {
+			t.Errorf("all namespaces: %q: %s", got, notes)
+		}
+		if got, _, notes := goesBy(t, api, "", "team-a"); got != "agent one team-a/two" || strings.Contains(notes, forbidden) {
+			t.Errorf("team-a: %q: %s", got, notes)
+		}
+	})
 	t.Run("no Deployment", func(t *testing.T) {
 		t.Parallel()
 		if got, _, _ := goesBy(t, clitest.API{templatesPath: agent}, ""); got != "agent" {
@@ -110,13 +120,14 @@ func TestDeployed(t *testing.T) {
 
 // goesBy is what commands go by: the names of templates, or the
 // error, and whether a namespace is excluded.
-func goesBy(t *testing.T, api clitest.API, namespace string) (names string, excluded bool, notes string) {
+func goesBy(t *testing.T, api clitest.API, namespace string, about ...string) (names string, excluded bool, notes string) {
 	t.Helper()
 	o := &Options{}
 	o.Flags(&cobra.Command{}, nil)
 	o.Kubeconfig = clitest.Kubeconfig(t, api)
 	c, err := o.Connect()
 	clitest.Must(t, err)
+	c.About(about...)
 	var wrong unsure
 	injector, err := c.newInjector(t.Context(), nil, func(text string) { notes += text + "\n" }, &wrong)
 	notes += strings.Join(wrong.problems, "\n")
@@ -125,10 +136,21 @@ func goesBy(t *testing.T, api clitest.API, namespace string) (names string, excl
 	}
 	result, err := injector.Inject(inject.Request{Operation: "CREATE", Namespace: templates.Namespace{Name: namespace}, Object: []byte(`{"spec":{"containers":[{"name":"web"}]}}`)})
 	clitest.Must(t, err)
-	for _, t := range injector.Set().Templates {
-		names += t.Name + " "
+	for _, t := range injector.All().Templates {
+		names += t.ID() + " "
 	}
 	return strings.TrimSpace(names), strings.Contains(fmt.Sprint(result.Decisions), "excluded_namespace"), notes
+}
+
+func templateObject(kind, namespace, name string) map[string]any {
+	return map[string]any{
+		"apiVersion": "pillion.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace},
+		"spec": map[string]any{"pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/a": "b"}}}},
+	}
+}
+
+func listOf(items ...any) map[string]any {
+	return map[string]any{"apiVersion": "pillion.dev/v1alpha1", "kind": "List", "metadata": map[string]any{}, "items": items}
 }
 
 func configMap(name string, data map[string]string) corev1.ConfigMap {

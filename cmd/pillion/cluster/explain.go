@@ -46,7 +46,7 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	if err != nil {
 		return nil, err
 	}
-	if i.injector.Set().ReadsServiceAccount() {
+	if i.injector.For(p.Name).Set().ReadsServiceAccount() {
 		p.ServiceAccount(node.At(podAt...)) // so that the notes say why it cannot be read
 	}
 	s := explain.Subject{

@@ -65,7 +65,7 @@ func (o *Options) Connect() (*Client, error) {
 		return nil, noCluster(err)
 	}
 	client, err := dynamic.NewForConfig(config)
-	return &Client{client, config, o.cmd.InOrStdin(), namespace, o.System}, err
+	return &Client{client, config, o.cmd.InOrStdin(), namespace, o.System, nil}, err
 }
 
 // nowhere reports whether files are named and none of them exists.

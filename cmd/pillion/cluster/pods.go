@@ -78,14 +78,14 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	if k.injector, err = l.newInjector(ctx, q.Templates, k.note, &wrong); err != nil {
 		return nil, l.whatFollows(ctx, err)
 	}
-	k.report = status.NewReport(k.injector.Set())
+	k.report = status.NewReport(k.injector.All())
 	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
 	k.own.Incomplete = len(wrong.problems) > 0
 	k.report.Unread = wrong.unread
 	if k.fits, err = fit.NewEvaluator(); err != nil {
 		return nil, err
 	}
-	for _, t := range k.injector.Set().Templates {
+	for _, t := range k.injector.All().Templates {
 		if t.ReadsRequest() {
 			k.note(explain.ByRequest(t.Name))
 		}

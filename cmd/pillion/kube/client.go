@@ -43,7 +43,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("this process does not run in a cluster: use --kubeconfig FILE, or --standalone to run without a Kubernetes API")
+		return nil, errors.New("this process does not run in a cluster: use --kubeconfig FILE (pillion serve also runs without a Kubernetes API, with --standalone)")
 	}
 	return config, err
 }

@@ -4,39 +4,22 @@ package serve
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// checkSelector returns an error if the selector is invalid or selects everything.
-func checkSelector(selector string) error {
-	if selector == "" {
-		return nil // no ConfigMaps
-	}
-	parsed, err := labels.Parse(selector)
-	if err != nil || parsed.Empty() {
-		return fmt.Errorf("--template-configmaps must be a label selector such as %s, not %q", manifests.TemplateSelector, selector)
-	}
-	return nil
-}
-
 // Options are the flags of pillion serve.
 type Options struct {
-	PrintConfig       bool
-	Templates         []string // files and folders
-	TemplateSelector  string   // a label selector for ConfigMaps
-	TemplateNamespace string   // of these ConfigMaps
-	Excluded          []string // namespaces
+	PrintConfig bool
+	Templates   []string // files and folders
+	Excluded    []string // namespaces
 
 	config                     string
 	listen, adminListen        string
@@ -48,7 +31,7 @@ type Options struct {
 	requestMemory, memoryLimit resource.QuantityValue
 	advise                     bool
 	callerOptions              callerOptions
-	log                        logOptions
+	log                        cli.LogOptions
 	trace                      traceOptions
 }
 
@@ -57,9 +40,7 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", "", "read values of the other flags from this YAML `FILE`")
 	f.BoolVar(&o.PrintConfig, "print-config", false, "print the values of all flags and their sources, as a file for --config, and exit")
-	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`); may be repeated")
-	f.StringVar(&o.TemplateSelector, "template-configmaps", "", "also use the templates in ConfigMaps whose labels match this `SELECTOR` (for example "+manifests.TemplateSelector+")")
-	f.StringVar(&o.TemplateNamespace, "template-namespace", manifests.Namespace, "read these ConfigMaps from this `NAMESPACE`")
+	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), in addition to those in the cluster; may be repeated")
 	f.StringVar(&o.listen, "listen", ":8443", "serve the webhooks at this `ADDRESS`")
 	f.StringVar(&o.adminListen, "admin-listen", ":8080", "serve /livez, /readyz and /metrics at this `ADDRESS`")
 	o.tls.flags(f)
@@ -74,7 +55,7 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.Var(&o.memoryLimit, "memory-limit", "set the soft limit of `MEMORY`; the garbage collector runs more often as memory use approaches this limit (0: GOMEMLIMIT, or no limit)")
 	f.BoolVar(&o.advise, "advise", false, "also watch LimitRanges and ResourceQuotas, so that /advise can warn if injected pods exceed them")
 	o.callerOptions.flags(cmd)
-	o.log.flags(cmd)
+	o.log.Flags(cmd)
 	o.trace.flags(f)
 }
 
@@ -84,10 +65,8 @@ func (o *Options) Check() error {
 		return err
 	}
 	switch {
-	case len(o.Templates) == 0 && o.TemplateSelector == "":
-		return errors.New("name the templates: --templates PATH, or --template-configmaps SELECTOR")
-	case o.standalone && o.TemplateSelector != "":
-		return errors.New("--standalone cannot be used with --template-configmaps")
+	case o.standalone && len(o.Templates) == 0:
+		return errors.New("name the templates: --templates PATH")
 	case o.standalone && o.kubeconfig != "":
 		return errors.New("--standalone cannot be used with --kubeconfig")
 	case o.standalone && o.advise:
@@ -105,8 +84,6 @@ func (o *Options) Check() error {
 // checkValues returns an error for values that are invalid by themselves.
 func (o *Options) checkValues() error {
 	switch {
-	case o.TemplateNamespace == "":
-		return errors.New("--template-namespace must name a namespace")
 	case o.shutdownDelay < 0:
 		return errors.New("--shutdown-delay must not be negative")
 	case o.requestMemory.Cmp(resource.MustParse("64Mi")) < 0:
@@ -114,10 +91,10 @@ func (o *Options) checkValues() error {
 	case o.memoryLimit.Sign() < 0:
 		return errors.New("--memory-limit must not be negative")
 	}
-	return checkSelector(o.TemplateSelector)
+	return nil
 }
 
 // Logger returns a logger with the configured level and format.
-func (o *Options) Logger(w io.Writer) *slog.Logger { return o.log.logger(w) }
+func (o *Options) Logger(w io.Writer) *slog.Logger { return o.log.Logger(w) }
 
 func (o *Options) warnUninjected() bool { return o.uninjected == string(templates.Warn) }

@@ -16,7 +16,7 @@ import (
 // TestLimitRuntime checks that memory use on a large node equals that on a small one. The test is
 // not parallel, because it measures the process.
 func TestLimitRuntime(t *testing.T) {
-	t.Setenv("GOMAXPROCS", "") // a user's number is kept
+	t.Setenv("GOMAXPROCS", "") // because a number that the user sets is kept
 	before := runtime.GOMAXPROCS(64)
 	defer runtime.GOMAXPROCS(before)
 	if new(Options).limitRuntime(); runtime.GOMAXPROCS(0) != maxCPUs {

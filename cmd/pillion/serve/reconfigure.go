@@ -46,7 +46,7 @@ func newConfiguration(o *Options, flags *pflag.FlagSet, log *slog.Logger, regist
 	c := &configuration{
 		path: o.config, flags: flags, log: log, inUse: map[string]string{},
 		live: map[string]func(*Options){
-			"log-level": func(next *Options) { o.log.use(next.log.level) },
+			"log-level": func(next *Options) { o.log.Use(next.log.Level) },
 		},
 		loads: loadsCounter(registry, "pillion_config_loads_total", "Changes of the configuration file, by whether the new file was valid."),
 		problems: metrics.NewGauge(prometheus.GaugeOpts{

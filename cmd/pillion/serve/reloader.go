@@ -31,14 +31,13 @@ const watchAgain = 30 * time.Second
 // ConfigMap, and a rolling update takes a bit longer.
 const settleTime = 5 * time.Minute
 
-// reloader holds the injector and the judge in use, and replaces them when the templates change.
+// reloader holds the injectors and the judges in use, and replaces them when the templates change.
 // Invalid templates change nothing except the reported problems.
 type reloader struct {
 	sources
 
-	excluded []string
-	log      *slog.Logger
-	later    func(time.Duration, func()) // time.AfterFunc
+	log   *slog.Logger
+	later func(time.Duration, func()) // time.AfterFunc
 
 	current       atomic.Pointer[inUse]
 	whole         atomic.Bool  // whether every source of templates has been read
@@ -50,13 +49,8 @@ type reloader struct {
 	loader  templates.Loader // loads the files
 	files   *templates.Set   // the last valid set from the files
 
-	mu    sync.Mutex // of the following fields, which requests do not use
-	loads int        // number of successful loads of a new set
-	kept  []superseded
-	// warn reports pods without their sidecars as warnings, if their template's mode is Warn
-	// (--uninjected-pods).
-	warn    bool
-	settled bool
+	mu     sync.Mutex // of changes of current
+	viewer viewer
 
 	problems prometheus.Gauge
 	reloads  *prometheus.CounterVec
@@ -65,40 +59,30 @@ type reloader struct {
 	webhooks *webhook.Metrics // has series by template
 }
 
-// inUse is the state that requests read.
-type inUse struct {
-	injector *inject.Injector
-	judge    *inject.Judge
+// use returns the injector and the judge for the pods of a namespace.
+func (e *reloader) use(namespace string) (*inject.Injector, *inject.Judge) {
+	v := e.current.Load().of(namespace)
+	return v.injector, v.judge
 }
 
-func (e *reloader) injector() *inject.Injector { return e.current.Load().injector }
-
-func (e *reloader) judge() *inject.Judge { return e.current.Load().judge }
-
-func (e *reloader) set() *templates.Set { return e.injector().Set() }
+func (e *reloader) set() *templates.Set { return e.current.Load().set }
 
 // sources are where templates and what they read come from.
 type sources struct {
-	paths      []string
-	configMaps *configMaps // nil if all templates come from files
-	accounts   *accounts   // nil without a cluster
-}
-
-// superseded is an injector that was in use until a load.
-type superseded struct {
-	injector *inject.Injector
-	load     int
+	paths    []string
+	objects  *objects  // nil without a cluster
+	accounts *accounts // nil without a cluster
 }
 
 // newReloader loads the files for the first time. Here, a problem is an error.
 func newReloader(from sources, excluded []string, log *slog.Logger, registry prometheus.Registerer) (*reloader, error) {
 	metrics := promauto.With(registry)
 	e := &reloader{
-		sources: from, excluded: excluded, log: log,
+		sources: from, viewer: viewer{excluded: excluded}, log: log,
 		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		problems: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_template_problems",
-			Help: "Problems of the current templates in files and ConfigMaps. Files and ConfigMaps with a problem are not used; their last valid content is.",
+			Help: "Problems of the current templates. Files and objects with a problem are not used; their last valid content is.",
 		}),
 		reloads: loadsCounter(registry, "pillion_template_loads_total", "Changes of the set of templates, by whether the new set was valid."),
 		loaded: metrics.NewGaugeVec(prometheus.GaugeOpts{
@@ -121,7 +105,7 @@ func newReloader(from sources, excluded []string, log *slog.Logger, registry pro
 	return e, nil
 }
 
-// load uses the current content of files and ConfigMaps, if it is new. It returns the rejected
+// load uses the current content of files and objects, if it is new. It returns the rejected
 // sources.
 func (e *reloader) load() (rejected []rejection) {
 	files, err := cli.LoadWith(&e.loader, e.paths)
@@ -133,9 +117,9 @@ func (e *reloader) load() (rejected []rejection) {
 	default:
 		rejected = append(rejected, rejection{what: "a newer set", err: err})
 	}
-	whole := e.configMaps.whole() // read before the sets, because more may arrive in between
-	sets, bad := e.configMaps.sets()
-	set, doubled := templates.Join(append([]*templates.Set{e.files}, sets...)...)
+	whole := e.whole.Load() || e.objects.whole() // read before the objects, because more may arrive in between
+	more, bad := e.objects.templates()
+	set, doubled := templates.Join(e.files, &templates.Set{Templates: more})
 	rejected = append(rejected, bad...)
 	if len(doubled) > 0 {
 		rejected = append(rejected, rejection{what: "a template with another one's name", instead: " (the other one is used)", err: doubled})
@@ -149,11 +133,13 @@ func (e *reloader) load() (rejected []rejection) {
 		e.wantAccounts()
 	}
 	if isNew {
-		e.use(set)
+		e.replace(set)
 		e.loaded.Reset()
 		e.loaded.WithLabelValues(set.Revision).Set(float64(len(set.Templates)))
 		e.reloads.WithLabelValues("used").Inc()
-		e.log.Info("templates loaded", "revision", set.Revision, "templates", cli.TemplateNames(set))
+		ofCluster := set.OfCluster()
+		e.log.Info("templates loaded", "revision", set.Revision, "templates", cli.TemplateNames(ofCluster),
+			"ofNamespaces", len(set.Templates)-len(ofCluster.Templates))
 	}
 	if isFirst := whole && !e.whole.Swap(whole); len(set.Templates) == 0 && (isFirst || whole && isNew) {
 		e.log.Warn("there are no templates, so nothing will be injected", "paths", e.paths)
@@ -174,20 +160,15 @@ func (e *reloader) awaits(set *templates.Set) bool {
 	return true
 }
 
-// use puts a new set in use. The previous set still counts until the new one has settled,
+// replace puts a new set in use. The previous set still counts until the new one has settled,
 // because this replica, or one that is behind, may have injected pods with it. A set that was
 // incomplete was never in use.
-func (e *reloader) use(set *templates.Set) {
+func (e *reloader) replace(set *templates.Set) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.loads++
-	if before := e.current.Load(); before != nil && e.whole.Load() {
-		e.kept = append([]superseded{{before.injector, e.loads}}, e.kept...)
-		e.kept = e.kept[:min(len(e.kept), inject.MaxSets-1)]
-	}
 	e.since.SetToCurrentTime()
-	e.swap(inject.New(set, e.excluded...), false)
-	load := e.loads
+	e.swap(e.viewer.next(e.current.Load(), set, e.whole.Load()))
+	load := e.viewer.loads
 	e.later(settleTime, func() { e.settle(load) })
 }
 
@@ -195,35 +176,30 @@ func (e *reloader) use(set *templates.Set) {
 func (e *reloader) settle(load int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.kept = slices.DeleteFunc(e.kept, func(s superseded) bool { return s.load <= load })
-	e.swap(e.injector(), load == e.loads)
+	e.swap(e.viewer.settle(e.current.Load(), load))
 }
 
-// warnUninjected changes how the judge handles pods that should have been injected.
+// warnUninjected changes how judges handle pods that should have been injected: whether they report
+// them as warnings if the template's mode is Warn (--uninjected-pods).
 func (e *reloader) warnUninjected(warn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.warn = warn
-	e.swap(e.injector(), e.settled)
+	e.viewer.warn = warn
+	e.swap(e.viewer.again(e.current.Load()))
 }
 
-func (e *reloader) swap(injector *inject.Injector, settled bool) {
-	e.settled = settled
-	reads := injector.Set().ReadsServiceAccount()
-	kept, sets := make([]*inject.Injector, len(e.kept)), []*templates.Set{injector.Set()}
-	for i := range e.kept {
-		kept[i] = e.kept[i].injector
-		sets = append(sets, kept[i].Set())
-		reads = reads || kept[i].Set().ReadsServiceAccount()
+func (e *reloader) swap(now *inUse) {
+	reads, sets := now.set.ReadsServiceAccount(), []*templates.Set{now.set}
+	for v := range now.all {
+		for _, s := range v.kept {
+			sets = append(sets, s.injector.Set())
+			reads = reads || s.injector.Set().ReadsServiceAccount()
+		}
 	}
 	e.readsAccounts.Store(reads)
 	e.wantAccounts()
 	e.webhooks.Use(sets...)
-	judge := inject.NewJudge(injector, kept, settled)
-	if e.warn {
-		judge = judge.Lenient()
-	}
-	e.current.Store(&inUse{injector, judge})
+	e.current.Store(now)
 }
 
 // wantAccounts watches ServiceAccounts as long as a set reads them that counts or waits.
@@ -268,11 +244,11 @@ func problemCount(err error) int {
 	return 1
 }
 
-// watch reloads on every change of files and ConfigMaps until ctx is done.
+// watch reloads on every change of files and objects until ctx is done.
 func (e *reloader) watch(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { e.configMaps.follow(ctx, e.reload) })
+	wg.Go(func() { e.objects.follow(ctx, e.reload) })
 	followFiles(ctx, e.paths, e.log, e.reload)
 }
 
@@ -312,7 +288,7 @@ func (e *reloader) check() (string, error) {
 		if waiting != "" {
 			return "", errors.New("revision " + waiting + " waits for the ServiceAccounts that it reads")
 		}
-		return "", e.configMaps.missing()
+		return "", e.objects.missing()
 	}
 	set := e.set()
 	details := []string{fmt.Sprintf("revision %s, %d in use", set.Revision, len(set.Templates))}

@@ -22,7 +22,7 @@ func TestSupersededSetsCount(t *testing.T) {
 	folder := t.TempDir()
 	use := func(image string) {
 		clitest.Write(t, filepath.Join(folder, "agent.yaml"), fmt.Sprintf(`apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   required: true
@@ -45,7 +45,8 @@ spec:
 			`{"metadata":{"annotations":{"agent.pillion.dev/injected":"x"}},"spec":{"containers":[{"name":"web","image":"web"},{"name":"agent","image":%q}]}}`, image)}
 	}
 	judged := func(image string) string {
-		v, err := e.judge().Judge(pod(image))
+		_, judge := e.use("")
+		v, err := judge.Judge(pod(image))
 		clitest.Must(t, err)
 		if v.Doubt {
 			return "doubted"

@@ -54,7 +54,7 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	if err != nil {
 		return fmt.Errorf("the serving certificate: %w", err)
 	}
-	more, err := o.newConfigMaps(log)
+	objects, err := o.newObjects(log)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (o *Options) Run(ctx context.Context, flags *pflag.FlagSet, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	reloader, err := newReloader(sources{o.Templates, more, accounts}, o.Excluded, log, registry)
+	reloader, err := newReloader(sources{o.Templates, objects, accounts}, o.Excluded, log, registry)
 	if err != nil {
 		return fmt.Errorf("the templates are invalid:\n%w", err)
 	}

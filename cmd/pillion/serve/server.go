@@ -133,8 +133,7 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 
 func (s *server) webhookServer() *http.Server {
 	handler := &webhook.Handler{
-		Injector:   s.reloader.injector,
-		Judge:      s.reloader.judge,
+		Use:        s.reloader.use,
 		Namespaces: s.namespaces,
 		Guard:      s.callerCheck.use(),
 		Fit:        s.advice.fits,

@@ -46,7 +46,7 @@ func metadataClient(t testing.TB, objects ...k8sruntime.Object) *fake.FakeMetada
 }
 
 const readsAccount = `apiVersion: pillion.dev/v1alpha1
-kind: SidecarTemplate
+kind: ClusterSidecarTemplate
 metadata: {name: agent}
 spec:
   required: true
@@ -182,7 +182,7 @@ func TestNamespaceBefore(t *testing.T) {
 	var expire atomic.Value
 	i.later = func(_ time.Duration, f func()) { expire.Store(f) }
 	go i.controller.RunWithContext(t.Context())
-	found, problems := templates.Parse("t", []byte("{apiVersion: pillion.dev/v1alpha1, kind: SidecarTemplate, metadata: {name: agent}, spec: {required: true, params: [{name: level}], "+
+	found, problems := templates.Parse("t", []byte("{apiVersion: pillion.dev/v1alpha1, kind: ClusterSidecarTemplate, metadata: {name: agent}, spec: {required: true, params: [{name: level}], "+
 		"pod: {spec: {containers: [{name: agent, image: a, args: ['${params.level}']}]}}}}"))
 	if len(problems) > 0 {
 		t.Fatal(problems)

@@ -6,5 +6,5 @@ package serve
 
 import "net"
 
-// hasUnread returns false, because only Unix tells.
+// hasUnread returns false, because only Unix reports this.
 func hasUnread(net.Conn) bool { return false }

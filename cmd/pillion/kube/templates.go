@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// MaxOfNamespace is how many templates of a namespace are used, so that one tenant cannot take the memory
+// that all share. The oldest ones are, by [CompareAge].
+const MaxOfNamespace = 50
+
+// CompareAge compares the age of two templates. The older one is less.
+func CompareAge(a, b metav1.Object) int {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), strings.Compare(a.GetName(), b.GetName()))
+}
+
+// TemplateResources returns the resources of templates: those of the cluster, then those of namespaces.
+func TemplateResources() [2]schema.GroupVersionResource {
+	version := schema.GroupVersion{Group: v1alpha1.Group, Version: v1alpha1.Version}
+	return [2]schema.GroupVersionResource{version.WithResource(v1alpha1.ClusterResource), version.WithResource(v1alpha1.NamespacedResource)}
+}
+
+// TemplateID returns how messages name a template object, for example "sidecartemplate/team-a/agent".
+func TemplateID(o *unstructured.Unstructured) string {
+	id := strings.ToLower(o.GetKind()) + "/"
+	if namespace := o.GetNamespace(); namespace != "" {
+		id += namespace + "/"
+	}
+	return id + o.GetName()
+}
+
+// TemplateText returns the part of a template object that Pillion reads, as JSON.
+func TemplateText(o *unstructured.Unstructured) ([]byte, error) {
+	metadata := map[string]any{"name": o.GetName()}
+	if namespace := o.GetNamespace(); namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	document := map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(), "metadata": metadata}
+	if spec, ok := o.Object["spec"]; ok {
+		document["spec"] = spec
+	}
+	return json.Marshal(document)
+}
+
+// CompileTemplate compiles a template object. An error is [templates.Problems].
+func CompileTemplate(o *unstructured.Unstructured) (*templates.Template, error) {
+	id := TemplateID(o)
+	text, err := TemplateText(o)
+	if err != nil {
+		return nil, templates.Problems{{File: id, Message: err.Error()}}
+	}
+	return CompileTemplateText(id, text)
+}
+
+// CompileTemplateText compiles the result of [TemplateText]. An error is [templates.Problems].
+func CompileTemplateText(id string, text []byte) (*templates.Template, error) {
+	t, problems := templates.ParseObject(id, text)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return t, nil
+}

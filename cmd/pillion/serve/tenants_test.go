@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// TestTenants checks that a namespace with templates of its own has no effect on others: not on what
+// their pods get, nor on their history.
+func TestTenants(t *testing.T) {
+	r := newReplica(t)
+	r.put("shared", "1", "required: true")
+	r.sync()
+	pod := func(namespace string) inject.Request {
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)}
+		req.Namespace.Name = namespace
+		return req
+	}
+	injected := func(namespace string) (inject.Request, string) {
+		req := pod(namespace)
+		injector, _ := r.use(namespace)
+		result, err := injector.Inject(req)
+		clitest.Must(t, err)
+		req.Object = result.InjectedJSON()
+		return req, string(req.Object)
+	}
+	judged := func(req inject.Request) string {
+		_, judge := r.use(req.Namespace.Name)
+		v, err := judge.Judge(req)
+		clitest.Must(t, err)
+		return v.Word()
+	}
+	_, alone := injected("other")
+	first, _ := injected("team-a")
+	before := r.current.Load().others
+
+	r.put("team-a/own", "0")
+	r.reload()
+	mine, text := injected("team-a")
+	if !strings.Contains(text, `"put.example.com/own":"0"`) || !strings.Contains(text, `"put.example.com/shared":"1"`) {
+		t.Errorf("team-a gets %s", text)
+	}
+	if judged(first) != "allowed" || judged(mine) != "allowed" {
+		t.Error("a pod of a recent set is not allowed")
+	}
+	if r.current.Load().others != before {
+		t.Error("the view of other namespaces is new")
+	}
+
+	// A change in the cluster's templates is followed by many changes of a tenant.
+	r.put("shared", "2", "required: true")
+	r.reload()
+	for i := range 3 * inject.MaxSets {
+		r.put("team-a/own", fmt.Sprint(i+1))
+		r.reload()
+	}
+	other := pod("other")
+	other.Object = []byte(alone)
+	if got := judged(other); got != "allowed" {
+		t.Errorf("a pod by the former templates of the cluster is %s: changes of a tenant have pushed these out", got)
+	}
+	if _, now := injected("other"); strings.Contains(now, "own") {
+		t.Errorf("another namespace gets %s", now)
+	}
+	// Without templates of its own, the namespace is like others as soon as its history has settled.
+	r.drop("team-a/own")
+	r.reload()
+	if judged(mine) == "denied" || r.current.Load().views["team-a"] == nil {
+		t.Error("the history of the namespace is lost at once")
+	}
+	r.settle(r.viewer.loads)
+	if n := len(r.current.Load().views); n != 0 {
+		t.Errorf("%d views stay", n)
+	}
+	if _, now := injected("team-a"); strings.Contains(now, "own") {
+		t.Errorf("the namespace still gets %s", now)
+	}
+	if v := r.current.Load().others; len(v.kept) != 0 {
+		t.Errorf("%d former sets stay", len(v.kept))
+	}
+}
+
+// TestTooManyOfNamespace checks that a namespace cannot take the memory of all: only its oldest templates
+// are used, in whatever order they arrive, and no large one.
+func TestTooManyOfNamespace(t *testing.T) {
+	r, other := newReplica(t), newReplica(t)
+	r.sync()
+	other.sync()
+	name := func(i int) string { return fmt.Sprintf("team-a/t%03d", i) }
+	object := func(i int) *unstructured.Unstructured {
+		o := templateObject(name(i))
+		o.SetGeneration(1)
+		o.SetCreationTimestamp(metav1.NewTime(time.Unix(1e9+int64(i), 0)))
+		o.Object["spec"] = map[string]any{"pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/a": "b"}}}}
+		return o
+	}
+	for i := range kube.MaxOfNamespace + 3 {
+		r.take(object(i))
+		other.take(object(kube.MaxOfNamespace + 2 - i))
+	}
+	if r.uses() != other.uses() || len(r.set().Templates) != kube.MaxOfNamespace {
+		t.Errorf("%d are used", len(r.set().Templates))
+	}
+	detail, _ := r.check()
+	if want := fmt.Sprintf("sidecartemplate/team-a/t050: the namespace has 53 templates, and only the %d oldest are used", kube.MaxOfNamespace); !strings.Contains(detail, want) {
+		t.Errorf("it says %s", detail)
+	}
+	for _, r := range []*replica{r, other} {
+		r.drop(name(0))
+		r.drop(name(7))
+	}
+	if r.uses() != other.uses() || !strings.Contains(r.uses(), "t051@") || strings.Contains(r.uses(), "t052@") {
+		t.Errorf("after two were deleted: %s", r.uses())
+	}
+	large := object(8)
+	large.SetGeneration(2)
+	large.Object["spec"].(map[string]any)["description"] = strings.Repeat("x", templates.MaxObject)
+	it, err := slim(large)
+	clitest.Must(t, err)
+	if n := len(it.(*stored).text); n > templates.MaxObject+1 {
+		t.Errorf("%d bytes of a large object are kept", n)
+	}
+	r.objects.take(it)
+	r.reload()
+	if detail, _ := r.check(); !strings.Contains(detail, "has more than 131072 bytes") {
+		t.Errorf("it says %s", detail)
+	}
+}
+
+// BenchmarkTenants measures 2,000 templates in 1,000 namespaces: a request, a change of one of them, and
+// a change of a template of the cluster.
+func BenchmarkTenants(b *testing.B) {
+	r := newReplica(b)
+	r.put("shared", "1")
+	for i := range 1000 {
+		r.put(fmt.Sprintf("n%d/a", i), "1")
+		r.put(fmt.Sprintf("n%d/b", i), "1")
+	}
+	r.sync()
+	few := newReplica(b)
+	few.put("shared", "1")
+	few.put("n1/a", "1")
+	few.put("n1/b", "1")
+	few.sync()
+	for _, of := range []struct {
+		name string
+		r    *replica
+	}{{"request/2", few}, {"request/2000", r}} {
+		b.Run(of.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				injector, _ := of.r.use("n1")
+				req := inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)}
+				req.Namespace.Name = "n1"
+				_, err := injector.Inject(req)
+				clitest.Must(b, err)
+			}
+		})
+	}
+	for _, name := range []string{"n1/a", "shared"} {
+		b.Run("change/"+name, func(b *testing.B) {
+			i := 0
+			for b.Loop() {
+				i++
+				r.put(name, fmt.Sprint("x", i))
+				r.reload()
+			}
+		})
+	}
+}

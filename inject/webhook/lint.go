@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/webhook/authentication"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// PathLint is the path of the webhook that checks template objects.
+const PathLint = "/lint"
+
+const decidedDenied = "denied"
+
+// lint denies a template with a mistake, and warns about the rest of what pillion lint finds. It allows
+// a change that does not change the spec: a controller that removes a finalizer cannot fix the template.
+var lint = &endpoint{
+	path:      PathLint,
+	name:      "lint",
+	caller:    authentication.Validating,
+	levels:    podLevel,
+	large:     true, // compiling takes many times the memory of the body
+	decisions: answered(decidedDenied, decidedWarned, decidedSilent),
+	about:     (*request).changesTemplate,
+	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {
+		request := e.request
+		if request.Operation == admissionv1.Delete {
+			return linted{warnings: having(request.OldObject, "they keep it until they are created again")}, gone(r)
+		}
+		if old := request.OldObject.Get("spec"); old != nil && old.String() == request.Object.Get("spec").String() {
+			return linted{}, gone(r)
+		}
+		all := having(request.OldObject, "they keep what they have until they are created again")
+		t, problems := templates.ParseObject("", request.template())
+		if len(problems) > 0 {
+			return linted{request: request, problems: problems}, gone(r)
+		}
+		injector := h.injector(e)
+		if t.Namespace != "" && slices.ContainsFunc(injector.Set().OfCluster().Templates, func(other *templates.Template) bool { return other.Name == t.Name }) {
+			all = append(all, fmt.Sprintf("the %s of this name takes precedence, so this one is not used; use another name", v1alpha1.ClusterKind))
+		}
+		if h.Fit == nil {
+			return linted{warnings: all}, gone(r)
+		}
+		trial := h.Fit.TryNew(t, injector.Set())
+		for _, problem := range trial.Problems() {
+			problems = append(problems, templates.Problem{Path: "spec", Message: problem})
+		}
+		return linted{request: request, problems: problems, warnings: append(all, trial.Warnings()...)}, gone(r)
+	},
+}
+
+// changesTemplate reports whether the request creates, changes or deletes a template.
+func (r *request) changesTemplate() bool {
+	return r.SubResource == "" && r.Resource.Group == v1alpha1.Group &&
+		(r.Resource.Resource == v1alpha1.ClusterResource || r.Resource.Resource == v1alpha1.NamespacedResource) &&
+		(r.Operation == admissionv1.Create || r.Operation == admissionv1.Update || r.Operation == admissionv1.Delete)
+}
+
+// template returns the template in the request, without the rest of its metadata. The API server may
+// have yet to generate its name.
+func (r *request) template() []byte {
+	of := r.Object.Get("metadata")
+	name := cmp.Or(of.Get("name").Text(), of.Get("generateName").Text()+"00000")
+	b := tree.AppendQuoted([]byte(`{"apiVersion":`), r.Object.Get("apiVersion").Text())
+	b = tree.AppendQuoted(append(b, `,"kind":`...), r.Object.Get("kind").Text())
+	b = tree.AppendQuoted(append(b, `,"metadata":{"name":`...), name)
+	if namespace := cmp.Or(of.Get("namespace").Text(), r.Namespace); namespace != "" {
+		b = tree.AppendQuoted(append(b, `,"namespace":`...), namespace)
+	}
+	b = append(b, '}')
+	if spec := r.Object.Get("spec"); spec != nil {
+		b = spec.AppendTo(append(b, `,"spec":`...))
+	}
+	return append(b, '}')
+}
+
+// having returns how many pods have a template, by its status, or nothing if none has.
+func having(object *tree.Node, what string) []string {
+	pods := object.Get("status").Get("pods")
+	current, outdated := pods.Get("current").String(), pods.Get("outdated").String()
+	if current+outdated == "" || current+outdated == "00" {
+		return nil
+	}
+	former := ""
+	if outdated != "0" {
+		former = fmt.Sprintf(", and %s with former content", outdated)
+	}
+	return []string{fmt.Sprintf("pods that have this template: %s%s; %s", current, former, what)}
+}
+
+// linted is the answer about a template.
+type linted struct {
+	request  *request
+	problems templates.Problems
+	warnings []string
+}
+
+func (l linted) decision() string {
+	switch {
+	case len(l.problems) > 0:
+		return decidedDenied
+	case len(l.warnings) > 0:
+		return decidedWarned
+	}
+	return decidedSilent
+}
+
+// maxCauses limits the problems that a denial contains.
+const maxCauses = 50
+
+// respond denies with one cause for each problem. kubectl prints the causes of this reason, one in a line.
+func (l linted) respond(_ *exchange, response *admissionv1.AdmissionResponse, notes []inject.Note) []inject.Note {
+	if len(l.problems) == 0 {
+		response.Warnings = warnings(l.warnings, "")
+		return notes
+	}
+	response.Allowed = false
+	var causes []metav1.StatusCause
+	var sentences []string
+	for i := range l.problems[:min(len(l.problems), maxCauses)] {
+		p := &l.problems[i]
+		message := clip(p.Message, maxSentence)
+		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: clip(cmp.Or(p.Path, "spec"), maxName), Message: message})
+		sentences = append(sentences, clip(strings.TrimPrefix(p.Path+": "+message, ": "), maxSentence))
+	}
+	if more := len(l.problems) - len(causes); more > 0 {
+		causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Message: fmt.Sprintf("and %d more problems", more)})
+	}
+	response.Result = &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Message: clip(strings.Join(sentences, "; "), maxSentence),
+		Details: &metav1.StatusDetails{Name: l.request.Name, Group: l.request.Kind.Group, Kind: l.request.Kind.Kind, Causes: causes},
+	}
+	return notes
+}
+
+func (l linted) pod() *inject.Identity        { return &inject.Identity{} }
+func (l linted) decisions() []inject.Decision { return nil }
+func (l linted) findings() []inject.Finding   { return nil }

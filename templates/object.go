@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// MaxObject limits the size of a template in the API server, in bytes. Many users may create one, and
+// each Pillion reads all.
+const MaxObject = 128 << 10
+
+// ParseObject is like [Parse] for an object of the API server, as JSON. Problems have no line, because
+// users have never seen this text. The name is for messages, for example "sidecartemplate/team-a/agent".
+func ParseObject(name string, data []byte) (*Template, Problems) {
+	if len(data) > MaxObject {
+		return nil, Problems{{File: name, Message: fmt.Sprintf("has more than %d bytes, which is the limit", MaxObject)}}
+	}
+	all, problems := Parse(name, escaped(data))
+	for i := range problems {
+		problems[i].Line = 0
+	}
+	if len(problems) > 0 || len(all) != 1 { // an object is one document
+		return nil, problems
+	}
+	all[0].line = 0
+	return all[0], nil
+}
+
+// escaped returns JSON in which those characters are escapes that YAML does not accept otherwise, or
+// reads as line breaks. JSON has them only in strings.
+func escaped(data []byte) []byte {
+	if !bytes.ContainsFunc(data, escapes) {
+		return data
+	}
+	var b bytes.Buffer
+	for _, r := range string(data) {
+		if escapes(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+func escapes(r rune) bool {
+	return '\x7f' <= r && r <= '\u009f' || r == '\u2028' || r == '\u2029' || r == '\ufeff' || r == '\ufffe' || r == '\uffff'
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A ClusterSidecarTemplate defines a sidecar, and which pods of the cluster get it. The name of the
+// template is also the prefix of its annotations, NAME.pillion.dev/PARAMETER.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=cst,categories=pillion
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="the name must be a DNS label: at most 63 of a-z, 0-9 and -"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
+// +kubebuilder:printcolumn:name="Required",type=boolean,JSONPath=`.spec.required`
+// +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`
+// +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.pods.current`
+// +kubebuilder:printcolumn:name="Outdated",type=integer,JSONPath=`.status.pods.outdated`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterSidecarTemplate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the content of the template. Pillion rejects a spec with a mistake.
+	Spec Spec `json:"spec"`
+	// status is what Pillion reports about the template.
+	Status *Status `json:"status,omitempty"`
+}
+
+// A SidecarTemplate defines a sidecar, and which pods of its own namespace get it. The name of the
+// template is also the prefix of its annotations, NAME.pillion.dev/PARAMETER. A
+// ClusterSidecarTemplate with the same name takes precedence.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=sct,categories=pillion
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="the name must be a DNS label: at most 63 of a-z, 0-9 and -"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.match) || !has(self.spec.match.namespaceSelector)",message="a SidecarTemplate is only for the pods of its own namespace; leave out namespaceSelector, or use a ClusterSidecarTemplate",fieldPath=".spec.match"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
+// +kubebuilder:printcolumn:name="Required",type=boolean,JSONPath=`.spec.required`
+// +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`
+// +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.pods.current`
+// +kubebuilder:printcolumn:name="Outdated",type=integer,JSONPath=`.status.pods.outdated`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type SidecarTemplate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the content of the template. Pillion rejects a spec with a mistake.
+	Spec Spec `json:"spec"`
+	// status is what Pillion reports about the template.
+	Status *Status `json:"status,omitempty"`
+}
+
+// Spec is the content of a template.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.pod) || has(self.forEachContainer)",message="adds nothing: give it pod, forEachContainer or both"
+type Spec struct {
+	// description says in a sentence what the sidecar is for.
+	Description string `json:"description,omitempty"`
+	// default is true if pods get the sidecar unless they opt out. If it is false, which is the
+	// default, pods get it if their annotation pillion.dev/templates names it.
+	Default bool `json:"default,omitempty"`
+	// required is true if no pod may opt out. Pillion then denies pods that lack the sidecar. The
+	// default is false.
+	Required bool `json:"required,omitempty"`
+	// order is the place of the template among others: Pillion applies templates by order, then by
+	// name. The default is 0. Templates of the cluster come before those of the namespace.
+	Order int `json:"order,omitempty"`
+	// match selects the pods of the template.
+	Match Match `json:"match,omitzero"`
+	// params are values that pods and namespaces may set by annotation. Expressions read them as
+	// params.NAME.
+	//
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Params []Param `json:"params,omitempty"`
+	// variables are named expressions. Other expressions read them as variables.NAME. A variable can
+	// read the parameters and the variables above it.
+	//
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Variables []Variable `json:"variables,omitempty"`
+	// pod is what the pod gets, in the syntax of Kubernetes: metadata.annotations, metadata.labels,
+	// and in spec: initContainers, containers, volumes, imagePullSecrets, hostAliases, tolerations,
+	// shareProcessNamespace, securityContext.fsGroup and securityContext.supplementalGroups. Strings
+	// may contain expressions, for example "--level=${params.level}". The key "${when}" leaves out an
+	// object if its expression is false. For a native sidecar, use an init container with
+	// restartPolicy: Always.
+	//
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Pod *PodFragment `json:"pod,omitempty"`
+	// forEachContainer is what every app container of the pod gets.
+	//
+	// +listType=atomic
+	ForEachContainer []ForEach `json:"forEachContainer,omitempty"`
+	// labelDomains are the domains whose labels the template may set, in addition to its own
+	// NAME.pillion.dev. No controller may select pods by such a label.
+	//
+	// +listType=set
+	LabelDomains []string `json:"labelDomains,omitempty"`
+	// placement is where the template's containers go in the lists of the pod.
+	Placement Placement `json:"placement,omitzero"`
+	// serviceAccountToken is Inherit, the default, if the sidecar gets the API token of the pod, or
+	// None if it gets none.
+	ServiceAccountToken TokenMode `json:"serviceAccountToken,omitempty"`
+	// validate is what Pillion does about a pod that lacks the sidecar or changes it.
+	Validate ValidateRules `json:"validate,omitzero"`
+}
+
+// Match selects the pods of a template. An empty field matches every pod, unless it has a default.
+type Match struct {
+	// namespaceSelector selects namespaces by their labels. A SidecarTemplate has none.
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// podSelector selects pods by their labels.
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+	// condition is a CEL expression that is true for the pods that get the sidecar, for example
+	// "!has(pod.spec.runtimeClassName)".
+	Condition string `json:"condition,omitempty"`
+	// os is the operating system of the pods: linux, the default, or windows.
+	//
+	// +kubebuilder:validation:Enum=linux;windows
+	OS corev1.OSName `json:"os,omitempty"`
+	// hostNetwork is true if pods on the network of the host get the sidecar too. The default is
+	// false.
+	HostNetwork bool `json:"hostNetwork,omitempty"`
+}
+
+// Variable is a named expression.
+type Variable struct {
+	// name begins with a lower-case letter, and has only letters, digits and _.
+	Name string `json:"name"`
+	// expression is a CEL expression. Pillion evaluates it at most once for each pod.
+	//
+	// +kubebuilder:validation:MinLength=1
+	Expression string `json:"expression"`
+}
+
+// PodFragment is a part of a pod with expressions. Pillion compiles it, so it has no fields here.
+type PodFragment struct{}
+
+// ContainerFragment is a part of a container with expressions. Pillion compiles it, so it has no
+// fields here.
+type ContainerFragment struct{}
+
+// ForEach is what app containers get.
+type ForEach struct {
+	// where is a CEL expression that is true for the containers that get it, for example
+	// "container.name != 'migrate'". By default, all do.
+	Where string `json:"where,omitempty"`
+	// initContainers is true if init containers get it too. The default is false.
+	InitContainers bool `json:"initContainers,omitempty"`
+	// add is what the containers get, in the syntax of Kubernetes: env, envFrom, volumeMounts,
+	// volumeDevices, ports, resources, securityContext, lifecycle, terminationMessagePath and
+	// terminationMessagePolicy. Strings may contain expressions.
+	//
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Add ContainerFragment `json:"add"`
+}
+
+// Placement is where the template's containers go. Those of one list stay next to each other, in the
+// template's order, because init containers start in the order of their list.
+type Placement struct {
+	// initContainers is First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or
+	// Last. The default is First if one of the template's init containers is a native sidecar, so that
+	// it serves the init containers of the pod too, and else Last.
+	//
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	InitContainers Position `json:"initContainers,omitzero"`
+	// containers is First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or
+	// Last. The default is Last.
+	//
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Containers Position `json:"containers,omitzero"`
+}
+
+// Position is a position in a list of containers.
+type Position struct {
+	// End is also for a pod that has no container After or Before. In a template, it can be a ${...}.
+	End    End    `json:"-"`
+	After  string `json:"after,omitempty"`
+	Before string `json:"before,omitempty"`
+}
+
+// UnmarshalJSON reads an end or an object.
+func (p *Position) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, &p.End)
+	}
+	type object Position
+	return json.Unmarshal(data, (*object)(p))
+}
+
+// End is an end of a list of containers.
+type End string
+
+// The ends of a list of containers.
+const (
+	First End = "First"
+	Last  End = "Last"
+)
+
+// TokenMode defines the mount in an injected container at the path where the ServiceAccount
+// admission plugin would mount the pod's API token.
+//
+// +kubebuilder:validation:Enum=Inherit;None
+type TokenMode string
+
+// Inherit mounts the token as the plugin would. None mounts an empty volume there, so that the
+// sidecar gets no credential.
+const (
+	Inherit TokenMode = "Inherit"
+	None    TokenMode = "None"
+)
+
+// ValidateRules define what the validating webhook does about a final pod.
+type ValidateRules struct {
+	// mode is Deny, the default of a required template, or Warn, the default of others.
+	Mode ValidateMode `json:"mode,omitempty"`
+	// protect lists the fields of the template's containers that must keep their values, for example
+	// image. The value all means all fields except resources, and is the default of a required
+	// template. By default, other templates protect no field.
+	//
+	// +listType=set
+	Protect []string `json:"protect,omitempty"`
+}
+
+// ValidateMode is Deny or Warn.
+//
+// +kubebuilder:validation:Enum=Deny;Warn
+type ValidateMode string
+
+// The modes of validation.
+const (
+	Deny ValidateMode = "Deny"
+	Warn ValidateMode = "Warn"
+)
+
+// Status is what Pillion reports about a template.
+type Status struct {
+	// conditions has the condition Ready. It is False if the template has a mistake, or if another
+	// template has its name.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// revision identifies the content that is in use. Pods with the sidecar have it in their
+	// annotation NAME.pillion.dev/injected.
+	Revision string `json:"revision,omitempty"`
+	// pods are the numbers of pods that have the sidecar.
+	Pods *PodCounts `json:"pods,omitempty"`
+}
+
+// PodCounts are numbers of pods.
+type PodCounts struct {
+	// current is the number of pods with the revision in use.
+	Current int64 `json:"current"`
+	// outdated is the number of pods with another revision.
+	Outdated int64 `json:"outdated"`
+}
