@@ -132,7 +132,7 @@ so on. If both are set, Pillion uses the flag.`,
 		SilenceUsage:       true,
 		DisableSuggestions: true, // see wrongCommand
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Name() != "serve" { // serve has a log
+			if cmd.Name() != "serve" && cmd.Name() != "controller" { // these have a log
 				for _, strange := range cli.StrangeVariables(cmd.Root(), os.Environ()) {
 					fmt.Fprintln(cmd.ErrOrStderr(), cli.Fold(cmd.ErrOrStderr(), "pillion: "+strange))
 				}
@@ -142,7 +142,7 @@ so on. If both are set, Pillion uses the flag.`,
 	}
 	root.Version = strings.TrimPrefix(cli.BuildVersion().String(), "pillion ") // --version prints the name before it
 	root.SetFlagErrorFunc(wrongFlag)
-	root.AddCommand(newServe(), newInject(), newUninject(), newExplain(), newLint(), newTest(), newPolicy(), newCerts(), newStatus(), newAudit(), newVersion())
+	root.AddCommand(newServe(), newController(), newInject(), newUninject(), newExplain(), newLint(), newTest(), newPolicy(), newCerts(), newStatus(), newAudit(), newVersion())
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Example = "  pillion help inject"

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// gather is how long to wait for further changes of pods, so that a rollout of many pods causes one
+// write per template and second.
+const gather = time.Second
+
+// unfinished selects the pods that may still run.
+const unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
+
+// pods counts the pods that have each template. It is a source of requests for the controller, and the
+// store of a reflector. A cache would keep every pod; this store keeps a few bytes of those with a
+// sidecar.
+type pods struct {
+	client metadata.Interface
+
+	queue  workqueue.TypedRateLimitingInterface[reconcile.Request] // nil in tests that count only
+	synced chan struct{}                                           // closed when all pods were read
+	once   sync.Once
+
+	mu     sync.Mutex
+	with   map[string]unique.Handle[string]          // the sidecars of each pod that has some, by NAMESPACE/NAME
+	counts map[types.NamespacedName]map[string]int64 // by template and revision; without a namespace: in all namespaces
+}
+
+func newPods(client metadata.Interface) *pods {
+	return &pods{client: client, synced: make(chan struct{}), with: map[string]unique.Handle[string]{}, counts: map[types.NamespacedName]map[string]int64{}}
+}
+
+// String names the source in log lines.
+func (p *pods) String() string { return "pods" }
+
+// Start implements [source.Source]. It follows the pods until ctx is done.
+func (p *pods) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	p.queue = queue
+	all := p.client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+	lists := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = unfinished
+			return all.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = unfinished
+			return all.Watch(ctx, o)
+		},
+	}, p.client)
+	reflector := cache.NewReflectorWithOptions(lists, &metav1.PartialObjectMetadata{}, p, cache.ReflectorOptions{Name: "pods"})
+	go reflector.RunWithContext(ctx)
+	return nil
+}
+
+// WaitForSync implements [source.SyncingSource]. It waits until all pods were read.
+func (p *pods) WaitForSync(ctx context.Context) error {
+	select {
+	case <-p.synced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// known reports whether all pods were read.
+func (p *pods) known() bool {
+	select {
+	case <-p.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// count returns how many pods have a template, with this revision and with others.
+func (p *pods) count(template types.NamespacedName, revision string) (n v1alpha1.PodCounts) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for of, pods := range p.counts[template] {
+		if of == revision {
+			n.Current += pods
+		} else {
+			n.Outdated += pods
+		}
+	}
+	return n
+}
+
+// Add implements [cache.ReflectorStore].
+func (p *pods) Add(object any) error { return p.take(object, true) }
+
+// Update implements [cache.ReflectorStore].
+func (p *pods) Update(object any) error { return p.take(object, true) }
+
+// Delete implements [cache.ReflectorStore].
+func (p *pods) Delete(object any) error { return p.take(object, false) }
+
+func (p *pods) take(object any, exists bool) error {
+	pod, err := read(object)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		pod.sidecars = ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.set(pod.key, pod.sidecars)
+	return nil
+}
+
+// Replace implements [cache.ReflectorStore].
+func (p *pods) Replace(objects []any, _ string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := make(map[string]bool, len(p.with))
+	for _, object := range objects {
+		pod, err := read(object)
+		if err != nil {
+			return err
+		}
+		if pod.sidecars != "" {
+			now[pod.key] = true
+			p.set(pod.key, pod.sidecars)
+		}
+	}
+	for key := range p.with {
+		if !now[key] {
+			p.set(key, "")
+		}
+	}
+	p.once.Do(func() { close(p.synced) })
+	return nil
+}
+
+// Resync implements [cache.ReflectorStore].
+func (p *pods) Resync() error { return nil }
+
+// Transformer implements [cache.TransformingStore]: a list that is being read has only what is counted.
+func (p *pods) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) { return read(object) }
+}
+
+// one is what is counted of a pod. The reflector needs only its name.
+type one struct {
+	*metav1.ObjectMeta        // empty, and shared
+	key                string // NAMESPACE/NAME
+	sidecars           string
+}
+
+var empty metav1.ObjectMeta
+
+// GetNamespace implements [metav1.Object].
+func (o *one) GetNamespace() string { return o.key[:strings.Index(o.key, "/")] }
+
+// GetName implements [metav1.Object].
+func (o *one) GetName() string { return o.key[strings.Index(o.key, "/")+1:] }
+
+// read returns what is counted of a pod, which may have been read already.
+func read(object any) (*one, error) {
+	switch pod := object.(type) {
+	case *one:
+		return pod, nil
+	case *metav1.PartialObjectMetadata:
+		return &one{ObjectMeta: &empty, key: pod.Namespace + "/" + pod.Name, sidecars: unique.Make(sidecars(pod)).Value()}, nil
+	default:
+		return nil, fmt.Errorf("a pod is a %T", object)
+	}
+}
+
+// set changes the sidecars of a pod.
+func (p *pods) set(key, now string) {
+	before, had := p.with[key]
+	namespace, _, _ := strings.Cut(key, "/")
+	switch {
+	case had && before.Value() == now:
+		return
+	case had:
+		p.add(namespace, before.Value(), -1)
+		delete(p.with, key)
+	}
+	if now != "" {
+		have := unique.Make(now)
+		p.with[key] = have
+		p.add(namespace, have.Value(), 1)
+	}
+}
+
+// add counts a pod with these sidecars, or, with -1, no longer.
+func (p *pods) add(namespace, have string, n int64) {
+	for one := range strings.SplitSeq(have, ",") {
+		name, revision, _ := strings.Cut(one, "=")
+		for _, template := range []types.NamespacedName{{Name: name}, {Namespace: namespace, Name: name}} {
+			of := p.counts[template]
+			if of == nil {
+				of = map[string]int64{}
+				p.counts[template] = of
+			}
+			if of[revision] += n; of[revision] == 0 {
+				delete(of, revision)
+			}
+			if len(of) == 0 {
+				delete(p.counts, template)
+			}
+			if p.queue != nil {
+				p.queue.AddAfter(reconcile.Request{NamespacedName: template}, gather)
+			}
+		}
+	}
+}
+
+// revision matches revisions. Anything else in an annotation was not written by Pillion.
+var revision = regexp.MustCompile(`^[0-9a-f]{12}$`)
+
+// sidecars returns the templates and revisions that a pod's annotations name, for example
+// "agent=0123456789ab,proxy=ba9876543210". A terminating pod has none.
+func sidecars(pod *metav1.PartialObjectMetadata) string {
+	if pod.DeletionTimestamp != nil {
+		return ""
+	}
+	var all []string
+	for key, value := range pod.Annotations {
+		if template := templateOf(key); template != "" {
+			if !revision.MatchString(value) {
+				value = ""
+			}
+			all = append(all, template+"="+value)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// templateOf returns the template of an annotation that Pillion writes when it injects, or "".
+func templateOf(key string) string {
+	if template, name, ok := templates.SplitAnnotation(key); ok && name == templates.AnnotationInjected {
+		return template
+	}
+	return ""
+}

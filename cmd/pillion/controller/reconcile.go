@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// fieldManager owns the fields of the status.
+const fieldManager = "pillion-controller"
+
+// reconciler writes the status of templates, one at a time.
+type reconciler struct {
+	read  client.Reader
+	apply func(ctx context.Context, status *unstructured.Unstructured) error
+	event func(template *unstructured.Unstructured, kind, reason, message string)
+	count func(template types.NamespacedName, revision string) v1alpha1.PodCounts
+	now   func() metav1.Time
+
+	known map[types.NamespacedName]known
+}
+
+// known is the verdict about a content, because pods change far more often than templates.
+type known struct {
+	uid        types.UID
+	generation int64
+	verdict    verdict
+}
+
+// Reconcile implements [reconcile.Reconciler]. A request without a namespace is for a template of the
+// cluster.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	template, err := r.get(ctx, request.NamespacedName)
+	if template == nil || err != nil {
+		return reconcile.Result{}, err
+	}
+	taken, err := r.taken(ctx, request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	tooMany, err := r.tooMany(ctx, template)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	before, err := statusOf(template)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := next(before, facts{
+		name: template.GetName(), generation: template.GetGeneration(), verdict: r.judge(template), taken: taken, tooMany: tooMany,
+		count: func(revision string) v1alpha1.PodCounts { return r.count(request.NamespacedName, revision) },
+	}, r.now())
+	if equality.Semantic.DeepEqual(before, now) {
+		return reconcile.Result{}, nil
+	}
+	if err := r.write(ctx, template, now); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if was, is := reason(before), reason(now); was != is && (was != "" || is != reasonValid) {
+		kind := corev1.EventTypeNormal
+		if is != reasonValid {
+			kind = corev1.EventTypeWarning
+		}
+		r.event(template, kind, is, now.Conditions[0].Message)
+	}
+	return reconcile.Result{}, nil
+}
+
+// get returns a template, or nil if there is none.
+func (r *reconciler) get(ctx context.Context, name types.NamespacedName) (*unstructured.Unstructured, error) {
+	template := newObject(v1alpha1.NamespacedKind)
+	if name.Namespace == "" {
+		template = newObject(v1alpha1.ClusterKind)
+	}
+	err := r.read.Get(ctx, name, template)
+	if apierrors.IsNotFound(err) {
+		delete(r.known, name)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the template %s: %w", name, err)
+	}
+	return template, nil
+}
+
+// taken reports whether a template of the cluster is used in place of one of a namespace. It is not if
+// it never was valid.
+func (r *reconciler) taken(ctx context.Context, name types.NamespacedName) (bool, error) {
+	if name.Namespace == "" {
+		return false, nil
+	}
+	other, err := r.get(ctx, types.NamespacedName{Name: name.Name})
+	if other == nil || err != nil {
+		return false, err
+	}
+	before, err := statusOf(other)
+	return r.judge(other).revision != "" || before != nil && before.Revision != "", err
+}
+
+// tooMany reports whether a template is not used because its namespace has too many.
+func (r *reconciler) tooMany(ctx context.Context, template *unstructured.Unstructured) (bool, error) {
+	if template.GetNamespace() == "" {
+		return false, nil
+	}
+	all, err := list(ctx, r.read, client.InNamespace(template.GetNamespace()))
+	older := 0
+	for i := range all {
+		if kube.CompareAge(&all[i], template) < 0 {
+			older++
+		}
+	}
+	return older >= kube.MaxOfNamespace, err
+}
+
+// list returns templates of namespaces. They must not be changed.
+func list(ctx context.Context, read client.Reader, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(newObject(v1alpha1.NamespacedKind + "List").GroupVersionKind())
+	if err := read.List(ctx, all, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("reading the templates of namespaces: %w", err)
+	}
+	return all.Items, nil
+}
+
+// judge compiles a template, once for each content.
+func (r *reconciler) judge(template *unstructured.Unstructured) verdict {
+	name := client.ObjectKeyFromObject(template)
+	if k, ok := r.known[name]; ok && k.uid == template.GetUID() && k.generation == template.GetGeneration() {
+		return k.verdict
+	}
+	var v verdict
+	compiled, err := kube.CompileTemplate(template)
+	switch {
+	case err == nil:
+		v.revision = compiled.Revision
+	case !errors.As(err, &v.problems):
+		v.problems = templates.Problems{{Message: err.Error()}}
+	}
+	r.known[name] = known{template.GetUID(), template.GetGeneration(), v}
+	return v
+}
+
+// write applies a status.
+func (r *reconciler) write(ctx context.Context, template *unstructured.Unstructured, status *v1alpha1.Status) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if err != nil {
+		return err
+	}
+	applied := newObject(template.GetKind())
+	applied.SetName(template.GetName())
+	applied.SetNamespace(template.GetNamespace())
+	applied.SetUID(template.GetUID()) // so that another template of this name does not get it
+	applied.Object["status"] = fields
+	if err := r.apply(ctx, applied); err != nil {
+		return fmt.Errorf("writing the status of %s: %w", kube.TemplateID(template), err)
+	}
+	return nil
+}
+
+// statusOf returns the status of a template, without the conditions of other controllers, or nil if it has
+// none.
+func statusOf(template *unstructured.Unstructured) (*v1alpha1.Status, error) {
+	fields, ok := template.Object["status"].(map[string]any)
+	if !ok {
+		return nil, nil
+	}
+	status := &v1alpha1.Status{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, status)
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return c.Type != ready })
+	return status, err
+}
+
+// newObject returns an empty object of a kind of templates.
+func newObject(kind string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind})
+	return o
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// api has templates, and records what the controller writes.
+type api struct {
+	client.Reader
+	objects map[types.NamespacedName]*unstructured.Unstructured
+	journal strings.Builder
+	counts  map[types.NamespacedName]v1alpha1.PodCounts
+	gone    bool // templates are deleted before their status is written
+}
+
+func (a *api) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	o, ok := a.objects[key]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	o.DeepCopyInto(into.(*unstructured.Unstructured))
+	return nil
+}
+
+// List implements [client.Reader] for the templates of namespaces.
+func (a *api) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
+	of := (&client.ListOptions{}).ApplyOptions(options).Namespace
+	for _, o := range a.objects {
+		if o.GetNamespace() != "" && (of == "" || o.GetNamespace() == of) {
+			list := into.(*unstructured.UnstructuredList)
+			list.Items = append(list.Items, *o)
+		}
+	}
+	return nil
+}
+
+// apply stores a status as the API server does.
+func (a *api) apply(_ context.Context, status *unstructured.Unstructured) error {
+	o, ok := a.objects[client.ObjectKeyFromObject(status)]
+	if !ok || a.gone || status.GetUID() != o.GetUID() {
+		return apierrors.NewNotFound(schema.GroupResource{}, status.GetName())
+	}
+	text, err := json.Marshal(status.Object["status"])
+	if err != nil {
+		return err
+	}
+	lines, err := yaml.JSONToYAML(text)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&a.journal, "status of %s:\n%s", client.ObjectKeyFromObject(status), indented(string(lines)))
+	o.Object["status"] = runtime.DeepCopyJSONValue(status.Object["status"])
+	return nil
+}
+
+func indented(text string) string {
+	return "  " + strings.TrimSuffix(strings.ReplaceAll(text, "\n", "\n  "), "  ")
+}
+
+func (a *api) event(_ *unstructured.Unstructured, kind, reason, message string) {
+	fmt.Fprintf(&a.journal, "event: %s %s: %s\n", kind, reason, message)
+}
+
+// put creates or changes a template. Its pod gets this value.
+func (a *api) put(namespace, value string) {
+	key := types.NamespacedName{Namespace: namespace, Name: "agent"}
+	o := newObject(v1alpha1.ClusterKind)
+	if namespace != "" {
+		o = newObject(v1alpha1.NamespacedKind)
+	}
+	if old := a.objects[key]; old != nil {
+		o = old
+	}
+	o.SetNamespace(namespace)
+	o.SetName("agent")
+	o.SetUID("1")
+	o.SetGeneration(o.GetGeneration() + 1)
+	o.Object["spec"] = map[string]any{"pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/agent": value}}}}
+	a.objects[key] = o
+}
+
+func newAPI() (*api, *reconciler) {
+	a := &api{objects: map[types.NamespacedName]*unstructured.Unstructured{}, counts: map[types.NamespacedName]v1alpha1.PodCounts{}}
+	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return a, &reconciler{
+		read: a, apply: a.apply, event: a.event, known: map[types.NamespacedName]known{},
+		count: func(template types.NamespacedName, _ string) v1alpha1.PodCounts { return a.counts[template] },
+		now: func() metav1.Time {
+			clock = clock.Add(time.Hour)
+			return metav1.NewTime(clock)
+		},
+	}
+}
+
+// TestReconcile checks what the controller writes in the life of templates, in testdata/reconcile.txt.
+// Each step is reconciled twice: the second time, there is nothing to write.
+func TestReconcile(t *testing.T) {
+	a, r := newAPI()
+	of := types.NamespacedName{Name: "agent"}
+	ofTeam := types.NamespacedName{Namespace: "team-a", Name: "agent"}
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"a template that is invalid from the start", func() { a.put("", "${nonsense}") }},
+		{"it is fixed", func() { a.put("", "one") }},
+		{"a template of a namespace with the same name", func() { a.put("team-a", "two") }},
+		{"pods have the first one", func() {
+			a.counts[of], a.counts[ofTeam] = v1alpha1.PodCounts{Current: 2, Outdated: 1}, v1alpha1.PodCounts{Outdated: 3}
+		}},
+		{"it is changed", func() { a.put("", "three") }},
+		{"it is broken", func() { a.put("", "${nonsense}") }},
+		{"another controller adds a condition", func() {
+			conditions := a.objects[of].Object["status"].(map[string]any)["conditions"].([]any)
+			a.objects[of].Object["status"].(map[string]any)["conditions"] = append(conditions, map[string]any{"type": "Seen", "status": "True", "reason": "Seen", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+		}},
+		{"it is fixed again, and the condition is not the controller's", func() { a.put("", "one") }},
+		{"it is deleted", func() { delete(a.objects, of) }},
+		{"it is created again", func() { a.put("", "one") }},
+		{"it is deleted while its status is written", func() { a.put("", "two"); a.gone = true }},
+	} {
+		step.do()
+		fmt.Fprintf(&a.journal, "# %s\n", step.what)
+		for range 2 {
+			for _, key := range []types.NamespacedName{of, ofTeam} {
+				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+					t.Errorf("%s: %v", step.what, err)
+				}
+			}
+		}
+	}
+	if n := len(r.known); n != 2 {
+		t.Errorf("%d contents are remembered, want 2", n)
+	}
+	goldentest.File(t, "testdata/reconcile.txt", []byte(a.journal.String()))
+}
+
+// TestRestart checks that a controller that starts writes nothing about templates with a status.
+func TestRestart(t *testing.T) {
+	a, r := newAPI()
+	for _, value := range []string{"one", "${nonsense}"} {
+		a.put("", value)
+		for range 2 {
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "agent"}}); err != nil {
+				t.Fatal(err)
+			}
+			a.journal.Reset()
+			r.known = map[types.NamespacedName]known{}
+		}
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "agent"}}); err != nil || a.journal.Len() > 0 {
+			t.Errorf("it writes %s, %v", a.journal.String(), err)
+		}
+	}
+}
+
+// TestTooMany checks that the youngest of too many templates of a namespace is not used, until one of
+// them is deleted, and that each of them is requested then.
+func TestTooMany(t *testing.T) {
+	a, r := newAPI()
+	a.put("team-a", "one")
+	key := types.NamespacedName{Namespace: "team-a", Name: "agent"}
+	a.objects[key].SetCreationTimestamp(metav1.NewTime(time.Unix(60, 0)))
+	for i := range kube.MaxOfNamespace {
+		older := a.objects[key].DeepCopy()
+		older.SetName(fmt.Sprint("older-", i))
+		older.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(i), 0)))
+		a.objects[client.ObjectKeyFromObject(older)] = older
+	}
+	for _, want := range []string{reasonTooMany, reasonValid} {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		if status, err := statusOf(a.objects[key]); err != nil || reason(status) != want {
+			t.Errorf("the status is %+v, %v, want %s", status, err, want)
+		}
+		gone := types.NamespacedName{Namespace: "team-a", Name: "older-7"}
+		deleted := a.objects[gone]
+		delete(a.objects, gone)
+		if deleted != nil && len(related(a)(t.Context(), deleted)) != kube.MaxOfNamespace+1 {
+			t.Error("not all templates of the namespace are requested")
+		}
+	}
+	if got := related(a)(t.Context(), newObject(v1alpha1.NamespacedKind)); len(got) != 1 {
+		t.Errorf("requested %v", got)
+	}
+}
+
+// TestRelated checks that a change of a template of the cluster is one for those with its name.
+func TestRelated(t *testing.T) {
+	a, _ := newAPI()
+	a.put("", "one")
+	a.put("team-a", "one")
+	other := a.objects[types.NamespacedName{Name: "agent"}].DeepCopy()
+	other.SetName("other")
+	a.objects[types.NamespacedName{Namespace: "team-a", Name: "other"}] = other
+	got := fmt.Sprint(related(a)(t.Context(), a.objects[types.NamespacedName{Name: "agent"}]))
+	if want := "[/agent team-a/agent]"; got != want {
+		t.Errorf("requested %s, want %s", got, want)
+	}
+}
+
+// TestShortened checks the limits of a message about many and long problems.
+func TestShortened(t *testing.T) {
+	var problems templates.Problems
+	for i := range 12 {
+		problems = append(problems, templates.Problem{File: "clustersidecartemplate/agent", Path: fmt.Sprintf("spec.params[%d]", i), Message: "is wrong"})
+	}
+	if got, want := invalid("", problems), "; spec.params[9]: is wrong; and 2 more"; !strings.HasSuffix(got, want) || strings.Contains(got, "clustersidecartemplate") {
+		t.Errorf("the message is %q, want the end %q", got, want)
+	}
+	problems[0].Message = strings.Repeat("ä", mostText)
+	if got := invalid("", problems); len(got) > mostText || len(got) < mostText-1 || !strings.HasSuffix(got, "ä ...") {
+		t.Errorf("the message has %d bytes: %s", len(got), got)
+	}
+}

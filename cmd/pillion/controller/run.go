@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// askAgain is how often to ask whether the kinds of templates are installed now.
+const askAgain = 10 * time.Second
+
+// Run writes status until ctx is done or an error occurs. Of several replicas, one writes.
+func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
+	config, err := kube.Config(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	if _, _, err := net.SplitHostPort(o.adminListen); err != nil {
+		return fmt.Errorf("--admin-listen %s cannot be used: %w", o.adminListen, err)
+	}
+	logger := logr.FromSlogHandler(log.Handler())
+	ctrllog.SetLogger(logger)
+	namespace := "" // the pod's
+	if o.kubeconfig != "" {
+		namespace = manifests.Namespace
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	s := &statuses{pods: newPods(client), log: log}
+	s.all, err = manager.New(config, manager.Options{
+		Logger:                        logger,
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Metrics:                       metricsserver.Options{BindAddress: o.adminListen, ExtraHandlers: s.handlers()},
+		LeaderElection:                true,
+		LeaderElectionID:              manifests.ControllerName,
+		LeaderElectionNamespace:       namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.all.Add(manager.RunnableFunc(s.run)); err != nil {
+		return err
+	}
+	log.Info("starting", "admin", o.adminListen, "version", cli.BuildVersion().Version)
+	if err := s.all.Start(ctx); err != nil {
+		return err
+	}
+	log.Info("bye")
+	return nil
+}
+
+// statuses writes the status of templates in the replica that leads.
+type statuses struct {
+	all  manager.Manager
+	pods *pods
+	log  *slog.Logger
+
+	leads, known atomic.Bool // known: the templates were read
+}
+
+// run writes until ctx is done. Only the leader runs it.
+func (s *statuses) run(ctx context.Context) error {
+	s.log.Info("this replica leads")
+	s.leads.Store(true)
+	kinds := []*unstructured.Unstructured{newObject(v1alpha1.ClusterKind), newObject(v1alpha1.NamespacedKind)}
+	for _, kind := range kinds {
+		if err := s.installed(ctx, kind); err != nil {
+			return nil //nolint:nilerr // the process ends
+		}
+	}
+	s.known.Store(true)
+	of, err := controller.NewUnmanaged("templates", controller.Options{Reconciler: s.reconciler(), Logger: s.all.GetLogger()})
+	if err != nil {
+		return err
+	}
+	for _, events := range []source.Source{
+		source.Kind(s.all.GetCache(), kinds[0], handler.TypedEnqueueRequestsFromMapFunc(related(s.all.GetCache()))),
+		source.Kind(s.all.GetCache(), kinds[1], handler.TypedEnqueueRequestsFromMapFunc(related(s.all.GetCache()))),
+		s.pods,
+	} {
+		if err := of.Watch(events); err != nil {
+			return err
+		}
+	}
+	return of.Start(ctx)
+}
+
+// installed waits until a kind is installed and its objects were read.
+func (s *statuses) installed(ctx context.Context, kind *unstructured.Unstructured) error {
+	told := false
+	return wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
+		_, err := s.all.GetCache().GetInformer(ctx, kind)
+		if err != nil && !told {
+			told = true
+			s.log.Error("the templates cannot be read, trying again; are their kinds installed?", "kind", kind.GetKind(), "error", err)
+		}
+		return err == nil, nil
+	})
+}
+
+func (s *statuses) reconciler() *reconciler {
+	events := s.all.GetEventRecorder(manifests.ControllerName)
+	return &reconciler{
+		read: s.all.GetCache(),
+		apply: func(ctx context.Context, status *unstructured.Unstructured) error {
+			return s.all.GetClient().Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(fieldManager), client.ForceOwnership)
+		},
+		event: func(template *unstructured.Unstructured, kind, reason, message string) {
+			events.Eventf(template, nil, kind, reason, "Check", "%s", message)
+		},
+		count: s.pods.count,
+		now:   metav1.Now,
+		known: map[types.NamespacedName]known{},
+	}
+}
+
+// related returns a function that requests a template, and those whose status may change with it: the
+// templates of namespaces with the name of one of the cluster, and others of a namespace with too many.
+func related(read client.Reader) handler.TypedMapFunc[*unstructured.Unstructured, reconcile.Request] {
+	return func(ctx context.Context, template *unstructured.Unstructured) []reconcile.Request {
+		requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(template)}}
+		namespace := template.GetNamespace()
+		others, err := list(ctx, read, client.InNamespace(namespace)) // "": all namespaces
+		if err != nil || namespace != "" && len(others) < kube.MaxOfNamespace {
+			return requests // if they are not read yet, they are requested when they are
+		}
+		for i := range others {
+			if namespace != "" || others[i].GetName() == template.GetName() {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&others[i])})
+			}
+		}
+		return requests
+	}
+}
+
+// handlers answers the probes.
+func (s *statuses) handlers() map[string]http.Handler {
+	return map[string]http.Handler{
+		"/livez": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }),
+		"/readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			switch {
+			case s.leads.Load() && !s.known.Load():
+				http.Error(w, "the templates are not read yet; are their kinds installed?", http.StatusServiceUnavailable)
+			case s.leads.Load() && !s.pods.known():
+				http.Error(w, "the pods are not read yet", http.StatusServiceUnavailable)
+			default: // a replica that does not lead is ready to
+				_, _ = w.Write([]byte("ok\n"))
+			}
+		}),
+	}
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// ready is the type of the condition.
+const ready = "Ready"
+
+// The reasons of the condition.
+const (
+	reasonValid     = "Valid"
+	reasonInvalid   = "Invalid"
+	reasonNameTaken = "NameTaken"
+	reasonTooMany   = "TooMany"
+)
+
+// The limits of a message, in bytes: mostText is the API's for the note of an Event.
+const (
+	mostText     = 1024
+	mostProblems = 10
+)
+
+// verdict is what compiling the content of a template gives.
+type verdict struct {
+	revision string // "": invalid
+	problems templates.Problems
+}
+
+// facts are what the status of a template follows from.
+type facts struct {
+	name       string
+	generation int64
+	verdict    verdict
+	taken      bool // a template of the cluster has its name
+	tooMany    bool // its namespace has too many older ones
+	count      func(revision string) v1alpha1.PodCounts
+}
+
+// next returns the status of a template, from its former one. The time of the condition changes with
+// its status.
+func next(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
+	status := &v1alpha1.Status{Revision: f.verdict.revision, Pods: &v1alpha1.PodCounts{}}
+	if before != nil {
+		status.Conditions = slices.Clone(before.Conditions)
+		if status.Revision == "" {
+			status.Revision = before.Revision
+		}
+	}
+	condition := metav1.Condition{Type: ready, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "Pillion uses this template.", ObservedGeneration: f.generation, LastTransitionTime: now}
+	switch {
+	case f.taken:
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonNameTaken
+		condition.Message = fmt.Sprintf("The %s %s takes precedence, so no pod gets this template. Create this template again with another name.", v1alpha1.ClusterKind, f.name)
+	case f.tooMany:
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonTooMany
+		condition.Message = fmt.Sprintf("Pillion uses only the %d oldest templates of a namespace, so no pod gets this template. Delete others that you do not need.", kube.MaxOfNamespace)
+	case f.verdict.revision == "":
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonInvalid
+		condition.Message = invalid(status.Revision, f.verdict.problems)
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+	if status.Revision != "" && !f.taken { // pods with the name of a taken one have the cluster's
+		*status.Pods = f.count(status.Revision)
+	}
+	return status
+}
+
+// invalid returns the message about a template with problems. The revision is of its last valid
+// content, or "".
+func invalid(revision string, problems templates.Problems) string {
+	use := "no pod gets this template"
+	if revision != "" {
+		use = "replicas that know its last valid content use that, with revision " + revision
+	}
+	all := make([]string, 0, mostProblems)
+	for i, p := range problems {
+		if i == mostProblems {
+			all = append(all, fmt.Sprintf("and %d more", len(problems)-i))
+			break
+		}
+		p.File, p.Template = "", "" // the object is known
+		all = append(all, strings.TrimPrefix(p.String(), ": "))
+	}
+	return shortened("This template is invalid, so " + use + ". Fix it: " + strings.Join(all, "; "))
+}
+
+func shortened(text string) string {
+	if len(text) <= mostText {
+		return text
+	}
+	const dots = " ..."
+	return strings.ToValidUTF8(text[:mostText-len(dots)], "") + dots
+}
+
+// reason returns the reason of the condition, or "" if there is none yet.
+func reason(status *v1alpha1.Status) string {
+	if status == nil {
+		return ""
+	}
+	if c := meta.FindStatusCondition(status.Conditions, ready); c != nil {
+		return c.Reason
+	}
+	return ""
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"net"
+)
+
+const controllerServiceAccount = "pillion-controller"
+
+// StartController runs `pillion controller` with the permissions of its shipped ServiceAccount, so the
+// manifests must have been applied. It does not wait until the controller is ready.
+func (c *Cluster) StartController(ctx context.Context, binary string) (*Pillion, error) {
+	kubeconfig, err := c.kubeconfigOf(ctx, controllerServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort("127.0.0.1", port)
+	process, err := startProcess(ctx, c.dir, "controller-"+shortID(), binary, "controller", "--kubeconfig", kubeconfig, "--admin-listen", address)
+	if err != nil {
+		return nil, err
+	}
+	c.keep(process)
+	return &Pillion{Admin: "http://" + address, process: process}, nil
+}
+
+// Kill ends Pillion at once, as a failing machine does.
+func (p *Pillion) Kill() { p.process.kill() }
