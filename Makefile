@@ -82,9 +82,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m)
 golden: ## Rewrite the golden files; look at the diff before you commit it
 	$(GO) test $$(grep -rl inject/goldentest --include='*_test.go' cmd inject templates | xargs -n 1 dirname | sort -u | sed 's,^,./,') -update
 
-generate: ## Write the CustomResourceDefinitions and the JSON Schema, after changes of templates/v1alpha1
+generate: ## Write the CustomResourceDefinitions, the JSON Schema and the page with all fields, after changes of templates/v1alpha1
 	cd e2e && $(GO) run ./generate -into ../manifests/crds
-	$(GO) test ./templates -run '^TestJSONSchema$$' -args -update
+	$(GO) test ./templates -run '^(TestJSONSchema|TestFieldsPage)$$' -args -update
 
 arrows: ## Draw the imports in ARCHITECTURE.md again
 	$(GO) test ./inject -run '^TestArrows$$' -update

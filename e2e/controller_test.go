@@ -125,6 +125,9 @@ func (c *controlled) nameTaken(t *testing.T) {
 	c.wantReady(t, team, "True Valid", "-n", "team-a")
 	c.apply(t, clusterTemplate, "taken", "two")
 	c.wantReady(t, team, "False NameTaken", "-n", "team-a")
+	if out := c.kubectl(t, "", "get", "clustersidecartemplates,sidecartemplates", "-n", "team-a", "-o", "wide"); !regexp.MustCompile(`sidecartemplate\.pillion\.dev/taken +False .* NameTaken +The ClusterSidecarTemplate taken takes precedence`).MatchString(out) {
+		t.Errorf("kubectl prints no reason: %s", out)
+	}
 	c.wantEvent(t, "team-a", "taken", "Warning NameTaken The ClusterSidecarTemplate taken takes precedence, so no pod gets this template. Create this template again with another name.")
 	c.kubectl(t, "", "delete", "clustersidecartemplate", "taken")
 	c.wantReady(t, team, "True Valid", "-n", "team-a")

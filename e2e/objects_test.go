@@ -71,6 +71,7 @@ func TestObjects(t *testing.T) {
 	t.Run("upgrade", a.upgrade)
 	t.Run("managers", a.managers)
 	t.Run("round trip", a.roundTrip)
+	t.Run("explain", a.explain)
 }
 
 // apply applies templates, and returns what kubectl prints.

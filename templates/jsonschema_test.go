@@ -51,8 +51,14 @@ type jsonObject = map[string]any
 // schemaOf makes schemas; defs has those of API types.
 type schemaOf struct{ defs jsonObject }
 
-// kind returns the schema of a kind, given its definition.
-func (g *schemaOf) kind(t *testing.T, path string) jsonObject {
+// definition is a kind of templates.
+type definition struct {
+	kind   string
+	schema jsonObject
+}
+
+// readDefinition reads a CustomResourceDefinition.
+func readDefinition(t *testing.T, path string) definition {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -69,11 +75,18 @@ func (g *schemaOf) kind(t *testing.T, path string) jsonObject {
 	if err := yaml.Unmarshal(text, &crd); err != nil {
 		t.Fatal(err)
 	}
-	root := plain(crd.Spec.Versions[0].Schema.OpenAPIV3Schema).(jsonObject)
+	return definition{crd.Spec.Names.Kind, crd.Spec.Versions[0].Schema.OpenAPIV3Schema}
+}
+
+// kind returns the schema of a kind, given its definition.
+func (g *schemaOf) kind(t *testing.T, path string) jsonObject {
+	t.Helper()
+	crd := readDefinition(t, path)
+	root := plain(crd.schema).(jsonObject)
 	fields := root["properties"].(jsonObject)
 	delete(fields, "status")
 	fields["status"] = jsonObject{"type": "object"}
-	fields["apiVersion"], fields["kind"] = jsonObject{"const": APIVersion}, jsonObject{"const": crd.Spec.Names.Kind}
+	fields["apiVersion"], fields["kind"] = jsonObject{"const": APIVersion}, jsonObject{"const": crd.kind}
 	spec := fields["spec"].(jsonObject)["properties"].(jsonObject)
 	spec["pod"] = g.fragment(spec["pod"].(jsonObject), reflect.TypeFor[corev1.Pod](), podFields())
 	add := spec["forEachContainer"].(jsonObject)["items"].(jsonObject)["properties"].(jsonObject)

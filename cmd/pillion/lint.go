@@ -23,6 +23,7 @@ import (
 // lintOptions are the flags of lint.
 type lintOptions struct {
 	output  string
+	files   []string // of --filename, as further arguments
 	values  []string
 	pods    injectOptions // files, and their namespaces
 	server  bool
@@ -108,20 +109,21 @@ func newLint() *cobra.Command {
   # Does the API server accept the pods?
   pillion lint templates/ --server -n sandbox`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args)+len(o.files) == 0 {
 				return errors.New("name the files or folders to check")
 			}
-			if slices.Contains(args, "-") && slices.Contains(o.pods.files, "-") {
+			if slices.Contains(append(args, o.files...), "-") && slices.Contains(o.pods.files, "-") {
 				return errors.New("standard input cannot be both the manifests of --pod and the templates")
 			}
 			return nil
 		},
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: cli.Action(func(cmd *cobra.Command, paths []string) error {
-			return o.run(cmd, paths)
+			return o.run(cmd, append(paths, o.files...))
 		}),
 	}
 	f := cmd.Flags()
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "check this `PATH`, like an argument; may be repeated")
 	f.StringArrayVar(&o.values, "set", nil, "set a parameter of the pods, `TEMPLATE.PARAM=VALUE`; may be repeated")
 	f.StringArrayVar(&o.pods.files, "pod", nil, "try the templates on the pods in this `FILE` or folder, or - for standard input; may be repeated")
 	f.StringArrayVar(&o.pods.labels, "namespace-label", nil, "with --pod: set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")

@@ -23,6 +23,8 @@ import (
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.pods.current`
 // +kubebuilder:printcolumn:name="Outdated",type=integer,JSONPath=`.status.pods.outdated`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type ClusterSidecarTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -49,6 +51,8 @@ type ClusterSidecarTemplate struct {
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.pods.current`
 // +kubebuilder:printcolumn:name="Outdated",type=integer,JSONPath=`.status.pods.outdated`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type SidecarTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -4,12 +4,16 @@ package serve
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
 	"github.com/pillion-dev/pillion/cmd/pillion/kube"
@@ -137,6 +141,34 @@ func TestTooManyOfNamespace(t *testing.T) {
 	if detail, _ := r.check(); !strings.Contains(detail, "has more than 131072 bytes") {
 		t.Errorf("it says %s", detail)
 	}
+}
+
+// BenchmarkTenantsMemory measures what a template of a namespace takes, with 2,000 of them in 1,000
+// namespaces: each is as the example in the README.
+func BenchmarkTenantsMemory(b *testing.B) {
+	text, err := os.ReadFile("../../../examples/templates/log-agent.yaml")
+	clitest.Must(b, err)
+	var example unstructured.Unstructured
+	clitest.Must(b, yaml.Unmarshal(text, &example.Object))
+	var before, after runtime.MemStats
+	for b.Loop() {
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		r := newReplica(b)
+		for i := range 2000 {
+			o := templateObject(fmt.Sprintf("n%d/t%d", i/2, i%2))
+			o.Object["spec"] = k8sruntime.DeepCopyJSONValue(example.Object["spec"])
+			o.SetGeneration(1)
+			r.take(o)
+		}
+		r.sync()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if n := len(r.set().Templates); n != 2000 {
+			b.Fatal(n, "templates are used")
+		}
+	}
+	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/2000, "B/template")
 }
 
 // BenchmarkTenants measures 2,000 templates in 1,000 namespaces: a request, a change of one of them, and

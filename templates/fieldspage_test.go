@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pillion-dev/pillion/inject/goldentest"
+)
+
+const fieldsPage = `# All fields of a template
+
+Every field with its type and meaning, as ` + "`kubectl explain clustersidecartemplate.spec`" + ` prints them. The
+[template reference](template-reference.md) shows them in an example, and explains expressions.
+
+<!-- written by make generate, from templates/v1alpha1 -->
+| field | type | meaning |
+|---|---|---|
+`
+
+// TestFieldsPage checks that the page with all fields is current. It comes from the
+// CustomResourceDefinition, and so from the Go types.
+func TestFieldsPage(t *testing.T) {
+	t.Parallel()
+	root := readDefinition(t, "../manifests/crds/clustersidecartemplates.yaml").schema
+	b := bytes.NewBufferString(fieldsPage)
+	for _, name := range []string{"spec", "status"} {
+		writeField(b, name, root["properties"].(jsonObject)[name].(jsonObject))
+	}
+	goldentest.File(t, "../manifests/docs/template-fields.md", b.Bytes())
+}
+
+// writeField writes the rows of a field and of those below it.
+func writeField(b *bytes.Buffer, path string, of jsonObject) {
+	doc, _, _ := strings.Cut(fmt.Sprint(of["description"]), "\n")
+	kind, below := fieldType(of)
+	name := path[strings.LastIndex(path, ".")+1:]
+	doc = strings.TrimPrefix(doc, strings.TrimSuffix(name, "[]")+" ") // each description begins with the name of its field
+	fmt.Fprintf(b, "| `%s` | %s | %s |\n", strings.TrimPrefix(path, "spec."), kind, strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(doc))
+	if strings.HasSuffix(path, "Selector") || strings.HasSuffix(path, "conditions") {
+		return // types of Kubernetes, which its own documentation describes
+	}
+	fields, _ := below["properties"].(jsonObject)
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		writeField(b, path+"."+field, fields[field].(jsonObject))
+	}
+}
+
+// fieldType returns the type of a field in words, and the schema that has the fields below it.
+func fieldType(of jsonObject) (kind string, below jsonObject) {
+	kind, _ = of["type"].(string)
+	below = of
+	if items, ok := of["items"].(jsonObject); ok {
+		one, _ := items["type"].(string)
+		kind, below = "list of "+cmp.Or(one, "value")+"s", items
+	}
+	if enum, ok := of["enum"].([]any); ok {
+		var all []string
+		for _, value := range enum {
+			all = append(all, fmt.Sprintf("`%v`", value))
+		}
+		kind = strings.Join(all, ", ")
+	}
+	return cmp.Or(kind, "any value"), below
+}
