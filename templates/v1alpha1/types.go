@@ -175,8 +175,8 @@ type ForEach struct {
 // template's order, because init containers start in the order of their list.
 type Placement struct {
 	// initContainers is First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or
-	// Last. The default is First if one of the template's init containers is a native sidecar, so that
-	// it serves the init containers of the pod too, and else Last.
+	// Last. The default is First if one of the template's init containers is a native sidecar: it then
+	// serves the init containers of the pod too. Otherwise, the default is Last.
 	//
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
