@@ -154,7 +154,7 @@ func TestCertManager(t *testing.T) {
 	if len(report.Served) != len(i.replicas) || slices.ContainsFunc(report.Served, func(s presented) bool { return !s.Verified }) {
 		t.Errorf("served is %+v", report.Served)
 	}
-	if len(report.Trust) != 5 || slices.ContainsFunc(report.Trust, func(t trusted) bool { return len(t.Certificates) != 1 }) {
+	if len(report.Trust) != len(pillionRules()) || slices.ContainsFunc(report.Trust, func(t trusted) bool { return len(t.Certificates) != 1 }) {
 		t.Errorf("trusted is %+v", report.Trust)
 	}
 

@@ -65,13 +65,13 @@ func TestObjects(t *testing.T) {
 	}
 	a.waitForInjection(t)
 
+	t.Run("explain", a.explain)
 	t.Run("two tenants", a.tenants)
 	t.Run("mistakes", a.mistakes)
 	t.Run("webhook down", a.webhookDown)
 	t.Run("upgrade", a.upgrade)
 	t.Run("managers", a.managers)
 	t.Run("round trip", a.roundTrip)
-	t.Run("explain", a.explain)
 }
 
 // apply applies templates, and returns what kubectl prints.

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -20,10 +21,11 @@ func (a *authors) explain(t *testing.T) {
 			if kind == "sidecartemplate" && field != "" {
 				continue // the spec is the same
 			}
-			out, err := a.RunKubectl(testContext(t), nil, "explain", kind+field)
-			if err != nil {
-				t.Error(err)
-			}
+			var out []byte
+			eventually(t, "the API server has published the fields", func(ctx context.Context) (err error) {
+				out, err = a.RunKubectl(ctx, nil, "explain", kind+field)
+				return err
+			})
 			fmt.Fprintf(&all, "$ kubectl explain %s%s\n%s\n", kind, field, strings.TrimSpace(string(out)))
 		}
 	}

@@ -124,7 +124,7 @@ func TestComponentsRemoved(t *testing.T) {
 	t.Parallel()
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
 	u := i.newOperator(t)
-	for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
+	for _, kind := range []string{"ServiceMonitor", "PodMonitor", "PrometheusRule"} {
 		definition := strings.NewReplacer("kind: KIND,", "kind: "+kind+",", "KIND", strings.ToLower(kind)).Replace(monitoringKinds)
 		if _, err := u.RunKubectl(testContext(t), []byte(definition), "apply", "-f", "-"); err != nil {
 			t.Fatal(err)

@@ -183,7 +183,7 @@ func TestSelfSignedAdvise(t *testing.T) {
 	u := i.newUser(t)
 	eventually(t, "advice comes", u.warned)
 	i.waitForCABundles(t)
-	if report := i.certs(t); report.Source != "self-managed" || len(report.Trust) != 7 || len(report.Problems) > 0 {
+	if report := i.certs(t); report.Source != "self-managed" || len(report.Trust) != len(pillionRules())+2 || len(report.Problems) > 0 {
 		t.Errorf("all is well, and the report is %+v", report)
 	}
 
@@ -226,7 +226,7 @@ func TestSelfSignedAdvise(t *testing.T) {
 	if err := configurations.Delete(testContext(t), adviseConfiguration, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if report := i.certs(t); len(report.Trust) != 5 || len(report.Problems) > 0 {
+	if report := i.certs(t); len(report.Trust) != len(pillionRules()) || len(report.Problems) > 0 {
 		t.Errorf("without the component, the report is %+v", report)
 	}
 	i.apply(t, "self-signed")
