@@ -108,7 +108,7 @@ func (c *controlled) validity(t *testing.T) {
 	c.wantEvent(t, "default", "agent", "Warning Invalid "+message)
 	c.apply(t, clusterTemplate, "agent", "one")
 	c.wantReady(t, agent, "True Valid")
-	c.wantEvent(t, "default", "agent", "Normal Valid Pillion uses this template.")
+	c.wantEvent(t, "default", "agent", "Normal Valid Pillion uses this template, unless a file has one of this name.")
 	if now := c.field(t, agent, "{.status.conditions[0].lastTransitionTime}"); now < since {
 		t.Errorf("the time of the condition went from %s to %s", since, now)
 	}
@@ -131,7 +131,7 @@ func (c *controlled) nameTaken(t *testing.T) {
 	c.wantEvent(t, "team-a", "taken", "Warning NameTaken The ClusterSidecarTemplate taken takes precedence, so no pod gets this template. Create this template again with another name.")
 	c.kubectl(t, "", "delete", "clustersidecartemplate", "taken")
 	c.wantReady(t, team, "True Valid", "-n", "team-a")
-	c.wantEvent(t, "team-a", "taken", "Normal Valid Pillion uses this template.")
+	c.wantEvent(t, "team-a", "taken", "Normal Valid Pillion uses this template, unless a file has one of this name.")
 }
 
 func (c *controlled) pods(t *testing.T) {
@@ -154,7 +154,7 @@ func (c *controlled) pods(t *testing.T) {
 	}
 	want := func(template, counts string, flags ...string) {
 		t.Helper()
-		eventually(t, template+" has its pods", func(context.Context) error {
+		eventually(t, template+" has its pods", func(context.Context) error { //nolint:contextcheck // kubectl has the test's
 			if got := c.field(t, template, "{.status.pods.current} {.status.pods.outdated}", flags...); got != counts {
 				return fmt.Errorf("current and outdated are %s, want %s", got, counts)
 			}
@@ -215,7 +215,7 @@ func (c *controlled) field(t *testing.T, object, path string, flags ...string) s
 // wantReady waits until the controller has reported a status and reason about the current generation.
 func (c *controlled) wantReady(t *testing.T, object, want string, flags ...string) {
 	t.Helper()
-	eventually(t, object+" is "+want, func(context.Context) error {
+	eventually(t, object+" is "+want, func(context.Context) error { //nolint:contextcheck // kubectl has the test's
 		const path = "{.metadata.generation} {.status.conditions[0].observedGeneration} {.status.conditions[0].status} {.status.conditions[0].reason}"
 		got := c.field(t, object, path, flags...)
 		if generation, _, _ := strings.Cut(got, " "); got != generation+" "+generation+" "+want {

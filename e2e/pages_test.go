@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
 )
@@ -106,17 +103,7 @@ func TestReadme(t *testing.T) {
 			u.nodes(t, pillionNamespace)
 			u.nodes(t, i.namespace)
 			u.installed.run(t)
-		},
-		"kubectl apply -n shop": func() {
-			eventually(t, "the new template is in use", func(ctx context.Context) error {
-				pod := shopPod()
-				pod.GenerateName, pod.Annotations = "probe-", nil
-				pod, err := i.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-				if err == nil && pod.Annotations["log-agent.pillion.dev/injected"] == "" {
-					err = errNotInjected
-				}
-				return err
-			})
+			(&controlled{i.Cluster}).start(t)
 		},
 	})
 	inline := regexp.MustCompile("`((?:kubectl|pillion) [^`]+ [^`]+)`")

@@ -16,7 +16,7 @@ import (
 
 const fieldsPage = `# All fields of a template
 
-Every field with its type and meaning, as ` + "`kubectl explain clustersidecartemplate.spec`" + ` prints them. The
+Every field with its type and meaning, as ` + "`kubectl explain`" + ` prints them, one level at a time. The
 [template reference](template-reference.md) shows them in an example, and explains expressions.
 
 <!-- written by make generate, from templates/v1alpha1 -->
@@ -42,7 +42,7 @@ func writeField(b *bytes.Buffer, path string, of jsonObject) {
 	kind, below := fieldType(of)
 	name := path[strings.LastIndex(path, ".")+1:]
 	doc = strings.TrimPrefix(doc, strings.TrimSuffix(name, "[]")+" ") // each description begins with the name of its field
-	fmt.Fprintf(b, "| `%s` | %s | %s |\n", strings.TrimPrefix(path, "spec."), kind, strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(doc))
+	fmt.Fprintf(b, "| `%s` | %s | %s |\n", path, kind, strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(doc))
 	if strings.HasSuffix(path, "Selector") || strings.HasSuffix(path, "conditions") {
 		return // types of Kubernetes, which its own documentation describes
 	}

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -48,8 +47,8 @@ var lint = &endpoint{
 			return linted{request: request, problems: problems}, gone(r)
 		}
 		injector := h.injector(e)
-		if t.Namespace != "" && slices.ContainsFunc(injector.Set().OfCluster().Templates, func(other *templates.Template) bool { return other.Name == t.Name }) {
-			all = append(all, fmt.Sprintf("the %s of this name takes precedence, so this one is not used; use another name", v1alpha1.ClusterKind))
+		if by := takenBy(t, injector.Set()); by != "" {
+			all = append(all, fmt.Sprintf("%s takes precedence, so this one is not used; use another name", by))
 		}
 		if h.Fit == nil {
 			return linted{warnings: all}, gone(r)
@@ -60,6 +59,21 @@ var lint = &endpoint{
 		}
 		return linted{request: request, problems: problems, warnings: append(all, trial.Warnings()...)}, gone(r)
 	},
+}
+
+// takenBy returns what is used in place of a template because it has its name: a template of the cluster, or
+// one of a file. It returns "" if there is none.
+func takenBy(t *templates.Template, in *templates.Set) string {
+	for _, other := range in.OfCluster().Templates {
+		switch {
+		case other.Name != t.Name:
+		case other.File != strings.ToLower(v1alpha1.ClusterKind)+"/"+t.Name: // see kube.TemplateID
+			return "the template of this name in the file " + other.File
+		case t.Namespace != "":
+			return fmt.Sprintf("the %s of this name", v1alpha1.ClusterKind)
+		}
+	}
+	return ""
 }
 
 // changesTemplate reports whether the request creates, changes or deletes a template.

@@ -266,6 +266,17 @@ type Status struct {
 	Pods *PodCounts `json:"pods,omitempty"`
 }
 
+// ConditionReady is the type of the condition that reports whether Pillion uses the template.
+const ConditionReady = "Ready"
+
+// The reasons of the condition.
+const (
+	ReasonValid     = "Valid"
+	ReasonInvalid   = "Invalid"
+	ReasonNameTaken = "NameTaken"
+	ReasonTooMany   = "TooMany"
+)
+
 // PodCounts are numbers of pods.
 type PodCounts struct {
 	// current is the number of pods with the revision in use.

@@ -13,33 +13,13 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
-	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/cmd/pillion/serve"
 	"github.com/pillion-dev/pillion/manifests"
 	"github.com/pillion-dev/pillion/templates"
 )
-
-// unsure lists reasons why the templates found may not be the ones in use: problems, and
-// doubts about what could not be read.
-type unsure struct {
-	problems, doubts []string
-	unread           bool // no template could be read
-}
-
-// may reports a missing right as a problem. It returns any other error.
-func (u *unsure) may(err error, verb, resource, namespace, unknown string) error {
-	if !apierrors.IsForbidden(err) {
-		return err
-	}
-	u.problems = append(u.problems, fmt.Sprintf("You are not allowed to %s %s%s, so %s: ask for the verb %s on the resource %s there, or use --templates PATH.",
-		verb, resource, InNamespace(namespace), unknown, verb, resource))
-	return nil
-}
 
 // deployed is the configuration of Pillion's pods in the cluster.
 type deployed struct {
@@ -177,59 +157,18 @@ func (d *deployed) set(ctx context.Context, wrong *unsure) (*templates.Set, erro
 		}
 		files = append(files, templateFiles(m)...)
 	}
-	set, invalid := templates.CompileValid(files...)
-	for _, problem := range invalid {
+	set, problems := templates.CompileValid(files...)
+	for _, problem := range problems {
 		wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion keeps using its last valid templates, which may differ from all of these: %s.", cli.OneLine(templates.Problems{problem})))
 	}
 	more, err := d.objects(ctx, wrong)
 	if err != nil {
 		return nil, err
 	}
+	more = notTaken(set.Templates, more, wrong)
 	joined, doubled := templates.Join(set, &templates.Set{Templates: more})
 	if len(doubled) > 0 {
 		wrong.problems = append(wrong.problems, fmt.Sprintf("Two templates have the same name, so Pillion ignores this one: %s.", cli.OneLine(doubled)))
 	}
 	return joined, nil
-}
-
-// objects returns the templates in the API server: those of the cluster, and those of the namespaces that
-// the command is about.
-func (d *deployed) objects(ctx context.Context, wrong *unsure) (all []*templates.Template, err error) {
-	of := kube.TemplateResources()
-	if all, err = d.objectsIn(ctx, wrong, of[0], ""); err != nil {
-		return nil, err
-	}
-	namespaces := d.about
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	for _, namespace := range namespaces {
-		more, err := d.objectsIn(ctx, wrong, of[1], namespace)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, more...)
-	}
-	return all, nil
-}
-
-func (d *deployed) objectsIn(ctx context.Context, wrong *unsure, resource schema.GroupVersionResource, namespace string) (all []*templates.Template, err error) {
-	list, err := d.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil // this kind is not installed
-	case apierrors.IsForbidden(err):
-		return nil, wrong.may(err, "list", resource.Resource, namespace, "these templates are unknown")
-	case err != nil:
-		return nil, err
-	}
-	for i := range list.Items {
-		t, err := kube.CompileTemplate(&list.Items[i])
-		if err != nil {
-			wrong.problems = append(wrong.problems, fmt.Sprintf("A template is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err)))
-			continue
-		}
-		all = append(all, t)
-	}
-	return all, nil
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -101,6 +102,44 @@ func TestDeployed(t *testing.T) {
 		}
 		if got, _, notes := goesBy(t, api, "", "team-a"); got != "agent one team-a/two" || strings.Contains(notes, forbidden) {
 			t.Errorf("team-a: %q: %s", got, notes)
+		}
+	})
+	t.Run("unused", func(t *testing.T) {
+		t.Parallel()
+		shared := templateObject("SidecarTemplate", "team-a", "shared")
+		shared["metadata"].(map[string]any)["generation"] = 3
+		shared["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "False", "reason": "NameTaken", "observedGeneration": 3}}}
+		changed := templateObject("SidecarTemplate", "team-a", "changed")
+		changed["metadata"].(map[string]any)["generation"] = 4
+		changed["status"] = shared["status"]
+		broken := templateObject("SidecarTemplate", "team-a", "broken")
+		delete(broken, "spec")
+		all := []any{templateObject("SidecarTemplate", "team-a", "agent"), shared, changed, broken}
+		for i := range kube.MaxOfNamespace {
+			all = append(all, templateObject("SidecarTemplate", "team-b", fmt.Sprintf("t%02d", i)))
+		}
+		all = append(all, templateObject("SidecarTemplate", "team-b", "u"))
+		api := clitest.API{
+			templatesPath: agent, "/apis/pillion.dev/v1alpha1/clustersidecartemplates": nil, // these may not be read
+			"/apis/pillion.dev/v1alpha1/sidecartemplates": listOf(all...),
+		}
+		got, _, notes := goesBy(t, api, "")
+		if !strings.HasPrefix(got, "agent team-a/changed team-b/t00 ") || !strings.HasSuffix(got, " team-b/t49") {
+			t.Errorf("%q", got)
+		}
+		for _, want := range []string{
+			"Pillion does not use sidecartemplate/team-a/agent: the ClusterSidecarTemplate of this name takes precedence (configmap/pillion-templates/agent.yaml:3); use another name.\n",
+			"Pillion does not use sidecartemplate/team-a/shared: the ClusterSidecarTemplate of this name takes precedence; use another name.\n",
+			"Pillion does not use sidecartemplate/team-b/u: only the 50 oldest templates of a namespace are used.\n",
+			"A template is invalid, so this report ignores it. Pillion may still use its last valid content: sidecartemplate/team-a/broken: ",
+			"You are not allowed to list clustersidecartemplates, so these templates are unknown: ask for the verb list on the resource clustersidecartemplates, or use --templates PATH.", // the only problem
+		} {
+			if strings.Count(notes, want) != 1 {
+				t.Errorf("it does not say once %q: %s", want, notes)
+			}
+		}
+		if lines := strings.Count(notes, "\n"); lines != 4 {
+			t.Errorf("%d notes: %s", lines, notes)
 		}
 	})
 	t.Run("no Deployment", func(t *testing.T) {

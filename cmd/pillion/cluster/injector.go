@@ -27,6 +27,9 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 	set, err := d.set(ctx, &theirs)
 	if len(paths) == 0 {
 		wrong.unread = theirs.unread
+		for _, text := range theirs.unused {
+			note(text)
+		}
 		wrong.problems, wrong.doubts = append(wrong.problems, theirs.problems...), append(wrong.doubts, theirs.doubts...)
 	} else {
 		theirs, known := set, err == nil && d.found && len(theirs.problems) == 0

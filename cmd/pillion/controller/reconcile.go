@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -38,11 +39,16 @@ type reconciler struct {
 	known map[types.NamespacedName]known
 }
 
+// settles is the time within which replicas use a new content. The controller reports it only then, so that a
+// pod which is created after "kubectl wait --for=condition=Ready" gets it.
+const settles = time.Second
+
 // known is the verdict about a content, because pods change far more often than templates.
 type known struct {
 	uid        types.UID
 	generation int64
 	verdict    verdict
+	since      metav1.Time
 }
 
 // Reconcile implements [reconcile.Reconciler]. A request without a namespace is for a template of the
@@ -64,19 +70,23 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	of, moment := r.judge(template), r.now()
+	if rest := settles - moment.Sub(r.known[request.NamespacedName].since.Time); rest > 0 && condition(before).ObservedGeneration != template.GetGeneration() {
+		return reconcile.Result{RequeueAfter: rest}, nil
+	}
 	now := next(before, facts{
-		name: template.GetName(), generation: template.GetGeneration(), verdict: r.judge(template), taken: taken, tooMany: tooMany,
+		name: template.GetName(), generation: template.GetGeneration(), verdict: of, taken: taken, tooMany: tooMany,
 		count: func(revision string) v1alpha1.PodCounts { return r.count(request.NamespacedName, revision) },
-	}, r.now())
+	}, moment)
 	if equality.Semantic.DeepEqual(before, now) {
 		return reconcile.Result{}, nil
 	}
 	if err := r.write(ctx, template, now); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if was, is := reason(before), reason(now); was != is && (was != "" || is != reasonValid) {
+	if was, is := condition(before).Reason, condition(now).Reason; was != is && (was != "" || is != v1alpha1.ReasonValid) {
 		kind := corev1.EventTypeNormal
-		if is != reasonValid {
+		if is != v1alpha1.ReasonValid {
 			kind = corev1.EventTypeWarning
 		}
 		r.event(template, kind, is, now.Conditions[0].Message)
@@ -154,7 +164,7 @@ func (r *reconciler) judge(template *unstructured.Unstructured) verdict {
 	case !errors.As(err, &v.problems):
 		v.problems = templates.Problems{{Message: err.Error()}}
 	}
-	r.known[name] = known{template.GetUID(), template.GetGeneration(), v}
+	r.known[name] = known{template.GetUID(), template.GetGeneration(), v, r.now()}
 	return v
 }
 
@@ -184,7 +194,7 @@ func statusOf(template *unstructured.Unstructured) (*v1alpha1.Status, error) {
 	}
 	status := &v1alpha1.Status{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, status)
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return c.Type != ready })
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionReady })
 	return status, err
 }
 

@@ -188,11 +188,11 @@ func TestTooMany(t *testing.T) {
 		older.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(i), 0)))
 		a.objects[client.ObjectKeyFromObject(older)] = older
 	}
-	for _, want := range []string{reasonTooMany, reasonValid} {
+	for _, want := range []string{v1alpha1.ReasonTooMany, v1alpha1.ReasonValid} {
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 			t.Fatal(err)
 		}
-		if status, err := statusOf(a.objects[key]); err != nil || reason(status) != want {
+		if status, err := statusOf(a.objects[key]); err != nil || condition(status).Reason != want {
 			t.Errorf("the status is %+v, %v, want %s", status, err, want)
 		}
 		gone := types.NamespacedName{Namespace: "team-a", Name: "older-7"}
@@ -233,5 +233,30 @@ func TestShortened(t *testing.T) {
 	problems[0].Message = strings.Repeat("ä", mostText)
 	if got := invalid("", problems); len(got) > mostText || len(got) < mostText-1 || !strings.HasSuffix(got, "ä ...") {
 		t.Errorf("the message has %d bytes: %s", len(got), got)
+	}
+}
+
+// TestReconcileSettles checks that the status of a new content is written only when replicas use it.
+func TestReconcileSettles(t *testing.T) {
+	a, r := newAPI()
+	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r.now = func() metav1.Time { return metav1.NewTime(clock) }
+	of := types.NamespacedName{Name: "agent"}
+	for _, value := range []string{"one", "two"} {
+		a.put("", value)
+		a.journal.Reset()
+		for _, passed := range []time.Duration{0, settles / 4, settles * 3 / 4} {
+			if a.journal.Len() > 0 {
+				t.Errorf("after less than %v: %s", settles, a.journal.String())
+			}
+			clock = clock.Add(passed)
+			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: of})
+			if err != nil || passed < settles/2 && result.RequeueAfter != settles-passed {
+				t.Errorf("%v later it returns %v, %v", passed, result, err)
+			}
+		}
+		if !strings.Contains(a.journal.String(), "status: \"True\"") {
+			t.Errorf("after %v: %q", settles, a.journal.String())
+		}
 	}
 }

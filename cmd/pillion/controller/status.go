@@ -15,17 +15,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// ready is the type of the condition.
-const ready = "Ready"
-
-// The reasons of the condition.
-const (
-	reasonValid     = "Valid"
-	reasonInvalid   = "Invalid"
-	reasonNameTaken = "NameTaken"
-	reasonTooMany   = "TooMany"
-)
-
 // The limits of a message, in bytes: mostText is the API's for the note of an Event.
 const (
 	mostText     = 1024
@@ -58,19 +47,19 @@ func next(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
 			status.Revision = before.Revision
 		}
 	}
-	condition := metav1.Condition{Type: ready, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "Pillion uses this template.", ObservedGeneration: f.generation, LastTransitionTime: now}
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonValid, Message: "Pillion uses this template, unless a file has one of this name.", ObservedGeneration: f.generation, LastTransitionTime: now}
 	switch {
 	case f.taken:
-		condition.Status, condition.Reason = metav1.ConditionFalse, reasonNameTaken
-		condition.Message = fmt.Sprintf("The %s %s takes precedence, so no pod gets this template. Create this template again with another name.", v1alpha1.ClusterKind, f.name)
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNameTaken
+		c.Message = fmt.Sprintf("The %s %s takes precedence, so no pod gets this template. Create this template again with another name.", v1alpha1.ClusterKind, f.name)
 	case f.tooMany:
-		condition.Status, condition.Reason = metav1.ConditionFalse, reasonTooMany
-		condition.Message = fmt.Sprintf("Pillion uses only the %d oldest templates of a namespace, so no pod gets this template. Delete others that you do not need.", kube.MaxOfNamespace)
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooMany
+		c.Message = fmt.Sprintf("Pillion uses only the %d oldest templates of a namespace, so no pod gets this template. Delete others that you do not need.", kube.MaxOfNamespace)
 	case f.verdict.revision == "":
-		condition.Status, condition.Reason = metav1.ConditionFalse, reasonInvalid
-		condition.Message = invalid(status.Revision, f.verdict.problems)
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalid
+		c.Message = invalid(status.Revision, f.verdict.problems)
 	}
-	meta.SetStatusCondition(&status.Conditions, condition)
+	meta.SetStatusCondition(&status.Conditions, c)
 	if status.Revision != "" && !f.taken { // pods with the name of a taken one have the cluster's
 		*status.Pods = f.count(status.Revision)
 	}
@@ -104,13 +93,12 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:mostText-len(dots)], "") + dots
 }
 
-// reason returns the reason of the condition, or "" if there is none yet.
-func reason(status *v1alpha1.Status) string {
-	if status == nil {
-		return ""
+// condition returns the condition of a status, or an empty one if there is none yet.
+func condition(status *v1alpha1.Status) metav1.Condition {
+	if status != nil {
+		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); c != nil {
+			return *c
+		}
 	}
-	if c := meta.FindStatusCondition(status.Conditions, ready); c != nil {
-		return c.Reason
-	}
-	return ""
+	return metav1.Condition{}
 }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/kube"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// unsure lists reasons why the templates found may not be the ones in use: problems, and
+// doubts about what could not be read.
+type unsure struct {
+	problems, doubts []string
+	unused           []string // templates of namespaces that Pillion does not use, which is no problem of Pillion
+	unread           bool     // no template could be read
+}
+
+// may reports a missing right as a problem. It returns any other error.
+func (u *unsure) may(err error, verb, resource, namespace, unknown string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	there := ""
+	if namespace != "" {
+		there = " there"
+	}
+	u.problems = append(u.problems, fmt.Sprintf("You are not allowed to %s %s%s, so %s: ask for the verb %s on the resource %s%s, or use --templates PATH.",
+		verb, resource, InNamespace(namespace), unknown, verb, resource, there))
+	return nil
+}
+
+// objects returns the templates in the API server: those of the cluster, and those of the namespaces that
+// the command is about.
+func (c *Client) objects(ctx context.Context, wrong *unsure) (all []*templates.Template, err error) {
+	of := kube.TemplateResources()
+	if all, err = c.objectsIn(ctx, wrong, of[0], ""); err != nil {
+		return nil, err
+	}
+	namespaces := c.about
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range namespaces {
+		more, err := c.objectsIn(ctx, wrong, of[1], namespace)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+func (c *Client) objectsIn(ctx context.Context, wrong *unsure, resource schema.GroupVersionResource, namespace string) (all []*templates.Template, err error) {
+	list, err := c.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil // this kind is not installed
+	case apierrors.IsForbidden(err):
+		return nil, wrong.may(err, "list", resource.Resource, namespace, "these templates are unknown")
+	case err != nil:
+		return nil, err
+	}
+	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return kube.CompareAge(&a, &b) })
+	of := map[string]int{} // templates of each namespace
+	for i := range list.Items {
+		o := &list.Items[i]
+		of[o.GetNamespace()]++
+		t, err := kube.CompileTemplate(o)
+		switch why := statusOf(o); {
+		case o.GetNamespace() != "" && of[o.GetNamespace()] > kube.MaxOfNamespace:
+			wrong.doesNotUse(kube.TemplateID(o), fmt.Sprintf("only the %d oldest templates of a namespace are used", kube.MaxOfNamespace))
+		case err == nil && why != "":
+			wrong.doesNotUse(kube.TemplateID(o), why)
+		case err == nil:
+			all = append(all, t)
+		case o.GetNamespace() != "" && len(c.about) == 0: // the command is for users who did not write it
+			wrong.unused = append(wrong.unused, invalid(err))
+		default:
+			wrong.problems = append(wrong.problems, invalid(err))
+		}
+	}
+	return all, nil
+}
+
+func invalid(err error) string {
+	return fmt.Sprintf("A template is invalid, so this report ignores it. Pillion may still use its last valid content: %s.", cli.OneLine(err))
+}
+
+// doesNotUse notes why Pillion does not use a template of a namespace.
+func (u *unsure) doesNotUse(id, why string) {
+	u.unused = append(u.unused, fmt.Sprintf("Pillion does not use %s: %s.", id, why))
+}
+
+// statusOf returns why Pillion does not use a valid template, by its status, or "" if it does or the status is
+// old. A user who may not read the templates of the cluster cannot find out otherwise.
+func statusOf(o *unstructured.Unstructured) string {
+	fields, _, _ := unstructured.NestedMap(o.Object, "status")
+	var status v1alpha1.Status
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status) != nil {
+		return ""
+	}
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason != v1alpha1.ReasonNameTaken || ready.ObservedGeneration != o.GetGeneration() {
+		return ""
+	}
+	return fmt.Sprintf("the %s of this name takes precedence; use another name", v1alpha1.ClusterKind)
+}
+
+// notTaken returns the templates without those of namespaces that have the name of one of the cluster.
+func notTaken(mounted, objects []*templates.Template, wrong *unsure) (all []*templates.Template) {
+	ofCluster := map[string]*templates.Template{}
+	for _, t := range slices.Concat(mounted, objects) {
+		if t.Namespace == "" && ofCluster[t.Name] == nil {
+			ofCluster[t.Name] = t
+		}
+	}
+	for _, t := range objects {
+		if other := ofCluster[t.Name]; t.Namespace != "" && other != nil {
+			wrong.doesNotUse(t.File, fmt.Sprintf("the %s of this name takes precedence (%s); use another name", v1alpha1.ClusterKind, other.Place()))
+			continue
+		}
+		all = append(all, t)
+	}
+	return all
+}
