@@ -129,8 +129,8 @@ func TestDeployed(t *testing.T) {
 		}
 		for _, want := range []string{
 			"Pillion does not use sidecartemplate/team-a/agent: the ClusterSidecarTemplate of this name takes precedence (configmap/pillion-templates/agent.yaml:3); use another name.\n",
-			"Pillion does not use sidecartemplate/team-a/shared: the ClusterSidecarTemplate of this name takes precedence; use another name.\n",
-			"Pillion does not use sidecartemplate/team-b/u: only the 50 oldest templates of a namespace are used.\n",
+			"Pillion does not use sidecartemplate/team-a/shared: the ClusterSidecarTemplate of this name takes precedence (clustersidecartemplate/shared); use another name.\n",
+			"Pillion does not use sidecartemplate/team-b/u: of a namespace, Pillion uses only the oldest 50 templates, and those with at most 128 KiB together.\n",
 			"A template is invalid, so this report ignores it. Pillion may still use its last valid content: sidecartemplate/team-a/broken: ",
 			"You are not allowed to list clustersidecartemplates, so these templates are unknown: ask for the verb list on the resource clustersidecartemplates, or use --templates PATH.", // the only problem
 		} {

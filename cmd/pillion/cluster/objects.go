@@ -46,7 +46,8 @@ func (u *unsure) may(err error, verb, resource, namespace, unknown string) error
 // the command is about.
 func (c *Client) objects(ctx context.Context, wrong *unsure) (all []*templates.Template, err error) {
 	of := kube.TemplateResources()
-	if all, err = c.objectsIn(ctx, wrong, of[0], ""); err != nil {
+	taken := map[string]bool{} // names of templates of the cluster
+	if all, err = c.objectsIn(ctx, wrong, of[0], "", taken); err != nil {
 		return nil, err
 	}
 	namespaces := c.about
@@ -54,7 +55,7 @@ func (c *Client) objects(ctx context.Context, wrong *unsure) (all []*templates.T
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		more, err := c.objectsIn(ctx, wrong, of[1], namespace)
+		more, err := c.objectsIn(ctx, wrong, of[1], namespace, taken)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +64,7 @@ func (c *Client) objects(ctx context.Context, wrong *unsure) (all []*templates.T
 	return all, nil
 }
 
-func (c *Client) objectsIn(ctx context.Context, wrong *unsure, resource schema.GroupVersionResource, namespace string) (all []*templates.Template, err error) {
+func (c *Client) objectsIn(ctx context.Context, wrong *unsure, resource schema.GroupVersionResource, namespace string, taken map[string]bool) (all []*templates.Template, err error) {
 	list, err := c.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -74,19 +75,31 @@ func (c *Client) objectsIn(ctx context.Context, wrong *unsure, resource schema.G
 		return nil, err
 	}
 	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return kube.CompareAge(&a, &b) })
-	of := map[string]int{} // templates of each namespace
+	sizes := map[string][]int{} // of the templates of each namespace
 	for i := range list.Items {
 		o := &list.Items[i]
-		of[o.GetNamespace()]++
-		t, err := kube.CompileTemplate(o)
-		switch why := statusOf(o); {
-		case o.GetNamespace() != "" && of[o.GetNamespace()] > kube.MaxOfNamespace:
-			wrong.doesNotUse(kube.TemplateID(o), fmt.Sprintf("only the %d oldest templates of a namespace are used", kube.MaxOfNamespace))
-		case err == nil && why != "":
+		in := o.GetNamespace()
+		text, err := kube.TemplateText(o)
+		if err != nil {
+			return nil, err
+		}
+		why := statusOf(o)
+		if sizes[in] = append(sizes[in], len(text)); in == "" {
+			taken[o.GetName()] = true
+		} else if kube.Fitting(sizes[in]) < len(sizes[in]) {
+			why = kube.TooMany()
+		} else if taken[o.GetName()] {
+			why = kube.Taken(o.GetName())
+		}
+		if why != "" {
 			wrong.doesNotUse(kube.TemplateID(o), why)
+			continue
+		}
+		t, err := kube.CompileTemplateText(kube.TemplateID(o), text)
+		switch {
 		case err == nil:
 			all = append(all, t)
-		case o.GetNamespace() != "" && len(c.about) == 0: // the command is for users who did not write it
+		case in != "" && len(c.about) == 0: // the command is for users who did not write it
 			wrong.unused = append(wrong.unused, invalid(err))
 		default:
 			wrong.problems = append(wrong.problems, invalid(err))
@@ -116,16 +129,14 @@ func statusOf(o *unstructured.Unstructured) string {
 	if ready == nil || ready.Reason != v1alpha1.ReasonNameTaken || ready.ObservedGeneration != o.GetGeneration() {
 		return ""
 	}
-	return fmt.Sprintf("the %s of this name takes precedence; use another name", v1alpha1.ClusterKind)
+	return kube.Taken(o.GetName())
 }
 
-// notTaken returns the templates without those of namespaces that have the name of one of the cluster.
+// notTaken returns the templates without those of namespaces that have the name of a mounted one.
 func notTaken(mounted, objects []*templates.Template, wrong *unsure) (all []*templates.Template) {
 	ofCluster := map[string]*templates.Template{}
-	for _, t := range slices.Concat(mounted, objects) {
-		if t.Namespace == "" && ofCluster[t.Name] == nil {
-			ofCluster[t.Name] = t
-		}
+	for _, t := range mounted {
+		ofCluster[t.Name] = t
 	}
 	for _, t := range objects {
 		if other := ofCluster[t.Name]; t.Namespace != "" && other != nil {

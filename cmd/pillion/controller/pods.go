@@ -231,6 +231,9 @@ func (p *pods) add(namespace, have string, n int64) {
 	}
 }
 
+// maxSidecars limits the sidecars of a pod that are counted: any user can write such annotations.
+const maxSidecars = 100
+
 // revision matches revisions. Anything else in an annotation was not written by Pillion.
 var revision = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
@@ -242,15 +245,12 @@ func sidecars(pod *metav1.PartialObjectMetadata) string {
 	}
 	var all []string
 	for key, value := range pod.Annotations {
-		if template := templateOf(key); template != "" {
-			if !revision.MatchString(value) {
-				value = ""
-			}
+		if template := templateOf(key); template != "" && revision.MatchString(value) {
 			all = append(all, template+"="+value)
 		}
 	}
 	slices.Sort(all)
-	return strings.Join(all, ",")
+	return strings.Join(all[:min(len(all), maxSidecars)], ",")
 }
 
 // templateOf returns the template of an annotation that Pillion writes when it injects, or "".

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,14 +34,20 @@ func pod(namespace, name string, annotations map[string]string) *metav1.PartialO
 func TestSidecars(t *testing.T) {
 	terminating := pod("a", "web", map[string]string{agentKey: first})
 	terminating.DeletionTimestamp = new(metav1.Now())
+	many, counted := map[string]string{}, []string{}
+	for i := range 2 * maxSidecars {
+		name := fmt.Sprintf("t%03d", i)
+		many[name+".pillion.dev/injected"], counted = first, append(counted, name+"="+first)
+	}
 	for _, c := range []struct {
 		pod  *metav1.PartialObjectMetadata
 		want string
 	}{
 		{pod("a", "web", nil), ""},
+		{pod("a", "web", many), strings.Join(counted[:maxSidecars], ",")},
 		{pod("a", "web", map[string]string{"agent.pillion.dev/level": "info", "pillion.dev/templates": "agent", "example.com/injected": first}), ""},
 		{pod("a", "web", map[string]string{proxyKey: second, agentKey: first}), "agent=" + first + ",proxy=" + second},
-		{pod("a", "web", map[string]string{agentKey: "forged=,x=" + first}), "agent="},
+		{pod("a", "web", map[string]string{agentKey: "forged=,x=" + first}), ""},
 		{terminating, ""},
 	} {
 		if got := sidecars(c.pod); got != c.want {

@@ -70,7 +70,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	of, moment := r.judge(template), r.now()
+	var of verdict
+	if !taken && !tooMany { // compiling takes time, and a tenant may have many
+		of = r.judge(template)
+	}
+	moment := r.now()
 	if rest := settles - moment.Sub(r.known[request.NamespacedName].since.Time); rest > 0 && condition(before).ObservedGeneration != template.GetGeneration() {
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
@@ -111,18 +115,13 @@ func (r *reconciler) get(ctx context.Context, name types.NamespacedName) (*unstr
 	return template, nil
 }
 
-// taken reports whether a template of the cluster is used in place of one of a namespace. It is not if
-// it never was valid.
+// taken reports whether a template of a namespace has the name of one of the cluster.
 func (r *reconciler) taken(ctx context.Context, name types.NamespacedName) (bool, error) {
 	if name.Namespace == "" {
 		return false, nil
 	}
 	other, err := r.get(ctx, types.NamespacedName{Name: name.Name})
-	if other == nil || err != nil {
-		return false, err
-	}
-	before, err := statusOf(other)
-	return r.judge(other).revision != "" || before != nil && before.Revision != "", err
+	return other != nil, err
 }
 
 // tooMany reports whether a template is not used because its namespace has too many.
@@ -131,13 +130,20 @@ func (r *reconciler) tooMany(ctx context.Context, template *unstructured.Unstruc
 		return false, nil
 	}
 	all, err := list(ctx, r.read, client.InNamespace(template.GetNamespace()))
-	older := 0
-	for i := range all {
-		if kube.CompareAge(&all[i], template) < 0 {
-			older++
-		}
+	if err != nil {
+		return false, err
 	}
-	return older >= kube.MaxOfNamespace, err
+	slices.SortFunc(all, func(a, b unstructured.Unstructured) int { return kube.CompareAge(&a, &b) })
+	var sizes []int
+	for i := range all[:min(len(all), kube.MaxOfNamespace)] {
+		text, err := kube.TemplateText(&all[i])
+		if err != nil {
+			return false, err
+		}
+		sizes = append(sizes, len(text))
+	}
+	used := all[:kube.Fitting(sizes)]
+	return !slices.ContainsFunc(used, func(o unstructured.Unstructured) bool { return o.GetName() == template.GetName() }), nil
 }
 
 // list returns templates of namespaces. They must not be changed.

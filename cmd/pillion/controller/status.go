@@ -54,7 +54,7 @@ func next(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
 		c.Message = fmt.Sprintf("The %s %s takes precedence, so no pod gets this template. Create this template again with another name.", v1alpha1.ClusterKind, f.name)
 	case f.tooMany:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooMany
-		c.Message = fmt.Sprintf("Pillion uses only the %d oldest templates of a namespace, so no pod gets this template. Delete others that you do not need.", kube.MaxOfNamespace)
+		c.Message = "No pod gets this template: " + kube.TooMany() + ". Delete others that you do not need."
 	case f.verdict.revision == "":
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalid
 		c.Message = invalid(status.Revision, f.verdict.problems)

@@ -5,6 +5,7 @@ package kube
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +16,35 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// MaxOfNamespace is how many templates of a namespace are used, so that one tenant cannot take the memory
-// that all share. The oldest ones are, by [CompareAge].
-const MaxOfNamespace = 50
+// MaxOfNamespace and MaxBytesOfNamespace limit the templates of a namespace, so that one tenant cannot take
+// the memory and the time that all share. A compiled template takes up to 150 times as much memory as its text.
+const MaxOfNamespace, MaxBytesOfNamespace = 50, templates.MaxObject
+
+// Fitting returns how many templates of a namespace are used, given the sizes of their texts. The oldest one
+// is the first, by [CompareAge]. One that is too large to be used does not count.
+func Fitting(sizes []int) int {
+	sum := 0
+	for i, size := range sizes {
+		if size <= templates.MaxObject {
+			sum += size
+		}
+		if i == MaxOfNamespace || sum > MaxBytesOfNamespace {
+			return i
+		}
+	}
+	return len(sizes)
+}
+
+// TooMany is why templates of a namespace are not used.
+func TooMany() string {
+	return fmt.Sprintf("of a namespace, Pillion uses only the oldest %d templates, and those with at most %d KiB together", MaxOfNamespace, MaxBytesOfNamespace>>10)
+}
+
+// Taken is why a template is not used that has the name of one of the cluster, even if that one is invalid:
+// otherwise, replicas that know its last valid content would disagree with others.
+func Taken(name string) string {
+	return fmt.Sprintf("the %s of this name takes precedence (%s/%s); use another name", v1alpha1.ClusterKind, strings.ToLower(v1alpha1.ClusterKind), name)
+}
 
 // CompareAge compares the age of two templates. The older one is less.
 func CompareAge(a, b metav1.Object) int {

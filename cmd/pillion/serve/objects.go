@@ -67,6 +67,7 @@ type object struct {
 	compiled bool                // whether its current content was
 	good     *templates.Template // its last valid content; nil: none
 	wrong    error               // why its current content is not used
+	tooMany  bool                // whether it is not used because its namespace has too many
 }
 
 // newObjects sends no request yet. It returns nil if there is no API server.
@@ -181,11 +182,18 @@ func (o *objects) drop(it any) {
 func (o *objects) compile(namespace string) {
 	wake(o.changed)
 	oldest := slices.SortedFunc(maps.Values(o.known[namespace]), func(a, b *object) int { return kube.CompareAge(a, b) })
+	fit := len(oldest)
+	if namespace != "" {
+		sizes := make([]int, len(oldest))
+		for i, m := range oldest {
+			sizes[i] = len(m.text)
+		}
+		fit = kube.Fitting(sizes)
+	}
 	for i, m := range oldest {
-		switch {
-		case namespace != "" && i >= kube.MaxOfNamespace:
-			m.compiled, m.good = false, nil
-			m.wrong = fmt.Errorf("%s: the namespace has %d templates, and only the %d oldest are used", m.id, len(oldest), kube.MaxOfNamespace)
+		switch m.tooMany = i >= fit; {
+		case m.tooMany:
+			m.compiled, m.good, m.wrong = false, nil, nil
 		case !m.compiled:
 			good, err := kube.CompileTemplateText(m.id, m.text)
 			if m.compiled, m.wrong = true, err; err == nil {
@@ -268,16 +276,28 @@ func (o *objects) templates() (all []*templates.Template, rejected []rejection) 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, namespace := range slices.Sorted(maps.Keys(o.known)) {
+		var first *object // that is one too many
 		for _, name := range slices.Sorted(maps.Keys(o.known[namespace])) {
 			m := o.known[namespace][name]
-			instead := " (it is not used)"
-			if m.good != nil {
+			instead, wrong := " (it is not used)", m.wrong
+			switch {
+			case m.tooMany:
+				if first == nil || kube.CompareAge(m, first) < 0 {
+					first = m
+				}
+				continue
+			case namespace != "" && o.known[""][name] != nil:
+				wrong = templates.Problems{{File: m.id, Path: "metadata.name", Message: kube.Taken(name)}}
+			case m.good != nil:
 				instead = " (its last valid content is used)"
 				all = append(all, m.good)
 			}
-			if m.wrong != nil {
-				rejected = append(rejected, rejection{what: m.id, instead: instead, err: m.wrong})
+			if wrong != nil {
+				rejected = append(rejected, rejection{what: m.id, instead: instead, err: wrong})
 			}
+		}
+		if first != nil {
+			rejected = append(rejected, rejection{what: first.id + " and all younger ones", instead: " (they are not used)", err: errors.New(kube.TooMany())})
 		}
 	}
 	for _, k := range o.kinds {

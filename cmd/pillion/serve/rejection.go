@@ -25,10 +25,11 @@ func (r *rejection) String() string {
 	return fmt.Sprintf("%s is rejected since %s%s: %s", r.what, r.since.UTC().Format(time.RFC3339), r.instead, cli.OneLine(r.err))
 }
 
-// same reports whether both report the same problem.
-func (r *rejection) same(other rejection) bool {
-	return r.what == other.what && r.instead == other.instead && r.err.Error() == other.err.Error()
-}
+// text returns what is the same as long as nothing changes.
+func (r *rejection) text() string { return r.what + r.instead + r.err.Error() }
+
+// mostRejections limits what readiness reports.
+const mostRejections = 20
 
 // loadsCounter returns a counter of new content, by whether it was used or rejected.
 func loadsCounter(registry prometheus.Registerer, name, help string) *prometheus.CounterVec {

@@ -42,6 +42,7 @@ type reloader struct {
 	current       atomic.Pointer[inUse]
 	whole         atomic.Bool  // whether every source of templates has been read
 	readsAccounts atomic.Bool  // whether a set that counts reads ServiceAccounts
+	needsAccounts atomic.Bool  // whether templates of the cluster do
 	waiting       atomic.Value // a string: the revision of a set that waits for ServiceAccounts, or ""
 	rejected      atomic.Pointer[[]rejection]
 
@@ -148,9 +149,9 @@ func (e *reloader) load() (rejected []rejection) {
 }
 
 // awaits reports whether a set must wait for the ServiceAccounts that it reads, and starts to load them.
-// The first set does not wait: until they are loaded, this replica is not ready.
+// A tenant's template does not make all others wait: only the pods of its namespace do. The first set does not wait: until they are loaded, this replica is not ready.
 func (e *reloader) awaits(set *templates.Set) bool {
-	if e.current.Load() == nil || !set.ReadsServiceAccount() || e.accounts.ready() {
+	if e.current.Load() == nil || !set.OfCluster().ReadsServiceAccount() || e.accounts.ready() {
 		return false
 	}
 	if e.waiting.Swap(set.Revision) != set.Revision {
@@ -189,14 +190,16 @@ func (e *reloader) warnUninjected(warn bool) {
 }
 
 func (e *reloader) swap(now *inUse) {
-	reads, sets := now.set.ReadsServiceAccount(), []*templates.Set{now.set}
+	sets := []*templates.Set{now.set}
 	for v := range now.all {
 		for _, s := range v.kept {
 			sets = append(sets, s.injector.Set())
-			reads = reads || s.injector.Set().ReadsServiceAccount()
 		}
 	}
-	e.readsAccounts.Store(reads)
+	reads := func(s *templates.Set) bool { return s.ReadsServiceAccount() }
+	readsInCluster := func(s *templates.Set) bool { return s.OfCluster().ReadsServiceAccount() }
+	e.readsAccounts.Store(slices.ContainsFunc(sets, reads))
+	e.needsAccounts.Store(slices.ContainsFunc(sets, readsInCluster))
 	e.wantAccounts()
 	e.webhooks.Use(sets...)
 	e.current.Store(now)
@@ -213,12 +216,16 @@ func (e *reloader) reload() {
 	e.loading.Lock()
 	defer e.loading.Unlock()
 	now, before := e.load(), *e.rejected.Load()
+	since := map[string]time.Time{}
+	for i := range before {
+		since[before[i].text()] = before[i].since
+	}
 	problems := 0
 	for i := range now {
 		r := &now[i]
 		problems += problemCount(r.err)
-		if k := slices.IndexFunc(before, r.same); k >= 0 {
-			r.since = before[k].since
+		if known, ok := since[r.text()]; ok {
+			r.since = known
 			continue
 		}
 		r.since = time.Now()
@@ -271,10 +278,11 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 }
 
 // checkAccounts reports whether the ServiceAccounts that templates read are known. If only a new set
-// reads them, which waits for them, Pillion stays ready.
+// reads them, which waits for them, Pillion stays ready. It also does if only templates of namespaces read
+// them: their pods wait, and the others need not.
 func (e *reloader) checkAccounts() (string, error) {
 	detail, err := e.accounts.check()
-	if err != nil && !e.readsAccounts.Load() {
+	if err != nil && !e.needsAccounts.Load() {
 		return err.Error(), nil
 	}
 	return detail, err
@@ -295,7 +303,11 @@ func (e *reloader) check() (string, error) {
 	if waiting != "" {
 		details = append(details, "revision "+waiting+" waits for the ServiceAccounts that it reads")
 	}
-	for _, r := range *e.rejected.Load() {
+	for i, r := range *e.rejected.Load() {
+		if i == mostRejections {
+			details = append(details, fmt.Sprintf("and %d more are rejected", len(*e.rejected.Load())-i))
+			break
+		}
 		details = append(details, r.String())
 	}
 	return strings.Join(details, "; "), nil

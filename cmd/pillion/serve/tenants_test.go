@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
@@ -118,7 +122,8 @@ func TestTooManyOfNamespace(t *testing.T) {
 		t.Errorf("%d are used", len(r.set().Templates))
 	}
 	detail, _ := r.check()
-	if want := fmt.Sprintf("sidecartemplate/team-a/t050: the namespace has 53 templates, and only the %d oldest are used", kube.MaxOfNamespace); !strings.Contains(detail, want) {
+	const want = "sidecartemplate/team-a/t050 and all younger ones is rejected since "
+	if strings.Count(detail, "t05") != 1 || !strings.Contains(detail, want) {
 		t.Errorf("it says %s", detail)
 	}
 	for _, r := range []*replica{r, other} {
@@ -140,6 +145,120 @@ func TestTooManyOfNamespace(t *testing.T) {
 	r.reload()
 	if detail, _ := r.check(); !strings.Contains(detail, "has more than 131072 bytes") {
 		t.Errorf("it says %s", detail)
+	}
+}
+
+// TestNameOfInvalid checks that a template of a namespace never takes the place of one of the cluster, even
+// if some replicas do not know its last valid content. All replicas leave it out.
+func TestNameOfInvalid(t *testing.T) {
+	for _, required := range []string{"required: false", "required: true"} {
+		verdicts := map[bool]string{}
+		for _, withTenant := range []bool{false, true} {
+			old, fresh := newReplica(t), newReplica(t)
+			old.sync()
+			old.put("agent", "platform", required)
+			old.reload()
+			fresh.generation = 1
+			for _, r := range []*replica{old, fresh} {
+				r.put("agent", "!", required)
+				if withTenant {
+					r.put("team-a/agent", "tenant", "default: true")
+				}
+			}
+			old.reload()
+			fresh.sync()
+			if strings.Contains(old.uses()+fresh.uses(), "team-a") {
+				t.Errorf("they use %q and %q", old.uses(), fresh.uses())
+			}
+			for _, p := range [][2]*replica{{old, fresh}, {fresh, old}} {
+				req := inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)}
+				req.Namespace.Name = "team-a"
+				injector, _ := p[0].use("team-a")
+				result, err := injector.Inject(req)
+				clitest.Must(t, err)
+				req.Object = result.InjectedJSON()
+				_, judge := p[1].use("team-a")
+				v, err := judge.Judge(req)
+				clitest.Must(t, err)
+				verdicts[withTenant] += v.Word() + " "
+			}
+		}
+		if verdicts[true] != verdicts[false] {
+			t.Errorf("%s: with the tenant's template: %s, and without it: %s", required, verdicts[true], verdicts[false])
+		}
+	}
+}
+
+// TestAccountsOfTenants checks that a template of a namespace that reads ServiceAccounts delays no other
+// template, and no new replica, while these cannot be read.
+func TestAccountsOfTenants(t *testing.T) {
+	client := metadataClient(t)
+	client.PrependReactor("list", "serviceaccounts", func(clienttesting.Action) (bool, k8sruntime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "", nil)
+	})
+	tenant := templateObject("team-a/own")
+	tenant.SetGeneration(1)
+	tenant.Object["spec"] = map[string]any{"default": true, "pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"own.example.com/x": "${serviceAccount.annotations[?'role'].orValue('none')}"}}}}
+	r := newReplica(t)
+	r.accounts = newAccounts(client)
+	go r.accounts.follow(t.Context())
+	r.take(tenant)
+	r.put("shared", "1")
+	r.sync()
+	if _, err := r.check(); err != nil {
+		t.Error("a new replica is not ready:", err)
+	}
+	if detail, err := r.checkAccounts(); err != nil {
+		t.Errorf("a new replica is not ready: %s, %v", detail, err)
+	}
+	before := r.set().Revision
+	r.put("shared", "2")
+	r.reload()
+	if r.set().Revision == before {
+		t.Error("a template of the cluster waits")
+	}
+	for namespace, want := range map[string]inject.Code{"team-a": inject.CodeUnknownServiceAccount, "team-b": inject.CodeInjected} {
+		req := inject.Request{Operation: "CREATE", OptedIn: true, Object: []byte(`{"spec":{"containers":[{"name":"web","image":"web"}]}}`)}
+		req.Namespace = templates.Namespace{Name: namespace, Known: true, ServiceAccounts: r.accounts}
+		injector, _ := r.use(namespace)
+		result, err := injector.Inject(req)
+		clitest.Must(t, err)
+		if got := result.Decisions[len(result.Decisions)-1].Code; got != want {
+			t.Errorf("a pod of %s: %s, want %s", namespace, got, want)
+		}
+	}
+}
+
+// TestLargeOfNamespace checks that the templates of a namespace have a limit in bytes, which bounds the memory
+// and the time that they take. One that is too large by itself does not count.
+func TestLargeOfNamespace(t *testing.T) {
+	for _, c := range []struct {
+		sizes []int
+		want  int
+	}{
+		{nil, 0},
+		{[]int{kube.MaxBytesOfNamespace}, 1},
+		{[]int{kube.MaxBytesOfNamespace, 1}, 1},
+		{[]int{templates.MaxObject + 1, kube.MaxBytesOfNamespace - 1, 1, 1, 1}, 3},
+		{slices.Repeat([]int{1}, 2*kube.MaxOfNamespace), kube.MaxOfNamespace},
+	} {
+		if got := kube.Fitting(c.sizes); got != c.want {
+			t.Errorf("of %v, %d fit, want %d", c.sizes, got, c.want)
+		}
+	}
+	r := newReplica(t)
+	r.sync()
+	for i := range 3 {
+		o := templateObject(fmt.Sprint("team-a/t", i))
+		o.SetGeneration(1)
+		o.SetCreationTimestamp(metav1.NewTime(time.Unix(1e9+int64(i), 0)))
+		o.Object["spec"] = map[string]any{"description": strings.Repeat("x", kube.MaxBytesOfNamespace*2/5), "pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/a": "b"}}}}
+		it, err := slim(o)
+		clitest.Must(t, err)
+		r.objects.take(it)
+	}
+	if got := r.uses(); !strings.Contains(got, "t0@") || !strings.Contains(got, "t1@") || strings.Contains(got, "t2@") {
+		t.Errorf("used are %s", got)
 	}
 }
 
