@@ -36,7 +36,7 @@ var advise = &endpoint{
 	name:      "advise",
 	caller:    authentication.Advising,
 	levels:    podLevel,
-	large:     true, // API types take many times the memory of the body
+	queue:     large, // API types take many times the memory of the body
 	decisions: answered(decidedWarned, decidedSilent),
 	findings:  []inject.Code{inject.CodeUnknownParameter},
 	general:   append([]inject.Code{inject.CodeMisplaced}, unknown...),

@@ -22,8 +22,7 @@ type endpoint struct {
 	caller authentication.Webhook
 	// levels is how many levels of a review the parser indexes.
 	levels int
-	// large: requests are processed one at a time, as requests with large bodies are.
-	large bool
+	queue  queue
 	// once: the API server is not asked to retry, because no pod may wait for this webhook.
 	once bool
 	// judges: the findings are about a final pod, and the decision follows from them.

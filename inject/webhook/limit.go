@@ -32,6 +32,17 @@ const (
 	hurry = time.Second
 )
 
+// queue is where a request waits for its turn.
+type queue int
+
+// Large requests are processed one at a time. So are templates, which take long to compile: in a queue of
+// their own, because their authors must not keep pods waiting.
+const (
+	small queue = iota
+	large
+	ofTemplates
+)
+
 // Limiter bounds the time and the memory of requests. A request that would exceed the bounds
 // gets 429 and Retry-After: 1. The API server then retries after a second, up to
 // ten times within the webhook's timeout (client-go's rest.Request), before it
@@ -44,7 +55,7 @@ const (
 // A request that does not wait takes no lock; it only uses atomic counters.
 type Limiter struct {
 	memory, maxMemory atomic.Int64 // bytes
-	small, large      gate
+	gates             [3]gate      // by queue
 	shed              *prometheus.CounterVec
 }
 
@@ -58,8 +69,9 @@ func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limite
 		Help: "Requests answered with 429, by reason: queue (the request would wait too long), deadline (it waited too long), memory.",
 	}, []string{"reason"})}
 	l.SetMemory(memory)
-	l.small.open(slots)
-	l.large.open(1)
+	for q, slots := range [3]int{small: slots, large: 1, ofTemplates: 1} {
+		l.gates[q].open(slots)
+	}
 	for _, why := range []string{shedQueue, shedDeadline, shedMemory} {
 		l.shed.WithLabelValues(why)
 	}
@@ -77,10 +89,20 @@ func NewLimiter(registry prometheus.Registerer, slots int, memory int64) *Limite
 func (l *Limiter) SetMemory(bytes int64) { l.maxMemory.Store(bytes) }
 
 // Working returns the number of requests in processing.
-func (l *Limiter) Working() int64 { return l.small.working() + l.large.working() }
+func (l *Limiter) Working() (n int64) {
+	for q := range l.gates {
+		n += l.gates[q].working()
+	}
+	return n
+}
 
 // Waiting returns the number of requests that wait for their turn.
-func (l *Limiter) Waiting() int64 { return l.small.waiting() + l.large.waiting() }
+func (l *Limiter) Waiting() (n int64) {
+	for q := range l.gates {
+		n += l.gates[q].waiting()
+	}
+	return n
+}
 
 func shed(why string) *rejection {
 	r := reject(http.StatusTooManyRequests, "too many requests at once (%s); retry in a second", why)
@@ -137,9 +159,9 @@ func (s *share) Values(n int) bool {
 	switch {
 	case !s.take(n * valueSize):
 		s.denied = shed(shedMemory)
-	case s.gate == &s.limiter.small:
+	case s.gate == &s.limiter.gates[small]:
 		s.leave()
-		s.denied = s.enter(true)
+		s.denied = s.enter(large)
 	}
 	return s.denied == nil
 }
@@ -147,14 +169,11 @@ func (s *share) Values(n int) bool {
 // enter waits for the request's turn. The body was read before that, so that no slow
 // caller keeps others waiting. It waits at most half of the remaining time:
 // the other half is for the API server's retry.
-func (s *share) enter(large bool) *rejection {
+func (s *share) enter(q queue) *rejection {
 	if s.limiter == nil {
 		return nil
 	}
-	g := &s.limiter.small
-	if large {
-		g = &s.limiter.large
-	}
+	g := &s.limiter.gates[q]
 	if g.free.Add(-1) < 0 {
 		switch why := g.wait(s.ctx, min(longestWait, time.Until(s.deadline)/2)); why {
 		case "":

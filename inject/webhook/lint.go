@@ -30,7 +30,7 @@ var lint = &endpoint{
 	name:      "lint",
 	caller:    authentication.Validating,
 	levels:    podLevel,
-	large:     true, // compiling takes many times the memory of the body
+	queue:     ofTemplates,
 	decisions: answered(decidedDenied, decidedWarned, decidedSilent),
 	about:     (*request).changesTemplate,
 	answer: func(h *Handler, e *exchange, r *http.Request) (answer, *rejection) {

@@ -85,7 +85,11 @@ func (h *Handler) ask(e *exchange, w http.ResponseWriter, r *http.Request) (reje
 	if rejected = h.read(e, w, r); rejected != nil {
 		return rejected
 	}
-	if rejected = e.share.enter(e.endpoint.large || len(e.buffers.body) > largeBody); rejected != nil {
+	waits := e.endpoint.queue
+	if waits == small && len(e.buffers.body) > largeBody {
+		waits = large
+	}
+	if rejected = e.share.enter(waits); rejected != nil {
 		return rejected
 	}
 	h.lend(e)
