@@ -15,7 +15,7 @@ const MaxObject = 128 << 10
 // users have never seen this text. The name is for messages, for example "sidecartemplate/team-a/agent".
 func ParseObject(name string, data []byte) (*Template, Problems) {
 	if len(data) > MaxObject {
-		return nil, Problems{{File: name, Message: fmt.Sprintf("has more than %d bytes, which is the limit", MaxObject)}}
+		return nil, Problems{{File: name, Message: fmt.Sprintf("has more than %d bytes as JSON, which is the limit", MaxObject)}}
 	}
 	all, problems := Parse(name, escaped(data))
 	for i := range problems {

@@ -106,6 +106,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, Problems) {
 		c.problem(at(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
 	c.scope(y, t, kind)
+	c.sets(y)
 	c.selectors(y, t)
 	c.protect(y, t)
 	c.labels(y, t)
@@ -197,6 +198,28 @@ func (c *checker) selector(y *yaml.Node, path string, s *metav1.LabelSelector) l
 		c.problem(y, path, "%s", brief(err.Error()))
 	}
 	return selector
+}
+
+// sets checks that the lists without an order have no value twice, because the API server rejects that.
+func (c *checker) sets(y *yaml.Node) {
+	spec := child(y, "spec")
+	c.unique(child(spec, "labelDomains"), "spec.labelDomains")
+	c.unique(child(child(spec, "validate"), "protect"), "spec.validate.protect")
+	for i, p := range items(child(spec, "params")) {
+		for _, name := range []string{"overridableBy", "keys"} {
+			c.unique(child(p, name), fmt.Sprintf("spec.params[%d].%s", i, name))
+		}
+	}
+}
+
+func (c *checker) unique(list *yaml.Node, path string) {
+	seen := map[string]bool{}
+	for i, item := range items(list) {
+		if seen[item.Value] {
+			c.problem(item, fmt.Sprintf("%s[%d]", path, i), "has the value %q twice", item.Value)
+		}
+		seen[item.Value] = true
+	}
 }
 
 // protect checks that containers have each protected field.
