@@ -167,6 +167,17 @@ func (a *authors) tenants(t *testing.T) {
 	a.want(t, "team-a", "log=a", "shared=1")
 	a.want(t, "team-b", "log=b", "shared=1")
 	a.want(t, "shop", "shared=1")
+	for _, command := range []string{"inject -f -", "explain -f - --all -o yaml"} { // without --templates
+		file := filepath.Join(t.TempDir(), "pod.yaml")
+		if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: team-a}\nspec: {containers: [{name: web, image: web}]}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		u := &user{installed: a.installed, dir: t.TempDir()}
+		out, code, err := u.run(testContext(t), env.binary+" "+command+" <"+file)
+		if err != nil || code != 0 || strings.Count(out, "authors.example.com/log") != 1 || !strings.Contains(out, "authors.example.com/shared") {
+			t.Errorf("pillion %s: exit code %d, %v: %s", command, code, err, out)
+		}
+	}
 	a.apply(t, annotates("team-a/log", "a2"), annotates("shared", "2"))
 	a.want(t, "team-a", "log=a2", "shared=2")
 	a.want(t, "team-b", "log=b", "shared=2")

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
@@ -173,6 +174,7 @@ type injectOptions struct {
 	quiet              bool
 	strict             bool
 	uninject           bool
+	cluster            cluster.Options // whose templates are used if none are named
 
 	declared map[string]templates.Namespace      // by the manifests or the cluster
 	accounts map[string]templates.ServiceAccount // by the manifests, by namespace (or "") and name

@@ -32,8 +32,8 @@ reason code. Every code has a section in
 https://github.com/pillion-dev/pillion/blob/main/inject/README.md.
 
 With --filename, explain reads manifests of all kinds that contain pods, and
-AdmissionReviews, and uses the templates of --templates. If the manifests contain a
-Namespace, its labels decide whether its pods are injected. Otherwise the namespace
+AdmissionReviews, and uses the templates of --templates, or without this flag those of
+the cluster of your kubeconfig. If the manifests contain a Namespace, its labels decide whether its pods are injected. Otherwise the namespace
 counts as opted in, unless --namespace-label changes that (pillion.dev/inject- removes
 the label).
 
@@ -80,7 +80,7 @@ as if it were created again.`,
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "read this `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
-	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated (default with KIND/NAME: the cluster's)")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated (default: the cluster's)")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "override a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "override an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.accountAnnotations, accountFlag, nil, "override an annotation of the ServiceAccounts: `K=V`, or K- to remove it; may be repeated")
@@ -105,7 +105,7 @@ func (o *explainOptions) run(ctx context.Context, stdin io.Reader, stdout io.Wri
 	}
 	missing := errNoPods.Error()
 	if len(o.files) > 0 {
-		reports, err = o.fromFiles(stdin)
+		reports, err = o.fromFiles(ctx, stdin)
 	} else {
 		reports, err = o.fromCluster(ctx)
 		missing = o.nothing()
@@ -170,12 +170,11 @@ func (o *explainOptions) detail() explain.Detail {
 }
 
 // fromFiles explains the objects in manifests.
-func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
-	set, err := cli.LoadTemplates(stdin, o.templates)
+func (o *explainOptions) fromFiles(ctx context.Context, stdin io.Reader) ([]*explain.Report, error) {
+	injector, notes, err := o.injector(ctx, stdin)
 	if err != nil {
 		return nil, err
 	}
-	injector := inject.New(set)
 	files, err := o.read(stdin)
 	if err != nil {
 		return nil, err
@@ -192,6 +191,9 @@ func (o *explainOptions) fromFiles(stdin io.Reader) ([]*explain.Report, error) {
 			}
 			reports = append(reports, found...)
 		}
+	}
+	for _, r := range reports {
+		r.Notes = append(r.Notes, notes...)
 	}
 	return reports, nil
 }

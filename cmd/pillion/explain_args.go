@@ -24,7 +24,6 @@ import (
 type explainOptions struct {
 	injectOptions
 
-	cluster    cluster.Options
 	asked      []asked
 	selector   string
 	everywhere bool

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ func newInject() *cobra.Command {
 	o := &injectOptions{}
 	cmd := &cobra.Command{
 		Use:         "inject",
-		Short:       "Inject sidecars into manifests, offline",
+		Short:       "Inject sidecars into manifests",
 		Annotations: cli.FailsIf("with `--strict`, a pod cannot get a template that it requests"),
 		Long: `Inject changes the pods in manifests as the admission webhook changes pods. It
 supports Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs,
@@ -32,6 +33,9 @@ Inject writes the objects to standard output. It writes one line for each object
 template to standard error. If there is an error, it writes only the error. With
 --strict, it is also an error if a pod cannot get what it requests, if inject does not
 know a kind with a pod template, or if the input has no pods.
+
+Without --templates, inject uses the templates of the cluster of your kubeconfig. It
+reads nothing else there.
 
 The labels and annotations of a namespace come from a Namespace in the manifests.
 --namespace-label and --namespace-annotation override them. If the manifests contain
@@ -46,6 +50,9 @@ ServiceAccounts in the manifests are used too, for templates that read them.
 
   # From a pipe into the cluster.
   kustomize build . | pillion inject -f - --templates templates/ | kubectl apply -f -
+
+  # With the templates of the cluster.
+  pillion inject -f web.yaml --context staging
 
   # In a pipeline: fail if a pod cannot get what it requests.
   pillion inject -f web.yaml --templates templates/ --strict > injected.yaml
@@ -69,7 +76,8 @@ func newUninject() *cobra.Command {
 templates that were injected. Uninject removes what these templates added, and the
 annotations.
 
-Use the same templates and the same namespace as before. Uninject checks that inject
+Use the same templates and the same namespace as before. Without --templates, uninject
+uses the templates of the cluster of your kubeconfig. Uninject checks that inject
 would produce its input again. If it would not, or if a template has changed since,
 uninject writes nothing and prints the reason.
 
@@ -95,11 +103,12 @@ func (o *injectOptions) complete(cmd *cobra.Command, outputs ...string) {
 	cmd.Args = cli.NoArguments
 	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
-		return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	})
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "read this `FILE`, a folder of *.yaml, *.yml and *.json, or - for standard input; may be repeated")
-	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated")
+	f.StringSliceVarP(&o.templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated (default: the cluster's)")
+	o.cluster.Flags(cmd, nil)
 	f.StringVarP(&o.namespace, "namespace", "n", "default", "use this `NAMESPACE` for objects without one")
 	f.StringArrayVar(&o.labels, "namespace-label", nil, "set a label of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
 	f.StringArrayVar(&o.annotations, "namespace-annotation", nil, "set an annotation of the namespaces: `KEY=VALUE`, or KEY- to remove it; may be repeated")
@@ -112,9 +121,6 @@ func (o *injectOptions) complete(cmd *cobra.Command, outputs ...string) {
 func (o *injectOptions) check() error {
 	if len(o.files) == 0 {
 		return errors.New("name the manifests: --filename FILE, or --filename - for standard input")
-	}
-	if len(o.templates) == 0 {
-		return errNoTemplatesFlag
 	}
 	if slices.Contains(o.files, "-") && slices.Contains(o.templates, "-") {
 		return errors.New("standard input cannot be both the manifests and the templates")
@@ -141,10 +147,30 @@ func pairs(flag string, texts []string) (map[string]string, error) {
 	return all, nil
 }
 
+// injector returns an injector with the named templates, or with those of the cluster and notes about them. It is
+// an error if some of these are unknown.
+func (o *injectOptions) injector(ctx context.Context, stdin io.Reader) (*inject.Injector, []string, error) {
+	if len(o.templates) > 0 {
+		set, err := cli.LoadTemplates(stdin, o.templates)
+		if err != nil {
+			return nil, nil, err
+		}
+		return inject.New(set), nil, nil
+	}
+	c, err := o.cluster.Connect()
+	if err != nil && o.cluster.Kubeconfig+o.cluster.Context == "" {
+		return nil, nil, cli.UsageError{Err: errors.New("name the templates: --templates PATH, or the cluster that has them: --kubeconfig FILE")}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.Injector(ctx)
+}
+
 // run reads everything before it writes anything. An incomplete set of manifests in a pipe to
 // a cluster would be worse than none.
-func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
-	set, err := cli.LoadTemplates(stdin, o.templates)
+func (o *injectOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	injector, notes, err := o.injector(ctx, stdin)
 	if err != nil {
 		return err
 	}
@@ -152,7 +178,10 @@ func (o *injectOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	j := newInjection(o, inject.New(set), stderr)
+	j := newInjection(o, injector, stderr)
+	for _, note := range notes {
+		j.line(note)
+	}
 	for _, file := range files {
 		if err := j.file(file.name, file.data); err != nil {
 			return err

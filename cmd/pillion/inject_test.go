@@ -215,7 +215,7 @@ func TestLineEnds(t *testing.T) {
 	with := func(in string) string {
 		var out bytes.Buffer
 		o := &injectOptions{files: []string{"-"}, templates: []string{"testdata/templates"}, namespace: "default", output: "yaml", quiet: true}
-		must(t, o.run(strings.NewReader(in), &out, io.Discard))
+		must(t, o.run(t.Context(), strings.NewReader(in), &out, io.Discard))
 		return out.String()
 	}
 	want := with(pod)

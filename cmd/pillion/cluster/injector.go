@@ -4,7 +4,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -44,6 +46,19 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 		return nil, fmt.Errorf("the templates are unknown: %w", withoutTemplates(err))
 	}
 	return inject.New(set, d.options.Excluded...), nil
+}
+
+// Injector returns an injector with the templates and the excluded namespaces of the Pillion in the cluster,
+// and notes, for example about templates that it does not use. It returns an error if some templates are
+// unknown.
+func (c *Client) Injector(ctx context.Context) (*inject.Injector, []string, error) {
+	var notes []string
+	var wrong unsure
+	i, err := c.newInjector(ctx, nil, func(text string) { notes = append(notes, text) }, &wrong)
+	if err == nil && len(wrong.problems) > 0 {
+		err = errors.New(strings.Join(wrong.problems, "\n"))
+	}
+	return i, append(notes, wrong.doubts...), NoAnswer(err)
 }
 
 func withoutTemplates(err error) error {
