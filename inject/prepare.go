@@ -91,13 +91,20 @@ func (c *candidate) newTokenMount() tree.Node {
 }
 
 // tokenVolume returns the volume that the plugin made. It returns "" if there is none, so that no
-// container gets a token.
+// container gets a token. If another volume has such a name, the plugin would mount that one in a
+// container without a mount, so the containers of templates get the empty volume.
 func (c *candidate) tokenVolume() string {
-	volumes := c.subject.pod.At("spec", "volumes").Items()
+	volumes, forged := c.subject.pod.At("spec", "volumes").Items(), false
 	for i := range volumes {
 		if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, templates.TokenVolumePrefix) {
-			return name
+			if c.subject.isTokenVolume(name) {
+				return name
+			}
+			forged = true
 		}
+	}
+	if forged {
+		return templates.NoTokenVolume
 	}
 	return ""
 }

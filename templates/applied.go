@@ -18,6 +18,10 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
+// MaxObject limits the size of a template in the API server, in bytes. Many users may create one, and
+// each Pillion reads all.
+const MaxObject = 128 << 10
+
 // maxDifferences limits the number of reported differences of a document. An alias can repeat one
 // difference very often.
 const maxDifferences = 10

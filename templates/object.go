@@ -7,10 +7,6 @@ import (
 	"fmt"
 )
 
-// MaxObject limits the size of a template in the API server, in bytes. Many users may create one, and
-// each Pillion reads all.
-const MaxObject = 128 << 10
-
 // ParseObject is like [Parse] for an object of the API server, as JSON. Problems have no line, because
 // users have never seen this text. The name is for messages, for example "sidecartemplate/team-a/agent".
 func ParseObject(name string, data []byte) (*Template, Problems) {

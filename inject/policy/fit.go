@@ -67,7 +67,8 @@ func (m *mutation) token() string {
 		}
 		user := fmt.Sprintf("%s.filter(x, !(x.name in [%s]))", bothLists, quoted(brought))
 		declined := fmt.Sprintf("size(%[1]s) > 0 && %[1]s.all(x, x.?volumeMounts.orValue([]).exists(y, y.mountPath == %[2]q))", user, templates.TokenPath)
-		volume = fmt.Sprintf("(%s.map(x, x.name).filter(x, x.startsWith(%q)) + [%s ? %q : \"\"])[0]", podVolumes, templates.TokenVolumePrefix, declined, templates.NoTokenVolume)
+		named := fmt.Sprintf("%s.filter(x, x.name.startsWith(%q))", podVolumes, templates.TokenVolumePrefix)
+		volume = fmt.Sprintf("(%[1]s.filter(x, x.?projected.?sources.orValue([]).exists(y, has(y.serviceAccountToken))).map(x, x.name) + %[1]s.map(x, %[3]q) + [%[2]s ? %[3]q : \"\"])[0]", named, declined, templates.NoTokenVolume)
 	}
 	return fmt.Sprintf("object.spec.?automountServiceAccountToken.orValue(true) ?\n  %s :\n  \"\"", volume)
 }
