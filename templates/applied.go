@@ -75,10 +75,6 @@ func (c *checker) sameApplied(y *yaml.Node, document []byte) bool {
 		c.problem(y, "", "kubectl cannot read this document: %s; write it without directives (%%), tags and aliases", message)
 		return false
 	}
-	if sent, err := json.Marshal(value); err == nil && len(sent) > MaxObject { // with the escapes of an API server
-		c.problem(y, "", "has %d bytes as JSON, and at most %d are allowed", len(sent), MaxObject)
-		return false
-	}
 	c.same(y, value, "")
 	return len(c.problems) == 0
 }

@@ -264,15 +264,3 @@ func FuzzApplied(f *testing.F) {
 		}
 	})
 }
-
-// TestLargeFile checks that a file cannot have a template that is too large for an object.
-func TestLargeFile(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int]string{templates.MaxObject - 1000: "", templates.MaxObject: fmt.Sprint("and at most ", templates.MaxObject, " are allowed")} {
-		text := "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: large}\nspec:\n  description: " + strings.Repeat("x", n) + "\n  pod: {metadata: {annotations: {a: b}}}\n"
-		_, problems := templates.Parse("large.yaml", []byte(text))
-		if got := problems.Error(); (want == "") != (len(problems) == 0) || !strings.Contains(got, want) {
-			t.Errorf("%d bytes: %s", len(text), got)
-		}
-	}
-}

@@ -200,28 +200,6 @@ func (c *checker) selector(y *yaml.Node, path string, s *metav1.LabelSelector) l
 	return selector
 }
 
-// sets checks that the lists without an order have no value twice, because the API server rejects that.
-func (c *checker) sets(y *yaml.Node) {
-	spec := child(y, "spec")
-	c.unique(child(spec, "labelDomains"), "spec.labelDomains")
-	c.unique(child(child(spec, "validate"), "protect"), "spec.validate.protect")
-	for i, p := range items(child(spec, "params")) {
-		for _, name := range []string{"overridableBy", "keys"} {
-			c.unique(child(p, name), fmt.Sprintf("spec.params[%d].%s", i, name))
-		}
-	}
-}
-
-func (c *checker) unique(list *yaml.Node, path string) {
-	seen := map[string]bool{}
-	for i, item := range items(list) {
-		if seen[item.Value] {
-			c.problem(item, fmt.Sprintf("%s[%d]", path, i), "has the value %q twice", item.Value)
-		}
-		seen[item.Value] = true
-	}
-}
-
 // protect checks that containers have each protected field.
 func (c *checker) protect(y *yaml.Node, t *Template) {
 	list := child(child(child(y, "spec"), "validate"), "protect")
