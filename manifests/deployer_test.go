@@ -3,6 +3,7 @@
 package manifests_test
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -50,50 +51,98 @@ func resourceOf(kind string) string {
 	return kind + "s"
 }
 
+// needed returns the rights to apply the objects in these files, and to grant the rights in them.
+func needed(t *testing.T, patterns ...string) (everywhere, inside rights) {
+	t.Helper()
+	everywhere, inside = rights{}, rights{}
+	get := []string{"get", "create", "patch"}
+	inside.add(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{manifests.TemplatesConfigMap}, Verbs: get})
+	for _, pattern := range append([]string{"base/*.yaml", "crds/*.yaml", "controller/*.yaml"}, patterns...) {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for doc := range strings.SplitSeq(string(text), "\n---\n") {
+				var o struct {
+					metav1.PartialObjectMetadata
+					Rules []rbacv1.PolicyRule `json:"rules"`
+				}
+				if err := yaml.Unmarshal([]byte(doc), &o); err != nil || o.Name == "" {
+					continue // a patch, or a kustomization
+				}
+				group, _, grouped := strings.Cut(o.APIVersion, "/")
+				if !grouped {
+					group = ""
+				}
+				where := everywhere
+				if o.Namespace != "" {
+					where = inside
+				}
+				where.add(rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resourceOf(o.Kind)}, ResourceNames: []string{o.Name}, Verbs: get})
+				where.add(o.Rules...)
+			}
+		}
+	}
+	return everywhere, inside
+}
+
+// compare checks that the rules grant the rights, and nothing else.
+func (r rights) compare(t *testing.T, where string, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	got := rights{}
+	got.add(rules...)
+	for _, right := range slices.Sorted(maps.Keys(got)) {
+		if !r[right] {
+			t.Errorf("%s, nobody needs %s", where, right)
+		}
+	}
+	for _, right := range slices.Sorted(maps.Keys(r)) {
+		if !got[right] {
+			t.Errorf("%s, %s is missing", where, right)
+		}
+	}
+}
+
+// TestDeployerRights checks that the rights to install an overlay are those that it needs.
+func TestDeployerRights(t *testing.T) {
+	t.Parallel()
+	for _, overlay := range []string{manifests.OverlayCertManager, manifests.OverlaySelfSigned} {
+		everywhere, inside := needed(t, "overlays/"+overlay+"/*.yaml")
+		got, err := manifests.DeployerRights(overlay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		everywhere.compare(t, overlay+", everywhere", got.Cluster)
+		inside.compare(t, overlay+", in "+manifests.Namespace, got.Namespaced)
+	}
+}
+
+// TestAccountRights checks that the rights of the ServiceAccounts are those of their roles.
+func TestAccountRights(t *testing.T) {
+	t.Parallel()
+	certManager, err := manifests.ServerRights(false)
+	selfSigned, err2 := manifests.ServerRights(true)
+	controller, err3 := manifests.ControllerRights()
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	for what, n := range map[string][2]int{"cert-manager": {len(certManager.Cluster), len(certManager.Namespaced)}, "self-signed": {len(selfSigned.Cluster), len(selfSigned.Namespaced)}, "controller": {len(controller.Cluster), len(controller.Namespaced)}} {
+		if want := map[string][2]int{"cert-manager": {3, 0}, "self-signed": {5, 2}, "controller": {4, 3}}[what]; n != want {
+			t.Errorf("%s has %v rules, want %v", what, n, want)
+		}
+	}
+}
+
 // TestDeployer checks that a deployer may get and apply each object of base and overlays by its name,
 // has the rights that it grants to Pillion, and nothing else.
 func TestDeployer(t *testing.T) {
 	t.Parallel()
-	everywhere, inside := rights{}, rights{}
-	get := []string{"get", "create", "patch"}
-	inside.add(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{manifests.TemplatesConfigMap}, Verbs: get})
-	files, err := filepath.Glob("overlays/*/*.yaml")
-	based, err2 := filepath.Glob("base/*.yaml")
-	if err != nil || err2 != nil {
-		t.Fatal(err, err2)
-	}
-	kinds, err := filepath.Glob("crds/*.yaml")
-	controller, err2 := filepath.Glob("controller/*.yaml")
-	if err != nil || err2 != nil {
-		t.Fatal(err, err2)
-	}
-	for _, file := range slices.Concat(files, based, kinds, controller) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for doc := range strings.SplitSeq(string(text), "\n---\n") {
-			var o struct {
-				metav1.PartialObjectMetadata
-				Rules []rbacv1.PolicyRule `json:"rules"`
-			}
-			if err := yaml.Unmarshal([]byte(doc), &o); err != nil || o.Name == "" {
-				continue // a patch, or a kustomization
-			}
-			group, _, grouped := strings.Cut(o.APIVersion, "/")
-			if !grouped {
-				group = ""
-			}
-			resource := resourceOf(o.Kind)
-			where := everywhere
-			if o.Namespace != "" {
-				where = inside
-			}
-			where.add(rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: []string{o.Name}, Verbs: get})
-			where.add(o.Rules...)
-		}
-	}
-
+	everywhere, inside := needed(t, "overlays/*/*.yaml")
 	var role, clusterRole struct{ Rules []rbacv1.PolicyRule }
 	var binding, clusterBinding struct{ Subjects []rbacv1.Subject }
 	decode := func(doc string, into any) {
@@ -111,24 +160,8 @@ func TestDeployer(t *testing.T) {
 	decode(documents[1], &clusterBinding)
 	decode(documents[2], &role)
 	decode(documents[3], &binding)
-	for _, c := range []struct {
-		where string
-		want  rights
-		rules []rbacv1.PolicyRule
-	}{{"everywhere", everywhere, clusterRole.Rules}, {"in " + manifests.Namespace, inside, role.Rules}} {
-		got := rights{}
-		got.add(c.rules...)
-		for _, right := range slices.Sorted(maps.Keys(got)) {
-			if !c.want[right] {
-				t.Errorf("%s, nobody needs %s", c.where, right)
-			}
-		}
-		for _, right := range slices.Sorted(maps.Keys(c.want)) {
-			if !got[right] {
-				t.Errorf("%s, %s is missing", c.where, right)
-			}
-		}
-	}
+	everywhere.compare(t, "everywhere", clusterRole.Rules)
+	inside.compare(t, "in "+manifests.Namespace, role.Rules)
 	if !slices.Equal(binding.Subjects, clusterBinding.Subjects) || len(binding.Subjects) != 1 {
 		t.Errorf("bound for %v and %v", binding.Subjects, clusterBinding.Subjects)
 	}

@@ -15,11 +15,16 @@ const (
 	// ControllerName is the name of the controller's ServiceAccount, Deployment and Lease.
 	ControllerName = "pillion-controller"
 
+	// MinKubernetes is the oldest supported version of API servers.
+	MinKubernetes = "1.30"
+
 	// ServiceHost is the name that the API server calls. The serving certificate must
 	// contain it.
 	ServiceHost = Name + "." + Namespace + ".svc"
 	// WebhookPortName is the name of the Service's port.
 	WebhookPortName = "webhook"
+	// AdminPort is the port of /readyz and /metrics.
+	AdminPort = 8080
 
 	TemplatesConfigMap = "pillion-templates"
 	TemplatesPath      = "/etc/pillion/templates" // the path at which it is mounted

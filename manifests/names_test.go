@@ -15,7 +15,6 @@ const Image = "ghcr.io/pillion-dev/pillion"
 const (
 	ServicePort   = 443
 	WebhookPort   = 8443
-	AdminPort     = 8080
 	AdminPortName = "admin"
 )
 

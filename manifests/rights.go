@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"embed"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed deployer.yaml base/30-rbac.yaml controller/rbac.yaml overlays/self-signed/rbac.yaml
+var roles embed.FS
+
+// The overlays.
+const (
+	OverlayCertManager = "cert-manager"
+	OverlaySelfSigned  = "self-signed"
+)
+
+// CertManagerGroup is the API group of cert-manager's kinds.
+const CertManagerGroup = "cert-manager.io"
+
+// Rights are the rules of roles: for the whole cluster, and for the objects in Pillion's namespace.
+type Rights struct{ Cluster, Namespaced []rbacv1.PolicyRule }
+
+// ServerRights returns the rights that the ServiceAccount of pillion serve needs. SelfSigned is
+// set if Pillion creates its certificate itself.
+func ServerRights(selfSigned bool) (Rights, error) {
+	if selfSigned {
+		return rightsIn("base/30-rbac.yaml", "overlays/self-signed/rbac.yaml")
+	}
+	return rightsIn("base/30-rbac.yaml")
+}
+
+// ControllerRights returns the rights that the ServiceAccount of pillion controller needs.
+func ControllerRights() (Rights, error) { return rightsIn("controller/rbac.yaml") }
+
+// DeployerRights returns the rights that a user needs to install an overlay.
+func DeployerRights(overlay string) (Rights, error) {
+	r, err := rightsIn("deployer.yaml")
+	r.Cluster, r.Namespaced = of(overlay, r.Cluster), of(overlay, r.Namespaced)
+	return r, err
+}
+
+// rightsIn returns the rules of all roles in some files.
+func rightsIn(paths ...string) (r Rights, err error) {
+	for _, path := range paths {
+		text, err := roles.ReadFile(path)
+		if err != nil {
+			return Rights{}, err
+		}
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			var role struct {
+				Kind  string              `json:"kind"`
+				Rules []rbacv1.PolicyRule `json:"rules"`
+			}
+			if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+				return Rights{}, err
+			}
+			switch role.Kind {
+			case "ClusterRole":
+				r.Cluster = append(r.Cluster, role.Rules...)
+			case "Role":
+				r.Namespaced = append(r.Namespaced, role.Rules...)
+			}
+		}
+	}
+	return r, nil
+}
+
+// of returns the rules without those that only the other overlay needs.
+func of(overlay string, rules []rbacv1.PolicyRule) (all []rbacv1.PolicyRule) {
+	for _, rule := range rules {
+		named := len(rule.ResourceNames) > 0
+		if overlay != OverlaySelfSigned {
+			rule.ResourceNames = slices.DeleteFunc(slices.Clone(rule.ResourceNames), func(name string) bool {
+				return slices.Contains([]string{"pillion-certs", TLSSecret, "pillion-advise"}, name)
+			})
+		}
+		others := overlay == OverlaySelfSigned && slices.Contains(rule.APIGroups, CertManagerGroup)
+		if !others && (len(rule.ResourceNames) > 0 || !named) {
+			all = append(all, rule)
+		}
+	}
+	return all
+}
