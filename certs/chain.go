@@ -137,6 +137,13 @@ type X509Report struct {
 	SHA256 string `json:"sha256"`
 }
 
+// Overdue reports whether the certificate should have been renewed: less than 14 days and less than
+// a fifth of its lifetime are left.
+func (r *X509Report) Overdue(now time.Time) bool {
+	left := r.Expires.Sub(now)
+	return left < 14*24*time.Hour && 5*left < r.Expires.Sub(r.Begins)
+}
+
 func reportX509(c *x509.Certificate) X509Report {
 	sum := sha256.Sum256(c.Raw)
 	return X509Report{

@@ -65,7 +65,7 @@ fingerprint. Times are in RFC 3339. Fields that do not apply are left out.`,
 		Example: `  pillion certs
   pillion certs --endpoint 10.2.3.4:8443 -o json`,
 		Args:    cli.NoArguments,
-		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		PreRunE: func(*cobra.Command, []string) error { return checkEndpoints(o.endpoints) },
 		RunE: cli.Action(func(cmd *cobra.Command, _ []string) error {
 			report, err := o.report(cmd.Context())
 			if err != nil {
@@ -82,13 +82,19 @@ fingerprint. Times are in RFC 3339. Fields that do not apply are left out.`,
 	f := cmd.Flags()
 	o.Flags(cmd, nil)
 	f.StringVar(&o.configuration, "webhook-configuration", manifests.Name, "check the webhook configurations with this `NAME`; the component advise uses NAME-advise")
-	f.StringSliceVar(&o.endpoints, "endpoint", nil, "connect to this `HOST:PORT` instead of the endpoints of the Service; may be repeated")
+	endpointFlag(cmd, &o.endpoints)
 	cli.OutputFlag(cmd, &o.output, "text", "json", "yaml")
 	return cmd
 }
 
-func (o *certsOptions) check() error {
-	for _, endpoint := range o.endpoints {
+// endpointFlag adds --endpoint.
+func endpointFlag(cmd *cobra.Command, endpoints *[]string) {
+	cmd.Flags().StringSliceVar(endpoints, "endpoint", nil, "connect to this `HOST:PORT` instead of the endpoints of the Service; may be repeated")
+}
+
+// checkEndpoints checks the values of --endpoint.
+func checkEndpoints(endpoints []string) error {
+	for _, endpoint := range endpoints {
 		if host, port, err := net.SplitHostPort(endpoint); err != nil || host == "" || port == "" {
 			return fmt.Errorf("--endpoint must be HOST:PORT, not %q", endpoint)
 		}

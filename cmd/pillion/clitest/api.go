@@ -15,8 +15,11 @@ import (
 )
 
 // API is a Kubernetes API with these objects by path. Access to nil objects is forbidden. A
-// list for a label selector is at PATH?SELECTOR, or at PATH.
+// list for a label selector is at PATH?SELECTOR, or at PATH. A string is an answer that is no object.
 type API map[string]any
+
+// Answer is in place of an object that depends on the request.
+type Answer func(*http.Request) any
 
 // ServeHTTP implements [http.Handler].
 func (a API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -24,6 +27,13 @@ func (a API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	object, ok := a[r.URL.Path+"?"+r.URL.Query().Get("labelSelector")]
 	if !ok {
 		object, ok = a[r.URL.Path]
+	}
+	if answer, depends := object.(Answer); depends {
+		object = answer(r)
+	}
+	if text, plain := object.(string); plain {
+		_, _ = w.Write([]byte(text))
+		return
 	}
 	const certManager = "/apis/cert-manager.io/v1"
 	switch {

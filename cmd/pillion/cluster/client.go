@@ -52,25 +52,38 @@ func get[T any](ctx context.Context, client dynamic.ResourceInterface, name stri
 
 // DryRun has the API server validate a pod, and returns why it rejects the pod.
 func (c *Client) DryRun(ctx context.Context, namespace string, pod []byte) (rejected string, err error) {
-	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(pod, &object.Object); err != nil {
-		return "", err
-	}
-	object.SetAPIVersion("v1")
-	object.SetKind("Pod")
-	object.SetGenerateName("pillion-lint-")
-	_, err = c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(namespace).Create(ctx, object,
-		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-	if denied, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsForbidden(err) {
-		// If authorization denied the request, the error names no pod; if admission did, it does.
-		if d := denied.ErrStatus.Details; d != nil && d.Kind == "pods" && d.Name == "" {
-			return "", fmt.Errorf("--server needs the right to create pods in the namespace %s, even for a dry run: ask for it, or use another --namespace", namespace)
-		}
+	_, err = c.dryRun(ctx, namespace, "pillion-lint-", pod)
+	if mayNotCreate(err) {
+		return "", fmt.Errorf("--server needs the right to create pods in the namespace %s, even for a dry run: ask for it, or use another --namespace", namespace)
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
 		return err.Error(), nil
 	}
 	return "", err
+}
+
+// dryRun returns what the API server would store if it created the pod.
+func (c *Client) dryRun(ctx context.Context, namespace, prefix string, pod []byte) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(pod, &object.Object); err != nil {
+		return nil, err
+	}
+	object.SetAPIVersion("v1")
+	object.SetKind("Pod")
+	object.SetGenerateName(prefix)
+	return c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(namespace).Create(ctx, object,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+}
+
+// mayNotCreate reports whether authorization denied the creation of a pod. Then the error names no
+// pod; if admission denied it, the error does.
+func mayNotCreate(err error) bool {
+	denied, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsForbidden(err) {
+		return false
+	}
+	d := denied.ErrStatus.Details
+	return d != nil && d.Kind == "pods" && d.Name == ""
 }
 
 // namesOf lists only the metadata of all objects of a kind, because pods are large. It reads

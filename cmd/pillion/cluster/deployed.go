@@ -116,11 +116,11 @@ func (d *deployed) mounted(ctx context.Context, path string) (m *corev1.ConfigMa
 		name := d.pod.Volumes[k].ConfigMap.Name
 		m, err = get[corev1.ConfigMap](ctx, d.configMaps(d.system), name)
 		if apierrors.IsNotFound(err) {
-			err = noTemplatesError(fmt.Sprintf("there is no ConfigMap %s in the namespace %s; use --templates PATH, or --system-namespace if Pillion runs elsewhere", name, d.system))
+			err = noTemplatesError(fmt.Sprintf("there is no ConfigMap %s in the namespace %s; use %s--system-namespace if Pillion runs elsewhere", name, d.system, filesOr))
 		}
 		return m, strings.TrimSuffix(rest, "/"), err
 	}
-	return nil, "", fmt.Errorf("the pods of Pillion do not mount %s from a complete ConfigMap; use --templates PATH", path)
+	return nil, "", fmt.Errorf("the pods of Pillion do not mount %s from a complete ConfigMap%s", path, ofFiles)
 }
 
 func (c *Client) configMaps(namespace string) dynamic.ResourceInterface {

@@ -28,7 +28,7 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 	theirs := unsure{}
 	set, err := d.set(ctx, &theirs)
 	if len(paths) == 0 {
-		wrong.unread = theirs.unread
+		wrong.unread, wrong.denied = theirs.unread, theirs.denied
 		for _, text := range theirs.unused {
 			note(text)
 		}
@@ -63,7 +63,7 @@ func (c *Client) Injector(ctx context.Context) (*inject.Injector, []string, erro
 
 func withoutTemplates(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w; use --templates PATH to use your own templates", err)
+		return fmt.Errorf("%w%s", err, ofFiles+ofOwn)
 	}
 	return err
 }

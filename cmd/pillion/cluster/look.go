@@ -68,6 +68,7 @@ type look struct {
 	fits       *fit.Evaluator
 	notes      map[string]bool
 	accounts   templates.ServiceAccounts
+	unsure     unsure            // about the templates
 	selector   labels.Selector   // of pods
 	own        status.Scope      // what all namespaces have in common
 	found      int               // the number of namespaces to read

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,8 +25,23 @@ import (
 // doubts about what could not be read.
 type unsure struct {
 	problems, doubts []string
+	denied           []string // those of the problems that are missing rights
 	unused           []string // templates of namespaces that Pillion does not use, which is no problem of Pillion
 	unread           bool     // no template could be read
+}
+
+// The parts of sentences that advise to use template files. [withoutFiles] removes them for commands
+// that read no files.
+const (
+	orFiles = ", or use --templates PATH"
+	filesOr = "--templates PATH, or "
+	ofFiles = "; use --templates PATH"
+	ofOwn   = " to use your own templates"
+)
+
+// withoutFiles returns a sentence for a command without the flag --templates.
+func withoutFiles(sentence string) string {
+	return strings.NewReplacer(orFiles, "", filesOr, "", ofFiles+ofOwn, "", ofFiles, "").Replace(sentence)
 }
 
 // may reports a missing right as a problem. It returns any other error.
@@ -37,8 +53,9 @@ func (u *unsure) may(err error, verb, resource, namespace, unknown string) error
 	if namespace != "" {
 		there = " there"
 	}
-	u.problems = append(u.problems, fmt.Sprintf("You are not allowed to %s %s%s, so %s: ask for the verb %s on the resource %s%s, or use --templates PATH.",
-		verb, resource, InNamespace(namespace), unknown, verb, resource, there))
+	missing := fmt.Sprintf("You are not allowed to %s %s%s, so %s: ask for the verb %s on the resource %s%s%s.",
+		verb, resource, InNamespace(namespace), unknown, verb, resource, there, orFiles)
+	u.problems, u.denied = append(u.problems, missing), append(u.denied, missing)
 	return nil
 }
 

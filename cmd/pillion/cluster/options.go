@@ -39,8 +39,8 @@ func (o *Options) given(names ...string) (all []string) {
 	return all
 }
 
-// kubectl returns the beginning of a kubectl command for the same cluster.
-func (o *Options) kubectl() string {
+// Kubectl returns the beginning of a kubectl command for the same cluster.
+func (o *Options) Kubectl() string {
 	return strings.Join(append([]string{"kubectl"}, o.given("kubeconfig", "context")...), " ")
 }
 
@@ -118,8 +118,13 @@ func (o *Options) Commands(arguments, paths []string) status.Commands {
 		Status:     join([]string{program, "status"}, arguments, files, flags),
 		Unlabelled: join([]string{program, "status", "unlabelled"}, flags),
 		Explain:    join([]string{program, "explain"}, files, flags),
-		Kubectl:    o.kubectl(),
+		Kubectl:    o.Kubectl(),
 	}
+}
+
+// Command returns a command of this program for the same cluster, for example for "certs".
+func (o *Options) Command(arguments string) string {
+	return strings.Join(append([]string{o.cmd.Root().CommandPath(), arguments}, o.given("kubeconfig", "context", "system-namespace")...), " ")
 }
 
 // rules returns where to look for the kubeconfig.

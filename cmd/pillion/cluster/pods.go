@@ -70,12 +70,12 @@ func (l *podLister) report(ctx context.Context, q Query) (*status.Report, error)
 func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	k := &look{podLister: l, notes: map[string]bool{}}
 	k.accounts = l.serviceAccounts(ctx, k.note)
-	var wrong unsure
+	wrong := &k.unsure
 	var err error
 	if k.selector, err = labels.Parse(q.Selector); err != nil {
 		return nil, err
 	}
-	if k.injector, err = l.newInjector(ctx, q.Templates, k.note, &wrong); err != nil {
+	if k.injector, err = l.newInjector(ctx, q.Templates, k.note, wrong); err != nil {
 		return nil, l.whatFollows(ctx, err)
 	}
 	k.report = status.NewReport(k.injector.All())
@@ -117,9 +117,24 @@ func (k *look) named(ctx context.Context, names []string) error {
 // optedIn counts the pods of all namespaces that opted in, and pods elsewhere that opted in
 // individually. If all is set, it counts the pods of all namespaces.
 func (k *look) optedIn(ctx context.Context, all bool) error {
-	var chosen []*unstructured.Unstructured
-	elsewhere := map[string]*unstructured.Unstructured{}
-	err := k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
+	chosen, elsewhere, err := k.choose(ctx, all)
+	if err != nil {
+		return forbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status NAMESPACE...")
+	}
+	k.found = len(chosen)
+	for _, ns := range chosen {
+		if _, err := k.namespace(ctx, ns); err != nil {
+			return err
+		}
+	}
+	return k.byThemselves(ctx, elsewhere)
+}
+
+// choose returns the namespaces that opted in, or all, and the others in which pods can opt in
+// individually.
+func (k *look) choose(ctx context.Context, all bool) (chosen []*unstructured.Unstructured, elsewhere map[string]*unstructured.Unstructured, err error) {
+	elsewhere = map[string]*unstructured.Unstructured{}
+	err = k.pages(ctx, k.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", func(ns *unstructured.Unstructured) error {
 		ns = needed(ns)
 		k.labelled(ns)
 		if o := status.NewOutside(k.scope(ns), k.known(ns)); o != nil && !o.Intended {
@@ -139,16 +154,7 @@ func (k *look) optedIn(ctx context.Context, all bool) error {
 		chosen, k.shadowed, k.wrong, k.report.Unlabelled = nil, nil, nil, 0
 		clear(elsewhere)
 	})
-	if err != nil {
-		return forbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion status NAMESPACE...")
-	}
-	k.found = len(chosen)
-	for _, ns := range chosen {
-		if _, err := k.namespace(ctx, ns); err != nil {
-			return err
-		}
-	}
-	return k.byThemselves(ctx, elsewhere)
+	return chosen, elsewhere, err
 }
 
 // needed returns a namespace with only the fields that are used.
