@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// apiServer checks the version. The API server answered, otherwise there would be none.
+func apiServer(gitVersion string, c Commands) Check {
+	check := Check{Group: ofCluster, Name: "API server", Result: OK, Message: "version " + gitVersion}
+	v, err := version.ParseGeneric(gitVersion)
+	if gitVersion == "" {
+		check.Message = "you are not allowed to read its version"
+	}
+	switch {
+	case err != nil:
+		check.Result = NotChecked
+		check.Hint, check.Command = "Pillion needs Kubernetes "+manifests.MinKubernetes+" or later:", c.Kubectl+" version"
+	case v.LessThan(version.MustParseGeneric(manifests.MinKubernetes)):
+		check.Result = Failed
+		check.Hint, check.Command = "Upgrade the cluster: Pillion needs Kubernetes "+manifests.MinKubernetes+" or later:", c.Kubectl+" version"
+	}
+	return check
+}
+
+func (f *Facts) rights() Check {
+	c := Check{Group: ofCluster, Name: "RBAC", Result: OK, Message: fmt.Sprintf("the ServiceAccounts have all %d rights that they need", f.Rights.Checked)}
+	if f.Rights.Unknown != "" {
+		c.Result, c.Message = NotChecked, f.Rights.Unknown
+		c.Hint, c.Command = "Ask an administrator to run this command, or for this right:", f.Commands.Kubectl+" auth can-i create subjectaccessreviews.authorization.k8s.io"
+		return c
+	}
+	lacking := 0
+	for _, account := range []string{manifests.Name, manifests.ControllerName} {
+		denied := f.Rights.Denied[account]
+		lacking += len(denied)
+		for _, item := range named(denied) {
+			c.Details = append(c.Details, account+" may not "+item)
+		}
+	}
+	if lacking > 0 {
+		c.Result, c.Message = Failed, "the ServiceAccounts lack "+counted(lacking, "right")
+		c.Hint, c.Command = applyAgain, f.Commands.Kubectl+" "+applyCommand
+	}
+	return c
+}
+
+func (f *Facts) kinds() Check {
+	c := Check{Group: ofCluster, Name: "kinds of templates", Result: OK, Message: "established"}
+	found := 0
+	for _, k := range f.Kinds {
+		if k.Found {
+			found++
+		}
+		switch {
+		case k.Unknown != "":
+			c.Result, c.Message = NotChecked, k.Unknown
+			c.Hint, c.Command = "Ask for the verb get on the resource customresourcedefinitions:", f.Commands.Kubectl+" auth can-i get customresourcedefinitions.apiextensions.k8s.io"
+			return c
+		case !k.Found:
+			c.Details = append(c.Details, k.Name+" is not installed")
+		case !k.Established:
+			c.Details = append(c.Details, k.Name+" is not established: "+k.Why)
+		}
+	}
+	switch {
+	case found == 0 && !f.Controller.Found && f.Controller.Unknown == "":
+		c.Message, c.Details = "not installed, as with the component no-custom-resources; all templates are in ConfigMaps", nil
+	case len(c.Details) > 0:
+		c.Result, c.Message = Failed, "the API server does not serve all kinds"
+		c.Hint, c.Command = applyAgain, f.Commands.Kubectl+" "+applyCommand
+	}
+	return c
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// probe checks what the API server made of a pod that went through everything.
+func (f *Facts) probe() Check {
+	p := &f.Probe
+	c := Check{Group: ofPods, Name: "dry-run pod", Result: OK}
+	c.Hint, c.Command = "See what Pillion decides about pods there:", f.Commands.Pillion("status "+p.Namespace)
+	lacks := without(p.Expected, p.Got)
+	switch {
+	case p.Namespace == "":
+		c.Result, c.Message = NotChecked, "no namespace opted in, so there is nowhere to send it"
+		c.Hint, c.Command = "Opt in a namespace and run this command again:", f.Commands.Kubectl+" label namespace NAMESPACE "+inject.LabelInject+"="+inject.Enabled
+		if f.Namespaces.Unknown != "" {
+			c.Message = "the namespaces that opted in are unknown"
+			c.Hint, c.Command = "Name one:", f.Commands.Pillion("check --namespace NAMESPACE")
+		}
+	case p.Unknown != "":
+		c.Result, c.Message = NotChecked, p.Unknown
+		c.Hint, c.Command = "Use another namespace that opted in:", f.Commands.Pillion("check --namespace NAMESPACE")
+	case p.Denied != "" && strings.Contains(p.Denied, "."+templates.Domain):
+		c.Result, c.Message = Failed, fmt.Sprintf("the API server denies it in the namespace %s: %s", p.Namespace, p.Denied)
+	case p.Denied != "":
+		c.Result, c.Message = NotChecked, fmt.Sprintf("the API server denies it in the namespace %s, but not because of Pillion: %s", p.Namespace, p.Denied)
+		c.Hint, c.Command = "Use another namespace that opted in:", f.Commands.Pillion("check --namespace NAMESPACE")
+	case len(p.Expected) == 0:
+		c.Result, c.Message = NotChecked, fmt.Sprintf("no template injects a simple pod in the namespace %s, for example because all of them need parameters", p.Namespace)
+		c.Hint, c.Command = "Ask about a pod of your own:", f.Commands.Pillion("explain -f POD.yaml -n "+p.Namespace)
+	case len(lacks) > 0:
+		c.Result, c.Message = Failed, fmt.Sprintf("in the namespace %s, it lacks %s", p.Namespace, strings.Join(lacks, ", "))
+	default:
+		c.Message, c.Hint, c.Command = fmt.Sprintf("in the namespace %s, it got %s%s", p.Namespace, strings.Join(p.Got, ", "), p.asked()), "", ""
+		if len(p.Containers) > 0 {
+			c.Message += ": containers " + strings.Join(p.Containers, ", ")
+		}
+	}
+	return c
+}
+
+// asked returns what the message adds if the pod requested its template.
+func (p *Probe) asked() string {
+	if p.Requested == "" {
+		return ""
+	}
+	return ", which it requested"
+}
+
+// without returns the items of a list that are not in another one.
+func without(list, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(item string) bool { return slices.Contains(others, item) })
+}

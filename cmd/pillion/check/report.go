@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+)
+
+// Result is the result of one check.
+type Result string
+
+// The results.
+const (
+	OK         Result = "ok"
+	Warning    Result = "warning"
+	Failed     Result = "failed"
+	NotChecked Result = "not checked"
+)
+
+// The groups of checks.
+const (
+	ofCluster  = "cluster"
+	ofWebhooks = "webhooks"
+	ofPillion  = "pillion"
+	ofPods     = "pods"
+)
+
+// The hints that several checks have.
+const (
+	applyAgain   = "Apply your kustomization again:"
+	applyCommand = "apply --server-side -k my-pillion"
+)
+
+// Check is one check with its result.
+type Check struct {
+	Group   string `json:"group"`
+	Name    string `json:"name"`
+	Result  Result `json:"result"`
+	Message string `json:"message"`
+	// Details are sentences or names that the message counts.
+	Details []string `json:"details,omitempty"`
+	// Hint is what to do next, and Command is how. Both are missing if the result is ok.
+	Hint    string `json:"hint,omitempty"`
+	Command string `json:"command,omitempty"`
+}
+
+// Report has all checks in order. Its JSON is a format for scripts.
+type Report struct {
+	// Summary is one sentence.
+	Summary string  `json:"summary"`
+	Checks  []Check `json:"checks"`
+}
+
+// newReport returns the checks with their summary.
+func newReport(checks []Check) *Report {
+	r := &Report{Checks: checks}
+	var parts []string
+	if n := r.count(Failed); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d checks failed", n, len(checks)))
+	} else {
+		parts = append(parts, "no check failed")
+	}
+	if n := r.count(Warning); n > 0 {
+		parts = append(parts, counted(n, "warning"))
+	}
+	if n := r.count(NotChecked); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d not checked", n))
+	}
+	r.Summary = strings.Join(parts, ", ") + "."
+	if r.count(OK) == len(checks) {
+		r.Summary = "all checks passed."
+	}
+	r.Summary = strings.ToUpper(r.Summary[:1]) + r.Summary[1:]
+	return r
+}
+
+func (r *Report) count(result Result) (n int) {
+	for i := range r.Checks {
+		if r.Checks[i].Result == result {
+			n++
+		}
+	}
+	return n
+}
+
+// Failed reports whether a check failed.
+func (r *Report) Failed() bool { return r.count(Failed) > 0 }
+
+// Text returns the report for users, at most width wide. It does not wrap commands.
+func (r *Report) Text(width int) string {
+	const indent = 15
+	margin := strings.Repeat(" ", indent)
+	var out strings.Builder
+	group := ""
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		if c.Group != group {
+			group = c.Group
+			fmt.Fprintln(&out, group)
+		}
+		head := fmt.Sprintf("  %-13s", c.Result)
+		lines := explain.Wrap(c.Name+": "+c.Message, width-indent)
+		for _, detail := range c.Details {
+			for k, line := range explain.Wrap(detail, width-indent-2) {
+				lines = append(lines, map[bool]string{true: "- ", false: "  "}[k == 0]+line)
+			}
+		}
+		if c.Hint != "" {
+			lines = append(lines, explain.Wrap(c.Hint, width-indent)...)
+		}
+		if c.Command != "" {
+			lines = append(lines, "  "+strings.Join(explain.Wrap(c.Command, len(c.Command)), " "))
+		}
+		for _, line := range lines {
+			fmt.Fprintln(&out, head+line)
+			head = margin
+		}
+	}
+	fmt.Fprintln(&out, "\n"+r.Summary)
+	return out.String()
+}

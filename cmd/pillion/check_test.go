@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+const (
+	systemPath     = "/api/v1/namespaces/pillion-system/"
+	controllerPath = "/apis/apps/v1/namespaces/pillion-system/deployments/pillion-controller"
+	kindsPath      = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+	reviewsPath    = "/apis/authorization.k8s.io/v1/"
+	configsPath    = "/apis/admissionregistration.k8s.io/v1/"
+	agentsPath     = "/apis/pillion.dev/v1alpha1/clustersidecartemplates"
+)
+
+// review answers that all rights are there, apart from those for the denied resources.
+func review(denied ...string) clitest.Answer {
+	return func(r *http.Request) any {
+		var asked map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&asked)
+		spec, _ := asked["spec"].(map[string]any)
+		of, _ := spec["resourceAttributes"].(map[string]any)
+		allowed := true
+		for _, resource := range denied {
+			allowed = allowed && fmt.Sprintf("%v %v", spec["user"], of["resource"]) != resource && fmt.Sprint(of["resource"]) != resource
+		}
+		asked["status"] = map[string]any{"allowed": allowed}
+		return asked
+	}
+}
+
+// create answers with the pod as it is created, with the annotations and without the fields.
+func create(annotations map[string]any, without ...string) clitest.Answer {
+	return func(r *http.Request) any {
+		var pod map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&pod)
+		if r.URL.Query().Get("dryRun") != "All" {
+			return metav1.Status{Message: "this is not a dry run"}
+		}
+		pod["metadata"].(map[string]any)["annotations"] = annotations
+		spec := pod["spec"].(map[string]any)
+		for _, field := range without {
+			for _, c := range spec["initContainers"].([]any) {
+				delete(c.(map[string]any), field)
+			}
+		}
+		return pod
+	}
+}
+
+// deploymentOf is a Deployment of Pillion without a template, which the checks do not need.
+func deploymentOf(wanted, ready int) map[string]any {
+	return map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "spec": map[string]any{"replicas": wanted},
+		"status": map[string]any{"readyReplicas": ready, "updatedReplicas": wanted},
+	}
+}
+
+// listOf is a list of objects with their kinds.
+func listOf(kind string, items ...any) map[string]any {
+	if items == nil {
+		items = []any{}
+	}
+	return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{}, "items": items}
+}
+
+// newChecked is a cluster in which all is well, with one template, agent, that is a default.
+func newChecked(t *testing.T) *certified {
+	t.Helper()
+	c := newCertified(t, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	established := map[string]any{"apiVersion": "v1", "kind": "CustomResourceDefinition", "status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}}
+	agent := map[string]any{
+		"apiVersion": "pillion.dev/v1alpha1", "kind": "ClusterSidecarTemplate", "metadata": map[string]any{"name": "agent", "generation": 1},
+		"spec":   map[string]any{"default": true, "pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"agent": "here"}}}},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Valid", "observedGeneration": 1}}},
+	}
+	shop := thing("v1", "Namespace", "", "shop", map[string]any{"labels": map[string]any{"pillion.dev/inject": "enabled", "kubernetes.io/metadata.name": "shop"}})
+	pod := func(name string) any {
+		o := thing("v1", "Pod", "pillion-system", name, nil)
+		o["status"] = map[string]any{"phase": "Running"}
+		return o
+	}
+	for path, object := range map[string]any{
+		"/version":     `{"gitVersion": "v1.36.2"}`,
+		deploymentPath: deploymentOf(2, 2),
+		controllerPath: deploymentOf(1, 1),
+		kindsPath + "clustersidecartemplates.pillion.dev": established,
+		kindsPath + "sidecartemplates.pillion.dev":        established,
+		reviewsPath + "subjectaccessreviews":              review(),
+		reviewsPath + "selfsubjectaccessreviews":          review(),
+		systemPath + "pods":                               listOf("PodList", pod("pillion-a"), pod("pillion-b")),
+		systemPath + "pods/pillion-a:8080/proxy/readyz":   "[+]templates ok: revision 0123456789ab, 1 in use\nready\n",
+		systemPath + "pods/pillion-b:8080/proxy/readyz":   "[+]templates ok: revision 0123456789ab, 1 in use\nready\n",
+		systemPath + "configmaps/pillion-templates":       corev1.ConfigMap{},
+		agentsPath: listOf("ClusterSidecarTemplateList", agent),
+		"/apis/pillion.dev/v1alpha1/sidecartemplates":   listOf("SidecarTemplateList"),
+		"/api/v1/namespaces":                            listOf("NamespaceList", shop),
+		"/api/v1/namespaces/shop":                       shop,
+		"/api/v1/namespaces/shop/pods":                  create(map[string]any{"agent.pillion.dev/injected": "0123456789ab"}),
+		"/api/v1/namespaces/default/pods":               create(nil),
+		configsPath + "mutatingwebhookconfigurations":   listOf("MutatingWebhookConfigurationList", clitest.Named(c.objectsAPI[mutatingPath])),
+		configsPath + "validatingwebhookconfigurations": listOf("ValidatingWebhookConfigurationList", clitest.Named(c.objectsAPI[validatingPath])),
+	} {
+		c.objectsAPI[path] = object
+	}
+	return c
+}
+
+// empty makes it a cluster before the installation.
+func (c *certified) empty() {
+	for _, path := range []string{mutatingPath, validatingPath} {
+		delete(c.objectsAPI, path)
+	}
+	c.objectsAPI[configsPath+"mutatingwebhookconfigurations"] = listOf("MutatingWebhookConfigurationList")
+	c.objectsAPI[configsPath+"validatingwebhookconfigurations"] = listOf("ValidatingWebhookConfigurationList")
+}
+
+// TestCheckCommand compares the output of check about clusters of a made-up API with golden files. The
+// package check has those about all results of each check; these are about what is read.
+func TestCheckCommand(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*certified)
+		code   int
+		args   []string
+	}{
+		"well":      {func(*certified) {}, exitOK, nil},
+		"namespace": {func(*certified) {}, exitOK, []string{"--namespace", "shop"}},
+		"bad": {func(c *certified) {
+			c.objectsAPI["/version"] = `{"gitVersion": "v1.29.0"}`
+			c.objectsAPI[deploymentPath] = deploymentOf(2, 1)
+			c.objectsAPI[reviewsPath+"subjectaccessreviews"] = review("system:serviceaccount:pillion-system:pillion serviceaccounts", "leases")
+			delete(c.objectsAPI, kindsPath+"sidecartemplates.pillion.dev")
+			c.objectsAPI[systemPath+"pods/pillion-b:8080/proxy/readyz"] = "[+]templates ok: revision ba9876543210, 1 in use\nready\n"
+			c.objectsAPI[systemPath+"configmaps/pillion-templates"] = corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "pillion-templates"}, Data: map[string]string{"wrong.yaml": "kind: Wrong\n"}}
+			mutating := c.objectsAPI[mutatingPath].(admissionregistrationv1.MutatingWebhookConfiguration)
+			mutating.Webhooks[0].ClientConfig.CABundle = nil
+			c.objectsAPI["/api/v1/namespaces/shop/pods"] = create(nil)
+		}, exitProblem, nil},
+		"no-templates": {func(c *certified) { delete(c.objectsAPI, systemPath+"configmaps/pillion-templates") }, exitProblem, nil},
+		"forbidden": {func(c *certified) {
+			for path := range c.objectsAPI {
+				c.objectsAPI[path] = nil
+			}
+			c.objectsAPI["/apis/pillion.dev/v1alpha1/sidecartemplates"] = nil
+			c.objectsAPI["/version"] = `{"gitVersion": "v1.36.2"}`
+		}, exitProblem, nil},
+		"pre-empty": {(*certified).empty, exitOK, []string{"--pre"}},
+		"pre-bad": {func(c *certified) {
+			c.objectsAPI["/version"] = `{"gitVersion": "v1.28.0"}`
+			c.objectsAPI["/api/v1/namespaces/default/pods"] = create(nil, "restartPolicy")
+			c.objectsAPI[reviewsPath+"selfsubjectaccessreviews"] = review("leases", "customresourcedefinitions")
+			delete(c.objectsAPI, cmPath)
+		}, exitProblem, []string{"--pre", "--system-namespace", "other"}},
+		"pre-forbidden": {func(c *certified) {
+			for path := range c.objectsAPI {
+				c.objectsAPI[path] = nil
+			}
+			c.objectsAPI[cmPath] = metav1.APIResourceList{GroupVersion: "cert-manager.io/v1"}
+		}, exitOK, []string{"--pre"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newChecked(t)
+			test.change(c)
+			var out bytes.Buffer
+			root := &cobra.Command{Use: "pillion", SilenceErrors: true, SilenceUsage: true}
+			cmd := newCheckAt(func() time.Time { return c.now })
+			root.AddCommand(cmd)
+			kubeconfig := c.kubeconfig(t)
+			root.SetArgs(append([]string{"check", "--kubeconfig", kubeconfig}, test.args...))
+			root.SetOut(&out)
+			root.SetErr(&out)
+			code := exitOK
+			if err := root.Execute(); err != nil {
+				code = exitProblem
+				if err.Error() != cli.ErrTold.Error() {
+					out.WriteString(err.Error())
+				}
+			}
+			if code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			text := strings.NewReplacer(c.endpoint, "192.0.2.10:8443", kubeconfig, "FILE").Replace(out.String())
+			golden(t, filepath.Join("testdata", "check", name+".txt"), text)
+		})
+	}
+}
+
+// TestCheckOldest checks that the page about the installation has the oldest version that check accepts.
+func TestCheckOldest(t *testing.T) {
+	t.Parallel()
+	page := contents(t, "../../manifests/docs/install.md")
+	if want := "You need Kubernetes " + manifests.MinKubernetes + " or later"; !strings.Contains(page, want) {
+		t.Errorf("the page does not contain %q", want)
+	}
+}

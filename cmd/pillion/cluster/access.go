@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/check"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// accessReviews is how many reviews are sent at the same time.
+const accessReviews = 8
+
+// deniedTo returns the rights that a ServiceAccount lacks.
+func (c *Client) deniedTo(ctx context.Context, account string, needed []check.Access) ([]check.Access, error) {
+	user := "system:serviceaccount:" + c.system + ":" + account
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + c.system, "system:authenticated"}
+	return c.denied(ctx, needed, "subjectaccessreviews", func(a *authorizationv1.ResourceAttributes) any {
+		return authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: a, User: user, Groups: groups}}
+	})
+}
+
+// deniedToUser returns the rights that the user lacks.
+func (c *Client) deniedToUser(ctx context.Context, needed []check.Access) ([]check.Access, error) {
+	return c.denied(ctx, needed, "selfsubjectaccessreviews", func(a *authorizationv1.ResourceAttributes) any {
+		return authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}}
+	})
+}
+
+// denied sends a review for each right, and returns the rights that are denied, in order.
+func (c *Client) denied(ctx context.Context, needed []check.Access, resource string, review func(*authorizationv1.ResourceAttributes) any) (denied []check.Access, err error) {
+	allowed, errs := make([]bool, len(needed)), make([]error, len(needed))
+	free := make(chan struct{}, accessReviews)
+	var all sync.WaitGroup
+	for i, right := range needed {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			name, subresource, _ := strings.Cut(right.Resource, "/")
+			allowed[i], errs[i] = c.allows(ctx, resource, review(&authorizationv1.ResourceAttributes{
+				Namespace: right.Namespace, Verb: right.Verb, Group: right.Group, Resource: name, Subresource: subresource, Name: right.Name,
+			}))
+		})
+	}
+	all.Wait()
+	for i, right := range needed {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		if !allowed[i] {
+			denied = append(denied, right)
+		}
+	}
+	return denied, nil
+}
+
+// allows sends one review.
+func (c *Client) allows(ctx context.Context, resource string, review any) (bool, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&review)
+	if err != nil {
+		return false, err
+	}
+	object := &unstructured.Unstructured{Object: fields}
+	object.SetAPIVersion(authorizationv1.SchemeGroupVersion.String())
+	object.SetKind(map[string]string{"subjectaccessreviews": "SubjectAccessReview", "selfsubjectaccessreviews": "SelfSubjectAccessReview"}[resource])
+	answer, err := c.Resource(authorizationv1.SchemeGroupVersion.WithResource(resource)).Create(ctx, object, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	is, _, err := unstructured.NestedBool(answer.Object, "status", "allowed")
+	return is, err
+}
+
+// accountRights reviews the rights of both ServiceAccounts. SelfSigned is set if Pillion creates its
+// certificate.
+func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.AccountRights, error) {
+	r := check.AccountRights{Denied: map[string][]check.Access{}}
+	for account, rights := range map[string]func() (manifests.Rights, error){
+		manifests.Name:           func() (manifests.Rights, error) { return manifests.ServerRights(selfSigned) },
+		manifests.ControllerName: manifests.ControllerRights,
+	} {
+		needed, err := rights()
+		if err != nil {
+			return r, err
+		}
+		all := check.Accesses(needed, c.system)
+		r.Checked += len(all)
+		denied, err := c.deniedTo(ctx, account, all)
+		if r.Unknown, err = unknown(err, "create", "subjectaccessreviews", ""); err != nil || r.Unknown != "" {
+			return r, err
+		}
+		r.Denied[account] = denied
+	}
+	return r, nil
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/cmd/pillion/check"
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/manifests"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// preparing collects the facts before the installation.
+type preparing struct {
+	*podLister
+	Checking
+	*check.PreFacts
+}
+
+// CheckedBefore reads what the checks before the installation need.
+func (c *Client) CheckedBefore(ctx context.Context, how Checking, stderr io.Writer) (*check.PreFacts, error) {
+	p := &preparing{&podLister{c, cli.NewProgress(stderr)}, how, &check.PreFacts{Commands: how.Commands, Namespace: c.system, Overlay: how.Overlay}}
+	err := inSteps(ctx, p.progress, []step{
+		{"the version", p.version},
+		{"native sidecars", p.sidecars},
+		{"rights", p.rights},
+		{"cert-manager", p.certManager},
+		{"other installations", p.others},
+	})
+	return p.PreFacts, err
+}
+
+func (p *preparing) version(ctx context.Context) (err error) {
+	p.Version, err = p.podLister.version(ctx)
+	return err
+}
+
+func (p *preparing) sidecars(ctx context.Context) (err error) {
+	p.Sidecars, err = p.podLister.sidecars(ctx, p.NamespaceOr(p.Checking.Namespace))
+	return err
+}
+
+func (p *preparing) rights(ctx context.Context) error {
+	needed, err := manifests.DeployerRights(p.Checking.Overlay)
+	if err != nil {
+		return err
+	}
+	all := check.Accesses(needed, p.system)
+	p.Rights = len(all)
+	p.Denied, err = p.deniedToUser(ctx, all)
+	p.NoRights, err = unknown(err, "create", "selfsubjectaccessreviews", "")
+	return err
+}
+
+// certManager finds out whether the API server serves cert-manager's kinds.
+func (p *preparing) certManager(ctx context.Context) error {
+	api, err := p.raw()
+	if err != nil {
+		return err
+	}
+	_, err = api.Get().AbsPath("/apis/" + manifests.CertManagerGroup + "/v1").Do(ctx).Raw()
+	if p.CertManager = err == nil; apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// others finds the webhook configurations with webhooks of Pillion.
+func (p *preparing) others(ctx context.Context) error {
+	for _, c := range []certs.Configuration{certs.Mutating, certs.Validating} {
+		var all []admissionregistrationv1.ValidatingWebhookConfiguration // both kinds have the same relevant fields
+		err := listAll(ctx, p.podLister, c.Resource(), &all)
+		if p.Others.Unknown, err = unknown(err, "list", c.Resource().Resource, ""); err != nil || p.Others.Unknown != "" {
+			return err
+		}
+		for i := range all {
+			if o, ok := other(c, &all[i]); ok {
+				p.Others.All = append(p.Others.All, o)
+			}
+		}
+	}
+	return nil
+}
+
+// other describes a configuration, if it has a webhook of Pillion.
+func other(c certs.Configuration, w *admissionregistrationv1.ValidatingWebhookConfiguration) (o check.Other, ok bool) {
+	for i := range w.Webhooks {
+		if !strings.HasSuffix(w.Webhooks[i].Name, "."+templates.Domain) {
+			continue
+		}
+		o = check.Other{Title: c.Kind() + "/" + w.Name, Own: w.Name == manifests.Name || w.Name == manifests.Name+"-advise"}
+		if s := w.Webhooks[i].ClientConfig.Service; s != nil {
+			o.Namespace = s.Namespace
+		}
+		return o, true
+	}
+	return o, false
+}

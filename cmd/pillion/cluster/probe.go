@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/check"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// The names of pods that are sent as a dry run, and of their only container.
+const (
+	probePrefix    = "pillion-check-"
+	probeContainer = "check"
+)
+
+// probePod returns a pod that any namespace should accept: it meets the Pod Security level
+// Restricted and has limits. Nothing runs it.
+func probePod() *corev1.Pod {
+	small := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
+	return &corev1.Pod{Spec: corev1.PodSpec{
+		AutomountServiceAccountToken: new(false),
+		SecurityContext:              &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		Containers: []corev1.Container{{
+			Name: probeContainer, Image: "registry.k8s.io/pause:3.10",
+			Resources:       corev1.ResourceRequirements{Requests: small, Limits: small},
+			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+		}},
+	}}
+}
+
+// probe sends a pod to a namespace as a dry run, and compares what it gets with what the engine
+// expects.
+func (k *look) probe(ctx context.Context, ns *unstructured.Unstructured) (p check.Probe, err error) {
+	p.Namespace = ns.GetName()
+	if known := k.known(ns); known.Excluded != "" {
+		p.Unknown = "no pod is injected in the namespace " + p.Namespace + ": " + known.Excluded
+		return p, nil
+	}
+	pod := probePod()
+	if ns.GetLabels()[inject.LabelInject] != inject.Enabled && !k.matches(ns, "") {
+		pod.Labels = map[string]string{inject.LabelInject: inject.Enabled}
+	}
+	text, err := k.wish(ns, pod, &p)
+	if err != nil {
+		return p, err
+	}
+	made, err := k.dryRun(ctx, p.Namespace, probePrefix, text)
+	switch {
+	case mayNotCreate(err):
+		p.Unknown = "you are not allowed to create pods in the namespace " + p.Namespace + ", even for a dry run"
+	case isAnswer(err):
+		p.Denied = err.Error()
+	case err != nil:
+		return p, err
+	default:
+		err = k.got(made, &p)
+	}
+	return p, err
+}
+
+// isAnswer reports whether an error is an answer of the API server, and not of the network.
+func isAnswer(err error) bool {
+	_, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok
+}
+
+// wish returns the pod as JSON. If no template injects it, it requests the first one that would.
+func (k *look) wish(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, error) {
+	text, decisions, err := k.decide(ns, pod, p)
+	if err != nil || len(p.Expected) > 0 {
+		return text, err
+	}
+	for _, d := range decisions {
+		if d.Code != inject.CodeNotRequested {
+			continue
+		}
+		asking := pod.DeepCopy()
+		asking.Annotations = map[string]string{inject.AnnotationTemplates: d.Template}
+		with, _, err := k.decide(ns, asking, p)
+		if err != nil {
+			return nil, err
+		}
+		if len(p.Expected) > 0 {
+			p.Requested = d.Template
+			return with, nil
+		}
+	}
+	return text, nil
+}
+
+// decide runs the engine, and records which templates it injects.
+func (k *look) decide(ns *unstructured.Unstructured, pod *corev1.Pod, p *check.Probe) ([]byte, []inject.Decision, error) {
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := k.injector.Inject(inject.Request{Operation: "CREATE", DryRun: true, OptedIn: true, Namespace: k.scope(ns).Namespace, Object: text})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range r.Decisions {
+		if r.Decisions[i].Code == inject.CodeInjected {
+			p.Expected = append(p.Expected, r.Decisions[i].Template)
+		}
+	}
+	return text, r.Decisions, nil
+}
+
+// got records what the pod got.
+func (k *look) got(made *unstructured.Unstructured, p *check.Probe) error {
+	pod := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, pod); err != nil {
+		return err
+	}
+	for _, t := range k.injector.For(p.Namespace).Set().Templates {
+		if pod.Annotations[t.Name+"."+templates.Domain+"/"+templates.AnnotationInjected] != "" {
+			p.Got = append(p.Got, t.Name)
+		}
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if c.Name != probeContainer {
+			p.Containers = append(p.Containers, c.Name)
+		}
+	}
+	return nil
+}
+
+// sidecars reports whether the API server keeps the restartPolicy of an init container.
+func (c *Client) sidecars(ctx context.Context, namespace string) (s check.Sidecars, err error) {
+	pod := probePod()
+	sidecar := pod.Spec.Containers[0]
+	sidecar.Name, sidecar.RestartPolicy = "sidecar", new(corev1.ContainerRestartPolicyAlways)
+	pod.Spec.InitContainers = []corev1.Container{sidecar}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return s, err
+	}
+	made, err := c.dryRun(ctx, namespace, probePrefix, text)
+	switch {
+	case mayNotCreate(err):
+		s.Unknown = "you are not allowed to create pods in the namespace " + namespace + ", even for a dry run"
+		return s, nil
+	case isAnswer(err):
+		s.Unknown = "the API server denies a dry-run pod in the namespace " + namespace + ": " + strings.TrimSpace(err.Error())
+		return s, nil
+	case err != nil:
+		return s, err
+	}
+	containers, _, err := unstructured.NestedSlice(made.Object, "spec", "initContainers")
+	s.Supported = slices.ContainsFunc(containers, func(item any) bool {
+		fields, ok := item.(map[string]any)
+		return ok && fields["restartPolicy"] == string(corev1.ContainerRestartPolicyAlways)
+	})
+	return s, err
+}
