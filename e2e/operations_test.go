@@ -81,9 +81,9 @@ func (u *user) installs(t *testing.T, overlay string) {
 			u.nodes(t, pillionNamespace)
 			u.installed.run(t)
 		},
-		"pillion certs": func() {
+		"pillion check": func() { // the page says that API servers need some seconds
 			eventually(t, "all is well", func(ctx context.Context) error {
-				shown, code, err := u.run(ctx, "pillion certs")
+				shown, code, err := u.run(ctx, "pillion check")
 				if err == nil && code != 0 {
 					err = errors.New(shown)
 				}
