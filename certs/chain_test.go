@@ -292,3 +292,18 @@ func TestChainServed(t *testing.T) {
 		t.Error("verified by an empty caBundle")
 	}
 }
+
+// TestOverdue checks when a certificate should have been renewed: less than 14 days and less than a fifth
+// of its lifetime are left.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		lifetime, left int // days
+		want           bool
+	}{{90, 30, false}, {90, 15, false}, {90, 13, true}, {90, -1, true}, {7, 2, false}, {7, 1, true}, {365, 60, false}} {
+		r := X509Report{Begins: chainNow.AddDate(0, 0, test.left-test.lifetime), Expires: chainNow.AddDate(0, 0, test.left)}
+		if got := r.Overdue(chainNow); got != test.want {
+			t.Errorf("%d of %d days are left: %t", test.left, test.lifetime, got)
+		}
+	}
+}

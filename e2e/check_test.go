@@ -187,7 +187,7 @@ func (i *installed) checkReplica(t *testing.T) {
 func (i *installed) checkTemplate(t *testing.T) {
 	taken := strings.ReplaceAll(fmt.Sprintf(teamTemplate, "agent", "two"), "team-a", i.namespace)
 	i.kubectl(t, taken, "apply", "-f", "-")
-	wantCheck(t, i.Cluster, 1, nil, noNodes, "templates: failed: Pillion does not use all of them as they are ... sidecartemplate/shop/agent: NameTaken: The ClusterSidecarTemplate agent takes precedence")
+	wantCheck(t, i.Cluster, 1, nil, noNodes, "templates: failed: some are not accepted ... sidecartemplate/shop/agent: NameTaken: The ClusterSidecarTemplate agent takes precedence")
 	i.kubectl(t, taken, "delete", "-f", "-")
 	wantCheck(t, i.Cluster, 0, nil, noNodes)
 }

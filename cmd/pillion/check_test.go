@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -98,7 +99,7 @@ func newChecked(t *testing.T) *certified {
 		o["status"] = map[string]any{"phase": "Running"}
 		return o
 	}
-	for path, object := range map[string]any{
+	maps.Copy(c.objectsAPI, map[string]any{
 		"/version":     `{"gitVersion": "v1.36.2"}`,
 		deploymentPath: deploymentOf(2, 2),
 		controllerPath: deploymentOf(1, 1),
@@ -118,9 +119,7 @@ func newChecked(t *testing.T) *certified {
 		"/api/v1/namespaces/default/pods":               create(nil),
 		configsPath + "mutatingwebhookconfigurations":   listOf("MutatingWebhookConfigurationList", clitest.Named(c.objectsAPI[mutatingPath])),
 		configsPath + "validatingwebhookconfigurations": listOf("ValidatingWebhookConfigurationList", clitest.Named(c.objectsAPI[validatingPath])),
-	} {
-		c.objectsAPI[path] = object
-	}
+	})
 	return c
 }
 
@@ -155,6 +154,16 @@ func TestCheckCommand(t *testing.T) {
 			mutating.Webhooks[0].ClientConfig.CABundle = nil
 			c.objectsAPI["/api/v1/namespaces/shop/pods"] = create(nil)
 		}, exitProblem, nil},
+		"rejected": {func(c *certified) {
+			bad := thing("pillion.dev/v1alpha1", "SidecarTemplate", "shop", "bad", nil)
+			bad["spec"] = map[string]any{"pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "${nonsense}"}}}}
+			bad["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "False", "reason": "Invalid", "message": "This template is invalid.", "observedGeneration": 0}}}
+			c.objectsAPI["/apis/pillion.dev/v1alpha1/sidecartemplates"] = listOf("SidecarTemplateList", bad)
+		}, exitProblem, nil},
+		"replicas": {func(c *certified) {
+			c.objectsAPI[systemPath+"pods/pillion-a:8080/proxy/readyz"] = clitest.Failure{Code: http.StatusServiceUnavailable, Text: "[-]templates failed: the namespaces are not loaded yet\nnot ready\n"}
+			c.objectsAPI[systemPath+"pods/pillion-b:8080/proxy/readyz"] = nil
+		}, exitOK, nil},
 		"no-templates": {func(c *certified) { delete(c.objectsAPI, systemPath+"configmaps/pillion-templates") }, exitProblem, nil},
 		"forbidden": {func(c *certified) {
 			for path := range c.objectsAPI {

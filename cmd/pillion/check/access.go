@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -74,11 +75,11 @@ func named(denied []Access) (items []string) {
 				break
 			}
 		}
-		verbs := a.Verb
-		for _, next := range denied[i+1 : n] {
-			verbs += ", " + next.Verb
+		var verbs []string
+		for _, same := range denied[i:n] {
+			verbs = append(verbs, same.Verb)
 		}
-		a.Verb = verbs
+		a.Verb = strings.Join(verbs, ", ")
 		items = append(items, a.String())
 		i = n
 	}

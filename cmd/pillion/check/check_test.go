@@ -227,8 +227,8 @@ func rejectedTemplates(_ *testing.T, f *check.Facts) {
 		check.Template{ID: "sidecartemplate/team-a/agent", Status: "False", Reason: "NameTaken", Message: "The ClusterSidecarTemplate agent takes precedence, so no pod gets this template."},
 		check.Template{ID: "clustersidecartemplate/bad", Status: "False", Reason: "Invalid", Message: "This template is invalid, so no pod gets this template. Fix it: line 3"})
 	f.Templates.Problems = []string{
-		"A template is invalid, so this report ignores it. Pillion may still use its last valid content: clustersidecartemplate/bad, line 3: wrong.",
-		"A template is invalid, so this report ignores it. Pillion may still use its last valid content: configmap/pillion-templates/x.yaml, line 1: wrong.",
+		"A template is invalid, so this report ignores it. Pillion may still use its last valid content: clustersidecartemplate/bad:3: wrong.",
+		"A template is invalid, so this report ignores it. Pillion may still use its last valid content: configmap/pillion-templates/x.yaml:1: wrong.",
 	}
 }
 

@@ -125,7 +125,7 @@ func (f *Facts) templates() Check {
 		}
 	}
 	for _, problem := range f.Templates.Problems {
-		reported := slices.ContainsFunc(f.Templates.Objects, func(t Template) bool { return t.Status == "False" && strings.Contains(problem, t.ID+",") })
+		reported := slices.ContainsFunc(f.Templates.Objects, func(t Template) bool { return t.Status == "False" && strings.Contains(problem, t.ID+":") })
 		if !reported {
 			rejected = append(rejected, problem)
 		}
@@ -133,7 +133,7 @@ func (f *Facts) templates() Check {
 	c.Details = slices.Concat(rejected, waiting)
 	switch {
 	case len(rejected) > 0:
-		c.Result, c.Message = Failed, "Pillion does not use all of them as they are"
+		c.Result, c.Message = Failed, "some are not accepted"
 		c.Hint, c.Command = "Fix these templates, and check them before you apply them:", "pillion lint FILE"
 	case len(waiting) > 0 && f.Controller.Found:
 		c.Result, c.Message = Warning, counted(len(waiting), "template")+" without a report by the controller"

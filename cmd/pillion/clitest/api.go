@@ -18,6 +18,12 @@ import (
 // list for a label selector is at PATH?SELECTOR, or at PATH. A string is an answer that is no object.
 type API map[string]any
 
+// Failure is an answer with a code that is no object.
+type Failure struct {
+	Code int
+	Text string
+}
+
 // Answer is in place of an object that depends on the request.
 type Answer func(*http.Request) any
 
@@ -31,8 +37,13 @@ func (a API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer, depends := object.(Answer); depends {
 		object = answer(r)
 	}
-	if text, plain := object.(string); plain {
-		_, _ = w.Write([]byte(text))
+	switch plain := object.(type) {
+	case string:
+		_, _ = w.Write([]byte(plain))
+		return
+	case Failure:
+		w.WriteHeader(plain.Code)
+		_, _ = w.Write([]byte(plain.Text))
 		return
 	}
 	const certManager = "/apis/cert-manager.io/v1"
