@@ -163,7 +163,7 @@ func TestCheckCommand(t *testing.T) {
 		"replicas": {func(c *certified) {
 			c.objectsAPI[systemPath+"pods/pillion-a:8080/proxy/readyz"] = clitest.Failure{Code: http.StatusServiceUnavailable, Text: "[-]templates failed: the namespaces are not loaded yet\nnot ready\n"}
 			c.objectsAPI[systemPath+"pods/pillion-b:8080/proxy/readyz"] = nil
-		}, exitOK, nil},
+		}, exitProblem, nil},
 		"no-templates": {func(c *certified) { delete(c.objectsAPI, systemPath+"configmaps/pillion-templates") }, exitProblem, nil},
 		"forbidden": {func(c *certified) {
 			for path := range c.objectsAPI {

@@ -171,7 +171,7 @@ func TestAfter(t *testing.T) {
 		}, true},
 		"replica-without-templates": {func(_ *testing.T, f *check.Facts) {
 			f.Replicas.All[1].Answer = "[-]templates failed: the namespaces are not loaded yet\nnot ready\n"
-		}, false},
+		}, true},
 		"templates": {rejectedTemplates, true},
 		"unreported": {func(_ *testing.T, f *check.Facts) {
 			f.Templates.Objects[0] = check.Template{ID: "clustersidecartemplate/agent"}

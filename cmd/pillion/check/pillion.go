@@ -61,19 +61,23 @@ var revision = regexp.MustCompile(`(?m)^\[\+\]templates ok: revision ([0-9a-f]+)
 func (f *Facts) agreement() Check {
 	c := Check{Group: ofPillion, Name: "agreement", Result: OK}
 	pods := map[string][]string{} // by revision
+	var without []string          // templates
 	for _, r := range f.Replicas.All {
 		m := revision.FindStringSubmatch(r.Answer)
 		switch {
 		case r.Unknown != "":
 			c.Details = append(c.Details, r.Pod+": "+r.Unknown)
 		case m == nil:
-			c.Details = append(c.Details, r.Pod+" has no templates: "+trouble(r.Answer))
+			without = append(without, r.Pod+" has no templates: "+trouble(r.Answer))
 		default:
 			pods[m[1]] = append(pods[m[1]], r.Pod)
 		}
 	}
 	revisions := slices.Sorted(maps.Keys(pods))
 	switch {
+	case len(without) > 0:
+		c.Result, c.Message, c.Details = Failed, "some replicas have no templates", without
+		c.Hint, c.Command = "Read the log:", fmt.Sprintf("%s -n %s logs -l app.kubernetes.io/name=%s --prefix", f.Commands.Kubectl, f.Namespace, manifests.Name)
 	case f.Replicas.Unknown != "" || len(f.Replicas.All) == 0 || len(c.Details) > 0:
 		c.Result, c.Message = NotChecked, "the templates that the replicas use are unknown"
 		if f.Replicas.Unknown != "" {
