@@ -192,8 +192,11 @@ func (i *installed) checkTemplate(t *testing.T) {
 	wantCheck(t, i.Cluster, 0, nil, noNodes)
 }
 
-// checkRights takes the rights of the controller.
+// checkRights gives the server all rights, and then takes those of the controller.
 func (i *installed) checkRights(t *testing.T) {
+	i.kubectl(t, "", "create", "clusterrolebinding", "too-much", "--clusterrole=cluster-admin", "--serviceaccount=pillion-system:pillion")
+	wantCheck(t, i.Cluster, 0, nil, "RBAC: warning: the ServiceAccounts have rights that they do not need pillion may create pods in all namespaces pillion may get secrets", noNodes)
+	i.kubectl(t, "", "delete", "clusterrolebinding", "too-much")
 	role := i.kubectl(t, "", "get", "clusterrole", "pillion-controller", "-o", "json")
 	i.kubectl(t, "", "patch", "clusterrole", "pillion-controller", "--type=json", "-p", `[{"op": "replace", "path": "/rules", "value": []}]`)
 	eventually(t, "the rights are missing", func(ctx context.Context) error {

@@ -32,14 +32,16 @@ const (
 	agentsPath     = "/apis/pillion.dev/v1alpha1/clustersidecartemplates"
 )
 
-// review answers that all rights are there, apart from those for the denied resources.
+// review answers that all rights are there, apart from those for the denied resources. Every user may
+// read one Secret at most, and create no pods.
 func review(denied ...string) clitest.Answer {
 	return func(r *http.Request) any {
 		var asked map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&asked)
 		spec, _ := asked["spec"].(map[string]any)
 		of, _ := spec["resourceAttributes"].(map[string]any)
-		allowed := true
+		allowed := of["resource"] != "pods" || of["verb"] != "create"
+		allowed = allowed && (of["resource"] != "secrets" || of["name"] != nil)
 		for _, resource := range denied {
 			allowed = allowed && fmt.Sprintf("%v %v", spec["user"], of["resource"]) != resource && fmt.Sprint(of["resource"]) != resource
 		}
@@ -154,6 +156,11 @@ func TestCheckCommand(t *testing.T) {
 			mutating.Webhooks[0].ClientConfig.CABundle = nil
 			c.objectsAPI["/api/v1/namespaces/shop/pods"] = create(nil)
 		}, exitProblem, nil},
+		"more-rights": {func(c *certified) {
+			c.objectsAPI[reviewsPath+"subjectaccessreviews"] = clitest.Answer(func(*http.Request) any {
+				return map[string]any{"apiVersion": "v1", "kind": "SubjectAccessReview", "status": map[string]any{"allowed": true}}
+			})
+		}, exitOK, nil},
 		"rejected": {func(c *certified) {
 			bad := thing("pillion.dev/v1alpha1", "SidecarTemplate", "shop", "bad", nil)
 			bad["spec"] = map[string]any{"pod": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "${nonsense}"}}}}

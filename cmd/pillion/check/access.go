@@ -45,6 +45,12 @@ func Accesses(rights manifests.Rights, namespace string) []Access {
 	return slices.Compact(all)
 }
 
+// Unneeded returns rights that no ServiceAccount of Pillion needs. One that has them was given far more
+// than the manifests give, for example the role cluster-admin.
+func Unneeded() []Access {
+	return []Access{{Verb: "create", Resource: "pods"}, {Verb: "get", Resource: "secrets"}}
+}
+
 func expanded(rules []rbacv1.PolicyRule, namespace string) (all []Access) {
 	for _, rule := range rules {
 		names := rule.ResourceNames

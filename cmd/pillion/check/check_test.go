@@ -145,6 +145,9 @@ func TestAfter(t *testing.T) {
 		"kinds": {func(_ *testing.T, f *check.Facts) {
 			f.Kinds[0].Found, f.Kinds[1].Established, f.Kinds[1].Why = false, false, "the name is taken"
 		}, true},
+		"more-rights": {func(_ *testing.T, f *check.Facts) {
+			f.Rights.Excess = map[string][]check.Access{"pillion": check.Unneeded()}
+		}, false},
 		"no-custom-resources": {noCustomResources, false},
 		"no-controller":       {func(_ *testing.T, f *check.Facts) { f.Controller = check.Deployment{Name: "pillion-controller"} }, true},
 		"no-webhook": {func(_ *testing.T, f *check.Facts) {

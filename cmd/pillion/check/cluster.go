@@ -36,14 +36,22 @@ func (f *Facts) rights() Check {
 		return c
 	}
 	lacking := 0
+	var more []string
 	for _, account := range []string{manifests.Name, manifests.ControllerName} {
 		denied := f.Rights.Denied[account]
 		lacking += len(denied)
 		for _, item := range named(denied) {
 			c.Details = append(c.Details, account+" may not "+item)
 		}
+		for _, item := range named(f.Rights.Excess[account]) {
+			more = append(more, account+" may "+item+" in all namespaces")
+		}
 	}
-	if lacking > 0 {
+	switch {
+	case lacking == 0 && len(more) > 0:
+		c.Result, c.Message, c.Details = Warning, "the ServiceAccounts have rights that they do not need", more
+		c.Hint, c.Command = "Find the roles that are bound to them:", f.Commands.Kubectl+" get rolebindings,clusterrolebindings -A -o wide"
+	case lacking > 0:
 		c.Result, c.Message = Failed, "the ServiceAccounts lack "+counted(lacking, "right")
 		c.Hint, c.Command = applyAgain, f.Commands.Kubectl+" "+applyCommand
 	}

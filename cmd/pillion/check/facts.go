@@ -34,6 +34,7 @@ type Facts struct {
 type AccountRights struct {
 	Unknown string
 	Denied  map[string][]Access
+	Excess  map[string][]Access // of the rights that [Unneeded] returns
 	Checked int
 }
 

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -82,7 +83,7 @@ func (c *Client) allows(ctx context.Context, resource string, review any) (bool,
 // accountRights reviews the rights of both ServiceAccounts. SelfSigned is set if Pillion creates its
 // certificate.
 func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.AccountRights, error) {
-	r := check.AccountRights{Denied: map[string][]check.Access{}}
+	r := check.AccountRights{Denied: map[string][]check.Access{}, Excess: map[string][]check.Access{}}
 	for account, rights := range map[string]func() (manifests.Rights, error){
 		manifests.Name:           func() (manifests.Rights, error) { return manifests.ServerRights(selfSigned) },
 		manifests.ControllerName: manifests.ControllerRights,
@@ -98,6 +99,11 @@ func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.Acco
 			return r, err
 		}
 		r.Denied[account] = denied
+		unneeded := check.Unneeded()
+		if denied, err = c.deniedTo(ctx, account, unneeded); err != nil {
+			return r, err
+		}
+		r.Excess[account] = slices.DeleteFunc(unneeded, func(a check.Access) bool { return slices.Contains(denied, a) })
 	}
 	return r, nil
 }
