@@ -22,8 +22,8 @@ import (
 type checkReport struct {
 	Summary string
 	Checks  []struct {
-		Name, Result, Message, Hint, Command string
-		Details                              []string
+		Name, Result, Message string
+		Details               []string
 	}
 }
 
@@ -253,5 +253,8 @@ func (i *installed) checkNobody(t *testing.T) {
 	result, text := pre.of("rights to install")
 	if err != nil || code != 1 || result != "failed" || !strings.Contains(text, "you may not create, get, patch namespaces pillion-system") {
 		t.Errorf("exit code %d, %v: the rights are %s: %s", code, err, result, text)
+	}
+	if result, text := pre.of("native sidecars"); result != "not checked" || !strings.HasPrefix(text, "you are not allowed to create pods in the namespace default") {
+		t.Errorf("native sidecars are %s: %s", result, text)
 	}
 }

@@ -156,6 +156,22 @@ func TestCheckCommand(t *testing.T) {
 			mutating.Webhooks[0].ClientConfig.CABundle = nil
 			c.objectsAPI["/api/v1/namespaces/shop/pods"] = create(nil)
 		}, exitProblem, nil},
+		"system-namespace": {func(c *certified) {
+			c.objectsAPI["/api/v1/namespaces/kube-system"] = thing("v1", "Namespace", "", "kube-system", nil)
+		}, exitOK, []string{"--namespace", "kube-system"}},
+		"requested": {func(c *certified) {
+			agent := c.objectsAPI[agentsPath].(map[string]any)["items"].([]any)[0].(map[string]any)
+			agent["metadata"].(map[string]any)["generation"] = 2
+			agent["spec"].(map[string]any)["default"] = false
+			c.objectsAPI["/api/v1/namespaces/shop/pods"] = clitest.Answer(func(r *http.Request) any {
+				var pod corev1.Pod
+				_ = json.NewDecoder(r.Body).Decode(&pod)
+				if pod.Annotations["pillion.dev/templates"] == "agent" {
+					pod.Annotations["agent.pillion.dev/injected"] = "0123456789ab"
+				}
+				return pod
+			})
+		}, exitOK, nil},
 		"more-rights": {func(c *certified) {
 			c.objectsAPI[reviewsPath+"subjectaccessreviews"] = clitest.Answer(func(*http.Request) any {
 				return map[string]any{"apiVersion": "v1", "kind": "SubjectAccessReview", "status": map[string]any{"allowed": true}}

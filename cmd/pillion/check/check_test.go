@@ -268,6 +268,9 @@ func TestBefore(t *testing.T) {
 		"elsewhere": {func(f *check.PreFacts) {
 			f.Others.All = []check.Other{{Title: "MutatingWebhookConfiguration/pillion", Own: true, Namespace: "other"}, {Title: "ValidatingWebhookConfiguration/mine"}}
 		}, true},
+		"renamed": {func(f *check.PreFacts) {
+			f.Others.All = []check.Other{{Title: "MutatingWebhookConfiguration/mine", Namespace: "pillion-system"}}
+		}, true},
 		"nobody": {func(f *check.PreFacts) {
 			f.Version, f.NoRights = "", "you are not allowed to create selfsubjectaccessreviews"
 			f.Sidecars = check.Sidecars{Unknown: "you are not allowed to create pods in the namespace default, even for a dry run"}
