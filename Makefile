@@ -34,7 +34,7 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test soak lint fmt fuzz golden generate arrows demo bench profile tidy image sbom
+.PHONY: help build test soak lint fmt fuzz golden generate arrows demo bench profile tidy image sbom release
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,3 +108,7 @@ image: ## Build the container image IMAGE; PUSH=1 pushes it, for all platforms a
 
 sbom: build ## Write bin/pillion.spdx.json, the bill of materials of bin/pillion
 	SYFT_CHECK_FOR_APP_UPDATE=false $(SYFT) scan --quiet file:bin/pillion -o spdx-json=bin/pillion.spdx.json
+
+release: ## Build all files of the release VERSION (v0.1.0) from HEAD into dist/, and publish nothing
+	rm -rf dist
+	cd e2e/release && $(GO) run . -version '$(VERSION)' -out $(CURDIR)/dist -syft '$(SYFT)'
