@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
+	"golang.org/x/mod/semver"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/chart/v2/util"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -55,6 +57,12 @@ func (r *release) writeChart() error {
 		return err
 	}
 	chart.Metadata.Version, chart.Metadata.AppVersion = strings.TrimPrefix(r.version, "v"), r.version
+	if chart.Metadata.Annotations == nil {
+		chart.Metadata.Annotations = map[string]string{}
+	}
+	// What Artifact Hub shows and scans.
+	chart.Metadata.Annotations["artifacthub.io/images"] = "- name: pillion\n  image: " + r.image() + "\n"
+	chart.Metadata.Annotations["artifacthub.io/prerelease"] = strconv.FormatBool(semver.Prerelease(r.version) != "")
 	chart.StampModTimes(r.time)
 	if err := chart.Validate(); err != nil {
 		return err

@@ -160,7 +160,8 @@ func TestChart(t *testing.T) {
 	}
 	path := filepath.Join(r.out, "pillion-0.1.0.tgz")
 	chart, err := loader.LoadFile(path)
-	if err != nil || chart.Metadata.Version != "0.1.0" || chart.Metadata.AppVersion != "v0.1.0" {
+	if err != nil || chart.Metadata.Version != "0.1.0" || chart.Metadata.AppVersion != "v0.1.0" ||
+		chart.Metadata.Annotations["artifacthub.io/images"] != "- name: pillion\n  image: "+r.image()+"\n" || chart.Metadata.Annotations["artifacthub.io/prerelease"] != "false" {
 		t.Fatalf("%v: %+v", err, chart)
 	}
 	f, err := os.Open(path)
