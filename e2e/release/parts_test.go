@@ -144,7 +144,7 @@ func TestNotes(t *testing.T) {
 }
 
 // TestChart checks that a chart gets the version of the release and the time of the commit, and that
-// Helm reads the archive. The chart's own tests say whether it is right.
+// Helm reads the archive. The chart has its own tests of what it contains.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	r := checkedOut(t, map[string]string{
