@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestChanges checks that values do the same as the patches on the pages.
+func TestChanges(t *testing.T) {
+	const base = "resources: [MANIFESTS/overlays/self-signed]\n"
+	for name, c := range map[string]struct{ values, kustomization string }{
+		"image": {
+			"image: {repository: registry.example.com/pillion, tag: v0.2.0}",
+			"images: [{name: ghcr.io/pillion-dev/pillion, newName: registry.example.com/pillion, newTag: v0.2.0}]",
+		},
+		"digest": {
+			"image: {digest: \"sha256:" + strings.Repeat("a", 64) + "\"}",
+			"images: [{name: ghcr.io/pillion-dev/pillion, digest: \"sha256:" + strings.Repeat("a", 64) + "\"}]",
+		},
+		"pods":           {podsValues, podsPatch},
+		"replicas":       {"replicas: 3\ncontroller: {replicas: 2}", "replicas: [{name: pillion, count: 3}, {name: pillion-controller, count: 2}]"},
+		"resources":      {resourcesValues, resourcesPatch},
+		"arguments":      {"extraArgs: [--log-level=debug]\ncontroller: {extraArgs: [--log-level=warn]}", argsPatch},
+		"namespaces":     {"excludeNamespaces: [istio-system]\nadvise: true", "components: [MANIFESTS/components/advise]\n" + namespacesPatch},
+		"port":           {"service: {port: 8443}", portPatch},
+		"callers":        {"callers: {authentication: required, secret: pillion-callers, tokens: tokens}", callersPatch},
+		"ways to call":   {waysValues, waysPatch},
+		"network policy": {networkValues, "components: [MANIFESTS/components/network-policy]\n" + networkPatch},
+		"autoscaler":     {"hpa: {enabled: true, minReplicas: 3, maxReplicas: 5, averageCPU: 1}", "components: [MANIFESTS/components/hpa]\n" + scalerPatch},
+		"static pods":    {"staticPods: {enabled: true, namespaces: [kube-system, nodes]}", "components: [MANIFESTS/components/static-pods]\n" + staticPatch},
+		"templates": {
+			`templates: {library: false, files: {log-agent.yaml: "a: b\n"}}`,
+			"configMapGenerator: [{name: pillion-templates, namespace: pillion-system, behavior: replace, literals: [\"log-agent.yaml=a: b\\n\"]}]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := objects(t, mustTemplate(t, system, "certificates: {source: self-signed}\n"+c.values).Manifest)
+			compare(t, made, kustomize(t, base+c.kustomization, nil))
+		})
+	}
+}
+
+// TestNamespace checks that a release in another namespace is the same but for that namespace, and
+// for what pillion serve has to know about it.
+func TestNamespace(t *testing.T) {
+	const other = "sidecars"
+	everything := "advise: true\nhpa: {enabled: true}\nmonitoring: {enabled: true}\nnetworkPolicy: {enabled: true}\n"
+	for overlay, source := range overlays {
+		t.Run(overlay, func(t *testing.T) {
+			want := mustTemplate(t, system, source+everything).Manifest
+			got := mustTemplate(t, other, source+everything).Manifest
+			if strings.Contains(got, system) {
+				t.Errorf("the chart names %s", system)
+			}
+			want = strings.ReplaceAll(want, system, other)
+			want = strings.ReplaceAll(want, keepAnnotation+": keep", "") // compare expects it only in the first set
+			args := "        - --exclude-namespace=" + other + "\n"
+			if overlay == "self-signed" {
+				args += "        - --tls-host=pillion." + other + ".svc\n"
+			}
+			if strings.Count(got, args) != 1 {
+				t.Errorf("the arguments lack\n%s", args)
+			}
+			compare(t, objects(t, strings.Replace(got, args, "", 1)), objects(t, want))
+		})
+	}
+}
+
+// TestWrong checks that wrong values are rejected, and what the user reads.
+func TestWrong(t *testing.T) {
+	const ownWithoutCA = "certificates: {source: own}"
+	for values, want := range map[string]string{
+		"replica: 3":                        "additional properties 'replica' not allowed",
+		"replicas: many":                    "at '/replicas': got string, want integer",
+		"replicas: 0":                       "at '/replicas': minimum: got 0, want 1",
+		"image: {tag: 1.2}":                 "at '/image/tag': got number, want string",
+		"image: {digest: latest}":           "at '/image/digest': 'latest' does not match pattern '^(sha256:[0-9a-f]{64})?$'",
+		"extraArgs: --advise":               "at '/extraArgs': got string, want array",
+		"extraArgs: [advise]":               "at '/extraArgs/0': 'advise' does not match pattern '^--[a-z]'",
+		"excludeNamespaces: [Shop]":         "at '/excludeNamespaces/0': 'Shop' does not match pattern",
+		"excludeNamespaces: [a, a]":         "at '/excludeNamespaces': items at 0 and 1 are equal",
+		"failurePolicy: {mutating: Closed}": "at '/failurePolicy/mutating': value must be one of 'Ignore', 'Fail'",
+		"certificates: {source: vault}":     "at '/certificates/source': value must be one of 'cert-manager', 'self-signed', 'own'",
+		ownWithoutCA:                        "at '/certificates/own/ca': '' does not match pattern '^\\\\s*-----BEGIN CERTIFICATE-----'",
+		"service: {port: 70000}":            "at '/service/port': maximum: got 70,000, want 65,535",
+		"advise: \"yes\"":                   "at '/advise': got string, want boolean",
+		"networkPolicy: {enabled: true, apiServers: [a.b]}":   "at '/networkPolicy/apiServers/0': 'a.b' does not match pattern",
+		"callers: {authentication: required, tokens: tokens}": "at '/callers/secret': minLength: got 0, want 1",
+		"resources: {limit: {memory: 1Gi}}":                   "at '/resources': additional properties 'limit' not allowed",
+		// What the schema cannot express.
+		"hpa: {enabled: true, minReplicas: 3, maxReplicas: 2}":              "hpa.maxReplicas is 2, less than hpa.minReplicas, which is 3",
+		"callers: {authentication: required}":                               "callers.authentication is required, but no credentials are accepted; set callers.tokens, callers.basicAuth, callers.ca or callers.jwt.issuer",
+		"callers: {tokens: tokens, secret: pillion-callers}":                "callers.authentication is none, so no credentials are checked; set it to optional or required",
+		"excludeNamespaces: [kube-system]":                                  "excludeNamespaces has kube-system, which Pillion leaves alone already; remove it",
+		"templates: {files: {fluent-bit.yaml: \"a: b\"}}":                   "templates.files has fluent-bit.yaml, which is a file of the library; rename it, or set templates.library to false",
+		"crds: {install: false}\ncontroller: {enabled: false, replicas: 0}": "at '/controller/replicas': minimum: got 0, want 1",
+	} {
+		t.Run(values, func(t *testing.T) {
+			made, err := template(system, values)
+			if err == nil {
+				t.Fatalf("accepted: %s", made.Name)
+			}
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the message is %v\nwant one with %s", err, want)
+			}
+		})
+	}
+}
+
+func TestNotes(t *testing.T) {
+	for namespace, want := range map[string][]string{
+		system:  {"kubectl -n pillion-system rollout status deployment/pillion", "pillion certs\n", "kubectl label namespace shop pillion.dev/inject=enabled"},
+		"other": {"kubectl -n other rollout status deployment/pillion", "pillion certs --system-namespace other\n"},
+	} {
+		notes := mustTemplate(t, namespace, "").Info.Notes
+		for _, line := range want {
+			if !strings.Contains(notes, line) {
+				t.Errorf("the notes lack %q:\n%s", line, notes)
+			}
+		}
+	}
+}
