@@ -30,6 +30,7 @@ func runElsewhere() map[string][]string {
 		"README.md":                      {"$"},                                 // TestReadme
 		"manifests/docs/configure.md":    {"components/hpa,d", "OUTDATED"},      // TestComponentsRemoved, TestController
 		"manifests/docs/first-steps.md":  {"$"},                                 // TestFirstSteps
+		"manifests/docs/helm.md":         {"$"},                                 // TestChart
 		"manifests/docs/install.md":      {"$"},                                 // TestDocumentedOperations
 		"manifests/docs/certificates.md": {"secret pillion-ca", "ca=$(kubectl"}, // TestCertManager
 		"manifests/docs/verify.md":       {"$"},                                 // the module e2e/release, except what needs a published release

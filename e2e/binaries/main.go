@@ -43,7 +43,10 @@ func run(ctx context.Context, args []string) error {
 	if err := found.NeedKubectl(ctx, steps); err != nil {
 		return err
 	}
-	_, err = programs.CertManager(ctx, steps)
+	if _, err := programs.CertManager(ctx, steps); err != nil {
+		return err
+	}
+	_, err = programs.Helm(ctx, steps)
 	return err
 }
 
