@@ -48,6 +48,7 @@ func TestChart(t *testing.T) {
 		"helm rollback": func() {
 			u.wantFailurePolicy(t, admissionregistrationv1.Fail)
 			u.waitForInjection(t)
+			u.types(t, "helm install second manifests/chart --namespace second --create-namespace", 1) // the names are taken
 			u.upgradesDefinition(t)
 		},
 		"helm uninstall": func() {
@@ -150,6 +151,9 @@ func (u *user) isUninstalled(t *testing.T) {
 		}
 		return nil
 	})
+	if _, err := u.Client.CoreV1().Secrets(pillionNamespace).Get(testContext(t), servingSecret, metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
 	eventually(t, "a pod starts without Pillion", func(ctx context.Context) error {
 		pod := shopPod()
 		pod.GenerateName = "last-"

@@ -3,8 +3,11 @@
 package chart
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 )
 
 // TestChanges checks that values do the same as the patches on the pages.
@@ -42,7 +45,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestNamespace checks that a release in another namespace is the same but for that namespace, and
+// TestNamespace checks that a release in another namespace is the same except for that namespace, and
 // for what pillion serve has to know about it.
 func TestNamespace(t *testing.T) {
 	const other = "sidecars"
@@ -109,6 +112,23 @@ func TestWrong(t *testing.T) {
 	}
 }
 
+// TestUninstall checks what Helm deletes, and that it deletes the webhooks before what they call.
+func TestUninstall(t *testing.T) {
+	for keep, want := range map[string]int{"true": 2, "false": 0} {
+		manifest := mustTemplate(t, system, "crds: {keep: "+keep+"}").Manifest
+		if n := strings.Count(manifest, keepAnnotation+": keep"); n != want {
+			t.Errorf("crds.keep %s: Helm keeps %d objects, want %d", keep, n, want)
+		}
+	}
+	order := func(kind string) int { return slices.Index(releaseutil.UninstallOrder, kind) }
+	for _, webhooks := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+		if order(webhooks) < 0 || order(webhooks) > order("Deployment") || order(webhooks) > order("Service") {
+			t.Errorf("the order is %v", releaseutil.UninstallOrder)
+		}
+	}
+}
+
+// TestNotes checks that the notes have the next commands.
 func TestNotes(t *testing.T) {
 	for namespace, want := range map[string][]string{
 		system:  {"kubectl -n pillion-system rollout status deployment/pillion", "pillion certs\n", "kubectl label namespace shop pillion.dev/inject=enabled"},
