@@ -22,18 +22,11 @@ import (
 // chart. Between two steps of the page, it also upgrades to a packaged chart with another CRD.
 func TestChart(t *testing.T) {
 	t.Parallel()
-	helm, err := programs.Helm(t.Context(), programs.NewSteps(os.Stderr))
-	if err != nil {
-		t.Fatal(err)
-	}
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
 	if _, err := i.StartCertManager(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	u := i.newOperator(t)
-	if err := os.Symlink(helm, filepath.Join(u.dir, "helm")); err != nil {
-		t.Fatal(err)
-	}
+	u := i.newHelmUser(t)
 	u.follows(t, commandsOf(t, "manifests/docs/helm.md"), map[string]func(){
 		"kubectl -n pillion-system rollout": func() {
 			u.nodes(t, pillionNamespace)
@@ -61,6 +54,39 @@ func TestChart(t *testing.T) {
 	u.isUninstalled(t)
 	u.types(t, "helm install pillion manifests/chart --namespace pillion-system --values my-values.yaml", 0)
 	u.wantFailurePolicy(t, admissionregistrationv1.Fail)
+}
+
+// TestChartNamespace installs the chart in another namespace, as its own certificate authority.
+func TestChartNamespace(t *testing.T) {
+	t.Parallel()
+	i := &installed{Cluster: newCluster(t), namespace: "shop"}
+	i.Namespace = "sidecars"
+	u := i.newHelmUser(t)
+	u.types(t, "helm install pillion manifests/chart --namespace sidecars --create-namespace "+
+		"--set certificates.source=self-signed --set failurePolicy.mutating=Fail", 0)
+	i.run(t)
+	i.waitForInjection(t)
+	u.types(t, "pillion certs --system-namespace sidecars", 0)
+	pod := shopPod()
+	pod.Name, pod.Labels = "own", map[string]string{injectLabel: "enabled"}
+	own, err := i.Client.CoreV1().Pods(i.Namespace).Create(testContext(t), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil || isInjected(own) {
+		t.Errorf("a pod in Pillion's own namespace: %v; %v", own.Annotations, err)
+	}
+}
+
+// newHelmUser returns an operator who has helm.
+func (i *installed) newHelmUser(t *testing.T) *user {
+	t.Helper()
+	helm, err := programs.Helm(t.Context(), programs.NewSteps(os.Stderr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := i.newOperator(t)
+	if err := os.Symlink(helm, filepath.Join(u.dir, "helm")); err != nil {
+		t.Fatal(err)
+	}
+	return u
 }
 
 // certsAreWell returns an error if pillion certs reports a problem.

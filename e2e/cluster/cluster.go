@@ -36,6 +36,8 @@ type Cluster struct {
 	Kubectl string
 	// Programs are the programs of the control plane.
 	Programs *programs.Programs
+	// Namespace is where Pillion is installed. A test may change it before it installs Pillion.
+	Namespace string
 	// Audit is the API server's audit log of requests for pods.
 	Audit *AuditLog
 	// Authority signs every serving certificate of the run.
@@ -65,7 +67,7 @@ func StartPrograms(ctx context.Context, steps *programs.Steps, found *programs.P
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, steps: steps, Programs: found, Kubectl: found.Kubectl}
+	c := &Cluster{dir: dir, steps: steps, Programs: found, Kubectl: found.Kubectl, Namespace: pillionNamespace}
 	err = steps.Do("etcd, kube-apiserver, "+filepath.Base(found.Controllers), func() error {
 		ctx, cancel := context.WithTimeout(ctx, readyWithin)
 		defer cancel()

@@ -44,7 +44,7 @@ func (r *Replica) Accepted() int64 { return r.wire.accepted.Load() }
 // become endpoints of the applied Service. The files follow until ctx is done. The start fails
 // if it takes longer than within.
 func (c *Cluster) RunDeployment(ctx context.Context, binary string, within time.Duration, flags ...string) ([]*Replica, error) {
-	deployment, err := c.Client.AppsV1().Deployments(pillionNamespace).Get(ctx, pillionServiceAccount, metav1.GetOptions{})
+	deployment, err := c.Client.AppsV1().Deployments(c.Namespace).Get(ctx, pillionServiceAccount, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -248,14 +248,14 @@ func (c *Cluster) setEndpoint(ctx context.Context, name, address string, ready b
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      pillionServiceAccount + "-" + name,
-			Namespace: pillionNamespace,
+			Namespace: c.Namespace,
 			Labels:    map[string]string{discoveryv1.LabelServiceName: pillionServiceAccount, discoveryv1.LabelManagedBy: "pillion-e2e"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: new("webhook"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(port))}},
 	}
-	return createOrUpdate(ctx, c.Client.DiscoveryV1().EndpointSlices(pillionNamespace), slice)
+	return createOrUpdate(ctx, c.Client.DiscoveryV1().EndpointSlices(c.Namespace), slice)
 }
 
 // machineAddress is an address that an EndpointSlice takes: neither loopback nor link-local.

@@ -115,7 +115,7 @@ func (c *Cluster) startPillion(ctx context.Context, binary string, templates, en
 // cluster.
 func (c *Cluster) kubeconfigOf(ctx context.Context, account string) (string, error) {
 	lifetime := int64(certificateLifetime.Seconds())
-	token, err := c.Client.CoreV1().ServiceAccounts(pillionNamespace).CreateToken(ctx, account,
+	token, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime}},
 		metav1.CreateOptions{})
 	if err != nil {

@@ -37,7 +37,7 @@ func (c *Cluster) project(ctx context.Context, resource string, object runtime.O
 		}
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(c.Client.CoreV1().RESTClient(), resource, pillionNamespace,
+		ListerWatcher: cache.NewListWatchFromClient(c.Client.CoreV1().RESTClient(), resource, c.Namespace,
 			fields.OneTermEqualSelector("metadata.name", name)),
 		ObjectType: object,
 		Handler: cache.ResourceEventHandlerFuncs{
