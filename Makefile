@@ -34,7 +34,7 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test soak lint fmt fuzz golden generate arrows demo bench profile tidy image sbom release
+.PHONY: help build test node soak lint fmt fuzz golden generate arrows demo bench profile tidy image sbom release
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ ifndef KUBERNETES
 	cd e2e && KUBERNETES=$(OLDER) $(GO) run ./binaries >/dev/null
 	cd e2e && KUBERNETES=$(OLDER) $(SKIPS) -count=1 -timeout 30m -run '^($(ON_OLDER))$$' .
 endif
+
+node: ## Run Pillion on a real node: real containers (needs Linux and root; installs missing Debian packages)
+	cd e2e && $(GO) build -o ../bin/skips ./skips
+	cd e2e/node && $(SKIPS) -count=1 -timeout 30m $(if $(RUN),-run '$(RUN)') .
 
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
 	cd e2e && $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)

@@ -44,6 +44,7 @@ type Cluster struct {
 	Authority *Authority
 
 	dir       string
+	flags     []string // of every API server
 	steps     *programs.Steps
 	apiServer *process
 
@@ -60,14 +61,15 @@ func Start(ctx context.Context, steps *programs.Steps) (*Cluster, error) {
 	return StartPrograms(ctx, steps, found)
 }
 
-// StartPrograms runs a control plane on free ports and in a temporary folder. It returns when
-// the API server and the controllers are ready; ctx limits only the start.
-func StartPrograms(ctx context.Context, steps *programs.Steps, found *programs.Programs) (*Cluster, error) {
+// StartPrograms runs a control plane on free ports and in a temporary folder. Its API servers get
+// these flags after the usual ones. It returns when the API server and the controllers are ready;
+// ctx limits only the start.
+func StartPrograms(ctx context.Context, steps *programs.Steps, found *programs.Programs, flags ...string) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "pillion-e2e-")
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, steps: steps, Programs: found, Kubectl: found.Kubectl, Namespace: pillionNamespace}
+	c := &Cluster{dir: dir, steps: steps, Programs: found, Kubectl: found.Kubectl, Namespace: pillionNamespace, flags: flags}
 	err = steps.Do("etcd, kube-apiserver, "+filepath.Base(found.Controllers), func() error {
 		ctx, cancel := context.WithTimeout(ctx, readyWithin)
 		defer cancel()

@@ -77,7 +77,7 @@ func (c *Cluster) writeAPIServerFiles(token string) error {
 }
 
 func (c *Cluster) apiServerArgs(port, auditLog string) []string {
-	return []string{
+	return append([]string{
 		"--etcd-servers", "unix://" + c.Path("etcd.sock"),
 		"--bind-address", "127.0.0.1",
 		"--secure-port", port,
@@ -96,7 +96,7 @@ func (c *Cluster) apiServerArgs(port, auditLog string) []string {
 		"--audit-log-mode", "blocking", // an event is in the file before its response is sent
 		"--audit-log-version", "audit.k8s.io/v1",
 		"--audit-log-maxsize", "100000", // MB, so that there is only one file
-	}
+	}, c.flags...)
 }
 
 func (c *Cluster) startControllers(ctx context.Context) error {

@@ -19,9 +19,12 @@ func Root(ctx context.Context) (string, error) {
 	return filepath.Dir(module), err
 }
 
+// ownModule is this module, which the module e2e/node requires.
+const ownModule = "github.com/pillion-dev/pillion/e2e"
+
 // moduleDir returns the folder of this module, e2e.
 func moduleDir(ctx context.Context) (string, error) {
-	return goList(ctx, "", nil, "-m", "-f", "{{.Dir}}")
+	return goList(ctx, "", nil, "-m", "-f", "{{.Dir}}", ownModule)
 }
 
 // version returns the version of a module that the module in dir builds with.

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/pillion-dev/pillion/e2e/programs"
+)
+
+const (
+	// StandIn is the image of the program standin: the app and the sidecars of the tests, and
+	// the process that holds the namespaces of a pod.
+	StandIn = "registry.example/standin:1"
+	// pillionName is the image of Pillion. The manifests name it with the tag of a release.
+	pillionName = "ghcr.io/pillion-dev/pillion"
+
+	imagesName = "images.tar"
+)
+
+// recipe is what the Dockerfile says about the image.
+type recipe struct {
+	build, user, entrypoint string
+}
+
+var (
+	buildPattern = regexp.MustCompile(`CGO_ENABLED=0 .*go build .*`)
+	imagePattern = regexp.MustCompile(`(?s)\nFROM scratch\nCOPY --from=build (\S+) (\S+)\nUSER (\S+)\nENTRYPOINT \["([^"]+)"\]\n$`)
+)
+
+// readRecipe returns an error if the Dockerfile has steps that BuildImages does not do.
+func readRecipe(root string) (recipe, error) {
+	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		return recipe{}, err
+	}
+	command := buildPattern.FindString(string(text))
+	parts := imagePattern.FindStringSubmatch(string(text))
+	if command == "" || parts == nil || parts[1] != parts[2] || parts[2] != parts[4] {
+		return recipe{}, fmt.Errorf("%s/Dockerfile has other steps than go build and one COPY into an empty image", root)
+	}
+	return recipe{build: command, user: parts[3], entrypoint: parts[4]}, nil
+}
+
+// BuildImages writes a file for ctr with the images of Pillion, with each of the tags, and of
+// StandIn.
+func BuildImages(ctx context.Context, steps *programs.Steps, dir string, tags ...string) error {
+	return steps.Do("the images of Pillion and of the stand-ins", func() error {
+		root, err := programs.Root(ctx)
+		if err != nil {
+			return err
+		}
+		pillion, err := buildPillion(ctx, root, dir)
+		if err != nil {
+			return err
+		}
+		standIn, err := buildStandIn(ctx, root, dir)
+		if err != nil {
+			return err
+		}
+		images := map[name.Tag]v1.Image{}
+		for _, tag := range tags {
+			if err := addTag(images, pillionName+":"+tag, pillion); err != nil {
+				return err
+			}
+		}
+		if err := addTag(images, StandIn, standIn); err != nil {
+			return err
+		}
+		return tarball.MultiWriteToFile(filepath.Join(dir, imagesName), images)
+	})
+}
+
+func addTag(images map[name.Tag]v1.Image, reference string, image v1.Image) error {
+	tag, err := name.NewTag(reference)
+	images[tag] = image
+	return err
+}
+
+// buildPillion runs the Dockerfile's own command.
+func buildPillion(ctx context.Context, root, dir string) (v1.Image, error) {
+	r, err := readRecipe(root)
+	if err != nil {
+		return nil, err
+	}
+	binary := filepath.Join(dir, "image-pillion")
+	if err := goBuild(ctx, root, strings.Replace(r.build, "-o "+r.entrypoint, "-o "+binary, 1)); err != nil {
+		return nil, err
+	}
+	return imageOf(binary, r.entrypoint, r.user)
+}
+
+func buildStandIn(ctx context.Context, root, dir string) (v1.Image, error) {
+	binary := filepath.Join(dir, "image-standin")
+	if err := goBuild(ctx, filepath.Join(root, "e2e", "node"), "CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "+binary+" ./standin"); err != nil {
+		return nil, err
+	}
+	return imageOf(binary, "/standin", "65532:65532")
+}
+
+func goBuild(ctx context.Context, dir, line string) error {
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TARGETOS=linux", "TARGETARCH="+runtime.GOARCH)
+	cmd.SysProcAttr = programs.ChildAttributes()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", line, err, out)
+	}
+	return nil
+}
+
+// imageOf returns an image with one file.
+func imageOf(binary, entrypoint, user string) (v1.Image, error) {
+	program, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	header := &tar.Header{Name: strings.TrimPrefix(entrypoint, "/"), Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(program))}
+	if err := w.WriteHeader(header); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(program); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	packed, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(empty.Image, packed)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.ConfigFile(image, configOf(image, entrypoint, user))
+}
+
+func configOf(image v1.Image, entrypoint, user string) *v1.ConfigFile {
+	config, err := image.ConfigFile()
+	if err != nil {
+		config = &v1.ConfigFile{}
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.Config.Entrypoint, config.Config.User = []string{entrypoint}, user
+	return config
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	selfSigned  = "self-signed"
+	certManager = "cert-manager"
+
+	// web is a Deployment of a user.
+	web = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: app
+        image: registry.example/standin:1
+        args: ["-serve=:8000"]
+        readinessProbe: {httpGet: {path: /, port: 8000}, periodSeconds: 1}
+`
+)
+
+// TestSelfSigned installs the overlay self-signed as users do.
+func TestSelfSigned(t *testing.T) { testInstall(t, selfSigned) }
+
+// testInstall installs an overlay, and measures how long it takes until the first injected pod is
+// ready. Nothing is done by hand in between: the namespace has its label before Pillion runs, and the
+// Deployment is applied right after the overlay, so its controller retries until Pillion answers.
+func testInstall(t *testing.T, overlay string) {
+	remove(t)
+	ns := optedInNamespace(t)
+	started := time.Now()
+	applyOverlay(t, overlay)
+	applied := time.Since(started)
+	kubectl(t, "apply", "-f", "testdata/helper.yaml")
+	apply(t, ns, web)
+	pod := readyPods(t, ns, "app=web", 1)[0]
+	first := time.Since(started)
+	wantSidecar(t, &pod)
+	waitForRollout(t)
+	figure(t, "kubectl apply", "%s", seconds(applied))
+	figure(t, "from apply to the first injected pod, ready", "%s", seconds(first))
+	figure(t, "from apply to a complete rollout of Pillion", "%s", seconds(time.Since(started)))
+}
+
+// installed makes sure that Pillion is installed by an overlay, and that the template helper is in use.
+func installed(t *testing.T, overlay string) {
+	t.Helper()
+	if current != overlay {
+		remove(t)
+		applyOverlay(t, overlay)
+	}
+	waitForRollout(t)
+	kubectl(t, "apply", "-f", "testdata/helper.yaml")
+}
+
+// current is the installed overlay, or "".
+var current string
+
+func overlayDir(t *testing.T, overlay string) string {
+	t.Helper()
+	root, err := cluster.Root(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, "manifests", "overlays", overlay)
+}
+
+func applyOverlay(t *testing.T, overlay string) {
+	t.Helper()
+	current = overlay
+	kubectl(t, "apply", "--server-side", "-k", overlayDir(t, overlay))
+}
+
+func waitForRollout(t *testing.T) {
+	t.Helper()
+	for _, deployment := range []string{"pillion", "pillion-controller"} {
+		if _, err := env.RunKubectl(testContext(t), nil, "-n", pillionNamespace, "rollout", "status", "deployment/"+deployment, "--timeout=120s"); err != nil {
+			t.Fatalf("%v\n%s", err, describe(testContext(t), pillionNamespace))
+		}
+	}
+}
+
+// remove removes Pillion as the docs say.
+func remove(t *testing.T) {
+	t.Helper()
+	if current == "" {
+		return
+	}
+	started := time.Now()
+	kubectl(t, "delete", "--ignore-not-found", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-l", "app.kubernetes.io/name=pillion")
+	kubectl(t, "delete", "--ignore-not-found", "-k", overlayDir(t, current))
+	figure(t, "removing the overlay "+current, "%s", seconds(time.Since(started)))
+	current = ""
+	eventually(t, "nothing of Pillion is left", func(ctx context.Context) error {
+		namespaces, err := env.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=pillion"})
+		if err != nil {
+			return err
+		}
+		if len(namespaces.Items) > 0 {
+			return errors.New("its namespace is left")
+		}
+		left, err := env.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name in (pillion, pillion-controller)"})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("%d pods are left", len(left.Items))
+		}
+		return err
+	})
+}
