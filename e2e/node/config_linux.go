@@ -52,7 +52,7 @@ const networkConfig = `{
 `
 
 // kubeletConfig has defaults, except for what this machine may lack (cgroup v2, systemd, no swap) and
-// for evictions: how full this machine's disk is must not matter.
+// for evictions: how full this machine's disk is must not matter. No server is at the address for DNS.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix://%[1]s
@@ -70,6 +70,7 @@ authentication:
   webhook: {enabled: false}
 authorization: {mode: AlwaysAllow}
 clusterDomain: cluster.local
+clusterDNS: [10.0.0.10]
 `
 
 const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1

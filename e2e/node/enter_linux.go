@@ -138,7 +138,7 @@ func runInit(ctx context.Context, dir string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := os.Setenv(stageVariable, stageWork); err != nil {
+	if err := errors.Join(os.Setenv(stageVariable, stageWork), os.Setenv("TMPDIR", dir)); err != nil {
 		return 0, err
 	}
 	work, err := os.StartProcess(self, os.Args, &os.ProcAttr{

@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 const (
@@ -170,12 +172,30 @@ func status(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
+// decisions returns what the API server recorded about the creation of a pod: the requests that were
+// denied before, the webhooks that it called, and what Pillion said.
+func decisions(pod *corev1.Pod) string {
+	var b strings.Builder
+	_, _, err := env.Audit.Find(func(e cluster.Event) bool {
+		if e.ObjectRef == nil || e.ObjectRef.Namespace != pod.Namespace || e.Verb != "create" || e.ObjectRef.Subresource != "" {
+			return false
+		}
+		fmt.Fprintf(&b, "%s create %s: %d, calls %v, failed open %v, decisions %v, judgement %v\n", e.RequestReceivedTimestamp.Format("05.000"),
+			e.ObjectRef.Name, e.ResponseStatus.Code, e.Calls(""), e.FailedOpen(), e.Reasons(), e.Judgement())
+		return false
+	})
+	if err != nil {
+		fmt.Fprintln(&b, err)
+	}
+	return b.String()
+}
+
 // wantSidecar checks that the kubelet runs both the app and the sidecar.
 func wantSidecar(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	for _, name := range []string{"helper", "app"} {
 		if s := status(pod, name); s == nil || s.State.Running == nil {
-			t.Errorf("%s does not run: %s", name, stateOf(pod))
+			t.Errorf("%s does not run: %s\n%s", name, stateOf(pod), decisions(pod))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -43,6 +44,26 @@ spec:
 // TestSelfSigned installs the overlay self-signed as users do.
 func TestSelfSigned(t *testing.T) { testInstall(t, selfSigned) }
 
+// TestCertManager installs the overlay cert-manager as users do, with cert-manager running.
+func TestCertManager(t *testing.T) {
+	needCertManager(t)
+	testInstall(t, certManager)
+}
+
+// needCertManager starts cert-manager for this test and all later ones.
+func needCertManager(t *testing.T) {
+	t.Helper()
+	if certManagerRuns {
+		return
+	}
+	if _, err := env.StartCertManager(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	certManagerRuns = true
+}
+
+var certManagerRuns bool
+
 // testInstall installs an overlay, and measures how long it takes until the first injected pod is
 // ready. Nothing is done by hand in between: the namespace has its label before Pillion runs, and the
 // Deployment is applied right after the overlay, so its controller retries until Pillion answers.
@@ -52,26 +73,50 @@ func testInstall(t *testing.T, overlay string) {
 	started := time.Now()
 	applyOverlay(t, overlay)
 	applied := time.Since(started)
-	kubectl(t, "apply", "-f", "testdata/helper.yaml")
+	applyTemplate(t, ns, "helper")
 	apply(t, ns, web)
 	pod := readyPods(t, ns, "app=web", 1)[0]
 	first := time.Since(started)
 	wantSidecar(t, &pod)
 	waitForRollout(t)
-	figure(t, "kubectl apply", "%s", seconds(applied))
-	figure(t, "from apply to the first injected pod, ready", "%s", seconds(first))
-	figure(t, "from apply to a complete rollout of Pillion", "%s", seconds(time.Since(started)))
+	figure(t, "kubectl apply", applied)
+	figure(t, "from apply to the first injected pod, ready", first)
+	figure(t, "from apply to a complete rollout of Pillion", time.Since(started))
 }
 
-// installed makes sure that Pillion is installed by an overlay, and that the template helper is in use.
-func installed(t *testing.T, overlay string) {
+// installed makes sure that Pillion is installed, by whichever overlay, and that the template helper is
+// in use.
+func installed(t *testing.T) {
 	t.Helper()
-	if current != overlay {
-		remove(t)
-		applyOverlay(t, overlay)
+	if current == "" {
+		applyOverlay(t, selfSigned)
 	}
 	waitForRollout(t)
-	kubectl(t, "apply", "-f", "testdata/helper.yaml")
+	applyTemplate(t, optedInNamespace(t), "helper")
+}
+
+// applyTemplate applies a template, and waits until the replicas use it. That takes a moment longer than
+// kubectl apply.
+func applyTemplate(t *testing.T, ns, name string) {
+	t.Helper()
+	kubectl(t, "apply", "-f", filepath.Join("testdata", name+".yaml"))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"pillion.dev/templates": name}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: StandIn}}},
+	}
+	const inARow = 10 // the API server may call any replica
+	eventually(t, "the template "+name+" is in use", func(ctx context.Context) error {
+		for range inARow {
+			made, err := env.Client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				return err
+			}
+			if len(made.Spec.InitContainers) == 0 {
+				return errors.New("a pod was not injected")
+			}
+		}
+		return nil
+	})
 }
 
 // current is the installed overlay, or "".
@@ -110,7 +155,7 @@ func remove(t *testing.T) {
 	started := time.Now()
 	kubectl(t, "delete", "--ignore-not-found", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-l", "app.kubernetes.io/name=pillion")
 	kubectl(t, "delete", "--ignore-not-found", "-k", overlayDir(t, current))
-	figure(t, "removing the overlay "+current, "%s", seconds(time.Since(started)))
+	figure(t, "removing the overlay "+current, time.Since(started))
 	current = ""
 	eventually(t, "nothing of Pillion is left", func(ctx context.Context) error {
 		namespaces, err := env.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=pillion"})

@@ -138,11 +138,14 @@ func (f *report) print() {
 }
 
 // figure logs a figure and adds it to the table that is printed after the tests.
-func figure(t *testing.T, what, format string, args ...any) {
+func figure(t *testing.T, what string, value any) {
 	t.Helper()
-	value := fmt.Sprintf(format, args...)
-	t.Logf("%s: %s", what, value)
-	figures.add(t.Name(), what, value)
+	text := fmt.Sprint(value)
+	if d, ok := value.(time.Duration); ok {
+		text = seconds(d)
+	}
+	t.Logf("%s: %s", what, text)
+	figures.add(t.Name(), what, text)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -45,7 +45,8 @@ func Start(ctx context.Context, steps *programs.Steps, dir string) (*Node, error
 	if n.programs, err = programs.Node(ctx, steps); err != nil {
 		return nil, err
 	}
-	n.Cluster, err = cluster.StartPrograms(ctx, steps, found, "--bind-address", "0.0.0.0", "--advertise-address", Address)
+	n.Cluster, err = cluster.StartPrograms(ctx, steps, found, "--bind-address", "0.0.0.0", "--advertise-address", Address,
+		"--kubelet-preferred-address-types", "InternalIP")
 	if err != nil {
 		return nil, err
 	}
