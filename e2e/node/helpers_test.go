@@ -172,12 +172,17 @@ func status(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// decisions returns what the API server recorded about the creation of a pod: the requests that were
-// denied before, the webhooks that it called, and what Pillion said.
+// decisions returns what the API server recorded about the creation of a namespace's pods.
 func decisions(pod *corev1.Pod) string {
+	return decisionsFor(pod.Namespace, func(cluster.Event) bool { return true })
+}
+
+// decisionsFor returns what the API server recorded about the creation of some pods: the requests that were
+// denied before, the webhooks that it called, and what Pillion said.
+func decisionsFor(ns string, about func(cluster.Event) bool) string {
 	var b strings.Builder
 	_, _, err := env.Audit.Find(func(e cluster.Event) bool {
-		if e.ObjectRef == nil || e.ObjectRef.Namespace != pod.Namespace || e.Verb != "create" || e.ObjectRef.Subresource != "" {
+		if e.ObjectRef == nil || e.ObjectRef.Namespace != ns || e.Verb != "create" || e.ObjectRef.Subresource != "" || !about(e) {
 			return false
 		}
 		fmt.Fprintf(&b, "%s create %s: %d, calls %v, failed open %v, decisions %v, judgement %v\n", e.RequestReceivedTimestamp.Format("05.000"),

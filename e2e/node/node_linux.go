@@ -46,7 +46,7 @@ func Start(ctx context.Context, steps *programs.Steps, dir string) (*Node, error
 		return nil, err
 	}
 	n.Cluster, err = cluster.StartPrograms(ctx, steps, found, "--bind-address", "0.0.0.0", "--advertise-address", Address,
-		"--kubelet-preferred-address-types", "InternalIP")
+		"--kubelet-preferred-address-types", "InternalIP", "--enable-aggregator-routing=false") // webhooks are called through kube-proxy
 	if err != nil {
 		return nil, err
 	}
