@@ -148,6 +148,18 @@ func TestRenewal(t *testing.T) {
 	testRenewal(t)
 }
 
+// TestRenewalCertManager does the same with cert-manager. There, the kubelet updates the files of the
+// certificate.
+func TestRenewalCertManager(t *testing.T) {
+	needCertManager(t)
+	if current != certManager {
+		remove(t)
+		applyOverlay(t, certManager)
+	}
+	installed(t)
+	testRenewal(t)
+}
+
 func testRenewal(t *testing.T) {
 	disrupt(t, false, func(t *testing.T, _ *load) {
 		before := secretCertificate(t)

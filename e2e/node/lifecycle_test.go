@@ -133,14 +133,21 @@ func openLog(t *testing.T, pod *corev1.Pod, container string) *containerLog {
 	return &containerLog{file: f, name: container}
 }
 
-// at returns the time that the container logged with this word.
-func (l *containerLog) at(t *testing.T, word string) time.Time {
+// text returns the beginning of the log.
+func (l *containerLog) text(t *testing.T) string {
 	t.Helper()
 	text, err := io.ReadAll(io.NewSectionReader(l.file, 0, 1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
+	return string(text)
+}
+
+// at returns the time that the container logged with this word.
+func (l *containerLog) at(t *testing.T, word string) time.Time {
+	t.Helper()
+	text := l.text(t)
+	for line := range strings.Lines(text) {
 		// The log has the runtime's time, the stream and a tag before what the program printed.
 		if fields := strings.Fields(line); len(fields) == 5 && fields[4] == word {
 			if nanoseconds, err := strconv.ParseInt(fields[3], 10, 64); err == nil {
