@@ -12,12 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pillion-dev/pillion/e2e/cluster"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-
-	"github.com/pillion-dev/pillion/e2e/cluster"
 )
 
 const (
@@ -33,14 +32,12 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// kubectl runs kubectl as users do, and returns its standard output.
-func kubectl(t *testing.T, args ...string) string {
+// kubectl runs kubectl as users do.
+func kubectl(t *testing.T, args ...string) {
 	t.Helper()
-	out, err := env.RunKubectl(testContext(t), nil, args...)
-	if err != nil {
+	if _, err := env.RunKubectl(testContext(t), nil, args...); err != nil {
 		t.Fatal(err)
 	}
-	return string(out)
 }
 
 // apply applies YAML.

@@ -104,18 +104,15 @@ func applyTemplate(t *testing.T, ns, name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"pillion.dev/templates": name}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: StandIn}}},
 	}
-	const inARow = 10 // the API server may call any replica
 	eventually(t, "the template "+name+" is in use", func(ctx context.Context) error {
-		for range inARow {
-			made, err := env.Client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err != nil {
-				return err
-			}
-			if len(made.Spec.InitContainers) == 0 {
-				return errors.New("a pod was not injected")
-			}
+		made, err := env.Client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err
 		}
-		return nil
+		if len(made.Spec.InitContainers) == 0 {
+			return errors.New("a pod was not injected")
+		}
+		return agree(ctx)
 	})
 }
 

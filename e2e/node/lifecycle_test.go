@@ -86,7 +86,7 @@ func TestResize(t *testing.T) {
 	bare(t, ns, "web", podOf(`"-serve=:8000"`, ""))
 	before := readyPods(t, ns, "app=web", 1)[0]
 	for _, c := range []struct{ name, list string }{{"app", "containers"}, {"helper", "initContainers"}} {
-		started := time.Now()
+		pid, started := pidOf(t, &before, c.name), time.Now()
 		kubectl(t, "-n", ns, "patch", "pod", "web", "--subresource=resize", "--patch",
 			fmt.Sprintf(`{"spec": {%q: [{"name": %q, "resources": {"requests": {"memory": "48Mi"}, "limits": {"memory": "48Mi"}}}]}}`, c.list, c.name))
 		eventually(t, "the cgroup of "+c.name+" has the new limit", func(ctx context.Context) error {
@@ -94,7 +94,7 @@ func TestResize(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			limit, err := memoryLimit(pidOf(t, pod, c.name))
+			limit, err := memoryLimit(pid)
 			if err == nil && limit != 48<<20 {
 				err = fmt.Errorf("it has %d", limit)
 			}

@@ -17,13 +17,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestConfinement checks what the kernel enforces on the processes of Pillion and of a sidecar, not what
@@ -205,7 +204,7 @@ func TestDrain(t *testing.T) {
 		refused := 0
 		for i, pod := range readyPods(t, pillionNamespace, pillionSelector, 2) {
 			eventually(t, "the replica is evicted", func(ctx context.Context) error {
-				err := env.Client.PolicyV1().Evictions(pillionNamespace).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}})
+				err := env.Client.PolicyV1().Evictions(pillionNamespace).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pillionNamespace}})
 				if apierrors.IsTooManyRequests(err) {
 					refused++
 				}

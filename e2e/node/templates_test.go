@@ -9,7 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -59,18 +64,18 @@ func TestConfigMapChange(t *testing.T) {
 	figure(t, "from a change of the ConfigMap to the last pod without it", all)
 }
 
-// untilNew creates pods until many in a row have a sidecar with this argument. It returns how long it took to
-// the first one, and to the first of those in a row.
+// untilNew creates pods until many in a row have a sidecar with this argument, and all replicas use the same
+// templates. It returns how long it took to the first pod, and to the first of those in a row.
 func untilNew(t *testing.T, ns, template, want string) (first, all time.Duration) {
 	t.Helper()
 	const inARow = 20
-	started, row := time.Now(), 0
+	started := time.Now()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"pillion.dev/templates": template}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: StandIn}}},
 	}
 	eventually(t, "new pods have "+want, func(ctx context.Context) error {
-		for row = 0; row < inARow; row++ {
+		for row := range inARow {
 			began := time.Since(started)
 			made, err := env.Client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil {
@@ -86,10 +91,46 @@ func untilNew(t *testing.T, ns, template, want string) (first, all time.Duration
 				all = began
 			}
 		}
-		return nil
+		return agree(ctx)
 	})
 	return first, all
 }
+
+// agree returns an error unless all replicas use the same templates. API servers keep their connections, so
+// pods alone do not show that.
+func agree(ctx context.Context) error {
+	found, err := pods(ctx, pillionNamespace, pillionSelector)
+	if err != nil {
+		return err
+	}
+	revisions := map[string]bool{}
+	for _, pod := range found {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/readyz?verbose", nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil {
+			return err
+		}
+		revision := revisionPattern.FindString(string(text))
+		if revision == "" {
+			return fmt.Errorf("%s does not report its templates: %s", pod.Name, text)
+		}
+		revisions[revision] = true
+	}
+	if len(revisions) != 1 {
+		return fmt.Errorf("the replicas use the templates of %v", slices.Collect(maps.Keys(revisions)))
+	}
+	return nil
+}
+
+var revisionPattern = regexp.MustCompile(`revision [0-9a-f]+`)
 
 // spread describes durations.
 func spread(d []time.Duration) string {
