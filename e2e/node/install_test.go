@@ -86,13 +86,23 @@ func testInstall(t *testing.T, overlay string) {
 
 // installed makes sure that Pillion is installed, by whichever overlay, and that the template helper is
 // in use.
+//
+// For five minutes, a replica also accepts pods without a template that is new. So a pod that Pillion could
+// not inject would not be denied. Replicas that started after the template know nothing else.
 func installed(t *testing.T) {
 	t.Helper()
 	if current == "" {
 		applyOverlay(t, selfSigned)
 	}
 	waitForRollout(t)
+	if settled {
+		return
+	}
 	applyTemplate(t, optedInNamespace(t), "helper")
+	kubectl(t, "-n", pillionNamespace, "rollout", "restart", "deployment/pillion")
+	waitForRollout(t)
+	readyPods(t, pillionNamespace, pillionSelector, 2)
+	settled = true
 }
 
 // applyTemplate applies a template, and waits until the replicas use it. That takes a moment longer than
@@ -116,8 +126,12 @@ func applyTemplate(t *testing.T, ns, name string) {
 	})
 }
 
-// current is the installed overlay, or "".
-var current string
+var (
+	// current is the installed overlay, or "".
+	current string
+	// settled is whether no replica has used other templates.
+	settled bool
+)
 
 func overlayDir(t *testing.T, overlay string) string {
 	t.Helper()
@@ -130,7 +144,7 @@ func overlayDir(t *testing.T, overlay string) string {
 
 func applyOverlay(t *testing.T, overlay string) {
 	t.Helper()
-	current = overlay
+	current, settled = overlay, false
 	kubectl(t, "apply", "--server-side", "-k", overlayDir(t, overlay))
 }
 
@@ -153,7 +167,7 @@ func remove(t *testing.T) {
 	kubectl(t, "delete", "--ignore-not-found", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-l", "app.kubernetes.io/name=pillion")
 	kubectl(t, "delete", "--ignore-not-found", "-k", overlayDir(t, current))
 	figure(t, "removing the overlay "+current, time.Since(started))
-	current = ""
+	current, settled = "", false
 	eventually(t, "nothing of Pillion is left", func(ctx context.Context) error {
 		namespaces, err := env.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=pillion"})
 		if err != nil {
