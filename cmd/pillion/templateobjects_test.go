@@ -3,6 +3,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -21,15 +22,24 @@ func templateList(name string) map[string]any {
 	}
 }
 
-// TestServeTemplateObjects checks that serve reports why it has no templates, is not ready and keeps trying while
-// the API server does not send them.
+// TestServeTemplateObjects checks that serve reports why it has no templates, is not ready, accepts no connection
+// and keeps trying while the API server does not send them. A replica that is not ready may be called: its container
+// was started again, and its endpoint is not gone yet.
 func TestServeTemplateObjects(t *testing.T) {
 	t.Parallel()
 	api := newPagedAPI(0)
 	api.forbids[templateObjects] = 3
 	api.objects[templateObjects] = templateList("one")
-	s := startServe(t, "--kubeconfig", api.kubeconfig(t), "--tls-self-signed")
+	address, admin := freeAddress(t), freeAddress(t)
+	s := launchServe(t, "--kubeconfig", api.kubeconfig(t), "--tls-self-signed", "--listen", address, "--admin-listen", admin)
+	s.admin = "http://" + admin
 	s.ready(t, http.StatusServiceUnavailable, "[-]templates failed: the clustersidecartemplates are not loaded yet: ")
+	if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address); err == nil {
+		if _, body := s.get(t, s.admin+"/readyz?verbose"); strings.Contains(body, "[-]templates") {
+			t.Error("a connection is accepted before the templates are loaded")
+		}
+		conn.Close()
+	}
 	if line := s.logged(t, "the templates cannot be read, trying again"); line["resource"] != "clustersidecartemplates" {
 		t.Errorf("logged %v", line)
 	}

@@ -40,10 +40,11 @@ type reloader struct {
 	later func(time.Duration, func()) // time.AfterFunc
 
 	current       atomic.Pointer[inUse]
-	whole         atomic.Bool  // whether every source of templates has been read
-	readsAccounts atomic.Bool  // whether a set that counts reads ServiceAccounts
-	needsAccounts atomic.Bool  // whether templates of the cluster do
-	waiting       atomic.Value // a string: the revision of a set that waits for ServiceAccounts, or ""
+	whole         atomic.Bool   // whether every source of templates has been read
+	complete      chan struct{} // closed when that is so
+	readsAccounts atomic.Bool   // whether a set that counts reads ServiceAccounts
+	needsAccounts atomic.Bool   // whether templates of the cluster do
+	waiting       atomic.Value  // a string: the revision of a set that waits for ServiceAccounts, or ""
 	rejected      atomic.Pointer[[]rejection]
 
 	loading sync.Mutex       // of loads
@@ -79,7 +80,7 @@ type sources struct {
 func newReloader(from sources, excluded []string, log *slog.Logger, registry prometheus.Registerer) (*reloader, error) {
 	metrics := promauto.With(registry)
 	e := &reloader{
-		sources: from, viewer: viewer{excluded: excluded}, log: log,
+		sources: from, viewer: viewer{excluded: excluded}, log: log, complete: make(chan struct{}),
 		later: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		problems: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "pillion_template_problems",
@@ -142,7 +143,11 @@ func (e *reloader) load() (rejected []rejection) {
 		e.log.Info("templates loaded", "revision", set.Revision, "templates", cli.TemplateNames(ofCluster),
 			"ofNamespaces", len(set.Templates)-len(ofCluster.Templates))
 	}
-	if isFirst := whole && !e.whole.Swap(whole); len(set.Templates) == 0 && (isFirst || whole && isNew) {
+	isFirst := whole && !e.whole.Swap(whole)
+	if isFirst {
+		close(e.complete)
+	}
+	if len(set.Templates) == 0 && (isFirst || whole && isNew) {
 		e.log.Warn("there are no templates, so nothing will be injected", "paths", e.paths)
 	}
 	return rejected

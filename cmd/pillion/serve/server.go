@@ -67,12 +67,17 @@ func (s *server) run(ctx context.Context, background ...func(context.Context)) e
 	failed := make(chan error, 2)
 	wg.Go(func() { failed <- adminServer.Serve(&listener{admins, &s.toAdmin, &s.toWebhooks}) })
 	defer adminServer.Close() // last, because it reports until then that this replica is not ready
-	select {                  // without a certificate, handshakes of API servers would fail
-	case <-s.certificate.Ready():
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-		return nil
+	// Without a certificate, handshakes of API servers would fail. Without all templates, pods would get
+	// too few sidecars: when a container is started again, API servers may call it before its endpoint is
+	// gone, so it is not enough that this replica is not ready.
+	for _, needed := range []<-chan struct{}{s.certificate.Ready(), s.reloader.complete} {
+		select {
+		case <-needed:
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	webhooks, err := listen(whole, "listen", s.options.listen)
 	if err != nil {
@@ -221,7 +226,7 @@ func (s *server) conditions() []condition {
 		{"callers", s.callerCheck.check},
 		{"webhooks", func() (string, error) {
 			if !s.toWebhooks.accepting.Load() {
-				return "", errors.New("connections will be accepted when there is a certificate")
+				return "", errors.New("connections will be accepted when there is a certificate, and all templates are loaded")
 			}
 			return "connections are accepted", nil
 		}},
