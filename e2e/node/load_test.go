@@ -29,7 +29,7 @@ const (
 
 // load creates two pods a second, each of which costs the node nothing because no scheduler is
 // responsible for it. As controllers do, it creates a pod again that was denied. With every pod, it
-// creates one in kube-system and one in a namespace that did not opt in, which nothing may hold up.
+// creates one in kube-system and one in a namespace that did not opt in, which nothing may block.
 type load struct {
 	ns, plain string
 	run       string // part of the pods' names
@@ -42,7 +42,7 @@ type load struct {
 	denied     []failure
 	uninjected []string
 	others     int
-	heldUp     []failure
+	blocked    []failure
 	slowest    map[string]time.Duration // by namespace
 }
 
@@ -129,7 +129,7 @@ func (l *load) other(ctx context.Context, ns string, i int) {
 	l.slowest[ns] = max(l.slowest[ns], time.Since(started))
 	l.others++
 	if err != nil && ctx.Err() == nil {
-		l.heldUp = append(l.heldUp, failure{time.Now(), err})
+		l.blocked = append(l.blocked, failure{time.Now(), err})
 	}
 }
 
@@ -161,7 +161,7 @@ func (l *load) lastError() error {
 
 // disrupt runs a disruption under load, and creates some pods before and after it. disruption returns when
 // Pillion has recovered. Creates may be denied only if mayDeny is set, and only before that. In no case may a
-// pod stay without its sidecar, or another pod be held up.
+// pod stay without its sidecar, or another pod be blocked.
 func disrupt(t *testing.T, mayDeny bool, disruption func(t *testing.T, l *load)) {
 	const around = 10
 	l := startLoad(t)
@@ -181,8 +181,8 @@ func disrupt(t *testing.T, mayDeny bool, disruption func(t *testing.T, l *load))
 	for _, name := range l.uninjected {
 		t.Errorf("%s has no sidecar:\n%s", name, decisionsFor(l.ns, func(e cluster.Event) bool { return e.ObjectRef.Name == name }))
 	}
-	for _, f := range l.heldUp {
-		t.Errorf("another pod was held up: %v", f.err)
+	for _, f := range l.blocked {
+		t.Errorf("another pod was blocked: %v", f.err)
 	}
 	l.wantNotCalled(t)
 	figure(t, "until Pillion had recovered", recovered.Sub(began))
