@@ -50,7 +50,7 @@ func review(denied ...string) clitest.Answer {
 	}
 }
 
-// create answers with the pod as it is created, with the annotations and without the fields.
+// create answers with the pod when it is created, with the annotations and without the fields.
 func create(annotations map[string]any, without ...string) clitest.Answer {
 	return func(r *http.Request) any {
 		var pod map[string]any

@@ -94,9 +94,10 @@ type Spec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Variables []Variable `json:"variables,omitempty"`
-	// pod is what the pod gets, in the syntax of Kubernetes: metadata.annotations, metadata.labels,
-	// and in spec: initContainers, containers, volumes, imagePullSecrets, hostAliases, tolerations,
-	// shareProcessNamespace, securityContext.fsGroup and securityContext.supplementalGroups. Strings
+	// pod is what the pod gets, in the syntax of Kubernetes. In metadata, it may have annotations and
+	// labels. In spec, it may have initContainers, containers, volumes, imagePullSecrets, hostAliases,
+	// tolerations, shareProcessNamespace, securityContext.fsGroup and securityContext.supplementalGroups.
+	// Strings
 	// may contain expressions, for example "--level=${params.level}". The key "${when}" leaves out an
 	// object if its expression is false. For a native sidecar, use an init container with
 	// restartPolicy: Always.
@@ -174,9 +175,9 @@ type ForEach struct {
 // Placement is where the template's containers go. Those of one list stay next to each other, in the
 // template's order, because init containers start in the order of their list.
 type Placement struct {
-	// initContainers is First, Last, {after: NAME}, {before: NAME}, or one ${...} that gives First or
-	// Last. The default is First if one of the template's init containers is a native sidecar: it then
-	// serves the init containers of the pod too. Otherwise, the default is Last.
+	// initContainers is First, Last, {after: NAME} or {before: NAME}. A single ${...} can decide between
+	// First and Last. By default, it is First if one of the template's init containers is a native sidecar,
+	// which then serves the pod's own ones too. Otherwise, it is Last.
 	//
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields

@@ -20,7 +20,7 @@ import (
 // the memory and the time that all share. A compiled template takes up to 150 times as much memory as its text.
 const MaxOfNamespace, MaxBytesOfNamespace = 50, templates.MaxObject
 
-// Fitting returns how many templates of a namespace are used, given the sizes of their texts. The oldest one
+// Fitting returns how many templates of a namespace are used, given the sizes of their JSON. The oldest one
 // is the first, by [CompareAge]. One that is too large to be used does not count.
 func Fitting(sizes []int) int {
 	sum := 0

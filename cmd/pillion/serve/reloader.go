@@ -284,7 +284,7 @@ func followFiles(ctx context.Context, paths []string, log *slog.Logger, changed 
 
 // checkAccounts reports whether the ServiceAccounts that templates read are known. If only a new set
 // reads them, which waits for them, Pillion stays ready. It also does if only templates of namespaces read
-// them: their pods wait, and the others need not.
+// them: their pods wait, and the others do not.
 func (e *reloader) checkAccounts() (string, error) {
 	detail, err := e.accounts.check()
 	if err != nil && !e.needsAccounts.Load() {
