@@ -154,8 +154,8 @@ func (c *controlled) pods(t *testing.T) {
 	}
 	want := func(template, counts string, flags ...string) {
 		t.Helper()
-		eventually(t, template+" has its pods", func(context.Context) error { //nolint:contextcheck // kubectl has the test's
-			if got := c.field(t, template, "{.status.pods.current} {.status.pods.outdated}", flags...); got != counts {
+		eventually(t, template+" has its pods", func(context.Context) error {
+			if got := c.field(t, template, "{.status.pods.current} {.status.pods.outdated}", flags...); got != counts { //nolint:contextcheck // kubectl has the test's context
 				return fmt.Errorf("current and outdated are %s, want %s", got, counts)
 			}
 			return nil
@@ -215,9 +215,9 @@ func (c *controlled) field(t *testing.T, object, path string, flags ...string) s
 // wantReady waits until the controller has reported a status and reason about the current generation.
 func (c *controlled) wantReady(t *testing.T, object, want string, flags ...string) {
 	t.Helper()
-	eventually(t, object+" is "+want, func(context.Context) error { //nolint:contextcheck // kubectl has the test's
+	eventually(t, object+" is "+want, func(context.Context) error {
 		const path = "{.metadata.generation} {.status.conditions[0].observedGeneration} {.status.conditions[0].status} {.status.conditions[0].reason}"
-		got := c.field(t, object, path, flags...)
+		got := c.field(t, object, path, flags...) //nolint:contextcheck // kubectl has the test's context
 		if generation, _, _ := strings.Cut(got, " "); got != generation+" "+generation+" "+want {
 			return errors.New(got)
 		}

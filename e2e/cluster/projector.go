@@ -78,6 +78,11 @@ func publish(dir string, data map[string][]byte) error {
 		}
 	}
 	before, _ := os.Readlink(filepath.Join(dir, "..data"))
+	if before == "" { // a container may start as soon as ..data exists
+		if err := linkKeys(dir, data); err != nil {
+			return err
+		}
+	}
 	link := filepath.Join(dir, "..data_tmp")
 	if err := os.Symlink(filepath.Base(version), link); err != nil {
 		return err
@@ -85,15 +90,22 @@ func publish(dir string, data map[string][]byte) error {
 	if err := os.Rename(link, filepath.Join(dir, "..data")); err != nil {
 		return err
 	}
-	for key := range data {
-		if err := os.Symlink(filepath.Join("..data", key), filepath.Join(dir, key)); err != nil && !os.IsExist(err) {
-			return err
-		}
+	if err := linkKeys(dir, data); err != nil {
+		return err
 	}
 	if err := dropGone(dir, data); err != nil || before == "" {
 		return err
 	}
 	return os.RemoveAll(filepath.Join(dir, before))
+}
+
+func linkKeys(dir string, data map[string][]byte) error {
+	for key := range data {
+		if err := os.Symlink(filepath.Join("..data", key), filepath.Join(dir, key)); err != nil && !os.IsExist(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 func dropGone(dir string, data map[string][]byte) error {

@@ -18,7 +18,10 @@ import (
 
 // MaxOfNamespace and MaxBytesOfNamespace limit the templates of a namespace, so that one tenant cannot take
 // the memory and the time that all share. A compiled template takes up to 150 times as much memory as its text.
-const MaxOfNamespace, MaxBytesOfNamespace = 50, templates.MaxObject
+const (
+	MaxOfNamespace      = 50
+	MaxBytesOfNamespace = templates.MaxObject
+)
 
 // Fitting returns how many templates of a namespace are used, given the sizes of their JSON. The oldest one
 // is the first, by [CompareAge]. One that is too large to be used does not count.
