@@ -200,7 +200,7 @@ func (c *Cluster) mount(ctx, limited context.Context, volume corev1.Volume, dir 
 	if err != nil {
 		return err
 	}
-	return poll(limited, func() error {
+	return Poll(limited, func() error {
 		select {
 		case err := <-failed:
 			return err

@@ -15,7 +15,7 @@ const CallsMetric = "apiserver_admission_webhook_request_total"
 
 // WaitForPods returns when pods can be created in the namespace.
 func (c *Cluster) WaitForPods(ctx context.Context, namespace string) error {
-	return poll(ctx, func() error { return c.hasServiceAccount(ctx, namespace) })
+	return Poll(ctx, func() error { return c.hasServiceAccount(ctx, namespace) })
 }
 
 // WaitForWebhook sends dry-run creates of marker pods in the namespace until the audit event
@@ -27,7 +27,7 @@ func (c *Cluster) WaitForWebhook(ctx context.Context, namespace string, live fun
 
 func waitForWebhook(ctx context.Context, client kubernetes.Interface, audit *AuditLog, namespace string, live func(Event) bool) error {
 	n := 0
-	return poll(ctx, func() error {
+	return Poll(ctx, func() error {
 		n++
 		name := fmt.Sprintf("marker-%d-%s", n, shortID())
 		_, createErr := client.CoreV1().Pods(namespace).Create(ctx, markerPod(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// poll calls f until it succeeds. If ctx is done first, the error contains the last error of
+// Poll calls f until it succeeds. If ctx is done first, the error contains the last error of
 // f.
-func poll(ctx context.Context, f func() error) error {
+func Poll(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	var last error

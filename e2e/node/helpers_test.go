@@ -52,7 +52,7 @@ func apply(t *testing.T, ns, manifest string) {
 func eventually(t *testing.T, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx := testContext(t)
-	if err := Poll(ctx, func() error { return f(ctx) }); err != nil {
+	if err := cluster.Poll(ctx, func() error { return f(ctx) }); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

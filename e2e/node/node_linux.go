@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	pollEvery   = 50 * time.Millisecond
 	readyWithin = 2 * time.Minute
 )
 
@@ -87,7 +86,7 @@ func (n *Node) Boot(ctx context.Context) error {
 			}
 		}
 	}
-	if err := Poll(ctx, func() error { return n.ready(ctx, since) }); err != nil {
+	if err := cluster.Poll(ctx, func() error { return n.ready(ctx, since) }); err != nil {
 		return fmt.Errorf("the node is not ready: %w\n%s", err, n.Logs())
 	}
 	return nil
@@ -95,7 +94,7 @@ func (n *Node) Boot(ctx context.Context) error {
 
 // importImages waits for containerd and gives it the images. There is no registry.
 func (n *Node) importImages(ctx context.Context) error {
-	return Poll(ctx, func() error {
+	return cluster.Poll(ctx, func() error {
 		return command(ctx, "ctr", "--address", n.socket(), "--namespace", "k8s.io", "images", "import", n.path(imagesName))
 	})
 }
@@ -137,25 +136,4 @@ func (n *Node) Logs() string {
 		all = append(all, d.tail())
 	}
 	return strings.Join(all, "\n")
-}
-
-// Poll calls f until it succeeds. If ctx is done first, the error contains the last error of f.
-func Poll(ctx context.Context, f func() error) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	var last error
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), last)
-		case <-tick.C:
-		}
-	}
 }
