@@ -71,11 +71,17 @@ func TestGrowthTogether(t *testing.T) {
 	}
 }
 
-// FuzzGrowth is TestGrowthTogether for any seed.
+// FuzzGrowth is TestGrowthTogether for any seed. An input runs one comparison, because all of them together may take
+// longer than the 10 s that the fuzzer waits for an input on a busy machine.
 func FuzzGrowth(f *testing.F) {
-	f.Add(uint64(1000))
 	edges := growthEdges(f)
-	f.Fuzz(func(t *testing.T, seed uint64) { checkGrowth(t, edges, drawCore(seed)) })
+	for which := range growthComparisons() {
+		f.Add(uint64(1000), uint8(which))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, which uint8) {
+		all := growthComparisons()
+		all[int(which)%len(all)](t, edges, drawCore(seed))
+	})
 }
 
 func pair(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
@@ -127,15 +133,30 @@ func drawCore(seed uint64) row {
 
 func checkGrowth(t *testing.T, edges []*edge, r row) {
 	t.Helper()
-	e := edges[r.seed%uint64(len(edges))]
-	small, large := r.pod(r.few), r.pod(r.few*times)
+	for _, compare := range growthComparisons() {
+		compare(t, edges, r)
+	}
+}
+
+// growthComparisons compare the work for a small and a large pod, each in another part of the program.
+func growthComparisons() (all []func(*testing.T, []*edge, row)) {
 	for _, path := range []string{webhook.PathMutate, webhook.PathValidate, webhook.PathShadow, webhook.PathAdvise} {
-		compareGrowth(t, r, path, e.answering(t, path, small, r.few), e.answering(t, path, large, r.few*times))
+		all = append(all, func(t *testing.T, edges []*edge, r row) {
+			t.Helper()
+			e := edges[r.seed%uint64(len(edges))]
+			work := func(few int) func() { return e.answering(t, path, r.pod(few), few) }
+			compareGrowth(t, r, path, work(r.few), work(r.few*times))
+		})
 	}
-	fits := func(pod []byte) func() {
-		return func() { e.Fit.Misfits(nil, e.Limits.Limits(""), []byte(`{}`), pod) }
-	}
-	compareGrowth(t, r, "fit", fits(small), fits(large)) // its pods are larger than those that advise passes to it
+	return append(all, func(t *testing.T, edges []*edge, r row) { // its pods are larger than those that advise passes to it
+		t.Helper()
+		e := edges[r.seed%uint64(len(edges))]
+		fits := func(few int) func() {
+			pod := r.pod(few)
+			return func() { e.Fit.Misfits(nil, e.Limits.Limits(""), []byte(`{}`), pod) }
+		}
+		compareGrowth(t, r, "fit", fits(r.few), fits(r.few*times))
+	})
 }
 
 func compareGrowth(t *testing.T, r row, what string, small, large func()) {
