@@ -64,10 +64,21 @@ func newCompiler(params []Param) (*compiler, error) {
 
 // located returns a place in an expression. Of a long expression, it contains one line.
 func located(source string, at common.Location) string {
-	if lines := strings.Split(source, "\n"); at.Line() >= 1 && at.Line() <= len(lines) {
-		source = lines[at.Line()-1]
+	line, column, known := lineAt(source, at)
+	if !known {
+		return fmt.Sprintf("in %q", source)
 	}
-	return fmt.Sprintf("in %q, column %d", source, at.Column()+1)
+	return fmt.Sprintf("in %q, column %d", line, column+1)
+}
+
+// lineAt returns the line of a place and the place's index in its characters. Known is false if there is no such place:
+// for some syntax errors, CEL has none.
+func lineAt(source string, at common.Location) (line string, column int, known bool) {
+	lines := strings.Split(source, "\n")
+	if at.Line() < 1 || at.Line() > len(lines) || at.Column() < 0 {
+		return "", 0, false
+	}
+	return lines[at.Line()-1], at.Column(), true
 }
 
 // compile checks and compiles one expression. An error is one sentence.

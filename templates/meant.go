@@ -107,15 +107,12 @@ func asString(source, name string) string {
 // macroAt returns the name of the macro whose ( is at a place, or "". CEL reports errors in what it
 // makes of a macro at that place.
 func macroAt(source string, at common.Location) string {
-	lines := strings.Split(source, "\n")
-	if at.Line() < 1 || at.Line() > len(lines) {
+	text, column, _ := lineAt(source, at)
+	line := []rune(text)
+	if column >= len(line) || line[column] != '(' {
 		return ""
 	}
-	line := []rune(lines[at.Line()-1])
-	if at.Column() >= len(line) || line[at.Column()] != '(' {
-		return ""
-	}
-	return lastWord.FindString(string(line[:at.Column()]))
+	return lastWord.FindString(string(line[:column]))
 }
 
 var lastWord = regexp.MustCompile(`\w+$`)
