@@ -163,9 +163,9 @@ func TestRevision(t *testing.T) {
 }
 
 func TestClosest(t *testing.T) {
-	names := []string{"containers", "initContainers", "volumes", "name", "level", "maximum", "maxLength", "description"}
+	names := []string{"containers", "initContainers", "volumes", "name", "level", "maximum", "maxLength", "description", "auth-proxy"}
 	for name, want := range map[string]string{
-		"contaners": "containers", "naem": "name", "Volumes": "volumes", "lvel": "level", "xyz": "", "": "",
+		"contaners": "containers", "naem": "name", "Volumes": "volumes", "lvel": "level", "xyz": "", "": "", "mtls-proxy": "", "aut-prxy": "auth-proxy",
 		"max": "maximum", "MaxL": "maxLength", "desc": "description", "ma": "", // abbreviations
 		strings.Repeat("x", 100_000): "",
 	} {

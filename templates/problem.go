@@ -74,7 +74,7 @@ const minShort = 3
 // each candidate differ. If more than one letter differs, name may be an abbreviation: the shortest
 // candidate that begins with it is nearer.
 func Closest(name string, candidates []string) string {
-	best, bestDistance := "", len(name)/3+2
+	best, bestDistance := "", max(1, (len(name)+1)/3)+1
 	if len(name) > maxTyped {
 		return ""
 	}
