@@ -107,8 +107,19 @@ func (p *page) findings(r *Report) {
 		if all[i].Template != "" {
 			head = all[i].Template + ": "
 		}
-		p.row("  ", 2, style, head+string(all[i].Code)+at(all[i].Path, all[i].Message)+": "+all[i].Message)
+		p.row("  ", 2, style, head+string(r.reason(&all[i]))+at(all[i].Path, all[i].Message)+": "+all[i].Message)
 	}
+}
+
+// reason returns the code of a finding, or that of the decision if a template failed for the pod: it says more than that
+// the template is not there.
+func (r *Report) reason(f *inject.Finding) inject.Code {
+	for i := range r.Templates {
+		if t := &r.Templates[i]; f.Code == inject.CodeNotInjected && t.Template == f.Template && t.Code.Failed() {
+			return t.Code
+		}
+	}
+	return f.Code
 }
 
 // webhooks prints why the API server calls no webhook, or, if verbose, whether it calls each
