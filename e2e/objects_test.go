@@ -182,7 +182,9 @@ func (a *authors) tenants(t *testing.T) {
 	a.want(t, "team-a", "log=a2", "shared=2")
 	a.want(t, "team-b", "log=b", "shared=2")
 
-	a.apply(t, annotates("log", "everywhere"))
+	if out := a.apply(t, annotates("log", "everywhere")); !strings.Contains(out, "Warning: the SidecarTemplate of this name is no longer used in team-a, team-b; use another name to keep it") {
+		t.Error(out)
+	}
 	a.want(t, "team-a", "log=everywhere", "shared=2")
 	a.want(t, "shop", "log=everywhere", "shared=2")
 	a.said(t, a.replicas[0], true, "sidecartemplate/team-a/log: metadata.name: the ClusterSidecarTemplate of this name takes precedence (clustersidecartemplate/log)")

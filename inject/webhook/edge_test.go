@@ -67,6 +67,7 @@ func newEdge(injector func() *inject.Injector) *edge {
 	e.Handler = &webhook.Handler{
 		Limiter:    webhook.NewLimiter(e.registry, 1, 64<<20),
 		Use:        e.use,
+		All:        func() *templates.Set { return injector().All() },
 		Namespaces: unknown{},
 		Metrics:    webhook.NewMetrics(e.registry),
 		Log:        slog.New(slog.NewJSONHandler(&e.log, nil)),

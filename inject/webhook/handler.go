@@ -42,6 +42,7 @@ type Limits interface {
 type Handler struct {
 	// Use returns what is in use for the pods of a namespace, from a pointer that a reload swaps.
 	Use        func(namespace string) (*inject.Injector, *inject.Judge)
+	All        func() *templates.Set // the templates of all namespaces; nil: they are not known
 	Namespaces Namespaces
 	Guard      *authentication.Guard // nil: callers are not authenticated
 	Fit        *fit.Evaluator        // nil: advise does not report what pods need of their namespace

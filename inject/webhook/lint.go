@@ -50,6 +50,9 @@ var lint = &endpoint{
 		if by := takenBy(t, injector.Set()); by != "" {
 			all = append(all, fmt.Sprintf("%s takes precedence, so this one is not used; use another name", by))
 		}
+		if namespaces := h.replacedIn(t); len(namespaces) > 0 {
+			all = append(all, fmt.Sprintf("the %s of this name is no longer used in %s; use another name to keep it", v1alpha1.NamespacedKind, some(namespaces)))
+		}
 		if h.Fit == nil {
 			return linted{warnings: all}, gone(r)
 		}
@@ -74,6 +77,30 @@ func takenBy(t *templates.Template, in *templates.Set) string {
 		}
 	}
 	return ""
+}
+
+// maxNamespaces is how many namespaces a warning names.
+const maxNamespaces = 5
+
+// some returns the first names of a list, and the number of the others.
+func some(namespaces []string) string {
+	if more := len(namespaces) - maxNamespaces; more > 0 {
+		return fmt.Sprintf("%s and %d more namespaces", strings.Join(namespaces[:maxNamespaces], ", "), more)
+	}
+	return strings.Join(namespaces, ", ")
+}
+
+// replacedIn returns the namespaces whose template of the same name a template of the cluster takes out of use.
+func (h *Handler) replacedIn(t *templates.Template) (namespaces []string) {
+	if h.All == nil {
+		return nil
+	}
+	for _, other := range h.All().Templates {
+		if t.Namespace == "" && other.Namespace != "" && other.Name == t.Name {
+			namespaces = append(namespaces, other.Namespace)
+		}
+	}
+	return namespaces
 }
 
 // changesTemplate reports whether the request creates, changes or deletes a template.

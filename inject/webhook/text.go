@@ -17,6 +17,8 @@ import (
 const (
 	maxWarning  = 256
 	maxWarnings = 16
+	maxPieces   = 6 // of one sentence
+	further     = "... "
 )
 
 // Audit annotations, errors and denials have bounds, because a sentence may quote an
@@ -38,16 +40,33 @@ func warnings(all []string, where string) []string {
 	}
 	var fit []string
 	seen := map[string]bool{"": true}
-	for _, text := range all {
-		if text = clip(text, maxWarning); !seen[text] {
-			seen[text] = true
-			fit = append(fit, text)
+	for _, whole := range all {
+		for _, text := range pieces(whole) {
+			if text = clip(text, maxWarning); !seen[text] {
+				seen[text] = true
+				fit = append(fit, text)
+			}
 		}
 	}
 	if more := len(fit) - (maxWarnings - 1); more > 1 {
 		fit = append(fit[:maxWarnings-1], fmt.Sprintf("and %d more warnings%s", more, where))
 	}
 	return fit
+}
+
+// pieces divides a sentence that is too long for one warning after items in a list that end with a parenthesis, as
+// those about Pod Security do: what is at the end is as useful as the rest.
+func pieces(text string) (all []string) {
+	const end = "), "
+	for len(text) > maxWarning && len(all) < maxPieces-1 {
+		at := strings.LastIndex(text[:maxWarning], end)
+		if at < len(further) {
+			break
+		}
+		all = append(all, text[:at+len(end)-1])
+		text = further + text[at+len(end):]
+	}
+	return append(all, text)
 }
 
 // isPrintable reports whether text is ASCII without control characters, as most is.

@@ -139,6 +139,7 @@ func (s *server) drain(ctx context.Context, listener net.Listener, webhooks *htt
 func (s *server) webhookServer() *http.Server {
 	handler := &webhook.Handler{
 		Use:        s.reloader.use,
+		All:        s.reloader.set,
 		Namespaces: s.namespaces,
 		Guard:      s.callerCheck.use(),
 		Fit:        s.advice.fits,
