@@ -46,7 +46,8 @@ func (d *demo) showWhatToTry() error {
 		"    --annotations pillion.dev/templates=+auth-proxy",
 		"kubectl run mine --namespace "+notOptedIn+" --image registry.example/mine:1 \\",
 		"    --labels pillion.dev/inject=enabled")
-	d.copyable("Write a template of your own: change a file in this folder, or add one, and save it.", programs.Brief(d.templates))
+	d.copyable("Write a template of your own: change a file in this folder, or add one, and save it. An object of the API server\n"+
+		"with the name of one of them is not used.", programs.Brief(d.templates))
 	d.copyable("Pillion follows the folder. This terminal shows what changes in new pods, or what is wrong with the file.\n"+
 		"Pods that exist stay as they are. If you delete them, their Deployment creates new ones:",
 		"kubectl delete pods --all --namespace "+optedIn,
