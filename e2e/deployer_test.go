@@ -85,3 +85,43 @@ func TestDeployer(t *testing.T) {
 		}
 	}
 }
+
+// TestHelmDeployer checks that with the rights that the page about Helm has, a user can install, upgrade and roll back the
+// chart, and cannot remove it. Without those for Helm, Helm cannot keep its release.
+func TestHelmDeployer(t *testing.T) {
+	t.Parallel()
+	i := &installed{Cluster: newCluster(t), namespace: "shop"}
+	if _, err := i.StartCertManager(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	u := i.newHelmUser(t)
+	const (
+		deployer = " --namespace pillion-system --kube-as-user=deployer --kube-as-group=pillion-deployers"
+		install  = "helm install pillion manifests/chart" + deployer
+	)
+	u.types(t, "kubectl apply --server-side -f manifests/base/10-namespace.yaml -f manifests/deployer.yaml", 0)
+	u.isForbidden(t, install, `resource "secrets"`)
+	u.doesAsWritten(t, "manifests/docs/helm.md", "deployer-helm.yaml", nil)
+	u.types(t, install, 0)
+	u.types(t, "helm upgrade pillion manifests/chart --set image.tag=v9.9.9"+deployer, 0)
+	u.wantImage(t, "ghcr.io/pillion-dev/pillion:v9.9.9")
+	u.types(t, "helm rollback pillion 1"+deployer, 0)
+	u.wantImage(t, "ghcr.io/pillion-dev/pillion:v0.1.0")
+	out := u.kubectl(t, "", "-n", "pillion-system", "get", "secrets", "-l", "owner=helm,status=deployed", "-o", "jsonpath={.items[*].metadata.labels.version}")
+	if out != "3" {
+		t.Errorf("the deployed revision is %s, want 3", out)
+	}
+	u.isForbidden(t, "helm uninstall pillion"+deployer, "cannot delete resource")
+	u.types(t, "helm uninstall pillion --namespace pillion-system", 0)
+	u.types(t, install+" --set certificates.source=self-signed", 0)
+	u.isForbidden(t, "kubectl -n default get secrets --as=deployer --as-group=pillion-deployers", `resource "secrets"`)
+}
+
+// isForbidden wants that a command fails because RBAC does not allow something.
+func (u *user) isForbidden(t *testing.T, line, what string) {
+	t.Helper()
+	shown, code, err := u.run(testContext(t), line)
+	if err != nil || code == 0 || !strings.Contains(shown, "forbidden") || !strings.Contains(shown, what) {
+		t.Errorf("%s: exit code %d, %v; it prints\n%s", line, code, err, shown)
+	}
+}

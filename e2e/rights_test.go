@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-helpers/auth/rbac/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/e2e/cluster"
@@ -31,19 +32,17 @@ type right struct{ namespace, group, resource, name, verb string }
 // rights are what a token may do.
 type rights map[right]bool
 
+// add breaks rules down with Kubernetes' own function, because this module cannot import Pillion.
 func (r rights) add(namespace string, rules ...rbacv1.PolicyRule) {
 	for _, rule := range rules {
-		names := rule.ResourceNames
-		if len(names) == 0 {
-			names = []string{"*"}
-		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, name := range names {
-					for _, verb := range rule.Verbs {
-						r[right{namespace, group, resource, name, verb}] = true
-					}
-				}
+		for _, one := range validation.BreakdownRule(rule) {
+			switch {
+			case len(one.NonResourceURLs) > 0:
+				r[right{namespace, "URL", one.NonResourceURLs[0], "*", one.Verbs[0]}] = true
+			case len(one.ResourceNames) > 0:
+				r[right{namespace, one.APIGroups[0], one.Resources[0], one.ResourceNames[0], one.Verbs[0]}] = true
+			default:
+				r[right{namespace, one.APIGroups[0], one.Resources[0], "*", one.Verbs[0]}] = true
 			}
 		}
 	}
@@ -295,9 +294,7 @@ func rightsOf(ctx context.Context, c *cluster.Cluster, account string) (rights, 
 			all[namespace].add("*", rbacv1.PolicyRule{Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames})
 		}
 		for _, rule := range review.Status.NonResourceRules {
-			for _, url := range rule.NonResourceURLs {
-				all[namespace].add("*", rbacv1.PolicyRule{Verbs: rule.Verbs, APIGroups: []string{"URL"}, Resources: []string{url}})
-			}
+			all[namespace].add("*", rbacv1.PolicyRule{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs})
 		}
 	}
 	got := all["default"]

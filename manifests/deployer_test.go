@@ -4,7 +4,6 @@ package manifests_test
 
 import (
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,24 +17,12 @@ import (
 	"github.com/pillion-dev/pillion/manifests"
 )
 
-// rights are "group/resource/name/verb"; a name may be any (*).
-type rights map[string]bool
+// rights are those of any namespace, or of Pillion's.
+type rights map[manifests.Right]bool
 
 func (r rights) add(rules ...rbacv1.PolicyRule) {
-	for _, rule := range rules {
-		names := rule.ResourceNames
-		if len(names) == 0 {
-			names = []string{"*"}
-		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, name := range names {
-					for _, verb := range rule.Verbs {
-						r[strings.Join([]string{group, resource, name, verb}, "/")] = true
-					}
-				}
-			}
-		}
+	for _, right := range manifests.Expand("", rules...) {
+		r[right] = true
 	}
 }
 
@@ -96,12 +83,12 @@ func (r rights) compare(t *testing.T, where string, rules []rbacv1.PolicyRule) {
 	t.Helper()
 	got := rights{}
 	got.add(rules...)
-	for _, right := range slices.Sorted(maps.Keys(got)) {
+	for right := range got {
 		if !r[right] {
 			t.Errorf("%s, nobody needs %s", where, right)
 		}
 	}
-	for _, right := range slices.Sorted(maps.Keys(r)) {
+	for right := range r {
 		if !got[right] {
 			t.Errorf("%s, %s is missing", where, right)
 		}
@@ -164,5 +151,27 @@ func TestDeployer(t *testing.T) {
 	inside.compare(t, "in "+manifests.Namespace, role.Rules)
 	if !slices.Equal(binding.Subjects, clusterBinding.Subjects) || len(binding.Subjects) != 1 {
 		t.Errorf("bound for %v and %v", binding.Subjects, clusterBinding.Subjects)
+	}
+}
+
+// TestDeployerHelm checks that with Helm, the same group may also write Secrets in Pillion's namespace, and nothing else.
+func TestDeployerHelm(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("deployer-helm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.Role
+	var binding rbacv1.RoleBinding
+	first, second, _ := strings.Cut(string(text), "\n---\n")
+	if err := errors.Join(yaml.UnmarshalStrict([]byte(first), &role), yaml.UnmarshalStrict([]byte(second), &binding)); err != nil {
+		t.Fatal(err)
+	}
+	want := rights{}
+	want.add(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "create", "update", "delete"}})
+	want.compare(t, "with Helm", role.Rules)
+	group := []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "pillion-deployers"}}
+	if role.Namespace != manifests.Namespace || binding.Namespace != role.Namespace || binding.RoleRef.Kind != "Role" || binding.RoleRef.Name != role.Name || !slices.Equal(binding.Subjects, group) {
+		t.Errorf("the role is %s/%s, and the binding is %+v", role.Namespace, role.Name, binding)
 	}
 }

@@ -3,6 +3,7 @@
 package manifests
 
 import (
+	"cmp"
 	"embed"
 	"slices"
 	"strings"
@@ -25,6 +26,58 @@ const CertManagerGroup = "cert-manager.io"
 
 // Rights are the rules of roles: for the whole cluster, and for the objects in Pillion's namespace.
 type Rights struct{ Cluster, Namespaced []rbacv1.PolicyRule }
+
+// Right is one verb for a resource, or for one object.
+type Right struct {
+	Verb, Group, Resource string
+	Name                  string // of the object; "": all objects
+	Namespace             string // "": all namespaces, or a resource without namespaces
+}
+
+// String returns the right as messages name it.
+func (r Right) String() string {
+	resource := r.Resource
+	if r.Group != "" {
+		resource += "." + r.Group
+	}
+	text := r.Verb + " " + resource
+	if r.Name != "" {
+		text += " " + r.Name
+	}
+	if r.Namespace != "" {
+		text += " in the namespace " + r.Namespace
+	}
+	return text
+}
+
+// Expand returns the single rights that rules give in a namespace. If namespace is "", the rules are for all of them.
+func Expand(namespace string, rules ...rbacv1.PolicyRule) (all []Right) {
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					for _, verb := range rule.Verbs {
+						all = append(all, Right{Verb: verb, Group: group, Resource: resource, Name: name, Namespace: namespace})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Expand returns the single rights, each once and sorted. Namespace is Pillion's.
+func (r Rights) Expand(namespace string) []Right {
+	all := append(Expand("", r.Cluster...), Expand(namespace, r.Namespaced...)...)
+	slices.SortFunc(all, func(a, b Right) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Verb, b.Verb))
+	})
+	return slices.Compact(all)
+}
 
 // ServerRights returns the rights that the ServiceAccount of pillion serve needs. SelfSigned is
 // set if Pillion creates its certificate itself.

@@ -137,7 +137,7 @@ func TestAfter(t *testing.T) {
 		"well":        {func(*testing.T, *check.Facts) {}, false},
 		"old-version": {func(_ *testing.T, f *check.Facts) { f.Version = "v1.29.4-eks-123" }, true},
 		"rights": {func(_ *testing.T, f *check.Facts) {
-			f.Rights.Denied = map[string][]check.Access{
+			f.Rights.Denied = map[string][]manifests.Right{
 				"pillion":            {{Verb: "get", Resource: "namespaces"}, {Verb: "list", Resource: "namespaces"}, {Verb: "get", Resource: "secrets", Name: "pillion-tls", Namespace: "pillion-system"}},
 				"pillion-controller": {{Verb: "patch", Group: "pillion.dev", Resource: "sidecartemplates/status"}},
 			}
@@ -146,7 +146,7 @@ func TestAfter(t *testing.T) {
 			f.Kinds[0].Found, f.Kinds[1].Established, f.Kinds[1].Why = false, false, "the name is taken"
 		}, true},
 		"more-rights": {func(_ *testing.T, f *check.Facts) {
-			f.Rights.Excess = map[string][]check.Access{"pillion": check.Unneeded()}
+			f.Rights.Excess = map[string][]manifests.Right{"pillion": check.Unneeded()}
 		}, false},
 		"no-custom-resources": {noCustomResources, false},
 		"no-controller":       {func(_ *testing.T, f *check.Facts) { f.Controller = check.Deployment{Name: "pillion-controller"} }, true},
@@ -256,11 +256,12 @@ func TestBefore(t *testing.T) {
 		failed bool
 	}{
 		"empty":           {func(*check.PreFacts) {}, false},
+		"newer":           {func(f *check.PreFacts) { f.Version = "v1.38.0-alpha.1" }, false},
 		"self-signed":     {func(f *check.PreFacts) { f.Overlay, f.CertManager = manifests.OverlaySelfSigned, false }, false},
 		"no-cert-manager": {func(f *check.PreFacts) { f.CertManager = false }, true},
 		"no-sidecars":     {func(f *check.PreFacts) { f.Version, f.Sidecars.Supported = "v1.28.0", false }, true},
 		"lacking": {func(f *check.PreFacts) {
-			f.Denied = []check.Access{{Verb: "create", Resource: "namespaces", Name: "pillion-system"}, {Verb: "patch", Resource: "namespaces", Name: "pillion-system"}}
+			f.Denied = []manifests.Right{{Verb: "create", Resource: "namespaces", Name: "pillion-system"}, {Verb: "patch", Resource: "namespaces", Name: "pillion-system"}}
 		}, true},
 		"installed": {func(f *check.PreFacts) {
 			f.Others.All = []check.Other{{Title: "MutatingWebhookConfiguration/pillion", Own: true, Namespace: "pillion-system"}}

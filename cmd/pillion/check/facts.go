@@ -4,6 +4,7 @@ package check
 
 import (
 	"github.com/pillion-dev/pillion/certs"
+	"github.com/pillion-dev/pillion/manifests"
 )
 
 // Commands are the beginnings of commands for the same cluster.
@@ -33,8 +34,8 @@ type Facts struct {
 // AccountRights are the rights that ServiceAccounts need and lack, by the name of the account.
 type AccountRights struct {
 	Unknown string
-	Denied  map[string][]Access
-	Excess  map[string][]Access // of the rights that [Unneeded] returns
+	Denied  map[string][]manifests.Right
+	Excess  map[string][]manifests.Right // of the rights that [Unneeded] returns
 	Checked int
 }
 
@@ -110,7 +111,7 @@ type PreFacts struct {
 	Overlay     string
 	Version     string
 	Sidecars    Sidecars
-	Denied      []Access
+	Denied      []manifests.Right
 	Rights      int    // number of rights that were checked
 	NoRights    string // why they are unknown
 	CertManager bool   // the cluster has its kinds

@@ -21,7 +21,7 @@ import (
 const accessReviews = 8
 
 // deniedTo returns the rights that a ServiceAccount lacks.
-func (c *Client) deniedTo(ctx context.Context, account string, needed []check.Access) ([]check.Access, error) {
+func (c *Client) deniedTo(ctx context.Context, account string, needed []manifests.Right) ([]manifests.Right, error) {
 	user := "system:serviceaccount:" + c.system + ":" + account
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + c.system, "system:authenticated"}
 	return c.denied(ctx, needed, "subjectaccessreviews", func(a *authorizationv1.ResourceAttributes) any {
@@ -30,14 +30,14 @@ func (c *Client) deniedTo(ctx context.Context, account string, needed []check.Ac
 }
 
 // deniedToUser returns the rights that the user lacks.
-func (c *Client) deniedToUser(ctx context.Context, needed []check.Access) ([]check.Access, error) {
+func (c *Client) deniedToUser(ctx context.Context, needed []manifests.Right) ([]manifests.Right, error) {
 	return c.denied(ctx, needed, "selfsubjectaccessreviews", func(a *authorizationv1.ResourceAttributes) any {
 		return authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}}
 	})
 }
 
 // denied sends a review for each right, and returns the rights that are denied, in order.
-func (c *Client) denied(ctx context.Context, needed []check.Access, resource string, review func(*authorizationv1.ResourceAttributes) any) (denied []check.Access, err error) {
+func (c *Client) denied(ctx context.Context, needed []manifests.Right, resource string, review func(*authorizationv1.ResourceAttributes) any) (denied []manifests.Right, err error) {
 	allowed, errs := make([]bool, len(needed)), make([]error, len(needed))
 	free := make(chan struct{}, accessReviews)
 	var all sync.WaitGroup
@@ -83,7 +83,7 @@ func (c *Client) allows(ctx context.Context, resource string, review any) (bool,
 // accountRights reviews the rights of both ServiceAccounts. SelfSigned is set if Pillion creates its
 // certificate.
 func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.AccountRights, error) {
-	r := check.AccountRights{Denied: map[string][]check.Access{}, Excess: map[string][]check.Access{}}
+	r := check.AccountRights{Denied: map[string][]manifests.Right{}, Excess: map[string][]manifests.Right{}}
 	for account, rights := range map[string]func() (manifests.Rights, error){
 		manifests.Name:           func() (manifests.Rights, error) { return manifests.ServerRights(selfSigned) },
 		manifests.ControllerName: manifests.ControllerRights,
@@ -92,7 +92,7 @@ func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.Acco
 		if err != nil {
 			return r, err
 		}
-		all := check.Accesses(needed, c.system)
+		all := needed.Expand(c.system)
 		r.Checked += len(all)
 		denied, err := c.deniedTo(ctx, account, all)
 		if r.Unknown, err = unknown(err, "create", "subjectaccessreviews", ""); err != nil || r.Unknown != "" {
@@ -103,7 +103,7 @@ func (c *Client) accountRights(ctx context.Context, selfSigned bool) (check.Acco
 		if denied, err = c.deniedTo(ctx, account, unneeded); err != nil {
 			return r, err
 		}
-		r.Excess[account] = slices.DeleteFunc(unneeded, func(a check.Access) bool { return slices.Contains(denied, a) })
+		r.Excess[account] = slices.DeleteFunc(unneeded, func(a manifests.Right) bool { return slices.Contains(denied, a) })
 	}
 	return r, nil
 }

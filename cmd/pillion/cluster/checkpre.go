@@ -52,7 +52,7 @@ func (p *preparing) rights(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := check.Accesses(needed, p.system)
+	all := needed.Expand(p.system)
 	p.Rights = len(all)
 	p.Denied, err = p.deniedToUser(ctx, all)
 	p.NoRights, err = unknown(err, "create", "selfsubjectaccessreviews", "")
