@@ -41,6 +41,7 @@ func TestImports(t *testing.T) {
 		"inject/fit":                    {internal: []string{"inject", "inject/sample", "inject/schema", "templates"}, forbidden: impure},
 		"inject/policy":                 {internal: []string{"inject", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/reviewtest":             {},
+		"inject/rollout":                {internal: []string{"inject", "inject/explain", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/schema":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/sample":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/suite":                  {internal: []string{"inject", "inject/schema", "templates", "templates/tree"}, forbidden: impure},

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rollout finds out what running pods need to become current: the differences between a pod
+// and what it would be if it were created now, whether they can be changed in place, and in which
+// order pods get them.
+package rollout
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// How is how a running pod gets a change.
+type How string
+
+// The ways, from the least to the most disruptive one.
+const (
+	// Record changes only annotations that Pillion writes.
+	Record How = "record"
+	// Resize changes the CPU and memory of a running container.
+	Resize How = "resize"
+	// InPlace replaces the image of a running container, and restarts only that container.
+	InPlace How = "in place"
+	// NewPod needs a new pod, because Kubernetes does not allow the change in a running one.
+	NewPod How = "new pod"
+)
+
+// Rank orders the ways.
+func (h How) Rank() int { return slices.Index([]How{Record, Resize, InPlace, NewPod}, h) }
+
+// Change is one difference between two states of a pod.
+type Change struct {
+	// Template is the template whose container or annotation it is, or "" if that is unknown.
+	Template string `json:"template,omitempty"`
+	// Path is a JSON Pointer with the names of keyed items instead of their indexes, for example
+	// /spec/initContainers/log-agent/image.
+	Path string          `json:"path"`
+	From json.RawMessage `json:"from,omitempty"` // nil if it is absent
+	To   json.RawMessage `json:"to,omitempty"`   // nil if it is absent
+	How  How             `json:"how"`
+}
+
+// String returns the change for users, for example "image of log-agent".
+func (c *Change) String() string {
+	if list, name, field := c.container(); list != "" {
+		if field == "" {
+			return "container " + name
+		}
+		return schema.Where("/"+field) + " of " + name
+	}
+	return schema.Where(c.Path)
+}
+
+// container returns the list and the name of the container that the change is about, and the path of
+// the field in it, or "" if it is about something else.
+func (c *Change) container() (list, name, field string) {
+	parts := strings.SplitN(strings.TrimPrefix(c.Path, "/"), "/", 4)
+	if len(parts) < 3 || parts[0] != "spec" || parts[1] != "initContainers" && parts[1] != "containers" {
+		return "", "", ""
+	}
+	if len(parts) == 4 {
+		field = parts[3]
+	}
+	return parts[1], schema.Unescape(parts[2]), field
+}
+
+// Changes compares the labels, the annotations and the spec of two states of a pod, both as JSON. It
+// ignores differences without a meaning, for example 1 and 1000m, or defaults of the API server. The
+// templates are those of either state; their containers may change in place.
+func Changes(from, to []byte, all ...*templates.Template) ([]Change, error) {
+	a, err := tree.Parse(from)
+	if err != nil {
+		return nil, fmt.Errorf("the pod is not JSON: %w", err)
+	}
+	b, err := tree.Parse(to)
+	if err != nil {
+		return nil, fmt.Errorf("the pod is not JSON: %w", err)
+	}
+	c := &comparison{templates: all, to: b}
+	pod := schema.Pod()
+	for _, name := range []string{"labels", "annotations"} {
+		at := place{path: "/metadata/" + name, field: pod.At("metadata").At(name), name: name}
+		c.members(at, a.At("metadata", name), b.At("metadata", name))
+	}
+	c.members(place{path: "/spec", field: pod.At("spec"), name: "spec"}, a.Get("spec"), b.Get("spec"))
+	return c.all, nil
+}
+
+// comparison collects the differences between two pods.
+type comparison struct {
+	templates []*templates.Template
+	to        *tree.Node // the pod
+	all       []Change
+}
+
+// place is a place in both pods.
+type place struct {
+	path  string
+	field *schema.Field
+	name  string
+	a, b  *tree.Node // the objects that contain it
+}
+
+func (p place) member(name string, a, b *tree.Node) place {
+	return place{path: p.path + "/" + tree.Escape(name), field: p.field.At(name), name: name, a: a, b: b}
+}
+
+// value compares one place.
+func (c *comparison) value(p place, a, b *tree.Node) {
+	if p.means(p.a, a) {
+		a = nil
+	}
+	if p.means(p.b, b) {
+		b = nil
+	}
+	switch {
+	case a == nil && b == nil:
+	case p.isOpen() && (a == nil || a.Kind() == tree.Object) && (b == nil || b.Kind() == tree.Object):
+		c.members(p, a, b)
+	case a == nil || b == nil:
+		c.differ(p, a, b)
+	case a.Kind() == tree.Object && b.Kind() == tree.Object:
+		c.members(p, a, b)
+	case a.Kind() == tree.Array && b.Kind() == tree.Array:
+		c.items(p, a, b)
+	case !p.field.EqualScalars(a, b):
+		c.differ(p, a, b)
+	}
+}
+
+// isOpen reports whether an absent object means the same as an empty one, so that its members are
+// reported one by one: the resources of a container.
+func (p place) isOpen() bool {
+	return p.field.GoType == schema.ResourcesType() || p.field.Elem != nil && p.field.Elem.Quantity
+}
+
+// means reports whether a value means the same as its absence. Object contains it.
+func (p place) means(object, n *tree.Node) bool {
+	switch {
+	case n == nil || n.Kind() == tree.Null:
+		return true
+	case (p.field.AbsentIsZero || p.field.AlwaysSent) && schema.IsZero(n):
+		return true
+	case p.field.Parent == nil:
+		return false
+	}
+	switch of := p.field.Parent.Name() + "." + p.name; of {
+	case "ContainerPort.hostPort": // on the network of the node
+		return object.Get("containerPort") != nil && schema.SameNumber(n, object.Get("containerPort"))
+	default:
+		value, ok := schema.Default(of)
+		return ok && n.String() == value
+	}
+}
+
+func (c *comparison) members(p place, a, b *tree.Node) {
+	for _, of := range [2]*tree.Node{a, b} {
+		members := of.Members()
+		for i := range members {
+			name := members[i].Name()
+			if of == b && a.Get(name) != nil {
+				continue
+			}
+			m := p.member(name, a, b)
+			c.value(m, orLimit(p, p.a, a, name), orLimit(p, p.b, b, name))
+		}
+	}
+}
+
+// orLimit returns a member of an object. A request that is absent is the limit of the resource, also
+// if one of the pods states it.
+func orLimit(p place, resources, object *tree.Node, name string) *tree.Node {
+	if n := object.Get(name); n != nil || p.name != "requests" || p.field.Parent != schema.ResourcesType() {
+		return n
+	}
+	return resources.At("limits", name)
+}
+
+// items compares lists, by their keys if they have some.
+func (c *comparison) items(p place, a, b *tree.Node) {
+	was, is := a.Items(), b.Items()
+	elem := p.field.Elem
+	switch {
+	case elem == nil || p.field.Shape != schema.KeyedList && len(was) != len(is):
+		c.differ(p, a, b)
+		return
+	case p.field.Shape == schema.Set:
+		for i := range is {
+			if !elem.Among(was, &is[i]) {
+				c.differ(p, a, b)
+				return
+			}
+		}
+		return
+	case p.field.Shape != schema.KeyedList:
+		for i := range is {
+			if c.differs(elem, &was[i], &is[i]) {
+				c.differ(p, a, b)
+				return
+			}
+		}
+		return
+	}
+	var order []int // positions of the items that both have
+	for i := range was {
+		at := place{path: p.path + "/" + tree.Escape(key(p.field, &was[i])), field: elem.AsField()}
+		if k := p.field.Find(is, &was[i]); k >= 0 {
+			order = append(order, k)
+			c.value(at, &was[i], &is[k])
+		} else {
+			c.differ(at, &was[i], nil)
+		}
+	}
+	for i := range is {
+		if p.field.Find(was, &is[i]) < 0 {
+			c.differ(place{path: p.path + "/" + tree.Escape(key(p.field, &is[i])), field: elem.AsField()}, nil, &is[i])
+		}
+	}
+	// Variables may refer to earlier ones, and init containers run one after another.
+	if (p.name == "env" || p.name == "initContainers") && !slices.IsSorted(order) {
+		c.differ(p, keys(p.field, was), keys(p.field, is))
+	}
+}
+
+// differs reports whether two values differ.
+func (c *comparison) differs(elem *schema.Schema, a, b *tree.Node) bool {
+	part := &comparison{to: c.to}
+	part.value(place{field: elem.AsField()}, a, b)
+	return len(part.all) > 0
+}
+
+// key returns the key of an item, for a path.
+func key(list *schema.Field, item *tree.Node) string {
+	if text, ok := list.TextKey(item); ok {
+		return text
+	}
+	text := item.Get(list.Key).String()
+	if protocol := schema.Protocol(item); list.Key == "containerPort" && protocol != string(corev1.ProtocolTCP) {
+		text += "-" + protocol
+	}
+	return text
+}
+
+func keys(list *schema.Field, items []tree.Node) *tree.Node {
+	all := tree.Items()
+	for i := range items {
+		all.Append(tree.Text(key(list, &items[i])))
+	}
+	return &all
+}
+
+func (c *comparison) differ(p place, a, b *tree.Node) {
+	change := Change{Path: p.path, From: text(a), To: text(b), How: NewPod}
+	change.Template = c.template(&change)
+	change.How = c.how(&change)
+	c.all = append(c.all, change)
+}
+
+func text(n *tree.Node) json.RawMessage {
+	if n == nil {
+		return nil
+	}
+	return n.AppendTo(nil)
+}
+
+// template returns the template that a change belongs to, or "".
+func (c *comparison) template(change *Change) string {
+	list, name, _ := change.container()
+	key, isAnnotation := strings.CutPrefix(change.Path, "/metadata/annotations/")
+	for _, t := range c.templates {
+		if list != "" && t.Brings(name) || isAnnotation && strings.HasPrefix(schema.Unescape(key), t.Annotation("")) {
+			return t.Name
+		}
+	}
+	return ""
+}
+
+// how returns how a running pod gets a change. Only containers that a template brings change in
+// place, but not those that the user wrote for a template to complete.
+func (c *comparison) how(change *Change) How {
+	if key, ok := strings.CutPrefix(change.Path, "/metadata/annotations/"); ok && isRecord(schema.Unescape(key)) {
+		return Record
+	}
+	if list, _, field := change.container(); list != "" && change.Template != "" && change.To != nil && !c.completes(change.Template) {
+		switch field {
+		case "image":
+			return InPlace
+		case "resources/limits/cpu", "resources/limits/memory", "resources/requests/cpu", "resources/requests/memory":
+			return Resize
+		}
+	}
+	return NewPod
+}
+
+// isRecord reports whether Pillion writes an annotation, and users do not.
+func isRecord(key string) bool {
+	return key == inject.AnnotationUninject || strings.HasSuffix(key, "."+templates.Domain+"/"+templates.AnnotationInjected)
+}
+
+// completes reports whether the pod brings its own container for a template.
+func (c *comparison) completes(template string) bool {
+	return c.to.At("metadata", "annotations", template+"."+templates.Domain+"/"+templates.AnnotationCustomize).IsText("true")
+}
