@@ -61,9 +61,10 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/cli":               {internal: []string{"cmd/pillion/yamledit", "inject", "templates", "templates/tree"}},
 		"cmd/pillion/kube":              {internal: []string{"cmd/pillion/cli", "templates", "templates/v1alpha1"}},
 		"cmd/pillion/controller":        {internal: []string{"cmd/pillion/cli", "cmd/pillion/kube", "manifests", "templates", "templates/v1alpha1"}},
+		"cmd/pillion/update":            {internal: []string{"inject/rollout"}},
 		"cmd/pillion/serve":             {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/fit", "inject/webhook", "inject/webhook/authentication", "manifests", "templates", "templates/v1alpha1"}},
-		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "inject", "inject/explain", "inject/fit", "inject/status", "manifests", "templates", "templates/tree", "templates/v1alpha1"}},
-		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
+		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/update", "inject", "inject/explain", "inject/fit", "inject/rollout", "inject/status", "manifests", "templates", "templates/tree", "templates/v1alpha1"}},
+		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/update", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/rollout", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

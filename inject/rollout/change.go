@@ -116,14 +116,10 @@ func (p place) member(name string, a, b *tree.Node) place {
 
 // value compares one place.
 func (c *comparison) value(p place, a, b *tree.Node) {
-	if p.means(p.a, a) {
-		a = nil
-	}
-	if p.means(p.b, b) {
-		b = nil
+	if b == nil && p.means(p.a, a) || a == nil && p.means(p.b, b) {
+		return
 	}
 	switch {
-	case a == nil && b == nil:
 	case p.isOpen() && (a == nil || a.Kind() == tree.Object) && (b == nil || b.Kind() == tree.Object):
 		c.members(p, a, b)
 	case a == nil || b == nil:
@@ -154,6 +150,8 @@ func (p place) means(object, n *tree.Node) bool {
 		return false
 	}
 	switch of := p.field.Parent.Name() + "." + p.name; of {
+	case "Container.imagePullPolicy", "ImageVolumeSource.pullPolicy": // the default depends on the image
+		return n.IsText(string(corev1.PullAlways)) || n.IsText(string(corev1.PullIfNotPresent))
 	case "ContainerPort.hostPort": // on the network of the node
 		return object.Get("containerPort") != nil && schema.SameNumber(n, object.Get("containerPort"))
 	default:
@@ -285,9 +283,10 @@ func (c *comparison) template(change *Change) string {
 }
 
 // how returns how a running pod gets a change. Only containers that a template brings change in
-// place, but not those that the user wrote for a template to complete.
+// place, but not those that the user wrote for a template to complete. If a pod loses a template,
+// it needs a new pod, because a running one keeps its containers.
 func (c *comparison) how(change *Change) How {
-	if key, ok := strings.CutPrefix(change.Path, "/metadata/annotations/"); ok && isRecord(schema.Unescape(key)) {
+	if key, ok := strings.CutPrefix(change.Path, "/metadata/annotations/"); ok && isRecord(schema.Unescape(key)) && change.To != nil {
 		return Record
 	}
 	if list, _, field := change.container(); list != "" && change.Template != "" && change.To != nil && !c.completes(change.Template) {

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/status"
+)
+
+// Targets are the workloads that a rollout updates, and how.
+type Targets struct {
+	Workloads []*rollout.Workload
+	Notes     []string
+	Pods      int // all that were inspected
+
+	namespaces map[string]*targetNamespace
+}
+
+// targetNamespace is what planning the pods of a namespace needs.
+type targetNamespace struct {
+	planner *rollout.Planner
+	makers  map[status.Owner]*maker
+}
+
+// maker is an object that creates pods.
+type maker struct {
+	text     []byte        // its JSON
+	owner    *status.Owner // that controls it, or nil
+	updating bool
+	revision string // label pod-template-hash, if it is a ReplicaSet
+	number   string // of a ReplicaSet among those of its Deployment
+}
+
+// Plan plans a pod of the targets again.
+func (t *Targets) Plan(namespace string, pod []byte) (*rollout.Pod, error) {
+	n := t.namespaces[namespace]
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(pod); err != nil {
+		return nil, err
+	}
+	return n.plan(object, pod)
+}
+
+func (n *targetNamespace) plan(object *unstructured.Unstructured, pod []byte) (*rollout.Pod, error) {
+	var owner []byte
+	if o := metav1.GetControllerOf(object); o != nil {
+		if m := n.makers[status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}]; m != nil {
+			owner = m.text
+		}
+	}
+	return n.planner.Plan(pod, owner)
+}
+
+// Rollout finds the pods that are not current, and how to update them.
+func (c *Client) Rollout(ctx context.Context, q Query, stderr io.Writer) (*Targets, error) {
+	l := &podLister{c, cli.NewProgress(stderr)}
+	l.progress.Start()
+	defer l.progress.End()
+	k, err := l.newLook(ctx, q)
+	if err != nil {
+		return nil, NoAnswer(err)
+	}
+	if len(k.unsure.problems) > 0 {
+		return nil, fmt.Errorf("nothing is updated, because the templates are uncertain: %s", withoutFiles(strings.Join(k.unsure.problems, " ")))
+	}
+	t := &targeting{look: k, targets: &Targets{namespaces: map[string]*targetNamespace{}}}
+	if t.resizes, err = c.resizes(); err != nil {
+		return nil, NoAnswer(err)
+	}
+	if err := t.all(ctx, q); err != nil {
+		return nil, NoAnswer(err)
+	}
+	for note := range k.notes {
+		t.targets.Notes = append(t.targets.Notes, note)
+	}
+	slices.Sort(t.targets.Notes)
+	rollout.Sort(t.targets.Workloads)
+	return t.targets, nil
+}
+
+// resizes reports whether the API server can resize running pods.
+func (c *Client) resizes() (bool, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return false, err
+	}
+	all, err := d.ServerResourcesForGroupVersion("v1")
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
+}
+
+// Executor returns what changes the cluster, with at most so many requests per second.
+func (c *Client) Executor(qps int) (update.Cluster, error) {
+	config := *c.config
+	config.QPS, config.Burst = float32(qps), qps
+	client, err := dynamic.NewForConfig(&config)
+	return update.Kubernetes{Interface: client}, err
+}
+
+// targeting finds the targets.
+type targeting struct {
+	*look
+	targets *Targets
+	resizes bool
+}
+
+func (t *targeting) all(ctx context.Context, q Query) error {
+	if len(q.Namespaces) > 0 {
+		return t.eachNamed(ctx, q.Namespaces, func(ns *unstructured.Unstructured) error {
+			return t.namespace(ctx, ns, t.selector.String())
+		})
+	}
+	chosen, elsewhere, err := t.choose(ctx, q.All)
+	if err != nil {
+		return forbidden(err, "list", "namespaces", "", "name those that you are allowed to read: pillion rollout NAMESPACE...")
+	}
+	t.found = len(chosen)
+	for _, ns := range chosen {
+		if err := t.namespace(ctx, ns, t.selector.String()); err != nil {
+			return err
+		}
+	}
+	return t.individually(ctx, elsewhere)
+}
+
+// individually handles the namespaces in which pods have opted in although their namespace has not.
+func (t *targeting) individually(ctx context.Context, elsewhere map[string]*unstructured.Unstructured) error {
+	if len(elsewhere) == 0 {
+		return nil
+	}
+	selector := t.alsoSelected(inject.LabelInject + "," + inject.LabelInject + "!=" + inject.Disabled)
+	found := map[string]bool{}
+	err := t.pages(ctx, t.Resource(corev1.SchemeGroupVersion.WithResource("pods")), selector, func(pod *unstructured.Unstructured) error {
+		found[pod.GetNamespace()] = elsewhere[pod.GetNamespace()] != nil
+		return nil
+	}, func() {})
+	if apierrors.IsForbidden(err) {
+		t.note("Pods that opted in themselves are not updated, because you are not allowed to list the pods of all namespaces.")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if found[name] {
+			if err := t.namespace(ctx, elsewhere[name], selector); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// namespace plans all pods of a namespace.
+func (t *targeting) namespace(ctx context.Context, ns *unstructured.Unstructured, selector string) error {
+	count := t.count(ns)
+	n, err := t.prepare(ctx, ns)
+	if err != nil {
+		return err
+	}
+	g := &grouping{targeting: t, targetNamespace: n, name: ns.GetName(), workloads: map[status.Owner]*rollout.Workload{}, resizing: map[*rollout.Workload]*resizing{}}
+	pods := t.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(ns.GetName())
+	err = t.pages(ctx, pods, selector, func(pod *unstructured.Unstructured) error {
+		return g.add(count, pod)
+	}, func() {
+		count, g.workloads, g.resizing = t.count(ns), map[status.Owner]*rollout.Workload{}, map[*rollout.Workload]*resizing{}
+	})
+	if err != nil {
+		return forbidden(err, "list", "pods", ns.GetName(), "leave out this namespace")
+	}
+	t.targets.namespaces[ns.GetName()] = n
+	t.targets.Pods += count.Pods()
+	return g.finish(ctx, count)
+}
+
+// prepare reads the objects that create pods in a namespace.
+func (t *targeting) prepare(ctx context.Context, ns *unstructured.Unstructured) (*targetNamespace, error) {
+	scope := t.scope(ns)
+	n := &targetNamespace{makers: map[status.Owner]*maker{}, planner: &rollout.Planner{
+		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes,
+		Mutated: t.mutation.Changes(ns.GetLabels()) || len(t.mutation.LastWord(ns.GetLabels())) > 0 || t.mutation.Webhooks == nil,
+	}}
+	if !t.own.Unknown {
+		n.planner.Called = func(pod []byte) bool {
+			called, _ := explain.Calls(t.own.Entries, ns.GetLabels(), pod)
+			return called
+		}
+	}
+	for _, kind := range Kinds() {
+		if kind.Kind == "Pod" || kind.Kind == "PodTemplate" || kind.Kind == "CronJob" {
+			continue
+		}
+		err := t.pages(ctx, t.Resource(kind.Resource()).Namespace(ns.GetName()), "", func(object *unstructured.Unstructured) error {
+			object.SetGroupVersionKind(kind.GroupVersionKind) // items of a list may lack it
+			return n.maker(object)
+		}, func() {})
+		if err != nil {
+			return nil, forbidden(err, "list", kind.resource, ns.GetName(), "leave out this namespace")
+		}
+	}
+	return n, nil
+}
+
+func (n *targetNamespace) maker(object *unstructured.Unstructured) error {
+	replicas, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas")
+	if object.GetKind() == replicaSet.Kind && replicas == 0 {
+		return nil // of an older revision
+	}
+	object.SetManagedFields(nil)
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	m := &maker{text: text, revision: object.GetLabels()["pod-template-hash"], number: object.GetAnnotations()["deployment.kubernetes.io/revision"]}
+	if o := metav1.GetControllerOf(object); o != nil {
+		m.owner = &status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+	}
+	if restarts(object.GetKind()) {
+		progress, err := rollout.ProgressOf(text)
+		if err != nil {
+			return err
+		}
+		m.updating = !progress.Done
+	}
+	n.makers[status.Owner{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}] = m
+	return nil
+}

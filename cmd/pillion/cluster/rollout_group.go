@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/status"
+)
+
+// grouping collects the pods of a namespace by workload.
+type grouping struct {
+	*targeting
+	*targetNamespace
+
+	name      string
+	workloads map[status.Owner]*rollout.Workload
+	resizing  map[*rollout.Workload]*resizing
+}
+
+// resizing is the first resize of a workload.
+type resizing struct {
+	pod   string
+	patch []byte
+}
+
+func (g *grouping) add(count *status.Count, object *unstructured.Unstructured) error {
+	text, err := object.MarshalJSON()
+	if err == nil {
+		err = count.Add(text)
+	}
+	if err != nil {
+		return fmt.Errorf("pod %s in the namespace %s: %w", object.GetName(), g.name, err)
+	}
+	g.progress.Say("%d pods, %d of %d namespaces", g.targets.Pods+count.Pods(), len(g.targets.namespaces), max(g.found, 1))
+	pod, err := g.plan(object, text)
+	if err != nil {
+		return fmt.Errorf("pod %s in the namespace %s: %w", object.GetName(), g.name, err)
+	}
+	w := g.workload(g.top(object))
+	if w.Pods++; pod.Action == rollout.None {
+		return nil
+	}
+	if g.resizing[w] == nil && pod.Action == rollout.Patch {
+		patch, err := pod.Resources()
+		if err != nil {
+			return err
+		}
+		if patch != nil {
+			g.resizing[w] = &resizing{pod.Name, patch}
+		}
+	}
+	pod.Forget()
+	w.Behind = append(w.Behind, pod)
+	return nil
+}
+
+// top returns the workload of a pod. A pod without a controller is its own.
+func (g *grouping) top(pod *unstructured.Unstructured) status.Owner {
+	o := metav1.GetControllerOf(pod)
+	if o == nil {
+		return status.Owner{APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}
+	}
+	owner := status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+	if m := g.makers[owner]; m != nil && m.owner != nil && owner.Kind == replicaSet.Kind {
+		return *m.owner
+	}
+	return owner
+}
+
+func (g *grouping) workload(o status.Owner) *rollout.Workload {
+	w := g.workloads[o]
+	if w == nil {
+		w = &rollout.Workload{Namespace: g.name, APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+		g.workloads[o] = w
+	}
+	return w
+}
+
+// finish chooses how each workload is updated.
+func (g *grouping) finish(ctx context.Context, count *status.Count) error {
+	owners := map[string]status.Owner{}
+	for o, m := range g.makers {
+		if o.Kind == replicaSet.Kind && m.owner != nil {
+			owners[o.Name] = *m.owner
+		}
+	}
+	count.Replace(replicaSet.Kind, owners)
+	if err := g.consider(ctx, g.name, count); err != nil {
+		return err
+	}
+	for o, w := range g.workloads {
+		if len(w.Behind) == 0 {
+			continue
+		}
+		if err := g.tryResize(ctx, w); err != nil {
+			return err
+		}
+		w.Choose(g.owner(count, o))
+		g.targets.Workloads = append(g.targets.Workloads, w)
+	}
+	return nil
+}
+
+// owner returns what decides about a workload besides its pods.
+func (g *grouping) owner(count *status.Count, o status.Owner) rollout.Owner {
+	out := rollout.Owner{Job: o.Kind == "Job", Recreates: o.Kind == replicaSet.Kind || o.Kind == "ReplicationController"}
+	trouble := strings.Join(slices.Concat(g.report.Problems, g.report.Doubts), " ")
+	out.Recreates = out.Recreates && trouble == ""
+	m := g.makers[o]
+	if m == nil || !restarts(o.Kind) {
+		return out
+	}
+	out.Restarts, out.Updating = true, m.updating
+	if r := count.Behind(o, "", ""); r != nil && r.Hold != "" {
+		out.Hold = cmp.Or(trouble, r.Hold)
+	}
+	out.Newest = rollout.Newest(m.text, g.newestRevision(o))
+	return out
+}
+
+// newestRevision returns the label of the pods of a Deployment's newest ReplicaSet.
+func (g *grouping) newestRevision(deployment status.Owner) string {
+	newest := ""
+	number := ""
+	for o, m := range g.makers {
+		if o.Kind != replicaSet.Kind || m.owner == nil || *m.owner != deployment {
+			continue
+		}
+		if longer := len(m.number) - len(number); longer > 0 || longer == 0 && m.number > number {
+			number, newest = m.number, m.revision
+		}
+	}
+	return newest
+}
+
+// tryResize asks the API server whether it accepts the resize of a workload's pods.
+func (g *grouping) tryResize(ctx context.Context, w *rollout.Workload) error {
+	first := g.resizing[w]
+	if first == nil {
+		return nil
+	}
+	_, err := update.Kubernetes{Interface: g.Interface}.PatchPod(ctx, g.name, first.pod, "resize", first.patch, true)
+	var denied *apierrors.StatusError
+	switch {
+	case apierrors.IsForbidden(err) && errors.As(err, &denied) && strings.Contains(denied.ErrStatus.Message, "cannot patch resource"):
+		g.note("Whether the API server accepts the new resources is unknown, because you are not allowed to patch pods/resize.")
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		for _, p := range w.Behind {
+			p.Deny(err.Error())
+		}
+	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// rolloutScreen prints what a rollout does: a bar on a terminal, lines elsewhere, or JSON.
+type rolloutScreen struct {
+	w, stderr io.Writer
+	json      bool
+	acts      int // workloads that change
+	left      int // pods that the rollout cannot update
+
+	mu          sync.Mutex // guards all below
+	done, total int
+	updated     int
+	shown       bool
+	err         error // of the writer
+}
+
+// event writes an event as JSON.
+func (s *rolloutScreen) event(e update.Event) { s.keep(cli.JSONEncoder(s.w, "").Encode(e)) }
+
+func (s *rolloutScreen) keep(err error) {
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+}
+
+func (s *rolloutScreen) print(format string, args ...any) {
+	_, err := fmt.Fprintln(s.w, cli.Fold(s.w, fmt.Sprintf(format, args...)))
+	s.keep(err)
+}
+
+// plan prints how each workload is updated.
+func (s *rolloutScreen) plan(t *cluster.Targets) {
+	behind := 0
+	for _, w := range t.Workloads {
+		behind += len(w.Behind)
+		if w.Acts() {
+			s.acts++
+			s.total += len(w.Todo())
+		}
+		if w.Way == rollout.Cannot {
+			s.left += len(w.Behind)
+		} else if w.Way == rollout.ChangeInPlace {
+			s.left += len(w.Behind) - len(w.Todo())
+		}
+	}
+	if s.json {
+		for _, w := range t.Workloads {
+			s.event(planned(w, s.total))
+		}
+		return
+	}
+	for _, note := range t.Notes {
+		fmt.Fprintln(s.stderr, cli.Fold(s.stderr, "pillion: "+note))
+	}
+	if behind == 0 {
+		s.print("All pods are current (%s).", explain.Plural(t.Pods, "pod"))
+		return
+	}
+	s.print("%d of %s are not current:", behind, explain.Plural(t.Pods, "pod"))
+	for _, w := range t.Workloads {
+		s.workload(w)
+	}
+}
+
+func planned(w *rollout.Workload, total int) update.Event {
+	e := update.Event{Type: "plan", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Behind), Message: w.Why, Total: total}
+	if len(w.Behind) > 0 {
+		e.Pod, e.Changes = w.Behind[0].Name, w.Behind[0].Changes
+	}
+	return e
+}
+
+// workload prints one line of the plan, and what stays as others have changed it.
+func (s *rolloutScreen) workload(w *rollout.Workload) {
+	what := w.Why
+	if todo := w.Todo(); w.Way == rollout.ChangeInPlace && len(todo) > 0 {
+		what = todo[0].Summary()
+		if w.Why != "" {
+			what += " (" + w.Why + ")"
+		}
+	}
+	s.print("  %-8s %s %s, %s: %s", w.Way, w.Namespace, w.Title(), explain.Plural(len(w.Behind), "pod"), what)
+	const most = 3
+	said := map[string]bool{}
+	for _, p := range w.Behind {
+		for i := range p.Kept {
+			if text := p.Kept[i].String(); !said[text] && len(said) < most && text != w.Why {
+				said[text] = true
+				s.print("           pod %s: %s", p.Name, text)
+			}
+		}
+	}
+}
+
+// report prints an event.
+func (s *rolloutScreen) report(e update.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done, s.total = e.Done, e.Total
+	if e.Type == "pod" || e.Type == "workload" {
+		s.updated += max(1, e.Pods)
+	}
+	switch {
+	case s.json:
+		s.event(e)
+	case e.Type == "failed":
+		s.erase()
+	case cli.IsTerminal(s.stderr):
+		s.bar(e)
+	default:
+		s.print("%s", sentence(e))
+	}
+}
+
+// sentence returns an event as a line.
+func sentence(e update.Event) string {
+	switch e.Type {
+	case "wave":
+		return e.Message
+	case "skipped":
+		return fmt.Sprintf("%d/%d %s %s: skipped, %s", e.Done, e.Total, e.Namespace, name(e), e.Message)
+	case "workload":
+		return fmt.Sprintf("%d/%d %s %s: replaced its pods", e.Done, e.Total, e.Namespace, name(e))
+	}
+	return fmt.Sprintf("%d/%d %s %s: %s, %s", e.Done, e.Total, e.Namespace, name(e), e.Way, e.Message)
+}
+
+func name(e update.Event) string {
+	if e.Pod != "" {
+		return "Pod/" + e.Pod
+	}
+	return e.Workload
+}
+
+// bar replaces the bar on a terminal.
+func (s *rolloutScreen) bar(e update.Event) {
+	const width = 20
+	full := width
+	if e.Total > 0 {
+		full = width * e.Done / e.Total
+	}
+	s.shown = true
+	fmt.Fprintf(cli.Raw(s.stderr), "\r[%s%s] %-48s", strings.Repeat("#", full), strings.Repeat(".", width-full), fmt.Sprintf("%d of %d pods", e.Done, e.Total))
+}
+
+func (s *rolloutScreen) erase() {
+	if s.shown {
+		fmt.Fprintf(cli.Raw(s.stderr), "\r%-72s\r", "")
+		s.shown = false
+	}
+}
+
+// clear removes the bar.
+func (s *rolloutScreen) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.erase()
+}
+
+// line prints a sentence while a rollout runs.
+func (s *rolloutScreen) line(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.erase()
+	fmt.Fprintln(s.stderr, cli.Fold(s.stderr, "pillion: "+text))
+}
+
+// stopped prints the last event of an interrupted rollout.
+func (s *rolloutScreen) stopped(err error) {
+	if s.json {
+		s.event(update.Event{Type: "stopped", Message: strings.TrimPrefix(halfOf(err), "; "), Done: s.done, Total: s.total})
+	}
+}
+
+// end prints the last event.
+func (s *rolloutScreen) end() {
+	message := fmt.Sprintf("Updated %s.", explain.Plural(s.updated, "pod"))
+	if s.left > 0 {
+		message += fmt.Sprintf(" Left %s that it cannot update.", explain.Plural(s.left, "pod"))
+	}
+	switch {
+	case s.json:
+		s.event(update.Event{Type: "done", Message: message, Done: s.done, Total: s.total})
+	case s.acts > 0 || s.left > 0:
+		s.print("%s", message)
+	}
+}

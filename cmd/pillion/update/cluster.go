@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package update
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// Cluster is what a rollout reads and writes.
+type Cluster interface {
+	Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error)
+	// PatchPod applies a JSON Patch to a pod or to a subresource of it.
+	PatchPod(ctx context.Context, namespace, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error)
+	Evict(ctx context.Context, namespace, name, uid string) error
+	// Pods lists the pods that match a selector.
+	Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error)
+	Workload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error)
+	Restart(ctx context.Context, w *rollout.Workload, at time.Time) error
+	Budgets(ctx context.Context, namespace string) ([]Budget, error)
+}
+
+// Budget is a PodDisruptionBudget.
+type Budget struct {
+	Name     string
+	Selector labels.Selector
+	Allowed  int // the number of disruptions that it allows now
+}
+
+// Kubernetes is a [Cluster] behind the Kubernetes API.
+type Kubernetes struct{ dynamic.Interface }
+
+var podResource = corev1.SchemeGroupVersion.WithResource("pods")
+
+// Pod implements [Cluster].
+func (k Kubernetes) Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
+	return k.Resource(podResource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// PatchPod implements [Cluster].
+func (k Kubernetes) PatchPod(ctx context.Context, namespace, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error) {
+	options := metav1.PatchOptions{FieldManager: rollout.Manager}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	var of []string
+	if subresource != "" {
+		of = append(of, subresource)
+	}
+	return k.Resource(podResource).Namespace(namespace).Patch(ctx, name, types.JSONPatchType, patch, options, of...)
+}
+
+// Evict implements [Cluster].
+func (k Kubernetes) Evict(ctx context.Context, namespace, name, uid string) error {
+	eviction := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "policy/v1", "kind": "Eviction",
+		"metadata":      map[string]any{"name": name, "namespace": namespace},
+		"deleteOptions": map[string]any{"preconditions": map[string]any{"uid": uid}},
+	}}
+	_, err := k.Resource(podResource).Namespace(namespace).Create(ctx, eviction, metav1.CreateOptions{}, "eviction")
+	return err
+}
+
+// Pods implements [Cluster].
+func (k Kubernetes) Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error) {
+	list, err := k.Resource(podResource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+func (k Kubernetes) workloads(w *rollout.Workload) dynamic.ResourceInterface {
+	group, _ := schema.ParseGroupVersion(w.APIVersion)
+	return k.Resource(group.WithResource(strings.ToLower(w.Kind) + "s")).Namespace(w.Namespace)
+}
+
+// Workload implements [Cluster].
+func (k Kubernetes) Workload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error) {
+	return k.workloads(w).Get(ctx, w.Name, metav1.GetOptions{})
+}
+
+// restartedAt is the annotation of a pod template that kubectl rollout restart changes.
+const restartedAt = "kubectl.kubernetes.io/restartedAt"
+
+// Restart implements [Cluster].
+func (k Kubernetes) Restart(ctx context.Context, w *rollout.Workload, at time.Time) error {
+	annotations := map[string]any{"annotations": map[string]any{restartedAt: at.UTC().Format(time.RFC3339)}}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": annotations}}})
+	if err == nil {
+		_, err = k.workloads(w).Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: rollout.Manager})
+	}
+	return err
+}
+
+// Budgets implements [Cluster].
+func (k Kubernetes) Budgets(ctx context.Context, namespace string) (all []Budget, err error) {
+	budgets := schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
+	list, err := k.Resource(budgets).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		var b struct {
+			Metadata struct{ Generation int64 }
+			Spec     struct{ Selector *metav1.LabelSelector }
+			Status   struct {
+				DisruptionsAllowed int
+				ObservedGeneration int64
+			}
+		}
+		if err := convert(&list.Items[i], &b); err != nil {
+			return nil, err
+		}
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			return nil, err
+		}
+		if b.Status.ObservedGeneration < b.Metadata.Generation {
+			b.Status.DisruptionsAllowed = 0 // as the eviction API does
+		}
+		all = append(all, Budget{list.Items[i].GetName(), selector, b.Status.DisruptionsAllowed})
+	}
+	return all, nil
+}
+
+func convert(from *unstructured.Unstructured, to any) error {
+	text, err := from.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, to)
+}
+
+func asPod(object *unstructured.Unstructured) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	return pod, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod)
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package update
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// restart replaces all pods of a workload, as kubectl rollout restart does.
+func (r *Rollout) restart(ctx context.Context, w *rollout.Workload) error {
+	at := time.Now()
+	if err := r.Cluster.Restart(ctx, w, at); err != nil {
+		return fmt.Errorf("%s in the namespace %s cannot be restarted: %w", w.Title(), w.Namespace, err)
+	}
+	return r.follow(ctx, w, at)
+}
+
+// follow waits until a workload has replaced its pods. The deadline starts again with each pod.
+// Since is when the new pods begin.
+func (r *Rollout) follow(ctx context.Context, w *rollout.Workload, since time.Time) error {
+	deadline, updated, waits := time.Now().Add(r.Limits.Timeout), 0, "an answer of the API server"
+	for {
+		object, err := r.Cluster.Workload(ctx, w)
+		if apierrors.IsNotFound(err) {
+			r.say(Event{Type: "skipped", Namespace: w.Namespace, Workload: w.Title(), Pods: len(w.Todo()), Message: "it no longer exists"})
+			return nil
+		}
+		if err != nil && denied(err) {
+			return err
+		}
+		if err == nil {
+			p, err := r.progress(ctx, w, object, since)
+			switch {
+			case err != nil:
+				return err
+			case p.Failed != "":
+				r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not start)", w.Title(), w.Namespace))
+				return fmt.Errorf("%s in the namespace %s: %s", w.Title(), w.Namespace, p.Failed)
+			case p.Done:
+				r.say(Event{Type: "workload", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Todo()), Message: w.Why})
+				return nil
+			case p.Updated > updated:
+				updated, deadline = p.Updated, time.Now().Add(r.Limits.Timeout)
+			}
+			waits = p.Waits
+		}
+		if time.Now().After(deadline) {
+			r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
+			return fmt.Errorf("%s in the namespace %s has not progressed for %s: it waits for %s", w.Title(), w.Namespace, r.Limits.Timeout, waits)
+		}
+		if err := r.sleep(ctx); err != nil {
+			r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, not complete)", w.Title(), w.Namespace))
+			return err
+		}
+	}
+}
+
+// progress reads how far a workload is, and whether one of its new pods does not start.
+func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (p rollout.Progress, err error) {
+	object.SetKind(w.Kind)
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return p, err
+	}
+	if p, err = rollout.ProgressOf(text); err != nil || p.Done || p.Failed != "" {
+		return p, err
+	}
+	selector := &metav1.LabelSelector{}
+	spec, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
+	if err := convert(&unstructured.Unstructured{Object: spec}, selector); err != nil {
+		return p, err
+	}
+	pods, err := r.Cluster.Pods(ctx, w.Namespace, metav1.FormatLabelSelector(selector))
+	if err != nil {
+		return p, err
+	}
+	for i := range pods {
+		pod, err := asPod(&pods[i])
+		if err != nil {
+			return p, err
+		}
+		if pod.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
+			continue
+		}
+		if why := rollout.Stuck(pod); why != "" {
+			p.Failed = fmt.Sprintf("its new pod %s: %s", pod.Name, why)
+		}
+	}
+	return p, nil
+}
+
+// evict deletes a pod if its PodDisruptionBudgets allow it, and waits for the new one.
+func (r *Rollout) evict(ctx context.Context, w *rollout.Workload, p *rollout.Pod) error {
+	object, err := r.Cluster.Pod(ctx, p.Namespace, p.Name)
+	if err == nil && string(object.GetUID()) == p.UID {
+		err = r.evictOne(ctx, w, object)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	r.say(Event{Type: "pod", Namespace: p.Namespace, Workload: w.Title(), Pod: p.Name, Way: rollout.Evict, Message: p.Why})
+	return nil
+}
+
+func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured) error {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return errors.New("it has lost its controller")
+	}
+	had, err := r.ready(ctx, object, owner)
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(r.Limits.Timeout)
+	for {
+		err := r.Cluster.Evict(ctx, object.GetNamespace(), object.GetName(), string(object.GetUID()))
+		if err == nil || apierrors.IsNotFound(err) {
+			break
+		}
+		if !apierrors.IsTooManyRequests(err) {
+			return fmt.Errorf("it cannot be evicted: %w", err)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("a PodDisruptionBudget has not allowed to evict it for %s", r.Limits.Timeout)
+		}
+		if r.stopping() {
+			return ErrStopped
+		}
+		if err := r.sleep(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		n, err := r.ready(ctx, object, owner)
+		if err != nil && denied(err) {
+			return err
+		}
+		if err == nil && n >= had {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			r.leaves(fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement is not ready)", w.Title(), w.Namespace))
+			return fmt.Errorf("its replacement is not ready after %s", r.Limits.Timeout)
+		}
+		if err := r.sleep(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// ready counts the ready pods of a controller, without those that are being deleted.
+func (r *Rollout) ready(ctx context.Context, like *unstructured.Unstructured, owner *metav1.OwnerReference) (n int, err error) {
+	pods, err := r.Cluster.Pods(ctx, like.GetNamespace(), "")
+	if err != nil {
+		return 0, err
+	}
+	for i := range pods {
+		of := metav1.GetControllerOf(&pods[i])
+		if of == nil || of.UID != owner.UID || pods[i].GetDeletionTimestamp() != nil {
+			continue
+		}
+		pod, err := asPod(&pods[i])
+		if err != nil {
+			return 0, err
+		}
+		if rollout.IsReady(pod) {
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// A pod "as it would be if it were created now" starts from one of two bases: what its controller
+// would create, or, without a controller that is known, the pod without the containers of templates.
+
+// object is decoded JSON.
+type object = map[string]any
+
+func decode(text []byte) (object, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var doc object
+	err := d.Decode(&doc)
+	return doc, err
+}
+
+func pointer(path string) []string {
+	if path = strings.TrimPrefix(path, "/"); path == "" {
+		return nil
+	}
+	return strings.Split(path, "/")
+}
+
+// child returns a member that is an object, and creates it.
+func child(in object, name string) object {
+	sub, ok := in[name].(object)
+	if !ok {
+		sub = object{}
+		in[name] = sub
+	}
+	return sub
+}
+
+func items(in object, list string) (all []object) {
+	values, _ := in[list].([]any)
+	for _, value := range values {
+		if item, ok := value.(object); ok {
+			all = append(all, item)
+		}
+	}
+	return all
+}
+
+func named(list []object, name any) object {
+	for _, item := range list {
+		if item["name"] == name {
+			return item
+		}
+	}
+	return nil
+}
+
+// Containers returns the lists of containers.
+func lists() []string { return []string{"initContainers", "containers"} }
+
+// fromOwner returns the pod that the owner would create in the place of a running one.
+func fromOwner(owner, running []byte) (base []byte, claims []string, err error) {
+	o, err := tree.Parse(owner)
+	if err != nil {
+		return nil, nil, err
+	}
+	path, ok := inject.PodIn(o.Get("apiVersion").Text(), o.Get("kind").Text())
+	template := o.At(path...)
+	if !ok || template.Kind() != tree.Object {
+		return nil, nil, nil
+	}
+	doc, err := decode(template.AppendTo(nil))
+	if err != nil {
+		return nil, nil, err
+	}
+	pod, err := decode(running)
+	if err != nil {
+		return nil, nil, err
+	}
+	identify(doc, pod)
+	giveToken(child(doc, "spec"), child(pod, "spec"))
+	doc["apiVersion"], doc["kind"] = "v1", "Pod"
+	base, err = json.Marshal(doc)
+	return base, inject.Claims(o), err
+}
+
+// identify copies what controllers and the API server write into each pod, and what templates may
+// read.
+func identify(doc, pod object) {
+	to, from := child(doc, "metadata"), child(pod, "metadata")
+	for _, name := range []string{"name", "generateName", "namespace", "ownerReferences"} {
+		if value, ok := from[name]; ok {
+			to[name] = value
+		}
+	}
+	for _, name := range []string{"labels", "annotations"} {
+		own := child(to, name)
+		for key, value := range child(from, name) {
+			if _, ok := own[key]; !ok && writtenByControllers(key) {
+				own[key] = value
+			}
+		}
+		if len(own) == 0 {
+			delete(to, name)
+		}
+	}
+	to, from = child(doc, "spec"), child(pod, "spec")
+	for _, name := range []string{"hostname", "subdomain", "serviceAccountName", "serviceAccount"} {
+		if value, ok := from[name]; ok && to[name] == nil {
+			to[name] = value
+		}
+	}
+}
+
+// writtenByControllers reports whether controllers of Kubernetes write a label or an annotation into
+// pods when they create them.
+func writtenByControllers(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return slices.Contains([]string{"pod-template-hash", "controller-revision-hash", "pod-template-generation", "job-name", "controller-uid"}, key) ||
+		slices.Contains([]string{"apps.kubernetes.io", "batch.kubernetes.io", "statefulset.kubernetes.io"}, domain)
+}
+
+// giveToken adds the API token that the ServiceAccount plugin has added to the running pod.
+func giveToken(to, from object) {
+	for _, volume := range items(from, "volumes") {
+		name, _ := volume["name"].(string)
+		if !strings.HasPrefix(name, templates.TokenVolumePrefix) || named(items(to, "volumes"), name) != nil {
+			continue
+		}
+		volumes, _ := to["volumes"].([]any)
+		to["volumes"] = append(volumes, volume)
+		for _, list := range lists() {
+			for _, container := range items(to, list) {
+				mounts, _ := container["volumeMounts"].([]any)
+				if mount := named(items(named(items(from, list), container["name"]), "volumeMounts"), name); mount != nil && named(items(container, "volumeMounts"), name) == nil {
+					container["volumeMounts"] = append(mounts, mount)
+				}
+			}
+		}
+	}
+}
+
+// stripped returns a running pod without the containers of the templates and without their records.
+func stripped(running []byte, set []*templates.Template) ([]byte, error) {
+	doc, err := decode(running)
+	if err != nil {
+		return nil, err
+	}
+	annotations := child(child(doc, "metadata"), "annotations")
+	spec := child(doc, "spec")
+	for _, t := range set {
+		if annotations[t.Annotation(templates.AnnotationCustomize)] == "true" {
+			continue // the user's container
+		}
+		for _, list := range lists() {
+			containers, _ := spec[list].([]any)
+			containers = slices.DeleteFunc(containers, func(value any) bool {
+				item, _ := value.(object)
+				name, _ := item["name"].(string)
+				return t.Brings(name)
+			})
+			if spec[list] = containers; len(containers) == 0 {
+				delete(spec, list)
+			}
+		}
+	}
+	maps.DeleteFunc(annotations, func(key string, _ any) bool { return isRecord(key) })
+	delete(doc, "status")
+	return json.Marshal(doc)
+}
+
+// within reports whether one path is equal to another or below it.
+func within(other, path string) bool {
+	rest, ok := strings.CutPrefix(path, other)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// limitRanged reports whether a LimitRange has set the resource of a container that a change would
+// remove, as the pod's annotation says.
+func limitRanged(annotation string, c *Change) bool {
+	list, name, field := c.container()
+	kind := map[string]string{"containers": "container", "initContainers": "init container"}[list]
+	parts := strings.Split(field, "/") // resources, limits, memory
+	if len(parts) != 3 || parts[0] != "resources" {
+		return false
+	}
+	set, _ := strings.CutPrefix(annotation, "LimitRanger plugin set: ")
+	for _, sentence := range strings.Split(set, "; ") {
+		resources, ok := strings.CutSuffix(sentence, " "+strings.TrimSuffix(parts[1], "s")+" for "+kind+" "+name)
+		if ok && slices.Contains(strings.Split(resources, ", "), schema.Unescape(parts[2])) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"encoding/json"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+)
+
+// Manager is the field manager of everything that a rollout writes.
+const Manager = "pillion-rollout"
+
+// managers are the managed fields of a pod: who wrote which field, and when.
+type managers struct {
+	created time.Time
+	entries []manager
+}
+
+// manager is one entry. Fields is a tree of its fields, in the format FieldsV1.
+type manager struct {
+	metav1.ManagedFieldsEntry
+	fields fieldTree
+}
+
+type fieldTree map[string]json.RawMessage
+
+func (f fieldTree) at(name string) fieldTree {
+	var sub fieldTree
+	if json.Unmarshal(f[name], &sub) != nil {
+		return nil
+	}
+	return sub
+}
+
+func managersOf(created time.Time, entries []metav1.ManagedFieldsEntry) managers {
+	m := managers{created: created}
+	for _, e := range entries {
+		one := manager{ManagedFieldsEntry: e}
+		if e.FieldsV1 != nil && json.Unmarshal(e.FieldsV1.GetRawBytes(), &one.fields) == nil {
+			m.entries = append(m.entries, one)
+		}
+	}
+	return m
+}
+
+// changedBy returns who has changed a field of a container since the pod was created, or "" if its
+// creator or an earlier rollout wrote it. If that cannot be told, sure is false.
+//
+// A manager loses a field when another one changes it. The entry of a manager has the time of its
+// last change of any field.
+func (m managers) changedBy(c *Change) (by string, sure bool) {
+	list, name, field := c.container()
+	by, sure = "", len(m.entries) > 0 // another API server may not keep managed fields
+	for i := range m.entries {
+		e := &m.entries[i]
+		container := e.fields.at("f:spec").at("f:" + list).at(itemKey(name))
+		if !owns(container, field) {
+			continue
+		}
+		_, creates := container["."]
+		switch {
+		case e.Manager == Manager, e.Subresource == "" && !e.later(m.created), e.Subresource == "" && neverChangesContainers(e.Manager):
+			return "", true
+		case creates && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "":
+			by, sure = e.Manager, false // its change may have been of another field
+		default:
+			by = e.Manager
+		}
+	}
+	return by, sure
+}
+
+// neverChangesContainers reports whether a manager creates pods and later changes only their
+// metadata.
+func neverChangesContainers(name string) bool { return name == "kube-controller-manager" }
+
+// later reports whether the entry changed after the pod was created. Times have seconds.
+func (m *manager) later(created time.Time) bool {
+	return m.Time != nil && m.Time.After(created.Add(time.Second))
+}
+
+// wrote reports whether an earlier rollout has changed a container of the pod.
+func (m managers) wrote() bool {
+	for i := range m.entries {
+		if e := &m.entries[i]; e.Manager == Manager && e.fields["f:spec"] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// wroteAt returns when a rollout last changed containers of the pod, or the zero time.
+func (m managers) wroteAt() (at time.Time) {
+	for i := range m.entries {
+		if e := &m.entries[i]; e.Manager == Manager && e.fields["f:spec"] != nil && e.Time != nil && e.Time.After(at) {
+			at = e.Time.Time
+		}
+	}
+	return at
+}
+
+// itemKey returns the key of a list's item in FieldsV1.
+func itemKey(name string) string {
+	key, err := json.Marshal(map[string]string{"name": name})
+	if err != nil {
+		return ""
+	}
+	return "k:" + string(key)
+}
+
+// owns reports whether a tree has a field. An entry for a parent without further fields owns all of
+// it.
+func owns(f fieldTree, field string) bool {
+	if f == nil {
+		return false
+	}
+	for _, name := range pointer(field) {
+		value, ok := f["f:"+schema.Unescape(name)]
+		if !ok {
+			return false
+		}
+		if string(value) == "{}" {
+			return true
+		}
+		if json.Unmarshal(value, &f) != nil {
+			return false
+		}
+	}
+	return true
+}

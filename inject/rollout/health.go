@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Health is how a pod is doing after a change.
+type Health struct {
+	Done   bool   // the change has taken effect, and the pod is as ready as before
+	Failed string // why it never will be
+	Waits  string // for what, if neither
+}
+
+// Check returns how a pod is doing. Own are the containers that a rollout changes. Before is the pod
+// before the change, or nil if it was not changed now.
+func Check(now, before *corev1.Pod, own []string, ready bool) Health {
+	switch {
+	case now.Status.Phase == corev1.PodSucceeded || now.DeletionTimestamp != nil:
+		return Health{Done: true}
+	case now.Status.Phase == corev1.PodFailed:
+		return Health{Failed: "the pod has failed: " + orWord(now.Status.Message, now.Status.Reason)}
+	case now.Status.ObservedGeneration > 0 && now.Status.ObservedGeneration < now.Generation:
+		return Health{Waits: "the kubelet to notice the change"}
+	}
+	if h := resize(now); h.Failed != "" || h.Waits != "" {
+		return h
+	}
+	waits := ""
+	for _, name := range own {
+		h := container(now, before, name)
+		if h.Failed != "" {
+			return h
+		}
+		if waits == "" {
+			waits = h.Waits
+		}
+	}
+	if waits == "" && ready && !IsReady(now) {
+		waits = "the pod to become Ready"
+	}
+	return Health{Done: waits == "", Waits: waits}
+}
+
+func orWord(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return "it gives no reason"
+}
+
+// IsReady reports whether a pod has the condition Ready.
+func IsReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// resize checks the conditions of a resize.
+func resize(pod *corev1.Pod) Health {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch {
+		case c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonInfeasible:
+			return Health{Failed: "the node cannot resize it: " + orWord(c.Message, c.Reason)}
+		case c.Type == corev1.PodResizePending:
+			return Health{Waits: "the node to have room for the resize: " + orWord(c.Message, c.Reason)}
+		case c.Type == corev1.PodResizeInProgress && c.Reason == corev1.PodReasonError:
+			return Health{Waits: "the kubelet to try the resize again: " + orWord(c.Message, c.Reason)}
+		case c.Type == corev1.PodResizeInProgress:
+			return Health{Waits: "the kubelet to resize it"}
+		}
+	}
+	return Health{}
+}
+
+// fatal reports whether a container that waits for a reason will not start without help.
+func fatal(reason string) bool {
+	return slices.Contains([]string{
+		"CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
+		"CreateContainerConfigError", "CreateContainerError", "RunContainerError",
+	}, reason)
+}
+
+// container checks one of the changed containers.
+func container(now, before *corev1.Pod, name string) Health {
+	spec, sidecar := find(now, name)
+	if spec == nil {
+		return Health{}
+	}
+	status := statusOf(now, name)
+	if !sidecar {
+		return Health{} // an init container that has run does not run again
+	}
+	if status == nil {
+		return Health{Waits: "the container " + name + " to start"}
+	}
+	if w := status.State.Waiting; w != nil {
+		if fatal(w.Reason) && !stale(before, status, spec) {
+			return Health{Failed: fmt.Sprintf("the container %s does not start: %s", name, strings.TrimSuffix(w.Reason+": "+w.Message, ": "))}
+		}
+		return Health{Waits: "the container " + name + " to start"}
+	}
+	switch {
+	case !applied(now, status, spec):
+		return Health{Waits: "the container " + name + " to run the image " + spec.Image}
+	case status.State.Running == nil:
+		return Health{Waits: "the container " + name + " to start again"}
+	case !status.Ready:
+		return Health{Waits: "the container " + name + " to be ready"}
+	case !resized(status, spec):
+		return Health{Waits: "the container " + name + " to get its resources"}
+	}
+	return Health{}
+}
+
+// find returns a container, and whether it runs as long as the pod.
+func find(pod *corev1.Pod, name string) (c *corev1.Container, stays bool) {
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.Name == name {
+			return c, c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == name {
+			return c, true
+		}
+	}
+	return nil, false
+}
+
+func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// stale reports whether the status is still the one before the change.
+func stale(before *corev1.Pod, now *corev1.ContainerStatus, spec *corev1.Container) bool {
+	if before == nil {
+		return false
+	}
+	was := statusOf(before, now.Name)
+	if was == nil || was.State.Waiting == nil {
+		return false
+	}
+	old, _ := find(before, now.Name)
+	ofOldImage := old != nil && old.Image != spec.Image && strings.Contains(now.State.Waiting.Message, old.Image) && !strings.Contains(now.State.Waiting.Message, spec.Image)
+	return ofOldImage || was.RestartCount == now.RestartCount && reflect.DeepEqual(was.State, now.State) && reflect.DeepEqual(was.LastTerminationState, now.LastTerminationState)
+}
+
+// applied reports whether a container runs its image. Runtimes report another name for some images,
+// so a container that has started after the last change also runs its image.
+func applied(pod *corev1.Pod, status *corev1.ContainerStatus, spec *corev1.Container) bool {
+	if normal(status.Image) == normal(spec.Image) {
+		return true
+	}
+	if _, digest, ok := strings.Cut(spec.Image, "@"); ok && strings.HasSuffix(status.ImageID, digest) {
+		return true
+	}
+	changed, running := Changed(&pod.ObjectMeta), status.State.Running
+	return running != nil && (changed.IsZero() || running.StartedAt.After(changed.Add(-time.Second)))
+}
+
+// normal returns an image's name without what the defaults are.
+func normal(image string) string {
+	image = strings.TrimPrefix(strings.TrimPrefix(image, "docker.io/"), "library/")
+	if !strings.Contains(image, "@") && strings.LastIndexByte(image, ':') <= strings.LastIndexByte(image, '/') {
+		image += ":latest"
+	}
+	return image
+}
+
+// resized reports whether a running container has its CPU and memory.
+func resized(status *corev1.ContainerStatus, spec *corev1.Container) bool {
+	if status.Resources == nil {
+		return true // an older kubelet does not report them
+	}
+	same := func(want, has corev1.ResourceList) bool {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			w, ok := want[name]
+			if h, reported := has[name]; ok && reported && w.Cmp(h) != 0 {
+				return false
+			}
+		}
+		return true
+	}
+	return same(spec.Resources.Limits, status.Resources.Limits) && same(spec.Resources.Requests, status.Resources.Requests)
+}

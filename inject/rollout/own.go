@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// changes returns the differences between a running pod and its target, in what Pillion put there.
+func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
+	set := p.set()
+	all, err := Changes(pod, t.pod, set...)
+	if err != nil {
+		return nil, err
+	}
+	added, err := Changes(t.base, t.pod, set...)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := decode(pod)
+	if err != nil {
+		return nil, err
+	}
+	f := &filter{planner: p, added: added, running: doc, target: t}
+	var own []Change
+	for i := range all {
+		c := &all[i]
+		f.mirrored(c)
+		if f.isOwn(c) {
+			own = append(own, *c)
+		}
+	}
+	return own, nil
+}
+
+// filter finds the differences that are Pillion's.
+type filter struct {
+	planner *Planner
+	added   []Change // what injection adds to the base
+	running object
+	target  *target
+}
+
+func (f *filter) isOwn(c *Change) bool {
+	annotations := child(child(f.running, "metadata"), "annotations")
+	limits, _ := annotations["kubernetes.io/limit-ranger"].(string)
+	list, _, field := c.container()
+	switch {
+	case strings.HasPrefix(c.Path, "/metadata/annotations/") && isRecord(schema.Unescape(strings.TrimPrefix(c.Path, "/metadata/annotations/"))):
+		return !strings.HasSuffix(c.Path, strings.ReplaceAll(inject.AnnotationUninject, "/", "~1"))
+	case list != "" && c.Template != "" && field == "imagePullPolicy" && string(c.From) == `"Always"`:
+		return false // the AlwaysPullImages plugin sets it
+	case list != "" && c.Template != "" && c.To == nil && limitRanged(limits, c):
+		return false
+	case list != "" && c.Template != "" && f.adds(c.Path):
+		return true
+	case list != "" && c.Template != "" && field == "" && c.To == nil:
+		return f.recorded(c.Template) // otherwise it is the user's container of that name
+	case c.To != nil:
+		return f.adds(c.Path)
+	}
+	return f.left(c)
+}
+
+// adds reports whether injection adds something at a path of the target, or below it.
+func (f *filter) adds(path string) bool {
+	for i := range f.added {
+		if at := f.added[i].Path; within(at, path) || within(path, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// recorded reports whether the running pod records an injection of a template.
+func (f *filter) recorded(template string) bool {
+	_, ok := child(child(f.running, "metadata"), "annotations")[template+"."+templates.Domain+"/"+templates.AnnotationInjected]
+	return ok
+}
+
+// left reports whether the running pod has something that neither its base nor its target has, and
+// that an older revision of a template may have added. If others change new pods, it may be theirs,
+// and is ignored. Labels and annotations are ignored, because anybody may add them at any time.
+func (f *filter) left(c *Change) bool {
+	if f.planner.Mutated || f.target.stripped || c.From == nil {
+		return false
+	}
+	list, _, field := c.container()
+	switch part, _, _ := strings.Cut(field, "/"); {
+	case list != "":
+		return part == "" || part == "env" || part == "envFrom" || part == "volumeMounts"
+	case strings.HasPrefix(c.Path, "/spec/volumes/"):
+		return !f.isClaim(strings.TrimPrefix(c.Path, "/spec/volumes/"))
+	}
+	return false
+}
+
+// isClaim reports whether a volume may be of a StatefulSet's claim. Its controller adds these.
+func (f *filter) isClaim(path string) bool {
+	name, _, _ := strings.Cut(path, "/")
+	volume := named(items(child(f.running, "spec"), "volumes"), schema.Unescape(name))
+	return volume["persistentVolumeClaim"] != nil
+}
+
+// mirrored makes a new pod necessary if another webhook may have changed the repository of an image
+// when the pod was created, because only a new pod passes that webhook.
+func (f *filter) mirrored(c *Change) {
+	if c.How == InPlace && f.planner.Mutated && repository(string(c.From)) != repository(string(c.To)) {
+		c.How = NewPod
+	}
+}
+
+// repository returns an image's name without its tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(strings.Trim(image, `"`), "@")
+	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
+		image = image[:at]
+	}
+	return image
+}

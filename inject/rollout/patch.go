@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// The steps of a change in place are three requests, each atomic: images, resources, and last the
+// record. A rollout that was interrupted between them finds fewer differences the next time.
+// Each patch tests that the pod is still as it was planned for.
+
+// operation is a JSON Patch operation.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// Images returns the JSON Patch of the images, or nil if none changes.
+func (o *Pod) Images() ([]byte, error) { return o.patch(InPlace) }
+
+// Resources returns the JSON Patch for the resize subresource, or nil if no resources change.
+func (o *Pod) Resources() ([]byte, error) { return o.patch(Resize) }
+
+func (o *Pod) patch(how How) ([]byte, error) {
+	var ops []operation
+	made := map[string]bool{}
+	for i := range o.Changes {
+		if c := &o.Changes[i]; c.How == how {
+			ops = append(ops, o.operations(c, made)...)
+		}
+	}
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(append(o.same(), ops...))
+}
+
+// same tests that it is the same pod.
+func (o *Pod) same() []operation { return []operation{{"test", "/metadata/uid", o.UID}} }
+
+// operations change one field of a container. Others must not have changed it in the meantime. Made
+// has the paths of objects that earlier operations have added.
+func (o *Pod) operations(c *Change, made map[string]bool) []operation {
+	list, name, field := c.container()
+	containers := items(child(o.doc, "spec"), list)
+	at := slices.IndexFunc(containers, func(item object) bool { return item["name"] == name })
+	path := "/spec/" + list + "/" + strconv.Itoa(at)
+	ops := []operation{{"test", path + "/name", name}}
+	parent := named(containers, name)
+	steps := pointer(field)
+	for i, step := range steps {
+		path += "/" + step
+		value, ok := parent[schema.Unescape(step)]
+		switch last := i == len(steps)-1; {
+		case last && ok:
+			ops = append(ops, operation{"test", path, value})
+		case !last && !ok && !made[path]:
+			ops, made[path] = append(ops, operation{"add", path, object{}}), true
+		}
+		parent, _ = value.(object)
+	}
+	return append(ops, operation{"add", path, c.To})
+}
+
+// Record returns the JSON Patch of the annotations that record the injection, or nil.
+func (o *Pod) Record() ([]byte, error) {
+	if len(o.Records) == 0 {
+		return nil, nil
+	}
+	ops := o.same()
+	if child(o.doc, "metadata")["annotations"] == nil {
+		ops = append(ops, operation{"add", "/metadata/annotations", object{}})
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.Records)) {
+		ops = append(ops, operation{"add", "/metadata/annotations/" + tree.Escape(key), o.Records[key]})
+	}
+	return json.Marshal(ops)
+}
+
+// after returns the pod after all its changes.
+func (o *Pod) after() ([]byte, error) {
+	text, err := json.Marshal(o.doc)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := decode(text)
+	if err != nil {
+		return nil, err
+	}
+	for i := range o.Changes {
+		list, name, field := o.Changes[i].container()
+		if list == "" {
+			continue
+		}
+		at := named(items(child(doc, "spec"), list), name)
+		steps := pointer(field)
+		for _, step := range steps[:len(steps)-1] {
+			at = child(at, schema.Unescape(step))
+		}
+		at[schema.Unescape(steps[len(steps)-1])] = o.Changes[i].To
+	}
+	annotations := child(child(doc, "metadata"), "annotations")
+	for key, revision := range o.Records {
+		annotations[key] = revision
+	}
+	return json.Marshal(doc)
+}
+
+// Restarts reports whether a change restarts a container.
+func (o *Pod) Restarts() bool {
+	return slices.ContainsFunc(o.Changes, func(c Change) bool { return c.How == InPlace })
+}
+
+// Summary returns what changes, for users.
+func (o *Pod) Summary() string {
+	var all []string
+	for i := range o.Changes {
+		if c := &o.Changes[i]; c.How != Record {
+			all = append(all, c.String())
+		}
+	}
+	if len(all) == 0 {
+		return "its record"
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/goldentest"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func injector(t *testing.T, text []byte) *inject.Injector {
+	t.Helper()
+	set, err := templates.Load(templates.Source{Name: "templates.yaml", Data: text})
+	must(t, err)
+	return inject.New(set)
+}
+
+func toJSON(t *testing.T, text []byte) []byte {
+	t.Helper()
+	out, err := yaml.YAMLToJSON(text)
+	must(t, err)
+	return out
+}
+
+func namespace() templates.Namespace {
+	return templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true}
+}
+
+const created = "2026-01-02T03:04:05Z"
+
+// create returns a running pod as the API server stores it. Its controller has created it.
+func create(t *testing.T, i *inject.Injector, pod []byte) []byte {
+	t.Helper()
+	r, err := i.Inject(inject.Request{Operation: "CREATE", Namespace: namespace(), Object: pod, OptedIn: true})
+	must(t, err)
+	stored, err := schema.AsStored(r.InjectedJSON())
+	must(t, err)
+	var p map[string]any
+	must(t, json.Unmarshal(stored, &p))
+	metadata := p["metadata"].(map[string]any)
+	metadata["uid"], metadata["creationTimestamp"] = "u-1", created
+	p["status"] = map[string]any{"phase": "Running", "conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}
+	metadata["managedFields"] = []any{map[string]any{
+		"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1", "time": created, "fieldsType": "FieldsV1",
+		"fieldsV1": map[string]any{"f:spec": owned(p["spec"].(map[string]any))},
+	}}
+	text, err := json.Marshal(p)
+	must(t, err)
+	return text
+}
+
+// owned returns the fields of containers in the format FieldsV1.
+func owned(spec map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, list := range []string{"initContainers", "containers"} {
+		items, _ := spec[list].([]any)
+		of := map[string]any{}
+		for _, item := range items {
+			c := item.(map[string]any)
+			fields := fieldsOf(c)
+			fields["."] = map[string]any{}
+			of[fmt.Sprintf(`k:{"name":%q}`, c["name"])] = fields
+		}
+		out["f:"+list] = of
+	}
+	return out
+}
+
+func fieldsOf(object map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, value := range object {
+		if sub, ok := value.(map[string]any); ok {
+			out["f:"+name] = fieldsOf(sub)
+		} else {
+			out["f:"+name] = map[string]any{}
+		}
+	}
+	return out
+}
+
+// planCase has the inputs of a case: templates old.yaml and new.yaml, the pod before injection (pod.yaml),
+// or its owner (owner.yaml), what others have changed (changed.yaml, a merge patch), and options.
+type planCase struct {
+	t       *testing.T
+	files   map[string][]byte
+	planner *rollout.Planner
+	owner   []byte
+	running []byte
+}
+
+func newCase(t *testing.T, archive *txtar.Archive) *planCase {
+	c := &planCase{t: t, files: map[string][]byte{}}
+	for _, f := range archive.Files {
+		c.files[f.Name] = f.Data
+	}
+	now := c.files["new.yaml"]
+	if now == nil {
+		now = c.files["old.yaml"]
+	}
+	options := string(c.files["options"])
+	c.planner = &rollout.Planner{
+		Injector: injector(t, now), Namespace: namespace(), Called: func([]byte) bool { return !strings.Contains(options, "not called") },
+		Mutated: strings.Contains(options, "mutated"), Resizes: !strings.Contains(options, "no resize"),
+	}
+	pod := c.files["pod.yaml"]
+	if owner := c.files["owner.yaml"]; owner != nil {
+		c.owner = toJSON(t, owner)
+		var o struct {
+			Spec struct{ Template json.RawMessage }
+		}
+		must(t, json.Unmarshal(c.owner, &o))
+		pod = []byte(o.Spec.Template)
+	}
+	c.running = create(t, injector(t, c.files["old.yaml"]), toJSON(t, pod))
+	if changed := c.files["changed.yaml"]; changed != nil {
+		var err error
+		c.running, err = jsonpatch.MergePatch(c.running, toJSON(t, changed))
+		must(t, err)
+	}
+	if moved := c.files["moved.json"]; moved != nil { // by a JSON patch
+		c.running = patched(t, c.running, moved)
+	}
+	return c
+}
+
+func patched(t *testing.T, doc, patch []byte) []byte {
+	t.Helper()
+	p, err := jsonpatch.DecodePatch(patch)
+	must(t, err)
+	out, err := p.Apply(doc)
+	must(t, err)
+	return out
+}
+
+func (c *planCase) plan(pod []byte) *rollout.Pod {
+	c.t.Helper()
+	p, err := c.planner.Plan(pod, c.owner)
+	must(c.t, err)
+	return p
+}
+
+// TestPlans compares what a pod needs with golden files. If it changes in place, the test also applies
+// each step, plans again after each, and checks that nothing is left at the end.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	goldentest.Cases(t, "testdata/cases/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
+		c := newCase(t, archive)
+		p := c.plan(c.running)
+		var out bytes.Buffer
+		fmt.Fprintf(&out, "state: %s\naction: %s\n", p.State, p.Action)
+		if p.Why != "" {
+			fmt.Fprintf(&out, "why: %s\n", p.Why)
+		}
+		for i := range p.Changes {
+			ch := &p.Changes[i]
+			fmt.Fprintf(&out, "%s: %s%s: %s -> %s\n", ch.How, ch.Path, of(ch.Template), orNone(ch.From), orNone(ch.To))
+		}
+		for i := range p.Kept {
+			fmt.Fprintf(&out, "kept: %s\n", p.Kept[i].String())
+		}
+		if p.Action == rollout.Patch {
+			c.steps(p, &out)
+		}
+		return []txtar.File{{Name: "plan", Data: out.Bytes()}}
+	})
+}
+
+func of(template string) string {
+	if template == "" {
+		return ""
+	}
+	return " of " + template
+}
+
+func orNone(text json.RawMessage) string {
+	if text == nil {
+		return "none"
+	}
+	return string(text)
+}
+
+func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
+	pod := c.running
+	for _, step := range []struct {
+		name string
+		make func(*rollout.Pod) ([]byte, error)
+	}{{"images", (*rollout.Pod).Images}, {"resources", (*rollout.Pod).Resources}, {"record", (*rollout.Pod).Record}} {
+		patch, err := step.make(p)
+		must(c.t, err)
+		if patch == nil {
+			continue
+		}
+		fmt.Fprintf(out, "%s: %s\n", step.name, patch)
+		pod = patched(c.t, pod, patch)
+		if step.name == "record" {
+			break
+		}
+		// A rollout that was interrupted here continues with the rest.
+		if p = c.plan(pod); p.Action != rollout.Patch {
+			c.t.Errorf("after the step %s: action %s (%s), want in place", step.name, p.Action, p.Why)
+		}
+	}
+	last := c.plan(pod)
+	fmt.Fprintf(out, "then: %s, %s\n", last.State, last.Action)
+	if len(p.Kept) > 0 {
+		return
+	}
+	r, err := c.planner.Injector.Inject(inject.Request{Operation: "CREATE", Namespace: namespace(), Object: pod, OptedIn: true})
+	must(c.t, err)
+	if last.Action != rollout.None || last.State != explain.Current || len(r.Patch()) > 0 {
+		c.t.Errorf("afterwards: state %s, action %s (%s), and another injection adds %s", last.State, last.Action, last.Why, r.Patch())
+	}
+	v, err := inject.NewJudge(c.planner.Injector, nil, true).Judge(inject.Request{Operation: "CREATE", Namespace: namespace(), Object: pod, OptedIn: true})
+	must(c.t, err)
+	if len(v.Judged) > 0 {
+		c.t.Errorf("the validating webhook finds %v", v.Judged)
+	}
+}
