@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// rollouts is a cluster with a template, workloads and a kubelet that only writes the status of pods.
-type rollouts struct {
+// rolling is a cluster with a template, workloads and a kubelet that only writes the status of pods.
+type rolling struct {
 	*installed
 	*kubelet
 }
@@ -32,7 +32,7 @@ type rollouts struct {
 // TestRollout updates running pods on a real API server.
 func TestRollout(t *testing.T) {
 	t.Parallel()
-	r := &rollouts{installed: install(t, newCluster(t), "self-signed")}
+	r := &rolling{installed: install(t, newCluster(t), "self-signed")}
 	r.kubelet = startKubelet(t, r.Client)
 	r.waitForInjection(t)
 	for _, test := range []struct {
@@ -59,7 +59,7 @@ func TestRollout(t *testing.T) {
 }
 
 // template applies the template agent for one namespace, and returns when a pod there would get it.
-func (r *rollouts) template(t *testing.T, ns, image, memory, level string) {
+func (r *rolling) template(t *testing.T, ns, image, memory, level string) {
 	t.Helper()
 	text := fmt.Sprintf(`
 apiVersion: pillion.dev/v1alpha1
@@ -110,13 +110,13 @@ type rolloutEvent struct {
 	Pods, Done, Total                            int
 }
 
-func (r *rollouts) command(ctx context.Context, ns string, args ...string) *exec.Cmd {
+func (r *rolling) command(ctx context.Context, ns string, args ...string) *exec.Cmd {
 	args = append([]string{"rollout", ns, "--kubeconfig", r.Kubeconfig, "--min-ready", "0s", "-o", "json"}, args...)
 	return exec.CommandContext(ctx, env.binary, args...)
 }
 
 // rollout runs the command.
-func (r *rollouts) rollout(t *testing.T, wantCode int, ns string, args ...string) (events []rolloutEvent, stderr string) {
+func (r *rolling) rollout(t *testing.T, wantCode int, ns string, args ...string) (events []rolloutEvent, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd := r.command(t.Context(), ns, args...)
@@ -153,7 +153,7 @@ func ways(events []rolloutEvent) map[string]string {
 	return all
 }
 
-func (r *rollouts) pods(t *testing.T, ns string) []corev1.Pod {
+func (r *rolling) pods(t *testing.T, ns string) []corev1.Pod {
 	t.Helper()
 	list, err := r.Client.CoreV1().Pods(ns).List(testContext(t), metav1.ListOptions{})
 	if err != nil {
@@ -163,7 +163,7 @@ func (r *rollouts) pods(t *testing.T, ns string) []corev1.Pod {
 }
 
 // ready waits for so many ready pods.
-func (r *rollouts) ready(t *testing.T, ns string, n int) []corev1.Pod {
+func (r *rolling) ready(t *testing.T, ns string, n int) []corev1.Pod {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d pods are ready", n), func(ctx context.Context) error {
 		list, err := r.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
@@ -195,7 +195,7 @@ func appSelector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-func (r *rollouts) deployment(t *testing.T, ns string, replicas int32) {
+func (r *rolling) deployment(t *testing.T, ns string, replicas int32) {
 	t.Helper()
 	_, err := r.Client.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -208,7 +208,7 @@ func (r *rollouts) deployment(t *testing.T, ns string, replicas int32) {
 
 // everyKind creates one of each kind of workload: 3 pods of a Deployment, 2 of a StatefulSet, and one each
 // of a DaemonSet, a Job, a ReplicaSet and nothing.
-func (r *rollouts) everyKind(t *testing.T, ns string) (pods int) {
+func (r *rolling) everyKind(t *testing.T, ns string) (pods int) {
 	t.Helper()
 	r.deployment(t, ns, 3)
 	ctx := t.Context()
@@ -233,7 +233,7 @@ func (r *rollouts) everyKind(t *testing.T, ns string) (pods int) {
 
 // wantCurrent checks that status and explain agree that all pods are current, and that another admission
 // of each pod adds nothing.
-func (r *rollouts) wantCurrent(t *testing.T, ns string, pods []corev1.Pod) {
+func (r *rolling) wantCurrent(t *testing.T, ns string, pods []corev1.Pod) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), env.binary, "status", ns, "--kubeconfig", r.Kubeconfig, "-o", "json").CombinedOutput()
 	var report statusReport
@@ -271,7 +271,7 @@ func uids(pods []corev1.Pod) map[string]types.UID {
 }
 
 // inPlace changes image and memory in pods of all kinds of workloads.
-func (r *rollouts) inPlace(t *testing.T, ns string) {
+func (r *rolling) inPlace(t *testing.T, ns string) {
 	n := r.everyKind(t, ns)
 	before := uids(r.ready(t, ns, n))
 	r.template(t, ns, "agent:2", "64Mi", "info")
@@ -302,7 +302,7 @@ func (r *rollouts) inPlace(t *testing.T, ns string) {
 }
 
 // restart changes an argument, which needs new pods.
-func (r *rollouts) restart(t *testing.T, ns string) {
+func (r *rolling) restart(t *testing.T, ns string) {
 	n := r.everyKind(t, ns)
 	before := uids(r.ready(t, ns, n))
 	r.template(t, ns, "agent:1", "32Mi", "debug")
@@ -323,7 +323,7 @@ func (r *rollouts) restart(t *testing.T, ns string) {
 }
 
 // userChange: a user has changed the image of one pod, which stays.
-func (r *rollouts) userChange(t *testing.T, ns string) {
+func (r *rolling) userChange(t *testing.T, ns string) {
 	r.deployment(t, ns, 2)
 	pods := r.ready(t, ns, 2)
 	if _, err := r.RunKubectl(t.Context(), nil, "-n", ns, "set", "image", "pod/"+pods[0].Name, "agent=agent:mine"); err != nil {
@@ -348,7 +348,7 @@ func (r *rollouts) userChange(t *testing.T, ns string) {
 }
 
 // badImage stops after one pod, and the old template repairs it.
-func (r *rollouts) badImage(t *testing.T, ns string) {
+func (r *rolling) badImage(t *testing.T, ns string) {
 	r.deployment(t, ns, 3)
 	before := uids(r.ready(t, ns, 3))
 	r.template(t, ns, "agent:bad", "32Mi", "info")
@@ -375,7 +375,7 @@ func (r *rollouts) badImage(t *testing.T, ns string) {
 }
 
 // budget allows one disruption at a time.
-func (r *rollouts) budget(t *testing.T, ns string) {
+func (r *rolling) budget(t *testing.T, ns string) {
 	needsControllerManager(t, "updates PodDisruptionBudgets")
 	r.deployment(t, ns, 4)
 	r.ready(t, ns, 4)
@@ -406,7 +406,7 @@ func (r *rollouts) budget(t *testing.T, ns string) {
 }
 
 // infeasible: no node has that much memory.
-func (r *rollouts) infeasible(t *testing.T, ns string) {
+func (r *rolling) infeasible(t *testing.T, ns string) {
 	r.deployment(t, ns, 2)
 	r.ready(t, ns, 2)
 	r.template(t, ns, "agent:1", "1Ti", "info")
@@ -417,7 +417,7 @@ func (r *rollouts) infeasible(t *testing.T, ns string) {
 }
 
 // interrupt sends Ctrl-C while a pod changes. A second run continues.
-func (r *rollouts) interrupt(t *testing.T, ns string) {
+func (r *rolling) interrupt(t *testing.T, ns string) {
 	r.deployment(t, ns, 6)
 	r.ready(t, ns, 6)
 	r.template(t, ns, "agent:2", "32Mi", "info")

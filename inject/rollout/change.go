@@ -122,6 +122,8 @@ func (c *comparison) value(p place, a, b *tree.Node) {
 	switch {
 	case p.isOpen() && (a == nil || a.Kind() == tree.Object) && (b == nil || b.Kind() == tree.Object):
 		c.members(p, a, b)
+	case p.field.Shape == schema.KeyedList && (a == nil || b == nil):
+		c.items(p, orEmpty(a), orEmpty(b))
 	case a == nil || b == nil:
 		c.differ(p, a, b)
 	case a.Kind() == tree.Object && b.Kind() == tree.Object:
@@ -227,6 +229,14 @@ func (c *comparison) items(p place, a, b *tree.Node) {
 	if (p.name == "env" || p.name == "initContainers") && !slices.IsSorted(order) {
 		c.differ(p, keys(p.field, was), keys(p.field, is))
 	}
+}
+
+// orEmpty returns a list. The items of an absent one are reported one by one, too.
+func orEmpty(list *tree.Node) *tree.Node {
+	if list == nil {
+		return new(tree.Items())
+	}
+	return list
 }
 
 // differs reports whether two values differ.

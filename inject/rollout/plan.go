@@ -146,7 +146,7 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	}
 	out.Own, out.notCalled = p.own(out.doc), p.Called != nil && !p.Called(target.base)
 	out.keep(written)
-	return out, p.decide(out, pod)
+	return out, p.decide(out)
 }
 
 func newPod(namespace string, m *meta) *Pod {
@@ -259,23 +259,37 @@ func (p *Planner) own(doc object) (names []string) {
 	return names
 }
 
-// keep takes out the changes of fields that others have changed.
+// keep takes out the changes of fields that others have changed. The resources of a container belong
+// together, because a request may not exceed its limit.
 func (o *Pod) keep(written managers) {
-	o.Changes = slices.DeleteFunc(o.Changes, func(c Change) bool {
+	whose := map[string]Kept{}
+	key := func(c *Change) string {
+		if c.How != Resize {
+			return c.Path
+		}
+		list, name, _ := c.container()
+		return list + "/" + name
+	}
+	for i := range o.Changes {
+		c := &o.Changes[i]
 		if c.How != InPlace && c.How != Resize {
-			return false
+			continue
 		}
-		by, sure := written.changedBy(&c)
-		if by == "" && sure {
-			return false
+		if by, sure := written.changedBy(c); by != "" || !sure {
+			whose[key(c)] = Kept{By: by, Sure: sure && by != ""}
 		}
-		o.Kept = append(o.Kept, Kept{Change: c, By: by, Sure: sure && by != ""})
-		return true
+	}
+	o.Changes = slices.DeleteFunc(o.Changes, func(c Change) bool {
+		kept, ok := whose[key(&c)]
+		if kept.Change = c; ok {
+			o.Kept = append(o.Kept, kept)
+		}
+		return ok
 	})
 }
 
 // decide chooses the action.
-func (p *Planner) decide(o *Pod, pod []byte) error {
+func (p *Planner) decide(o *Pod) error {
 	for i := range o.Changes {
 		c := &o.Changes[i]
 		if c.How == Resize && !p.Resizes {
@@ -292,6 +306,10 @@ func (p *Planner) decide(o *Pod, pod []byte) error {
 			o.record(key, c.To)
 		}
 	}
+	if len(o.Kept) > 0 { // the pod is not as its record would say
+		o.Records = map[string]string{}
+		o.Changes = slices.DeleteFunc(o.Changes, func(c Change) bool { return c.How == Record })
+	}
 	switch {
 	case o.Action == Replace && o.notCalled:
 		o.leave(o.Why + ", but the API server would not call Pillion for a new pod")
@@ -302,7 +320,7 @@ func (p *Planner) decide(o *Pod, pod []byte) error {
 		o.leave(o.Kept[0].String())
 	case len(o.Changes) > 0:
 		o.Action = Patch
-		return p.foresee(o, pod)
+		return p.foresee(o)
 	case o.State != explain.Current && o.State != explain.NotWanted:
 		o.Action, o.Why = Replace, "it is "+string(o.State)+", and its own containers are as they should be"
 	}
@@ -311,16 +329,15 @@ func (p *Planner) decide(o *Pod, pod []byte) error {
 
 // reason returns why a change needs a new pod.
 func (c *Change) reason() string {
-	_, _, field := c.container()
 	switch {
 	case c.To == nil && isRecord(strings.ReplaceAll(strings.TrimPrefix(c.Path, "/metadata/annotations/"), "~1", "/")):
 		return "a new pod would not get " + c.Template + ", and a running pod keeps its containers"
-	case c.From == nil && field == "":
-		return c.String() + " is missing"
+	case c.From == nil:
+		return "the pod lacks the " + c.String()
 	case c.To == nil:
-		return "a new pod would not have " + c.String()
+		return "a new pod would not have the " + c.String()
 	}
-	return c.String() + " differs"
+	return "a new pod differs in the " + c.String()
 }
 
 func (o *Pod) record(key string, value json.RawMessage) {
@@ -330,9 +347,12 @@ func (o *Pod) record(key string, value json.RawMessage) {
 	}
 }
 
-// foresee checks that the pod is current after its changes. If fields stay that others have changed,
-// the record is not written, so that the pod is still reported.
-func (p *Planner) foresee(o *Pod, pod []byte) error {
+// foresee checks that the pod is current after its changes, except for fields that stay.
+func (p *Planner) foresee(o *Pod) error {
+	if len(o.Kept) > 0 {
+		o.Why = o.Kept[0].String()
+		return nil
+	}
 	after, err := o.after()
 	if err != nil {
 		return err
@@ -341,15 +361,7 @@ func (p *Planner) foresee(o *Pod, pod []byte) error {
 	if err != nil {
 		return err
 	}
-	switch s := worst(states); {
-	case s == explain.Current || s == explain.NotWanted:
-	case len(o.Kept) > 0:
-		o.Records = map[string]string{}
-		o.Changes = slices.DeleteFunc(o.Changes, func(c Change) bool { return c.How == Record })
-		if o.Why = o.Kept[0].String(); len(o.Changes) == 0 {
-			o.Action = Leave
-		}
-	default:
+	if s := worst(states); s != explain.Current && s != explain.NotWanted {
 		o.Action, o.Why = Replace, "it would be "+string(s)+" after a change in place"
 	}
 	return nil

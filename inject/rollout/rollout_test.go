@@ -216,7 +216,8 @@ func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
 			break
 		}
 		// A rollout that was interrupted here continues with the rest.
-		if p = c.plan(pod); p.Action != rollout.Patch {
+		last := len(p.Records) == 0 && (step.name == "resources" || p.Action == rollout.Patch)
+		if p = c.plan(pod); p.Action != rollout.Patch && !last {
 			c.t.Errorf("after the step %s: action %s (%s), want in place", step.name, p.Action, p.Why)
 		}
 	}
