@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,17 +21,16 @@ import (
 type kubelet struct {
 	client kubernetes.Interface
 
-	mu       sync.Mutex
-	unready  map[string]int // how often a pod is still reported as not ready
-	delay    int            // what unready begins with after a change
-	restarts map[string]int // of containers, by NAMESPACE/POD/CONTAINER
-	most     int            // pods that were not ready at the same time
+	mu      sync.Mutex
+	unready map[string]int // how often a pod is still reported as not ready
+	delay   int            // what unready begins with after a change
+	most    int            // pods that were not ready at the same time
 }
 
 // startKubelet runs until the end of the test.
 func startKubelet(t *testing.T, client kubernetes.Interface) *kubelet {
 	t.Helper()
-	k := &kubelet{client: client, unready: map[string]int{}, restarts: map[string]int{}}
+	k := &kubelet{client: client, unready: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -97,7 +97,7 @@ func (k *kubelet) report(pod *corev1.Pod) bool {
 	tooBig := false
 	all := func(containers []corev1.Container) (statuses []corev1.ContainerStatus) {
 		for _, c := range containers {
-			s := k.container(id, c, old)
+			s := reportContainer(c, old)
 			ready = ready && s.Ready
 			tooBig = tooBig || c.Resources.Limits.Memory().String() == "1Ti"
 			statuses = append(statuses, s)
@@ -116,12 +116,11 @@ func (k *kubelet) report(pod *corev1.Pod) bool {
 	return true
 }
 
-// container reports a container. One whose image has changed has been restarted.
-func (k *kubelet) container(pod string, c corev1.Container, old map[string]corev1.ContainerStatus) corev1.ContainerStatus {
+// reportContainer reports a container. One whose image has changed has been restarted.
+func reportContainer(c corev1.Container, old map[string]corev1.ContainerStatus) corev1.ContainerStatus {
 	s, known := old[c.Name]
 	if s.Name = c.Name; known && s.Image != c.Image {
 		s.RestartCount++
-		k.restarts[pod+"/"+c.Name]++
 	}
 	if s.Image != c.Image {
 		s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
@@ -135,13 +134,13 @@ func (k *kubelet) container(pod string, c corev1.Container, old map[string]corev
 	return s
 }
 
-// restarted returns the restarts of a container in all pods of a namespace.
-func (k *kubelet) restarted(namespace, container string) (n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for id, count := range k.restarts {
-		if strings.HasPrefix(id, namespace+"/") && strings.HasSuffix(id, "/"+container) {
-			n += count
+// restarted returns the restarts of a container in all pods.
+func restarted(pods []corev1.Pod, container string) (n int) {
+	for i := range pods {
+		for _, s := range slices.Concat(pods[i].Status.InitContainerStatuses, pods[i].Status.ContainerStatuses) {
+			if s.Name == container {
+				n += int(s.RestartCount)
+			}
 		}
 	}
 	return n

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
@@ -78,7 +79,7 @@ func (s *rolloutScreen) plan(t *cluster.Targets) {
 }
 
 func planned(w *rollout.Workload, total int) update.Event {
-	e := update.Event{Type: "plan", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Behind), Message: w.Why, Total: total}
+	e := update.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "plan", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Behind), Message: w.Why, Total: total}
 	if len(w.Behind) > 0 {
 		e.Pod, e.Changes = w.Behind[0].Name, w.Behind[0].Changes
 	}
@@ -183,7 +184,7 @@ func (s *rolloutScreen) line(text string) {
 // stopped prints the last event of an interrupted rollout.
 func (s *rolloutScreen) stopped(err error) {
 	if s.json {
-		s.event(update.Event{Type: "stopped", Message: strings.TrimPrefix(halfOf(err), "; "), Done: s.done, Total: s.total})
+		s.event(update.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "stopped", Message: strings.TrimPrefix(halfOf(err), "; "), Done: s.done, Total: s.total})
 	}
 }
 
@@ -195,7 +196,7 @@ func (s *rolloutScreen) end() {
 	}
 	switch {
 	case s.json:
-		s.event(update.Event{Type: "done", Message: message, Done: s.done, Total: s.total})
+		s.event(update.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "done", Message: message, Done: s.done, Total: s.total})
 	case s.acts > 0 || s.left > 0:
 		s.print("%s", message)
 	}

@@ -63,7 +63,7 @@ func (m managers) changedBy(c *Change) (by string, sure bool) {
 		}
 		_, creates := container["."]
 		switch {
-		case e.Manager == Manager, e.Subresource == "" && !e.later(m.created), e.Subresource == "" && neverChangesContainers(e.Manager):
+		case e.Manager == Manager, creates && e.Subresource == "" && (!e.later(m.created) || neverChangesContainers(e.Manager)):
 			return "", true
 		case creates && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "":
 			by, sure = e.Manager, false // its change may have been of another field
