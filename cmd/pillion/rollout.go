@@ -218,14 +218,6 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *update.Rollout, targets 
 	return err
 }
 
-// halfOf returns what a rollout has left half done, as the end of a sentence.
-func halfOf(err error) string {
-	if failed, ok := errors.AsType[*update.FailedError](err); ok && len(failed.Half) > 0 {
-		return "; half done: " + strings.Join(failed.Half, ", ")
-	}
-	return ""
-}
-
 // isTerminal reports whether input comes from a terminal.
 func isTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)

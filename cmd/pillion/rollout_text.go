@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -200,4 +201,12 @@ func (s *rolloutScreen) end() {
 	case s.acts > 0 || s.left > 0:
 		s.print("%s", message)
 	}
+}
+
+// halfOf returns what a rollout has left half done, as the end of a sentence.
+func halfOf(err error) string {
+	if failed, ok := errors.AsType[*update.FailedError](err); ok && len(failed.Half) > 0 {
+		return "; half done: " + strings.Join(failed.Half, ", ")
+	}
+	return ""
 }

@@ -319,3 +319,16 @@ func isRecord(key string) bool {
 func (c *comparison) completes(template string) bool {
 	return c.to.At("metadata", "annotations", template+"."+templates.Domain+"/"+templates.AnnotationCustomize).IsText("true")
 }
+
+// reason returns why a change needs a new pod.
+func (c *Change) reason() string {
+	switch {
+	case c.To == nil && isRecord(strings.ReplaceAll(strings.TrimPrefix(c.Path, "/metadata/annotations/"), "~1", "/")):
+		return "a new pod would not get " + c.Template + ", and a running pod keeps its containers"
+	case c.From == nil:
+		return "the pod lacks the " + c.String()
+	case c.To == nil:
+		return "a new pod would not have the " + c.String()
+	}
+	return "a new pod differs in the " + c.String()
+}

@@ -132,3 +132,8 @@ func owns(f fieldTree, field string) bool {
 	}
 	return true
 }
+
+// Changed returns when an earlier rollout last changed the containers of a pod, or the zero time.
+func Changed(pod *metav1.ObjectMeta) time.Time {
+	return managersOf(pod.CreationTimestamp.Time, pod.ManagedFields).wroteAt()
+}

@@ -215,15 +215,6 @@ func (r *Rollout) await(ctx context.Context, p *rollout.Pod, before *corev1.Pod)
 // denied reports whether trying again is pointless.
 func denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-func (r *Rollout) sleep(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(r.Limits.Poll):
-		return nil
-	}
-}
-
 // admit waits until the PodDisruptionBudgets allow that a pod becomes unready. The controller of the
 // budgets counts such a pod a moment later, so those that this rollout disrupts are counted twice.
 func (r *Rollout) admit(ctx context.Context, namespace string, podLabels map[string]string) (release func(), err error) {

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/inject/status"
+)
+
+// Targets are the workloads that a rollout updates, and how.
+type Targets struct {
+	Workloads []*rollout.Workload
+	Notes     []string
+	Pods      int // all that were inspected
+
+	namespaces map[string]*targetNamespace
+}
+
+// targetNamespace is what planning the pods of a namespace needs.
+type targetNamespace struct {
+	planner *rollout.Planner
+	makers  map[status.Owner]*maker
+}
+
+// maker is an object that creates pods.
+type maker struct {
+	text     []byte        // its JSON
+	owner    *status.Owner // that controls it, or nil
+	updating bool
+	revision string // label pod-template-hash, if it is a ReplicaSet
+	number   string // of a ReplicaSet among those of its Deployment
+}
+
+// Plan plans a pod of the targets again.
+func (t *Targets) Plan(namespace string, pod []byte) (*rollout.Pod, error) {
+	n := t.namespaces[namespace]
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(pod); err != nil {
+		return nil, err
+	}
+	return n.plan(object, pod)
+}
+
+func (n *targetNamespace) plan(object *unstructured.Unstructured, pod []byte) (*rollout.Pod, error) {
+	var owner []byte
+	if o := metav1.GetControllerOf(object); o != nil {
+		if m := n.makers[status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}]; m != nil {
+			owner = m.text
+		}
+	}
+	return n.planner.Plan(pod, owner)
+}
+
+// targeting finds the targets.
+type targeting struct {
+	*look
+	targets *Targets
+	resizes bool
+}
+
+// prepare reads the objects that create pods in a namespace.
+func (t *targeting) prepare(ctx context.Context, ns *unstructured.Unstructured) (*targetNamespace, error) {
+	scope := t.scope(ns)
+	n := &targetNamespace{makers: map[status.Owner]*maker{}, planner: &rollout.Planner{
+		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes,
+		Mutated: t.mutation.Changes(ns.GetLabels()) || len(t.mutation.LastWord(ns.GetLabels())) > 0 || t.mutation.Webhooks == nil,
+	}}
+	if !t.own.Unknown {
+		n.planner.Called = func(pod []byte) bool {
+			called, _ := explain.Calls(t.own.Entries, ns.GetLabels(), pod)
+			return called
+		}
+	}
+	for _, kind := range Kinds() {
+		if kind.Kind == "Pod" || kind.Kind == "PodTemplate" || kind.Kind == "CronJob" {
+			continue
+		}
+		err := t.pages(ctx, t.Resource(kind.Resource()).Namespace(ns.GetName()), "", func(object *unstructured.Unstructured) error {
+			object.SetGroupVersionKind(kind.GroupVersionKind) // items of a list may lack it
+			return n.maker(object)
+		}, func() {})
+		if err != nil {
+			return nil, forbidden(err, "list", kind.resource, ns.GetName(), "leave out this namespace")
+		}
+	}
+	return n, nil
+}
+
+func (n *targetNamespace) maker(object *unstructured.Unstructured) error {
+	replicas, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas")
+	if object.GetKind() == replicaSet.Kind && replicas == 0 {
+		return nil // of an older revision
+	}
+	object.SetManagedFields(nil)
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	m := &maker{text: text, revision: object.GetLabels()["pod-template-hash"], number: object.GetAnnotations()["deployment.kubernetes.io/revision"]}
+	if o := metav1.GetControllerOf(object); o != nil {
+		m.owner = &status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
+	}
+	if restarts(object.GetKind()) {
+		progress, err := rollout.ProgressOf(text)
+		if err != nil {
+			return err
+		}
+		m.updating = !progress.Done
+	}
+	n.makers[status.Owner{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}] = m
+	return nil
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/templates"
+)
+
+// Planner finds out what the running pods of a namespace need.
+type Planner struct {
+	Injector  *inject.Injector
+	Namespace templates.Namespace
+	// Called reports whether the API server would call Pillion for a new pod. It is nil if that is
+	// unknown.
+	Called func(pod []byte) bool
+	// Mutated is set if other webhooks or policies may change new pods here. What they add cannot be
+	// distinguished from what an older revision of a template added.
+	Mutated bool
+	// Resizes is set if the API server can resize running pods.
+	Resizes bool
+}
+
+// target is what the pod would be if it were created now.
+type target struct {
+	base, pod []byte
+	stripped  bool // the base is the running pod
+	result    *inject.Result
+}
+
+// target computes what the pod would be now. It returns the reason if a new pod would not get what it
+// should.
+func (p *Planner) target(pod, owner []byte) (t *target, why string, err error) {
+	t = &target{}
+	var claims []string
+	if owner != nil {
+		if t.base, claims, err = fromOwner(owner, pod); err != nil {
+			return nil, "", err
+		}
+	}
+	if t.base == nil {
+		t.stripped = true
+		if t.base, err = stripped(pod, p.set()); err != nil {
+			return nil, "", err
+		}
+	}
+	t.result, err = p.Injector.Inject(inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: t.base, OptedIn: p.called(t.base), Claims: claims, Detail: true})
+	if err != nil {
+		return nil, "", err
+	}
+	t.pod = t.result.InjectedJSON()
+	for i := range t.result.Decisions {
+		if d := &t.result.Decisions[i]; d.Code.Failed() {
+			return nil, fmt.Sprintf("a new pod could not get %s: %s", d.Template, d.Sentence()), nil
+		}
+	}
+	return t, "", nil
+}
+
+func (p *Planner) called(pod []byte) bool { return p.Called != nil && p.Called(pod) }
+
+func (p *Planner) set() []*templates.Template {
+	return p.Injector.For(p.Namespace.Name).Set().Templates
+}
+
+// states returns the state of a pod for each of its templates.
+func (p *Planner) states(pod []byte) (map[string]explain.State, error) {
+	r, err := p.Injector.Inject(inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: pod, OptedIn: p.called(pod), Detail: true})
+	if err != nil {
+		return nil, err
+	}
+	evidence, states := explain.EvidenceOf(pod), map[string]explain.State{}
+	for i, t := range p.set() {
+		states[t.Name] = evidence.State(t, &r.Decisions[i])
+	}
+	for name := range evidence.InjectedBy {
+		if _, ok := states[name]; !ok {
+			states[name] = explain.Outdated // the template no longer exists
+		}
+	}
+	return states, nil
+}
+
+func worst(states map[string]explain.State) explain.State {
+	order := explain.States()
+	at := len(order) - 1
+	for _, s := range states {
+		at = min(at, slices.Index(order, s))
+	}
+	return order[at]
+}
+
+// unknown returns a template that is not current and that depends on who creates a pod.
+func (p *Planner) unknown(states map[string]explain.State) string {
+	for _, t := range p.set() {
+		if s := states[t.Name]; t.ReadsRequest() && s != explain.Current && s != explain.NotWanted {
+			return t.Name
+		}
+	}
+	return ""
+}
+
+// own returns the names of the templates' containers in a pod, without those that users wrote.
+func (p *Planner) own(doc object) (names []string) {
+	annotations := child(child(doc, "metadata"), "annotations")
+	for _, t := range p.set() {
+		if annotations[t.Annotation(templates.AnnotationCustomize)] == "true" {
+			continue
+		}
+		for _, list := range lists() {
+			for _, item := range items(child(doc, "spec"), list) {
+				if name, _ := item["name"].(string); t.Brings(name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return names
+}
