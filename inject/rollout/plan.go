@@ -47,6 +47,10 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	if out.Changes, err = p.changes(pod, target); err != nil {
 		return nil, err
 	}
+	if out.State == explain.Current || out.State == explain.NotWanted {
+		// Only what an interrupted rollout has changed is to be undone.
+		out.Changes = slices.DeleteFunc(out.Changes, func(c Change) bool { return c.How != InPlace && c.How != Resize })
+	}
 	out.Own, out.notCalled = p.own(out.doc), p.Called != nil && !p.Called(target.base)
 	out.keep(written)
 	return out, p.decide(out)

@@ -4,13 +4,16 @@ package update
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
@@ -46,6 +49,9 @@ func (r *Rollout) follow(ctx context.Context, w *rollout.Workload, since time.Ti
 				r.leaves(fmt.Sprintf("%s in the namespace %s (restarted, its new pods do not start)", w.Title(), w.Namespace))
 				return fmt.Errorf("%s in the namespace %s: %s", w.Title(), w.Namespace, p.Failed)
 			case p.Done:
+				if err := r.verify(ctx, w, object, since); err != nil {
+					return err
+				}
 				r.say(Event{Type: "workload", Namespace: w.Namespace, Workload: w.Title(), Way: w.Way, Pods: len(w.Todo()), Message: w.Why})
 				return nil
 			case p.Updated > updated:
@@ -74,28 +80,65 @@ func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *uns
 	if p, err = rollout.ProgressOf(text); err != nil || p.Done || p.Failed != "" {
 		return p, err
 	}
-	selector := &metav1.LabelSelector{}
-	spec, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
-	if err := convert(&unstructured.Unstructured{Object: spec}, selector); err != nil {
-		return p, err
+	if since.IsZero() { // others have restarted it
+		return p, nil
 	}
-	pods, err := r.Cluster.Pods(ctx, w.Namespace, metav1.FormatLabelSelector(selector))
-	if err != nil {
-		return p, err
-	}
-	for i := range pods {
-		pod, err := asPod(&pods[i])
-		if err != nil {
-			return p, err
-		}
-		if pod.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
-			continue
-		}
+	pods, err := r.newPods(ctx, w, object, since)
+	for _, pod := range pods {
 		if why := rollout.Stuck(pod); why != "" {
 			p.Failed = fmt.Sprintf("its new pod %s: %s", pod.Name, why)
 		}
 	}
-	return p, nil
+	return p, err
+}
+
+// verify checks that the new pods of a restarted workload are current. They are not if a replica of Pillion did not
+// know the template yet.
+func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) error {
+	if since.IsZero() {
+		return nil
+	}
+	pods, err := r.newPods(ctx, w, object, since)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		text, err := json.Marshal(pod)
+		if err != nil {
+			return err
+		}
+		now, err := r.Plan(w.Namespace, text)
+		if err != nil {
+			return err
+		}
+		if now.Action == rollout.Patch || now.Action == rollout.Replace {
+			return fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s: run the same command again when all replicas of Pillion use the templates", w.Title(), w.Namespace, pod.Name, now.State)
+		}
+	}
+	return nil
+}
+
+// newPods returns the pods of a workload that were created since its restart.
+func (r *Rollout) newPods(ctx context.Context, w *rollout.Workload, object *unstructured.Unstructured, since time.Time) (all []*corev1.Pod, err error) {
+	selector := &metav1.LabelSelector{}
+	spec, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, selector); err != nil {
+		return nil, err
+	}
+	pods, err := r.Cluster.Pods(ctx, w.Namespace, metav1.FormatLabelSelector(selector))
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods {
+		pod, err := asPod(&pods[i])
+		if err != nil {
+			return nil, err
+		}
+		if !pod.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
+			all = append(all, pod)
+		}
+	}
+	return all, nil
 }
 
 // evict deletes a pod if its PodDisruptionBudgets allow it, and waits for the new one.
