@@ -54,9 +54,10 @@ func (s *rolloutScreen) plan(t *cluster.Targets) {
 			s.acts++
 			s.total += len(w.Todo())
 		}
-		if w.Way == rollout.Cannot {
+		switch w.Way {
+		case rollout.Cannot:
 			s.left += len(w.Behind)
-		} else if w.Way == rollout.ChangeInPlace {
+		case rollout.ChangeInPlace:
 			s.left += len(w.Behind) - len(w.Todo())
 		}
 	}

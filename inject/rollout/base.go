@@ -195,7 +195,7 @@ func limitRanged(annotation string, c *Change) bool {
 		return false
 	}
 	set, _ := strings.CutPrefix(annotation, "LimitRanger plugin set: ")
-	for _, sentence := range strings.Split(set, "; ") {
+	for sentence := range strings.SplitSeq(set, "; ") {
 		resources, ok := strings.CutSuffix(sentence, " "+strings.TrimSuffix(parts[1], "s")+" for "+kind+" "+name)
 		if ok && slices.Contains(strings.Split(resources, ", "), schema.Unescape(parts[2])) {
 			return true

@@ -151,7 +151,7 @@ func (g *grouping) tryResize(ctx context.Context, w *rollout.Workload) error {
 	if first == nil {
 		return nil
 	}
-	_, err := update.Kubernetes{Interface: g.Interface}.PatchPod(ctx, g.name, first.pod, "resize", first.patch, true)
+	err := update.Kubernetes{Interface: g.Interface}.PatchPod(ctx, update.Patch{Namespace: g.name, Name: first.pod, Subresource: "resize", Operations: first.patch, DryRun: true})
 	var denied *apierrors.StatusError
 	switch {
 	case apierrors.IsForbidden(err) && errors.As(err, &denied) && strings.Contains(denied.ErrStatus.Message, "cannot patch resource"):

@@ -104,7 +104,7 @@ func (r *Rollout) apply(ctx context.Context, p *rollout.Pod, before *corev1.Pod)
 		return err
 	}
 	if resources != nil { // nothing is changed if the resize would be denied
-		if _, err := r.Cluster.PatchPod(ctx, p.Namespace, p.Name, resizeSubresource, resources, true); err != nil {
+		if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, resizeSubresource, resources, true}); err != nil {
 			return rejected("resize", err)
 		}
 	}
@@ -116,7 +116,7 @@ func (r *Rollout) apply(ctx context.Context, p *rollout.Pod, before *corev1.Pod)
 		if step.patch == nil {
 			continue
 		}
-		if _, err := r.Cluster.PatchPod(ctx, p.Namespace, p.Name, step.subresource, step.patch, false); err != nil {
+		if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, step.subresource, step.patch, false}); err != nil {
 			if len(did) > 0 && !changedMeanwhile(err) {
 				r.halfDone(p, did)
 			}
@@ -135,7 +135,7 @@ func (r *Rollout) apply(ctx context.Context, p *rollout.Pod, before *corev1.Pod)
 	if err != nil || record == nil {
 		return err
 	}
-	if _, err := r.Cluster.PatchPod(ctx, p.Namespace, p.Name, "", record, false); err != nil {
+	if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, "", record, false}); err != nil {
 		if !changedMeanwhile(err) {
 			r.halfDone(p, did)
 		}

@@ -23,8 +23,7 @@ import (
 // Cluster is what a rollout reads and writes.
 type Cluster interface {
 	Pod(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error)
-	// PatchPod applies a JSON Patch to a pod or to a subresource of it.
-	PatchPod(ctx context.Context, namespace, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error)
+	PatchPod(ctx context.Context, p Patch) error
 	Evict(ctx context.Context, namespace, name, uid string) error
 	// Pods lists the pods that match a selector.
 	Pods(ctx context.Context, namespace, selector string) ([]unstructured.Unstructured, error)
@@ -40,6 +39,13 @@ type Budget struct {
 	Allowed  int // the number of disruptions that it allows now
 }
 
+// Patch is a JSON Patch of a pod or of a subresource of it.
+type Patch struct {
+	Namespace, Name, Subresource string
+	Operations                   []byte
+	DryRun                       bool
+}
+
 // Kubernetes is a [Cluster] behind the Kubernetes API.
 type Kubernetes struct{ dynamic.Interface }
 
@@ -51,16 +57,17 @@ func (k Kubernetes) Pod(ctx context.Context, namespace, name string) (*unstructu
 }
 
 // PatchPod implements [Cluster].
-func (k Kubernetes) PatchPod(ctx context.Context, namespace, name, subresource string, patch []byte, dryRun bool) (*unstructured.Unstructured, error) {
+func (k Kubernetes) PatchPod(ctx context.Context, p Patch) error {
 	options := metav1.PatchOptions{FieldManager: rollout.Manager}
-	if dryRun {
+	if p.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	var of []string
-	if subresource != "" {
-		of = append(of, subresource)
+	if p.Subresource != "" {
+		of = append(of, p.Subresource)
 	}
-	return k.Resource(podResource).Namespace(namespace).Patch(ctx, name, types.JSONPatchType, patch, options, of...)
+	_, err := k.Resource(podResource).Namespace(p.Namespace).Patch(ctx, p.Name, types.JSONPatchType, p.Operations, options, of...)
+	return err
 }
 
 // Evict implements [Cluster].

@@ -151,41 +151,41 @@ func (c *fake) Pod(_ context.Context, _, name string) (*unstructured.Unstructure
 	return &unstructured.Unstructured{Object: out}, err
 }
 
-func (c *fake) PatchPod(_ context.Context, _, name, subresource string, text []byte, dryRun bool) (*unstructured.Unstructured, error) {
+func (c *fake) PatchPod(_ context.Context, p update.Patch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	what := "patch"
-	if subresource != "" {
-		what += " " + subresource
+	name := p.Name
+	if p.Subresource != "" {
+		what += " " + p.Subresource
 	}
-	if dryRun {
+	if p.DryRun {
 		what += " dry run"
 	}
 	before, after := c.call(what, name)
 	if before != nil {
-		return nil, before
+		return before
 	}
-	pod := c.pods[name]
-	doc, err := json.Marshal(pod)
+	doc, err := json.Marshal(c.pods[name])
 	if err != nil {
-		return nil, err
+		return err
 	}
-	patch, err := jsonpatch.DecodePatch(text)
+	patch, err := jsonpatch.DecodePatch(p.Operations)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if doc, err = patch.Apply(doc); err != nil {
-		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), name, nil)
+		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), name, nil)
 	}
-	if dryRun {
-		return nil, after
+	if p.DryRun {
+		return after
 	}
 	changed := &corev1.Pod{}
 	if err := json.Unmarshal(doc, changed); err != nil {
-		return nil, err
+		return err
 	}
-	c.patched(changed, strings.Contains(string(text), "/spec/"))
-	return nil, after
+	c.patched(changed, strings.Contains(string(p.Operations), "/spec/"))
+	return after
 }
 
 // patched stores a pod. If its containers have changed, the kubelet reacts.

@@ -122,7 +122,7 @@ func (c *recreating) Evict(_ context.Context, _, name, uid string) error {
 }
 
 // update runs a rollout of one workload, in a way that the test chooses.
-func (c *recreating) update(t *testing.T, way rollout.Way, timeout time.Duration) ([]update.Event, error) {
+func (c *recreating) update(t *testing.T, way rollout.Way, timeout time.Duration) error {
 	t.Helper()
 	w := &rollout.Workload{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Pods: len(c.order), Way: way}
 	for _, name := range c.order {
@@ -132,13 +132,11 @@ func (c *recreating) update(t *testing.T, way rollout.Way, timeout time.Duration
 	}
 	one, err := rollout.ParseUnavailable("1")
 	must(t, err)
-	var events []update.Event
 	r := &update.Rollout{
 		Cluster: c, Limits: update.Limits{Parallel: 1, Unavailable: one, Timeout: timeout, Poll: time.Millisecond},
-		Plan:   func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
-		Report: func(e update.Event) { events = append(events, e) },
+		Plan: func(_ string, pod []byte) (*rollout.Pod, error) { return c.planner.Plan(pod, nil) },
 	}
-	return events, r.Run(t.Context(), []*rollout.Workload{w})
+	return r.Run(t.Context(), []*rollout.Workload{w})
 }
 
 // TestRestart restarts a workload and waits for it.
@@ -158,7 +156,7 @@ func TestRestart(t *testing.T) {
 			t.Parallel()
 			c := newRecreating(t, 2)
 			test.change(c)
-			_, err := c.update(t, rollout.Restart, 200*time.Millisecond)
+			err := c.update(t, rollout.Restart, 200*time.Millisecond)
 			if !c.restarted || (err == nil) != (test.want == "") || !strings.Contains(fmt.Sprint(err), test.want) && test.want != "" {
 				t.Errorf("restarted %t, %v; want %q", c.restarted, err, test.want)
 			}
@@ -171,12 +169,12 @@ func TestEvict(t *testing.T) {
 	t.Parallel()
 	c := newRecreating(t, 3)
 	c.budget = 2
-	if _, err := c.update(t, rollout.Evict, 10*time.Second); err != nil || strings.Join(c.evicted, " ") != "web-0 web-1 web-2" {
+	if err := c.update(t, rollout.Evict, 10*time.Second); err != nil || strings.Join(c.evicted, " ") != "web-0 web-1 web-2" {
 		t.Errorf("evicted %v, %v", c.evicted, err)
 	}
 	c = newRecreating(t, 2)
 	c.budget = 1 << 30
-	if _, err := c.update(t, rollout.Evict, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "PodDisruptionBudget has not allowed") || len(c.evicted) > 0 {
+	if err := c.update(t, rollout.Evict, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "PodDisruptionBudget has not allowed") || len(c.evicted) > 0 {
 		t.Errorf("evicted %v, %v", c.evicted, err)
 	}
 }
