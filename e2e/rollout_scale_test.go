@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+var rolloutPods = flag.Int("rollout-pods", 0, "how many pods TestRolloutScale updates; 0 skips it")
+
+// scaleQPS is the limit of requests per second.
+const scaleQPS = 200
+
+// TestRolloutScale measures what a rollout of many pods costs: the time and memory of the plan, and the
+// requests per second, which must stay within the limit. No kubelet runs the pods.
+func TestRolloutScale(t *testing.T) {
+	if *rolloutPods == 0 {
+		t.Skip("it takes long; use -args -rollout-pods=10000")
+	}
+	r := &rolling{installed: install(t, newCluster(t), "self-signed")}
+	r.waitForInjection(t)
+	const ns = "scale"
+	r.template(t, ns, "agent:1", "32Mi", "info")
+	config := rest.CopyConfig(r.Config)
+	config.QPS, config.Burst = -1, -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&kubelet{client: client, unready: map[string]int{}}).follow(t, ns)
+	var creators errgroup.Group
+	creators.SetLimit(50)
+	for i := range *rolloutPods {
+		creators.Go(func() error {
+			pod := simpleTemplate("web")
+			_, err := client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%05d", i), Labels: pod.Labels}, Spec: pod.Spec}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := creators.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyWithin(t, 10*time.Minute, "all pods are ready", func(ctx context.Context) error {
+		list, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		if err == nil && len(list.Items) < *rolloutPods {
+			err = fmt.Errorf("%d", len(list.Items))
+		}
+		time.Sleep(time.Second) // each list is expensive
+		return err
+	})
+	r.template(t, ns, "agent:2", "32Mi", "info")
+	r.measure(t, ns, "plan", "--dry-run")
+	before, start := r.requests(t), time.Now()
+	r.measure(t, ns, "rollout", "--parallel", "200", "--qps", fmt.Sprint(scaleQPS))
+	took := time.Since(start).Seconds()
+	n := float64(r.requests(t) - before)
+	t.Logf("%.0f requests (%.1f for each pod), %.0f a second", n, n/float64(*rolloutPods), n/took)
+	if n/took > scaleQPS*1.1 {
+		t.Errorf("%.0f requests a second, more than the limit of %d", n/took, scaleQPS)
+	}
+	r.measure(t, ns, "second plan", "--dry-run")
+}
+
+// measure runs the command, and logs its time and memory.
+func (r *rolling) measure(t *testing.T, ns, what string, args ...string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := r.command(t.Context(), ns, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	start := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, errs.String())
+	}
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	t.Logf("%s of %d pods: %s, CPU %s, memory %d MiB, %d lines", what, *rolloutPods, time.Since(start).Round(time.Millisecond),
+		(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Round(time.Millisecond), usage.Maxrss>>10, bytes.Count(out.Bytes(), []byte("\n")))
+}
+
+// requests counts those that only the command sends: gets and patches of pods, and lists of budgets.
+func (r *rolling) requests(t *testing.T) (n int) {
+	t.Helper()
+	metrics, err := r.Metrics(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, labels := range []map[string]string{
+		{"resource": "pods", "verb": "GET"}, {"resource": "pods", "verb": "PATCH"}, {"resource": "poddisruptionbudgets", "verb": "LIST"},
+	} {
+		n += int(metrics.Counter("apiserver_request_total", labels))
+	}
+	return n
+}
+
+// follow is for many pods: it watches them.
+func (k *kubelet) follow(t *testing.T, ns string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	watch, err := k.client.CoreV1().Pods(ns).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 * runtime.GOMAXPROCS(0) {
+		go func() {
+			for event := range watch.ResultChan() {
+				pod, ok := event.Object.(*corev1.Pod)
+				if !ok {
+					continue
+				}
+				k.mu.Lock()
+				changed := k.report(pod)
+				k.mu.Unlock()
+				for range 3 {
+					if !changed {
+						break
+					}
+					if _, err := k.client.CoreV1().Pods(ns).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err == nil {
+						break
+					}
+					if pod, err = k.client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
+						break
+					}
+					k.mu.Lock()
+					changed = k.report(pod)
+					k.mu.Unlock()
+				}
+			}
+		}()
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// wellPod is a pod with a sidecar after a change that has taken effect.
+func wellPod() *corev1.Pod {
+	always := corev1.ContainerRestartPolicyAlways
+	limits := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Generation: 2},
+		Spec: corev1.PodSpec{InitContainers: []corev1.Container{
+			{Name: "setup", Image: "setup:2"}, {Name: "agent", Image: "agent:2", RestartPolicy: &always, Resources: limits},
+		}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, ObservedGeneration: 2,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			InitContainerStatuses: []corev1.ContainerStatus{
+				{Name: "setup", Image: "setup:1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+				{Name: "agent", Image: "docker.io/library/agent:2", Ready: true, Resources: &limits, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			},
+		},
+	}
+}
+
+// TestCheck checks what a pod's status says after a change.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	waiting := func(reason, message string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
+	agent := func(p *corev1.Pod) *corev1.ContainerStatus { return &p.Status.InitContainerStatuses[1] }
+	condition := func(kind corev1.PodConditionType, reason, message string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message})
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		failed string
+		waits  string
+	}{
+		"well":           {change: func(*corev1.Pod) {}},
+		"old generation": {func(p *corev1.Pod) { p.Status.ObservedGeneration = 1 }, "", "the kubelet to notice"},
+		"old kubelet":    {change: func(p *corev1.Pod) { p.Status.ObservedGeneration = 0 }},
+		"old image": {func(p *corev1.Pod) {
+			agent(p).Image = "agent:1"
+			p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: rollout.Manager, Time: new(metav1.Now()), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}}
+		}, "", "to run the image agent:2"},
+		"other name of the image": {change: func(p *corev1.Pod) {
+			agent(p).Image = "sha256:123"
+			agent(p).State.Running.StartedAt = metav1.NewTime(time.Now().Add(time.Minute))
+			p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: rollout.Manager, Time: new(metav1.Now()), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}}
+		}},
+		"not ready":     {func(p *corev1.Pod) { agent(p).Ready = false }, "", "the container agent to be ready"},
+		"pod not ready": {func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, "", "the pod to become Ready"},
+		"old memory": {func(p *corev1.Pod) {
+			agent(p).Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
+		}, "", "to get its resources"},
+		"pull":        {func(p *corev1.Pod) { agent(p).State = waiting("ErrImagePull", "no agent:2") }, "agent does not start: ErrImagePull: no agent:2", ""},
+		"crash":       {func(p *corev1.Pod) { agent(p).State = waiting("CrashLoopBackOff", "") }, "CrashLoopBackOff", ""},
+		"starts":      {func(p *corev1.Pod) { agent(p).State = waiting("PodInitializing", "") }, "", "the container agent to start"},
+		"infeasible":  {condition(corev1.PodResizePending, "Infeasible", "too big"), "the node cannot resize it: too big", ""},
+		"deferred":    {condition(corev1.PodResizePending, "Deferred", "no room"), "", "room for the resize: no room"},
+		"in progress": {condition(corev1.PodResizeInProgress, "", ""), "", "the kubelet to resize it"},
+		"failed":      {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, "the pod has failed: Evicted", ""},
+		"ended":       {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := wellPod()
+			test.change(p)
+			h := rollout.Check(p, wellPod(), []string{"setup", "agent"}, true)
+			if h.Done != (test.failed+test.waits == "") || !strings.Contains(h.Failed, test.failed) || !strings.Contains(h.Waits, test.waits) || (h.Failed == "") != (test.failed == "") {
+				t.Errorf("got %+v, want failed %q, waits %q", h, test.failed, test.waits)
+			}
+		})
+	}
+}
+
+// TestCheckBefore checks that a failure that was there before the change is not taken for one of the change.
+func TestCheckBefore(t *testing.T) {
+	t.Parallel()
+	before, now := wellPod(), wellPod()
+	before.Spec.InitContainers[1].Image = "agent:bad"
+	old := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "cannot pull agent:bad"}}
+	before.Status.InitContainerStatuses[1].State, now.Status.InitContainerStatuses[1].State = old, old
+	if h := rollout.Check(now, before, []string{"agent"}, false); h.Failed != "" || h.Done {
+		t.Errorf("right after the change: %+v", h)
+	}
+	now.Status.InitContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "cannot pull agent:2"}}
+	if h := rollout.Check(now, before, []string{"agent"}, false); h.Failed == "" {
+		t.Errorf("if the new image cannot be pulled: %+v", h)
+	}
+	if h := rollout.Check(before, nil, []string{"agent"}, false); h.Failed == "" {
+		t.Errorf("if an earlier rollout has changed it: %+v", h)
+	}
+}
