@@ -36,6 +36,7 @@ func TestImports(t *testing.T) {
 	rules := map[string]rule{
 		"inject":                        {internal: []string{"inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/audit":                  {forbidden: impure},
+		"inject/diff":                   {internal: []string{"inject", "inject/explain", "inject/fit", "inject/rollout", "inject/yamldiff", "templates"}, forbidden: impure},
 		"inject/explain":                {internal: []string{"inject", "inject/schema", "templates"}, forbidden: impure},
 		"inject/goldentest":             {},
 		"inject/fit":                    {internal: []string{"inject", "inject/sample", "inject/schema", "templates"}, forbidden: impure},
@@ -44,8 +45,9 @@ func TestImports(t *testing.T) {
 		"inject/rollout":                {internal: []string{"inject", "inject/explain", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"inject/schema":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
 		"inject/sample":                 {internal: []string{"templates", "templates/tree"}, forbidden: impure},
-		"inject/suite":                  {internal: []string{"inject", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
+		"inject/suite":                  {internal: []string{"inject", "inject/schema", "inject/yamldiff", "templates", "templates/tree"}, forbidden: impure},
 		"inject/status":                 {internal: []string{"inject", "inject/explain", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
+		"inject/yamldiff":               {forbidden: impure},
 		"inject/webhook":                {internal: []string{"inject", "inject/fit", "inject/webhook/authentication", "templates", "templates/tree", "templates/v1alpha1"}, forbidden: []string{"k8s.io/client-go/"}},
 		"inject/webhook/authentication": {forbidden: []string{"os", "log", "log/slog", "github.com/prometheus/", "k8s.io/"}},
 		"templates":                     {internal: []string{"templates/tree", "templates/v1alpha1"}, forbidden: impure},
@@ -63,8 +65,8 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/controller":        {internal: []string{"cmd/pillion/cli", "cmd/pillion/kube", "manifests", "templates", "templates/v1alpha1"}},
 		"cmd/pillion/update":            {internal: []string{"inject/rollout"}},
 		"cmd/pillion/serve":             {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/fit", "inject/webhook", "inject/webhook/authentication", "manifests", "templates", "templates/v1alpha1"}},
-		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/update", "inject", "inject/explain", "inject/fit", "inject/rollout", "inject/status", "manifests", "templates", "templates/tree", "templates/v1alpha1"}},
-		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/update", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/explain", "inject/fit", "inject/policy", "inject/rollout", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
+		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/update", "inject", "inject/diff", "inject/explain", "inject/fit", "inject/rollout", "inject/status", "manifests", "templates", "templates/tree", "templates/v1alpha1"}},
+		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/update", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/diff", "inject/explain", "inject/fit", "inject/policy", "inject/rollout", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

@@ -67,6 +67,9 @@ func New(set *templates.Set, excludedNamespaces ...string) *Injector {
 	return i
 }
 
+// With returns an Injector for another set that excludes the same namespaces.
+func (i *Injector) With(set *templates.Set) *Injector { return New(set, i.excluded...) }
+
 // newView returns an Injector that uses all templates of the set in all namespaces.
 func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	i := &Injector{

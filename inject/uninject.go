@@ -41,17 +41,27 @@ type Empty struct{ Path, Text string }
 // had exactly as a template has them are removed too, unless the pod's [AnnotationUninject] names
 // them.
 func (i *Injector) Uninject(req Request) (*Removal, error) {
+	r, _, err := i.undone(req)
+	return r, err
+}
+
+// Original returns a pod without what [Injector.Uninject] removes.
+func (i *Injector) Original(req Request) ([]byte, error) {
+	_, left, err := i.undone(req)
+	return left, err
+}
+
+func (i *Injector) undone(req Request) (*Removal, []byte, error) {
 	i = i.For(req.Namespace.Name)
 	pod, err := tree.Parse(req.Object)
 	if err != nil {
-		return nil, notJSON(err)
+		return nil, nil, notJSON(err)
 	}
 	before, err := beforeOf(pod)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r, _, err := i.restore(req, pod, before)
-	return r, err
+	return i.restore(req, pod, before)
 }
 
 // restore also returns the pod without what was injected.

@@ -26,6 +26,7 @@ const (
 	exitOK      = 0
 	exitProblem = 1
 	exitUsage   = 2
+	exitTrouble = 2 // of commands whose exitProblem is no error
 )
 
 // run executes the program and returns the exit code.
@@ -60,6 +61,9 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 		return exitProblem
 	case errors.As(err, &failed):
 		fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+cli.PlainWords(cluster.NoAnswer(err))))
+		if cmd.Annotations[cli.Trouble] != "" {
+			return exitTrouble
+		}
 		return exitProblem
 	}
 	fmt.Fprintf(stderr, "%s\nsee '%s --help'\n", cli.Fold(stderr, "pillion: "+templates.OneLine(cli.PlainWords(wrongCommand(root, err)))), cmd.CommandPath())
@@ -142,7 +146,7 @@ so on. If both are set, Pillion uses the flag.`,
 	}
 	root.Version = strings.TrimPrefix(cli.BuildVersion().String(), "pillion ") // --version prints the name before it
 	root.SetFlagErrorFunc(wrongFlag)
-	root.AddCommand(newServe(), newController(), newInject(), newUninject(), newExplain(), newLint(), newTest(), newPolicy(), newCheck(), newCerts(), newStatus(), newRollout(), newAudit(), newVersion())
+	root.AddCommand(newServe(), newController(), newInject(), newUninject(), newExplain(), newDiff(), newLint(), newTest(), newPolicy(), newCheck(), newCerts(), newStatus(), newRollout(), newAudit(), newVersion())
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Example = "  pillion help inject"

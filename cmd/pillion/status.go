@@ -61,6 +61,8 @@ lists other webhooks and policies that change or check new pods, and the effect 
 order.
 
 Status uses the cluster's templates and webhook configuration. It reads pods in pages.
+If Pillion runs outside of the cluster, or if you may not read its templates, --templates
+names them. Pillion diff reports what other templates would change.
 
 -o json and -o yaml write one object: summary, pods (counts), namespaces, templates,
 owners (with reasons, mistakes and an example of a pod for each), mutators, validators,
@@ -111,7 +113,7 @@ func (o *statusOptions) flags(cmd *cobra.Command) {
 	f.StringSliceVarP(&o.Namespaces, "namespace", "n", nil, "check this `NAMESPACE`, the same as an argument; may be repeated")
 	f.BoolVarP(&o.All, "all-namespaces", "A", false, "check all namespaces, including those that did not opt in, and ignore --namespace")
 	f.StringVarP(&o.Selector, "selector", "l", "", "check only pods whose labels match this `SELECTOR`, for example app=web,tier!=test")
-	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "use the templates in this file or folder (`PATH`), or - for standard input; may be repeated (default: the cluster's)")
+	f.StringSliceVarP(&o.Templates, "templates", "t", nil, "the templates that Pillion uses are in this file or folder (`PATH`), or - for standard input; may be repeated (default: read from the cluster)")
 	f.BoolVar(&o.failOnOutdated, "fail-on-outdated", false, "also exit with 1 if pods are outdated")
 	f.BoolVarP(&o.watch, "watch", "w", false, "check repeatedly")
 	f.DurationVar(&o.interval, "interval", 5*time.Second, "wait this `TIME` between the checks of --watch")

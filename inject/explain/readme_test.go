@@ -10,15 +10,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pillion-dev/pillion/inject/diff"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/status"
 )
 
-// TestFieldsAreDocumented checks that the JSON fields of explain and of status are documented.
+// TestFieldsAreDocumented checks that the JSON fields of explain, status and diff are documented.
 func TestFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
 	wantDocumented(t, "README.md", reflect.TypeFor[explain.Report]())
 	wantDocumented(t, "../status/README.md", reflect.TypeFor[status.Report](), reflect.TypeFor[status.Outsiders]())
+	wantDocumented(t, "../diff/README.md", reflect.TypeFor[diff.Report]())
 }
 
 // wantDocumented checks that the file documents each type with the fields of its JSON, in their

@@ -17,10 +17,7 @@ func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, n int) []breach {
 	if !covers(q, pod) {
 		return nil
 	}
-	hard := q.Status.Hard
-	if len(hard) == 0 {
-		hard = q.Spec.Hard // the controller has not counted yet
-	}
+	hard := hardOf(q)
 	all := unset(q.Name, hard, pod)
 	usage := usageOf(pod)
 	for _, name := range sorted(hard) {
@@ -127,4 +124,12 @@ func usageOf(pod *corev1.Pod) corev1.ResourceList {
 		}
 	}
 	return usage
+}
+
+// hardOf returns the limits of a quota.
+func hardOf(q *corev1.ResourceQuota) corev1.ResourceList {
+	if len(q.Status.Hard) > 0 {
+		return q.Status.Hard
+	}
+	return q.Spec.Hard // the controller has not counted yet
 }

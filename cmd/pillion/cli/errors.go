@@ -66,5 +66,8 @@ func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // Failure is the annotation of a command with the cases in which it exits with 1.
 const Failure = "failure"
 
+// Trouble is the annotation of a command that exits with 2 if there is an error, because 1 means something else.
+const Trouble = "trouble"
+
 // FailsIf describes these cases. The table in manifests/docs/commands.md shows them.
 func FailsIf(cases string) map[string]string { return map[string]string{Failure: cases} }

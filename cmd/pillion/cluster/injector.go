@@ -38,7 +38,7 @@ func (c *Client) newInjector(ctx context.Context, paths []string, note func(stri
 		if set, err = cli.LoadTemplates(c.stdin, paths); err != nil {
 			return nil, err
 		}
-		if known && set.Revision != theirs.Revision {
+		if wrong.others = known && set.Revision != theirs.Revision; wrong.others {
 			wrong.doubts = append(wrong.doubts, "The templates of --templates differ from those of the cluster, which new pods get.")
 		}
 	}

@@ -28,6 +28,7 @@ type unsure struct {
 	denied           []string // those of the problems that are missing rights
 	unused           []string // templates of namespaces that Pillion does not use, which is no problem of Pillion
 	unread           bool     // no template could be read
+	others           bool     // the templates of files are used, and differ from those of the cluster
 }
 
 // The parts of sentences that advise to use template files. [withoutFiles] removes them for commands

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -78,6 +79,9 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	if k.injector, err = l.newInjector(ctx, q.Templates, k.note, wrong); err != nil {
 		return nil, l.whatFollows(ctx, err)
 	}
+	if wrong.others {
+		return nil, errOthers
+	}
 	k.report = status.NewReport(k.injector.All())
 	k.report.Problems, k.report.Doubts = wrong.problems, wrong.doubts
 	k.own.Incomplete = len(wrong.problems) > 0
@@ -92,6 +96,10 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 	}
 	return k, k.webhooks(ctx)
 }
+
+// errOthers is the error of reports about templates that are not in use.
+var errOthers = errors.New("the templates of --templates are not those that Pillion uses in this cluster: remove --templates to see which pods have their sidecars, " +
+	"or use pillion diff -f to see what these templates would change")
 
 // labelled records a namespace in shadow, or with a label value that has no meaning.
 func (k *look) labelled(ns *unstructured.Unstructured) {

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/diff"
+)
+
+// pods counts the pods of a namespace, or of all, by their owners. Pods without an owner are compared at once.
+func (p *comparer) pods(ctx context.Context, namespace, selector string) error {
+	var bare compared
+	client := p.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(namespace)
+	err := p.pages(ctx, client, selector, func(pod *unstructured.Unstructured) error {
+		if p.namespaces[pod.GetNamespace()] == nil || !isRunning(pod) {
+			return nil
+		}
+		return p.pod(ctx, &bare, pod)
+	}, func() { bare, p.workloads = compared{}, map[workload]*tally{} })
+	p.out.Compare(bare.Count, bare.outcomes)
+	return p.lack(err, "list", "pods", namespace)
+}
+
+// isRunning reports whether a pod has neither ended nor is being deleted, and is no mirror pod.
+func isRunning(pod *unstructured.Unstructured) bool {
+	_, mirror := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]
+	pod.SetKind("Pod") // items of a list may lack it
+	return !mirror && pod.GetDeletionTimestamp() == nil && !hasEnded(pod)
+}
+
+func (p *comparer) pod(ctx context.Context, bare *compared, pod *unstructured.Unstructured) error {
+	pod.SetManagedFields(nil)
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		text, err := pod.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		if text = p.original(pod.GetNamespace(), pod.GetName(), text); text == nil {
+			return nil
+		}
+		return p.compare(ctx, bare, diff.Owner{Namespace: pod.GetNamespace(), APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}, 1, text, nil)
+	}
+	t := p.tally(pod.GetNamespace(), owner)
+	if t.pods++; t.example == nil {
+		if _, known := ownerResource(owner); !known {
+			var err error
+			t.example, err = pod.MarshalJSON()
+			return err
+		}
+	}
+	p.progress.Say("%d workloads with pods", len(p.workloads))
+	return nil
+}
+
+// kind compares the workloads of a kind. The pods of those that a known object owns count for this one.
+func (p *comparer) kind(ctx context.Context, kind Kind, namespace string) error {
+	var all compared
+	moved := map[workload]*metav1.OwnerReference{}
+	err := p.pages(ctx, p.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
+		s := p.namespaces[object.GetNamespace()]
+		if s == nil {
+			return nil
+		}
+		object.SetManagedFields(nil)
+		object.SetGroupVersionKind(kind.GroupVersionKind) // items of a list may lack it
+		key := workloadOf(object.GetNamespace(), object.GetAPIVersion(), kind.Kind, object.GetName())
+		t := p.workloads[key]
+		switch owner := metav1.GetControllerOf(object); {
+		case owner != nil && isMade(object):
+			if t != nil {
+				moved[key] = owner
+			}
+			return nil
+		case t == nil && (kind.owned || s.onlyPods || object.GetDeletionTimestamp() != nil): // it has ended, or is an old revision
+			return nil
+		}
+		return p.object(ctx, &all, object, t)
+	}, func() { all = compared{}; clear(moved) })
+	for key, owner := range moved {
+		to := p.tally(key.namespace, owner)
+		to.pods += p.workloads[key].pods
+		delete(p.workloads, key)
+	}
+	p.out.Compare(all.Count, all.outcomes)
+	for key := range p.workloads {
+		if key.kind == kind.Kind && key.group == kind.Group && (namespace == "" || key.namespace == namespace) && p.workloads[key].example == nil {
+			delete(p.workloads, key) // compared, or deleted in the meantime
+		}
+	}
+	return p.incomplete(err, kind, namespace)
+}
+
+// incomplete reports a missing right as a problem.
+func (p *comparer) incomplete(err error, kind Kind, namespace string) error {
+	if err = p.lack(err, "list", kind.resource, namespace); err != nil {
+		return fmt.Errorf("the %s%s: %w", kind.resource, InNamespace(namespace), err)
+	}
+	return nil
+}
+
+// object compares the pod template of an object.
+func (p *comparer) object(ctx context.Context, into *compared, object *unstructured.Unstructured, t *tally) error {
+	pods := 0
+	if t != nil {
+		pods = t.pods
+	}
+	podAt, _ := inject.PodIn(object.GetAPIVersion(), object.GetKind())
+	pod, found, err := unstructured.NestedMap(object.Object, podAt...)
+	if err != nil || !found { // a ReplicationController may have none
+		return nil //nolint:nilerr // the API server knows better
+	}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	node, err := nodeOf(object)
+	if err != nil {
+		return err
+	}
+	owner := diff.Owner{Namespace: object.GetNamespace(), APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
+	return p.compare(ctx, into, owner, pods, text, inject.Claims(node))
+}
+
+// others compares pods whose owners have no pod template that is known here, by one pod of each.
+func (p *comparer) others(ctx context.Context) error {
+	var all compared
+	order := slices.SortedFunc(maps.Keys(p.workloads), func(a, b workload) int {
+		return strings.Compare(a.namespace+" "+a.kind+" "+a.name, b.namespace+" "+b.kind+" "+b.name)
+	})
+	for _, key := range order {
+		t := p.workloads[key]
+		delete(p.workloads, key)
+		if t.example == nil {
+			continue // its owner was deleted in the meantime
+		}
+		pod := p.original(key.namespace, key.name, t.example)
+		if pod == nil {
+			continue
+		}
+		if err := p.compare(ctx, &all, diff.Owner{Namespace: key.namespace, APIVersion: t.apiVersion, Kind: key.kind, Name: key.name}, t.pods, pod, nil); err != nil {
+			return err
+		}
+	}
+	p.out.Compare(all.Count, all.outcomes)
+	return nil
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/diff"
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// twoSets are the files of diff.
+type twoSets struct {
+	files      []string // manifests, or templates for a cluster
+	old, with  []string // files and folders of templates
+	without    []string
+	namespaces []string
+}
+
+// offline compares two sets of templates by manifests.
+func (o *twoSets) offline(ctx context.Context, stdin io.Reader, stderr io.Writer) (*diff.Report, error) {
+	from, to := templates.NewSet(nil), templates.NewSet(nil)
+	var err error
+	if len(o.old) > 0 {
+		if from, err = cli.LoadTemplates(stdin, o.old); err != nil {
+			return nil, err
+		}
+	}
+	if to, err = cli.LoadTemplates(stdin, o.with); err != nil {
+		return nil, err
+	}
+	if to, _, err = diff.Applied(to, templates.NewSet(nil), o.without); err != nil {
+		return nil, err
+	}
+	fits, err := fit.NewEvaluator()
+	if err != nil {
+		return nil, err
+	}
+	m := &manifestSet{namespaces: o.namespaces, found: map[diff.Owner]*made{}}
+	m.injectOptions = &injectOptions{files: o.files, namespace: cmp.Or(slices.Concat(o.namespaces, []string{"default"})...)}
+	m.from = inject.New(from)
+	m.Comparison = diff.New(m.from, inject.New(to), fits)
+	m.injection = newInjection(m.injectOptions, inject.New(to), io.Discard)
+	if err := m.readAll(stdin); err != nil {
+		return nil, err
+	}
+	if len(m.order) == 0 {
+		return nil, errNoPods
+	}
+	return m.compare(ctx, cli.NewProgress(stderr))
+}
+
+// manifestSet has the workloads and pods of files.
+type manifestSet struct {
+	*injectOptions
+	*diff.Comparison
+
+	injection  *injection
+	from       *inject.Injector
+	namespaces []string // none: all
+	order      []diff.Owner
+	found      map[diff.Owner]*made
+}
+
+// made is what new pods of an owner are made from.
+type made struct {
+	object object // a workload or a pod
+	pods   int
+}
+
+// readAll reads the files.
+func (m *manifestSet) readAll(stdin io.Reader) error {
+	files, err := m.read(stdin)
+	if err != nil {
+		return err
+	}
+	pods := map[diff.Owner][]object{} // of an owner
+	for _, file := range files {
+		for _, d := range yamledit.Split(file.data) {
+			all, err := objectsIn(d)
+			if err != nil {
+				return located(d, file.name, err)
+			}
+			for _, o := range all {
+				m.sort(o, pods)
+			}
+		}
+	}
+	m.own(pods)
+	return nil
+}
+
+// sort stores a workload, or an object with an owner in pods.
+func (m *manifestSet) sort(o object, pods map[diff.Owner][]object) {
+	namespace := cmp.Or(o.node.At("metadata", "namespace").Text(), m.namespace)
+	if len(m.namespaces) > 0 && !slices.Contains(m.namespaces, namespace) {
+		return
+	}
+	of := diff.Owner{Namespace: namespace, APIVersion: o.apiVersion, Kind: o.kind, Name: o.name()}
+	if o.kind == "Pod" && !isRunning(o.node) {
+		return
+	}
+	owners := o.node.At("metadata", "ownerReferences").Items()
+	for i := range owners {
+		if w := &owners[i]; w.Get("controller").Kind() == tree.True {
+			key := diff.Owner{Namespace: namespace, APIVersion: w.Get("apiVersion").Text(), Kind: w.Get("kind").Text(), Name: w.Get("name").Text()}
+			pods[key] = append(pods[key], o)
+			return
+		}
+	}
+	if m.found[of] == nil {
+		m.order = append(m.order, of)
+	}
+	m.found[of] = &made{o, replicas(o)}
+}
+
+// isRunning reports whether a pod of the files has not ended, and is no mirror pod.
+func isRunning(pod *tree.Node) bool {
+	phase := corev1.PodPhase(pod.At("status", "phase").Text())
+	return phase != corev1.PodSucceeded && phase != corev1.PodFailed && pod.At("metadata", "annotations", corev1.MirrorPodAnnotationKey) == nil
+}
+
+// replicas returns how many pods an object has according to the files.
+func replicas(o object) int {
+	at := map[string][]string{
+		"Job": {"spec", "parallelism"}, "CronJob": {"spec", "jobTemplate", "spec", "parallelism"}, "DaemonSet": {"status", "desiredNumberScheduled"},
+	}[o.kind]
+	if at == nil {
+		at = []string{"spec", "replicas"}
+	}
+	if n, err := strconv.Atoi(o.node.At(at...).String()); err == nil && n >= 0 {
+		return n
+	}
+	return 1
+}
+
+// own gives objects with owners to these: a pod of an owner that is in the files counts for it.
+func (m *manifestSet) own(pods map[diff.Owner][]object) {
+	var top func(key diff.Owner) diff.Owner // the owner of an owner
+	owned := map[diff.Owner]diff.Owner{}
+	for key, all := range pods {
+		for _, o := range all {
+			if o.kind != "Pod" {
+				owned[diff.Owner{Namespace: key.Namespace, APIVersion: o.apiVersion, Kind: o.kind, Name: o.name()}] = key
+			}
+		}
+	}
+	top = func(key diff.Owner) diff.Owner {
+		if to, ok := owned[key]; ok {
+			delete(owned, key) // also if they own each other
+			to = top(to)
+			owned[key] = to
+			return to
+		}
+		return key
+	}
+	counted := map[diff.Owner]int{}
+	var rest []diff.Owner
+	for key, all := range pods {
+		for _, o := range all {
+			to := top(key)
+			if o.kind == "Pod" {
+				counted[to]++
+			}
+			if m.found[to] == nil {
+				m.found[to] = &made{object: o}
+				rest = append(rest, to)
+			} else if of := m.found[to]; of.object.kind == "Pod" && o.kind != "Pod" && counted[to] > 0 {
+				of.object = o // its pod template
+			}
+		}
+	}
+	slices.SortFunc(rest, func(a, b diff.Owner) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	m.order = append(m.order, rest...)
+	for key, n := range counted {
+		m.found[key].pods = n
+	}
+}
+
+// compare compares all workloads.
+func (m *manifestSet) compare(ctx context.Context, progress *cli.Progress) (*diff.Report, error) {
+	report := m.NewReport()
+	progress.Start()
+	defer progress.End()
+	for i, owner := range m.order {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		progress.Say("%d of %d workloads", i, len(m.order))
+		of := m.found[owner]
+		req, wrong, err := m.injection.request(of.object)
+		if err != nil {
+			return nil, err
+		}
+		for _, sentence := range wrong.all() {
+			report.Notes = append(report.Notes, owner.String()+": "+sentence)
+		}
+		if of.object.kind == "Pod" {
+			if req.Object, err = m.from.Original(req); err != nil {
+				report.Notes = append(report.Notes, owner.String()+" is not compared, because it is unknown what it was before the injection: "+err.Error())
+				continue
+			}
+		}
+		outcome, err := m.Compare(&diff.Workload{Owner: owner, Pods: of.pods, Request: req})
+		if err != nil {
+			return nil, err
+		}
+		var changed []*diff.Outcome
+		if outcome != nil {
+			changed = append(changed, outcome)
+		}
+		report.Compare(diff.Count{Pods: of.pods, Owners: 1}, changed)
+	}
+	report.Finish()
+	return report, nil
+}
