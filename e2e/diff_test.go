@@ -313,7 +313,7 @@ spec:
 `
 	d.write(t, guard)
 	got := d.diff(t, "changes", "-f new.yaml", 1, "guard")
-	wantDiff(t, got, diffed{Template: "guard", Rejected: counted{1, 1}, Causes: causes("rejected", "", "Pillion", "conflict")})
+	wantDiff(t, got, diffed{Template: "guard", Rejected: counted{1, 1}, Causes: causes("rejected", "", "Pillion", "the pod has its own container named web")})
 	d.apply(t, "changes", guard)
 	d.created(t, "changes", "api", deniedBy("admission webhook"))
 	got = d.diff(t, "changes", "--without guard", 1, "guard")

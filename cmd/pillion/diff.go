@@ -36,7 +36,8 @@ It changes nothing.
 In a cluster, it compares the templates that Pillion uses now with the same templates
 after kubectl apply of the files: a template of a file replaces the one with the same
 name, and --without removes one. It reads the namespaces that opted in, pods that opted
-in themselves, and the workloads of these, or only those of --namespace.
+in themselves, and the workloads of these, or only those of --namespace. If Pillion runs
+outside of the cluster, or if you may not read its templates, --templates names them.
 
 With --with, it uses no cluster. It compares what the workloads, pods and namespaces of
 the files would get by the templates of --templates and of --with.
@@ -100,8 +101,8 @@ func newDiff() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "read templates, or with --with manifests, from this `FILE`, a folder, or - for standard input; may be repeated")
-	f.StringSliceVarP(&o.old, "templates", "t", nil, "with --with: use the templates in this file or folder (`PATH`), or - for standard input, as the old ones; may be repeated (default: none)")
-	f.StringSliceVar(&o.with, "with", nil, "use the templates in this file or folder (`PATH`), or - for standard input, as the new ones, and no cluster; may be repeated")
+	f.StringSliceVarP(&o.old, "templates", "t", nil, "the old templates are in this file or folder (`PATH`), or - for standard input; may be repeated (default: the cluster's; with --with: none)")
+	f.StringSliceVar(&o.with, "with", nil, "compare without a cluster; the new templates are in this file or folder (`PATH`), or - for standard input; may be repeated")
 	f.StringSliceVar(&o.without, "without", nil, "remove the template with this `NAME`, or NAMESPACE/NAME; may be repeated")
 	f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "compare only the pods of this `NAMESPACE`; may be repeated (default: all)")
 	f.IntVar(&o.diffs, "diffs", 10, "print at most this `NUMBER` of diffs")
@@ -124,8 +125,6 @@ func (o *diffOptions) check() error {
 		return errors.New("name the manifests: --filename FILE, or --filename - for standard input")
 	case len(o.files)+len(o.without) == 0:
 		return errors.New("name the new templates: --filename FILE, or --filename - for standard input; or a template to remove: --without NAME")
-	case len(o.old) > 0 && len(o.with) == 0:
-		return errors.New("--templates has the old templates, so it needs the new ones: --with PATH")
 	case stdin > 1:
 		return errors.New("standard input can be only one of --filename, --templates and --with")
 	case o.diffs < 0:
@@ -156,7 +155,7 @@ func (o *diffOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	case err != nil:
 		return err
 	case len(report.Problems) > 0:
-		return errors.New("the comparison is incomplete, see its problems")
+		return cli.ErrIncomplete
 	case report.Changed.Owners > 0:
 		return cli.ErrTold
 	}
@@ -177,5 +176,5 @@ func (o *diffOptions) inCluster(ctx context.Context, stdin io.Reader, stderr io.
 		return nil, err
 	}
 	c.About(o.namespaces...)
-	return c.Compare(ctx, cluster.Change{Files: set, Without: o.without, Namespaces: o.namespaces}, stderr)
+	return c.Compare(ctx, cluster.Change{Files: set, Without: o.without, Namespaces: o.namespaces, Installed: o.old}, stderr)
 }

@@ -24,16 +24,18 @@ func ofResource(path string) string {
 	return names[0]
 }
 
-// TestRights checks that status and explain report what a user may not read, name the resource, and go on with the rest. Only
+// TestRights checks that status, explain and diff report what a user may not read, name the resource, and go on with the rest. Only
 // what the user asked for is an error, which also names the missing right.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	for command, itself := range map[string][]string{
-		"status":                     {"/api/v1/namespaces"},
-		"status shop":                nil,
-		"status shop trial":          nil,
-		"explain deploy/web -n shop": {shopDeployments + "/web"},
-		"explain -n shop":            {shopDeployments}, // there is nothing else
+		"status":                             {"/api/v1/namespaces"},
+		"status shop":                        nil,
+		"status shop trial":                  nil,
+		"explain deploy/web -n shop":         {shopDeployments + "/web"},
+		"explain -n shop":                    {shopDeployments}, // there is nothing else
+		"diff -f testdata/templates":         {"/api/v1/namespaces"},
+		"diff -f testdata/templates -n shop": nil,
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +69,7 @@ func TestRights(t *testing.T) {
 				}
 			}
 			stdout, stderr := ask(a)
-			if all := strings.Join(strings.Fields(stdout), " "); command != "status" && (stderr != "" || !strings.Contains(all, "ask for the verb get on the resource configmaps there, or use --templates PATH") || strings.Contains(all, "gets nothing")) {
+			if all := strings.Join(strings.Fields(stdout), " "); !slices.Contains(itself, "/api/v1/namespaces") && (stderr != "" || !strings.Contains(all, "ask for the verb get on the resource configmaps there, or use --templates PATH") || strings.Contains(all, "gets nothing")) {
 				t.Errorf("with the rights of a namespace only: %s%s", stdout, stderr)
 			}
 		})

@@ -59,6 +59,8 @@ func runAs(file string, args []string, stdin io.Reader, stdout, stderr io.Writer
 		return exitOK
 	case errors.Is(err, cli.ErrTold):
 		return exitProblem
+	case errors.Is(err, cli.ErrIncomplete):
+		return exitTrouble
 	case errors.As(err, &failed):
 		fmt.Fprintln(stderr, cli.Fold(stderr, "pillion: "+cli.PlainWords(cluster.NoAnswer(err))))
 		if cmd.Annotations[cli.Trouble] != "" {

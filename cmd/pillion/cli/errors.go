@@ -48,6 +48,9 @@ func (e UsageError) Unwrap() error { return e.Err }
 // ErrTold is the error of a command that has already printed the problems.
 var ErrTold = errors.New("there were problems")
 
+// ErrIncomplete is the error of a command that has already printed why its result is incomplete.
+var ErrIncomplete = errors.New("the result is incomplete")
+
 // Action wraps the function of a command: its errors become [CommandError], unless they are a
 // [UsageError].
 func Action(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {

@@ -25,6 +25,7 @@ type Change struct {
 	Files      *templates.Set // applied
 	Without    []string       // IDs of templates, removed
 	Namespaces []string       // none: all namespaces that opted in
+	Installed  []string       // files and folders with the templates of the cluster; none: read from the cluster
 }
 
 // Compare compares what new pods get by the templates of the cluster with what they would get after a change
@@ -33,7 +34,7 @@ func (c *Client) Compare(ctx context.Context, change Change, stderr io.Writer) (
 	l := &podLister{c, cli.NewProgress(stderr)}
 	l.progress.Start()
 	defer l.progress.End()
-	k, err := l.newLook(ctx, Query{})
+	k, err := l.newLook(ctx, Query{Templates: change.Installed})
 	if err != nil {
 		return nil, err
 	}

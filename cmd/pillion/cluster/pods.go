@@ -98,7 +98,7 @@ func (l *podLister) newLook(ctx context.Context, q Query) (*look, error) {
 }
 
 // errOthers is the error of reports about templates that are not in use.
-var errOthers = errors.New("the templates of --templates are not those that Pillion uses in this cluster: remove --templates to see which pods have their sidecars, " +
+var errOthers = errors.New("the templates of --templates are not those that Pillion uses in this cluster: remove --templates, " +
 	"or use pillion diff -f to see what these templates would change")
 
 // labelled records a namespace in shadow, or with a label value that has no meaning.

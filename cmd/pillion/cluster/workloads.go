@@ -16,6 +16,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/diff"
+	"github.com/pillion-dev/pillion/inject/explain"
 )
 
 // pods counts the pods of a namespace, or of all, by their owners. Pods without an owner are compared at once.
@@ -67,7 +68,7 @@ func (p *comparer) pod(ctx context.Context, bare *compared, pod *unstructured.Un
 // kind compares the workloads of a kind. The pods of those that a known object owns count for this one.
 func (p *comparer) kind(ctx context.Context, kind Kind, namespace string) error {
 	var all compared
-	moved := map[workload]*metav1.OwnerReference{}
+	moved, done := map[workload]*metav1.OwnerReference{}, map[workload]bool{}
 	err := p.pages(ctx, p.Resource(kind.Resource()).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
 		s := p.namespaces[object.GetNamespace()]
 		if s == nil {
@@ -86,20 +87,37 @@ func (p *comparer) kind(ctx context.Context, kind Kind, namespace string) error 
 		case t == nil && (kind.owned || s.onlyPods || object.GetDeletionTimestamp() != nil): // it has ended, or is an old revision
 			return nil
 		}
+		done[key] = true
 		return p.object(ctx, &all, object, t)
-	}, func() { all = compared{}; clear(moved) })
+	}, func() { all = compared{}; clear(moved); clear(done) })
 	for key, owner := range moved {
 		to := p.tally(key.namespace, owner)
 		to.pods += p.workloads[key].pods
 		delete(p.workloads, key)
 	}
 	p.out.Compare(all.Count, all.outcomes)
-	for key := range p.workloads {
-		if key.kind == kind.Kind && key.group == kind.Group && (namespace == "" || key.namespace == namespace) && p.workloads[key].example == nil {
-			delete(p.workloads, key) // compared, or deleted in the meantime
+	p.drop(kind, done)
+	return p.incomplete(err, kind, namespace)
+}
+
+// drop removes the counts of a kind after its objects were compared. It notes pods whose owner was not found.
+func (p *comparer) drop(kind Kind, done map[workload]bool) {
+	pods, example := 0, ""
+	for key, t := range p.workloads {
+		if key.kind != kind.Kind || key.group != kind.Group || t.example != nil {
+			continue
+		}
+		delete(p.workloads, key)
+		if name := key.namespace + "/" + key.kind + "/" + key.name; !done[key] {
+			pods += t.pods
+			if example == "" || name < example {
+				example = name
+			}
 		}
 	}
-	return p.incomplete(err, kind, namespace)
+	if pods > 0 {
+		p.note(fmt.Sprintf("Not compared: %s of %s, for example of %s, which were not found.", explain.Plural(pods, "pod"), kind.resource, example))
+	}
 }
 
 // incomplete reports a missing right as a problem.
