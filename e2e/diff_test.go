@@ -317,7 +317,7 @@ spec:
 	d.apply(t, "changes", guard)
 	d.created(t, "changes", "api", deniedBy("admission webhook"))
 	got = d.diff(t, "changes", "--without guard", 1, "guard")
-	wantDiff(t, got, diffed{Template: "guard", Accepted: counted{1, 1}, Causes: causes("accepted", "", "", "")})
+	wantDiff(t, got, diffed{Template: "guard", Accepted: counted{1, 1}, Causes: causes("accepted", "", "Pillion", "")})
 	if out, code, err := d.run(testContext(t), "kubectl delete clustersidecartemplate guard"); err != nil || code != 0 {
 		t.Fatalf("%v: %s", err, out)
 	}

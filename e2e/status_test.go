@@ -58,7 +58,11 @@ type statusReport struct {
 
 // statusCommand is `pillion status` by the templates of the tests, or by others.
 func statusCommand(ctx context.Context, kubeconfig string, templates []string, args ...string) *exec.Cmd {
-	args = append([]string{"status", "--kubeconfig", kubeconfig}, args...)
+	where := []string{"status", "--kubeconfig", kubeconfig}
+	if len(templates) > 0 { // they are not those of the Deployment of Pillion
+		where = append(where, "--system-namespace", notHere)
+	}
+	args = append(where, args...)
 	for _, path := range templates {
 		args = append(args, "--templates", path)
 	}
@@ -190,8 +194,8 @@ func TestStatus(t *testing.T) {
 	}
 	statusOf(t, 0, changed, ns)
 	statusOf(t, 1, changed, ns, "--fail-on-outdated")
-	if _, names, _ := runStatus(t, env.Kubeconfig, changed, ns, "-o", "name"); names != "" {
-		t.Errorf("by templates that the cluster does not use it advises %q", names)
+	if code, names, told := runStatus(t, env.Kubeconfig, changed, ns, "-o", "name", "--system-namespace", pillionNamespace); code != 1 || names != "" || !strings.Contains(told, "use pillion diff -f") {
+		t.Errorf("by templates that the cluster does not use: exit code %d, %q: %s", code, names, told)
 	}
 	code, names, told := runStatus(t, env.Kubeconfig, changed, ns, "-o", "name", "--system-namespace", notHere)
 	if want := "-n " + ns + " deployment.apps/web\n"; code != 0 || names != want {
