@@ -30,14 +30,15 @@ type twoSets struct {
 
 // offline compares two sets of templates by manifests.
 func (o *twoSets) offline(ctx context.Context, stdin io.Reader, stderr io.Writer) (*diff.Report, error) {
-	from, to := templates.NewSet(nil), templates.NewSet(nil)
-	var err error
+	from := templates.NewSet(nil)
 	if len(o.old) > 0 {
+		var err error
 		if from, err = cli.LoadTemplates(stdin, o.old); err != nil {
 			return nil, err
 		}
 	}
-	if to, err = cli.LoadTemplates(stdin, o.with); err != nil {
+	to, err := cli.LoadTemplates(stdin, o.with)
+	if err != nil {
 		return nil, err
 	}
 	if to, _, err = diff.Applied(to, templates.NewSet(nil), o.without); err != nil {

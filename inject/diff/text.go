@@ -58,7 +58,7 @@ func (r *Report) Text(width int, colour bool, diffs int) string {
 		p.line(0, red, "Problem: "+problem)
 	}
 	for i := range r.Templates {
-		r.Templates[i].print(p)
+		r.Templates[i].show(p)
 	}
 	for i, d := range r.Diffs {
 		if i == diffs {
@@ -66,7 +66,7 @@ func (r *Report) Text(width int, colour bool, diffs int) string {
 		}
 		p.WriteString("\n")
 		p.line(0, bold, d.title())
-		d.print(p)
+		d.show(p)
 	}
 	if more := len(r.Diffs) - max(0, diffs); more > 0 {
 		p.WriteString("\n")
@@ -81,7 +81,7 @@ func (r *Report) Text(width int, colour bool, diffs int) string {
 	return p.String()
 }
 
-func (t *Template) print(p *page) {
+func (t *Template) show(p *page) {
 	p.WriteString("\n")
 	p.line(0, bold, t.title())
 	if len(t.Causes) == 0 {
@@ -157,8 +157,8 @@ func (d *Diff) title() string {
 	return fmt.Sprintf("%s (%s):", some(d.Owners), explain.Plural(d.Pods, "pod"))
 }
 
-// print prints the lines of a diff.
-func (d *Diff) print(p *page) {
+// show prints the lines of a diff.
+func (d *Diff) show(p *page) {
 	for line := range strings.Lines(inject.Visible(d.Diff)) {
 		line = strings.TrimSuffix(line, "\n")
 		style := ""

@@ -67,10 +67,11 @@ type compared struct {
 	outcomes []*diff.Outcome
 }
 
-// compare compares the new pods of a workload: an object's pod template, or a pod itself.
-func (p *comparer) compare(ctx context.Context, into *compared, o diff.Owner, pods int, pod []byte, claims []string) error {
-	s := p.namespaces[o.Namespace]
-	w := &diff.Workload{Owner: o, Pods: pods, Limits: func() fit.Limits { return p.limitsOf(ctx, s) }, Request: inject.Request{Operation: "CREATE", Namespace: s.Namespace, Object: pod, Claims: claims}}
+// compare compares the new pods of a workload: of a pod template, or of a pod itself.
+func (p *comparer) compare(ctx context.Context, into *compared, w *diff.Workload) error {
+	s, pod := p.namespaces[w.Namespace], w.Request.Object
+	w.Limits = func() fit.Limits { return p.limitsOf(ctx, s) }
+	w.Request.Operation, w.Request.Namespace = "CREATE", s.Namespace
 	if !p.assume {
 		called, _ := explain.Calls(p.own.Entries, s.Labels, pod)
 		w.Request.OptedIn = called
@@ -81,9 +82,9 @@ func (p *comparer) compare(ctx context.Context, into *compared, o diff.Owner, po
 	}
 	outcome, err := p.Compare(w)
 	if err != nil {
-		return fmt.Errorf("%s in the namespace %s: %w", o.String(), o.Namespace, err)
+		return fmt.Errorf("%s in the namespace %s: %w", w.String(), w.Namespace, err)
 	}
-	into.Pods, into.Owners = into.Pods+pods, into.Owners+1
+	into.Pods, into.Owners = into.Pods+w.Pods, into.Owners+1
 	if outcome != nil {
 		into.outcomes = append(into.outcomes, outcome)
 	}

@@ -51,7 +51,8 @@ func (p *comparer) pod(ctx context.Context, bare *compared, pod *unstructured.Un
 		if text = p.original(pod.GetNamespace(), pod.GetName(), text); text == nil {
 			return nil
 		}
-		return p.compare(ctx, bare, diff.Owner{Namespace: pod.GetNamespace(), APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}, 1, text, nil)
+		o := diff.Owner{Namespace: pod.GetNamespace(), APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}
+		return p.compare(ctx, bare, &diff.Workload{Owner: o, Pods: 1, Request: inject.Request{Object: text}})
 	}
 	t := p.tally(pod.GetNamespace(), owner)
 	if t.pods++; t.example == nil {
@@ -148,7 +149,7 @@ func (p *comparer) object(ctx context.Context, into *compared, object *unstructu
 		return err
 	}
 	owner := diff.Owner{Namespace: object.GetNamespace(), APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
-	return p.compare(ctx, into, owner, pods, text, inject.Claims(node))
+	return p.compare(ctx, into, &diff.Workload{Owner: owner, Pods: pods, Request: inject.Request{Object: text, Claims: inject.Claims(node)}})
 }
 
 // others compares pods whose owners have no pod template that is known here, by one pod of each.
@@ -167,7 +168,8 @@ func (p *comparer) others(ctx context.Context) error {
 		if pod == nil {
 			continue
 		}
-		if err := p.compare(ctx, &all, diff.Owner{Namespace: key.namespace, APIVersion: t.apiVersion, Kind: key.kind, Name: key.name}, t.pods, pod, nil); err != nil {
+		o := diff.Owner{Namespace: key.namespace, APIVersion: t.apiVersion, Kind: key.kind, Name: key.name}
+		if err := p.compare(ctx, &all, &diff.Workload{Owner: o, Pods: t.pods, Request: inject.Request{Object: pod}}); err != nil {
 			return err
 		}
 	}
