@@ -196,11 +196,7 @@ func serviceAccountCases(t *testing.T) []callerCase {
 // only for the webhook of that configuration. The tested API servers do not send such tokens.
 func TestBoundTokens(t *testing.T) {
 	t.Parallel()
-	if version, err := env.Client.Discovery().ServerVersion(); err != nil || version.Minor == "" {
-		t.Fatal("no version", version, err)
-	} else if version.Minor == "36" {
-		t.Skip("Kubernetes 1.36 cannot bind tokens to webhook configurations")
-	}
+	needsKubernetes(t, 37, "binds tokens to webhook configurations")
 	server, err := env.StartAPIServer(t.Context(), "--feature-gates=APIServerWebhookAuthenticationToken=true")
 	if err != nil {
 		t.Fatal(err)

@@ -124,6 +124,18 @@ func needsControllerManager(t *testing.T, why string) {
 	}
 }
 
+// needsKubernetes skips a test on a Kubernetes 1.x that is older than the minor version, which is the first that does this.
+func needsKubernetes(t *testing.T, minor int, what string) {
+	t.Helper()
+	var have int
+	if _, err := fmt.Sscanf(env.Programs.Version, "v1.%d.", &have); err != nil {
+		t.Fatalf("the version %q: %v", env.Programs.Version, err)
+	}
+	if have < minor {
+		t.Skipf("Kubernetes 1.%d: only 1.%d or later %s", have, minor, what)
+	}
+}
+
 // prepare puts Pillion and the recorder in place and waits until the API server calls them.
 func (e *environment) prepare(ctx context.Context) (err error) {
 	if e.webhooks, err = testwebhook.NewServer(e.Authority); err != nil {

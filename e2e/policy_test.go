@@ -30,6 +30,8 @@ const (
 	validatingLabel = "e2e.example.com/policy-checks"
 	// podsOnly is the label's value where pods opt in by themselves.
 	podsOnly = "pods"
+	// servesMutating is for needsKubernetes.
+	servesMutating = "serves MutatingAdmissionPolicies"
 )
 
 // policyTemplates are those that are injected by policies. The set that they come from has others.
@@ -43,6 +45,7 @@ func policyTemplates() []string {
 // TestPolicyInjects checks that a policy changes a pod in the same way as the webhook.
 func TestPolicyInjects(t *testing.T) {
 	t.Parallel()
+	needsKubernetes(t, 36, servesMutating)
 	var args []string
 	args = append(args, "--templates", env.templates[0])
 	for _, name := range policyTemplates() {

@@ -308,6 +308,7 @@ func (i *installed) bundlesCleared(t *testing.T) {
 		}
 		return windows
 	})
+	needsKubernetes(t, 36, servesMutating)
 	i.rotate(t, "caBundle cleared and kept", func(t *testing.T, l *load) {
 		i.keepBundles(t)
 		i.waitForPolicy(t)

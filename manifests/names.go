@@ -15,8 +15,9 @@ const (
 	// ControllerName is the name of the controller's ServiceAccount, Deployment and Lease.
 	ControllerName = "pillion-controller"
 
-	// MinKubernetes is the oldest supported version of API servers.
-	MinKubernetes = "1.30"
+	// MinKubernetes and MaxKubernetes are the oldest and the newest version of API servers that the tests run on.
+	MinKubernetes = "1.34"
+	MaxKubernetes = "1.37"
 
 	// ServiceHost is the name that the API server calls. The serving certificate must
 	// contain it.

@@ -20,7 +20,6 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/clitest"
-	"github.com/pillion-dev/pillion/manifests"
 )
 
 const (
@@ -234,14 +233,5 @@ func TestCheckCommand(t *testing.T) {
 			text := strings.NewReplacer(c.endpoint, "192.0.2.10:8443", kubeconfig, "FILE").Replace(out.String())
 			golden(t, filepath.Join("testdata", "check", name+".txt"), text)
 		})
-	}
-}
-
-// TestCheckOldest checks that the page about the installation has the oldest version that check accepts.
-func TestCheckOldest(t *testing.T) {
-	t.Parallel()
-	page := contents(t, "../../manifests/docs/install.md")
-	if want := "You need Kubernetes " + manifests.MinKubernetes + " or later"; !strings.Contains(page, want) {
-		t.Errorf("the page does not contain %q", want)
 	}
 }

@@ -36,16 +36,15 @@ func newPolicy() *cobra.Command {
 		Long: `Policy writes templates as Kubernetes admission policies. The API server
 evaluates these policies itself, without a webhook.
 
-  --as validating  One ValidatingAdmissionPolicy for each required template
-                   (Kubernetes 1.30 or later). The policy denies pods, or warns
-                   about them, as spec.validate.mode says. It finds that a
-                   container of the template is missing, is in the wrong list or
-                   lacks its restartPolicy. If spec.validate.protect names image,
-                   it also finds another image. It checks nothing else. It also
-                   applies while Pillion is down, and no pod can opt out. In mode
-                   Warn, it only warns about a pod that has nothing of the
-                   template. The webhook denies that pod, unless
-                   --uninjected-pods=Warn is set.
+  --as validating  One ValidatingAdmissionPolicy for each required template. The
+                   policy denies pods, or warns about them, as spec.validate.mode
+                   says. It finds that a container of the template is missing, is
+                   in the wrong list or lacks its restartPolicy. If
+                   spec.validate.protect names image, it also finds another image.
+                   It checks nothing else. It also applies while Pillion is down,
+                   and no pod can opt out. In mode Warn, it only warns about a pod
+                   that has nothing of the template. The webhook denies that pod,
+                   unless --uninjected-pods=Warn is set.
   --as mutating    One MutatingAdmissionPolicy for each template (Kubernetes 1.36
                    or later). It adds what the webhook adds.
 

@@ -26,7 +26,7 @@ const (
 	// assetsVariable is the variable of controller-runtime's envtest.
 	assetsVariable = "KUBEBUILDER_ASSETS"
 	// oldestMinor is the oldest Kubernetes 1.x that the manifests support.
-	oldestMinor = 30
+	oldestMinor = 34
 	// answersWithin is far longer than a program takes to print its version.
 	answersWithin = time.Minute
 

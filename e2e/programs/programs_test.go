@@ -250,7 +250,7 @@ func TestBuildIsAllOrNothing(t *testing.T) {
 
 func TestKubernetesTools(t *testing.T) {
 	t.Parallel()
-	for minor, want := range map[string]string{"": "e2e", "1.36": "kubernetes-1.36"} {
+	for minor, want := range map[string]string{"": "e2e", "1.34": "kubernetes-1.34", "1.35": "kubernetes-1.35", "1.36": "kubernetes-1.36"} {
 		module, version, err := kubernetesTools(t.Context(), minor)
 		if err != nil || filepath.Base(module) != want || !strings.HasPrefix(version, "v"+minor) {
 			t.Errorf("KUBERNETES=%s is %s of %s (%v), want the module %s", minor, version, module, err, want)
@@ -345,8 +345,8 @@ func TestPrebuiltErrors(t *testing.T) {
 			return dir, writeProgram(filepath.Join(dir, "etcd"), []byte("#!/bin/sh\necho hello\n"))
 		}, "does not report a version; is it another program?"},
 		"too old": {func(dir string) (string, error) {
-			return dir, writeProgram(filepath.Join(dir, "kube-apiserver"), []byte("#!/bin/sh\necho Kubernetes v1.29.9\n"))
-		}, "has Kubernetes v1.29.9; Pillion's manifests need 1.30 or newer"},
+			return dir, writeProgram(filepath.Join(dir, "kube-apiserver"), []byte("#!/bin/sh\necho Kubernetes v1.33.9\n"))
+		}, "has Kubernetes v1.33.9; Pillion's manifests need 1.34 or newer"},
 		"controllers not executable": {func(dir string) (string, error) {
 			return dir, os.Chmod(filepath.Join(dir, "kube-controller-manager"), 0o600)
 		}, "kube-controller-manager is not executable"},

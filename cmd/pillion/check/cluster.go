@@ -13,6 +13,7 @@ import (
 // apiServer checks the version. The API server answered, otherwise there would be none.
 func apiServer(gitVersion string, c Commands) Check {
 	check := Check{Group: ofCluster, Name: "API server", Result: OK, Message: "version " + gitVersion}
+	const oldest, newest = manifests.MinKubernetes, manifests.MaxKubernetes
 	v, err := version.ParseGeneric(gitVersion)
 	if gitVersion == "" {
 		check.Message = "you are not allowed to read its version"
@@ -20,10 +21,13 @@ func apiServer(gitVersion string, c Commands) Check {
 	switch {
 	case err != nil:
 		check.Result = NotChecked
-		check.Hint, check.Command = "Pillion needs Kubernetes "+manifests.MinKubernetes+" or later:", c.Kubectl+" version"
-	case v.LessThan(version.MustParseGeneric(manifests.MinKubernetes)):
+		check.Hint, check.Command = "Pillion needs Kubernetes "+oldest+" or later:", c.Kubectl+" version"
+	case v.LessThan(version.MustParseGeneric(oldest)):
 		check.Result = Failed
-		check.Hint, check.Command = "Upgrade the cluster: Pillion needs Kubernetes "+manifests.MinKubernetes+" or later:", c.Kubectl+" version"
+		check.Hint, check.Command = "Upgrade the cluster: Pillion needs Kubernetes "+oldest+" or later:", c.Kubectl+" version"
+	case v.WithPatch(0).GreaterThan(version.MustParseGeneric(newest)):
+		check.Result, check.Message = Warning, check.Message+" is newer than those that this version of Pillion is tested on"
+		check.Hint, check.Command = "Pillion is tested on Kubernetes "+oldest+" to "+newest+". Look for a newer Pillion, and see yours:", "pillion version"
 	}
 	return check
 }
