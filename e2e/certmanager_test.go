@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ type installed struct {
 	replicas   []*cluster.Replica
 	namespace  string   // whose pods API servers send to Pillion
 	components []string // beside the overlay
+	binary     string   // of the replicas; "": the one that all tests share
 }
 
 // deployWithin is what a cluster may take from the Deployment to ready replicas: cert-manager's controllers
@@ -66,18 +68,11 @@ func (i *installed) install(t *testing.T, overlay string, flags ...string) *inst
 // run runs what has been applied.
 func (i *installed) run(t *testing.T, flags ...string) {
 	t.Helper()
-	c, err := i.Cluster, error(nil)
-	if i.replicas, err = c.RunDeployment(t.Context(), env.binary, deployWithin, flags...); err != nil {
+	if err := i.deploy(t, flags...); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		for _, r := range i.replicas {
-			if err := r.Stop(); err != nil {
-				t.Errorf("pillion serve after SIGTERM: %v\n%s", err, r.LogTail())
-			}
-		}
-	})
-	_, err = c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	c := i.Cluster
+	_, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: i.namespace, Labels: map[string]string{injectLabel: "enabled"}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -86,6 +81,19 @@ func (i *installed) run(t *testing.T, flags ...string) {
 	if err := c.WaitForPods(testContext(t), i.namespace); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// deploy runs the replicas of the Deployment until the test ends.
+func (i *installed) deploy(t *testing.T, flags ...string) (err error) {
+	i.replicas, err = i.RunDeployment(t.Context(), cmp.Or(i.binary, env.binary), deployWithin, flags...)
+	t.Cleanup(func() {
+		for _, r := range i.replicas {
+			if err := r.Stop(); err != nil {
+				t.Errorf("pillion serve after SIGTERM: %v\n%s", err, r.LogTail())
+			}
+		}
+	})
+	return err
 }
 
 // apply is all that a user does to install Pillion.

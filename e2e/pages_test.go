@@ -100,9 +100,13 @@ func (i *installed) reset(t *testing.T) {
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	i := &installed{Cluster: newCluster(t), namespace: "shop"}
+	if _, err := i.StartCertManager(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	u := i.newOperator(t)
+	u.downloads(t)
 	u.follows(t, commandsOf(t, "README.md"), map[string]func(){
-		"kubectl -n pillion-system rollout": func() {
+		"kubectl label namespace shop": func() {
 			u.nodes(t, pillionNamespace)
 			u.nodes(t, i.namespace)
 			u.installed.run(t)

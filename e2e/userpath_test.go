@@ -51,6 +51,7 @@ spec:
 type user struct {
 	*installed
 	dir        string
+	environ    []string // in addition to the usual
 	transcript strings.Builder
 }
 
@@ -71,6 +72,7 @@ func (u *user) run(ctx context.Context, line string) (shown string, code int, er
 	cmd := exec.CommandContext(ctx, "bash", "-c", line)
 	cmd.Dir = u.dir
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+u.Kubeconfig, "PATH="+filepath.Join(u.dir, "programs")+":"+u.dir+":"+filepath.Dir(u.Kubectl)+":"+os.Getenv("PATH"))
+	cmd.Env = append(cmd.Env, u.environ...)
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return string(out), exit.ExitCode(), nil
