@@ -166,7 +166,30 @@ func (r *Replica) Crash(ctx context.Context) error {
 func (r *Replica) Replace(ctx context.Context, number int) (*Replica, error) {
 	options := r.pod.options
 	options.number = number
-	next, err := r.pod.cluster.runReplica(r.pod.lifetime, ctx, r.pod.deployment, options)
+	return r.replace(ctx, r.pod.deployment, options)
+}
+
+// Update does a rolling update of all pods, after the Deployment was applied again: first the new
+// program replaces one pod, then the next. It returns the new replicas. The context limits that.
+func (c *Cluster) Update(ctx context.Context, replicas []*Replica, binary string) ([]*Replica, error) {
+	deployment, err := c.Client.AppsV1().Deployments(c.Namespace).Get(ctx, pillionServiceAccount, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	updated := make([]*Replica, len(replicas))
+	for i, r := range replicas {
+		options := r.pod.options
+		options.binary, options.number = binary, options.number+len(replicas)
+		if updated[i], err = r.replace(ctx, deployment, options); err != nil {
+			return nil, err
+		}
+	}
+	return updated, nil
+}
+
+// replace starts a new pod, and then ends this one.
+func (r *Replica) replace(ctx context.Context, deployment *appsv1.Deployment, options replicaOptions) (*Replica, error) {
+	next, err := r.pod.cluster.runReplica(r.pod.lifetime, ctx, deployment, options)
 	if err != nil {
 		return nil, err
 	}
