@@ -32,9 +32,11 @@ func (c *candidate) pass(code Code, why string) {
 }
 
 // note adds a note to the decision.
-func (c *candidate) note(text string) {
-	if len(c.decision.Notes) < maxConflicts && !slices.Contains(c.decision.Notes, text) {
-		c.decision.Notes = append(c.decision.Notes, text)
+func (c *candidate) note(text string) { c.decision.note(text) }
+
+func (d *Decision) note(text string) {
+	if len(d.Notes) < maxConflicts && !slices.Contains(d.Notes, text) {
+		d.Notes = append(d.Notes, text)
 	}
 }
 

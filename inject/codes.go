@@ -21,12 +21,17 @@ const (
 	CodePodNotMatched       Code = "pod_not_matched"
 	// CodeUnknownServiceAccount is for templates that read a ServiceAccount that is not known.
 	CodeUnknownServiceAccount Code = "unknown_service_account"
-	CodeConditionFalse        Code = "condition_false"
-	CodeInvalidParameter      Code = "invalid_parameter"
-	CodeRenderFailed          Code = "render_failed"
-	CodeConflict              Code = "conflict"
-	CodePresent               Code = "present"
-	CodeInjected              Code = "injected"
+	// CodeNotInShare, CodeReplaced, CodeHasReplaced and CodeFellBack are for templates that replace others, see share.go.
+	CodeNotInShare       Code = "not_in_share"
+	CodeReplaced         Code = "replaced"
+	CodeConditionFalse   Code = "condition_false"
+	CodeInvalidParameter Code = "invalid_parameter"
+	CodeRenderFailed     Code = "render_failed"
+	CodeHasReplaced      Code = "has_replaced"
+	CodeFellBack         Code = "fell_back"
+	CodeConflict         Code = "conflict"
+	CodePresent          Code = "present"
+	CodeInjected         Code = "injected"
 )
 
 // The codes of findings about no loaded template, or about several.

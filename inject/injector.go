@@ -30,6 +30,7 @@ type Injector struct {
 	templates []*loaded
 	byName    map[string]*loaded
 	names     []string       // names of the templates, sorted
+	replaced  []*loaded      // templates that others replace
 	brings    map[string]int // container names of all templates, numbered from 1
 	patterns  []string       // those of generated containers, see [templates.Template.Containers]
 	reads     []read         // the parts of the pod that templates depend on
@@ -109,6 +110,7 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 			reads[part] = true
 		}
 	}
+	i.replace()
 	for part := range reads {
 		if r := newRead(part); !reads[strings.Join(r.path, ".")] || !r.items && r.key == "" && r.prefix == "" {
 			i.reads = append(i.reads, r)

@@ -201,8 +201,12 @@ func (i *Injector) decideAgain(req Request, v *Verdict) error {
 		return err
 	}
 	for k := range v.Decisions {
-		if v.Decisions[k].Absent && r.Decisions[k].Code != CodeInjected {
-			v.Decisions[k] = r.Decisions[k]
+		switch was, now := &v.Decisions[k], &r.Decisions[k]; {
+		case was.Absent && now.Code != CodeInjected:
+			*was = *now
+		case was.Code == CodeReplaced && now.Code != CodeReplaced: // the other template could not be injected
+			now.Absent = now.Code == CodeInjected
+			*was = *now
 		}
 	}
 	return nil
@@ -237,10 +241,10 @@ func (v *Verdict) enforce(now *Verdict, inUse *Injector) {
 	v.Judged, v.Denied = judged, denies(judged)
 }
 
-// has reports whether the set injects that template into the pod.
+// has reports whether the set injects that template into the pod, or another one in its place.
 func (v *Verdict) has(template string) bool {
 	return slices.ContainsFunc(v.Decisions, func(d Decision) bool {
-		return d.Template == template && d.Code.Succeeded()
+		return d.Template == template && (d.Code.Succeeded() || d.Code == CodeReplaced)
 	})
 }
 
@@ -253,15 +257,20 @@ func (i *Injector) mode(template string) templates.ValidateMode {
 
 // namesUnknown reports whether the pod names a revision that no set of the Judge has.
 func (j *Judge) namesUnknown(said map[string]string) bool {
-	for template, revision := range said {
-		if !slices.ContainsFunc(j.sets, func(i *Injector) bool {
-			t := i.byName[template]
-			return t != nil && t.Revision == revision
-		}) {
+	for template := range said {
+		if !slices.ContainsFunc(j.sets, func(i *Injector) bool { return i.knows(said, template) }) {
 			return true
 		}
 	}
 	return false
+}
+
+// knows reports whether this set has the revision of a template that a pod names. If one that replaces it is in
+// the pod, the revision is that of the other one.
+func (i *Injector) knows(said map[string]string, template string) bool {
+	t := i.byName[template]
+	return t != nil && (t.Revision == said[template] ||
+		slices.ContainsFunc(t.canaries, func(c *loaded) bool { return c.Revision == said[template] && said[c.Name] == said[template] }))
 }
 
 // CreateAgain reports whether the same pod may be allowed if it is created again.
@@ -333,8 +342,8 @@ func revisions(pod *tree.Node) map[string]string {
 // foreign returns the number of these revisions that are not in this set.
 func (i *Injector) foreign(said map[string]string) int {
 	n := len(said)
-	for _, t := range i.set.Templates {
-		if revision, ok := said[t.Name]; ok && revision == t.Revision {
+	for template := range said {
+		if i.knows(said, template) {
 			n--
 		}
 	}

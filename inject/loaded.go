@@ -17,6 +17,10 @@ type loaded struct {
 	prefix                 string // of its annotations' keys
 	runs                   []templates.Runs
 	injected, customize    string
+	base                   *loaded     // the template that it replaces, or nil
+	canaries               []*loaded   // the templates that replace it, in order
+	index                  int         // among the templates of the injector
+	instead, asInstead     string      // annotation, and value in that of the base, of a pod into which a canary could not be injected
 	settable               []string    // names of the other annotations that pods may set
 	products               productKeys // annotations of other products that it reads
 	protect                [][]string  // the elements of each protected path
@@ -29,7 +33,8 @@ type loaded struct {
 // load computes what the engine needs of a template.
 func load(t *templates.Template) *loaded {
 	l := &loaded{
-		Template: t, prefix: t.Annotation(""), injected: t.Annotation(templates.AnnotationInjected), customize: t.Annotation(templates.AnnotationCustomize),
+		Template: t, prefix: t.Setting(""), injected: t.Annotation(templates.AnnotationInjected), customize: t.Setting(templates.AnnotationCustomize),
+		instead: t.Annotation(templates.AnnotationInstead), asInstead: t.Name + "." + t.Revision,
 		runs: t.Runs(), settable: append(t.OwnParamNames(), templates.AnnotationCustomize),
 		forNamespaces: fmt.Sprintf("the template is for namespaces with %v", t.NamespaceSelector),
 		forPods:       fmt.Sprintf("the template is for pods with %v", t.PodSelector),
@@ -39,15 +44,33 @@ func load(t *templates.Template) *loaded {
 	for _, path := range t.Spec.Validate.Protect {
 		l.protect = append(l.protect, strings.Split(path, "."))
 	}
-	if fragment := t.PodFragment().Static(); fragment != nil {
-		l.recorded = new(l.record(nil, fragment))
+	if fragment := t.PodFragment().Static(); fragment != nil && t.Spec.Replaces == "" {
+		l.recorded = new(l.record(nil, fragment, l.injected, l.revision))
 	}
 	return l
 }
 
-// record returns a fragment with the annotation that records the injection.
-func (t *loaded) record(nodes *tree.Arena, fragment *tree.Node) tree.Node {
+// replace connects the templates that replace others with these. A template whose other one is not here, as
+// when it is tried alone, is like any other.
+func (i *Injector) replace() {
+	for k, t := range i.templates {
+		t.index = k
+		base := i.byName[t.Spec.Replaces]
+		if base == nil || base == t || base.Spec.Replaces != "" {
+			continue
+		}
+		t.base, base.canaries = base, append(base.canaries, t)
+		base.settable = append(base.settable, t.OwnParamNames()...)
+		t.settable = nil
+		if len(base.canaries) == 1 {
+			i.replaced = append(i.replaced, base)
+		}
+	}
+}
+
+// record returns a fragment with an annotation that records the injection.
+func (t *loaded) record(nodes *tree.Arena, fragment *tree.Node, key string, value tree.Node) tree.Node {
 	metadata := fragment.Get("metadata")
-	annotations := nodes.With(metadata.Get("annotations"), t.injected, t.revision)
+	annotations := nodes.With(metadata.Get("annotations"), key, value)
 	return nodes.With(fragment, "metadata", nodes.With(metadata, "annotations", annotations))
 }

@@ -93,7 +93,7 @@ func (i *Injector) misplacedIn(metadata, pod *tree.Node) (own []string, others m
 				} else {
 					own = append(own, key)
 				}
-			case field == "labels" || !ofTemplate || name == templates.AnnotationInjected: // labels are the template's own
+			case field == "labels" || !ofTemplate || templates.IsRecord(name): // labels are the template's own
 			default:
 				if reader := i.readElsewhere(template, name); reader != "" {
 					others[reader] = append(others[reader], key)

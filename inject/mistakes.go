@@ -140,7 +140,7 @@ func meaningless(label *tree.Node) string {
 func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 	template, name, ok := templates.SplitAnnotation(key)
 	t := n.injector.byName[template]
-	if !ok || len(n.all) == maxFindings || (t != nil) != known || name == templates.AnnotationInjected {
+	if !ok || len(n.all) == maxFindings || (t != nil) != known || templates.IsRecord(name) {
 		return Finding{}, false // the template of an injected pod may have been deleted
 	}
 	if t == nil {
@@ -152,7 +152,10 @@ func (n *names) unknown(whose, key string, known bool) (Finding, bool) {
 		return Finding{}, false
 	}
 	instead := t.readInstead(name)
-	if instead == "" {
+	switch {
+	case t.base != nil:
+		instead = fmt.Sprintf(", because %s replaces %s and takes its parameters; set %s", t.Name, t.base.Name, t.Setting(name))
+	case instead == "":
 		instead = templates.DidYouMean(name, all)
 	}
 	return Finding{Code: CodeUnknownParameter, Template: template, Message: fmt.Sprintf("the %sannotation %s sets no parameter%s", whose, key, instead)}, true

@@ -56,6 +56,7 @@ func (c *candidate) plan(o *owners, journal *tree.Journal, couplings []coupling)
 		}
 	}
 	delete(c.subject.marks, c.t) // its annotation may have been added
+	delete(c.subject.marks, c.t.base)
 	if c.decision.Code == CodeInjected && !c.subject.asked.alone {
 		p.journal.Keep()
 		return true

@@ -47,12 +47,21 @@ func (c *candidate) prepare() {
 // recordInjection adds the annotation that records the injected revision. An existing annotation
 // stays, whatever its value is.
 func (c *candidate) recordInjection() {
-	switch {
-	case c.subject.annotation(c.t.injected) != nil:
-	case c.t.recorded != nil:
-		c.fragment = *c.t.recorded
+	s, t := c.subject, c.t
+	switch instead := s.instead[t]; {
+	case s.annotation(t.injected) != nil:
+	case t.base != nil:
+		c.fragment = t.record(s.nodes, &c.fragment, t.injected, t.revision)
+		if s.annotation(t.base.injected) == nil { // it is for later, when the template has been deleted
+			c.fragment = t.record(s.nodes, &c.fragment, t.base.injected, t.revision)
+		}
+	case t.recorded != nil && instead == nil:
+		c.fragment = *t.recorded
 	default:
-		c.fragment = c.t.record(c.subject.nodes, &c.fragment)
+		c.fragment = t.record(s.nodes, &c.fragment, t.injected, t.revision)
+		if instead != nil && s.annotation(t.instead) == nil {
+			c.fragment = t.record(s.nodes, &c.fragment, t.instead, tree.Text(instead.asInstead))
+		}
 	}
 }
 

@@ -3,8 +3,8 @@
 package inject
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
@@ -26,9 +26,20 @@ func (p *planner) absent(noContainer bool) bool {
 
 // moreThanRecord reports whether something besides the record of the injection is missing.
 func (p *planner) moreThanRecord() bool {
-	record := annotationPath(p.t.injected)
-	alone := JSON(fmt.Sprintf("{%q:%q}", p.t.injected, p.t.Revision)) // if the pod has no annotations
-	return slices.ContainsFunc(p.added, func(at Difference) bool { return at.Path != record && at.Template != alone })
+	alone := JSON("") // if the pod has no annotations
+	annotations := p.fragment.At("metadata", "annotations")
+	if members := annotations.Members(); !slices.ContainsFunc(members, func(m tree.Node) bool { return !p.t.isRecord(m.Name()) }) {
+		alone = JSON(annotations.String())
+	}
+	return slices.ContainsFunc(p.added, func(at Difference) bool {
+		key, ok := strings.CutPrefix(at.Path, "/metadata/annotations/")
+		return at.Template != alone && (!ok || !p.t.isRecord(schema.Unescape(key)))
+	})
+}
+
+// isRecord reports whether Pillion writes an annotation with this key if it injects the template.
+func (t *loaded) isRecord(key string) bool {
+	return key == t.injected || key == t.instead || t.base != nil && key == t.base.injected
 }
 
 // altered returns the protected fields of the template's containers that differ from the template.

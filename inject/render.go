@@ -56,6 +56,12 @@ func (c *candidate) render(rules []rule) (Code, string) {
 	if err != nil {
 		return CodeRenderFailed, err.Error()
 	}
+	if has, message := hasBase(c.subject, c.t); has {
+		if fell, message := fellBack(c.subject, c.t); fell {
+			return CodeFellBack, message
+		}
+		return CodeHasReplaced, message
+	}
 	c.prepare()
 	return "", ""
 }

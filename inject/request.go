@@ -24,6 +24,8 @@ type Request struct {
 	Object []byte
 	// Pod is Object parsed, if the caller has parsed it already. Inject adds to it.
 	Pod *tree.Node
+	// Owner is the workload if Object is its pod template, see [OwnerOf]. A pod names its own.
+	Owner Owner
 	// Claims are the names of volumes that the pod will get later, see [Claims].
 	Claims []string
 	// File reports whether the pod lacks defaults because it does not come from an API server.
@@ -51,7 +53,7 @@ func (r *Request) asked(i *Injector, pod *tree.Node) asked {
 	}
 	return asked{
 		account: account, operation: r.Operation, username: r.Username, dryRun: r.DryRun, optedIn: r.OptedIn, namespace: r.Namespace,
-		claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone, file: r.File,
+		owner: r.Owner, claims: r.Claims, done: r.Done, detail: r.Detail, alone: r.alone, file: r.File,
 	}
 }
 

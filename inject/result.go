@@ -42,6 +42,9 @@ type Decision struct {
 	Notes []string `json:"notes,omitempty"`
 	// Mode is what the validating webhook does about this template's findings.
 	Mode templates.ValidateMode `json:"mode"`
+	// NewPods is the template that new pods get instead, because it replaces this one or is replaced by it. It
+	// is set only if the [Request] has Detail.
+	NewPods string `json:"newPods,omitempty"`
 	// Absent reports whether nothing in the pod shows that the template was ever injected, except
 	// perhaps a record, which proves nothing. The mutating webhook does not set it.
 	Absent bool `json:"absent,omitempty"`

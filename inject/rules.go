@@ -5,6 +5,7 @@ package inject
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -46,6 +47,8 @@ func rules() []rule {
 		{CodeNamespaceNotMatched, theTemplate, namespaceNotMatched, whyNamespaceMatched},
 		{CodePodNotMatched, theTemplate, podNotMatched, whyPodMatched},
 		{CodeUnknownServiceAccount, theTemplate, unknownServiceAccount, whyKnownServiceAccount},
+		{CodeNotInShare, theTemplate, notInShare, whyInShare},
+		{CodeReplaced, theTemplate, replaced, whyNotReplaced},
 	}
 }
 
@@ -55,7 +58,7 @@ func DecisionCodes() []Code {
 	for _, r := range rules() {
 		all = append(all, r.code)
 	}
-	return append(all, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed, CodeConflict, CodePresent, CodeInjected)
+	return append(all, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed, CodeHasReplaced, CodeFellBack, CodeConflict, CodePresent, CodeInjected)
 }
 
 // AboutPod reports whether decisions with this code are about the pod, and therefore equal for
@@ -148,8 +151,17 @@ func whyNotOptedOut(s *subject, t *loaded) string {
 	return fmt.Sprintf("the pod has no label %s: %s", LabelInject, Disabled)
 }
 
+// notRequested treats a template that replaces another one as that one, unless the pod names it itself.
 func notRequested(s *subject, t *loaded) (bool, string) {
-	switch named, wanted := s.requested.says(t.Name); {
+	named, wanted := s.requested.says(t.Name)
+	if t.base != nil && named && !wanted {
+		return true, fmt.Sprintf("the pod's annotation %s leaves it out, so the pod gets %s like other pods", AnnotationTemplates, t.base.Name)
+	}
+	if t.base != nil && !named {
+		t = t.base
+		named, wanted = s.requested.says(t.Name)
+	}
+	switch {
 	case t.Spec.Required || wanted || !named && t.Spec.Default && !s.requested.exact:
 		return false, ""
 	case named:
@@ -163,13 +175,19 @@ func notRequested(s *subject, t *loaded) (bool, string) {
 }
 
 func whyRequested(s *subject, t *loaded) string {
-	switch _, wanted := s.requested.says(t.Name); {
-	case t.Spec.Required:
-		return "the template is required"
-	case wanted:
-		return fmt.Sprintf("the pod's annotation %s names it", AnnotationTemplates)
+	_, wanted := s.requested.says(t.Name)
+	what := "the template"
+	if t.base != nil && !wanted {
+		t, what = t.base, "the template "+t.base.Name
+		_, wanted = s.requested.says(t.Name)
 	}
-	return "the template is a default"
+	switch {
+	case t.Spec.Required:
+		return what + " is required"
+	case wanted:
+		return fmt.Sprintf("the pod's annotation %s names %s", AnnotationTemplates, strings.Replace(what, "the template", "it", 1))
+	}
+	return what + " is a default"
 }
 
 func wrongOS(s *subject, t *loaded) (bool, string) {

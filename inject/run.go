@@ -18,6 +18,7 @@ type run struct {
 	input    templates.Input
 	journal  tree.Journal
 	room     []candidate
+	canaries []candidate // by the index of the template; see choose
 
 	leftOut map[string]string // reasons by template
 	added   bool
@@ -127,30 +128,16 @@ func (r *run) expose(decisions []Decision) {
 func (r *run) renderAll(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	o.candidates, o.leftOut, o.flipped = o.candidates[:0], nil, o.flipped[:0]
+	r.choose(decisions)
 	for i, t := range s.templates {
 		if s.asked.gone() {
 			return
 		}
 		d, c := &decisions[i], &r.room[len(o.candidates)]
-		*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
-		*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
-		if t.Spec.Required && len(s.exposed) > 0 {
-			view, _ := r.view(t)
-			c.input.Pod = s.foreseen(view, s.schema)
-		}
-		if why := r.leftOut[t.Name]; why != "" {
-			d.Code, d.Message = CodeRenderFailed, why
-			if r.injector.proves {
-				out := &candidate{subject: s, t: t, input: c.input, decision: &Decision{}}
-				if code, _ := out.render(r.injector.rules); code == "" {
-					o.leftOut = append(o.leftOut, out)
-				}
-			}
+		if t.base != nil {
+			*c = r.canaries[i]
 		} else {
-			d.Code, d.Message = c.render(r.injector.rules)
-		}
-		if s.asked.detail {
-			_, d.Requested = s.requested.says(t.Name)
+			r.render(t, d, c)
 		}
 		switch d.Code {
 		case "":
@@ -158,5 +145,31 @@ func (r *run) renderAll(decisions []Decision) {
 		case CodePodNotMatched, CodeUnknownServiceAccount, CodeConditionFalse, CodeInvalidParameter, CodeRenderFailed:
 			o.flipped = append(o.flipped, t)
 		}
+	}
+	r.fallBack(decisions)
+}
+
+// render decides about one template as far as that is possible before anything is planned.
+func (r *run) render(t *loaded, d *Decision, c *candidate) {
+	s, o := &r.subject, &r.owners
+	*d = Decision{Template: t.Name, Revision: t.Revision, Mode: t.Spec.Validate.Mode, audit: t.audit}
+	*c = candidate{subject: s, t: t, input: r.input, decision: d, placed: t.Spec.Placement}
+	if t.Spec.Required && len(s.exposed) > 0 {
+		view, _ := r.view(t)
+		c.input.Pod = s.foreseen(view, s.schema)
+	}
+	if why := r.leftOut[t.Name]; why != "" && s.taken[t.place()] == nil {
+		d.Code, d.Message = CodeRenderFailed, why
+		if r.injector.proves {
+			out := &candidate{subject: s, t: t, input: c.input, decision: &Decision{}}
+			if code, _ := out.render(r.injector.rules); code == "" {
+				o.leftOut = append(o.leftOut, out)
+			}
+		}
+	} else {
+		d.Code, d.Message = c.render(r.injector.rules)
+	}
+	if s.asked.detail {
+		_, d.Requested = s.requested.says(t.Name)
 	}
 }

@@ -42,11 +42,12 @@ type settling struct {
 	decisions []Decision
 	looks     int
 	gaveUp    bool // after too many looks: every template is left out
+	always    bool // the culprits of a pass must be left out in all earlier ones too
 }
 
 // kept returns the number of bytes that stay allocated for the next pod.
 func (s *settling) kept() int {
-	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + cap(s.run.room)*int(unsafe.Sizeof(candidate{}))
+	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.canaries))*int(unsafe.Sizeof(candidate{}))
 }
 
 // settle adds to the pod until nothing is left to add.
@@ -74,7 +75,11 @@ func (s *settling) settle(i *Injector, asked asked, nodes *tree.Arena, pod *tree
 			for len(leftOut) <= pass {
 				leftOut = append(leftOut, map[string]string{})
 			}
-			maps.Copy(leftOut[pass], culprits)
+			for at := range leftOut[:pass+1] {
+				if at == pass || s.always {
+					maps.Copy(leftOut[at], culprits)
+				}
+			}
 		}
 		var err error
 		if pod, err = tree.Parse([]byte(pod.String())); err != nil { // the original pod
@@ -113,7 +118,7 @@ func (s *settling) passes(leftOut []map[string]string) (pass int, culprits map[s
 // impossible, with the reasons.
 func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) {
 	p := &s.current
-	*p = pass{result: &s.result}
+	*p, s.always = pass{result: &s.result}, false
 	if s.result.size > 0 {
 		p.before = s.result.pod.AppendWithAdditions(nil)
 	}
@@ -130,6 +135,9 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 		}
 		if run.decide(decisions); s.run.subject.asked.gone() {
 			return nil
+		}
+		if culprits, s.always = run.failing(decisions); len(culprits) > 0 {
+			return culprits
 		}
 		if s.result.Decisions == nil {
 			s.result.Findings = mistakes(run.injector, &run.subject)
@@ -189,9 +197,11 @@ func (p *pass) take(decisions []Decision) {
 		p.adds = flags(p.result.Decisions, (*Decision).isInjected)
 	}
 	for i := range p.result.Decisions {
-		if d := &p.result.Decisions[i]; d.Code != CodeInjected {
+		switch d := &p.result.Decisions[i]; {
+		case d.Code == CodeFellBack && decisions[i].Code == CodeFellBack: // the first reason is the cause
+		case d.Code != CodeInjected:
 			*d = decisions[i]
-		} else {
+		default:
 			d.Added = append(d.Added, decisions[i].Added...)
 		}
 	}

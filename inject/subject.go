@@ -19,6 +19,7 @@ type asked struct {
 	optedIn             bool
 	namespace           templates.Namespace
 	account             *templates.ServiceAccount // nil if no template reads it
+	owner               Owner                     // of a pod template
 	claims              []string
 	done                <-chan struct{}
 	detail, alone, file bool
@@ -71,6 +72,10 @@ type subject struct {
 	claims    map[string]bool // claims of the request
 	exposed   map[string]bool // names of containers, see expose
 	proven    map[string]bool // names of containers that templates rendered before anything was added
+
+	// taken are the templates that take the place of others, by these. Instead are those that could not, and
+	// are replaced by them in turn. See [run.choose].
+	taken, instead map[*loaded]*loaded
 }
 
 // look begins another look.
@@ -131,7 +136,7 @@ func (s *subject) marked(t *loaded) bool {
 }
 
 func (s *subject) says(t *loaded) bool {
-	return s.annotation(t.injected) != nil ||
+	return s.annotation(t.injected) != nil && !s.isCanarys(t) ||
 		s.annotation(t.customize).IsText("true")
 }
 

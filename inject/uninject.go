@@ -198,6 +198,11 @@ func (r *Removal) subtract(bare []byte, original *tree.Node, added []*candidate,
 // them. It returns an error if the Injector has no template with that name and revision.
 func (i *Injector) injectedBy(pod *tree.Node) ([]string, error) {
 	said := revisions(pod)
+	for _, t := range i.templates {
+		if _, ok := said[t.Name]; ok && t.base != nil {
+			delete(said, t.base.Name) // the same record
+		}
+	}
 	var all []string
 	for _, t := range i.set.Templates {
 		revision, ok := said[t.Name]
@@ -225,7 +230,11 @@ func (i *Injector) recorded(pod *tree.Node, r *Removal) []string {
 		if !slices.Contains(r.Templates, t.Name) {
 			continue
 		}
-		all = append(all, annotationPath(t.injected))
+		for _, m := range pod.At("metadata", "annotations").Members() {
+			if t.isRecord(m.Name()) {
+				all = append(all, annotationPath(m.Name()))
+			}
+		}
 		if pod.At("metadata", "annotations", t.customize).IsText("true") {
 			continue // the user's container; subtract removes what was added to it
 		}

@@ -58,7 +58,7 @@ func sentence(text string) string {
 // sentences masks the messages that may quote the pod.
 func (d *Decision) sentences() {
 	switch d.Code {
-	case CodeInvalidParameter, CodeRenderFailed, CodeConflict:
+	case CodeInvalidParameter, CodeRenderFailed, CodeConflict, CodeFellBack:
 		d.Message = sentence(d.Message)
 	}
 	for i := range d.Obstacles {

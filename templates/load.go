@@ -95,8 +95,8 @@ func CompileValid(files ...File) (*Set, Problems) {
 		all, problems = append(all, found...), append(problems, bad...)
 	}
 	inOrder(all)
-	kept, doubled := distinct(all)
-	return NewSet(kept), append(problems, doubled...)
+	kept, unusable := usable(all)
+	return NewSet(kept), append(problems, unusable...)
 }
 
 func compile(files []File, problems Problems) (*Set, error) {

@@ -24,7 +24,7 @@ func (t *Template) Key(p *Param) string {
 	if p.Prefix != "" {
 		return p.Prefix + AnyName
 	}
-	return cmp.Or(p.Annotation, t.Annotation(p.Name))
+	return cmp.Or(p.Annotation, t.Setting(p.Name))
 }
 
 // Annotations returns the annotations that set a parameter to a value.

@@ -5,8 +5,6 @@ package templates
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,6 +104,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, Problems) {
 		c.problem(at(y, "metadata", "name"), "metadata.name", "must be a DNS label: at most 63 of a-z, 0-9 and -")
 	}
 	c.scope(y, t, kind)
+	c.replaces(y, t)
 	c.sets(y)
 	c.selectors(y, t)
 	c.protect(y, t)
@@ -131,7 +130,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, Problems) {
 	if !c.sameApplied(y, applied) {
 		return nil, c.problems
 	}
-	t.Revision = revision(whole.Get("spec"))
+	t.Revision = revision(content(whole.Get("spec")))
 	t.asksIfSet = c.asksIfSet
 	t.reads, t.uses, t.readsRequest, t.readsGated = c.compiler.reads, c.compiler.uses, c.compiler.readsRequest, c.compiler.readsGated
 	t.noteAccount(c.compiler.readsAccount)
@@ -365,23 +364,6 @@ func placementDefaults(p *Placement, pod *part) {
 			}
 		}
 	}
-}
-
-// revision returns the hash of the document as canonical JSON with sorted keys. Comments, order and
-// layout do not change it.
-func revision(n *tree.Node) string {
-	var v any
-	d := json.NewDecoder(bytes.NewReader(n.AppendTo(nil)))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		panic("templates: a checked document is no JSON: " + err.Error())
-	}
-	canonical, err := json.Marshal(v)
-	if err != nil {
-		panic("templates: a checked document is no JSON: " + err.Error())
-	}
-	sum := sha256.Sum256(canonical)
-	return hex.EncodeToString(sum[:])[:12]
 }
 
 // noteAccount records whether the template reads the ServiceAccount, in expressions or parameters.

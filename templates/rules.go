@@ -159,12 +159,12 @@ func (c *checker) labels(y *yaml.Node, t *Template) {
 			c.problem(list.Content[i], path, "must be a domain such as example.com, without a slash")
 		}
 	}
-	own := t.Name + "." + Domain
+	own, replaced := t.Name+"."+Domain, t.Spec.Replaces+"."+Domain
 	c.keys(child(at(y, "spec", "pod", "metadata"), "labels"), "spec.pod.metadata.labels", func(key, prefix string) string {
 		name := key[strings.LastIndexByte(key, '/')+1:]
 		instead := fmt.Sprintf("use the template's own %s/%s", own, name)
 		switch {
-		case prefix == own:
+		case prefix == own, prefix == replaced && t.Spec.Replaces != "":
 			return ""
 		case prefix == "":
 			return "a template may not set a label without a prefix, because a controller whose selector excludes it would create pods without end; " + instead

@@ -27,18 +27,21 @@ func NewSet(all []*Template) *Set {
 	sum := sha256.New()
 	for _, t := range all {
 		fmt.Fprintln(sum, t.ID(), t.Revision)
+		if t.Spec.Replaces != "" {
+			fmt.Fprintln(sum, t.Spec.Replaces, t.Share())
+		}
 	}
 	return &Set{Templates: all, Revision: hex.EncodeToString(sum.Sum(nil))[:12]}
 }
 
 // Join combines sets. If templates have the same name, the set contains the first one, and the
-// others are problems. A template of a namespace never replaces one of the cluster.
+// others are problems. So are templates that cannot replace what they name, see [Template.Spec].
 func Join(sets ...*Set) (*Set, Problems) {
 	var all []*Template
 	for _, s := range sets {
 		all = append(all, s.Templates...)
 	}
-	all, problems := distinct(all)
+	all, problems := usable(all)
 	inOrder(all)
 	return NewSet(all), problems
 }

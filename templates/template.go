@@ -12,6 +12,7 @@
 package templates
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -57,18 +58,20 @@ type Template struct {
 	// that they are computed from.
 	Unprotected []string
 
-	line      int // line of its name; 0 if it is an object
-	condition *program
-	conjuncts func() []conjunct // of the condition
-	pod       *part
-	forEach   []forEach
-	variables []*variable
-	order     map[string][]string           // the names of containers, by list
-	ends      [len(containerLists)]*program // of the placement, if they are computed
-	params    map[string]*param
-	ordered   []*param // params in the order of declaration
-	preset    Values   // the defaults, if no parameter needs a value
-	reads     reads
+	line int // line of its name; 0 if it is an object
+	// replacesLine is the line of spec.replaces.
+	replacesLine int
+	condition    *program
+	conjuncts    func() []conjunct // of the condition
+	pod          *part
+	forEach      []forEach
+	variables    []*variable
+	order        map[string][]string           // the names of containers, by list
+	ends         [len(containerLists)]*program // of the placement, if they are computed
+	params       map[string]*param
+	ordered      []*param // params in the order of declaration
+	preset       Values   // the defaults, if no parameter needs a value
+	reads        reads
 
 	asksIfSet    bool
 	readsRequest bool
@@ -150,11 +153,23 @@ func (t *Template) ID() string {
 // Annotation returns this template's annotation key with that name.
 func (t *Template) Annotation(name string) string { return t.Name + "." + Domain + "/" + name }
 
+// Setting returns the annotation key with that name with which users set something of this template. If it
+// replaces another template, it is the key of that one.
+func (t *Template) Setting(name string) string {
+	return cmp.Or(t.Spec.Replaces, t.Name) + "." + Domain + "/" + name
+}
+
 // The names in a template's annotations that are not parameters.
 const (
 	AnnotationInjected  = "injected"
 	AnnotationCustomize = "customize"
+	// AnnotationInstead names a template that would replace this one, but could not be injected. No parameter
+	// has a name with a hyphen.
+	AnnotationInstead = "instead-of"
 )
+
+// IsRecord reports whether Pillion writes the annotation of a template with that name.
+func IsRecord(name string) bool { return name == AnnotationInjected || name == AnnotationInstead }
 
 // SplitAnnotation splits <template>.pillion.dev/<name>. It returns false for any other key.
 func SplitAnnotation(key string) (template, name string, ok bool) {

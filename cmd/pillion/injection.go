@@ -149,7 +149,7 @@ func (j *injection) request(o object) (req inject.Request, wrong mistakes, err e
 	}
 	namespace, err := j.options.about(name)
 	pod, wrong := quoted(o.node.At(o.podAt...), j.injector.For(name).ReadsOfProducts)
-	return inject.Request{Operation: "CREATE", OptedIn: j.options.uninject, File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.node)}, wrong, err
+	return inject.Request{Operation: "CREATE", OptedIn: j.options.uninject, File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.node), Owner: inject.OwnerOf(o.kind, o.node)}, wrong, err
 }
 
 // inject calls the engine for one object and reports the decisions.
@@ -253,7 +253,7 @@ func (j *injection) decisions(o object, wrong []string, result *inject.Result) {
 		switch {
 		case d.Code.Succeeded():
 			j.say(o, d.Template+": "+string(d.Code))
-		case d.Code.Failed():
+		case d.Code.Failed(), d.Code == inject.CodeFellBack:
 			complain(o, d.Template+": "+reason)
 		default:
 			if left[reason] == nil {
@@ -265,7 +265,9 @@ func (j *injection) decisions(o object, wrong []string, result *inject.Result) {
 			j.say(o, d.Template+": kept the pod's own "+k.Path)
 		}
 		for _, note := range d.Notes {
-			j.say(o, d.Template+": warning: "+note)
+			if note != d.Message {
+				j.say(o, d.Template+": warning: "+note)
+			}
 		}
 	}
 	for _, reason := range reasons {

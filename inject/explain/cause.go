@@ -51,6 +51,8 @@ func (c *Causes) outdated(d *inject.Decision, by string) string {
 		why = "it was injected"
 	}
 	switch {
+	case d.NewPods != "":
+		return fmt.Sprintf("%s, but a new pod like it would get %s instead", why, d.NewPods)
 	case !d.Code.Wanted():
 		return fmt.Sprintf("%s, but a new pod like it would not get it: %s", why, d.Sentence())
 	case d.Code.Failed() && d.Code != inject.CodeConflict: // a new pod has no older values

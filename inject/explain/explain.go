@@ -35,6 +35,7 @@ func New(injector *inject.Injector, s Subject) (*Report, error) {
 		r.Misplaced = append(r.Misplaced, s.Misplaced[i].Message)
 	}
 	evidence := EvidenceOf(s.Request.Object)
+	evidence.Without(injector.Set(), result.Decisions)
 	r.Gone = maps.Clone(evidence.InjectedBy)
 	if s.Webhooks != nil {
 		r.Called = new(called(s.Webhooks, Mutating))

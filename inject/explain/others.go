@@ -42,6 +42,8 @@ func (r *Report) other(t *Template) bool {
 		return !t.isDefault && !t.Requested // an opt-in alone does not help
 	case t.Code.AboutPod():
 		return true
+	case t.Code == inject.CodeReplaced, t.Code == inject.CodeHasReplaced, t.Code == inject.CodeFellBack, t.Code == inject.CodeNotInShare:
+		return false // which of several templates the pod gets is not obvious
 	case t.isDefault && t.Code == inject.CodeNotRequested && !t.Requested:
 		// Who names one template rarely means to lose the defaults. An empty list means it.
 		return !slices.ContainsFunc(r.Templates, func(named Template) bool { return named.Requested })

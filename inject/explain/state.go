@@ -21,7 +21,7 @@ const (
 	// Altered means that the current revision was injected, and its values have changed since.
 	Altered State = "altered"
 	// Outdated means that another revision of the template was injected, or that a new pod would
-	// no longer get the template. The difference is due to the template; nothing is broken.
+	// no longer get the template, or another one in its place. The difference is due to the template; nothing is broken.
 	Outdated State = "outdated"
 	// Current means that all values of the template are there.
 	Current State = "current"
@@ -55,6 +55,16 @@ func EvidenceOf(pod []byte) Evidence {
 	return e
 }
 
+// Without removes what a pod records about templates that others replaced in it: the record of the other one is
+// enough. Decisions are those of the pod.
+func (e *Evidence) Without(set *templates.Set, decisions []inject.Decision) {
+	for i, t := range set.Templates {
+		if t.Spec.Replaces != "" && e.InjectedBy[t.Name] != "" && decisions[i].Code.Wanted() {
+			delete(e.InjectedBy, t.Spec.Replaces)
+		}
+	}
+}
+
 // bare reports whether the pod has none of the template's containers, regardless of its
 // annotations. It returns false for a template without containers.
 func (e *Evidence) bare(t *templates.Template) bool {
@@ -75,6 +85,9 @@ func (e *Evidence) State(t *templates.Template, d *inject.Decision) State {
 	case !wanted:
 		return Outdated
 	case d.Code == inject.CodePresent && len(d.Altered) == 0 && (by == "" || by == d.Revision):
+		if d.NewPods != "" {
+			return Outdated
+		}
 		return Current
 	case e.bare(t), by == "" && d.Code != inject.CodePresent:
 		return Missing

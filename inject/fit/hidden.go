@@ -18,7 +18,7 @@ func hidden(t *templates.Template, set *templates.Set) []string {
 	var names []string
 	for _, other := range set.Templates {
 		enforced := other.Spec.Required || other.Spec.Validate.Mode == templates.Deny
-		if other.Name != t.Name && len(other.Containers) > 0 && (!enforced || !other.Protects("env") || !other.Protects("volumeMounts")) {
+		if other.Name != t.Name && !t.Excludes(other) && len(other.Containers) > 0 && (!enforced || !other.Protects("env") || !other.Protects("volumeMounts")) {
 			names = append(names, other.Name)
 		}
 	}

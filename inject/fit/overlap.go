@@ -17,7 +17,7 @@ func overlaps(t *templates.Template, set *templates.Set) (hints []string) {
 		}
 		for _, other := range set.Templates {
 			for j, name := range other.Containers {
-				if (other != t || i != j) && templates.Overlap(own, name) {
+				if (other != t || i != j) && !t.Excludes(other) && templates.Overlap(own, name) {
 					hints = append(hints, fmt.Sprintf("a container %s may have the name of the container %s of the template %s, and then one of the templates is skipped; change a constant part of the names",
 						own, name, other.Name))
 				}

@@ -94,6 +94,7 @@ func withoutSelectors(t *templates.Template) *templates.Template {
 	free.Namespace, free.NamespaceSelector, free.PodSelector = "", nil, nil
 	free.Spec.Match.NamespaceSelector, free.Spec.Match.PodSelector = nil, nil
 	free.Spec.Match.OS = corev1.Linux
+	free.Spec.Share = 0 // all
 	return &free
 }
 

@@ -51,6 +51,19 @@ func (b *builder) problem(path, format string, args ...any) {
 	}
 }
 
+// replaces reports a template that replaces another one, or is replaced by one. CEL has no hash to select
+// workloads, and a policy does not know whether the other template can be injected.
+func (b *builder) replaces() {
+	if b.t.Spec.Replaces != "" {
+		b.problem("spec.replaces", "a policy cannot select a share of the workloads, or fall back to %s", b.t.Spec.Replaces)
+	}
+	for _, other := range b.set.Templates {
+		if other.Spec.Replaces == b.t.Name && other.Namespace == b.t.Namespace {
+			b.problem("metadata.name", "a policy cannot leave out the workloads in which %s replaces this template", other.Name)
+		}
+	}
+}
+
 // rewrite rewrites an expression for the API server. If that is not possible, it records a problem.
 func (b *builder) rewrite(path string, e *templates.Expression) rewritten {
 	if e.ReadsPodName() {

@@ -45,6 +45,7 @@ func Validating(set *templates.Set, o Options) ([]runtime.Object, error) {
 		if !b.t.Spec.Required {
 			return nil
 		}
+		b.replaces()
 		return b.validating()
 	})
 }
@@ -52,6 +53,7 @@ func Validating(set *templates.Set, o Options) ([]runtime.Object, error) {
 // Mutating returns a MutatingAdmissionPolicy with its bindings for each template. The error is [Problems].
 func Mutating(set *templates.Set, o Options) ([]runtime.Object, error) {
 	return o.each(set, func(b *builder) []runtime.Object {
+		b.replaces()
 		m := newMutation(b)
 		objects := m.mutating()
 		m.collisions()

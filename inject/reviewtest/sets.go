@@ -231,6 +231,29 @@ func (g *Sets) Template(i int) string {
 	return all
 }
 
+// Replacing returns templates as from Template in which later ones replace the first one. Choice decides which, in
+// which share of the workloads, and whether they have its containers.
+func Replacing(specs []string, choice uint64) []string {
+	const required = "required: true, "
+	specs = slices.Clone(specs)
+	for i := 1; i < len(specs); i++ {
+		spec := specs[i]
+		if choice>>i&1 == 1 && i < len(specs)-1 {
+			continue
+		}
+		if is := strings.Contains(spec, required); is != strings.Contains(specs[0], required) {
+			if spec = strings.Replace(spec, required, "", 1); !is {
+				spec = required + spec
+			}
+		}
+		if choice>>(i+2)&1 == 1 {
+			spec = strings.NewReplacer(fmt.Sprint("name: k", i), "name: k0", fmt.Sprint("name: l", i), "name: l0").Replace(spec)
+		}
+		specs[i] = fmt.Sprintf("replaces: t0, share: %d, %s", 100-choice/32%4*33, spec)
+	}
+	return specs
+}
+
 // written are the expressions in a template: ${...} and conditions.
 var written = regexp.MustCompile(`\$\{[^{}"]+\}|(condition: |where: |"\$\{when\}": )"[^"]+"`)
 

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -59,6 +58,7 @@ func (c *Count) Add(text []byte) error {
 	v := view{pod: p, scope: &c.scope, result: result, notCalled: notCalled}
 	worst, injected := explain.NotWanted, false
 	evidence := explain.EvidenceOf(text)
+	evidence.Without(c.injector.Set(), result.Decisions)
 	v.causes = explain.Causes{Past: c.scope.Past, Created: p.Metadata.CreationTimestamp.Time, Injected: len(evidence.InjectedBy) > 0, NotCalled: notCalled, Result: result}
 	for i, t := range c.injector.Set().Templates {
 		d := &result.Decisions[i]
@@ -124,8 +124,8 @@ func (c *Count) group(p *pod) *group {
 		g = &group{byName: map[string]*Tally{}, hold: "its new pods are unknown"}
 		c.owners[o] = g
 	}
-	if base, ok := strings.CutSuffix(o.Name, "-"+p.Metadata.Labels["pod-template-hash"]); ok && o.Kind == "ReplicaSet" {
-		g.deployment = base
+	if maker, ok := inject.MakerOf(o.Name, func(key string) string { return p.Metadata.Labels[key] }); ok && o.Kind == "ReplicaSet" && maker.Kind == "Deployment" {
+		g.deployment = maker.Name
 	}
 	return g
 }

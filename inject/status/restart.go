@@ -87,7 +87,7 @@ func (c *Count) Consider(object []byte, room Room) error {
 			return err
 		}
 		n := max(g.pods.Pods, w.Status.Replicas, w.Status.CurrentNumberScheduled) // some pods may not have been inspected
-		g.hold, err = c.foresee(w.Spec.Template, inject.Claims(node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, n) })
+		g.hold, err = c.foresee(w.Spec.Template, inject.Claims(node), inject.OwnerOf(w.Kind, node), g.pods.Injected > 0, func(pod []byte) string { return room(c.scope.Namespace.Labels, pod, n) })
 		return err
 	}
 	return nil
@@ -95,8 +95,8 @@ func (c *Count) Consider(object []byte, room Room) error {
 
 // foresee returns what would be wrong with new pods of a template, or "". Injected reports
 // whether some of the existing pods are injected.
-func (c *Count) foresee(template []byte, claims []string, injected bool, room func(pod []byte) string) (wrong string, err error) {
-	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: template, Claims: claims, Detail: true}
+func (c *Count) foresee(template []byte, claims []string, owner inject.Owner, injected bool, room func(pod []byte) string) (wrong string, err error) {
+	req := inject.Request{Operation: "CREATE", Namespace: c.scope.Namespace, Object: template, Claims: claims, Owner: owner, Detail: true}
 	notCalled := ""
 	req.OptedIn, notCalled = c.called(template)
 	r, err := c.injector.Inject(req)

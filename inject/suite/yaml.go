@@ -20,7 +20,7 @@ func podYAML(text []byte) string {
 	annotations, _ := metadata["annotations"].(map[string]any)
 	maps.DeleteFunc(annotations, func(key string, _ any) bool {
 		_, name, ok := templates.SplitAnnotation(key)
-		return ok && name == templates.AnnotationInjected
+		return ok && templates.IsRecord(name)
 	})
 	if len(annotations) == 0 {
 		delete(metadata, "annotations")

@@ -61,7 +61,7 @@ var advise = &endpoint{
 			return nil, gone(r)
 		}
 		result, err := injector.Inject(inject.Request{
-			Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object),
+			Operation: string(admissionv1.Create), Namespace: namespace, Pod: pod, Claims: inject.Claims(e.request.Object), Owner: inject.OwnerOf(request.Kind.Kind, request.Object),
 			OptedIn: !inject.MisplacedOptIn(request.apiVersion(), request.Kind.Kind, request.Object), // which may be why Pillion was called
 			Done:    r.Context().Done(),
 		})

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=cst,categories=pillion
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="the name must be a DNS label: at most 63 of a-z, 0-9 and -"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.replaces) || self.spec.replaces != self.metadata.name",message="a template cannot replace itself; name another one, or leave replaces out",fieldPath=".spec.replaces"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
 // +kubebuilder:printcolumn:name="Required",type=boolean,JSONPath=`.spec.required`
@@ -43,6 +44,7 @@ type ClusterSidecarTemplate struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=sct,categories=pillion
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="the name must be a DNS label: at most 63 of a-z, 0-9 and -"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.replaces) || self.spec.replaces != self.metadata.name",message="a template cannot replace itself; name another one, or leave replaces out",fieldPath=".spec.replaces"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.match) || !has(self.spec.match.namespaceSelector)",message="a SidecarTemplate is only for the pods of its own namespace; leave out namespaceSelector, or use a ClusterSidecarTemplate",fieldPath=".spec.match"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
@@ -66,6 +68,7 @@ type SidecarTemplate struct {
 // Spec is the content of a template.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.pod) || has(self.forEachContainer)",message="adds nothing: give it pod, forEachContainer or both"
+// +kubebuilder:validation:XValidation:rule="!has(self.share) || has(self.replaces)",message="a share is for a template that replaces another one; set replaces, or leave share out",fieldPath=".share"
 type Spec struct {
 	// description says in a sentence what the sidecar is for.
 	Description string `json:"description,omitempty"`
@@ -78,6 +81,22 @@ type Spec struct {
 	// order is the place of the template among others: Pillion applies templates by order, then by
 	// name. The default is 0. Templates of the cluster come before those of the namespace.
 	Order int `json:"order,omitempty"`
+	// replaces is the name of another template, which this one replaces in the pods that it matches. A
+	// pod gets this one if it would get the other one by default, by request, or because that is required.
+	// The parameters of this template are set by the annotations of the other one,
+	// REPLACES.pillion.dev/PARAMETER. A ClusterSidecarTemplate replaces another one of the cluster, and a
+	// SidecarTemplate another one of its namespace.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Replaces string `json:"replaces,omitempty"`
+	// share is the percentage of workloads in which this template replaces the other one: 10 for ten of a
+	// hundred. A hash of namespace, workload and template selects them, so all pods of a workload
+	// agree, and a higher share keeps those of a lower one. The default is 100.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Share int `json:"share,omitempty"`
 	// match selects the pods of the template.
 	Match Match `json:"match,omitzero"`
 	// params are values that pods and namespaces may set by annotation. Expressions read them as
@@ -254,8 +273,8 @@ const (
 
 // Status is what Pillion reports about a template.
 type Status struct {
-	// conditions has the condition Ready. It is False if the template has a mistake, or if another
-	// template has its name.
+	// conditions has the condition Ready. It is False if the template has a mistake, if another
+	// template has its name, or if it cannot replace the template that it names.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -276,6 +295,8 @@ const (
 	ReasonInvalid   = "Invalid"
 	ReasonNameTaken = "NameTaken"
 	ReasonTooMany   = "TooMany"
+	// ReasonCannotReplace is for a template that cannot replace the one that spec.replaces names.
+	ReasonCannotReplace = "CannotReplace"
 )
 
 // PodCounts are numbers of pods.

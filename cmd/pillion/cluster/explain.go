@@ -51,7 +51,7 @@ func (i *Installation) explainObject(ctx context.Context, object *unstructured.U
 	}
 	s := explain.Subject{
 		Object:   explain.Object{Kind: object.GetKind(), Name: object.GetName(), Namespace: p.Name, Live: len(podAt) == 0},
-		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node)},
+		Request:  inject.Request{Operation: "CREATE", Namespace: p.Namespace, Object: text, Claims: inject.Claims(node), Owner: inject.OwnerOf(object.GetKind(), node)},
 		Answered: i.answered, Past: i.past(p), Incomplete: len(i.wrong.problems) > 0, Unread: i.wrong.unread, Notes: slices.Concat(i.notes, p.notes),
 		Misplaced: i.misplaced(ctx, object, node),
 		Misfits: func(pod, injected []byte) ([]string, string) {

@@ -125,8 +125,14 @@ func (k *look) got(made *unstructured.Unstructured, p *check.Probe) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, pod); err != nil {
 		return err
 	}
-	for _, t := range k.injector.For(p.Namespace).Set().Templates {
-		if pod.Annotations[t.Name+"."+templates.Domain+"/"+templates.AnnotationInjected] != "" {
+	set := k.injector.For(p.Namespace).Set()
+	has := func(t *templates.Template) bool {
+		return pod.Annotations[t.Annotation(templates.AnnotationInjected)] != ""
+	}
+	for _, t := range set.Templates {
+		// A template that replaces another one records that for both.
+		other := slices.ContainsFunc(set.Templates, func(other *templates.Template) bool { return other.Spec.Replaces == t.Name && has(other) })
+		if has(t) && !other {
 			p.Got = append(p.Got, t.Name)
 		}
 	}

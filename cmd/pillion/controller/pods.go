@@ -94,11 +94,16 @@ func (p *pods) known() bool {
 	}
 }
 
-// count returns how many pods have a template, with this revision and with others.
-func (p *pods) count(template types.NamespacedName, revision string) (n v1alpha1.PodCounts) {
+// count returns how many pods have a template, with this revision and with others. A pod with one of those that
+// replace the template has records of both, with the same revision, and counts only for that one.
+func (p *pods) count(template types.NamespacedName, revision string, replacedBy ...string) (n v1alpha1.PodCounts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for of, pods := range p.counts[template] {
+		for _, name := range replacedBy {
+			pods -= p.counts[types.NamespacedName{Namespace: template.Namespace, Name: name}][of]
+		}
+		pods = max(pods, 0) // users may have written the records
 		if of == revision {
 			n.Current += pods
 		} else {

@@ -33,7 +33,7 @@ type reconciler struct {
 	read  client.Reader
 	apply func(ctx context.Context, status *unstructured.Unstructured) error
 	event func(template *unstructured.Unstructured, kind, reason, message string)
-	count func(template types.NamespacedName, revision string) v1alpha1.PodCounts
+	count func(template types.NamespacedName, revision string, replacedBy ...string) v1alpha1.PodCounts
 	now   func() metav1.Time
 
 	known map[types.NamespacedName]known
@@ -70,6 +70,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	scope, err := r.scope(ctx, template)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	var of verdict
 	if !taken && !tooMany { // compiling takes time, and a tenant may have many
 		of = r.judge(template)
@@ -79,8 +83,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	now := next(before, facts{
-		name: template.GetName(), generation: template.GetGeneration(), verdict: of, taken: taken, tooMany: tooMany,
-		count: func(revision string) v1alpha1.PodCounts { return r.count(request.NamespacedName, revision) },
+		name: template.GetName(), generation: template.GetGeneration(), verdict: of, taken: taken, tooMany: tooMany, misreplaced: misreplaced(scope, template),
+		count: func(revision string) v1alpha1.PodCounts {
+			return r.count(request.NamespacedName, revision, replacing(scope, template)...)
+		},
 	}, moment)
 	if equality.Semantic.DeepEqual(before, now) {
 		return reconcile.Result{}, nil
@@ -148,10 +154,15 @@ func (r *reconciler) tooMany(ctx context.Context, template *unstructured.Unstruc
 
 // list returns templates of namespaces. They must not be changed.
 func list(ctx context.Context, read client.Reader, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	return listKind(ctx, read, v1alpha1.NamespacedKind, options...)
+}
+
+// listKind returns templates of a kind. They must not be changed.
+func listKind(ctx context.Context, read client.Reader, kind string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
 	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(newObject(v1alpha1.NamespacedKind + "List").GroupVersionKind())
+	all.SetGroupVersionKind(newObject(kind + "List").GroupVersionKind())
 	if err := read.List(ctx, all, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, fmt.Errorf("reading the templates of namespaces: %w", err)
+		return nil, fmt.Errorf("reading the templates of the kind %s: %w", kind, err)
 	}
 	return all.Items, nil
 }

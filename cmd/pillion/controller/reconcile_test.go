@@ -44,12 +44,11 @@ func (a *api) Get(_ context.Context, key client.ObjectKey, into client.Object, _
 	return nil
 }
 
-// List implements [client.Reader] for the templates of namespaces.
+// List implements [client.Reader].
 func (a *api) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
-	of := (&client.ListOptions{}).ApplyOptions(options).Namespace
+	of, list := (&client.ListOptions{}).ApplyOptions(options).Namespace, into.(*unstructured.UnstructuredList)
 	for _, o := range a.objects {
-		if o.GetNamespace() != "" && (of == "" || o.GetNamespace() == of) {
-			list := into.(*unstructured.UnstructuredList)
+		if o.GetKind()+"List" == list.GetKind() && (of == "" || o.GetNamespace() == of) {
 			list.Items = append(list.Items, *o)
 		}
 	}
@@ -106,7 +105,9 @@ func newAPI() (*api, *reconciler) {
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return a, &reconciler{
 		read: a, apply: a.apply, event: a.event, known: map[types.NamespacedName]known{},
-		count: func(template types.NamespacedName, _ string) v1alpha1.PodCounts { return a.counts[template] },
+		count: func(template types.NamespacedName, _ string, _ ...string) v1alpha1.PodCounts {
+			return a.counts[template]
+		},
 		now: func() metav1.Time {
 			clock = clock.Add(time.Hour)
 			return metav1.NewTime(clock)

@@ -34,7 +34,9 @@ type facts struct {
 	verdict    verdict
 	taken      bool // a template of the cluster has its name
 	tooMany    bool // its namespace has too many older ones
-	count      func(revision string) v1alpha1.PodCounts
+	// misreplaced is what is wrong with spec.replaces, given the other templates.
+	misreplaced string
+	count       func(revision string) v1alpha1.PodCounts
 }
 
 // next returns the status of a template, from its former one. The time of the condition changes with
@@ -58,6 +60,9 @@ func next(before *v1alpha1.Status, f facts, now metav1.Time) *v1alpha1.Status {
 	case f.verdict.revision == "":
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalid
 		c.Message = invalid(status.Revision, f.verdict.problems)
+	case f.misreplaced != "":
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonCannotReplace
+		c.Message = shortened("No pod gets this template, unless a file changes that: spec.replaces: " + f.misreplaced + ".")
 	}
 	meta.SetStatusCondition(&status.Conditions, c)
 	if status.Revision != "" && !f.taken { // pods with the name of a taken one have the cluster's

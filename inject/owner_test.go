@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// TestOwner checks which workload a pod belongs to, from the pod and from the pod template alone.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	controlledBy := func(kind, name, labels string) string {
+		return fmt.Sprintf(`{"metadata":{"generateName":"x-","labels":{%s},"ownerReferences":[{"kind":"Other","name":"o"},{"kind":%q,"name":%q,"controller":true}]}}`, labels, kind, name)
+	}
+	for _, c := range []struct {
+		pod  string
+		by   Owner
+		want Owner
+	}{
+		{controlledBy("ReplicaSet", "web-5d4f8c7b9", `"pod-template-hash":"5d4f8c7b9"`), Owner{}, Owner{"Deployment", "web"}},
+		{controlledBy("ReplicaSet", "web-5d4f8c7b9", `"pod-template-hash":"5d4f"`), Owner{}, Owner{"ReplicaSet", "web-5d4f8c7b9"}},
+		{controlledBy("ReplicaSet", "web-5d4f8c7b9", ``), Owner{}, Owner{"ReplicaSet", "web-5d4f8c7b9"}},
+		{controlledBy("ReplicaSet", "-5d4f8c7b9", `"pod-template-hash":"5d4f8c7b9"`), Owner{}, Owner{"ReplicaSet", "-5d4f8c7b9"}},
+		{controlledBy("ReplicaSet", "web-6c9", `"rollouts-pod-template-hash":"6c9"`), Owner{}, Owner{"Rollout", "web"}},
+		{controlledBy("Job", "report-29312345", ``), Owner{}, Owner{"CronJob", "report"}},
+		{controlledBy("Job", "report-2931234", ``), Owner{}, Owner{"Job", "report-2931234"}},
+		{controlledBy("Job", "report-v2931234", ``), Owner{}, Owner{"Job", "report-v2931234"}},
+		{controlledBy("Job", "-29312345", ``), Owner{}, Owner{"Job", "-29312345"}},
+		{controlledBy("Job", "29312345", ``), Owner{}, Owner{"Job", "29312345"}},
+		{controlledBy("StatefulSet", "db", ``), Owner{}, Owner{"StatefulSet", "db"}},
+		{`{"metadata":{"name":"one"}}`, Owner{}, Owner{"Pod", "one"}},
+		{`{"metadata":{"name":"one-abcde","generateName":"one-"}}`, Owner{}, Owner{"Pod", "one-"}},
+		{`{"metadata":{"name":"one","ownerReferences":[{"kind":"Node","name":"n"}]}}`, Owner{}, Owner{"Pod", "one"}},
+		{`{}`, Owner{}, Owner{"Pod", ""}},
+		// Pod templates in files.
+		{`{"metadata":{"labels":{"app":"web"}}}`, Owner{"Deployment", "web"}, Owner{"Deployment", "web"}},
+		{`{}`, Owner{"CronJob", "report"}, Owner{"CronJob", "report"}},
+		{`{}`, Owner{"Job", "report-29312345"}, Owner{"CronJob", "report"}},
+		{`{"metadata":{"labels":{"pod-template-hash":"5d4f8c7b9"}}}`, Owner{"ReplicaSet", "web-5d4f8c7b9"}, Owner{"Deployment", "web"}},
+	} {
+		pod, err := tree.Parse([]byte(c.pod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ownerOf(pod, c.by); got != c.want {
+			t.Errorf("%s of %v belongs to %v, want %v", c.pod, c.by, got, c.want)
+		}
+	}
+}
+
+// TestHundredth checks that the numbers of workloads never change, and that they are even.
+func TestHundredth(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		namespace string
+		of        Owner
+		template  string
+		want      int
+	}{ // computed apart from this code
+		{"shop", Owner{"Deployment", "web"}, "agent-next", 6},
+		{"shop", Owner{"Deployment", "cart"}, "agent-next", 65},
+		{"", Owner{"Pod", ""}, "agent-next", 70},
+	} {
+		if got := hundredth(c.namespace, c.of, c.template); got != c.want {
+			t.Errorf("%v in %s has the number %d for %s, want %d", c.of, c.namespace, got, c.template, c.want)
+		}
+	}
+	const workloads = 100_000
+	var counts [100]int
+	for i := range workloads {
+		counts[hundredth("shop", Owner{"Deployment", fmt.Sprint("web-", i)}, "agent-next")]++
+	}
+	for number, n := range counts {
+		if n < workloads/100*8/10 || n > workloads/100*12/10 {
+			t.Errorf("%d of %d workloads have the number %d", n, workloads, number)
+		}
+	}
+	same := 0
+	for i := range 1000 {
+		of := Owner{"Deployment", fmt.Sprint("web-", i)}
+		if (hundredth("shop", of, "a") < 50) == (hundredth("shop", of, "b") < 50) {
+			same++
+		}
+	}
+	if same < 400 || same > 600 {
+		t.Errorf("two templates take the same %d of 1000 workloads", same)
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// wholeShare is the share of a template that replaces another one everywhere.
+const wholeShare = 100
+
+// Share returns the percentage of workloads in which the template replaces another one.
+func (t *Template) Share() int { return cmp.Or(t.Spec.Share, wholeShare) }
+
+// replaces checks what a template says about the one that it replaces. Whether that exists is a property of
+// the set, see misreplaced.
+func (c *checker) replaces(y *yaml.Node, t *Template) {
+	replaces, share := at(y, "spec", "replaces"), child(child(y, "spec"), "share")
+	switch {
+	case t.Spec.Replaces == "" && share != nil:
+		c.problem(share, "spec.share", "a share is for a template that replaces another one; set replaces, or leave share out")
+	case t.Spec.Replaces == "":
+	case !isLabel(t.Spec.Replaces):
+		c.problem(replaces, "spec.replaces", "must be the name of a template: at most 63 of a-z, 0-9 and -")
+	case t.Spec.Replaces == t.Name:
+		c.problem(replaces, "spec.replaces", "a template cannot replace itself; name another one, or leave replaces out")
+	}
+	if share != nil && (t.Spec.Share < 1 || t.Spec.Share > wholeShare) {
+		c.problem(share, "spec.share", "must be 1 to %d, the percentage of workloads", wholeShare)
+	}
+	t.replacesLine = replaces.Line
+}
+
+// usable returns the templates that can be used together, and the problems of the others.
+func usable(all []*Template) (kept []*Template, problems Problems) {
+	distinct, problems := distinct(all)
+	for _, t := range distinct {
+		message, _ := misreplaced(t, distinct)
+		if message == "" {
+			kept = append(kept, t)
+			continue
+		}
+		p := Problem{File: t.File, Template: t.Name, Path: "spec.replaces", Message: message}
+		if t.line > 0 { // not an object
+			p.Line = t.replacesLine
+		}
+		problems = append(problems, p)
+	}
+	return kept, problems
+}
+
+// Misreplaced returns what is wrong with spec.replaces of a template in a set, or "". The set may have an
+// older template of that name. Passing reports whether other templates, which may be about to change, are the reason.
+func (s *Set) Misreplaced(t *Template) (message string, passing bool) {
+	others := slices.DeleteFunc(slices.Clone(s.Templates), func(other *Template) bool { return other.ID() == t.ID() })
+	return misreplaced(t, append(others, t))
+}
+
+// misreplaced returns what is wrong with spec.replaces of one of the templates, or "". Without these rules, a
+// tenant could displace a template of the cluster, and a pod could lose a required template.
+func misreplaced(t *Template, all []*Template) (message string, passing bool) {
+	name := t.Spec.Replaces
+	if name == "" {
+		return "", false
+	}
+	find := func(namespace string) *Template {
+		for _, other := range all {
+			if other.Name == name && other.Namespace == namespace {
+				return other
+			}
+		}
+		return nil
+	}
+	switch of := find(t.Namespace); {
+	case of == nil && t.Namespace != "" && find("") != nil:
+		return fmt.Sprintf("%s is a %s; a %s can replace only one of its own namespace", name, v1alpha1.ClusterKind, v1alpha1.NamespacedKind), false
+	case of == nil:
+		return fmt.Sprintf("there is no template %s to replace%s", name, DidYouMean(name, namesIn(all, t))), true
+	case of.Spec.Replaces != "":
+		return fmt.Sprintf("%s itself replaces %s; replace that one", name, of.Spec.Replaces), false
+	case of.Spec.Required && !t.Spec.Required:
+		return fmt.Sprintf("%s is required, so this template must be required too; set required: true", name), true
+	case !of.Spec.Required && t.Spec.Required:
+		return fmt.Sprintf("%s is not required, so this template must not be required either; leave required out, or make %[1]s required", name), true
+	}
+	return "", false
+}
+
+// Excludes reports whether no pod gets both templates, because one replaces the other, or both the same one.
+func (t *Template) Excludes(other *Template) bool {
+	of := func(t *Template) string { return cmp.Or(t.Spec.Replaces, t.Name) }
+	return t != other && t.Namespace == other.Namespace && of(t) == of(other)
+}
+
+// namesIn returns the names of the templates that another one could replace.
+func namesIn(all []*Template, by *Template) (names []string) {
+	for _, t := range all {
+		if t.Namespace == by.Namespace && t != by {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
