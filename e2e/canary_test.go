@@ -322,7 +322,7 @@ func (c *canaries) wrong(t *testing.T) {
 		}
 	}
 	out := c.apply(t, spec("  replaces: lgo\n"))
-	if want := "Warning: spec.replaces: there is no template lgo to replace; did you mean log?; until then, no pod gets this template"; !strings.Contains(out, want) {
+	if want := `Warning: spec.replaces: there is no template lgo to replace; did you mean "log"?; until then, no pod gets this template`; !strings.Contains(out, want) {
 		t.Errorf("it does not say %q: %s", want, out)
 	}
 	c.controlled.wantReady(t, "clustersidecartemplate/log-next", "False CannotReplace")

@@ -21,20 +21,21 @@ func (t *Template) Share() int { return cmp.Or(t.Spec.Share, wholeShare) }
 // replaces checks what a template says about the one that it replaces. Whether that exists is a property of
 // the set, see misreplaced.
 func (c *checker) replaces(y *yaml.Node, t *Template) {
-	replaces, share := at(y, "spec", "replaces"), child(child(y, "spec"), "share")
+	spec := child(y, "spec")
+	replaces, share := child(spec, "replaces"), child(spec, "share")
 	switch {
-	case t.Spec.Replaces == "" && share != nil:
+	case replaces == nil && share != nil:
 		c.problem(share, "spec.share", "a share is for a template that replaces another one; set replaces, or leave share out")
-	case t.Spec.Replaces == "":
+	case replaces == nil, replaces.ShortTag() != "!!str": // is no string, which is reported already
 	case !isLabel(t.Spec.Replaces):
 		c.problem(replaces, "spec.replaces", "must be the name of a template: at most 63 of a-z, 0-9 and -")
 	case t.Spec.Replaces == t.Name:
 		c.problem(replaces, "spec.replaces", "a template cannot replace itself; name another one, or leave replaces out")
 	}
-	if share != nil && (t.Spec.Share < 1 || t.Spec.Share > wholeShare) {
+	if share != nil && share.ShortTag() == "!!int" && (t.Spec.Share < 1 || t.Spec.Share > wholeShare) {
 		c.problem(share, "spec.share", "must be 1 to %d, the percentage of workloads", wholeShare)
 	}
-	t.replacesLine = replaces.Line
+	t.replacesLine = at(y, "spec", "replaces").Line
 }
 
 // usable returns the templates that can be used together, and the problems of the others.

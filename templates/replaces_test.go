@@ -41,7 +41,7 @@ func TestReplaces(t *testing.T) {
 		{[]string{"a", "b=a", "c=a:10"}, "a b c", ""},
 		{[]string{"a!", "b!=a"}, "a b", ""},
 		{[]string{"x/a", "x/b=a"}, "x/a x/b", ""},
-		{[]string{"agent", "b=agnet"}, "agent", "there is no template agnet to replace; did you mean agent?"},
+		{[]string{"agent", "b=agnet"}, "agent", `there is no template agnet to replace; did you mean "agent"?`},
 		{[]string{"x/a", "b=a"}, "x/a", "there is no template a to replace"},
 		{[]string{"x/a", "y/b=a"}, "x/a", "there is no template a to replace"},
 		{[]string{"a", "x/b=a"}, "a", "a is a ClusterSidecarTemplate; a SidecarTemplate can replace only one of its own namespace"},
