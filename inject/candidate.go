@@ -24,9 +24,9 @@ type candidate struct {
 	byName map[string]*tree.Node // see own
 }
 
-// pass records that a rule does not apply.
+// pass records that a rule does not apply, unless the reason is obvious.
 func (c *candidate) pass(code Code, why string) {
-	if c.subject.asked.detail {
+	if c.subject.asked.detail && why != "" {
 		c.decision.Passed = append(c.decision.Passed, Step{code, why})
 	}
 }

@@ -21,7 +21,7 @@ type rule struct {
 	// applies reports whether the rule applies. It also returns one sentence for the pod's author,
 	// or "" if the code says enough.
 	applies func(*subject, *loaded) (bool, string)
-	// passes returns why the rule does not apply, for detailed output.
+	// passes returns why the rule does not apply, for detailed output, or "" if that is obvious.
 	passes func(*subject, *loaded) string
 }
 

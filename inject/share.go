@@ -49,7 +49,7 @@ func whyInShare(s *subject, t *loaded) string {
 	of := s.owner()
 	switch {
 	case t.base == nil:
-		return "the template replaces no other one"
+		return ""
 	case s.annotation(t.injected) != nil:
 		return "the pod has it already"
 	case named:
@@ -78,7 +78,12 @@ func replaced(s *subject, t *loaded) (bool, string) {
 	return true, fmt.Sprintf("the template %s replaces it here", by.Name)
 }
 
-func whyNotReplaced(*subject, *loaded) string { return "no other template takes its place" }
+func whyNotReplaced(_ *subject, t *loaded) string {
+	if t.base == nil && len(t.canaries) == 0 {
+		return ""
+	}
+	return "no other template takes its place"
+}
 
 // hasBase reports whether the pod has the template that a canary would replace.
 func hasBase(s *subject, t *loaded) (bool, string) {
