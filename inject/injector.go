@@ -121,6 +121,24 @@ func newView(set *templates.Set, excludedNamespaces []string) *Injector {
 	return i
 }
 
+// replace connects the templates that replace others with these. A template whose other one is not here, as
+// when it is tried alone, is like any other.
+func (i *Injector) replace() {
+	for k, t := range i.templates {
+		t.index = k
+		base := i.byName[t.Spec.Replaces]
+		if base == nil || base == t || base.Spec.Replaces != "" {
+			continue
+		}
+		t.base, base.canaries = base, append(base.canaries, t)
+		base.settable = append(base.settable, t.OwnParamNames()...)
+		t.settable = nil
+		if len(base.canaries) == 1 {
+			i.replaced = append(i.replaced, base)
+		}
+	}
+}
+
 // ReadsOfProducts reports whether a template reads an annotation that is not Pillion's.
 func (i *Injector) ReadsOfProducts(key string) bool { return i.products.reads(key) }
 

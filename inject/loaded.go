@@ -50,27 +50,17 @@ func load(t *templates.Template) *loaded {
 	return l
 }
 
-// replace connects the templates that replace others with these. A template whose other one is not here, as
-// when it is tried alone, is like any other.
-func (i *Injector) replace() {
-	for k, t := range i.templates {
-		t.index = k
-		base := i.byName[t.Spec.Replaces]
-		if base == nil || base == t || base.Spec.Replaces != "" {
-			continue
-		}
-		t.base, base.canaries = base, append(base.canaries, t)
-		base.settable = append(base.settable, t.OwnParamNames()...)
-		t.settable = nil
-		if len(base.canaries) == 1 {
-			i.replaced = append(i.replaced, base)
-		}
-	}
-}
-
 // record returns a fragment with an annotation that records the injection.
 func (t *loaded) record(nodes *tree.Arena, fragment *tree.Node, key string, value tree.Node) tree.Node {
 	metadata := fragment.Get("metadata")
 	annotations := nodes.With(metadata.Get("annotations"), key, value)
 	return nodes.With(fragment, "metadata", nodes.With(metadata, "annotations", annotations))
+}
+
+// place returns the template that is replaced here, or the template itself.
+func (t *loaded) place() *loaded {
+	if t.base != nil {
+		return t.base
+	}
+	return t
 }

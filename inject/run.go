@@ -18,7 +18,7 @@ type run struct {
 	input    templates.Input
 	journal  tree.Journal
 	room     []candidate
-	canaries []candidate // by the index of the template; see choose
+	rivals   rivals
 
 	leftOut map[string]string // reasons by template
 	added   bool
@@ -27,7 +27,7 @@ type run struct {
 
 // start prepares for the looks of one pod.
 func (r *run) start(i *Injector, asked asked, nodes *tree.Arena) {
-	r.injector, r.journal.Nodes = i, nodes
+	r.injector, r.journal.Nodes, r.rivals.replaced = i, nodes, i.replaced
 	s := &r.subject
 	s.proven = nil
 	s.asked, s.schema, s.templates, s.brings, s.patterns, s.excluded, s.readsGated, s.nodes = asked, i.schema, i.templates, i.brings, i.patterns, i.excluded, i.readsGated, nodes
@@ -128,14 +128,16 @@ func (r *run) expose(decisions []Decision) {
 func (r *run) renderAll(decisions []Decision) {
 	s, o := &r.subject, &r.owners
 	o.candidates, o.leftOut, o.flipped = o.candidates[:0], nil, o.flipped[:0]
-	r.choose(decisions)
+	if len(r.rivals.replaced) > 0 {
+		r.rivals.choose(s, decisions, r.render)
+	}
 	for i, t := range s.templates {
 		if s.asked.gone() {
 			return
 		}
 		d, c := &decisions[i], &r.room[len(o.candidates)]
 		if t.base != nil {
-			*c = r.canaries[i]
+			*c = r.rivals.candidates[i]
 		} else {
 			r.render(t, d, c)
 		}
@@ -146,7 +148,7 @@ func (r *run) renderAll(decisions []Decision) {
 			o.flipped = append(o.flipped, t)
 		}
 	}
-	r.fallBack(decisions)
+	r.rivals.fallBack(s, decisions)
 }
 
 // render decides about one template as far as that is possible before anything is planned.
@@ -172,4 +174,15 @@ func (r *run) render(t *loaded, d *Decision, c *candidate) {
 	if s.asked.detail {
 		_, d.Requested = s.requested.says(t.Name)
 	}
+}
+
+// wants reports whether a template would be for the pod if no canary took its place.
+func (r *run) wants(base *loaded) bool {
+	taken := r.subject.taken[base]
+	delete(r.subject.taken, base)
+	defer func() { r.subject.taken[base] = taken }()
+	var d Decision
+	var c candidate
+	r.render(base, &d, &c)
+	return d.Code == ""
 }

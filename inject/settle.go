@@ -47,7 +47,7 @@ type settling struct {
 
 // kept returns the number of bytes that stay allocated for the next pod.
 func (s *settling) kept() int {
-	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.canaries))*int(unsafe.Sizeof(candidate{}))
+	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.rivals.candidates))*int(unsafe.Sizeof(candidate{}))
 }
 
 // settle adds to the pod until nothing is left to add.
@@ -136,7 +136,7 @@ func (s *settling) pass(leftOut map[string]string) (culprits map[string]string) 
 		if run.decide(decisions); s.run.subject.asked.gone() {
 			return nil
 		}
-		if culprits, s.always = run.failing(decisions); len(culprits) > 0 {
+		if culprits, s.always = run.rivals.failing(&run.subject, decisions, run.wants); len(culprits) > 0 {
 			return culprits
 		}
 		if s.result.Decisions == nil {

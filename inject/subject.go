@@ -74,7 +74,7 @@ type subject struct {
 	proven    map[string]bool // names of containers that templates rendered before anything was added
 
 	// taken are the templates that take the place of others, by these. Instead are those that could not, and
-	// are replaced by them in turn. See [run.choose].
+	// are replaced by them in turn. See [rivals.choose].
 	taken, instead map[*loaded]*loaded
 }
 
@@ -138,6 +138,16 @@ func (s *subject) marked(t *loaded) bool {
 func (s *subject) says(t *loaded) bool {
 	return s.annotation(t.injected) != nil && !s.isCanarys(t) ||
 		s.annotation(t.customize).IsText("true")
+}
+
+// isCanarys reports whether the pod's record of the template is that of a canary, which took its place.
+func (s *subject) isCanarys(t *loaded) bool {
+	for _, c := range t.canaries {
+		if s.annotation(c.injected) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // isTokenVolume reports whether the volume with that name projects the pod's API token. The name

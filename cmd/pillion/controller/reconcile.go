@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -70,7 +69,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	scope, err := r.scope(ctx, template)
+	scope, err := scopeOf(ctx, r.read, template)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -152,21 +151,6 @@ func (r *reconciler) tooMany(ctx context.Context, template *unstructured.Unstruc
 	return !slices.ContainsFunc(used, func(o unstructured.Unstructured) bool { return o.GetName() == template.GetName() }), nil
 }
 
-// list returns templates of namespaces. They must not be changed.
-func list(ctx context.Context, read client.Reader, options ...client.ListOption) ([]unstructured.Unstructured, error) {
-	return listKind(ctx, read, v1alpha1.NamespacedKind, options...)
-}
-
-// listKind returns templates of a kind. They must not be changed.
-func listKind(ctx context.Context, read client.Reader, kind string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
-	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(newObject(kind + "List").GroupVersionKind())
-	if err := read.List(ctx, all, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, fmt.Errorf("reading the templates of the kind %s: %w", kind, err)
-	}
-	return all.Items, nil
-}
-
 // judge compiles a template, once for each content.
 func (r *reconciler) judge(template *unstructured.Unstructured) verdict {
 	name := client.ObjectKeyFromObject(template)
@@ -213,11 +197,4 @@ func statusOf(template *unstructured.Unstructured) (*v1alpha1.Status, error) {
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, status)
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionReady })
 	return status, err
-}
-
-// newObject returns an empty object of a kind of templates.
-func newObject(kind string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind})
-	return o
 }

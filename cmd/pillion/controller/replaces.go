@@ -14,15 +14,15 @@ import (
 	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
-// scope returns the templates that may replace a template, or be replaced by it: those of the cluster, and for a
+// scopeOf returns the templates that may replace a template, or be replaced by it: those of the cluster, and for a
 // template of a namespace those of that namespace too. They have only what decides about that.
-func (r *reconciler) scope(ctx context.Context, template *unstructured.Unstructured) (*templates.Set, error) {
-	all, err := listKind(ctx, r.read, v1alpha1.ClusterKind)
+func scopeOf(ctx context.Context, read client.Reader, template *unstructured.Unstructured) (*templates.Set, error) {
+	all, err := listKind(ctx, read, v1alpha1.ClusterKind)
 	if err != nil {
 		return nil, err
 	}
 	if namespace := template.GetNamespace(); namespace != "" {
-		own, err := list(ctx, r.read, client.InNamespace(namespace))
+		own, err := list(ctx, read, client.InNamespace(namespace))
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"fmt"
+	"slices"
+)
+
+// rivals are the templates that replace each other.
+type rivals struct {
+	replaced   []*loaded
+	candidates []candidate // by the index of the template
+}
+
+// choose decides which of the templates that replace each other are for the pod, before the others are rendered. A
+// template is replaced by the first one, in order, that applies and can be rendered.
+func (r *rivals) choose(s *subject, decisions []Decision, render func(*loaded, *Decision, *candidate)) {
+	s.taken, s.instead = map[*loaded]*loaded{}, map[*loaded]*loaded{}
+	r.candidates = slices.Grow(r.candidates[:0], len(s.templates))[:len(s.templates)]
+	for _, base := range r.replaced {
+		for _, t := range base.canaries {
+			if s.asked.gone() {
+				return
+			}
+			d := &decisions[t.index]
+			render(t, d, &r.candidates[t.index])
+			switch {
+			case d.Code == "":
+				s.taken[base] = t
+			case d.Code.Failed() && s.instead[base] == nil:
+				s.instead[base] = t
+			}
+		}
+	}
+}
+
+// fallBack decides about the canaries that cannot be injected: if the other template, or another canary, is
+// for the pod, that is enough. Otherwise a broken canary could cost a pod a required template, or its admission.
+func (r *rivals) fallBack(s *subject, decisions []Decision) {
+	for _, base := range r.replaced {
+		in := s.taken[base]
+		if in == nil && decisions[base.index].Code == "" {
+			in = base
+		}
+		if in == nil {
+			continue
+		}
+		for _, t := range base.canaries {
+			d := &decisions[t.index]
+			if d.Code.Failed() {
+				d.Message = fmt.Sprintf("%s is injected instead, because this template cannot be: %s", in.Name, d.Sentence())
+				d.Code, d.Obstacles = CodeFellBack, nil
+				d.note(d.Message)
+			}
+			if d.Code == CodeHasReplaced && s.asked.detail && decisions[in.index].NewPods == "" {
+				decisions[in.index].NewPods = t.Name
+			}
+		}
+		if _, named := s.requested.says(in.Name); in != base && s.asked.detail && !named && !s.selects(in) && decisions[in.index].NewPods == "" {
+			decisions[in.index].NewPods = base.Name
+		}
+	}
+}
+
+// failing returns the canaries that could not be planned, or that no longer apply after they were injected, with
+// the reasons. They must be left out, the latter ones from the beginning.
+func (r *rivals) failing(s *subject, decisions []Decision, wants func(*loaded) bool) (culprits map[string]string, always bool) {
+	for _, base := range r.replaced {
+		for _, t := range base.canaries {
+			d, why := &decisions[t.index], ""
+			switch injected := s.annotation(t.injected).Added(); {
+			case injected && !d.Code.Succeeded():
+				why, always = fmt.Sprintf("its expressions read additions, and then it is %s", d.Code), true
+			case (d.Code == CodeConflict || d.Code == CodeRenderFailed) && s.taken[base] == t && wants(base):
+				why = d.Message
+			}
+			if why != "" {
+				if culprits == nil {
+					culprits = map[string]string{}
+				}
+				culprits[t.Name] = why
+			}
+		}
+	}
+	return culprits, always
+}
