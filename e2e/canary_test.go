@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,8 @@ import (
 const (
 	canaryWorkloads = 20
 	canaryPods      = 2 // of each workload
+	// canaryLimit is for the controllers, which wait longer after each failure.
+	canaryLimit = 3 * time.Minute
 )
 
 // logTemplate is a sidecar with an image and further lines of its spec.
@@ -184,10 +187,11 @@ func (c *canaries) recreate(t *testing.T) {
 // wantImages waits until each workload has its pods, all with the same image of the sidecar.
 func (c *canaries) wantImages(t *testing.T, image func(workload string) string) {
 	t.Helper()
-	eventually(t, "the pods have their images", func(ctx context.Context) error {
+	var last error
+	eventuallyWithin(t, canaryLimit, "the pods have their images", func(ctx context.Context) error {
 		pods, err := c.Client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return err
+			return errors.Join(err, last)
 		}
 		n := 0
 		for k := range pods.Items {
@@ -201,6 +205,7 @@ func (c *canaries) wantImages(t *testing.T, image func(workload string) string) 
 		if n != canaryWorkloads*canaryPods {
 			err = errors.Join(err, fmt.Errorf("there are %d pods", n))
 		}
+		last = err
 		return err
 	})
 }

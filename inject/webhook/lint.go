@@ -53,7 +53,7 @@ var lint = &endpoint{
 		if namespaces := h.replacedIn(t); len(namespaces) > 0 {
 			all = append(all, fmt.Sprintf("the %s of this name is no longer used in %s; use another name to keep it", v1alpha1.NamespacedKind, some(namespaces)))
 		}
-		if why, passing := injector.Set().Misreplaced(t); passing {
+		if why, passing := injector.All().Misreplaced(t); passing {
 			all = append(all, fmt.Sprintf("spec.replaces: %s; until then, no pod gets this template", why))
 		} else if why != "" {
 			return linted{request: request, problems: templates.Problems{{Path: "spec.replaces", Message: why}}}, gone(r)
