@@ -285,7 +285,7 @@ func TestOwnWork(t *testing.T) {
 		tryOwnWork(t, seed, 3, tried)
 	}
 	t.Logf("%v", tried)
-	if count >= 400 && (tried[inject.CodeInjected] < 300 || tried["damaged"] < 100 || tried[inject.CodeConflict] < 5 || tried[inject.CodeConditionFalse] < 20) {
+	if count >= 400 && (tried[inject.CodeInjected] < 300 || tried["damaged"] < 100 || tried[inject.CodeConflict] < 5 || tried[inject.CodeConditionFalse] < 20 || tried[inject.CodeReplaced] < 20 || tried[inject.CodeFellBack] < 10 || tried[inject.CodeNotInShare] < 20) {
 		t.Errorf("too little was tried: %v", tried)
 	}
 }
