@@ -7,7 +7,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -15,8 +14,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 )
 
 var rolloutPods = flag.Int("rollout-pods", 0, "how many pods TestRolloutScale updates; 0 skips it")
@@ -104,39 +106,36 @@ func (r *rolling) requests(t *testing.T) (n int) {
 	return n
 }
 
-// follow is for many pods: it watches them.
+// follow is for many pods: it is told about each change instead of listing all pods.
 func (k *kubelet) follow(t *testing.T, ns string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	watch, err := k.client.CoreV1().Pods(ns).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
+	informer := informers.NewSharedInformerFactoryWithOptions(k.client, 0, informers.WithNamespace(ns)).Core().V1().Pods().Informer()
+	queue := workqueue.NewTyped[string]()
+	add := func(object any) { queue.Add(object.(*corev1.Pod).Name) }
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) { add(object) }}); err != nil {
 		t.Fatal(err)
 	}
-	for range 4 * runtime.GOMAXPROCS(0) {
+	go informer.RunWithContext(ctx)
+	go func() { <-ctx.Done(); queue.ShutDown() }()
+	for range 8 {
 		go func() {
-			for event := range watch.ResultChan() {
-				pod, ok := event.Object.(*corev1.Pod)
-				if !ok {
-					continue
+			for {
+				name, end := queue.Get()
+				if end {
+					return
 				}
-				k.mu.Lock()
-				changed := k.report(pod)
-				k.mu.Unlock()
-				for range 3 {
-					if !changed {
-						break
-					}
-					if _, err := k.client.CoreV1().Pods(ns).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err == nil {
-						break
-					}
-					if pod, err = k.client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
-						break
-					}
+				if object, ok, err := informer.GetStore().GetByKey(ns + "/" + name); err == nil && ok {
+					pod := object.(*corev1.Pod).DeepCopy()
 					k.mu.Lock()
-					changed = k.report(pod)
+					changed := k.report(pod)
 					k.mu.Unlock()
+					if changed { // after a conflict, there is another event
+						_, _ = k.client.CoreV1().Pods(ns).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+					}
 				}
+				queue.Done(name)
 			}
 		}()
 	}

@@ -215,6 +215,9 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *update.Rollout, targets 
 		s.stopped(err)
 		return fmt.Errorf("the rollout was stopped after %d of %d pods; run the same command again to continue%s", s.done, s.total, halfOf(err))
 	}
+	if err != nil {
+		err = fmt.Errorf("the rollout has stopped after %d of %d pods: %w. Fix the cause, or apply the old template, and run the same command again", s.done, s.total, err)
+	}
 	return err
 }
 

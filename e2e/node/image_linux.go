@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,6 +28,8 @@ const (
 	// StandIn is the image of the program standin: the app and the sidecars of the tests, and
 	// the process that holds the namespaces of a pod.
 	StandIn = "registry.example/standin:1"
+	// NextStandIn is another image with the same program.
+	NextStandIn = "registry.example/standin:2"
 	// pillionName is the image of Pillion. The manifests name it with the tag of a release.
 	pillionName = "ghcr.io/pillion-dev/pillion"
 
@@ -79,7 +82,11 @@ func BuildImages(ctx context.Context, steps *programs.Steps, dir string, tags ..
 				return err
 			}
 		}
-		if err := addTag(images, StandIn, standIn); err != nil {
+		next, err := another(standIn)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(addTag(images, StandIn, standIn), addTag(images, NextStandIn, next)); err != nil {
 			return err
 		}
 		return tarball.MultiWriteToFile(filepath.Join(dir, imagesName), images)
@@ -151,6 +158,17 @@ func imageOf(binary, entrypoint, user string) (v1.Image, error) {
 		return nil, err
 	}
 	return mutate.ConfigFile(image, configOf(image, entrypoint, user))
+}
+
+// another returns an image with another ID.
+func another(image v1.Image) (v1.Image, error) {
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.Config.Labels = map[string]string{"next": "true"}
+	return mutate.ConfigFile(image, config)
 }
 
 func configOf(image v1.Image, entrypoint, user string) *v1.ConfigFile {

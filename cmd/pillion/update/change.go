@@ -153,9 +153,11 @@ func (r *Rollout) halfDone(p *rollout.Pod, did []string) {
 	r.leaves(fmt.Sprintf("pod %s in the namespace %s (%s changed, not yet recorded)", p.Name, p.Namespace, strings.Join(did, " and ")))
 }
 
-// changedMeanwhile reports whether a patch failed because the pod is not as it was planned for.
+// changedMeanwhile reports whether a patch failed because the pod is not as it was planned for. The API server
+// gives no cause if a test of a JSON Patch fails. If it denies the result, it does.
 func changedMeanwhile(err error) bool {
-	return apierrors.IsConflict(err) || (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) && strings.Contains(err.Error(), "testing ")
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return apierrors.IsConflict(err) || ok && apierrors.IsInvalid(err) && (status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0)
 }
 
 // rejected explains the error of a request.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
@@ -60,6 +62,7 @@ type fake struct {
 	old       *inject.Injector
 	planner   *rollout.Planner
 	kubelet   func(*corev1.Pod) // after a change of a pod; nil: all becomes well
+	meanwhile func(*corev1.Pod) // somebody changes a pod after it was read
 	hold      int               // polls until a changed pod is ready
 	held      map[string]int
 	calls     []string
@@ -142,6 +145,10 @@ func (c *fake) Pod(_ context.Context, _, name string) (*unstructured.Unstructure
 		return nil, errors.Join(before, after)
 	}
 	pod := c.pods[name]
+	if c.meanwhile != nil {
+		defer c.meanwhile(pod)
+		pod = pod.DeepCopy()
+	}
 	if c.held[name] > 0 {
 		if c.held[name]--; c.held[name] == 0 {
 			well(pod)
@@ -175,7 +182,7 @@ func (c *fake) PatchPod(_ context.Context, p update.Patch) error {
 		return err
 	}
 	if doc, err = patch.Apply(doc); err != nil {
-		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), name, nil)
+		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false) // as the API server does
 	}
 	if p.DryRun {
 		return after

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
@@ -212,5 +213,23 @@ func TestPause(t *testing.T) {
 	}
 	if c.image(t, "web-0") != "agent:2" || c.image(t, "web-3") != "agent:1" {
 		t.Errorf("the first wave was not exactly what was changed: %s, %s", c.image(t, "web-0"), c.image(t, "web-3"))
+	}
+}
+
+// TestMeanwhile checks that a change of somebody else between two requests stays.
+func TestMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := newFake(t, 1)
+	c.meanwhile = func(pod *corev1.Pod) {
+		pod.Spec.InitContainers[0].Image = "agent:mine"
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{owner("kubectl-edit", metav1.NewTime(time.Now().Add(time.Minute)))}
+	}
+	var events []update.Event
+	if err := c.tryRun(t, nil, &events); err != nil {
+		t.Fatal(err)
+	}
+	last := events[len(events)-1]
+	if image := c.image(t, "web-0"); image != "agent:mine" || last.Type != "skipped" || !strings.Contains(last.Message, `"kubectl-edit" has changed the image of agent`) && !strings.Contains(last.Message, `whether "kubectl-edit" has changed`) {
+		t.Errorf("the image is %s, and the last event %+v", image, last)
 	}
 }
