@@ -17,6 +17,7 @@ type Health struct {
 	Done   bool   // the change has taken effect, and the pod is as ready as before
 	Failed string // why it never will be
 	Waits  string // for what, if neither
+	Ended  string // the container that has ended and does not run again yet; events have the reason
 }
 
 // Check returns how a pod is doing. Own are the containers that a rollout changes. Before is the pod
@@ -33,20 +34,21 @@ func Check(now, before *corev1.Pod, own []string, ready bool) Health {
 	if h := resize(now); h.Failed != "" || h.Waits != "" {
 		return h
 	}
-	waits := ""
+	var all Health
 	for _, name := range own {
 		h := container(now, before, name)
 		if h.Failed != "" {
 			return h
 		}
-		if waits == "" {
-			waits = h.Waits
+		if all.Waits == "" {
+			all = h
 		}
 	}
-	if waits == "" && ready && !IsReady(now) {
-		waits = "the pod to become Ready"
+	if all.Waits == "" && ready && !IsReady(now) {
+		all.Waits = "the pod to become Ready"
 	}
-	return Health{Done: waits == "", Waits: waits}
+	all.Done = all.Waits == ""
+	return all
 }
 
 func orWord(texts ...string) string {
@@ -114,10 +116,10 @@ func container(now, before *corev1.Pod, name string) Health {
 		return Health{Waits: "the container " + name + " to start"}
 	}
 	switch {
+	case status.State.Running == nil:
+		return Health{Waits: "the container " + name + " to start again", Ended: name}
 	case !applied(now, status, spec):
 		return Health{Waits: "the container " + name + " to run the image " + spec.Image}
-	case status.State.Running == nil:
-		return Health{Waits: "the container " + name + " to start again"}
 	case !status.Ready:
 		return Health{Waits: "the container " + name + " to be ready"}
 	case !resized(status, spec):

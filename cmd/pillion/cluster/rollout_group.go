@@ -5,7 +5,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,10 +103,14 @@ func (g *grouping) finish(ctx context.Context, count *status.Count) error {
 		if len(w.Behind) == 0 {
 			continue
 		}
-		if err := g.tryResize(ctx, w); err != nil {
+		denied, err := g.tryResize(ctx, w)
+		if err != nil {
 			return err
 		}
 		w.Choose(g.owner(count, o))
+		if w.Way == rollout.ChangeInPlace && denied != "" {
+			w.Why = strings.TrimPrefix(w.Why+"; "+denied, "; ")
+		}
 		g.targets.Workloads = append(g.targets.Workloads, w)
 	}
 	return nil
@@ -145,23 +148,26 @@ func (g *grouping) newestRevision(deployment status.Owner) string {
 	return newest
 }
 
-// tryResize asks the API server whether it accepts the resize of a workload's pods.
-func (g *grouping) tryResize(ctx context.Context, w *rollout.Workload) error {
+// tryResize asks the API server whether it accepts the resize of a workload's first pod. If it finds the change
+// invalid, all pods need new ones. If its admission denies the resize, for example because the node is too small, it
+// returns the reason: a new pod may not fit anywhere either, so the rollout stops at this pod.
+func (g *grouping) tryResize(ctx context.Context, w *rollout.Workload) (denied string, err error) {
 	first := g.resizing[w]
 	if first == nil {
-		return nil
+		return "", nil
 	}
-	err := update.Kubernetes{Interface: g.Interface}.PatchPod(ctx, update.Patch{Namespace: g.name, Name: first.pod, Subresource: "resize", Operations: first.patch, DryRun: true})
-	var denied *apierrors.StatusError
+	err = update.Kubernetes{Interface: g.Interface}.PatchPod(ctx, update.Patch{Namespace: g.name, Name: first.pod, Subresource: "resize", Operations: first.patch, DryRun: true})
 	switch {
-	case apierrors.IsForbidden(err) && errors.As(err, &denied) && strings.Contains(denied.ErrStatus.Message, "cannot patch resource"):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource"):
 		g.note("Whether the API server accepts the new resources is unknown, because you are not allowed to patch pods/resize.")
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+	case apierrors.IsForbidden(err):
+		return "the API server denies the resize: " + err.Error(), nil
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		for _, p := range w.Behind {
 			p.Deny(err.Error())
 		}
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-		return err
+		return "", err
 	}
-	return nil
+	return "", nil
 }

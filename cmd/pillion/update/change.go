@@ -191,6 +191,11 @@ func (r *Rollout) await(ctx context.Context, p *rollout.Pod, before *corev1.Pod)
 			switch {
 			case h.Failed != "":
 				return errors.New(h.Failed)
+			case h.Ended != "":
+				if why := r.Cluster.Failure(ctx, pod, h.Ended, rollout.Changed(&pod.ObjectMeta)); why != "" {
+					return fmt.Errorf("the container %s does not start: %s", h.Ended, why)
+				}
+				well, waits = time.Time{}, h.Waits
 			case !h.Done:
 				well, waits = time.Time{}, h.Waits
 			case well.IsZero():

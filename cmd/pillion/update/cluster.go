@@ -5,6 +5,7 @@ package update
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type Cluster interface {
 	Workload(ctx context.Context, w *rollout.Workload) (*unstructured.Unstructured, error)
 	Restart(ctx context.Context, w *rollout.Workload, at time.Time) error
 	Budgets(ctx context.Context, namespace string) ([]Budget, error)
+	// Failure returns why a container of a pod has not started since a time, by the pod's events, or "".
+	Failure(ctx context.Context, pod *corev1.Pod, container string, since time.Time) string
 }
 
 // Budget is a PodDisruptionBudget.
@@ -142,6 +145,34 @@ func (k Kubernetes) Budgets(ctx context.Context, namespace string) (all []Budget
 		all = append(all, Budget{list.Items[i].GetName(), selector, b.Status.DisruptionsAllowed})
 	}
 	return all, nil
+}
+
+// Failure implements [Cluster]. The status of a sidecar whose image cannot be pulled has no reason, but events have.
+// Users who may not read events wait until the deadline.
+func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container string, since time.Time) string {
+	options := metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",type=" + corev1.EventTypeWarning}
+	list, err := k.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(pod.Namespace).List(ctx, options)
+	if err != nil {
+		return ""
+	}
+	why := ""
+	for i := range list.Items {
+		e := &corev1.Event{}
+		if convert(&list.Items[i], e) != nil || !strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
+			continue
+		}
+		last := e.LastTimestamp.Time
+		if e.Series != nil {
+			last = e.Series.LastObservedTime.Time
+		} else if last.IsZero() {
+			last = e.EventTime.Time
+		}
+		known := slices.Contains([]string{"Failed", "BackOff", "ErrImageNeverPull", "InspectFailed"}, e.Reason) // of the kubelet
+		if known && !last.Before(since) && len(e.Message) > len(why) {
+			why = e.Reason + ": " + e.Message
+		}
+	}
+	return why
 }
 
 func convert(from *unstructured.Unstructured, to any) error {

@@ -63,6 +63,7 @@ type fake struct {
 	planner   *rollout.Planner
 	kubelet   func(*corev1.Pod) // after a change of a pod; nil: all becomes well
 	meanwhile func(*corev1.Pod) // somebody changes a pod after it was read
+	event     string            // why a container does not start
 	hold      int               // polls until a changed pod is ready
 	held      map[string]int
 	calls     []string
@@ -226,6 +227,10 @@ func (c *fake) Budgets(context.Context, string) ([]update.Budget, error) {
 	defer c.mu.Unlock()
 	before, after := c.call("budgets", "")
 	return c.budgets, errors.Join(before, after)
+}
+
+func (c *fake) Failure(_ context.Context, pod *corev1.Pod, _ string, _ time.Time) string {
+	return c.event
 }
 
 func (c *fake) Evict(context.Context, string, string, string) error { return errors.ErrUnsupported }

@@ -88,6 +88,9 @@ func TestStops(t *testing.T) {
 		"CrashLoopBackOff": func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 		},
+		"cannot pull": func(p *corev1.Pod) { // the status of a sidecar does not say so
+			p.Status.InitContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		},
 		"cannot resize": func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: "too big"})
 		},
@@ -99,6 +102,9 @@ func TestStops(t *testing.T) {
 			t.Parallel()
 			c := newFake(t, 4)
 			c.kubelet = happens
+			if what == "cannot pull" {
+				c.event = "Failed: cannot pull agent:2"
+			}
 			err := c.tryRun(t, func(r *update.Rollout) { r.Limits.First, r.Limits.Timeout = 1, 50*time.Millisecond })
 			if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "half done: pod web-0") {
 				t.Fatalf("got %v, want %s and what is half done", err, what)
@@ -108,7 +114,7 @@ func TestStops(t *testing.T) {
 					t.Errorf("pod %s has the image %s", name, image)
 				}
 			}
-			c.kubelet = nil
+			c.kubelet, c.event = nil, ""
 			c.planner.Injector = c.old
 			c.run(t, nil)
 			if image := c.image(t, "web-0"); image != "agent:1" {
