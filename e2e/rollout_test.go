@@ -282,6 +282,7 @@ rules:
 	apply(role)
 	eventually(t, "the user has the rights", func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, env.binary, "rollout", ns, "--kubeconfig", kubeconfig, "--dry-run").CombinedOutput()
+		out = bytes.Join(bytes.Fields(out), []byte(" ")) // it is wrapped
 		if err != nil || !bytes.Contains(out, []byte("in place")) || !bytes.Contains(out, []byte("you are not allowed to patch pods/resize")) {
 			return fmt.Errorf("%v: %s", err, out)
 		}

@@ -142,7 +142,7 @@ func TestRollout(t *testing.T) {
 
 	t.Run("bad image", func(t *testing.T) {
 		setRolled(t, ns, "registry.example/standin:none", "24Mi")
-		out, err := rollout(t, ns, "--first", "1", "--max-unavailable", "1")
+		out, err := rollout(t, ns, "--first", "1", "--max-unavailable", "1", "--timeout", "60s")
 		if err == nil || !strings.Contains(out, "ErrImageNeverPull") || !strings.Contains(out, "half done") {
 			t.Errorf("%v: %s", err, out)
 		}
@@ -150,6 +150,7 @@ func TestRollout(t *testing.T) {
 		for _, pod := range podsIn(t, ns) {
 			if pod.Spec.InitContainers[0].Image != NextStandIn {
 				bad++
+				t.Logf("pod %s: generation %d of %d, %+v", pod.Name, pod.Status.ObservedGeneration, pod.Generation, statusIn(&pod, "rolled"))
 			}
 		}
 		if bad != 1 {
@@ -166,8 +167,8 @@ func TestRollout(t *testing.T) {
 
 	t.Run("infeasible", func(t *testing.T) {
 		setRolled(t, ns, NextStandIn, "1Ti")
-		out, err := rollout(t, ns, "--first", "1", "--max-unavailable", "1")
-		if err == nil || !strings.Contains(out, "the node cannot resize it") {
+		out, err := rollout(t, ns, "--first", "1", "--max-unavailable", "1", "--timeout", "60s")
+		if err == nil || !strings.Contains(out, "the API server denied the resize") || !strings.Contains(out, "enough allocatable resources: memory") {
 			t.Errorf("%v: %s", err, out)
 		}
 		setRolled(t, ns, NextStandIn, "24Mi")

@@ -155,7 +155,7 @@ func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container stri
 	if err != nil {
 		return ""
 	}
-	why := ""
+	why, best := "", len(startFailures())
 	for i := range list.Items {
 		e := &corev1.Event{}
 		if convert(&list.Items[i], e) != nil || !strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
@@ -167,12 +167,17 @@ func (k Kubernetes) Failure(ctx context.Context, pod *corev1.Pod, container stri
 		} else if last.IsZero() {
 			last = e.EventTime.Time
 		}
-		known := slices.Contains([]string{"Failed", "BackOff", "ErrImageNeverPull", "InspectFailed"}, e.Reason) // of the kubelet
-		if known && !last.Before(since) && len(e.Message) > len(why) {
-			why = e.Reason + ": " + e.Message
+		if rank := slices.Index(startFailures(), e.Reason); rank >= 0 && rank < best && !last.Before(since) {
+			why, best = e.Reason+": "+e.Message, rank
 		}
 	}
 	return why
+}
+
+// startFailures are the reasons of the kubelet's events about containers that do not start. Those that explain most
+// come first.
+func startFailures() []string {
+	return []string{"ErrImageNeverPull", "InspectFailed", "Failed", "BackOff"}
 }
 
 func convert(from *unstructured.Unstructured, to any) error {
