@@ -345,15 +345,16 @@ func (d *differ) quota(t *testing.T) {
 	d.waitFor(t, "limited", 3, "")
 	used := func(memory string) {
 		t.Helper()
-		q, err := d.Client.CoreV1().ResourceQuotas("limited").Get(testContext(t), "memory", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.Status.Hard = q.Spec.Hard
-		q.Status.Used = corev1.ResourceList{corev1.ResourceRequestsMemory: resource.MustParse(memory)}
-		if _, err := d.Client.CoreV1().ResourceQuotas("limited").UpdateStatus(testContext(t), q, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, "nothing else changes the quota", func(ctx context.Context) error { // as the API server does for each pod
+			q, err := d.Client.CoreV1().ResourceQuotas("limited").Get(ctx, "memory", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			q.Status.Hard = q.Spec.Hard
+			q.Status.Used = corev1.ResourceList{corev1.ResourceRequestsMemory: resource.MustParse(memory)}
+			_, err = d.Client.CoreV1().ResourceQuotas("limited").UpdateStatus(ctx, q, metav1.UpdateOptions{})
+			return err
+		})
 	}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "memory"}}
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourceRequestsMemory: resource.MustParse("360Mi")}
