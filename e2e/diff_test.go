@@ -275,6 +275,35 @@ func (d *differ) inPlace(t *testing.T) {
 	if err := d.patch(t, "image", `"registry.example/agent:2"`); err != nil {
 		t.Errorf("the API server does not change the image in place: %v", err)
 	}
+	d.resizes(t)
+}
+
+// resizes: memory changes in place, unless that changes the quality of service class of the pod.
+func (d *differ) resizes(t *testing.T) {
+	t.Helper()
+	d.namespace(t, "best-effort", nil)
+	pod := d.like("task")
+	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	if _, err := d.Client.CoreV1().Pods("best-effort").Create(testContext(t), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	resize := func(namespace string) error {
+		patch := `{"spec":{"initContainers":[{"name":"agent","resources":{"requests":{"memory":"32Mi"}}}]}}`
+		_, err := d.Client.CoreV1().Pods(namespace).Patch(testContext(t), "task", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "resize")
+		return err
+	}
+	d.write(t, agentSpec("args: [run]", "args: [run], resources: {requests: {memory: 32Mi}}"))
+	const field = "resources.requests.memory of agent"
+	got := d.diff(t, "changes", "-f new.yaml", 1, "agent")
+	wantDiff(t, got, diffed{Template: "agent", Changes: counted{4, 3}, InPlace: counted{4, 3}, Causes: causes("changes", "resize", "", "", field)})
+	if err := resize("changes"); err != nil {
+		t.Errorf("the API server does not resize the sidecar: %v", err)
+	}
+	got = d.diff(t, "best-effort", "-f new.yaml", 1, "agent")
+	wantDiff(t, got, diffed{Template: "agent", Changes: counted{1, 1}, NewPod: counted{1, 1}, Causes: causes("changes", "new pod", "", "", field)})
+	if err := resize("best-effort"); !apierrors.IsInvalid(err) {
+		t.Errorf("the API server changes the class of the pod: %v", err)
+	}
 }
 
 func (d *differ) newPods(t *testing.T) {

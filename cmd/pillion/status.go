@@ -228,7 +228,11 @@ func (o *statusOptions) look(ctx context.Context, c *cluster.Client, stdout, std
 		}
 		err = cli.WriteYAML(&page, report)
 	default:
-		page.WriteString(report.Text(cli.WidthOf(stdout)))
+		colour := cli.WantsColour(stdout)
+		page.WriteString(report.Text(cli.WidthOf(stdout), colour))
+		if colour {
+			stdout = cli.Raw(stdout) // the report is escaped already, apart from its colors
+		}
 	}
 	if err == nil {
 		_, err = stdout.Write(page.Bytes())

@@ -167,7 +167,8 @@ func (r *Outsiders) Names() (names []string) {
 // Text returns the report for users in lines of this width. Namespaces that could opt in come
 // first.
 func (r *Outsiders) Text(width int) string {
-	p := newPage(width, r.Summary, r.Problems, r.Doubts)
+	p := &page{width: width}
+	p.begin("", r.Summary, r.Problems, r.Doubts)
 	for _, intended := range []bool{false, true} {
 		title := "\n"
 		if intended {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -14,26 +15,28 @@ import (
 // page collects lines of at most width runes.
 type page struct {
 	strings.Builder
-	width int
+	width  int
+	colour bool
 }
 
-// newPage returns a page that begins with the summary.
-func newPage(width int, summary string, problems, doubts []string) *page {
-	p := &page{width: width}
-	p.line(0, summary)
+// begin prints the summary.
+func (p *page) begin(style, summary string, problems, doubts []string) {
+	p.styled(0, style, summary)
 	for _, problem := range problems {
-		p.line(0, "Problem: "+problem)
+		p.styled(0, red, "Problem: "+problem)
 	}
 	for _, doubt := range doubts {
-		p.line(0, "Uncertain: "+doubt)
+		p.styled(0, yellow, "Uncertain: "+doubt)
 	}
-	return p
 }
 
 // line prints a string that begins at a column, in as many lines as necessary.
-func (p *page) line(column int, text string) {
+func (p *page) line(column int, text string) { p.styled(column, "", text) }
+
+// styled is line with a color.
+func (p *page) styled(column int, style, text string) {
 	for _, part := range explain.Wrap(text, p.width-column) {
-		p.WriteString(strings.TrimRight(strings.Repeat(" ", column)+part, " ") + "\n")
+		p.WriteString(strings.TrimRight(strings.Repeat(" ", column)+p.paint(style, part), " ") + "\n")
 	}
 }
 
@@ -67,13 +70,15 @@ func (p *page) table(first, pods string, rows []row) {
 		p.sentences(first, heads, rows)
 		return
 	}
+	whole := room
 	room = min(room, nameWidth)
 	for i := range rows {
-		rows[i].name = templates.OneLine(rows[i].name)
+		rows[i].name = inject.Visible(templates.OneLine(rows[i].name))
 		if n := utf8.RuneCountInString(rows[i].name); n <= room {
 			column = max(column, n)
 		}
 	}
+	bars := p.colour && whole-column >= len("  ")+barCells
 	fmt.Fprintf(p, "%-*s  %s\n", column, first, strings.Join(heads, "  "))
 	for _, row := range rows {
 		if utf8.RuneCountInString(row.name) > room {
@@ -82,7 +87,10 @@ func (p *page) table(first, pods string, rows []row) {
 		}
 		fmt.Fprintf(p, "%-*s", column, row.name)
 		for k, n := range row.cells() {
-			fmt.Fprintf(p, "  %*d", len(heads[k]), n)
+			p.WriteString("  " + p.paint(row.style(k), fmt.Sprintf("%*d", len(heads[k]), n)))
+		}
+		if bars {
+			p.bar(&row.Tally)
 		}
 		p.WriteString("\n")
 	}
@@ -106,7 +114,7 @@ func (p *page) command(parts ...string) {
 	if utf8.RuneCountInString(strings.Join(parts, separator)) > p.width-2 {
 		separator = "\n    "
 	}
-	p.WriteString("  " + strings.Join(parts, separator) + "\n")
+	p.WriteString("  " + inject.Visible(strings.Join(parts, separator)) + "\n")
 }
 
 // nameWidth is the maximum width of a table's first column. Longer names get their own line.

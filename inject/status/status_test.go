@@ -144,10 +144,11 @@ func TestCases(t *testing.T) {
 	goldentest.Cases(t, "testdata/*.txtar", func(t *testing.T, archive *txtar.Archive) []txtar.File {
 		r, revision := run(t, archive)
 		checkText(t, r)
+		checkColors(t, r)
 		text, err := json.MarshalIndent(r, "", "  ")
 		must(t, err)
 		want := []txtar.File{
-			{Name: "want.txt", Data: []byte(r.Text(100))},
+			{Name: "want.txt", Data: []byte(r.Text(100, false))},
 			{Name: "want.names", Data: []byte(strings.Join(append(r.Restarts(), ""), "\n"))},
 			{Name: "want.json", Data: append(text, '\n')},
 		}
@@ -191,9 +192,9 @@ func run(t *testing.T, archive *txtar.Archive) (*status.Report, string) {
 func checkText(t *testing.T, r *status.Report) {
 	t.Helper()
 	const table = 100 // the width at which tables have columns
-	want := strings.Fields(r.Text(table))
+	want := strings.Fields(r.Text(table, false))
 	for _, width := range []int{40, 41, 60, 79, 80, table, 133, 1000} {
-		text := r.Text(width)
+		text := r.Text(width, false)
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
 			command := regexp.MustCompile(`^ +(kubectl|pillion|xargs) `).MatchString(line)
@@ -202,7 +203,24 @@ func checkText(t *testing.T, r *status.Report) {
 			}
 		}
 		if got := strings.Fields(text); width >= 79 && !slices.Equal(got, want) {
-			t.Errorf("in %d columns it says\n%s\nand in %d\n%s", width, text, table, r.Text(table))
+			t.Errorf("in %d columns it says\n%s\nand in %d\n%s", width, text, table, r.Text(table, false))
+		}
+	}
+}
+
+// checkColors checks that colors and bars only add to the text, and that bars fit.
+func checkColors(t *testing.T, r *status.Report) {
+	t.Helper()
+	for _, width := range []int{40, 79, 100, 200} {
+		colored := r.Text(width, true)
+		text := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(colored, "")
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, "█") && (utf8.RuneCountInString(strings.TrimSpace(line)) > width || strings.Count(line, "█") != 10) {
+				t.Errorf("a bar does not fit in %d columns: %q", width, line)
+			}
+		}
+		if text = regexp.MustCompile(" *█+").ReplaceAllString(text, ""); text != r.Text(width, false) {
+			t.Errorf("in %d columns, it says with colors\n%s\nwithout\n%s", width, colored, r.Text(width, false))
 		}
 	}
 }

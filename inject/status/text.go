@@ -10,9 +10,14 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// Text returns the report for users in lines of this width.
-func (r *Report) Text(width int) string {
-	p := newPage(width, r.Summary, r.Problems, r.Doubts)
+// Text returns the report for users in lines of this width. With colour, it has the colors of a terminal, and bars.
+func (r *Report) Text(width int, colour bool) string {
+	p := &page{width: width, colour: colour}
+	style := bold
+	if len(r.Problems)+len(r.Failing)+r.Pods.Missing+r.Pods.Altered > 0 {
+		style = red
+	}
+	p.begin(style, r.Summary, r.Problems, r.Doubts)
 	r.failing(p)
 	r.misplaced(p)
 	r.outside(p)
@@ -89,10 +94,10 @@ func (r *Report) owners(p *page) {
 		}
 		p.paragraph(fmt.Sprintf("%s in the namespace %s", s.title(), s.Namespace))
 		for _, reason := range s.Reasons {
-			p.line(2, fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, explain.Plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
+			p.styled(2, styleOf(reason.State), fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, explain.Plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
 		}
 		for i := range s.Mistakes {
-			p.line(2, s.Mistakes[i].text(s.Pods))
+			p.styled(2, yellow, s.Mistakes[i].text(s.Pods))
 		}
 		if s.Hold != "" && len(r.Problems)+len(r.Doubts) == 0 {
 			p.line(2, "a restart does not help: "+s.hold())
@@ -141,7 +146,7 @@ func (r *Report) restarts(p *page) {
 // failing prints which owners cannot create pods.
 func (r *Report) failing(p *page) {
 	for i := range r.Failing {
-		p.line(0, "Failing: "+r.Failing[i].String())
+		p.styled(0, red, "Failing: "+r.Failing[i].String())
 	}
 }
 
@@ -200,9 +205,9 @@ const misplacedShown = 20
 func (r *Report) misplaced(p *page) {
 	for i, m := range r.Misplaced {
 		if i == misplacedShown {
-			p.line(0, fmt.Sprintf("Misplaced: %d more; use -o json to list them", len(r.Misplaced)-i))
+			p.styled(0, yellow, fmt.Sprintf("Misplaced: %d more; use -o json to list them", len(r.Misplaced)-i))
 			return
 		}
-		p.line(0, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
+		p.styled(0, yellow, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
 	}
 }
