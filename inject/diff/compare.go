@@ -154,13 +154,17 @@ func (c *Comparison) changes(from, to *side) ([]rollout.Change, error) {
 
 // effects finds out what happens to each template in the pod.
 func (c *Comparison) effects(o *Outcome, w *Workload, from, to *side, changes []rollout.Change) error {
+	all := rollout.NewPod
+	if len(changes) > 0 {
+		all, _ = worst(changes) // a template that takes the place of another one may change pods in place
+	}
 	for _, p := range c.pairs {
 		id := p.template().ID()
 		switch had, has := from.has(id), to.has(id); {
 		case has && !had:
-			o.add(Effect{Template: id, Effect: Gets, How: rollout.NewPod})
+			o.add(Effect{Template: id, Effect: Gets, How: all})
 		case had && !has:
-			o.add(Effect{Template: id, Effect: Loses, How: rollout.NewPod, Why: whyNot(to.decisions[id])})
+			o.add(Effect{Template: id, Effect: Loses, How: all, Why: whyNot(to.decisions[id])})
 		case has && c.differ[id]:
 			own, err := c.own(id, w, from, changes)
 			if err != nil {

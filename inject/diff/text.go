@@ -118,7 +118,7 @@ func (t *Template) title() string {
 
 func (c *Cause) text() string {
 	text := fmt.Sprintf("%s of %s", explain.Plural(c.Pods, "pod"), explain.Plural(c.Owners, "workload"))
-	if c.Effect == Changes {
+	if c.Effect == Changes || c.How != rollout.NewPod && c.How != "" {
 		text += ", " + ways()[c.How]
 	}
 	if c.By != "" {

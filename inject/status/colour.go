@@ -2,11 +2,7 @@
 
 package status
 
-import (
-	"strings"
-
-	"github.com/pillion-dev/pillion/inject/explain"
-)
+import "github.com/pillion-dev/pillion/inject/explain"
 
 // Terminal colors (ECMA-48, SGR).
 const (
@@ -17,14 +13,6 @@ const (
 	bold    = "\x1b[1m"
 	reset   = "\x1b[0m"
 )
-
-// paint returns a string in a color, if the page has colors.
-func (p *page) paint(style, text string) string {
-	if !p.colour || style == "" {
-		return text
-	}
-	return style + text + reset
-}
 
 // styleOf returns the color of a state.
 func styleOf(s explain.State) string {
@@ -41,28 +29,8 @@ func styleOf(s explain.State) string {
 	return ""
 }
 
-// style returns the color of a cell. Zeros, and the number of all pods, have none.
-func (r *row) style(cell int) string {
-	states := []explain.State{explain.NotWanted, explain.NotWanted, explain.Current, explain.Outdated, explain.Missing, explain.Altered}
-	if r.cells()[cell] == 0 {
-		return ""
-	}
-	return styleOf(states[cell])
-}
-
 // barCells is the width of a bar.
 const barCells = 10
-
-// bar prints the shares of the states of those pods that should have a sidecar.
-func (p *page) bar(t *Tally) {
-	separator := "  "
-	for _, share := range shares(t) {
-		if share.cells > 0 {
-			p.WriteString(separator + p.paint(styleOf(share.state), strings.Repeat("█", share.cells)))
-			separator = ""
-		}
-	}
-}
 
 type share struct {
 	state explain.State

@@ -130,3 +130,31 @@ func get(pods int) string {
 // Commands are commands of this program and of kubectl, with the arguments that select the
 // same cluster and templates, and, for Status, the same namespaces.
 type Commands struct{ Status, Unlabelled, Explain, Kubectl string }
+
+// paint returns a string in a color, if the page has colors.
+func (p *page) paint(style, text string) string {
+	if !p.colour || style == "" {
+		return text
+	}
+	return style + text + reset
+}
+
+// style returns the color of a cell. Zeros, and the number of all pods, have none.
+func (r *row) style(cell int) string {
+	states := []explain.State{explain.NotWanted, explain.NotWanted, explain.Current, explain.Outdated, explain.Missing, explain.Altered}
+	if r.cells()[cell] == 0 {
+		return ""
+	}
+	return styleOf(states[cell])
+}
+
+// bar prints the shares of the states of those pods that should have a sidecar.
+func (p *page) bar(t *Tally) {
+	separator := "  "
+	for _, share := range shares(t) {
+		if share.cells > 0 {
+			p.WriteString(separator + p.paint(styleOf(share.state), strings.Repeat("█", share.cells)))
+			separator = ""
+		}
+	}
+}

@@ -149,7 +149,7 @@ func (p *comparer) object(ctx context.Context, into *compared, object *unstructu
 		return err
 	}
 	owner := diff.Owner{Namespace: object.GetNamespace(), APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName()}
-	return p.compare(ctx, into, &diff.Workload{Owner: owner, Pods: pods, Request: inject.Request{Object: text, Claims: inject.Claims(node)}})
+	return p.compare(ctx, into, &diff.Workload{Owner: owner, Pods: pods, Request: inject.Request{Object: text, Claims: inject.Claims(node), Owner: inject.OwnerOf(object.GetKind(), node)}})
 }
 
 // others compares pods whose owners have no pod template that is known here, by one pod of each.
