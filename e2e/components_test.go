@@ -70,7 +70,12 @@ func TestComponents(t *testing.T) {
 			continue
 		}
 		all = append(all, name)
-		t.Run(name, func(t *testing.T) { dryApply(t, renderWith(t, "base", name)) })
+		t.Run(name, func(t *testing.T) {
+			if name == "keep-ca-bundle" {
+				needsKubernetes(t, 36, servesMutating)
+			}
+			dryApply(t, renderWith(t, "base", name))
+		})
 	}
 	for _, overlay := range []string{"overlays/cert-manager", "overlays/self-signed"} {
 		t.Run(overlay, func(t *testing.T) { renderWith(t, overlay, all...) })

@@ -127,13 +127,18 @@ func needsControllerManager(t *testing.T, why string) {
 // needsKubernetes skips a test on a Kubernetes 1.x that is older than the minor version, which is the first that does this.
 func needsKubernetes(t *testing.T, minor int, what string) {
 	t.Helper()
-	var have int
-	if _, err := fmt.Sscanf(env.Programs.Version, "v1.%d.", &have); err != nil {
-		t.Fatalf("the version %q: %v", env.Programs.Version, err)
-	}
-	if have < minor {
+	if have := kubernetesMinor(t); have < minor {
 		t.Skipf("Kubernetes 1.%d: only 1.%d or later %s", have, minor, what)
 	}
+}
+
+// kubernetesMinor returns 37 on Kubernetes 1.37.
+func kubernetesMinor(t *testing.T) (minor int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(env.Programs.Version, "v1.%d.", &minor); err != nil {
+		t.Fatalf("the version %q: %v", env.Programs.Version, err)
+	}
+	return minor
 }
 
 // prepare puts Pillion and the recorder in place and waits until the API server calls them.

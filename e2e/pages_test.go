@@ -48,7 +48,11 @@ func TestPages(t *testing.T) {
 	eventually(t, "advice comes", u.warned)
 	n := 0
 	for _, page := range pages(t) {
-		commands := commandsOf(t, page, runElsewhere()[page]...)
+		without := runElsewhere()[page]
+		if kubernetesMinor(t) < 36 {
+			without = append(without, "--as mutating")
+		}
+		commands := commandsOf(t, page, without...)
 		n += len(commands)
 		if len(commands) > 0 {
 			t.Run(page, func(t *testing.T) {
@@ -83,10 +87,14 @@ func (i *installed) inline(t *testing.T) {
 // reset removes what a page's commands left in the cluster.
 func (i *installed) reset(t *testing.T) {
 	t.Helper()
+	policies := "validatingadmissionpolicies,validatingadmissionpolicybindings"
+	if kubernetesMinor(t) >= 36 {
+		policies += ",mutatingadmissionpolicies,mutatingadmissionpolicybindings"
+	}
 	for _, args := range [][]string{
 		{"delete", "deployments,pods,sidecartemplates", "--all", "-n", i.namespace},
 		{"delete", "clustersidecartemplates", "--all"},
-		{"delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings", "-l", "app.kubernetes.io/managed-by=pillion-policy"},
+		{"delete", policies, "-l", "app.kubernetes.io/managed-by=pillion-policy"},
 		{"label", "namespace", i.namespace, injectLabel + "=enabled", "--overwrite"},
 	} {
 		if _, err := i.RunKubectl(testContext(t), nil, args...); err != nil {
