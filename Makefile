@@ -26,6 +26,9 @@ ALONE     = TestAdvice|TestStatusLarge|FuzzScreen|TestInjectKeepsEverything|Test
 OLDER    := 1.36
 ON_OLDER  = TestInjected|TestComponents|TestPolicyChecks|TestPolicyInjects|TestReinvocationByKubernetes|TestReinvocationOrder|TestShapes|TestStolenToken|TestTamper|TestTamperDefaults
 
+# What make test runs on a real node. make node runs all.
+ON_NODE   = TestSelfSigned|TestShutdownOrder|TestConfinement
+
 # Run from the module cache; nothing need be installed.
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The prose: .vale.ini. Its parsers need a C compiler.
@@ -54,14 +57,19 @@ test: ## Run all tests, those on a real Kubernetes last, and a few on an older o
 	cd e2e && $(GO) run ./binaries >/dev/null
 	$(call in,e2e/shipped e2e/release,$(SKIPS) -count=1 -timeout 30m ./...) # -count=1: what is tested is not a package of these modules
 	cd e2e && $(SKIPS) -count=1 -timeout 30m -parallel 4 ./... # most wait; the pillion that they run is no part of their process
+ifdef KUBEBUILDER_ASSETS
+	@echo "skipped: e2e/node: its node needs the control plane of e2e/go.mod, and KUBEBUILDER_ASSETS names another one"
+else
+	cd e2e/node && $(SKIPS) -count=1 -timeout 30m -run '^($(ON_NODE))$$' .
+endif
 ifndef KUBERNETES
 	cd e2e && KUBERNETES=$(OLDER) $(GO) run ./binaries >/dev/null
 	cd e2e && KUBERNETES=$(OLDER) $(SKIPS) -count=1 -timeout 30m -run '^($(ON_OLDER))$$' .
 endif
 
-node: ## Run Pillion on a real node: real containers (needs Linux and root; installs missing Debian packages)
+node: ## Run Pillion on a real node: real containers (needs Linux and root; installs missing Debian packages; UPDATE=1 writes the figures)
 	cd e2e && $(GO) build -o ../bin/skips ./skips
-	cd e2e/node && $(SKIPS) -count=1 -timeout 30m $(if $(RUN),-run '$(RUN)') .
+	cd e2e/node && $(SKIPS) -count=1 -timeout 60m $(if $(RUN),-run '$(RUN)') . $(if $(UPDATE),-args -update)
 
 soak: ## Create pods for SOAKTIME (10m) while templates, replicas and the API server change, break and come back
 	cd e2e && $(GO) test -run '^TestSoak$$' -count=1 -v -timeout 2h . -args -soak=$(SOAKTIME)

@@ -126,16 +126,18 @@ func UsageOf(pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	var u Usage
-	if path, ok := groups[""]; ok && groups["memory"] == "" {
-		return usageV2(filepath.Join(cgroupMount, path))
+	if groups.version() == 2 {
+		return usageV2(filepath.Join(cgroupMount, groups[""]))
 	}
-	memory, cpu := filepath.Join(cgroupMount, "memory", groups["memory"]), filepath.Join(cgroupMount, "cpuacct", groups["cpuacct"])
+	return usageV1(filepath.Join(cgroupMount, "memory", groups["memory"]), filepath.Join(cgroupMount, "cpuacct", groups["cpuacct"]))
+}
+
+func usageV1(memory, cpu string) (Usage, error) {
 	used, err1 := number(filepath.Join(memory, "memory.usage_in_bytes"))
 	peak, err2 := number(filepath.Join(memory, "memory.max_usage_in_bytes"))
 	stat, err3 := table(filepath.Join(memory, "memory.stat"))
 	nanoseconds, err4 := number(filepath.Join(cpu, "cpuacct.usage"))
-	u = Usage{Memory: used - stat["total_inactive_file"], Anonymous: stat["total_rss"], Peak: peak, CPU: time.Duration(nanoseconds)}
+	u := Usage{Memory: used - stat["total_inactive_file"], Anonymous: stat["total_rss"], Peak: peak, CPU: time.Duration(nanoseconds)}
 	return u, errors.Join(err1, err2, err3, err4)
 }
 
@@ -148,18 +150,32 @@ func usageV2(dir string) (Usage, error) {
 	return u, errors.Join(err1, err2, err3, err4)
 }
 
-// cgroupsOf returns the process's cgroups by controller. The one of cgroup v2 has no name.
-func cgroupsOf(pid int) (map[string]string, error) {
+// processGroups are the cgroups of a process by controller. The one of cgroup v2 has no name.
+type processGroups map[string]string
+
+// version returns which version of cgroups counts the process's memory. A machine can have both.
+func (g processGroups) version() int {
+	if _, ok := g["memory"]; ok {
+		return 1
+	}
+	return 2
+}
+
+func cgroupsOf(pid int) (processGroups, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	groups := map[string]string{}
-	for line := range strings.Lines(string(text)) {
+	return parseGroups(string(text)), err
+}
+
+func parseGroups(text string) processGroups {
+	groups := processGroups{}
+	for line := range strings.Lines(text) {
 		if parts := strings.SplitN(strings.TrimSpace(line), ":", 3); len(parts) == 3 {
 			for controller := range strings.SplitSeq(parts[1], ",") {
 				groups[controller] = parts[2]
 			}
 		}
 	}
-	return groups, err
+	return groups
 }
 
 func number(path string) (int64, error) {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,12 +41,19 @@ func TestRollingUpdate(t *testing.T) {
 // upgraded returns a kustomization of a user, with another tag.
 func upgraded(t *testing.T) string {
 	t.Helper()
+	return customized(t, fmt.Sprintf("images: [{name: %s, newTag: %s}]\n", pillionName, otherTag))
+}
+
+// customized returns a user's kustomization of the installed overlay, in which MANIFESTS stands for that
+// folder.
+func customized(t *testing.T, text string) string {
+	t.Helper()
 	dir := t.TempDir()
 	overlay, err := filepath.Rel(dir, overlayDir(t, current))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("resources: [%s]\nimages: [{name: %s, newTag: %s}]\n", overlay, pillionName, otherTag)
+	text = "resources: [" + overlay + "]\n" + strings.ReplaceAll(text, "MANIFESTS", filepath.Join(overlay, "..", ".."))
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -71,42 +79,19 @@ func TestAllDeleted(t *testing.T) {
 	})
 }
 
-// TestOneKilled kills the process of one replica. Until its endpoint is gone, API servers may call it in
+// TestOneKilled kills the process of the replica that the API server calls. Until its endpoint is gone, API servers may call it in
 // vain: the validating webhook denies these pods.
 func TestOneKilled(t *testing.T) {
 	installed(t)
-	disrupt(t, true, func(t *testing.T, _ *load) { killReplicas(t, 1) })
+	disrupt(t, true, func(t *testing.T, l *load) { sendSignal(t, unix.SIGKILL, busiest(t, l)) })
 }
 
 // TestAllKilled kills the processes of all replicas.
 func TestAllKilled(t *testing.T) {
 	installed(t)
-	disrupt(t, true, func(t *testing.T, _ *load) { killReplicas(t, 2) })
-}
-
-// killReplicas kills the processes of n replicas, and waits until the kubelet has started them again.
-func killReplicas(t *testing.T, n int) {
-	t.Helper()
-	before := map[string]int32{}
-	for _, pod := range readyPods(t, pillionNamespace, pillionSelector, 2)[:n] {
-		before[pod.Name] = pod.Status.ContainerStatuses[0].RestartCount
-		if err := unix.Kill(pidOf(t, &pod, "pillion"), unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "the kubelet starts the replicas again", func(ctx context.Context) error {
-		found, err := pods(ctx, pillionNamespace, pillionSelector)
-		if err != nil {
-			return err
-		}
-		for _, pod := range found {
-			if was, ok := before[pod.Name]; ok && pod.Status.ContainerStatuses[0].RestartCount <= was {
-				return errors.New(stateOf(&pod))
-			}
-		}
-		return nil
+	disrupt(t, true, func(t *testing.T, _ *load) {
+		sendSignal(t, unix.SIGKILL, readyPods(t, pillionNamespace, pillionSelector, 2)...)
 	})
-	readyPods(t, pillionNamespace, pillionSelector, 2)
 }
 
 // TestScaledToZero scales Pillion to 0 and back. In between, the Deployment of a user is applied, and its
@@ -114,14 +99,7 @@ func killReplicas(t *testing.T, n int) {
 func TestScaledToZero(t *testing.T) {
 	installed(t)
 	disrupt(t, true, func(t *testing.T, l *load) {
-		kubectl(t, "-n", pillionNamespace, "scale", "deployment/pillion", "--replicas=0")
-		eventually(t, "all replicas are gone", func(ctx context.Context) error {
-			found, err := pods(ctx, pillionNamespace, pillionSelector)
-			if err == nil && len(found) > 0 {
-				err = errors.New(stateOf(&found[0]))
-			}
-			return err
-		})
+		scaleToZero(t)
 		apply(t, l.ns, web)
 		eventually(t, "the API server denies the pods of the Deployment", func(ctx context.Context) error {
 			events, err := env.Client.CoreV1().Events(l.ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedCreate"})
@@ -137,6 +115,18 @@ func TestScaledToZero(t *testing.T) {
 		pod := readyPods(t, l.ns, "app=web", 1)[0]
 		wantSidecar(t, &pod)
 		figure(t, "from scaling up to the ready pod of a Deployment", time.Since(back))
+	})
+}
+
+func scaleToZero(t *testing.T) {
+	t.Helper()
+	kubectl(t, "-n", pillionNamespace, "scale", "deployment/pillion", "--replicas=0")
+	eventually(t, "all replicas are gone", func(ctx context.Context) error {
+		found, err := pods(ctx, pillionNamespace, pillionSelector)
+		if err == nil && len(found) > 0 {
+			err = errors.New(stateOf(&found[0]))
+		}
+		return err
 	})
 }
 

@@ -24,6 +24,8 @@ const (
 	stageVariable = "PILLION_NODE_STAGE"
 	stageInit     = "init"
 	stageWork     = "work"
+	// stageProbe tries what stageInit does, and ends.
+	stageProbe = "probe"
 	// dirVariable names the folder with the state of the node.
 	dirVariable = "PILLION_NODE_DIR"
 
@@ -45,6 +47,8 @@ func Enter(ctx context.Context, prepare func(ctx context.Context, dir string) er
 	case stageInit:
 		code, err := runInit(ctx, dir)
 		return false, dir, code, err
+	case stageProbe:
+		return false, dir, 0, probe(ctx, dir)
 	}
 	if err := removeLeftovers(); err != nil {
 		return false, "", 0, err
@@ -102,18 +106,11 @@ func removeDir(dir string) error { return errors.Join(removeCgroups(dir), os.Rem
 func runInside(ctx context.Context, dir string) (int, error) {
 	runtime.LockOSThread() // the death of this thread is the parent's death for the child
 	defer runtime.UnlockOSThread()
-	self, err := os.Executable()
+	cmd, err := insideCommand(ctx, dir, stageInit)
 	if err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
-	cmd.Env = append(os.Environ(), stageVariable+"="+stageInit, dirVariable+"="+dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
-		Pdeathsig:  syscall.SIGKILL,
-		Setpgid:    true, // an interrupt from the terminal reaches only this process
-	}
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		return 0, errors.New("interrupted")
@@ -122,6 +119,56 @@ func runInside(ctx context.Context, dir string) (int, error) {
 		return exit.ExitCode(), nil
 	}
 	return 0, err
+}
+
+// insideCommand returns the command that runs this program in new namespaces.
+func insideCommand(ctx context.Context, dir, stage string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), stageVariable+"="+stage, dirVariable+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+		Setpgid:    true, // an interrupt from the terminal reaches only this process
+	}
+	return cmd, nil
+}
+
+// tryNamespaces returns an UnfitError if this process may not do what a node needs: in many containers,
+// even root may not.
+func tryNamespaces(ctx context.Context, dir string) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd, err := insideCommand(ctx, dir, stageProbe)
+	if err != nil {
+		return err
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return &UnfitError{Why: fmt.Sprintf("namespaces, mounts, a network and cgroups of its own: %v: %s", err, lastLine(string(out)))}
+	}
+	return nil
+}
+
+// probe does once what a node needs most.
+func probe(ctx context.Context, dir string) error {
+	if err := prepareMounts(dir); err != nil {
+		return err
+	}
+	if err := prepareNetwork(ctx); err != nil {
+		return err
+	}
+	if err := command(ctx, "iptables", "--table", "nat", "--new-chain", "PROBE"); err != nil {
+		return err
+	}
+	return makeCgroups(dir)
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }
 
 // runInit is the first process in the namespaces. It mounts what the node's programs expect, starts

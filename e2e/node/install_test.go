@@ -53,6 +53,7 @@ func TestCertManager(t *testing.T) {
 // needCertManager starts cert-manager for this test and all later ones.
 func needCertManager(t *testing.T) {
 	t.Helper()
+	needNode(t)
 	if certManagerRuns {
 		return
 	}
@@ -91,6 +92,7 @@ func testInstall(t *testing.T, overlay string) {
 // not inject would not be denied. Replicas that started after the template know nothing else.
 func installed(t *testing.T) {
 	t.Helper()
+	needNode(t)
 	if current == "" {
 		applyOverlay(t, selfSigned)
 	}
@@ -160,6 +162,7 @@ func waitForRollout(t *testing.T) {
 // remove removes Pillion as the docs say.
 func remove(t *testing.T) {
 	t.Helper()
+	needNode(t)
 	if current == "" {
 		return
 	}
@@ -168,6 +171,11 @@ func remove(t *testing.T) {
 	kubectl(t, "delete", "--ignore-not-found", "-k", overlayDir(t, current))
 	figure(t, "removing the overlay "+current, time.Since(started))
 	current, settled = "", false
+	wantNothingLeft(t)
+}
+
+func wantNothingLeft(t *testing.T) {
+	t.Helper()
 	eventually(t, "nothing of Pillion is left", func(ctx context.Context) error {
 		namespaces, err := env.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=pillion"})
 		if err != nil {

@@ -192,8 +192,8 @@ func memoryLimit(pid int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if v1, ok := groups["memory"]; ok {
-		return number(filepath.Join(cgroupMount, "memory", v1, "memory.limit_in_bytes"))
+	if groups.version() == 1 {
+		return number(filepath.Join(cgroupMount, "memory", groups["memory"], "memory.limit_in_bytes"))
 	}
 	return number(filepath.Join(cgroupMount, groups[""], "memory.max"))
 }

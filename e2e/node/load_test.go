@@ -22,9 +22,11 @@ import (
 const (
 	// createEvery makes two pods a second.
 	createEvery = 500 * time.Millisecond
-	// retryAfter is how long a controller may wait before it creates a pod again.
-	retryAfter = 200 * time.Millisecond
-	loadLabel  = "e2e.example.com/load"
+	// retryAfter is how long a controller may wait before it creates a pod again, and retryAtMost what that
+	// grows to.
+	retryAfter  = 200 * time.Millisecond
+	retryAtMost = 3 * time.Second
+	loadLabel   = "e2e.example.com/load"
 )
 
 // load creates two pods a second, each of which costs the node nothing because no scheduler is
@@ -37,25 +39,34 @@ type load struct {
 	stopping, stopped context.CancelFunc
 	loop              sync.WaitGroup
 
-	mu         sync.Mutex
-	created    int
-	denied     []failure
-	uninjected []string
-	others     int
-	blocked    []failure
-	slowest    map[string]time.Duration // by namespace
+	// mayMiss reports whether a pod that was created at this time may have no sidecar. A disruption may set it.
+	mayMiss func(time.Time) bool
+
+	mu      sync.Mutex
+	created int
+	denied  []failure
+	missed  []missed
+	others  int
+	blocked []failure
+	slowest map[string]time.Duration // by namespace
 }
 
 // failure is a create that failed.
 type failure struct {
+	began, ended time.Time
+	err          error
+}
+
+// missed is a pod without a sidecar.
+type missed struct {
+	name string
 	when time.Time
-	err  error
 }
 
 // startLoad starts a load that ends with the test at the latest.
 func startLoad(t *testing.T) *load {
 	t.Helper()
-	l := &load{ns: optedInNamespace(t), plain: namespace(t, nil), run: "load-" + rand.String(5), slowest: map[string]time.Duration{}}
+	l := &load{ns: optedInNamespace(t), plain: namespace(t, nil), run: "load-" + rand.String(5), slowest: map[string]time.Duration{}, mayMiss: never}
 	ticking, stopping := context.WithCancel(t.Context())
 	working, stopped := context.WithCancel(t.Context())
 	l.stopping, l.stopped = stopping, stopped
@@ -82,6 +93,8 @@ func startLoad(t *testing.T) *load {
 	return l
 }
 
+func never(time.Time) bool { return false }
+
 func (l *load) pod(i int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", l.run, i), Labels: map[string]string{loadLabel: "true"}},
@@ -94,7 +107,7 @@ func (l *load) pod(i int) *corev1.Pod {
 
 // insist creates a pod, as often as necessary.
 func (l *load) insist(ctx context.Context, i int) {
-	for {
+	for wait := retryAfter; ; wait = min(2*wait, retryAtMost) {
 		started := time.Now()
 		pod, err := env.Client.CoreV1().Pods(l.ns).Create(ctx, l.pod(i), metav1.CreateOptions{})
 		l.mu.Lock()
@@ -102,11 +115,11 @@ func (l *load) insist(ctx context.Context, i int) {
 		switch {
 		case err == nil && len(pod.Spec.InitContainers) == 0:
 			l.created++
-			l.uninjected = append(l.uninjected, pod.Name)
+			l.missed = append(l.missed, missed{pod.Name, time.Now()})
 		case err == nil:
 			l.created++
 		case ctx.Err() == nil:
-			l.denied = append(l.denied, failure{time.Now(), err})
+			l.denied = append(l.denied, failure{started, time.Now(), err})
 		}
 		l.mu.Unlock()
 		if err == nil {
@@ -115,7 +128,7 @@ func (l *load) insist(ctx context.Context, i int) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(retryAfter):
+		case <-time.After(wait):
 		}
 	}
 }
@@ -129,7 +142,7 @@ func (l *load) other(ctx context.Context, ns string, i int) {
 	l.slowest[ns] = max(l.slowest[ns], time.Since(started))
 	l.others++
 	if err != nil && ctx.Err() == nil {
-		l.blocked = append(l.blocked, failure{time.Now(), err})
+		l.blocked = append(l.blocked, failure{started, time.Now(), err})
 	}
 }
 
@@ -160,8 +173,8 @@ func (l *load) lastError() error {
 }
 
 // disrupt runs a disruption under load, and creates some pods before and after it. disruption returns when
-// Pillion has recovered. Creates may be denied only if mayDeny is set, and only before that. In no case may a
-// pod stay without its sidecar, or another pod be blocked.
+// Pillion has recovered. Creates may be denied only if mayDeny is set, and only if they began before that. No pod
+// may stay without its sidecar, unless disruption sets mayMiss. In no case may another pod be blocked.
 func disrupt(t *testing.T, mayDeny bool, disruption func(t *testing.T, l *load)) {
 	const around = 10
 	l := startLoad(t)
@@ -174,19 +187,25 @@ func disrupt(t *testing.T, mayDeny bool, disruption func(t *testing.T, l *load))
 	l.loop.Wait()
 
 	for _, f := range l.denied {
-		if !mayDeny || f.when.Before(began) || f.when.After(recovered.Add(retryAfter)) {
-			t.Errorf("denied %s after the disruption began (it took %s): %v", f.when.Sub(began), recovered.Sub(began), f.err)
+		if !mayDeny || f.ended.Before(began) || f.began.After(recovered.Add(retryAfter)) {
+			t.Errorf("denied %s after the disruption began (it took %s): %v", f.began.Sub(began), recovered.Sub(began), f.err)
 		}
 	}
-	for _, name := range l.uninjected {
-		t.Errorf("%s has no sidecar:\n%s", name, decisionsFor(l.ns, func(e cluster.Event) bool { return e.ObjectRef.Name == name }))
+	for _, m := range l.missed {
+		if !l.mayMiss(m.when) {
+			t.Errorf("%s has no sidecar:\n%s", m.name, decisionsFor(l.ns, func(e cluster.Event) bool { return e.ObjectRef.Name == m.name }))
+		}
 	}
 	for _, f := range l.blocked {
 		t.Errorf("another pod was blocked: %v", f.err)
 	}
 	l.wantNotCalled(t)
 	figure(t, "until Pillion had recovered", recovered.Sub(began))
-	figure(t, "pods created, all injected", l.created)
+	if len(l.missed) > 0 {
+		figure(t, "pods created, those without a sidecar", fmt.Sprintf("%d, %d", l.created, len(l.missed)))
+	} else {
+		figure(t, "pods created, all injected", l.created)
+	}
 	figure(t, "creates that were denied and repeated", l.deniedFor())
 	figure(t, "slowest create: opted in, not opted in, kube-system", fmt.Sprintf("%s, %s, %s",
 		seconds(l.slowest[l.ns]), seconds(l.slowest[l.plain]), seconds(l.slowest[metav1.NamespaceSystem])))
@@ -196,7 +215,7 @@ func (l *load) deniedFor() string {
 	if len(l.denied) == 0 {
 		return "0"
 	}
-	return fmt.Sprintf("%d, in %s", len(l.denied), seconds(l.denied[len(l.denied)-1].when.Sub(l.denied[0].when)))
+	return fmt.Sprintf("%d, in %s", len(l.denied), seconds(l.denied[len(l.denied)-1].ended.Sub(l.denied[0].began)))
 }
 
 // wantNotCalled checks in the audit log that no webhook was called for the other pods.

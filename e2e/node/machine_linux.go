@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pillion-dev/pillion/e2e/programs"
 )
@@ -35,12 +36,22 @@ type UnfitError struct{ Why string }
 
 func (e *UnfitError) Error() string { return "a node needs " + e.Why }
 
-// CheckMachine installs Debian packages that are missing, if this process may. Otherwise, it returns
-// an UnfitError.
-func CheckMachine(ctx context.Context, steps *programs.Steps) error {
+// installWithin is far longer than the packages take.
+const installWithin = 5 * time.Minute
+
+// CheckMachine installs Debian packages that are missing, if this process may. If the machine cannot run a
+// node, it returns an UnfitError. dir is the folder of the node.
+func CheckMachine(ctx context.Context, steps *programs.Steps, dir string) error {
 	if os.Getuid() != 0 {
 		return &UnfitError{Why: "root"}
 	}
+	if err := installPackages(ctx, steps); err != nil {
+		return err
+	}
+	return tryNamespaces(ctx, dir)
+}
+
+func installPackages(ctx context.Context, steps *programs.Steps) error {
 	packages := missingPackages()
 	if len(packages) == 0 {
 		return nil
@@ -49,13 +60,17 @@ func CheckMachine(ctx context.Context, steps *programs.Steps) error {
 	if err != nil {
 		return &UnfitError{Why: "the programs of Debian's packages " + strings.Join(packages, ", ") + ", and there is no apt-get"}
 	}
+	ctx, cancel := context.WithTimeout(ctx, installWithin)
+	defer cancel()
 	return steps.Do("apt-get install "+strings.Join(packages, " "), func() error {
 		for _, args := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, packages...)} {
 			cmd := exec.CommandContext(ctx, apt, args...)
 			cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 			cmd.SysProcAttr = programs.ChildAttributes()
 			if out, err := cmd.CombinedOutput(); err != nil {
-				return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, out)
+				steps.Say("apt-get %s failed:\n%s", args[0], out)
+				return &UnfitError{Why: fmt.Sprintf("Debian's packages %s, and apt-get %s failed: %v: %s",
+					strings.Join(packages, ", "), args[0], err, lastLine(string(out)))}
 			}
 		}
 		if packages := missingPackages(); len(packages) > 0 {

@@ -7,12 +7,10 @@ package node
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -43,7 +41,7 @@ func TestMain(m *testing.M) {
 	inside, dir, code, err := Enter(ctx, func(ctx context.Context, dir string) error { return prepare(ctx, steps, dir) })
 	switch {
 	case errors.As(err, &errUnfit):
-		code, err = skipAll(m)
+		code, err = m.Run(), nil // which tests are skipped, and why
 	case inside:
 		code, err = runTests(ctx, m, steps, dir)
 	case err == nil && code == 0 && os.Getenv(stageVariable) == "":
@@ -58,11 +56,11 @@ func TestMain(m *testing.M) {
 
 // prepare does what needs the machine's network, and everything that takes long the first time.
 func prepare(ctx context.Context, steps *programs.Steps, dir string) error {
-	if err := CheckMachine(ctx, steps); err != nil {
-		return err
-	}
 	if minor := os.Getenv("KUBERNETES"); minor != "" {
 		return &UnfitError{Why: "the Kubernetes of e2e/node/go.mod, and KUBERNETES is " + minor}
+	}
+	if err := CheckMachine(ctx, steps, dir); err != nil {
+		return err
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
 		steps.Say("KUBEBUILDER_ASSETS is not used, because its programs have no kubelet")
@@ -78,6 +76,9 @@ func prepare(ctx context.Context, steps *programs.Steps, dir string) error {
 		return err
 	}
 	if _, err := programs.CertManager(ctx, steps); err != nil {
+		return err
+	}
+	if _, err := programs.Helm(ctx, steps); err != nil {
 		return err
 	}
 	variable, err := found.Environ() // for this program in the new namespaces
@@ -100,52 +101,16 @@ func runTests(ctx context.Context, m *testing.M, steps *programs.Steps, dir stri
 	defer func() { err = errors.Join(err, env.Stop()) }()
 	code = m.Run()
 	figures.print()
-	return code, nil
-}
-
-// skipAll runs, in place of all tests, the one that reports why they are skipped.
-func skipAll(m *testing.M) (int, error) {
-	flag.Parse()
-	if err := flag.Set("test.run", "^TestMachine$"); err != nil {
-		return 0, err
+	if *update && code == 0 {
+		err = figures.write(time.Since(started))
 	}
-	return m.Run(), nil
+	return code, err
 }
 
-// TestMachine reports why the machine has no node.
-func TestMachine(t *testing.T) {
-	if errUnfit != nil {
-		t.Skipf("all tests on a node: %s", errUnfit)
-	}
-}
-
-// report collects what the tests measured.
-type report struct {
-	mu   sync.Mutex
-	rows [][3]string
-}
-
-func (f *report) add(scenario, what, value string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.rows = append(f.rows, [3]string{scenario, what, value})
-}
-
-func (f *report) print() {
-	for _, row := range f.rows {
-		fmt.Printf("%-22s %-62s %s\n", row[0], row[1], row[2])
-	}
-}
-
-// figure logs a figure and adds it to the table that is printed after the tests.
-func figure(t *testing.T, what string, value any) {
+// needNode skips a test if the machine cannot run a node. Every test that needs one starts with it.
+func needNode(t *testing.T) {
 	t.Helper()
-	text := fmt.Sprint(value)
-	if d, ok := value.(time.Duration); ok {
-		text = seconds(d)
+	if errUnfit != nil {
+		t.Skip(errUnfit)
 	}
-	t.Logf("%s: %s", what, text)
-	figures.add(t.Name(), what, text)
 }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -19,8 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -75,10 +73,17 @@ func TestUsage(t *testing.T) {
 	ns := optedInNamespace(t)
 	const window = 10 * time.Second
 	all := readyPods(t, pillionNamespace, "", 3)
-	pids := map[string]int{}
+	pids, version := map[string]int{}, 0
 	for _, pod := range all {
 		pids[pod.Name] = pidOf(t, &pod, pod.Spec.Containers[0].Name)
+		groups, err := cgroupsOf(pids[pod.Name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: counted by cgroup v%d", pod.Name, groups.version())
+		version = groups.version()
 	}
+	figure(t, "the kernel counts memory and CPU with", fmt.Sprintf("cgroup v%d", version))
 	rest := measure(t, pids, func() { <-time.After(window) })
 	var created atomic.Int64
 	busy := measure(t, pids, func() {
@@ -194,30 +199,4 @@ func TestTermination(t *testing.T) {
 	}
 	figure(t, fmt.Sprintf("preStop takes %s of the %s; the pod is gone after", preStop, grace), took)
 	readyPods(t, pillionNamespace, pillionSelector, 2)
-}
-
-// TestDrain evicts both replicas, as kubectl drain does. The second eviction must wait for the first one's
-// replacement.
-func TestDrain(t *testing.T) {
-	installed(t)
-	disrupt(t, false, func(t *testing.T, _ *load) {
-		refused := 0
-		for i, pod := range readyPods(t, pillionNamespace, pillionSelector, 2) {
-			eventually(t, "the replica is evicted", func(ctx context.Context) error {
-				err := env.Client.PolicyV1().Evictions(pillionNamespace).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pillionNamespace}})
-				if apierrors.IsTooManyRequests(err) {
-					refused++
-				}
-				return err
-			})
-			if i == 0 && refused > 0 {
-				t.Error("the first eviction had to wait")
-			}
-		}
-		if refused == 0 {
-			t.Error("both replicas were evicted at once")
-		}
-		readyPods(t, pillionNamespace, pillionSelector, 2)
-		figure(t, "evictions of the second replica that had to wait", refused)
-	})
 }

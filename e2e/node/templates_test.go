@@ -105,20 +105,11 @@ func agree(ctx context.Context) error {
 	}
 	revisions := map[string]bool{}
 	for _, pod := range found {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/readyz?verbose", nil)
+		text, err := admin(ctx, &pod, "/readyz?verbose")
 		if err != nil {
 			return err
 		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		text, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil {
-			return err
-		}
-		revision := revisionPattern.FindString(string(text))
+		revision := revisionPattern.FindString(text)
 		if revision == "" {
 			return fmt.Errorf("%s does not report its templates: %s", pod.Name, text)
 		}
@@ -128,6 +119,21 @@ func agree(ctx context.Context) error {
 		return fmt.Errorf("the replicas use the templates of %v", slices.Collect(maps.Keys(revisions)))
 	}
 	return nil
+}
+
+// admin returns what a replica answers at its port for operators.
+func admin(ctx context.Context, pod *corev1.Pod, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+path, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
 }
 
 var revisionPattern = regexp.MustCompile(`revision [0-9a-f]+`)
