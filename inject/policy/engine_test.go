@@ -323,8 +323,12 @@ func TestEngine(t *testing.T) {
 			}
 		})
 	}
-	if expressed < len(cases)/2 {
-		t.Errorf("only %d of %d cases can be expressed", expressed, len(cases))
+	// No policy can express a template that replaces another one.
+	others := slices.DeleteFunc(slices.Clone(cases), func(c engineCase) bool {
+		return slices.ContainsFunc(c.set.Templates, func(t *templates.Template) bool { return t.Spec.Replaces != "" })
+	})
+	if expressed < len(others)/2 {
+		t.Errorf("only %d of %d cases can be expressed", expressed, len(others))
 	}
 }
 
