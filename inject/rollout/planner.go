@@ -74,6 +74,7 @@ func (p *Planner) states(pod []byte) (map[string]explain.State, error) {
 		return nil, err
 	}
 	evidence, states := explain.EvidenceOf(pod), map[string]explain.State{}
+	evidence.Without(p.Injector.For(p.Namespace.Name).Set(), r.Decisions)
 	for i, t := range p.set() {
 		states[t.Name] = evidence.State(t, &r.Decisions[i])
 	}
@@ -108,7 +109,7 @@ func (p *Planner) unknown(states map[string]explain.State) string {
 func (p *Planner) own(doc object) (names []string) {
 	annotations := child(child(doc, "metadata"), "annotations")
 	for _, t := range p.set() {
-		if annotations[t.Annotation(templates.AnnotationCustomize)] == "true" {
+		if annotations[t.Setting(templates.AnnotationCustomize)] == "true" {
 			continue
 		}
 		for _, list := range lists() {
