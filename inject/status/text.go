@@ -10,7 +10,7 @@ import (
 	"github.com/pillion-dev/pillion/inject/explain"
 )
 
-// Text returns the report for users in lines of this width. With colour, it has the colors of a terminal, and bars.
+// Text returns the report for users in lines of this width, with or without the colors of a terminal and bars.
 func (r *Report) Text(width int, colour bool) string {
 	p := &page{width: width, colour: colour}
 	style := bold
