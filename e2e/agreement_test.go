@@ -30,7 +30,7 @@ type podNetwork struct {
 // newPodNetwork starts a network. Connections to other addresses than those of pods are direct.
 func newPodNetwork(t *testing.T) *podNetwork {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pillion-net-") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "pillion-net-") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,7 +181,6 @@ func (a *authors) tenants(t *testing.T) {
 	a.apply(t, annotates("team-a/log", "a2"), annotates("shared", "2"))
 	a.want(t, "team-a", "log=a2", "shared=2")
 	a.want(t, "team-b", "log=b", "shared=2")
-
 	if out := a.apply(t, annotates("log", "everywhere")); !strings.Contains(out, "Warning: the SidecarTemplate of this name is no longer used in team-a, team-b; use another name to keep it") {
 		t.Error(out)
 	}
