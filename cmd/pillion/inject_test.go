@@ -74,7 +74,7 @@ func engineCase(t *testing.T, archive *txtar.Archive) {
 		}
 	}
 	switch {
-	case strings.Contains(pod, "kind:") || strings.Contains(pod, `"kind"`):
+	case strings.HasPrefix(pod, "kind:") || strings.Contains(pod, "\nkind:") || strings.Contains(pod, `"kind":"Pod"`):
 	case strings.HasPrefix(pod, "{"):
 		pod = `{"apiVersion":"v1","kind":"Pod",` + pod[1:]
 	default:
