@@ -35,7 +35,7 @@ const (
 )
 
 // TestTwoCommands runs the two commands of the README that lead from a cluster with cert-manager to a pod with a sidecar,
-// exactly as they are there and one right after the other. What they download comes from this working tree.
+// word for word, one right after the other. What they download comes from this working tree.
 func TestTwoCommands(t *testing.T) {
 	t.Parallel()
 	_, install, _ := strings.Cut(page(t, "README.md"), "\n## Install\n")

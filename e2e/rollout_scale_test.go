@@ -114,7 +114,7 @@ func (r *rolling) requests(t *testing.T) (n int) {
 	return n
 }
 
-// follow is for many pods: it is told about each change instead of listing all pods.
+// follow is for many pods: it reads each change instead of listing all pods.
 func (k *kubelet) follow(t *testing.T, ns string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

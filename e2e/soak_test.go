@@ -92,7 +92,7 @@ type soak struct {
 	away    []window // of an API server
 	alone   []window // of one replica, because the other one crashed
 	memory  map[string]soakMemory
-	warm    int // looks at the memory until all that a replica keeps has been used: those of the first time round
+	warm    int // memory measurements until all that a replica keeps has been used: those of the first time round
 }
 
 // soakMemory is a replica's at each look, in MiB.

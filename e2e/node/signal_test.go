@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestOneHung stops the process of the replica that the API server calls: its connections stay, and nobody
-// answers. The kubelet starts it again when it has not been live for 30 s and its grace period is over.
+// TestOneHung stops the process of the replica that the API server calls: its connections stay open and get no
+// answer. The kubelet starts it again when it has not been live for 30 s and its grace period is over.
 func TestOneHung(t *testing.T) {
 	installed(t)
 	disrupt(t, true, func(t *testing.T, l *load) { sendSignal(t, unix.SIGSTOP, busiest(t, l)) })

@@ -84,7 +84,7 @@ func (f *filter) recorded(template string) bool {
 
 // left reports whether the running pod has something that neither its base nor its target has, and
 // that an older revision of a template may have added. If others change new pods, it may be theirs,
-// and is ignored. Labels and annotations are ignored, because anybody may add them at any time.
+// and is ignored. Labels and annotations are ignored, because any user may add them at any time.
 func (f *filter) left(c *Change) bool {
 	if f.planner.Mutated || f.target.stripped || c.From == nil {
 		return false

@@ -52,7 +52,7 @@ type Pod struct {
 }
 
 // Kept is a field of a template's container that others have changed since the pod was created. It
-// stays as it is.
+// does not change.
 type Kept struct {
 	Change
 

@@ -40,7 +40,7 @@ func (r *Rollout) change(ctx context.Context, w *rollout.Workload, p *rollout.Po
 	return err
 }
 
-// changeOnce plans a pod as it is now, and changes it: images, resources, and, if it is well, the
+// changeOnce plans a pod in its present state, and changes it: images, resources, and, if it is well, the
 // record.
 func (r *Rollout) changeOnce(ctx context.Context, w *rollout.Workload, p *rollout.Pod) error {
 	object, err := r.Cluster.Pod(ctx, p.Namespace, p.Name)
