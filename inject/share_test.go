@@ -34,9 +34,9 @@ func agents(t *testing.T, specs ...string) *inject.Injector {
 }
 
 // podOf returns a pod of a Deployment.
-func podOf(deployment string, k int, rest ...string) string {
-	return fmt.Sprintf(`{"metadata":{"generateName":"%[1]s-6c9-","labels":{"pod-template-hash":"6c9"%[2]s},`+
-		`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"%[1]s-6c9","uid":"%[3]d","controller":true}]},"spec":{"containers":[{"name":"app","image":"app:%[3]d"}]}}`, deployment, strings.Join(rest, ""), k)
+func podOf(deployment string, k int) string {
+	return fmt.Sprintf(`{"metadata":{"generateName":"%[1]s-6c9-","labels":{"pod-template-hash":"6c9"},`+
+		`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"%[1]s-6c9","uid":"%[2]d","controller":true}]},"spec":{"containers":[{"name":"app","image":"app:%[2]d"}]}}`, deployment, k)
 }
 
 func decisionOf(r *inject.Result, template string) inject.Code {

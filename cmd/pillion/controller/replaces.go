@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +27,7 @@ func scopeOf(ctx context.Context, read client.Reader, template *unstructured.Uns
 		if err != nil {
 			return nil, err
 		}
-		all = append(all[:len(all):len(all)], own...)
+		all = append(slices.Clip(all), own...)
 	}
 	set := &templates.Set{}
 	for i := range all {
