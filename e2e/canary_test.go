@@ -33,9 +33,9 @@ func logTemplate(name, image string, lines ...string) string {
 		"  pod: {spec: {initContainers: [{name: log, image: \"registry.example/log:" + image + "\", restartPolicy: Always}]}}\n"
 }
 
-// canaryOf is a template that replaces the sidecar in a share of the workloads.
-func canaryOf(share int) string {
-	return logTemplate("log-next", "2", fmt.Sprintf("  replaces: log\n  share: %d\n", share))
+// canary is a template that replaces the sidecar in a share of the workloads.
+func canary() string {
+	return logTemplate("log-next", "2", "  replaces: log\n  share: 20\n")
 }
 
 // canaries is a cluster with workloads for which the sidecar changes.
@@ -72,7 +72,7 @@ func TestCanary(t *testing.T) {
 		}
 		return "1"
 	}
-	c.use(t, canaryOf(20))
+	c.use(t, canary())
 	first := len(selected) * canaryPods
 	c.wantStatus(t, fmt.Sprintf("log %d/%d/0, log-next 0/0/0", canaryWorkloads*canaryPods-first, first))
 	c.recreate(t)
@@ -90,7 +90,7 @@ func TestCanary(t *testing.T) {
 	c.wantImages(t, func(string) string { return "1" })
 
 	t.Log("it comes again, and is promoted")
-	c.use(t, canaryOf(20))
+	c.use(t, canary())
 	c.recreate(t)
 	c.wantImages(t, image)
 	c.use(t, logTemplate("log", "2"))
@@ -159,7 +159,7 @@ func (c *canaries) create(t *testing.T) {
 func (c *canaries) selected(t *testing.T) map[string]bool {
 	t.Helper()
 	u := &user{installed: c.installed, dir: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(u.dir, "templates.yaml"), []byte(logTemplate("log", "1")+canaryOf(20)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(u.dir, "templates.yaml"), []byte(logTemplate("log", "1")+canary()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, code, err := u.run(testContext(t), env.binary+" inject --templates templates.yaml -f "+c.manifests+" 2>/dev/null")
@@ -167,7 +167,7 @@ func (c *canaries) selected(t *testing.T) map[string]bool {
 		t.Fatalf("exit code %d, %v: %s", code, err, out)
 	}
 	selected := map[string]bool{}
-	for _, document := range strings.Split(out, "\n---\n") {
+	for document := range strings.SplitSeq(out, "\n---\n") {
 		_, rest, _ := strings.Cut(document, "name: ")
 		name, _, _ := strings.Cut(rest, ",")
 		if strings.Contains(document, "registry.example/log:2") {
@@ -335,10 +335,10 @@ func (c *canaries) wrong(t *testing.T) {
 		t.Errorf("it does not say %q: %s", want, out)
 	}
 	c.controlled.wantReady(t, "clustersidecartemplate/log-next", "False CannotReplace")
-	c.use(t, canaryOf(20))
+	c.use(t, canary())
 	c.controlled.wantReady(t, "clustersidecartemplate/log-next", "True Valid")
-	if _, err := c.try(testContext(t), t, "apply -f -", strings.Replace(canaryOf(20), "name: log-next", "name: log-third", 1)+
-		strings.Replace(strings.Replace(canaryOf(20), "name: log-next", "name: log-fourth", 1), "replaces: log", "replaces: log-next", 1)); err == nil ||
+	if _, err := c.try(testContext(t), t, "apply -f -", strings.Replace(canary(), "name: log-next", "name: log-third", 1)+
+		strings.Replace(strings.Replace(canary(), "name: log-next", "name: log-fourth", 1), "replaces: log", "replaces: log-next", 1)); err == nil ||
 		!strings.Contains(err.Error(), "spec.replaces: log-next itself replaces log; replace that one") {
 		t.Errorf("a canary of a canary: %v", err)
 	}

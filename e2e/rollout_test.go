@@ -283,8 +283,11 @@ rules:
 	eventually(t, "the user has the rights", func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, env.binary, "rollout", ns, "--kubeconfig", kubeconfig, "--dry-run").CombinedOutput()
 		out = bytes.Join(bytes.Fields(out), []byte(" ")) // it is wrapped
-		if err != nil || !bytes.Contains(out, []byte("in place")) || !bytes.Contains(out, []byte("you are not allowed to patch pods/resize")) {
-			return fmt.Errorf("%v: %s", err, out)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if !bytes.Contains(out, []byte("in place")) || !bytes.Contains(out, []byte("you are not allowed to patch pods/resize")) {
+			return fmt.Errorf("the plan is %s", out)
 		}
 		return nil
 	})
@@ -292,7 +295,7 @@ rules:
 	eventually(t, "the user may patch pods", func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, env.binary, "rollout", ns, "--kubeconfig", kubeconfig, "--min-ready", "0s").CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("%v: %s", err, out)
+			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	})
