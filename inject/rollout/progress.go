@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/inject/explain"
 )
 
 // updating has the fields of a Deployment, a StatefulSet or a DaemonSet that show whether it is
@@ -69,7 +71,7 @@ func ProgressOf(workload []byte) (Progress, error) {
 	case updated < wanted:
 		p.Waits = fmt.Sprintf("%d of %d pods to be replaced", wanted-updated, wanted)
 	case old > 0:
-		p.Waits = fmt.Sprintf("%d old pods to end", old)
+		p.Waits = explain.Plural(old, "old pod") + " to end"
 	case available < wanted:
 		p.Waits = fmt.Sprintf("%d of %d pods to be available", wanted-available, wanted)
 	default:
@@ -112,6 +114,16 @@ func Stuck(pod *corev1.Pod) string {
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if w := s.State.Waiting; w != nil && fatal(w.Reason) {
 			return fmt.Sprintf("the container %s does not start: %s: %s", s.Name, w.Reason, w.Message)
+		}
+	}
+	return ""
+}
+
+// Unscheduled returns why no node runs a pod yet, in the scheduler's words, or "".
+func Unscheduled(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
 		}
 	}
 	return ""

@@ -88,6 +88,9 @@ func (r *Rollout) progress(ctx context.Context, w *rollout.Workload, object *uns
 		if why := rollout.Stuck(pod); why != "" {
 			p.Failed = fmt.Sprintf("its new pod %s: %s", pod.Name, why)
 		}
+		if why := rollout.Unscheduled(pod); why != "" {
+			p.Waits = fmt.Sprintf("a node for its new pod %s: %s", pod.Name, why)
+		}
 	}
 	return p, err
 }

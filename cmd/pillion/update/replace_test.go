@@ -31,6 +31,7 @@ type recreating struct {
 	restarted bool
 	by        *inject.Injector // what injects new pods
 	stuck     bool             // new pods do not start
+	homeless  bool             // no node has room for new pods
 	budget    int              // evictions that are denied first
 	evicted   []string
 	missing   bool
@@ -65,6 +66,11 @@ func (c *recreating) Workload(context.Context, *rollout.Workload) (*unstructured
 		c.replace(c.order[0])
 		pod := c.pods[c.order[0]]
 		pod.Status.InitContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no agent:2"}}
+	}
+	if c.steps == 1 && c.homeless {
+		c.replace(c.order[0])
+		c.pods[c.order[0]].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available"}}
+		c.steps = 1 << 30
 	}
 	n, updated := len(c.order), 0
 	if c.steps <= 0 && !c.stuck {
@@ -149,6 +155,7 @@ func TestRestart(t *testing.T) {
 		"well":         {func(*recreating) {}, ""},
 		"stuck":        {func(c *recreating) { c.stuck = true }, "its new pod web-0: the container agent does not start: ErrImagePull: no agent:2"},
 		"no progress":  {func(c *recreating) { c.steps = 1 << 30 }, "has not progressed for 200ms: it waits for 2 of 2 pods to be replaced; half done: Deployment/web"},
+		"no node":      {func(c *recreating) { c.homeless = true }, "it waits for a node for its new pod web-0: 0/1 nodes are available; half done"},
 		"old template": {func(c *recreating) { c.by = c.old }, "its new pod web-0 is outdated: run the same command again"},
 		"deleted":      {func(c *recreating) { c.missing = true }, ""},
 	} {
