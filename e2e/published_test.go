@@ -133,13 +133,13 @@ func tunnel(address func(wanted string) string) http.Handler {
 		}
 		defer to.Close()
 		w.WriteHeader(http.StatusOK)
-		from, _, err := http.NewResponseController(w).Hijack()
+		from, received, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
 		defer from.Close()
 		var both sync.WaitGroup
-		both.Go(func() { _, _ = io.Copy(to, from); _ = to.Close() })
+		both.Go(func() { _, _ = io.Copy(to, received); _ = to.Close() }) // the server may have read the first bytes
 		both.Go(func() { _, _ = io.Copy(from, to); _ = from.Close() })
 		both.Wait()
 	})
