@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
@@ -115,20 +114,11 @@ func (o *rolloutOptions) flags(cmd *cobra.Command) {
 }
 
 func (o *rolloutOptions) check(args []string) error {
-	if o.All {
-		o.Namespaces = nil // also those from the environment
-	}
-	o.Namespaces = append(o.Namespaces, args...)
-	selector, err := labels.Parse(o.Selector)
-	if err != nil {
-		return fmt.Errorf("--selector must be a label selector such as app=web, not %q: %w", o.Selector, err)
-	}
+	var err error
 	if o.limits.Unavailable, err = rollout.ParseUnavailable(o.unavailable); err != nil {
 		return fmt.Errorf("--max-unavailable %w", err)
 	}
 	switch {
-	case o.All && len(args) > 0:
-		return fmt.Errorf("--all-namespaces cannot be used with a namespace: remove it or %s", args[0])
 	case o.limits.First < 0:
 		return fmt.Errorf("--first must be at least 0, not %d", o.limits.First)
 	case o.limits.Parallel < 1:
@@ -142,12 +132,12 @@ func (o *rolloutOptions) check(args []string) error {
 	case o.pause && o.output == "json":
 		return errors.New("--pause cannot be used with -o json")
 	}
-	o.Selector, o.limits.Poll = selector.String(), time.Second
-	return cluster.CheckNamespaces(o.Namespaces...)
+	o.limits.Poll = time.Second
+	return o.Complete(args)
 }
 
 func (o *rolloutOptions) run(cmd *cobra.Command) error {
-	if o.pause && !isTerminal(cmd.InOrStdin()) {
+	if o.pause && !cli.IsTerminalInput(cmd.InOrStdin()) {
 		return cli.UsageError{Err: errors.New("--pause asks questions, but standard input is not a terminal: use --first and --dry-run instead")}
 	}
 	client, err := o.cluster.Connect()
@@ -219,16 +209,6 @@ func (o *rolloutOptions) execute(cmd *cobra.Command, r *update.Rollout, targets 
 		err = fmt.Errorf("the rollout has stopped after %d of %d pods: %w. Fix the cause, or apply the old template, and run the same command again", s.done, s.total, err)
 	}
 	return err
-}
-
-// isTerminal reports whether input comes from a terminal.
-func isTerminal(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // ask asks whether to continue with the next wave.

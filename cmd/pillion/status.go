@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
@@ -123,16 +122,7 @@ func (o *statusOptions) flags(cmd *cobra.Command) {
 }
 
 func (o *statusOptions) check(args []string) error {
-	if o.All {
-		o.Namespaces = nil // also those from the environment
-	}
-	o.Namespaces = append(o.Namespaces, args...)
-	selector, err := labels.Parse(o.Selector)
 	switch {
-	case err != nil:
-		return fmt.Errorf("--selector must be a label selector such as app=web, not %q: %w", o.Selector, err)
-	case o.All && len(args) > 0:
-		return fmt.Errorf("--all-namespaces cannot be used with a namespace: remove it or %s", args[0])
 	case o.watch && slices.Contains(o.Templates, "-"):
 		return errors.New("--watch cannot be used with --templates -, because it reads the templates repeatedly")
 	case o.watch && o.output == "name":
@@ -140,11 +130,7 @@ func (o *statusOptions) check(args []string) error {
 	case o.interval < time.Second:
 		return fmt.Errorf("--interval must be at least 1s, not %s", o.interval)
 	}
-	if err := cluster.CheckNamespaces(o.Namespaces...); err != nil {
-		return err
-	}
-	o.Selector = selector.String() // the normal form, without spaces
-	return nil
+	return o.Complete(args)
 }
 
 // run writes one report, or, with --watch, reports until ctx is done.

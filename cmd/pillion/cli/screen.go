@@ -68,8 +68,14 @@ func (s *Screen) End() {
 }
 
 // isTerminal reports whether the output goes to a terminal.
-func (s *Screen) isTerminal() bool {
-	file, ok := s.w.(*os.File)
+func (s *Screen) isTerminal() bool { return isTerminal(s.w) }
+
+// IsTerminalInput reports whether input comes from a terminal.
+func IsTerminalInput(r io.Reader) bool { return isTerminal(r) }
+
+// isTerminal reports whether a reader or writer is a terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}

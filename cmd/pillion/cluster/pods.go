@@ -30,6 +30,24 @@ type Query struct {
 	Templates  []string // files and folders; none: the templates of the cluster
 }
 
+// Complete adds the namespaces that are arguments of a command, and checks all. If q.All is set, namespaces from the
+// environment do not count, and arguments are an error.
+func (q *Query) Complete(args []string) error {
+	if q.All {
+		q.Namespaces = nil
+	}
+	q.Namespaces = append(q.Namespaces, args...)
+	selector, err := labels.Parse(q.Selector)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--selector must be a label selector such as app=web, not %q: %w", q.Selector, err)
+	case q.All && len(args) > 0:
+		return fmt.Errorf("--all-namespaces cannot be used with a namespace: remove it or %s", args[0])
+	}
+	q.Selector = selector.String() // the normal form, without spaces
+	return CheckNamespaces(q.Namespaces...)
+}
+
 // Report counts pods and finds out what is wrong with them. If that takes long, it writes its
 // progress to stderr.
 func (c *Client) Report(ctx context.Context, q Query, stderr io.Writer) (*status.Report, error) {
