@@ -77,6 +77,7 @@ func checkReplica(t testing.TB) {
 	}{"startup": {c.StartupProbe, 1, 30}, "liveness": {c.LivenessProbe, 10, 3}, "readiness": {c.ReadinessProbe, 2, 2}} {
 		wantSame(t, what, []int32{p.probe.PeriodSeconds, p.probe.FailureThreshold}, []int32{p.periodSeconds, p.threshold})
 	}
+	wantSame(t, "terminationGracePeriodSeconds of a replica that hangs", c.LivenessProbe.TerminationGracePeriodSeconds, new(int64(1)))
 	if c.Name != manifests.Name || b.deployment.Namespace != manifests.Namespace {
 		t.Errorf("the container is %s", c.Name)
 	}
