@@ -47,7 +47,7 @@ type settling struct {
 
 // kept returns the number of bytes that stay allocated for the next pod.
 func (s *settling) kept() int {
-	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.rivals.candidates))*int(unsafe.Sizeof(candidate{}))
+	return s.run.journal.Kept() + cap(s.decisions)*int(unsafe.Sizeof(Decision{})) + (cap(s.run.room)+cap(s.run.rivals.candidates))*int(unsafe.Sizeof(candidate{})) + cap(s.run.subject.tokenVolumes)*int(unsafe.Sizeof(""))
 }
 
 // settle adds to the pod until nothing is left to add.

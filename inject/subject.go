@@ -60,12 +60,14 @@ type subject struct {
 	at, beside  schema.Pointer // pointers to the pod, with capacity for longer paths
 
 	// Results that all templates share.
-	tokens  [2]*tree.Node // see tokenMount
-	keys    map[*tree.Node]*keys
-	here    []bool           // see has
-	marks   map[*loaded]bool // see marked
-	ports   nodePorts        // see portsTaken
-	volumes map[string]bool  // see isTokenVolume
+	tokens [2]*tree.Node // see tokenMount
+	keys   map[*tree.Node]*keys
+	here   []bool           // see has
+	marks  map[*loaded]bool // see marked
+	ports  nodePorts        // see portsTaken
+	// tokenVolumes are sorted names, see isTokenVolume. They are known if tokenVolumesKnown is true.
+	tokenVolumes      []string
+	tokenVolumesKnown bool
 	// ours caches the result of ofTemplates if oursKnown is true.
 	ours      []templates.Runs
 	oursKnown bool
@@ -82,7 +84,7 @@ type subject struct {
 func (s *subject) look(pod *tree.Node, grown bool) {
 	*s = subject{
 		asked: s.asked, schema: s.schema, templates: s.templates, brings: s.brings, patterns: s.patterns, excluded: s.excluded, readsGated: s.readsGated, proven: s.proven, nodes: s.nodes,
-		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0],
+		at: slices.Grow(s.at[:0], 8), beside: slices.Grow(s.beside[:0], 8), here: s.here[:0], ours: s.ours[:0], tokenVolumes: s.tokenVolumes[:0],
 		pod:         pod,
 		grown:       grown,
 		labels:      pod.At("metadata", "labels"),
@@ -106,7 +108,7 @@ func (s *subject) replace(pod *tree.Node) {
 }
 
 // forget drops the results that change if something is added to the pod.
-func (s *subject) forget() { s.ports, s.volumes, s.oursKnown = nil, nil, false }
+func (s *subject) forget() { s.ports, s.tokenVolumesKnown, s.oursKnown = nil, false, false }
 
 // marksAgain reads the pod's annotations again, to which records of injections were added.
 func (s *subject) marksAgain() {
@@ -150,21 +152,31 @@ func (s *subject) isCanarys(t *loaded) bool {
 	return false
 }
 
-// isTokenVolume reports whether the volume with that name projects the pod's API token. The name
+// isTokenVolume reports whether a volume with that name projects the pod's API token. The name
 // alone is no proof, because any volume may have it.
 func (s *subject) isTokenVolume(name string) bool {
-	if s.volumes == nil {
-		s.volumes = map[string]bool{}
+	if !s.tokenVolumesKnown {
+		s.tokenVolumes, s.tokenVolumesKnown = s.tokenVolumes[:0], true
 		volumes := s.pod.At("spec", "volumes").Items()
 		for i := range volumes {
-			name := volumes[i].Get("name").Text()
-			if _, twice := s.volumes[name]; !twice && strings.HasPrefix(name, templates.TokenVolumePrefix) {
-				sources := volumes[i].At("projected", "sources").Items()
-				s.volumes[name] = slices.ContainsFunc(sources, func(source tree.Node) bool { return source.Get("serviceAccountToken") != nil })
+			if name := volumes[i].Get("name").Text(); strings.HasPrefix(name, templates.TokenVolumePrefix) && projectsToken(&volumes[i]) {
+				s.tokenVolumes = append(s.tokenVolumes, name)
 			}
 		}
+		slices.Sort(s.tokenVolumes)
 	}
-	return s.volumes[name]
+	_, is := slices.BinarySearch(s.tokenVolumes, name)
+	return is
+}
+
+func projectsToken(volume *tree.Node) bool {
+	sources := volume.At("projected", "sources").Items()
+	for i := range sources {
+		if sources[i].Get("serviceAccountToken") != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // podResources reports whether the pod has pod-level resources (KEP-2837).

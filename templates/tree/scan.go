@@ -118,6 +118,8 @@ func (s *Parser) levelsOf(name string, levels int) int {
 		}
 	case "extra", "groups", "managedFields", "oldObject", "options", "requestKind", "requestResource", "status":
 		return 0
+	case "projected": // the sources of a volume, one of which may be the API token
+		return max(levels, 3)
 	case "volumeMounts":
 		return max(levels, 2)
 	}
