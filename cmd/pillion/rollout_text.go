@@ -14,6 +14,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
 	"github.com/pillion-dev/pillion/cmd/pillion/update"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/paint"
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
 
@@ -27,6 +28,7 @@ type rolloutScreen struct {
 	mu          sync.Mutex // guards all below
 	done, total int
 	updated     int
+	skipped     int
 	shown       bool
 	err         error // of the writer
 }
@@ -40,9 +42,8 @@ func (s *rolloutScreen) keep(err error) {
 	}
 }
 
-func (s *rolloutScreen) print(format string, args ...any) {
-	_, err := fmt.Fprintln(s.w, cli.Fold(s.w, fmt.Sprintf(format, args...)))
-	s.keep(err)
+func (s *rolloutScreen) print(style, format string, args ...any) {
+	s.keep(cli.Say(s.w, style, fmt.Sprintf(format, args...)))
 }
 
 // plan prints how each workload is updated.
@@ -68,13 +69,18 @@ func (s *rolloutScreen) plan(t *cluster.Targets) {
 		return
 	}
 	for _, note := range t.Notes {
-		fmt.Fprintln(s.stderr, cli.Fold(s.stderr, "pillion: "+note))
+		s.keep(cli.Say(s.stderr, paint.Yellow, "pillion: "+note))
 	}
 	if behind == 0 {
-		s.print("All pods are current (%s).", explain.Plural(t.Pods, "pod"))
+		s.print(paint.Bold, "All pods are current (%s).", explain.Plural(t.Pods, "pod"))
 		return
 	}
-	s.print("%d of %s are not current:", behind, explain.Plural(t.Pods, "pod"))
+	s.print(paint.Bold, "%d of %s are not current:", behind, explain.Plural(t.Pods, "pod"))
+	if cli.WantsColour(s.w) {
+		bar := paint.Bar(barCells, paint.Share{Style: paint.Green, Count: t.Pods - behind}, paint.Share{Style: paint.Yellow, Count: behind - s.left}, paint.Share{Style: paint.Red, Count: s.left})
+		_, err := fmt.Fprintf(cli.Raw(s.w), "  %s\n", bar)
+		s.keep(err)
+	}
 	for _, w := range t.Workloads {
 		s.workload(w)
 	}
@@ -97,14 +103,18 @@ func (s *rolloutScreen) workload(w *rollout.Workload) {
 			what += " (" + w.Why + ")"
 		}
 	}
-	s.print("  %-8s %s %s, %s: %s", w.Way, w.Namespace, w.Title(), explain.Plural(len(w.Behind), "pod"), what)
+	style := ""
+	if w.Way == rollout.Cannot {
+		style = paint.Red
+	}
+	s.print(style, "  %-8s %s %s, %s: %s", w.Way, w.Namespace, w.Title(), explain.Plural(len(w.Behind), "pod"), what)
 	const most = 3
 	said := map[string]bool{}
 	for _, p := range w.Behind {
 		for i := range p.Kept {
 			if text := p.Kept[i].String(); !said[text] && len(said) < most && text != w.Why {
 				said[text] = true
-				s.print("           pod %s: %s", p.Name, text)
+				s.print(paint.Yellow, "           pod %s: %s", p.Name, text)
 			}
 		}
 	}
@@ -118,15 +128,24 @@ func (s *rolloutScreen) report(e update.Event) {
 	if e.Type == "pod" || e.Type == "workload" {
 		s.updated += max(1, e.Pods)
 	}
+	style := ""
+	if e.Type == "skipped" {
+		s.skipped += max(1, e.Pods)
+		style = paint.Yellow
+	}
 	switch {
 	case s.json:
 		s.event(e)
 	case e.Type == "failed":
 		s.erase()
 	case cli.IsTerminal(s.stderr):
+		if style != "" {
+			s.erase()
+			s.keep(cli.Say(s.stderr, style, sentence(e)))
+		}
 		s.bar(e)
 	default:
-		s.print("%s", sentence(e))
+		s.print(style, "%s", sentence(e))
 	}
 }
 
@@ -150,15 +169,21 @@ func name(e update.Event) string {
 	return e.Workload
 }
 
+// barCells is the width of the bars of a rollout.
+const barCells = 20
+
 // bar replaces the bar on a terminal.
 func (s *rolloutScreen) bar(e update.Event) {
-	const width = 20
-	full := width
+	full := barCells
 	if e.Total > 0 {
-		full = width * e.Done / e.Total
+		full = barCells * e.Done / e.Total
+	}
+	bar := strings.Repeat("#", full) + strings.Repeat(".", barCells-full)
+	if cli.WantsColour(s.stderr) && e.Total > 0 {
+		bar = paint.Bar(barCells, paint.Share{Style: paint.Green, Count: e.Done - s.skipped}, paint.Share{Style: paint.Yellow, Count: s.skipped}, paint.Share{Style: paint.Dim, Count: e.Total - e.Done})
 	}
 	s.shown = true
-	fmt.Fprintf(cli.Raw(s.stderr), "\r[%s%s] %-48s", strings.Repeat("#", full), strings.Repeat(".", width-full), fmt.Sprintf("%d of %d pods", e.Done, e.Total))
+	fmt.Fprintf(cli.Raw(s.stderr), "\r[%s] %-48s", bar, fmt.Sprintf("%d of %d pods", e.Done, e.Total))
 }
 
 func (s *rolloutScreen) erase() {
@@ -180,7 +205,7 @@ func (s *rolloutScreen) line(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.erase()
-	fmt.Fprintln(s.stderr, cli.Fold(s.stderr, "pillion: "+text))
+	s.keep(cli.Say(s.stderr, paint.Yellow, "pillion: "+text))
 }
 
 // stopped prints the last event of an interrupted rollout.
@@ -192,15 +217,16 @@ func (s *rolloutScreen) stopped(err error) {
 
 // end prints the last event.
 func (s *rolloutScreen) end() {
-	message := fmt.Sprintf("Updated %s.", explain.Plural(s.updated, "pod"))
+	message, style := fmt.Sprintf("Updated %s.", explain.Plural(s.updated, "pod")), paint.Bold
 	if s.left > 0 {
+		style = paint.Red
 		message += fmt.Sprintf(" Left %s that it cannot update.", explain.Plural(s.left, "pod"))
 	}
 	switch {
 	case s.json:
 		s.event(update.Event{Time: time.Now().UTC().Truncate(time.Millisecond), Type: "done", Message: message, Done: s.done, Total: s.total})
 	case s.acts > 0 || s.left > 0:
-		s.print("%s", message)
+		s.print(style, "%s", message)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/paint"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -119,7 +120,7 @@ func TestText(t *testing.T) {
 	if strings.Contains(plain, "\x1b") || !strings.Contains(plain, `\u001b`) {
 		t.Errorf("it has control characters:\n%s", plain)
 	}
-	for _, want := range []string{green + `+    - "2"` + reset, red + `-    - "1"` + reset, "  loses     2 pods", "  gets      2 pods", "  changes   2 pods of 1 workload, needs new pods: args of agent"} {
+	for _, want := range []string{paint.Green + `+    - "2"` + "\x1b[0m", paint.Red + `-    - "1"` + "\x1b[0m", "  loses     2 pods", "  gets      2 pods", "  changes   2 pods of 1 workload, needs new pods: args of agent"} {
 		if !strings.Contains(regexp.MustCompile(`(gets|loses) {5,6}\x1b\[[0-9]+m`).ReplaceAllStringFunc(colored, func(s string) string { return s[:len(s)-5] }), want) {
 			t.Errorf("no %q in\n%s", want, colored)
 		}

@@ -8,17 +8,9 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/paint"
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/templates"
-)
-
-// Terminal colors (ECMA-48, SGR).
-const (
-	green = "\x1b[32m"
-	red   = "\x1b[31m"
-	cyan  = "\x1b[36m"
-	bold  = "\x1b[1m"
-	reset = "\x1b[0m"
 )
 
 // page collects lines of at most width runes.
@@ -42,20 +34,15 @@ func (p *page) row(head string, column int, style, text string) {
 	}
 }
 
-func (p *page) styled(style, text string) string {
-	if !p.colour || style == "" {
-		return text
-	}
-	return style + text + reset
-}
+func (p *page) styled(style, text string) string { return paint.Text(p.colour, style, text) }
 
 // Text returns the report for users in lines of this width, except those of diffs. It prints at most that
 // number of diffs.
 func (r *Report) Text(width int, colour bool, diffs int) string {
 	p := &page{width: width, colour: colour}
-	p.line(0, bold, r.Summary)
+	p.line(0, paint.Bold, r.Summary)
 	for _, problem := range r.Problems {
-		p.line(0, red, "Problem: "+problem)
+		p.line(0, paint.Red, "Problem: "+problem)
 	}
 	for i := range r.Templates {
 		r.Templates[i].show(p)
@@ -65,7 +52,7 @@ func (r *Report) Text(width int, colour bool, diffs int) string {
 			break
 		}
 		p.WriteString("\n")
-		p.line(0, bold, d.title())
+		p.line(0, paint.Bold, d.title())
 		d.show(p)
 	}
 	if more := len(r.Diffs) - max(0, diffs); more > 0 {
@@ -83,7 +70,7 @@ func (r *Report) Text(width int, colour bool, diffs int) string {
 
 func (t *Template) show(p *page) {
 	p.WriteString("\n")
-	p.line(0, bold, t.title())
+	p.line(0, paint.Bold, t.title())
 	if len(t.Causes) == 0 {
 		p.line(2, "", "no pod changes")
 	}
@@ -92,9 +79,9 @@ func (t *Template) show(p *page) {
 		style := ""
 		switch c.Effect {
 		case Rejected, Fails, Loses:
-			style = red
+			style = paint.Red
 		case Gets, Accepted:
-			style = green
+			style = paint.Green
 		}
 		const column = 12
 		p.row("  "+string(c.Effect), column, style, c.text())
@@ -164,13 +151,13 @@ func (d *Diff) show(p *page) {
 		style := ""
 		switch {
 		case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
-			style = bold
+			style = paint.Bold
 		case strings.HasPrefix(line, "@@"):
-			style = cyan
+			style = paint.Cyan
 		case strings.HasPrefix(line, "+"):
-			style = green
+			style = paint.Green
 		case strings.HasPrefix(line, "-"):
-			style = red
+			style = paint.Red
 		}
 		p.WriteString(p.styled(style, line) + "\n")
 	}

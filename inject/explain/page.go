@@ -8,17 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/paint"
 	"github.com/pillion-dev/pillion/templates"
-)
-
-// Terminal colors (ECMA-48, SGR).
-const (
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	red    = "\x1b[31m"
-	bold   = "\x1b[1m"
-	dim    = "\x1b[2m"
-	reset  = "\x1b[0m"
 )
 
 // page collects lines of at most width runes.
@@ -37,10 +28,7 @@ func (p *page) row(head string, column int, style, text string) {
 		if i > 0 {
 			head = strings.Repeat(" ", column)
 		}
-		if p.colour && style != "" {
-			part = style + part + reset
-		}
-		p.WriteString(strings.TrimRight(head+part, " ") + "\n")
+		p.WriteString(strings.TrimRight(head+paint.Text(p.colour, style, part), " ") + "\n")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/paint"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 )
@@ -30,23 +31,23 @@ const (
 // what is wrong, then the reasons for each template.
 func (r *Report) Text(width int, colour bool, detail Detail) string {
 	p := &page{width: width, colour: colour, verbose: detail == Verbose}
-	p.line(bold, r.title())
+	p.line(paint.Bold, r.title())
 	if len(r.Same) > 0 {
 		p.line("", fmt.Sprintf("%d more have the same result: %s", len(r.Same), r.also()))
 	}
 	p.line("", strings.TrimSpace(r.first()+" "+r.OptedIn))
 	if r.Failing != "" {
-		p.row("  ", 2, red, "failing: "+r.Failing)
+		p.row("  ", 2, paint.Red, "failing: "+r.Failing)
 	}
 	p.findings(r)
 	for _, m := range r.Misplaced {
-		p.row("  ", 2, yellow, string(inject.CodeMisplaced)+": "+m)
+		p.row("  ", 2, paint.Yellow, string(inject.CodeMisplaced)+": "+m)
 	}
 	for _, m := range r.Original {
-		p.row("  ", 2, red, "without Pillion too, the API server would deny the pod: "+m)
+		p.row("  ", 2, paint.Red, "without Pillion too, the API server would deny the pod: "+m)
 	}
 	for _, m := range r.Misfits {
-		p.row("  ", 2, red, m)
+		p.row("  ", 2, paint.Red, m)
 	}
 	p.running(r.Running, r.Object.Kind)
 	p.webhooks(r)
@@ -55,7 +56,7 @@ func (r *Report) Text(width int, colour bool, detail Detail) string {
 			p.line("", fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected.", name, r.Gone[name]))
 			continue
 		}
-		p.line(yellow, fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected. This template does not exist here; "+
+		p.line(paint.Yellow, fmt.Sprintf("According to the pod's annotation, revision %[2]s of the template %[1]s was injected. This template does not exist here; "+
 			"if the pod was injected with other templates, use those.", name, r.Gone[name]))
 	}
 	var others []*Template
@@ -99,9 +100,9 @@ func (p *page) findings(r *Report) {
 		all = r.Mistakes
 	}
 	for i := range all {
-		style := yellow
+		style := paint.Yellow
 		if all[i].Mode == templates.Deny {
-			style = red
+			style = paint.Red
 		}
 		head := ""
 		if all[i].Template != "" {
@@ -129,13 +130,13 @@ func (p *page) webhooks(r *Report) {
 		return
 	}
 	if len(r.Webhooks) == 0 {
-		p.line(red, "No webhook configuration of Pillion is installed.")
+		p.line(paint.Red, "No webhook configuration of Pillion is installed.")
 	}
 	for _, w := range r.Webhooks {
 		if !p.verbose && (*r.Called || w.Type == Validating || w.Type == Shadow && !w.Called) {
 			continue
 		}
-		style, word := dim, "is not called: "
+		style, word := paint.Dim, "is not called: "
 		if w.Called {
 			style, word = "", "is called: "
 		}
@@ -145,15 +146,15 @@ func (p *page) webhooks(r *Report) {
 
 func (p *page) template(r *Report, t *Template) {
 	outcome := r.Outcome(t)
-	style := yellow
+	style := paint.Yellow
 	switch {
 	case t.State == Missing, t.State == Altered, t.Code == inject.CodeNotInjected, t.Code.Failed():
-		style = red
+		style = paint.Red
 	case t.State == Current, !r.Object.Live && t.Code.Succeeded():
-		style = green
+		style = paint.Green
 	}
 	p.WriteString("\n")
-	p.line(bold+style, t.Template+": "+outcome)
+	p.line(paint.Bold+style, t.Template+": "+outcome)
 	code := ""
 	if t.Code != "" {
 		code = fmt.Sprintf(" (%s)", t.Code)
@@ -179,7 +180,7 @@ func (p *page) template(r *Report, t *Template) {
 	}
 	name = "passed rules"
 	for _, s := range t.Passed {
-		p.pair(name, dim, fmt.Sprintf("%s: %s", s.Code, s.Message))
+		p.pair(name, paint.Dim, fmt.Sprintf("%s: %s", s.Code, s.Message))
 		name = ""
 	}
 }
@@ -256,16 +257,16 @@ func (p *page) running(r *Running, kind string) {
 		case b.Pods == 1:
 			verb = "is " + string(b.State)
 		}
-		p.row("  ", 2, yellow, fmt.Sprintf("%s: %d of %s %s, for example %s: %s", b.Template, b.Pods, Plural(r.Pods, "pod"), verb, b.Example, b.Why))
+		p.row("  ", 2, paint.Yellow, fmt.Sprintf("%s: %d of %s %s, for example %s: %s", b.Template, b.Pods, Plural(r.Pods, "pod"), verb, b.Example, b.Why))
 	}
 	switch {
 	case r.Hold != "":
-		p.row("  ", 2, yellow, "a restart does not help: "+r.Hold)
+		p.row("  ", 2, paint.Yellow, "a restart does not help: "+r.Hold)
 	case len(r.Restart) > 1:
 		fmt.Fprintf(p, "  A restart fixes %d workloads:\n    %s\n", len(r.Restart), strings.Join(r.all, "\n      "))
 	case len(r.Restart) == 1:
 		p.WriteString("  A restart fixes it:\n    " + r.Restart[0] + "\n")
 	case kind == "Job":
-		p.row("  ", 2, yellow, "to fix it, delete the Job and create it again")
+		p.row("  ", 2, paint.Yellow, "to fix it, delete the Job and create it again")
 	}
 }

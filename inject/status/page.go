@@ -9,6 +9,7 @@ import (
 
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/paint"
 	"github.com/pillion-dev/pillion/templates"
 )
 
@@ -23,10 +24,10 @@ type page struct {
 func (p *page) begin(style, summary string, problems, doubts []string) {
 	p.styled(0, style, summary)
 	for _, problem := range problems {
-		p.styled(0, red, "Problem: "+problem)
+		p.styled(0, paint.Red, "Problem: "+problem)
 	}
 	for _, doubt := range doubts {
-		p.styled(0, yellow, "Uncertain: "+doubt)
+		p.styled(0, paint.Yellow, "Uncertain: "+doubt)
 	}
 }
 
@@ -78,7 +79,7 @@ func (p *page) table(first, pods string, rows []row) {
 			column = max(column, n)
 		}
 	}
-	bars := p.colour && whole-column >= len("  ")+barCells
+	bars := p.colour && whole-column >= len("  ")+paint.Cells
 	fmt.Fprintf(p, "%-*s  %s\n", column, first, strings.Join(heads, "  "))
 	for _, row := range rows {
 		if utf8.RuneCountInString(row.name) > room {
@@ -132,12 +133,7 @@ func get(pods int) string {
 type Commands struct{ Status, Unlabelled, Explain, Kubectl string }
 
 // paint returns a string in a color, if the page has colors.
-func (p *page) paint(style, text string) string {
-	if !p.colour || style == "" {
-		return text
-	}
-	return style + text + reset
-}
+func (p *page) paint(style, text string) string { return paint.Text(p.colour, style, text) }
 
 // style returns the color of a cell. Zeros, and the number of all pods, have none.
 func (r *row) style(cell int) string {
@@ -150,11 +146,11 @@ func (r *row) style(cell int) string {
 
 // bar prints the shares of the states of those pods that should have a sidecar.
 func (p *page) bar(t *Tally) {
-	separator := "  "
-	for _, share := range shares(t) {
-		if share.cells > 0 {
-			p.WriteString(separator + p.paint(styleOf(share.state), strings.Repeat("█", share.cells)))
-			separator = ""
-		}
+	var shares []paint.Share
+	for _, state := range []explain.State{explain.Current, explain.Outdated, explain.Missing, explain.Altered} {
+		shares = append(shares, paint.Share{Style: styleOf(state), Count: *t.of(state)})
+	}
+	if bar := paint.Bar(paint.Cells, shares...); bar != "" {
+		p.WriteString("  " + bar)
 	}
 }

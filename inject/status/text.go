@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/paint"
 )
 
 // Text returns the report for users in lines of this width, with or without the colors of a terminal and bars.
 func (r *Report) Text(width int, colour bool) string {
 	p := &page{width: width, colour: colour}
-	style := bold
+	style := paint.Bold
 	if len(r.Problems)+len(r.Failing)+r.Pods.Missing+r.Pods.Altered > 0 {
-		style = red
+		style = paint.Red
 	}
 	p.begin(style, r.Summary, r.Problems, r.Doubts)
 	r.failing(p)
@@ -97,7 +98,7 @@ func (r *Report) owners(p *page) {
 			p.styled(2, styleOf(reason.State), fmt.Sprintf("%s: %s in %d of %s, for example %s: %s", reason.Template, reason.State, reason.Pods, explain.Plural(s.Pods, "pod"), reason.Example, once(told, s.Namespace, reason.Why)))
 		}
 		for i := range s.Mistakes {
-			p.styled(2, yellow, s.Mistakes[i].text(s.Pods))
+			p.styled(2, paint.Yellow, s.Mistakes[i].text(s.Pods))
 		}
 		if s.Hold != "" && len(r.Problems)+len(r.Doubts) == 0 {
 			p.line(2, "a restart does not help: "+s.hold())
@@ -146,7 +147,7 @@ func (r *Report) restarts(p *page) {
 // failing prints which owners cannot create pods.
 func (r *Report) failing(p *page) {
 	for i := range r.Failing {
-		p.styled(0, red, "Failing: "+r.Failing[i].String())
+		p.styled(0, paint.Red, "Failing: "+r.Failing[i].String())
 	}
 }
 
@@ -205,9 +206,9 @@ const misplacedShown = 20
 func (r *Report) misplaced(p *page) {
 	for i, m := range r.Misplaced {
 		if i == misplacedShown {
-			p.styled(0, yellow, fmt.Sprintf("Misplaced: %d more; use -o json to list them", len(r.Misplaced)-i))
+			p.styled(0, paint.Yellow, fmt.Sprintf("Misplaced: %d more; use -o json to list them", len(r.Misplaced)-i))
 			return
 		}
-		p.styled(0, yellow, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
+		p.styled(0, paint.Yellow, fmt.Sprintf("Misplaced in the namespace %s: %s", m.Namespace, m.Why))
 	}
 }
