@@ -37,10 +37,10 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test node soak lint fmt fuzz golden generate arrows demo bench profile tidy image sbom release
+.PHONY: help build test node soak lint fmt fuzz golden generate arrows demo recording bench profile tidy image sbom release
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/pillion
 	CGO_ENABLED=0 $(GO) build -trimpath -pgo=cmd/pillion/cpu.pprof -o bin/pillion ./cmd/pillion
@@ -105,6 +105,9 @@ arrows: ## Draw the imports in ARCHITECTURE.md again
 demo: ## Show an injection on a real control plane (KEEP=1 leaves it running and follows the folder TEMPLATES)
 	@echo "demo: compiling what shows how far the rest is"
 	@cd e2e && $(GO) run ./binaries ./demo
+
+recording: ## Record make demo as the animation of the README, after changes of the demo
+	cd e2e && $(GO) run ./recording -dir .. -into ../manifests/docs/demo.svg make demo
 
 bench: ## Measure what Pillion costs and write it into the docs (README= leaves these; BENCH=regexp COUNT=5)
 	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))

@@ -142,6 +142,14 @@ func (d *demo) findTemplates(folder string, keep bool) error {
 	return nil
 }
 
+// folder returns the path of the templates, relative to the root of the checkout if they are below it.
+func (d *demo) folder() string {
+	if path, err := filepath.Rel(d.root, d.templates); err == nil && filepath.IsLocal(path) {
+		return path
+	}
+	return programs.Brief(d.templates)
+}
+
 // start starts Pillion and its webhooks.
 func (d *demo) start(ctx context.Context) error {
 	binary, err := d.BuildPillion(ctx)
