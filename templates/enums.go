@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
 )
 
 // choices returns the strings that a type allows, or nil if it allows any.
@@ -17,12 +19,13 @@ func choices(t reflect.Type) []string { return enumerations()[t] }
 // enumerations are the strings that types of the template format and of the Kubernetes API allow.
 var enumerations = sync.OnceValue(func() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
-		reflect.TypeFor[End]():           texts(First, Last),
-		reflect.TypeFor[TokenMode]():     texts(Inherit, None),
-		reflect.TypeFor[ValidateMode]():  texts(Deny, Warn),
-		reflect.TypeFor[Overrider]():     texts(ByPod, ByServiceAccount, ByNamespace),
-		reflect.TypeFor[ParamType]():     ParamTypes(),
-		reflect.TypeFor[corev1.OSName](): texts(corev1.Linux, corev1.Windows),
+		reflect.TypeFor[End]():                      texts(First, Last),
+		reflect.TypeFor[TokenMode]():                texts(Inherit, None),
+		reflect.TypeFor[v1alpha1.RolloutStrategy](): texts(v1alpha1.OnCreate, v1alpha1.InPlace, v1alpha1.InPlaceOrRestart),
+		reflect.TypeFor[ValidateMode]():             texts(Deny, Warn),
+		reflect.TypeFor[Overrider]():                texts(ByPod, ByServiceAccount, ByNamespace),
+		reflect.TypeFor[ParamType]():                ParamTypes(),
+		reflect.TypeFor[corev1.OSName]():            texts(corev1.Linux, corev1.Windows),
 
 		reflect.TypeFor[corev1.PullPolicy]():                  texts(corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),
 		reflect.TypeFor[corev1.Protocol]():                    texts(corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP),

@@ -105,6 +105,7 @@ func parseOne(file string, y *yaml.Node, applied []byte) (*Template, Problems) {
 	}
 	c.scope(y, t, kind)
 	c.replaces(y, t)
+	c.rollout(y, t)
 	c.sets(y)
 	c.selectors(y, t)
 	c.protect(y, t)

@@ -84,3 +84,21 @@ func TestReplacesRevision(t *testing.T) {
 		t.Errorf("the template has the revisions %v", revisions)
 	}
 }
+
+// TestRolloutRevision checks that how running pods are updated changes no revision: otherwise, a pause would make
+// all pods outdated.
+func TestRolloutRevision(t *testing.T) {
+	t.Parallel()
+	revisions := map[string]bool{}
+	for _, with := range []string{"", "rollout: {}", "rollout: {strategy: InPlace}", "rollout: {strategy: InPlace, paused: true, maxUnavailable: 1}"} {
+		text := "apiVersion: pillion.dev/v1alpha1\nkind: ClusterSidecarTemplate\nmetadata: {name: a}\nspec:\n  pod: {spec: {containers: [{name: c, image: i}]}}\n  " + with + "\n"
+		set, problems := templates.CompileValid(templates.File{Path: "a.yaml", Data: []byte(text)})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		revisions[set.Revision+set.Templates[0].Revision] = true
+	}
+	if len(revisions) != 1 {
+		t.Errorf("the revisions are %v", revisions)
+	}
+}

@@ -12,10 +12,11 @@ import (
 )
 
 // content returns the part of a spec that pods get. A template that has replaced another one keeps its
-// revision under the name of that one, and a larger share leaves the pods that have it current.
+// revision under the name of that one, and a larger share leaves the pods that have it current. How running
+// pods are updated makes no difference to them.
 func content(spec *tree.Node) *tree.Node {
 	var nodes tree.Arena
-	for _, key := range []string{"replaces", "share"} {
+	for _, key := range []string{"replaces", "share", "rollout"} {
 		if spec.Get(key) != nil {
 			spec = new(nodes.Without(spec, key))
 		}

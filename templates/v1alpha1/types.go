@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // A ClusterSidecarTemplate defines a sidecar, and which pods of the cluster get it. The name of the
@@ -139,7 +140,46 @@ type Spec struct {
 	ServiceAccountToken TokenMode `json:"serviceAccountToken,omitempty"`
 	// validate is what Pillion does about a pod that lacks the sidecar or changes it.
 	Validate ValidateRules `json:"validate,omitzero"`
+	// rollout is how pillion controller updates running pods after a change of the template. It does so only
+	// in namespaces with the label pillion.dev/rollout: enabled, and not for templates of files.
+	Rollout Rollout `json:"rollout,omitzero"`
 }
+
+// Rollout is how the controller updates running pods.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.maxUnavailable)",message="maxUnavailable is for the strategies InPlace and InPlaceOrRestart; set one, or leave maxUnavailable out",fieldPath=".maxUnavailable"
+// +kubebuilder:validation:XValidation:rule="has(self.strategy) && self.strategy != 'OnCreate' || !has(self.paused) || !self.paused",message="with the strategy OnCreate, there is no rollout to pause; set InPlace or InPlaceOrRestart, or leave paused out",fieldPath=".paused"
+type Rollout struct {
+	// strategy is OnCreate, the default, if only new pods get a change, InPlace if the controller also
+	// changes images and resources of the template's containers in running pods, or InPlaceOrRestart if it
+	// also restarts workloads whose pods can only get the change when they are created.
+	Strategy RolloutStrategy `json:"strategy,omitempty"`
+	// maxUnavailable is the number or the percentage of a workload's pods that change at the same time. A
+	// percentage is rounded down, but at least one pod changes. The default is 25%.
+	// PodDisruptionBudgets may allow fewer.
+	//
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 1",message="must be a number of pods of at least 1, or a percentage such as 25%"
+	// +kubebuilder:validation:Pattern=`^([1-9][0-9]?|100)%$`
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// paused is true if the controller starts no further change. The default is false.
+	Paused bool `json:"paused,omitempty"`
+}
+
+// RolloutStrategy is when running pods get a change of their template.
+//
+// +kubebuilder:validation:Enum=OnCreate;InPlace;InPlaceOrRestart
+type RolloutStrategy string
+
+// The strategies.
+const (
+	OnCreate         RolloutStrategy = "OnCreate"
+	InPlace          RolloutStrategy = "InPlace"
+	InPlaceOrRestart RolloutStrategy = "InPlaceOrRestart"
+)
+
+// Acts reports whether the controller updates running pods.
+func (r *Rollout) Acts() bool { return r.Strategy == InPlace || r.Strategy == InPlaceOrRestart }
 
 // Match selects the pods of a template. An empty field matches every pod, unless it has a default.
 type Match struct {
@@ -274,7 +314,8 @@ const (
 // Status is what Pillion reports about a template.
 type Status struct {
 	// conditions has the condition Ready. It is False if the template has a mistake, if another
-	// template has its name, or if it cannot replace the template that it names.
+	// template has its name, or if it cannot replace the template that it names. If spec.rollout has a
+	// strategy, there are also Progressing, Degraded (with the pod and the reason) and Paused.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -284,10 +325,29 @@ type Status struct {
 	Revision string `json:"revision,omitempty"`
 	// pods are the numbers of pods that have the sidecar.
 	Pods *PodCounts `json:"pods,omitempty"`
+	// failed is what has stopped the rollout. The condition Degraded has the reason.
+	Failed *FailedRollout `json:"failed,omitempty"`
+}
+
+// FailedRollout is what has stopped a rollout.
+type FailedRollout struct {
+	// namespace is that of the workload.
+	Namespace string `json:"namespace"`
+	// workload is KIND/NAME, for example Deployment/web.
+	Workload string `json:"workload"`
+	// pod is the name of the pod that failed, if it was one.
+	Pod string `json:"pod,omitempty"`
 }
 
 // ConditionReady is the type of the condition that reports whether Pillion uses the template.
 const ConditionReady = "Ready"
+
+// The types of the conditions of a rollout.
+const (
+	ConditionProgressing = "Progressing"
+	ConditionDegraded    = "Degraded"
+	ConditionPaused      = "Paused"
+)
 
 // The reasons of the condition.
 const (
@@ -305,4 +365,7 @@ type PodCounts struct {
 	Current int64 `json:"current"`
 	// outdated is the number of pods with another revision.
 	Outdated int64 `json:"outdated"`
+	// updated is the number of pods with the revision in use, in the namespaces in which the controller
+	// updates pods. It is absent if spec.rollout has no strategy for that.
+	Updated *int64 `json:"updated,omitempty"`
 }
