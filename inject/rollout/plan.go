@@ -26,12 +26,12 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.State = worst(states)
+	out.State = worst(p.related(states))
 	written := managersOf(m.Metadata.CreationTimestamp.Time, m.Metadata.ManagedFields)
-	if (out.State == explain.Current || out.State == explain.NotWanted) && !written.wrote() {
+	if !behind(out.State) && !written.wrote() {
 		return out, nil
 	}
-	if t := p.unknown(states); t != "" {
+	if t := p.unknown(p.related(states)); t != "" {
 		return out.leave(explain.ByRequest(t)), nil
 	}
 	if out.doc, err = decode(pod); err != nil {
@@ -44,16 +44,21 @@ func (p *Planner) Plan(pod, owner []byte) (*Pod, error) {
 	if why != "" {
 		return out.leave(why), nil
 	}
+	states, others := p.divide(states, target)
+	out.State = worst(states)
 	if out.Changes, err = p.changes(pod, target); err != nil {
 		return nil, err
 	}
-	if out.State == explain.Current || out.State == explain.NotWanted {
+	if why := p.narrow(out, states, others); why != "" {
+		return out.leave(why), nil
+	}
+	if !behind(out.State) {
 		// Only what an interrupted rollout has changed is to be undone.
 		out.Changes = slices.DeleteFunc(out.Changes, func(c Change) bool { return c.How != InPlace && c.How != Resize })
 	}
-	out.Own, out.notCalled = p.own(out.doc), p.Called != nil && !p.Called(target.base)
+	out.Own, out.notCalled = p.own(out.doc, states), p.Called != nil && !p.Called(target.base)
 	out.keep(written)
-	return out, p.decide(out)
+	return out, p.decide(out, target)
 }
 
 // keep takes out the changes of fields that others have changed. The resources of a container belong
@@ -86,7 +91,7 @@ func (o *Pod) keep(written managers) {
 }
 
 // decide chooses the action.
-func (p *Planner) decide(o *Pod) error {
+func (p *Planner) decide(o *Pod, t *target) error {
 	for i := range o.Changes {
 		c := &o.Changes[i]
 		if c.How == Resize && !p.Resizes {
@@ -117,15 +122,15 @@ func (p *Planner) decide(o *Pod) error {
 		o.leave(o.Kept[0].String())
 	case len(o.Changes) > 0:
 		o.Action = Patch
-		return p.foresee(o)
-	case o.State != explain.Current && o.State != explain.NotWanted:
+		return p.foresee(o, t)
+	case behind(o.State):
 		o.Action, o.Why = Replace, "it is "+string(o.State)+", and its own containers are as they should be"
 	}
 	return nil
 }
 
 // foresee checks that the pod is current after its changes, except for fields that stay.
-func (p *Planner) foresee(o *Pod) error {
+func (p *Planner) foresee(o *Pod, t *target) error {
 	if len(o.Kept) > 0 {
 		o.Why = o.Kept[0].String()
 		return nil
@@ -138,7 +143,8 @@ func (p *Planner) foresee(o *Pod) error {
 	if err != nil {
 		return err
 	}
-	if s := worst(states); s != explain.Current && s != explain.NotWanted {
+	states, _ = p.divide(states, t)
+	if s := worst(states); behind(s) {
 		o.Action, o.Why = Replace, "it would be "+string(s)+" after a change in place"
 	}
 	return nil

@@ -23,6 +23,8 @@ type Planner struct {
 	Mutated bool
 	// Resizes is set if the API server can resize running pods.
 	Resizes bool
+	// Only is the template whose changes pods get, or "" for all templates.
+	Only string
 }
 
 // target is what the pod would be if it were created now.
@@ -98,18 +100,19 @@ func worst(states map[string]explain.State) explain.State {
 // unknown returns a template that is not current and that depends on who creates a pod.
 func (p *Planner) unknown(states map[string]explain.State) string {
 	for _, t := range p.set() {
-		if s := states[t.Name]; t.ReadsRequest() && s != explain.Current && s != explain.NotWanted {
+		if s, ok := states[t.Name]; ok && t.ReadsRequest() && behind(s) {
 			return t.Name
 		}
 	}
 	return ""
 }
 
-// own returns the names of the templates' containers in a pod, without those that users wrote.
-func (p *Planner) own(doc object) (names []string) {
+// own returns the names of the containers in a pod of the templates that the rollout is about, without those
+// that users wrote.
+func (p *Planner) own(doc object, states map[string]explain.State) (names []string) {
 	annotations := child(child(doc, "metadata"), "annotations")
 	for _, t := range p.set() {
-		if annotations[t.Setting(templates.AnnotationCustomize)] == "true" {
+		if annotations[t.Setting(templates.AnnotationCustomize)] == "true" || states[t.Name] == "" {
 			continue
 		}
 		for _, list := range lists() {

@@ -122,6 +122,7 @@ func newCase(t *testing.T, archive *txtar.Archive) *planCase {
 		Injector: injector(t, now), Namespace: namespace(), Called: func([]byte) bool { return !strings.Contains(options, "not called") },
 		Mutated: strings.Contains(options, "mutated"), Resizes: !strings.Contains(options, "no resize"),
 	}
+	_, c.planner.Only, _ = strings.Cut(strings.TrimSpace(options), "only ")
 	pod := c.files["pod.yaml"]
 	if owner := c.files["owner.yaml"]; owner != nil {
 		c.owner = toJSON(t, owner)
@@ -223,7 +224,7 @@ func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
 	}
 	last := c.plan(pod)
 	fmt.Fprintf(out, "then: %s, %s\n", last.State, last.Action)
-	if len(p.Kept) > 0 {
+	if len(p.Kept) > 0 || c.planner.Only != "" {
 		return
 	}
 	r, err := c.planner.Injector.Inject(inject.Request{Operation: "CREATE", Namespace: namespace(), Object: pod, OptedIn: true})
