@@ -117,3 +117,34 @@ func TestControllerNetworkPolicy(t *testing.T) {
 	webhooks.Spec.Ingress = slices.Clone(webhooks.Spec.Ingress[1:])
 	wantSame(t, "the policy", p, webhooks)
 }
+
+// TestRolloutComponent checks that the component adds what the controller needs to update pods, only to its own
+// ServiceAccount, and that it writes nothing but pods, evictions and what creates pods.
+func TestRolloutComponent(t *testing.T) {
+	var clusterRole rbacv1.ClusterRole
+	var clusterBinding rbacv1.ClusterRoleBinding
+	var role rbacv1.Role
+	var binding rbacv1.RoleBinding
+	decodeAll(t, "components/rollout/rbac.yaml", &clusterRole, &clusterBinding, &role, &binding)
+	const name = manifests.ControllerName + "-rollout"
+	for _, o := range []metav1.Object{&clusterRole, &clusterBinding, &role, &binding} {
+		if o.GetName() != name || o.GetLabels()["app.kubernetes.io/name"] != manifests.ControllerName {
+			t.Errorf("%s has the labels %v", o.GetName(), o.GetLabels())
+		}
+	}
+	var writes []string
+	for _, right := range manifests.Expand("", clusterRole.Rules...) {
+		if right.Verb != "get" && right.Verb != "list" {
+			writes = append(writes, right.String())
+		}
+	}
+	slices.Sort(writes)
+	wantSame(t, "writes", writes, []string{
+		"create pods/eviction", "patch daemonsets.apps", "patch deployments.apps", "patch pods", "patch pods/resize", "patch statefulsets.apps",
+	})
+	wantSame(t, "the Role", role.Rules, []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}})
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: manifests.ControllerName, Namespace: manifests.Namespace}}
+	wantSame(t, "subjects", [][]rbacv1.Subject{clusterBinding.Subjects, binding.Subjects}, [][]rbacv1.Subject{subjects, subjects})
+	wantSame(t, "the ClusterRoleBinding", clusterBinding.RoleRef, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name})
+	wantSame(t, "the RoleBinding", binding.RoleRef, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name})
+}

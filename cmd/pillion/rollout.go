@@ -146,7 +146,7 @@ func (o *rolloutOptions) run(cmd *cobra.Command) error {
 	}
 	client.About(o.Namespaces...)
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	targets, err := client.Rollout(cmd.Context(), o.Query, stderr)
+	targets, err := client.Rollout(cmd.Context(), o.Query, cluster.Bounds{}, stderr)
 	if err != nil {
 		return err
 	}

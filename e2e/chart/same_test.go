@@ -64,6 +64,7 @@ var components = map[string]string{
 	"monitoring":          "monitoring: {enabled: true}\n",
 	"network-policy":      "networkPolicy: {enabled: true}\n",
 	"no-custom-resources": "crds: {install: false}\ncontroller: {enabled: false}\n",
+	"rollout":             "rollout: true\n",
 	"static-pods":         "staticPods: {enabled: true}\n",
 }
 

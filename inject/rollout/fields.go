@@ -137,3 +137,22 @@ func owns(f fieldTree, field string) bool {
 func Changed(pod *metav1.ObjectMeta) time.Time {
 	return managersOf(pod.CreationTimestamp.Time, pod.ManagedFields).wroteAt()
 }
+
+// Restarted returns when an earlier rollout restarted a workload, or the zero time if its pod template was
+// changed by others since.
+func Restarted(workload *metav1.ObjectMeta) (at time.Time) {
+	ours := false
+	m := managersOf(workload.CreationTimestamp.Time, workload.ManagedFields)
+	for i := range m.entries {
+		e := &m.entries[i]
+		if e.fields.at("f:spec").at("f:template") == nil || e.Time == nil || e.Time.Time.Before(at) {
+			continue
+		}
+		ours = e.Manager == Manager && (ours || e.Time.After(at)) // if both are in the same second, others win
+		at = e.Time.Time
+	}
+	if !ours {
+		return time.Time{}
+	}
+	return at
+}

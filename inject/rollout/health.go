@@ -67,6 +67,16 @@ func IsReady(pod *corev1.Pod) bool {
 	})
 }
 
+// Steady reports whether containers of a pod have run without a restart since a time. A container that crashes
+// again and again runs for a moment each time.
+func Steady(pod *corev1.Pod, own []string, since time.Time) bool {
+	return !slices.ContainsFunc(own, func(name string) bool {
+		_, stays := find(pod, name)
+		s := statusOf(pod, name)
+		return stays && (s == nil || s.State.Running == nil || s.State.Running.StartedAt.After(since))
+	})
+}
+
 // resize checks the conditions of a resize.
 func resize(pod *corev1.Pod) Health {
 	for i := range pod.Status.Conditions {

@@ -17,8 +17,6 @@ import (
 // A rollout can be limited to one template, because others may have other bounds. If a pod gets a canary, or loses
 // one, this is up to the canary, and both templates change together.
 
-func behind(s explain.State) bool { return s != explain.Current && s != explain.NotWanted }
-
 // related returns the states that may matter to the template that the rollout is about.
 func (p *Planner) related(states map[string]explain.State) map[string]explain.State {
 	if p.Only == "" {

@@ -120,6 +120,11 @@ func (o *Pod) Restarts() bool {
 	return slices.ContainsFunc(o.Changes, func(c Change) bool { return c.How == InPlace })
 }
 
+// Unrecorded reports whether all that is left is the record of a change in place.
+func (o *Pod) Unrecorded() bool {
+	return o.Action == Patch && !slices.ContainsFunc(o.Changes, func(c Change) bool { return c.How != Record })
+}
+
 // Summary returns what changes, for users.
 func (o *Pod) Summary() string {
 	var all []string

@@ -88,6 +88,8 @@ func (p *Planner) states(pod []byte) (map[string]explain.State, error) {
 	return states, nil
 }
 
+func behind(s explain.State) bool { return s != explain.Current && s != explain.NotWanted }
+
 func worst(states map[string]explain.State) explain.State {
 	order := explain.States()
 	at := len(order) - 1

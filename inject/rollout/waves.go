@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Way is how a rollout updates the pods of a workload.
@@ -40,6 +41,8 @@ type Workload struct {
 	Pods       int // all that run
 	Way        Way
 	Why        string // one sentence, or ""
+	// Restarted is when an earlier rollout restarted it, if it is replacing pods since then.
+	Restarted time.Time
 	// Behind are the pods that are not current. Others are not kept.
 	Behind []*Pod
 }
@@ -60,6 +63,12 @@ func (w *Workload) Todo() (all []*Pod) {
 	return all
 }
 
+// Unfinished reports whether an earlier rollout began to update the workload, and has not finished: it has
+// restarted it, or a pod has changed and this is not recorded yet.
+func (w *Workload) Unfinished() bool {
+	return !w.Restarted.IsZero() || slices.ContainsFunc(w.Behind, (*Pod).Unrecorded)
+}
+
 // Owner is what decides about a workload besides its pods.
 type Owner struct {
 	Restarts bool   // kubectl rollout restart supports its kind
@@ -70,12 +79,24 @@ type Owner struct {
 	// Updating is set if it is replacing pods, so that pods of an older pod template are replaced
 	// anyway.
 	Updating bool
+	// Restarted is when an earlier rollout restarted it, if that is its last change.
+	Restarted time.Time
 	// Newest reports whether a pod is of the newest pod template. It is nil if that is unknown.
 	Newest func(pod *Pod) bool
+	// InPlace is set if pods may only change in place.
+	InPlace bool
 }
 
 // Choose decides how a workload is updated.
 func (w *Workload) Choose(o Owner) {
+	if o.Updating {
+		w.Restarted = o.Restarted
+	}
+	for _, p := range w.Behind {
+		if o.InPlace && p.Action == Replace {
+			p.leave("only a new pod gets the change: " + p.Why)
+		}
+	}
 	if o.Updating && o.Newest != nil {
 		w.Behind = slices.DeleteFunc(w.Behind, func(p *Pod) bool { return !o.Newest(p) })
 		if len(w.Behind) == 0 {

@@ -359,6 +359,28 @@ const (
 	ReasonCannotReplace = "CannotReplace"
 )
 
+// The reasons of the conditions of a rollout.
+const (
+	// ReasonUpdating is of Progressing: pods are being changed.
+	ReasonUpdating = "Updating"
+	// ReasonComplete is of Progressing: no pod is left that the controller may change.
+	ReasonComplete = "Complete"
+	// ReasonStopped is of Progressing, if Degraded has the reason.
+	ReasonStopped = "Stopped"
+	// ReasonCannotPlan is of Progressing: what to do cannot be found out.
+	ReasonCannotPlan = "CannotPlan"
+	// ReasonFailed is of Degraded: a pod or a workload has failed after a change.
+	ReasonFailed = "Failed"
+	// ReasonForbidden is of Degraded: the controller lacks a right.
+	ReasonForbidden = "Forbidden"
+	// ReasonAsExpected is of Degraded, if it is False.
+	ReasonAsExpected = "AsExpected"
+	// ReasonPaused is of Paused and Progressing.
+	ReasonPaused = "Paused"
+	// ReasonNotPaused is of Paused, if it is False.
+	ReasonNotPaused = "NotPaused"
+)
+
 // PodCounts are numbers of pods.
 type PodCounts struct {
 	// current is the number of pods with the revision in use.

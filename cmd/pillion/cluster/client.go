@@ -29,6 +29,14 @@ type Client struct {
 	about     []string // see About
 }
 
+// NewClient returns a client with the permissions of a configuration. Pillion runs in the namespace system.
+func NewClient(config *rest.Config, system string) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{} // warnings about a dry run are not relevant
+	client, err := dynamic.NewForConfig(config)
+	return &Client{Interface: client, config: config, system: system}, err
+}
+
 // About limits the templates of namespaces to those of some. Without it, commands read those of all.
 func (c *Client) About(namespaces ...string) { c.about = namespaces }
 

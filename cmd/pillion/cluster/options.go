@@ -13,8 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
@@ -58,14 +56,17 @@ func (o *Options) Connect() (*Client, error) {
 		return nil, noCluster(err)
 	}
 	config.UserAgent = "pillion/" + cli.BuildVersion().Version
-	config.WarningHandler = rest.NoWarnings{} // warnings about a dry run are not relevant
-	config.QPS, config.Burst = 50, 100        // kubectl's values; the API server has its own limits
+	config.QPS, config.Burst = 50, 100 // kubectl's values; the API server has its own limits
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, noCluster(err)
 	}
-	client, err := dynamic.NewForConfig(config)
-	return &Client{client, config, o.cmd.InOrStdin(), namespace, o.System, nil}, err
+	client, err := NewClient(config, o.System)
+	if err != nil {
+		return nil, err
+	}
+	client.stdin, client.namespace = o.cmd.InOrStdin(), namespace
+	return client, nil
 }
 
 // nowhere reports whether files are named and none of them exists.

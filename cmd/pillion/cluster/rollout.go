@@ -25,7 +25,7 @@ import (
 )
 
 // Rollout finds the pods that are not current, and how to update them.
-func (c *Client) Rollout(ctx context.Context, q Query, stderr io.Writer) (*Targets, error) {
+func (c *Client) Rollout(ctx context.Context, q Query, b Bounds, stderr io.Writer) (*Targets, error) {
 	l := &podLister{c, cli.NewProgress(stderr)}
 	l.progress.Start()
 	defer l.progress.End()
@@ -36,7 +36,7 @@ func (c *Client) Rollout(ctx context.Context, q Query, stderr io.Writer) (*Targe
 	if len(k.unsure.problems) > 0 {
 		return nil, fmt.Errorf("nothing is updated, because the templates are uncertain: %s", withoutFiles(strings.Join(k.unsure.problems, " ")))
 	}
-	t := &targeting{look: k, targets: &Targets{namespaces: map[string]*targetNamespace{}}}
+	t := &targeting{look: k, bounds: b, targets: &Targets{namespaces: map[string]*targetNamespace{}}}
 	if t.resizes, err = c.resizes(); err != nil {
 		return nil, NoAnswer(err)
 	}

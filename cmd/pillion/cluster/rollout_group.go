@@ -118,14 +118,14 @@ func (g *grouping) finish(ctx context.Context, count *status.Count) error {
 
 // owner returns what decides about a workload besides its pods.
 func (g *grouping) owner(count *status.Count, o status.Owner) rollout.Owner {
-	out := rollout.Owner{Job: o.Kind == "Job", Recreates: o.Kind == replicaSet.Kind || o.Kind == "ReplicationController"}
+	out := rollout.Owner{InPlace: g.bounds.InPlace, Job: o.Kind == "Job", Recreates: o.Kind == replicaSet.Kind || o.Kind == "ReplicationController"}
 	trouble := strings.Join(slices.Concat(g.report.Problems, g.report.Doubts), " ")
 	out.Recreates = out.Recreates && trouble == ""
 	m := g.makers[o]
 	if m == nil || !restarts(o.Kind) {
 		return out
 	}
-	out.Restarts, out.Updating = true, m.updating
+	out.Restarts, out.Updating, out.Restarted = true, m.updating, m.restarted
 	if r := count.Behind(o, "", ""); r != nil && r.Hold != "" {
 		out.Hold = cmp.Or(trouble, r.Hold)
 	}

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,6 +13,12 @@ import (
 	"github.com/pillion-dev/pillion/inject/rollout"
 	"github.com/pillion-dev/pillion/inject/status"
 )
+
+// Bounds limit a rollout.
+type Bounds struct {
+	Template string // only changes of this one; "": of all
+	InPlace  bool   // no new pods
+}
 
 // Targets are the workloads that a rollout updates, and how.
 type Targets struct {
@@ -35,6 +42,8 @@ type maker struct {
 	updating bool
 	revision string // label pod-template-hash, if it is a ReplicaSet
 	number   string // of a ReplicaSet among those of its Deployment
+	// restarted is when an earlier rollout restarted it.
+	restarted time.Time
 }
 
 // Plan plans a pod of the targets again.
@@ -60,6 +69,7 @@ func (n *targetNamespace) plan(object *unstructured.Unstructured, pod []byte) (*
 // targeting finds the targets.
 type targeting struct {
 	*look
+	bounds  Bounds
 	targets *Targets
 	resizes bool
 }
@@ -68,7 +78,7 @@ type targeting struct {
 func (t *targeting) prepare(ctx context.Context, ns *unstructured.Unstructured) (*targetNamespace, error) {
 	scope := t.scope(ns)
 	n := &targetNamespace{makers: map[status.Owner]*maker{}, planner: &rollout.Planner{
-		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes,
+		Injector: t.injector, Namespace: scope.Namespace, Resizes: t.resizes, Only: t.bounds.Template,
 		Mutated: t.mutation.Changes(ns.GetLabels()) || len(t.mutation.LastWord(ns.GetLabels())) > 0 || t.mutation.Webhooks == nil,
 	}}
 	if !t.own.Unknown {
@@ -97,12 +107,13 @@ func (n *targetNamespace) maker(object *unstructured.Unstructured) error {
 	if object.GetKind() == replicaSet.Kind && replicas == 0 {
 		return nil // of an older revision
 	}
+	restarted := rollout.Restarted(&metav1.ObjectMeta{ManagedFields: object.GetManagedFields()})
 	object.SetManagedFields(nil)
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	m := &maker{text: text, revision: object.GetLabels()["pod-template-hash"], number: object.GetAnnotations()["deployment.kubernetes.io/revision"]}
+	m := &maker{text: text, restarted: restarted, revision: object.GetLabels()["pod-template-hash"], number: object.GetAnnotations()["deployment.kubernetes.io/revision"]}
 	if o := metav1.GetControllerOf(object); o != nil {
 		m.owner = &status.Owner{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name}
 	}

@@ -3,12 +3,15 @@
 package controller
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
 )
 
 // Options are the flags of pillion controller.
@@ -16,6 +19,8 @@ type Options struct {
 	adminListen string
 	kubeconfig  string
 	log         cli.LogOptions
+	limits      update.Limits
+	qps         int
 }
 
 // Flags adds the flags to a command.
@@ -23,8 +28,31 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.adminListen, "admin-listen", ":8080", "serve /livez, /readyz and /metrics at this `ADDRESS`")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "use this kubeconfig `FILE` (default: the cluster that Pillion runs in)")
+	f.DurationVar(&o.limits.Timeout, "rollout-timeout", 5*time.Minute, "stop a rollout if a pod or a restart makes no progress for this `TIME`")
+	f.DurationVar(&o.limits.MinReady, "rollout-min-ready", 5*time.Second, "in a rollout, continue after a pod has been ready for this `TIME`")
+	f.IntVar(&o.qps, "rollout-qps", 50, "for rollouts, send at most this `NUMBER` of requests per second to the API server")
 	o.log.Flags(cmd)
 }
 
 // Logger returns a logger with the configured level and format.
 func (o *Options) Logger(w io.Writer) *slog.Logger { return o.log.Logger(w) }
+
+// The waves of a rollout: a single workload comes first.
+const (
+	firstWave = 1
+	waveSize  = 10
+)
+
+// Check reports a flag with an invalid value.
+func (o *Options) Check() error {
+	switch {
+	case o.qps < 1:
+		return fmt.Errorf("--rollout-qps must be at least 1, not %d", o.qps)
+	case o.limits.Timeout <= 0:
+		return fmt.Errorf("--rollout-timeout must be more than 0s, not %s", o.limits.Timeout)
+	case o.limits.MinReady < 0:
+		return fmt.Errorf("--rollout-min-ready must be at least 0s, not %s", o.limits.MinReady)
+	}
+	o.limits.First, o.limits.Parallel, o.limits.Poll = firstWave, waveSize, time.Second
+	return nil
+}

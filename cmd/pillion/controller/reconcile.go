@@ -34,6 +34,8 @@ type reconciler struct {
 	event func(template *unstructured.Unstructured, kind, reason, message string)
 	count func(template types.NamespacedName, revision string, replacedBy ...string) v1alpha1.PodCounts
 	now   func() metav1.Time
+	// namespaces returns those in which the pods of a template are updated.
+	namespaces func(template *unstructured.Unstructured) []string
 
 	known map[types.NamespacedName]known
 }
@@ -84,7 +86,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	now := next(before, facts{
 		name: template.GetName(), generation: template.GetGeneration(), verdict: of, taken: taken, tooMany: tooMany, misreplaced: misreplaced(scope, template),
 		count: func(revision string) v1alpha1.PodCounts {
-			return r.count(request.NamespacedName, revision, replacing(scope, template)...)
+			by := replacing(scope, template)
+			counts := r.count(request.NamespacedName, revision, by...)
+			counts.Updated = r.updated(template, revision, by)
+			return counts
 		},
 	}, moment)
 	if equality.Semantic.DeepEqual(before, now) {
@@ -101,6 +106,20 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.event(template, kind, is, now.Conditions[0].Message)
 	}
 	return reconcile.Result{}, nil
+}
+
+// updated returns how many pods have a revision of a template, in the namespaces in which they are updated, or nil if
+// they are nowhere.
+func (r *reconciler) updated(template *unstructured.Unstructured, revision string, replacedBy []string) *int64 {
+	strategy, _, _ := unstructured.NestedString(template.Object, "spec", "rollout", "strategy")
+	if of := (v1alpha1.Rollout{Strategy: v1alpha1.RolloutStrategy(strategy)}); !of.Acts() {
+		return nil
+	}
+	n := new(int64)
+	for _, namespace := range r.namespaces(template) {
+		*n += r.count(types.NamespacedName{Namespace: namespace, Name: template.GetName()}, revision, replacedBy...).Current
+	}
+	return n
 }
 
 // get returns a template, or nil if there is none.
@@ -171,23 +190,32 @@ func (r *reconciler) judge(template *unstructured.Unstructured) verdict {
 
 // write applies a status.
 func (r *reconciler) write(ctx context.Context, template *unstructured.Unstructured, status *v1alpha1.Status) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	applied, err := statusObject(template, status)
 	if err != nil {
 		return err
 	}
-	applied := newObject(template.GetKind())
-	applied.SetName(template.GetName())
-	applied.SetNamespace(template.GetNamespace())
-	applied.SetUID(template.GetUID()) // so that another template of this name does not get it
-	applied.Object["status"] = fields
 	if err := r.apply(ctx, applied); err != nil {
 		return fmt.Errorf("writing the status of %s: %w", kube.TemplateID(template), err)
 	}
 	return nil
 }
 
-// statusOf returns the status of a template, without the conditions of other controllers, or nil if it has
-// none.
+// statusObject returns a template with only a status, to apply it.
+func statusObject(template *unstructured.Unstructured, status *v1alpha1.Status) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if err != nil {
+		return nil, err
+	}
+	applied := newObject(template.GetKind())
+	applied.SetName(template.GetName())
+	applied.SetNamespace(template.GetNamespace())
+	applied.SetUID(template.GetUID()) // so that another template of this name does not get it
+	applied.Object["status"] = fields
+	return applied, nil
+}
+
+// statusOf returns the status of a template, without that of its rollout and the conditions of other controllers, or
+// nil if it has none.
 func statusOf(template *unstructured.Unstructured) (*v1alpha1.Status, error) {
 	fields, ok := template.Object["status"].(map[string]any)
 	if !ok {
@@ -195,6 +223,7 @@ func statusOf(template *unstructured.Unstructured) (*v1alpha1.Status, error) {
 	}
 	status := &v1alpha1.Status{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, status)
+	status.Failed = nil
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionReady })
 	return status, err
 }

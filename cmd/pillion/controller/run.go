@@ -3,7 +3,9 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -56,6 +58,9 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	s := &statuses{pods: newPods(client), log: log}
+	if s.rollouts, err = o.rollouts(config, cmp.Or(namespace, ownNamespace()), log); err != nil {
+		return err
+	}
 	s.all, err = manager.New(config, manager.Options{
 		Logger:                        logger,
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
@@ -81,9 +86,10 @@ func (o *Options) Run(ctx context.Context, log *slog.Logger) error {
 
 // statuses writes the status of templates in the replica that leads.
 type statuses struct {
-	all  manager.Manager
-	pods *pods
-	log  *slog.Logger
+	all      manager.Manager
+	pods     *pods
+	rollouts *rollouts
+	log      *slog.Logger
 
 	leads, known atomic.Bool // known: the templates were read
 }
@@ -112,7 +118,27 @@ func (s *statuses) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return of.Start(ctx)
+	rollouts, err := s.rollouts.controller(s.all, s.pods, kinds)
+	if err != nil {
+		return err
+	}
+	return together(ctx, of, rollouts)
+}
+
+// together runs controllers until ctx is done or one of them fails.
+func together(ctx context.Context, all ...controller.Controller) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(all))
+	for _, of := range all {
+		go func() { ended <- of.Start(ctx) }()
+	}
+	err := <-ended
+	cancel()
+	for range all[1:] {
+		err = errors.Join(err, <-ended)
+	}
+	return err
 }
 
 // installed waits until a kind is installed and its objects were read.
@@ -139,7 +165,7 @@ func (s *statuses) reconciler() *reconciler {
 			events.Eventf(template, nil, kind, reason, "Check", "%s", message)
 		},
 		count: s.pods.count,
-		now:   metav1.Now,
+		now:   metav1.Now, namespaces: s.rollouts.of,
 		known: map[types.NamespacedName]known{},
 	}
 }

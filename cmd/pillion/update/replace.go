@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,20 +106,26 @@ func (r *Rollout) verify(ctx context.Context, w *rollout.Workload, object *unstr
 	if err != nil {
 		return err
 	}
+	old, err := r.notCurrent(w, pods)
+	if err != nil || old == nil {
+		return err
+	}
+	return fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s: run the same command again when all replicas of Pillion use the templates", w.Title(), w.Namespace, old.Name, old.State)
+}
+
+// notCurrent returns one of the pods that would have to change again, or nil.
+func (r *Rollout) notCurrent(w *rollout.Workload, pods []*corev1.Pod) (*rollout.Pod, error) {
 	for _, pod := range pods {
 		text, err := json.Marshal(pod)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		now, err := r.Plan(w.Namespace, text)
-		if err != nil {
-			return err
-		}
-		if now.Action == rollout.Patch || now.Action == rollout.Replace {
-			return fmt.Errorf("%s in the namespace %s was restarted, but its new pod %s is %s: run the same command again when all replicas of Pillion use the templates", w.Title(), w.Namespace, pod.Name, now.State)
+		if err != nil || now.Action == rollout.Patch || now.Action == rollout.Replace {
+			return now, err
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // newPods returns the pods of a workload that were created since its restart.
@@ -162,10 +169,11 @@ func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *uns
 	if owner == nil {
 		return errors.New("it has lost its controller")
 	}
-	had, err := r.ready(ctx, object, owner)
+	before, err := r.owned(ctx, object, owner)
 	if err != nil {
 		return err
 	}
+	had := ready(before)
 	deadline := time.Now().Add(r.Limits.Timeout)
 	for {
 		err := r.Cluster.Evict(ctx, object.GetNamespace(), object.GetName(), string(object.GetUID()))
@@ -186,12 +194,12 @@ func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *uns
 		}
 	}
 	for {
-		n, err := r.ready(ctx, object, owner)
+		now, err := r.owned(ctx, object, owner)
 		if err != nil && denied(err) {
 			return err
 		}
-		if err == nil && n >= had {
-			return nil
+		if err == nil && ready(now) >= had {
+			return r.replaced(w, before, now)
 		}
 		if time.Now().After(deadline) {
 			r.leaves(fmt.Sprintf("%s in the namespace %s (a pod was evicted, and its replacement is not ready)", w.Title(), w.Namespace))
@@ -203,11 +211,23 @@ func (r *Rollout) evictOne(ctx context.Context, w *rollout.Workload, object *uns
 	}
 }
 
-// ready counts the ready pods of a controller, without those that are being deleted.
-func (r *Rollout) ready(ctx context.Context, like *unstructured.Unstructured, owner *metav1.OwnerReference) (n int, err error) {
+// replaced checks that the pods that a controller has created are current, so that they are not evicted again.
+func (r *Rollout) replaced(w *rollout.Workload, before, now []*corev1.Pod) error {
+	made := slices.DeleteFunc(now, func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(before, func(old *corev1.Pod) bool { return old.UID == pod.UID })
+	})
+	old, err := r.notCurrent(w, made)
+	if err != nil || old == nil {
+		return err
+	}
+	return fmt.Errorf("it was evicted, but the new pod %s is %s: run the same command again when all replicas of Pillion use the templates", old.Name, old.State)
+}
+
+// owned returns the pods of a controller, without those that are being deleted.
+func (r *Rollout) owned(ctx context.Context, like *unstructured.Unstructured, owner *metav1.OwnerReference) (all []*corev1.Pod, err error) {
 	pods, err := r.Cluster.Pods(ctx, like.GetNamespace(), "")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	for i := range pods {
 		of := metav1.GetControllerOf(&pods[i])
@@ -216,11 +236,18 @@ func (r *Rollout) ready(ctx context.Context, like *unstructured.Unstructured, ow
 		}
 		pod, err := asPod(&pods[i])
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
+		all = append(all, pod)
+	}
+	return all, nil
+}
+
+func ready(pods []*corev1.Pod) (n int) {
+	for _, pod := range pods {
 		if rollout.IsReady(pod) {
 			n++
 		}
 	}
-	return n, nil
+	return n
 }

@@ -184,4 +184,9 @@ func TestEvict(t *testing.T) {
 	if err := c.update(t, rollout.Evict, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "PodDisruptionBudget has not allowed") || len(c.evicted) > 0 {
 		t.Errorf("evicted %v, %v", c.evicted, err)
 	}
+	c = newRecreating(t, 2)
+	c.by = c.old
+	if err := c.update(t, rollout.Evict, 10*time.Second); err == nil || !strings.Contains(err.Error(), "the new pod web-0 is outdated") || len(c.evicted) != 1 {
+		t.Errorf("evicted %v, %v", c.evicted, err)
+	}
 }

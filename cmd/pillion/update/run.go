@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/pillion-dev/pillion/inject/rollout"
 )
@@ -85,8 +84,24 @@ func (r *Rollout) fail(w *rollout.Workload, err error) {
 		close(r.failed)
 	}
 	r.mu.Unlock()
-	r.say(Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Message: err.Error()})
+	event := Event{Type: "failed", Namespace: w.Namespace, Workload: w.Title(), Message: err.Error()}
+	if of, ok := errors.AsType[*podError](err); ok {
+		event.Pod = of.pod.Name
+	}
+	r.say(event)
 }
+
+// podError is an error about a pod.
+type podError struct {
+	pod *rollout.Pod
+	err error
+}
+
+func (e *podError) Error() string {
+	return fmt.Sprintf("pod %s in the namespace %s: %s", e.pod.Name, e.pod.Namespace, e.err)
+}
+
+func (e *podError) Unwrap() error { return e.err }
 
 func (r *Rollout) workload(ctx context.Context, w *rollout.Workload) error {
 	switch w.Way {
@@ -97,7 +112,7 @@ func (r *Rollout) workload(ctx context.Context, w *rollout.Workload) error {
 	case rollout.Restart:
 		return r.restart(ctx, w)
 	case rollout.Await:
-		return r.follow(ctx, w, time.Time{})
+		return r.follow(ctx, w, w.Restarted)
 	}
 	return nil
 }
@@ -122,7 +137,7 @@ func (r *Rollout) each(ctx context.Context, w *rollout.Workload, do func(context
 			if err := do(ctx, w, p); err != nil {
 				mu.Lock()
 				if first == nil {
-					first = fmt.Errorf("pod %s in the namespace %s: %w", p.Name, p.Namespace, err)
+					first = &podError{p, err}
 				}
 				mu.Unlock()
 			}

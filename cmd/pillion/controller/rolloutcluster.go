@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/manifests"
+)
+
+// LabelRollout is the label of namespaces in which the controller may update running pods.
+const LabelRollout = "pillion.dev/rollout"
+
+// enabledRollout is the value of the label.
+const enabledRollout = "enabled"
+
+// rollouts returns what updates pods, without what needs a manager. Pillion runs in the namespace system.
+func (o *Options) rollouts(config *rest.Config, system string, log *slog.Logger) (*rollouts, error) {
+	c, err := cluster.NewClient(config, system)
+	if err != nil {
+		return nil, err
+	}
+	executor, err := c.Executor(o.qps)
+	if err != nil {
+		return nil, err
+	}
+	names, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &rollouts{
+		namespaces: func(ctx context.Context) (all []string, err error) {
+			list, err := names.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).List(ctx, metav1.ListOptions{LabelSelector: LabelRollout + "=" + enabledRollout, ResourceVersion: "0"})
+			if err != nil {
+				return nil, err
+			}
+			for i := range list.Items {
+				if list.Items[i].DeletionTimestamp == nil {
+					all = append(all, list.Items[i].Name)
+				}
+			}
+			return all, nil
+		},
+		plan: func(ctx context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error) {
+			return c.Rollout(ctx, cluster.Query{Namespaces: namespaces}, b, io.Discard)
+		},
+		cluster: executor,
+		run: func(ctx context.Context, r *update.Rollout, all []*rollout.Workload) error {
+			return r.Run(ctx, all)
+		},
+		limits: o.limits, now: time.Now, log: log, planned: map[types.NamespacedName]planned{},
+	}, nil
+}
+
+// ownNamespace returns the namespace of the pod that this process runs in.
+func ownNamespace() string {
+	name, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return manifests.Namespace
+	}
+	return strings.TrimSpace(string(name))
+}
+
+// controller returns what calls Reconcile.
+func (r *rollouts) controller(all manager.Manager, pods *pods, kinds []*unstructured.Unstructured) (controller.Controller, error) {
+	r.read, r.count = all.GetCache(), pods.count
+	r.apply = func(ctx context.Context, status *unstructured.Unstructured) error {
+		return all.GetClient().Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(rolloutManager), client.ForceOwnership)
+	}
+	events := all.GetEventRecorder(manifests.ControllerName)
+	r.event = func(template *unstructured.Unstructured, kind, reason, message string) {
+		events.Eventf(template, nil, kind, reason, "Rollout", "%s", message)
+	}
+	r.counted = func(template types.NamespacedName) {
+		pods.queue.Add(reconcile.Request{NamespacedName: template})
+	}
+	of, err := controller.NewUnmanaged("rollouts", controller.Options{Reconciler: r, Logger: all.GetLogger()})
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range kinds {
+		events := source.Kind(all.GetCache(), kind, handler.TypedEnqueueRequestsFromMapFunc(itself))
+		if err := of.Watch(events); err != nil {
+			return nil, err
+		}
+	}
+	return of, nil
+}
+
+// itself requests a template.
+func itself(_ context.Context, template *unstructured.Unstructured) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(template)}}
+}

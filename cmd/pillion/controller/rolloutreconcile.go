@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pillion-dev/pillion/inject/rollout"
+)
+
+// Reconcile implements [reconcile.Reconciler].
+func (r *rollouts) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	t, err := r.get(ctx, request.NamespacedName)
+	if t == nil || err != nil {
+		delete(r.planned, request.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	switch {
+	case !t.spec.Acts():
+		return reconcile.Result{}, r.clear(ctx, t)
+	case t.spec.Paused:
+		return reconcile.Result{}, r.pause(ctx, t)
+	case !t.ready():
+		return reconcile.Result{}, nil // when it is, its status changes
+	}
+	namespaces, err := r.look(ctx, t)
+	if err != nil {
+		return r.cannot(ctx, t, err)
+	}
+	if t.stopped() {
+		mended, err := r.mended(ctx, t, namespaces)
+		if !mended || err != nil {
+			return reconcile.Result{RequeueAfter: waitAgain}, err
+		}
+	}
+	now := planned{from: fmt.Sprint(t.object.GetUID(), t.object.GetGeneration(), namespaces), at: r.now()}
+	for _, namespace := range namespaces {
+		now.outdated += r.count(types.NamespacedName{Namespace: namespace, Name: request.Name}, t.status.Revision).Outdated
+	}
+	if r.planned[request.NamespacedName].holds(now) && !t.stopped() {
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	}
+	wait, err := r.update(ctx, t, namespaces)
+	if err != nil {
+		return r.cannot(ctx, t, err)
+	}
+	if wait == 0 {
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // behind those that wait
+	}
+	now.at, now.wait = r.now(), wait
+	r.planned[request.NamespacedName] = now
+	return reconcile.Result{RequeueAfter: min(wait, lookAgain)}, nil
+}
+
+// mended reports whether what has stopped a rollout is no longer a reason: the pod is gone, or it has all changes
+// and runs.
+func (r *rollouts) mended(ctx context.Context, t *subject, namespaces []string) (bool, error) {
+	failed := t.status.Failed
+	if failed == nil || !slices.Contains(namespaces, failed.Namespace) {
+		return true, nil
+	}
+	targets, err := r.plan(ctx, []string{failed.Namespace}, t.bounds())
+	if err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(targets.Workloads, func(w *rollout.Workload) bool { return w.Title() == failed.Workload })
+	if i < 0 {
+		return true, nil
+	}
+	if failed.Pod == "" {
+		return false, nil
+	}
+	behind := targets.Workloads[i].Behind
+	k := slices.IndexFunc(behind, func(p *rollout.Pod) bool { return p.Name == failed.Pod })
+	if k < 0 {
+		return true, nil
+	}
+	if !behind[k].Unrecorded() {
+		return false, nil
+	}
+	object, err := r.cluster.Pod(ctx, failed.Namespace, failed.Pod)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	pod := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
+		return false, err
+	}
+	return rollout.Check(pod, nil, behind[k].Own, true).Done && rollout.Steady(pod, behind[k].Own, r.now().Add(-steady)), nil
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// Times of rollouts.
+const (
+	// lookAgain is how often to find out whether namespaces or pods make a new plan necessary.
+	lookAgain = 15 * time.Second
+	// planAgain is how often to plan if something that the controller does not follow may have changed.
+	planAgain = 10 * time.Minute
+	// waitAgain is how long to wait after a plan that failed, or for workloads that replace pods by themselves.
+	waitAgain = time.Minute
+	// turn is how long one template is updated before others get their turn.
+	turn = 5 * time.Minute
+	// steady is how long the containers of a failed pod must run until it counts as mended.
+	steady = time.Minute
+)
+
+// rollouts updates running pods to their templates, one template at a time, so that the limits of several
+// templates need not be added up. All state is in the cluster: a plan finds what an earlier process has not finished, and
+// the condition Degraded keeps a rollout stopped.
+type rollouts struct {
+	read  client.Reader
+	apply func(ctx context.Context, status *unstructured.Unstructured) error
+	event func(template *unstructured.Unstructured, kind, reason, message string)
+	// namespaces lists those in which pods may be updated.
+	namespaces func(ctx context.Context) ([]string, error)
+	plan       func(ctx context.Context, namespaces []string, b cluster.Bounds) (*cluster.Targets, error)
+	cluster    update.Cluster
+	run        func(ctx context.Context, r *update.Rollout, all []*rollout.Workload) error
+	// count counts the pods of a template in a namespace.
+	count func(template types.NamespacedName, revision string, replacedBy ...string) v1alpha1.PodCounts
+	// counted is called if the namespaces have changed, so that the pods there count.
+	counted func(template types.NamespacedName)
+	limits  update.Limits
+	now     func() time.Time
+	log     *slog.Logger
+
+	enabled atomic.Pointer[[]string] // the namespaces
+	listed  time.Time                // when
+	planned map[types.NamespacedName]planned
+}
+
+// planned is what the last plan of a template followed from, and when it was made.
+type planned struct {
+	from     string
+	outdated int64
+	at       time.Time
+	wait     time.Duration // until the next one
+}
+
+// holds reports whether another plan would hardly differ. If only the number of pods has changed, which a rollout of
+// an app does all the time, a plan has to wait.
+func (p planned) holds(now planned) bool {
+	since := now.at.Sub(p.at)
+	return p.from == now.from && since < p.wait && (p.outdated == now.outdated || since < waitAgain)
+}
+
+// subject is a template, as it is while it is processed.
+type subject struct {
+	object *unstructured.Unstructured
+	spec   v1alpha1.Rollout
+	status v1alpha1.Status
+}
+
+// get reads a template, or returns nil if there is none.
+func (r *rollouts) get(ctx context.Context, name types.NamespacedName) (*subject, error) {
+	t := &subject{object: newObject(v1alpha1.NamespacedKind)}
+	if name.Namespace == "" {
+		t.object = newObject(v1alpha1.ClusterKind)
+	}
+	if err := r.read.Get(ctx, name, t.object); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	spec, _, _ := unstructured.NestedMap(t.object.Object, "spec", "rollout")
+	status, _, _ := unstructured.NestedMap(t.object.Object, "status")
+	err := errors.Join(runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &t.spec), runtime.DefaultUnstructuredConverter.FromUnstructured(status, &t.status))
+	if err != nil {
+		return nil, fmt.Errorf("reading the template %s: %w", name, err)
+	}
+	return t, nil
+}
+
+// ready reports whether new pods get the present content.
+func (t *subject) ready() bool {
+	c := condition(&t.status)
+	return c.Status == metav1.ConditionTrue && c.ObservedGeneration == t.object.GetGeneration()
+}
+
+// stopped reports whether the present content has failed.
+func (t *subject) stopped() bool {
+	c := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionDegraded)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonFailed && c.ObservedGeneration == t.object.GetGeneration()
+}
+
+func (t *subject) bounds() cluster.Bounds {
+	return cluster.Bounds{Template: t.object.GetName(), InPlace: t.spec.Strategy == v1alpha1.InPlace}
+}
+
+// look returns the namespaces in which pods of a template may be updated.
+func (r *rollouts) look(ctx context.Context, t *subject) ([]string, error) {
+	if now := r.now(); now.Sub(r.listed) > lookAgain/2 {
+		all, err := r.namespaces(ctx)
+		if err != nil {
+			return nil, err
+		}
+		slices.Sort(all)
+		before := r.enabled.Swap(&all)
+		if r.listed = now; before == nil || !slices.Equal(*before, all) {
+			r.counted(client.ObjectKeyFromObject(t.object))
+		}
+	}
+	return r.of(t.object), nil
+}
+
+// of returns those of the namespaces that a template is for.
+func (r *rollouts) of(template *unstructured.Unstructured) []string {
+	all := r.enabled.Load()
+	switch namespace := template.GetNamespace(); {
+	case all == nil:
+		return nil
+	case namespace == "":
+		return *all
+	case slices.Contains(*all, namespace):
+		return []string{namespace}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/update"
+	"github.com/pillion-dev/pillion/inject/explain"
+	"github.com/pillion-dev/pillion/inject/rollout"
+	"github.com/pillion-dev/pillion/templates/v1alpha1"
+)
+
+// rolloutManager owns the conditions of a rollout, and what has failed. So the status of a template and its rollout
+// are written independently.
+const rolloutManager = "pillion-controller-rollout"
+
+// the conditions of a rollout.
+func rolloutConditions() []string {
+	return []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionPaused}
+}
+
+// change is a new value of a condition.
+type change struct {
+	kind, reason, message string
+	is                    bool
+}
+
+func notDegraded() change {
+	return change{v1alpha1.ConditionDegraded, v1alpha1.ReasonAsExpected, "No pod has failed.", false}
+}
+
+func notPaused() change {
+	return change{v1alpha1.ConditionPaused, v1alpha1.ReasonNotPaused, "The rollout is not paused.", false}
+}
+
+func progressing(is bool, reason, message string) change {
+	return change{v1alpha1.ConditionProgressing, reason, shortened(message), is}
+}
+
+// pause reports that a rollout is paused. What has failed before remains.
+func (r *rollouts) pause(ctx context.Context, t *subject) error {
+	const message = "spec.rollout.paused is true."
+	return r.write(ctx, t, t.status.Failed, progressing(false, v1alpha1.ReasonPaused, message), change{v1alpha1.ConditionPaused, v1alpha1.ReasonPaused, message, true})
+}
+
+// progress reports a wave. If that is impossible, the rollout goes on.
+func (r *rollouts) progress(ctx context.Context, t *subject, message string) {
+	if err := r.write(ctx, t, nil, progressing(true, v1alpha1.ReasonUpdating, message), notDegraded(), notPaused()); err != nil {
+		r.log.Error("the status cannot be written", "template", client.ObjectKeyFromObject(t.object).String(), "error", err)
+	}
+}
+
+// complete reports that nothing is left to do.
+func (r *rollouts) complete(ctx context.Context, t *subject, all []*rollout.Workload) error {
+	message := "All pods are current in the namespaces with the label pillion.dev/rollout: enabled."
+	if text := left(all); text != "" {
+		message = text
+	}
+	was := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionProgressing)
+	if was != nil && was.Status == metav1.ConditionTrue {
+		r.event(t.object, corev1.EventTypeNormal, "RolloutComplete", shortened(message))
+	}
+	return r.write(ctx, t, nil, progressing(false, v1alpha1.ReasonComplete, message), notDegraded(), notPaused())
+}
+
+// stop reports a failure.
+func (r *rollouts) stop(ctx context.Context, t *subject, failed *update.Event, err error) error {
+	reason, advice, of := v1alpha1.ReasonFailed, "To continue, change the template, or fix or delete the pod.", failedRollout(failed)
+	if missingRight(err) {
+		reason, advice, of = v1alpha1.ReasonForbidden, "The component rollout has the rights that the controller needs.", nil
+	}
+	message := shortened(fmt.Sprintf("%s. %s", err, advice))
+	r.event(t.object, corev1.EventTypeWarning, "RolloutStopped", message)
+	return r.write(ctx, t, of, progressing(false, v1alpha1.ReasonStopped, "The condition Degraded has the reason."),
+		change{v1alpha1.ConditionDegraded, reason, message, true}, notPaused())
+}
+
+// cannot reports that there is no plan.
+func (r *rollouts) cannot(ctx context.Context, t *subject, err error) (reconcile.Result, error) {
+	message := err.Error() + "."
+	if missingRight(err) {
+		message += " The component rollout has the rights that the controller needs."
+	}
+	writeErr := r.write(ctx, t, t.status.Failed, progressing(false, v1alpha1.ReasonCannotPlan, message), notPaused())
+	return reconcile.Result{RequeueAfter: waitAgain}, writeErr
+}
+
+// clear removes what was reported about a rollout.
+func (r *rollouts) clear(ctx context.Context, t *subject) error {
+	if t.status.Failed == nil && !slices.ContainsFunc(t.status.Conditions, func(c metav1.Condition) bool { return slices.Contains(rolloutConditions(), c.Type) }) {
+		return nil
+	}
+	return r.applied(ctx, t, &v1alpha1.Status{})
+}
+
+// write changes conditions. Others of the rollout stay.
+func (r *rollouts) write(ctx context.Context, t *subject, failed *v1alpha1.FailedRollout, changes ...change) error {
+	now := &v1alpha1.Status{Failed: failed}
+	for _, c := range t.status.Conditions {
+		if slices.Contains(rolloutConditions(), c.Type) {
+			now.Conditions = append(now.Conditions, c)
+		}
+	}
+	before := &v1alpha1.Status{Failed: t.status.Failed, Conditions: slices.Clone(now.Conditions)}
+	for _, c := range changes {
+		condition := metav1.Condition{Type: c.kind, Reason: c.reason, Message: c.message, Status: metav1.ConditionFalse, ObservedGeneration: t.object.GetGeneration(), LastTransitionTime: metav1.NewTime(r.now())}
+		if c.is {
+			condition.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&now.Conditions, condition)
+	}
+	if equality.Semantic.DeepEqual(before, now) {
+		return nil
+	}
+	return r.applied(ctx, t, now)
+}
+
+// applied applies the conditions of a rollout, and what has failed.
+func (r *rollouts) applied(ctx context.Context, t *subject, now *v1alpha1.Status) error {
+	t.status.Failed = now.Failed
+	t.status.Conditions = append(slices.DeleteFunc(t.status.Conditions, func(c metav1.Condition) bool {
+		return slices.Contains(rolloutConditions(), c.Type)
+	}), now.Conditions...)
+	object, err := statusObject(t.object, now)
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(r.apply(ctx, object))
+}
+
+// left returns what the controller does not update, as a sentence, or "".
+func left(all []*rollout.Workload) string {
+	pods, workloads, example := 0, 0, ""
+	for _, w := range all {
+		if len(w.Behind) == 0 || w.Acts() {
+			continue
+		}
+		pods += len(w.Behind)
+		if workloads++; example == "" {
+			example = fmt.Sprintf("%s in the namespace %s: %s", w.Title(), w.Namespace, w.Why)
+		}
+	}
+	if pods == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s not updated, for example %s.", explain.Plural(pods, "pod"), explain.Plural(workloads, "workload")+map[bool]string{true: " is", false: " are"}[pods == 1], example)
+}
+
+// missingRight reports whether an error is about a right of the controller, and not about an object that
+// an admission plugin denies.
+func missingRight(err error) bool {
+	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), " cannot ") && strings.Contains(err.Error(), " resource ") || strings.Contains(err.Error(), "you are not allowed to"))
+}
+
+// failedRollout is what a status says about a failure.
+func failedRollout(e *update.Event) *v1alpha1.FailedRollout {
+	if e == nil {
+		return nil
+	}
+	return &v1alpha1.FailedRollout{Namespace: e.Namespace, Workload: e.Workload, Pod: e.Pod}
+}
