@@ -179,9 +179,9 @@ func (c *controlled) pods(t *testing.T) {
 	want("sidecartemplate/taken", "0 1", "-n", "team-a")
 }
 
-func (c *controlled) start(t *testing.T) *cluster.Pillion {
+func (c *controlled) start(t *testing.T, flags ...string) *cluster.Pillion {
 	t.Helper()
-	p, err := c.StartController(testContext(t), env.binary)
+	p, err := c.StartController(testContext(t), env.binary, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}

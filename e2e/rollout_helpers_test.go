@@ -30,6 +30,7 @@ spec:
   default: true
   match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}}
   validate: {mode: Deny}
+  rollout: {%s}
   pod:
     spec:
       initContainers:
@@ -37,8 +38,8 @@ spec:
         image: %s
         args: ["--level=%s"]
         restartPolicy: Always
-        resources: {requests: {cpu: 10m, memory: %s}, limits: {memory: %[4]s}}
-`, ns, image, level, memory)
+        resources: {requests: {cpu: 10m, memory: %s}, limits: {memory: %[5]s}}
+`, ns, r.settings, image, level, memory)
 	out, err := r.RunKubectl(t.Context(), []byte(text), "apply", "-f", "-")
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

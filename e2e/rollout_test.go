@@ -23,6 +23,7 @@ import (
 type rolling struct {
 	*installed
 	*kubelet
+	settings string // of spec.rollout
 }
 
 // TestRollout updates running pods on a real API server.

@@ -11,7 +11,7 @@ const controllerServiceAccount = "pillion-controller"
 
 // StartController runs `pillion controller` with the permissions of its shipped ServiceAccount, so the
 // manifests must have been applied. It does not wait until the controller is ready.
-func (c *Cluster) StartController(ctx context.Context, binary string) (*Pillion, error) {
+func (c *Cluster) StartController(ctx context.Context, binary string, flags ...string) (*Pillion, error) {
 	kubeconfig, err := c.kubeconfigOf(ctx, controllerServiceAccount)
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (c *Cluster) StartController(ctx context.Context, binary string) (*Pillion,
 		return nil, err
 	}
 	address := net.JoinHostPort("127.0.0.1", port)
-	process, err := startProcess(ctx, c.dir, "controller-"+shortID(), binary, "controller", "--kubeconfig", kubeconfig, "--admin-listen", address)
+	process, err := startProcess(ctx, c.dir, "controller-"+shortID(), binary, append([]string{"controller", "--kubeconfig", kubeconfig, "--admin-listen", address}, flags...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pillion-dev/pillion/e2e/cluster"
+)
+
+// rollingLimit is for the controller, which tries again after a minute, and for a Lease that expires.
+const rollingLimit = 2 * time.Minute
+
+// selfRolling is a cluster whose controller updates pods.
+type selfRolling struct {
+	*rolling
+	*controlled
+	component string
+}
+
+// TestRolloutController checks that the controller updates running pods by itself on a real API server, if the
+// template, the namespace and its rights allow it.
+func TestRolloutController(t *testing.T) {
+	t.Parallel()
+	root, err := cluster.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := install(t, newCluster(t), "self-signed")
+	r := &selfRolling{rolling: &rolling{installed: i}, controlled: &controlled{i.Cluster}, component: filepath.Join(root, "manifests", "components", "rollout", "rbac.yaml")}
+	r.kubelet = startKubelet(t, i.Client)
+	r.waitForInjection(t)
+	first := r.begin(t)
+	eventually(t, "it leads", func(context.Context) error {
+		if len(first.Logged("this replica leads")) == 0 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, string)
+	}{
+		{"rights", r.rights},
+		{"label", r.label},
+		{"paused", r.paused},
+		{"failure", r.failure},
+		{"restart", r.restarts},
+		{"budget", r.withinBudget},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, "budget-"+test.name) })
+		r.kubectl(t, "", "delete", "clustersidecartemplate", "agent")
+	}
+	t.Run("killed", func(t *testing.T) { r.killed(t, "killed", first) })
+}
+
+func (r *selfRolling) begin(t *testing.T) *cluster.Pillion {
+	t.Helper()
+	return r.controlled.start(t, "--rollout-min-ready=0s")
+}
+
+// settle applies the template with settings of its rollout.
+func (r *selfRolling) settle(t *testing.T, ns, settings, image string) {
+	t.Helper()
+	r.settings = settings
+	r.template(t, ns, image, "32Mi", "info")
+}
+
+// allow labels a namespace.
+func (r *selfRolling) allow(t *testing.T, ns string) {
+	t.Helper()
+	r.kubectl(t, "", "label", "namespace", ns, "pillion.dev/rollout=enabled")
+}
+
+// wantCondition waits until a condition has a status and a reason for the present generation, and returns its message.
+func (r *selfRolling) wantCondition(t *testing.T, kind, want string) (message string) {
+	t.Helper()
+	eventuallyWithin(t, rollingLimit, kind+" is "+want, func(context.Context) error {
+		path := fmt.Sprintf(`{.metadata.generation} {range .status.conditions[?(@.type=="%s")]}{.observedGeneration} {.status} {.reason} {.message}{end}`, kind)
+		got := r.field(t, "clustersidecartemplate/agent", path) //nolint:contextcheck // kubectl has the test's context
+		generation, rest, _ := strings.Cut(got, " ")
+		text, ok := strings.CutPrefix(rest, generation+" "+want+" ")
+		if message = text; !ok {
+			return errors.New(r.field(t, "clustersidecartemplate/agent", "{.metadata.generation} {.status}")) //nolint:contextcheck // the same
+		}
+		return nil
+	})
+	return message
+}
+
+// with counts the pods that have an image.
+func (r *selfRolling) with(t *testing.T, ns, image string) (n int) {
+	t.Helper()
+	for _, p := range r.rolling.pods(t, ns) {
+		if p.Spec.InitContainers[0].Image == image {
+			n++
+		}
+	}
+	return n
+}
+
+// wantUpdated waits until all pods are current, and checks that they are the same pods.
+func (r *selfRolling) wantUpdated(t *testing.T, ns, image string, n int) {
+	t.Helper()
+	eventuallyWithin(t, rollingLimit, "all pods have "+image, func(context.Context) error {
+		if got := r.with(t, ns, image); got != n { //nolint:contextcheck // it has the test's context
+			return fmt.Errorf("%d of %d; %s", got, n, r.field(t, "clustersidecartemplate/agent", "{.status}")) //nolint:contextcheck // the same
+		}
+		return nil
+	})
+	pods := r.ready(t, ns, n)
+	if app := restarted(pods, "app"); app != 0 {
+		t.Errorf("the apps have %d restarts", app)
+	}
+	r.wantCondition(t, "Progressing", "False Complete")
+	r.wantCondition(t, "Degraded", "False AsExpected")
+	r.wantCurrent(t, ns, pods)
+}
+
+// rights: without the component, nothing happens, and the status has the reason. With it, the rollout begins.
+func (r *selfRolling) rights(t *testing.T, ns string) {
+	r.settle(t, ns, "strategy: InPlace", "agent:1")
+	r.allow(t, ns)
+	r.deployment(t, ns, 2)
+	r.ready(t, ns, 2)
+	r.settle(t, ns, "strategy: InPlace", "agent:2")
+	if message := r.wantCondition(t, "Progressing", "False CannotPlan"); !strings.Contains(message, `cannot list resource "namespaces"`) || !strings.Contains(message, "The component rollout has the rights") {
+		t.Errorf("the message is %s", message)
+	}
+	if n := r.with(t, ns, "agent:1"); n != 2 {
+		t.Errorf("%d of 2 pods are as they were", n)
+	}
+	r.kubectl(t, "", "apply", "--server-side", "-f", r.component)
+	r.wantUpdated(t, ns, "agent:2", 2)
+}
+
+// label: a namespace without the label is left alone. With the label, all its pods are updated.
+func (r *selfRolling) label(t *testing.T, ns string) {
+	r.settle(t, ns, "strategy: InPlace", "agent:1")
+	n := r.everyKind(t, ns)
+	before := uids(r.ready(t, ns, n))
+	r.settle(t, ns, "strategy: InPlace", "agent:2")
+	r.wantCondition(t, "Progressing", "False Complete")
+	if got := r.with(t, ns, "agent:1"); got != n {
+		t.Errorf("%d of %d pods are as they were", got, n)
+	}
+	r.allow(t, ns)
+	r.wantUpdated(t, ns, "agent:2", n)
+	for _, p := range r.rolling.pods(t, ns) {
+		if before[p.Name] != p.UID {
+			t.Errorf("pod %s is another one", p.Name)
+		}
+	}
+	eventually(t, "the numbers of pods", func(context.Context) error {
+		const path = "{.status.pods.current} {.status.pods.outdated} {.status.pods.updated}"
+		if got, want := r.field(t, "clustersidecartemplate/agent", path), fmt.Sprintf("%d 0 %[1]d", n); got != want { //nolint:contextcheck // kubectl has the test's context
+			return fmt.Errorf("%s, want %s", got, want)
+		}
+		return nil
+	})
+	eventually(t, "an Event of a wave", func(ctx context.Context) error {
+		events, err := r.installed.Client.EventsV1().Events("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range events.Items {
+			if e := &events.Items[i]; e.Reason == "RolloutWave" && strings.HasPrefix(e.Note, "Wave 1 of 2: "+ns+" ") {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+}
+
+// paused: no pod changes, until the rollout is resumed. A pause in the middle lets a few pods change.
+func (r *selfRolling) paused(t *testing.T, ns string) {
+	const n, slow = 6, "strategy: InPlace, maxUnavailable: 1"
+	r.settle(t, ns, slow, "agent:1")
+	r.allow(t, ns)
+	r.deployment(t, ns, n)
+	r.ready(t, ns, n)
+	r.settle(t, ns, slow+", paused: true", "agent:2")
+	r.wantCondition(t, "Paused", "True Paused")
+	if got := r.with(t, ns, "agent:1"); got != n {
+		t.Errorf("%d of %d pods are as they were", got, n)
+	}
+	r.settle(t, ns, slow, "agent:2")
+	eventuallyWithin(t, rollingLimit, "a pod has changed", func(context.Context) error {
+		if r.with(t, ns, "agent:2") == 0 { //nolint:contextcheck // it has the test's context
+			return errors.New("none")
+		}
+		return nil
+	})
+	r.settle(t, ns, slow+", paused: true", "agent:2")
+	r.wantCondition(t, "Progressing", "False Paused")
+	if got := r.with(t, ns, "agent:2"); got == n {
+		t.Error("all pods have changed although the rollout was paused")
+	}
+	r.settle(t, ns, slow, "agent:2")
+	r.wantCondition(t, "Paused", "False NotPaused")
+	r.wantUpdated(t, ns, "agent:2", n)
+	if got := restarted(r.rolling.pods(t, ns), "agent"); got != n {
+		t.Errorf("the sidecars have %d restarts, want %d", got, n)
+	}
+}
+
+// failure: one pod fails, and no other one changes until the template does.
+func (r *selfRolling) failure(t *testing.T, ns string) {
+	const slow = "strategy: InPlace, maxUnavailable: 1"
+	r.settle(t, ns, slow, "agent:1")
+	r.allow(t, ns)
+	r.deployment(t, ns, 3)
+	before := uids(r.ready(t, ns, 3))
+	r.settle(t, ns, slow, "agent:bad")
+	message := r.wantCondition(t, "Degraded", "True Failed")
+	failed := r.field(t, "clustersidecartemplate/agent", "{.status.failed.namespace} {.status.failed.workload} {.status.failed.pod}")
+	pod, _ := strings.CutPrefix(failed, ns+" Deployment/web ")
+	if before[pod] == "" || !strings.Contains(message, "pod "+pod+" in the namespace "+ns) || !strings.Contains(message, "ImagePullBackOff") || !strings.Contains(message, "half done") {
+		t.Errorf("%q has failed: %s", failed, message)
+	}
+	r.wantCondition(t, "Progressing", "False Stopped")
+	r.wantEvent(t, "default", "agent", "Warning RolloutStopped "+message)
+	if got := r.with(t, ns, "agent:bad"); got != 1 {
+		t.Errorf("%d pods have the bad image, want 1", got)
+	}
+	r.settle(t, ns, slow, "agent:1")
+	r.wantUpdated(t, ns, "agent:1", 3)
+	for _, p := range r.rolling.pods(t, ns) {
+		if before[p.Name] != p.UID {
+			t.Errorf("pod %s is another one", p.Name)
+		}
+	}
+}
+
+// restarts: a change that needs new pods happens only with the strategy for that.
+func (r *selfRolling) restarts(t *testing.T, ns string) {
+	r.settings = "strategy: InPlace"
+	r.template(t, ns, "agent:1", "32Mi", "info")
+	r.allow(t, ns)
+	n := r.everyKind(t, ns)
+	before := uids(r.ready(t, ns, n))
+	r.template(t, ns, "agent:1", "32Mi", "debug")
+	eventuallyWithin(t, rollingLimit, "the reason is reported", func(context.Context) error {
+		if message := r.wantCondition(t, "Progressing", "False Complete"); !strings.Contains(message, "only a new pod gets the change") { //nolint:contextcheck // kubectl has the test's context
+			return errors.New(message)
+		}
+		return nil
+	})
+	r.settings = "strategy: InPlaceOrRestart"
+	r.template(t, ns, "agent:1", "32Mi", "debug")
+	eventuallyWithin(t, rollingLimit, "all pods but two are new", func(context.Context) error {
+		current := 0
+		for _, p := range r.rolling.pods(t, ns) { //nolint:contextcheck // it has the test's context
+			if before[p.Name] != p.UID && p.Spec.InitContainers[0].Args[0] == "--level=debug" {
+				current++
+			}
+		}
+		if current != n-2 {
+			return fmt.Errorf("%d of %d; %s", current, n, r.field(t, "clustersidecartemplate/agent", "{.status}")) //nolint:contextcheck // the same
+		}
+		return nil
+	})
+	message := r.wantCondition(t, "Progressing", "False Complete")
+	if !strings.HasPrefix(message, "2 pods of 2 workloads are not updated, for example Job/job in the namespace "+ns) {
+		t.Errorf("the message is %s", message)
+	}
+}
+
+// withinBudget: a PodDisruptionBudget allows fewer pods than the template.
+func (r *selfRolling) withinBudget(t *testing.T, ns string) {
+	needsControllerManager(t, "updates PodDisruptionBudgets")
+	const fast = "strategy: InPlace, maxUnavailable: 100%"
+	r.settle(t, ns, fast, "agent:1")
+	r.deployment(t, ns, 4)
+	r.ready(t, ns, 4)
+	one := intstr.FromInt32(1)
+	budgets := r.installed.Client.PolicyV1().PodDisruptionBudgets(ns)
+	_, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one, Selector: appSelector("web")},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the budget allows a disruption", func(ctx context.Context) error {
+		b, err := budgets.Get(ctx, "web", metav1.GetOptions{})
+		if err == nil && b.Status.DisruptionsAllowed != 1 {
+			err = fmt.Errorf("it allows %d", b.Status.DisruptionsAllowed)
+		}
+		return err
+	})
+	r.mu.Lock()
+	r.most, r.delay = 0, 3
+	r.mu.Unlock()
+	r.settle(t, ns, fast, "agent:2")
+	r.allow(t, ns)
+	r.wantUpdated(t, ns, "agent:2", 4)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.delay = 0; r.most != 1 {
+		t.Errorf("%d pods were not ready at the same time, want 1", r.most)
+	}
+}
+
+// killed: the replica that leads is killed in the middle of a wave, and the other one continues.
+func (r *selfRolling) killed(t *testing.T, ns string, first *cluster.Pillion) {
+	const n, slow = 6, "strategy: InPlace, maxUnavailable: 1"
+	second := r.begin(t)
+	r.settle(t, ns, slow, "agent:1")
+	r.allow(t, ns)
+	r.deployment(t, ns, n)
+	before := uids(r.ready(t, ns, n))
+	r.settle(t, ns, slow, "agent:2")
+	eventuallyWithin(t, rollingLimit, "a pod has changed", func(context.Context) error {
+		if r.with(t, ns, "agent:2") == 0 { //nolint:contextcheck // it has the test's context
+			return errors.New("none")
+		}
+		return nil
+	})
+	first.Kill()
+	if got := r.with(t, ns, "agent:2"); got == n {
+		t.Fatal("all pods have changed already")
+	}
+	if len(second.Logged("this replica leads")) != 0 {
+		t.Error("both replicas lead")
+	}
+	r.wantUpdated(t, ns, "agent:2", n)
+	pods := r.rolling.pods(t, ns)
+	for i := range pods {
+		if before[pods[i].Name] != pods[i].UID {
+			t.Errorf("pod %s is another one", pods[i].Name)
+		}
+	}
+	if got := restarted(pods, "agent"); got != n {
+		t.Errorf("the sidecars have %d restarts, want %d", got, n)
+	}
+	if err := second.Stop(); err != nil {
+		t.Errorf("pillion controller after SIGTERM: %v\n%s", err, second.LogTail())
+	}
+}
+
