@@ -5,6 +5,7 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -55,9 +56,17 @@ func EvidenceOf(pod []byte) Evidence {
 	return e
 }
 
-// Without removes what a pod records about templates that others replaced in it: the record of the other one is
+// Without removes what a pod records about templates that replaced others, or were replaced, in it: one record is
 // enough. Decisions are those of the pod.
+//
+// Of a template that still exists, the record of the replaced one goes. If it no longer exists, its own one goes: it has
+// the revision of the replaced one, which remains to be compared.
 func (e *Evidence) Without(set *templates.Set, decisions []inject.Decision) {
+	of, recorded := map[string]bool{}, map[string]bool{}
+	for _, t := range set.Templates {
+		of[t.Name], recorded[e.InjectedBy[t.Name]] = true, true
+	}
+	maps.DeleteFunc(e.InjectedBy, func(name, revision string) bool { return !of[name] && recorded[revision] })
 	for i, t := range set.Templates {
 		if t.Spec.Replaces != "" && e.InjectedBy[t.Name] != "" && decisions[i].Code.Wanted() {
 			delete(e.InjectedBy, t.Spec.Replaces)

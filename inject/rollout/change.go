@@ -296,7 +296,7 @@ func (c *comparison) template(change *Change) string {
 // place, but not those that the user wrote for a template to complete. If a pod loses a template,
 // it needs a new pod, because a running one keeps its containers.
 func (c *comparison) how(change *Change) How {
-	if key, ok := strings.CutPrefix(change.Path, "/metadata/annotations/"); ok && isRecord(schema.Unescape(key)) && change.To != nil {
+	if change.record() != "" && change.To != nil {
 		return Record
 	}
 	if list, _, field := change.container(); list != "" && change.Template != "" && change.To != nil && !c.completes(change.Template) {
@@ -308,6 +308,15 @@ func (c *comparison) how(change *Change) How {
 		}
 	}
 	return NewPod
+}
+
+// record returns the annotation that a change is about, if Pillion writes it, or "".
+func (c *Change) record() string {
+	key, ok := strings.CutPrefix(c.Path, "/metadata/annotations/")
+	if key = schema.Unescape(key); !ok || !isRecord(key) {
+		return ""
+	}
+	return key
 }
 
 // isRecord reports whether Pillion writes an annotation, and users do not.
@@ -323,8 +332,8 @@ func (c *comparison) completes(template string) bool {
 // reason returns why a change needs a new pod.
 func (c *Change) reason() string {
 	switch {
-	case c.To == nil && isRecord(strings.ReplaceAll(strings.TrimPrefix(c.Path, "/metadata/annotations/"), "~1", "/")):
-		return "a new pod would not get " + c.Template + ", and a running pod keeps its containers"
+	case c.To == nil && c.record() != "":
+		return "a new pod would not get " + strings.TrimSuffix(c.record(), "."+templates.Domain+"/"+templates.AnnotationInjected) + ", and a running pod keeps its containers"
 	case c.From == nil:
 		return "the pod lacks the " + c.String()
 	case c.To == nil:

@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/inject"
@@ -25,11 +26,12 @@ func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &filter{planner: p, added: added, running: doc, target: t}
+	f := &filter{planner: p, all: all, added: added, running: doc, target: t}
 	var own []Change
 	for i := range all {
 		c := &all[i]
 		f.mirrored(c)
+		f.ended(c)
 		if f.isOwn(c) {
 			own = append(own, *c)
 		}
@@ -40,6 +42,7 @@ func (p *Planner) changes(pod []byte, t *target) ([]Change, error) {
 // filter finds the differences that are Pillion's.
 type filter struct {
 	planner *Planner
+	all     []Change // between the running pod and the target
 	added   []Change // what injection adds to the base
 	running object
 	target  *target
@@ -50,8 +53,8 @@ func (f *filter) isOwn(c *Change) bool {
 	limits, _ := annotations["kubernetes.io/limit-ranger"].(string)
 	list, _, field := c.container()
 	switch {
-	case strings.HasPrefix(c.Path, "/metadata/annotations/") && isRecord(schema.Unescape(strings.TrimPrefix(c.Path, "/metadata/annotations/"))):
-		return !strings.HasSuffix(c.Path, strings.ReplaceAll(inject.AnnotationUninject, "/", "~1"))
+	case c.record() != "":
+		return c.record() != inject.AnnotationUninject
 	case list != "" && c.Template != "" && field == "imagePullPolicy" && string(c.From) == `"Always"`:
 		return false // the AlwaysPullImages plugin sets it
 	case list != "" && c.Template != "" && c.To == nil && limitRanged(limits, c):
@@ -112,6 +115,26 @@ func (f *filter) mirrored(c *Change) {
 	if c.How == InPlace && f.planner.Mutated && repository(string(c.From)) != repository(string(c.To)) {
 		c.How = NewPod
 	}
+}
+
+// ended lets a running pod lose the record of a template that had replaced another one in it, and does so no longer.
+// The other one has a record of the same revision, and stays.
+func (f *filter) ended(c *Change) {
+	if c.record() == "" || c.To != nil {
+		return
+	}
+	annotations, stays := child(child(f.running, "metadata"), "annotations"), map[any]bool{}
+	for key, revision := range annotations {
+		stays[revision] = stays[revision] || isRecord(key) && !f.removes(key)
+	}
+	if stays[annotations[c.record()]] {
+		c.How = Record
+	}
+}
+
+// removes reports whether the target lacks an annotation of the running pod.
+func (f *filter) removes(annotation string) bool {
+	return slices.ContainsFunc(f.all, func(c Change) bool { return c.record() == annotation && c.To == nil })
 }
 
 // repository returns an image's name without its tag and digest.

@@ -21,7 +21,7 @@ import (
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value any    `json:"value"`
+	Value any    `json:"value,omitempty"` // nil to remove
 }
 
 // Images returns the JSON Patch of the images, or nil if none changes.
@@ -81,7 +81,11 @@ func (o *Pod) Record() ([]byte, error) {
 		ops = append(ops, operation{"add", "/metadata/annotations", object{}})
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.Records)) {
-		ops = append(ops, operation{"add", "/metadata/annotations/" + tree.Escape(key), o.Records[key]})
+		if path := "/metadata/annotations/" + tree.Escape(key); o.Records[key] == "" {
+			ops = append(ops, operation{"remove", path, nil})
+		} else {
+			ops = append(ops, operation{"add", path, o.Records[key]})
+		}
 	}
 	return json.Marshal(ops)
 }
@@ -110,7 +114,9 @@ func (o *Pod) after() ([]byte, error) {
 	}
 	annotations := child(child(doc, "metadata"), "annotations")
 	for key, revision := range o.Records {
-		annotations[key] = revision
+		if annotations[key] = revision; revision == "" {
+			delete(annotations, key)
+		}
 	}
 	return json.Marshal(doc)
 }

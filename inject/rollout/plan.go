@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/pillion-dev/pillion/inject/explain"
 )
@@ -104,8 +103,8 @@ func (p *Planner) decide(o *Pod, t *target) error {
 				o.Why = c.reason()
 			}
 		}
-		if key, ok := strings.CutPrefix(c.Path, "/metadata/annotations/"); ok && c.How == Record {
-			o.record(key, c.To)
+		if c.How == Record {
+			o.record(c)
 		}
 	}
 	if len(o.Kept) > 0 { // the pod is not as its record would say

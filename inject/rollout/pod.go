@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +43,7 @@ type Pod struct {
 	Kept      []Kept   // fields that somebody else has changed since
 	// Own are the names of the templates' containers in the pod.
 	Own []string
-	// Records are the annotations to write last, with the revisions.
+	// Records are the annotations to write last, with the revisions, or "" to remove one.
 	Records map[string]string
 
 	doc       object // the pod
@@ -104,10 +103,10 @@ func (o *Pod) leave(why string) *Pod {
 	return o
 }
 
-func (o *Pod) record(key string, value json.RawMessage) {
+func (o *Pod) record(c *Change) {
 	var revision string
-	if json.Unmarshal(value, &revision) == nil {
-		o.Records[strings.NewReplacer("~1", "/", "~0", "~").Replace(key)] = revision
+	if c.To == nil || json.Unmarshal(c.To, &revision) == nil {
+		o.Records[c.record()] = revision
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -105,6 +106,7 @@ type planCase struct {
 	files   map[string][]byte
 	planner *rollout.Planner
 	owner   []byte
+	created []byte // the pod before injection
 	running []byte
 }
 
@@ -132,7 +134,8 @@ func newCase(t *testing.T, archive *txtar.Archive) *planCase {
 		must(t, json.Unmarshal(c.owner, &o))
 		pod = []byte(o.Spec.Template)
 	}
-	c.running = create(t, injector(t, c.files["old.yaml"]), toJSON(t, pod))
+	c.created = toJSON(t, pod)
+	c.running = create(t, injector(t, c.files["old.yaml"]), c.created)
 	if changed := c.files["changed.yaml"]; changed != nil {
 		var err error
 		c.running, err = jsonpatch.MergePatch(c.running, toJSON(t, changed))
@@ -231,6 +234,9 @@ func (c *planCase) steps(p *rollout.Pod, out *bytes.Buffer) {
 	must(c.t, err)
 	if last.Action != rollout.None || last.State != explain.Current || len(r.Patch()) > 0 {
 		c.t.Errorf("afterwards: state %s, action %s (%s), and another injection adds %s", last.State, last.Action, last.Why, r.Patch())
+	}
+	if was, is := inject.InjectedBy(create(c.t, c.planner.Injector, c.created)), inject.InjectedBy(pod); !maps.Equal(was, is) {
+		c.t.Errorf("it has the records %v, and a pod that is created now has %v", is, was)
 	}
 	v, err := inject.NewJudge(c.planner.Injector, nil, true).Judge(inject.Request{Operation: "CREATE", Namespace: namespace(), Object: pod, OptedIn: true})
 	must(c.t, err)
