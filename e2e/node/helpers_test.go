@@ -65,7 +65,12 @@ func optedInNamespace(t *testing.T) string {
 
 func namespace(t *testing.T, labels map[string]string) string {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t-" + rand.String(6), Labels: labels}}
+	return namespaceNamed(t, "t-"+rand.String(6), labels)
+}
+
+func namespaceNamed(t *testing.T, name string, labels map[string]string) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if _, err := env.Client.CoreV1().Namespaces().Create(testContext(t), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

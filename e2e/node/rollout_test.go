@@ -5,11 +5,8 @@
 package node
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -23,77 +20,39 @@ import (
 const (
 	rolledOwners = 5
 	rolledEach   = 10
+	// requestEvery is for each pod, and for each Service.
+	requestEvery = 500 * time.Millisecond
 )
 
-// rolledTemplate is the template rolled with an image and memory.
-func rolledTemplate(image, memory string) string {
-	return fmt.Sprintf(`
-apiVersion: pillion.dev/v1alpha1
-kind: ClusterSidecarTemplate
-metadata: {name: rolled}
-spec:
-  pod:
-    spec:
-      initContainers:
-      - name: rolled
-        restartPolicy: Always
-        image: %s
-        imagePullPolicy: Never
-        args: ["-serve=:9900"]
-        startupProbe: {httpGet: {path: /, port: 9900}, periodSeconds: 1, failureThreshold: 60}
-        resources: {requests: {cpu: 1m, memory: %s}, limits: {memory: %[2]s}}
-`, image, memory)
-}
-
-// setRolled applies the template, and waits until all replicas use it.
-func setRolled(t *testing.T, ns, image, memory string) {
-	t.Helper()
-	apply(t, ns, rolledTemplate(image, memory))
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"pillion.dev/templates": "rolled"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: StandIn}}},
-	}
-	eventually(t, "the template rolled is in use", func(ctx context.Context) error {
-		for range 8 {
-			made, err := env.Client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err != nil {
-				return err
-			}
-			if c := made.Spec.InitContainers; len(c) == 0 || c[0].Image != image || c[0].Resources.Limits.Memory().String() != memory {
-				return errors.New("a pod was not injected with the new template")
-			}
-		}
-		return agree(ctx)
-	})
-}
-
-func rolledDeployments(t *testing.T, ns string) []corev1.Pod {
+// rolledDeployments creates Deployments with a Service each.
+func rolledDeployments(t *testing.T, ns string) *rolled {
 	t.Helper()
 	for i := range rolledOwners {
-		apply(t, ns, fmt.Sprintf(`
-apiVersion: apps/v1
-kind: Deployment
+		apply(t, ns, fmt.Sprintf(`%s
+---
+apiVersion: v1
+kind: Service
 metadata: {name: web-%d}
-spec:
-  replicas: %d
-  selector: {matchLabels: {app: web, n: "%[1]d"}}
-  template:
-    metadata: {labels: {app: web, n: "%[1]d"}, annotations: {pillion.dev/templates: rolled}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - {name: app, image: "registry.example/standin:1", args: ["-serve=:8000"], resources: {requests: {cpu: 1m, memory: 16Mi}, limits: {memory: 16Mi}}}
-`, i, rolledEach))
+spec: {selector: {app: web-%[2]d}, ports: [{port: 80, targetPort: 8000}]}
+`, deploymentOf(fmt.Sprintf("web-%d", i), rolledEach, "rolled", ""), i))
 	}
-	return readyPods(t, ns, "app=web", rolledOwners*rolledEach)
+	return running(t, ns, rolledOwners*rolledEach)
 }
 
-// rollout runs the command, and returns what it prints.
-func rollout(t *testing.T, ns string, args ...string) (string, error) {
+// addresses returns where the apps answer: each pod, and each Service.
+func addresses(t *testing.T, r *rolled) (all []string) {
 	t.Helper()
-	args = append([]string{"rollout", ns, "--kubeconfig", env.Kubeconfig}, args...)
-	out, err := exec.CommandContext(testContext(t), filepath.Join(env.dir, "image-pillion"), args...).CombinedOutput()
-	return strings.Join(strings.Fields(string(out)), " "), err
+	for _, pod := range r.before {
+		all = append(all, net.JoinHostPort(pod.Status.PodIP, "8000"))
+	}
+	services, err := env.Client.CoreV1().Services(r.ns).List(testContext(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range services.Items {
+		all = append(all, net.JoinHostPort(services.Items[i].Spec.ClusterIP, "80"))
+	}
+	return all
 }
 
 // statusIn returns the status of a container.
@@ -106,76 +65,37 @@ func statusIn(pod *corev1.Pod, container string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// TestRollout changes image and memory of a sidecar in running pods. The apps keep running.
+// TestRollout changes image and memory of a sidecar in running pods. The apps keep running, and answer all requests.
 func TestRollout(t *testing.T) {
 	installed(t)
 	ns := optedInNamespace(t)
-	setRolled(t, ns, StandIn, "16Mi")
-	apps := map[string]string{} // IDs of containers, by pod
-	for _, pod := range rolledDeployments(t, ns) {
-		apps[pod.Name] = statusIn(&pod, "app").ContainerID
-	}
-	wantRolled := func(image, memory string) {
-		t.Helper()
-		for _, pod := range readyPods(t, ns, "app=web", rolledOwners*rolledEach) {
-			app, sidecar := statusIn(&pod, "app"), statusIn(&pod, "rolled")
-			if apps[pod.Name] != app.ContainerID || app.RestartCount != 0 {
-				t.Errorf("pod %s: the app has %d restarts and the ID %s, was %s", pod.Name, app.RestartCount, app.ContainerID, apps[pod.Name])
-			}
-			if spec := pod.Spec.InitContainers[0]; spec.Image != image || sidecar.Image != image || sidecar.Resources.Limits.Memory().String() != memory {
-				t.Errorf("pod %s: the sidecar runs %s with %s", pod.Name, sidecar.Image, sidecar.Resources.Limits.Memory())
-			}
-		}
-		if out, err := rollout(t, ns, "--dry-run"); err != nil || !strings.Contains(out, "All pods are current") {
-			t.Errorf("afterwards: %v: %s", err, out)
-		}
-	}
+	old := sidecar{name: "rolled", image: StandIn, memory: "16Mi", probe: true}
+	old.use(t, ns, nil)
+	r := rolledDeployments(t, ns)
 
-	setRolled(t, ns, NextStandIn, "24Mi")
+	now := old
+	now.image, now.memory = NextStandIn, "24Mi"
+	now.use(t, ns, nil)
+	load := startTraffic(t, requestEvery, addresses(t, r)...)
 	started := time.Now()
 	if out, err := rollout(t, ns, "--parallel", fmt.Sprint(rolledOwners)); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	inPlace := time.Since(started)
+	requests := load.wantNoFailures(t)
 	figure(t, fmt.Sprintf("new image and memory in %d pods, in place", rolledOwners*rolledEach), inPlace)
-	wantRolled(NextStandIn, "24Mi")
+	figure(t, "requests to the apps meanwhile, those that failed", fmt.Sprintf("%d, %d", requests, len(load.failures)))
+	r.wantAll(t, now)
 
-	t.Run("bad image", func(t *testing.T) {
-		setRolled(t, ns, "registry.example/standin:none", "24Mi")
-		out, err := rollout(t, ns, "--first", "1", "--max-unavailable", "1", "--timeout", "60s")
-		if err == nil || !strings.Contains(out, "ErrImageNeverPull") || !strings.Contains(out, "half done") {
-			t.Errorf("%v: %s", err, out)
-		}
-		bad := 0
-		for _, pod := range podsIn(t, ns) {
-			if pod.Spec.InitContainers[0].Image != NextStandIn {
-				bad++
-				t.Logf("pod %s: generation %d of %d, %+v", pod.Name, pod.Status.ObservedGeneration, pod.Generation, statusIn(&pod, "rolled"))
-			}
-		}
-		if bad != 1 {
-			t.Errorf("%d pods have the bad image, want 1", bad)
-		}
-		setRolled(t, ns, NextStandIn, "24Mi")
-		started := time.Now()
-		if out, err := rollout(t, ns); err != nil {
-			t.Errorf("with the old template: %v: %s", err, out)
-		}
-		figure(t, "until a pod with a bad image was repaired in place", time.Since(started))
-		wantRolled(NextStandIn, "24Mi")
-	})
-
+	t.Run("bad image", func(t *testing.T) { testBadImage(t, r, now) })
 	t.Run("infeasible", func(t *testing.T) {
-		setRolled(t, ns, NextStandIn, "1Ti")
-		out, err := rollout(t, ns, "--first", "1", "--max-unavailable", "1", "--timeout", "60s")
-		if err == nil || !strings.Contains(out, "the API server denied the resize") || !strings.Contains(out, "enough allocatable resources: memory") {
-			t.Errorf("%v: %s", err, out)
-		}
-		setRolled(t, ns, NextStandIn, "24Mi")
-		if out, err := rollout(t, ns); err != nil {
-			t.Errorf("with the old template: %v: %s", err, out)
-		}
-		wantRolled(NextStandIn, "24Mi")
+		huge := now
+		huge.memory = "1Ti"
+		huge.use(t, ns, nil)
+		wantStop(t, ns, []string{"the API server denied the resize", "enough allocatable resources: memory"}, "--first", "1", "--max-unavailable", "1", "--timeout", "60s")
+		now.use(t, ns, nil)
+		mustRollout(t, ns)
+		r.wantAll(t, now)
 	})
 
 	started = time.Now()
@@ -188,4 +108,27 @@ func TestRollout(t *testing.T) {
 	restart := time.Since(started)
 	figure(t, "kubectl rollout restart of the same pods", restart)
 	figure(t, "ratio", fmt.Sprintf("%.1f", restart.Seconds()/inPlace.Seconds()))
+}
+
+// testBadImage checks that a rollout stops after one pod if its image cannot be had, and that the old template repairs
+// that pod.
+func testBadImage(t *testing.T, r *rolled, good sidecar) {
+	bad := good
+	bad.image = "registry.example/standin:none"
+	bad.use(t, r.ns, nil)
+	wantStop(t, r.ns, []string{"ErrImageNeverPull", "half done"}, "--first", "1", "--max-unavailable", "1", "--timeout", "60s")
+	var changed []string
+	for _, pod := range podsIn(t, r.ns) {
+		if pod.Spec.InitContainers[0].Image == bad.image {
+			changed = append(changed, fmt.Sprintf("%s: %+v", pod.Name, statusIn(&pod, "rolled").State))
+		}
+	}
+	if len(changed) != 1 {
+		t.Errorf("%d pods have the bad image, want 1: %s", len(changed), strings.Join(changed, "; "))
+	}
+	good.use(t, r.ns, nil)
+	started := time.Now()
+	mustRollout(t, r.ns)
+	figure(t, "until a pod with a bad image was repaired in place", time.Since(started))
+	r.wantAll(t, good)
 }

@@ -30,7 +30,7 @@ func main() {
 // run logs its start and its end, each with the time in nanoseconds.
 func run(ctx context.Context, args []string) (int, error) {
 	flags := flag.NewFlagSet("standin", flag.ContinueOnError)
-	serve := flags.String("serve", "", "answer HTTP requests at this `ADDRESS`: 503 until -ready, then 200")
+	serve := flags.String("serve", "", "answer HTTP requests at this `ADDRESS`: 503 until -ready, then 200. A request for /end ends the program")
 	ready := flags.Duration("ready", 0, "be ready after this time")
 	lasts := flags.Duration("for", 0, "end after this time, instead of at a signal")
 	linger := flags.Duration("linger", 0, "end this long after the signal")
@@ -49,9 +49,9 @@ func run(ctx context.Context, args []string) (int, error) {
 			return 0, err
 		}
 	}
-	failed := make(chan error, 1)
+	failed, asked := make(chan error, 1), make(chan struct{}, 1)
 	if *serve != "" {
-		go func() { failed <- listen(*serve, time.Now().Add(*ready)) }()
+		go func() { failed <- listen(*serve, time.Now().Add(*ready), asked) }()
 	}
 	var over <-chan time.Time
 	if *lasts > 0 {
@@ -61,6 +61,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	case err := <-failed:
 		return 0, err
 	case <-over:
+	case <-asked:
 	case <-ctx.Done():
 		say("signal")
 		<-time.After(*linger)
@@ -71,10 +72,16 @@ func run(ctx context.Context, args []string) (int, error) {
 
 func say(what string) { fmt.Fprintln(os.Stdout, time.Now().UnixNano(), what) }
 
-func listen(address string, ready time.Time) error {
-	server := &http.Server{Addr: address, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+func listen(address string, ready time.Time, asked chan<- struct{}) error {
+	server := &http.Server{Addr: address, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if time.Now().Before(ready) {
 			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		if r.URL.Path == "/end" {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
 		}
 	})}
 	return server.ListenAndServe()
