@@ -86,6 +86,7 @@ func TestCanary(t *testing.T) {
 	t.Log("it ends")
 	c.remove(t, "log-next")
 	c.wantCounts(t, "log", canaryWorkloads*canaryPods-first, first)
+	c.wantStatus(t, fmt.Sprintf("log %d/%d/0", canaryWorkloads*canaryPods-first, first))
 	c.recreate(t)
 	c.wantImages(t, func(string) string { return "1" })
 
@@ -96,6 +97,7 @@ func TestCanary(t *testing.T) {
 	c.use(t, logTemplate("log", "2"))
 	c.remove(t, "log-next")
 	c.wantCounts(t, "log", first, canaryWorkloads*canaryPods-first) // those with the canary have it already
+	c.wantStatus(t, fmt.Sprintf("log %d/%d/0", first, canaryWorkloads*canaryPods-first))
 	c.recreate(t)
 	c.wantImages(t, func(string) string { return "2" })
 	c.wantCounts(t, "log", canaryWorkloads*canaryPods, 0)
