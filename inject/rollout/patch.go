@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -121,18 +119,6 @@ func (o *Pod) after() ([]byte, error) {
 		}
 	}
 	return json.Marshal(doc)
-}
-
-// LowersMemory reports whether the memory limit of a container becomes lower, or is new.
-func (o *Pod) LowersMemory() bool {
-	return slices.ContainsFunc(o.Changes, func(c Change) bool {
-		_, _, field := c.container()
-		var was, is resource.Quantity
-		if field != "resources/limits/memory" || c.How != Resize || json.Unmarshal(c.To, &is) != nil {
-			return false
-		}
-		return c.From == nil || json.Unmarshal(c.From, &was) == nil && is.Cmp(was) < 0
-	})
 }
 
 // Restarts reports whether a change restarts a container.

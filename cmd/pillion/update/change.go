@@ -116,12 +116,6 @@ func (r *Rollout) apply(ctx context.Context, p *rollout.Pod, before *corev1.Pod)
 		if step.patch == nil {
 			continue
 		}
-		if step.subresource == resizeSubresource && len(did) > 0 && p.LowersMemory() {
-			if err := r.await(ctx, p, before); err != nil { // a kubelet can lower the limit only of a container that runs
-				r.halfDone(p, did)
-				return err
-			}
-		}
 		if err := r.Cluster.PatchPod(ctx, Patch{p.Namespace, p.Name, step.subresource, step.patch, false}); err != nil {
 			if len(did) > 0 && !changedMeanwhile(err) {
 				r.halfDone(p, did)

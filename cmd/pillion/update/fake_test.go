@@ -74,15 +74,9 @@ type fake struct {
 
 func newFake(t *testing.T, pods int) *fake {
 	t.Helper()
-	return newFakeOf(t, pods, 1, 2)
-}
-
-// newFakeOf returns a cluster with pods of an old version of the template, and with a new version.
-func newFakeOf(t *testing.T, pods, was, is int) *fake {
-	t.Helper()
-	c := &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: injector(t, was), failAt: -1}
+	c := &fake{pods: map[string]*corev1.Pod{}, held: map[string]int{}, old: injector(t, 1), failAt: -1}
 	c.planner = &rollout.Planner{
-		Injector: injector(t, is), Resizes: true, Called: func([]byte) bool { return true },
+		Injector: injector(t, 2), Resizes: true, Called: func([]byte) bool { return true },
 		Namespace: templates.Namespace{Name: "shop", Labels: map[string]string{"pillion.dev/inject": "enabled"}, Known: true},
 	}
 	for i := range pods {

@@ -50,22 +50,6 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestLessMemory goes back to a template with less memory. The kubelet gets the resize only when the container runs
-// with its new image.
-func TestLessMemory(t *testing.T) {
-	t.Parallel()
-	c := newFakeOf(t, 1, 2, 1)
-	c.hold = 3 // polls until it runs
-	c.run(t, nil)
-	image, resize := slices.Index(c.calls, "patch web-0"), slices.Index(c.calls, "patch resize web-0")
-	if image < 0 || resize < image+c.hold {
-		t.Errorf("the requests are %q, want %d polls before the resize", c.calls, c.hold)
-	}
-	if pod := c.pods["web-0"]; c.plan(t, pod).Action != rollout.None || pod.Spec.InitContainers[0].Resources.Limits.Memory().String() != "32Mi" {
-		t.Errorf("afterwards, the container is %+v", pod.Spec.InitContainers[0])
-	}
-}
-
 // TestEachFailure lets each request fail once, and checks that another run completes the rollout: with
 // the error before the request took effect, and after.
 func TestEachFailure(t *testing.T) {
