@@ -18,7 +18,7 @@ import (
 func testRolloutCanary(t *testing.T, ns string) {
 	const workloads, share = 20, 20
 	base := sidecar{name: "base", image: StandIn, memory: "16Mi"}
-	canary := sidecar{name: "base-next", container: "base", image: NextStandIn, memory: "24Mi", spec: fmt.Sprintf("replaces: base, share: %d,", share)}
+	canary := sidecar{name: "base-next", container: "base", image: NextStandIn, memory: base.memory, spec: fmt.Sprintf("replaces: base, share: %d,", share)}
 	base.use(t, ns, nil)
 	var manifest strings.Builder
 	for i := range workloads {
@@ -60,7 +60,7 @@ func testRolloutCanary(t *testing.T, ns string) {
 	update(chosen, canaries)
 	end()
 	update(chosen, allBase)
-	canary.memory = "32Mi" // the next one
+	canary.memory = "24Mi" // the next one
 	canary.use(t, ns, first)
 	update(chosen, canaries)
 	base.image, base.memory = canary.image, canary.memory
