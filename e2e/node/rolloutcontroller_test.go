@@ -26,8 +26,7 @@ const (
 // selfRolled applies the template self with settings of its rollout. It waits until new pods get it.
 func selfRolled(t *testing.T, ns, settings, image string) {
 	t.Helper()
-	text := strings.ReplaceAll(rolledTemplate(image, "16Mi"), "rolled", "self")
-	apply(t, ns, strings.Replace(text, "spec:\n", "spec:\n  rollout: {"+settings+"}\n", 1))
+	apply(t, ns, sidecar{name: "self", image: image, memory: "16Mi", probe: true, spec: "rollout: {" + settings + "},"}.manifest())
 	eventually(t, "the template self is used", func(ctx context.Context) error {
 		got, err := selfField(ctx, `{.metadata.generation} {.status.conditions[?(@.type=="Ready")].observedGeneration}`)
 		if generation, ready, _ := strings.Cut(got, " "); err == nil && generation != ready {
