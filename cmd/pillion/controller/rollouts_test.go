@@ -62,7 +62,7 @@ func newRolled(strategy string) *rolled {
 		run:     r.update,
 		count:   func(types.NamespacedName, string, ...string) v1alpha1.PodCounts { return r.counts },
 		counted: func(types.NamespacedName) {},
-		now:     func() time.Time { r.clock = r.clock.Add(time.Second); return r.clock },
+		now:     func() time.Time { return r.clock },
 		log:     slog.New(slog.DiscardHandler), planned: map[types.NamespacedName]planned{},
 	}
 	a.put("", "one")
@@ -109,7 +109,9 @@ func (r *rolled) update(_ context.Context, u *update.Rollout, all []*rollout.Wor
 			return &update.FailedError{Cause: update.ErrStopped}
 		}
 	}
-	if r.runErr != nil {
+	if r.runErr == nil {
+		r.workloads = func() []*rollout.Workload { return nil } // all is done
+	} else {
 		u.Report(update.Event{Type: "failed", Namespace: "shop", Workload: "Deployment/web", Pod: "web-1", Message: r.runErr.Error()})
 	}
 	fmt.Fprintf(&r.journal, "at most %d of 10 pods\n", u.Limits.Unavailable.Of(10))
@@ -129,6 +131,7 @@ func (r *rolled) Pod(_ context.Context, _, name string) (*unstructured.Unstructu
 func (r *rolled) reconcile(t *testing.T) {
 	t.Helper()
 	for range 5 {
+		r.clock = r.clock.Add(time.Second)
 		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: r.of})
 		if err != nil {
 			t.Fatal(err)
