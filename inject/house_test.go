@@ -59,6 +59,8 @@ func TestImports(t *testing.T) {
 		"certs":                         {},
 		"manifests":                     {},
 		"cmd/pillion/yamledit":          {internal: []string{"templates/tree"}, forbidden: impure},
+		"cmd/pillion/workload":          {internal: []string{"cmd/pillion/yamledit", "inject", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
+		"cmd/pillion/playground":        {internal: []string{"cmd/pillion/workload", "cmd/pillion/yamledit", "inject", "inject/fit", "inject/policy", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"cmd/pillion/check":             {internal: []string{"certs", "inject", "inject/explain", "manifests", "templates"}, forbidden: impure},
 		"cmd/pillion/clitest":           {},
 		"cmd/pillion/cli":               {internal: []string{"cmd/pillion/yamledit", "inject", "inject/paint", "templates", "templates/tree"}},
@@ -67,7 +69,7 @@ func TestImports(t *testing.T) {
 		"cmd/pillion/update":            {internal: []string{"inject/rollout"}},
 		"cmd/pillion/serve":             {internal: []string{"certs", "cmd/pillion/cli", "cmd/pillion/kube", "inject", "inject/fit", "inject/webhook", "inject/webhook/authentication", "manifests", "templates", "templates/v1alpha1"}},
 		"cmd/pillion/cluster":           {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/update", "inject", "inject/diff", "inject/explain", "inject/fit", "inject/rollout", "inject/status", "manifests", "templates", "templates/tree", "templates/v1alpha1"}},
-		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/serve", "cmd/pillion/update", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/diff", "inject/explain", "inject/fit", "inject/paint", "inject/policy", "inject/rollout", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
+		"cmd/pillion":                   {internal: []string{"certs", "cmd/pillion/check", "cmd/pillion/cli", "cmd/pillion/cluster", "cmd/pillion/controller", "cmd/pillion/kube", "cmd/pillion/playground", "cmd/pillion/serve", "cmd/pillion/update", "cmd/pillion/workload", "cmd/pillion/yamledit", "inject", "inject/audit", "inject/diff", "inject/explain", "inject/fit", "inject/paint", "inject/policy", "inject/rollout", "inject/schema", "inject/status", "inject/suite", "manifests", "templates", "templates/tree"}},
 	}
 	d := json.NewDecoder(bytes.NewReader(out))
 	for {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
@@ -54,7 +55,7 @@ func declareAccount(all map[string]templates.ServiceAccount, node *tree.Node) er
 	}
 	all[node.At("metadata", "namespace").Text()+"/"+name] = templates.ServiceAccount{
 		Name: name, Known: true,
-		Labels: stringMap(node.At("metadata", "labels")), Annotations: stringMap(node.At("metadata", "annotations")),
+		Labels: workload.Strings(node.At("metadata", "labels")), Annotations: workload.Strings(node.At("metadata", "annotations")),
 	}
 	return nil
 }

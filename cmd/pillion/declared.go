@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/templates"
@@ -66,7 +67,7 @@ func (o *injectOptions) declare(d yamledit.Document) error {
 	}
 	node, err := tree.FromYAML(root.Node)
 	if err != nil {
-		if kind := kindOf(root.Content[0]); kind == "Namespace" || kind == "ServiceAccount" {
+		if kind := workload.KindOf(root.Content[0]); kind == "Namespace" || kind == "ServiceAccount" {
 			return fmt.Errorf("this %s cannot be read: %w", kind, err)
 		}
 		return nil
@@ -113,7 +114,7 @@ func (o *injectOptions) declareOne(node *tree.Node) error {
 	}
 	o.declared[name] = templates.Namespace{
 		Name: name, Known: true,
-		Labels: stringMap(node.At("metadata", "labels")), Annotations: stringMap(node.At("metadata", "annotations")),
+		Labels: workload.Strings(node.At("metadata", "labels")), Annotations: workload.Strings(node.At("metadata", "annotations")),
 	}
 	return nil
 }

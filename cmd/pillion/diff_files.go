@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/diff"
@@ -76,7 +77,7 @@ type manifestSet struct {
 
 // made is what new pods of an owner are made from.
 type made struct {
-	object object // a workload or a pod
+	object workload.Object // a workload or a pod
 	pods   int
 }
 
@@ -86,10 +87,10 @@ func (m *manifestSet) readAll(stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
-	pods := map[diff.Owner][]object{} // of an owner
+	pods := map[diff.Owner][]workload.Object{} // of an owner
 	for _, file := range files {
 		for _, d := range yamledit.Split(file.data) {
-			all, err := objectsIn(d)
+			all, err := workload.InDocument(d)
 			if err != nil {
 				return located(d, file.name, err)
 			}
@@ -103,16 +104,16 @@ func (m *manifestSet) readAll(stdin io.Reader) error {
 }
 
 // sort stores a workload, or an object with an owner in pods.
-func (m *manifestSet) sort(o object, pods map[diff.Owner][]object) {
-	namespace := cmp.Or(o.node.At("metadata", "namespace").Text(), m.namespace)
+func (m *manifestSet) sort(o workload.Object, pods map[diff.Owner][]workload.Object) {
+	namespace := cmp.Or(o.Node.At("metadata", "namespace").Text(), m.namespace)
 	if len(m.namespaces) > 0 && !slices.Contains(m.namespaces, namespace) {
 		return
 	}
-	of := diff.Owner{Namespace: namespace, APIVersion: o.apiVersion, Kind: o.kind, Name: o.name()}
-	if o.kind == "Pod" && !isRunning(o.node) {
+	of := diff.Owner{Namespace: namespace, APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name()}
+	if o.Kind == "Pod" && !isRunning(o.Node) {
 		return
 	}
-	owners := o.node.At("metadata", "ownerReferences").Items()
+	owners := o.Node.At("metadata", "ownerReferences").Items()
 	for i := range owners {
 		if w := &owners[i]; w.Get("controller").Kind() == tree.True {
 			key := diff.Owner{Namespace: namespace, APIVersion: w.Get("apiVersion").Text(), Kind: w.Get("kind").Text(), Name: w.Get("name").Text()}
@@ -133,27 +134,27 @@ func isRunning(pod *tree.Node) bool {
 }
 
 // replicas returns how many pods an object has according to the files.
-func replicas(o object) int {
+func replicas(o workload.Object) int {
 	at := map[string][]string{
 		"Job": {"spec", "parallelism"}, "CronJob": {"spec", "jobTemplate", "spec", "parallelism"}, "DaemonSet": {"status", "desiredNumberScheduled"},
-	}[o.kind]
+	}[o.Kind]
 	if at == nil {
 		at = []string{"spec", "replicas"}
 	}
-	if n, err := strconv.Atoi(o.node.At(at...).String()); err == nil && n >= 0 {
+	if n, err := strconv.Atoi(o.Node.At(at...).String()); err == nil && n >= 0 {
 		return n
 	}
 	return 1
 }
 
 // own gives objects with owners to these: a pod of an owner that is in the files counts for it.
-func (m *manifestSet) own(pods map[diff.Owner][]object) {
+func (m *manifestSet) own(pods map[diff.Owner][]workload.Object) {
 	var top func(key diff.Owner) diff.Owner // the owner of an owner
 	owned := map[diff.Owner]diff.Owner{}
 	for key, all := range pods {
 		for _, o := range all {
-			if o.kind != "Pod" {
-				owned[diff.Owner{Namespace: key.Namespace, APIVersion: o.apiVersion, Kind: o.kind, Name: o.name()}] = key
+			if o.Kind != "Pod" {
+				owned[diff.Owner{Namespace: key.Namespace, APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name()}] = key
 			}
 		}
 	}
@@ -171,13 +172,13 @@ func (m *manifestSet) own(pods map[diff.Owner][]object) {
 	for key, all := range pods {
 		for _, o := range all {
 			to := top(key)
-			if o.kind == "Pod" {
+			if o.Kind == "Pod" {
 				counted[to]++
 			}
 			if m.found[to] == nil {
 				m.found[to] = &made{object: o}
 				rest = append(rest, to)
-			} else if of := m.found[to]; of.object.kind == "Pod" && o.kind != "Pod" && counted[to] > 0 {
+			} else if of := m.found[to]; of.object.Kind == "Pod" && o.Kind != "Pod" && counted[to] > 0 {
 				of.object = o // its pod template
 			}
 		}
@@ -206,10 +207,10 @@ func (m *manifestSet) compare(ctx context.Context, progress *cli.Progress) (*dif
 		if err != nil {
 			return nil, err
 		}
-		for _, sentence := range wrong.all() {
+		for _, sentence := range wrong.All() {
 			report.Notes = append(report.Notes, owner.String()+": "+sentence)
 		}
-		if of.object.kind == "Pod" {
+		if of.object.Kind == "Pod" {
 			if req.Object, err = m.from.Original(req); err != nil {
 				report.Notes = append(report.Notes, owner.String()+" is not compared, because it is unknown what it was before the injection: "+err.Error())
 				continue

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
@@ -206,8 +207,8 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 	if isArray(root.Content[0]) {
 		return nil, errArray
 	}
-	isReview := kindOf(root.Content[0]) == "AdmissionReview"
-	if !isReview && !mayHoldPods(root.Content[0]) {
+	isReview := workload.KindOf(root.Content[0]) == "AdmissionReview"
+	if !isReview && !workload.MayHoldPods(root.Content[0]) {
 		return nil, nil
 	}
 	node, err := tree.FromYAML(root.Node)
@@ -219,7 +220,7 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		return []*explain.Report{r}, err
 	}
 	var reports []*explain.Report
-	found, err := objects(&node, "", "", nil)
+	found, err := workload.In(&node, "", "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -228,20 +229,20 @@ func (o *explainOptions) document(injector *inject.Injector, d yamledit.Document
 		if err != nil {
 			return nil, err
 		}
-		wrong := mistakes.all()
-		if object.foreign {
+		wrong := mistakes.All()
+		if object.Foreign {
 			wrong = append(wrong, "Pillion does not know this kind. This is about pods with the template at spec.template.")
 		}
 		if name := req.Namespace.Name; o.assumesOptIn(name) {
 			wrong = append(wrong, fmt.Sprintf("nothing is known about the namespace %s, so it counts as opted in", name))
 		}
 		r, err := explain.New(injector, explain.Subject{
-			Object:  explain.Object{Kind: object.kind, Name: object.name(), Namespace: req.Namespace.Name},
-			Request: req, Misfits: o.misfits(req.Namespace), Original: o.original(req.Namespace), Notes: wrong, Rejected: len(mistakes.rejected) > 0,
-			Misplaced: injector.Misplaced(object.apiVersion, object.kind, object.node),
+			Object:  explain.Object{Kind: object.Kind, Name: object.Name(), Namespace: req.Namespace.Name},
+			Request: req, Misfits: o.misfits(req.Namespace), Original: o.original(req.Namespace), Notes: wrong, Rejected: len(mistakes.Rejected) > 0,
+			Misplaced: injector.Misplaced(object.APIVersion, object.Kind, object.Node),
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", object.title(), err)
+			return nil, fmt.Errorf("%s: %w", object.Title(), err)
 		}
 		reports = append(reports, r)
 	}

@@ -5,13 +5,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/schema"
@@ -24,10 +24,10 @@ type injection struct {
 	options  *injectOptions
 	injector *inject.Injector
 	report   io.Writer
-	told     strings.Builder                                         // for report, if there is no error
-	change   func(*yamledit.Root, object) ([]yamledit.Change, error) // for one object
-	found    int                                                     // number of objects with a pod
-	wrong    []string                                                // sentences about the problems for --strict
+	told     strings.Builder                                                  // for report, if there is no error
+	change   func(*yamledit.Root, workload.Object) ([]yamledit.Change, error) // for one object
+	found    int                                                              // number of objects with a pod
+	wrong    []string                                                         // sentences about the problems for --strict
 
 	stream    bytes.Buffer // -o yaml
 	documents []tree.Node  // -o json
@@ -95,7 +95,7 @@ func (j *injection) document(i int, d yamledit.Document) error {
 	if isArray(root.Content[0]) {
 		return errArray
 	}
-	if j.options.output != "json" && !mayHoldPods(root.Content[0]) {
+	if j.options.output != "json" && !workload.MayHoldPods(root.Content[0]) {
 		j.keep(i, d) // it may be anything, even invalid JSON
 		return nil
 	}
@@ -109,19 +109,19 @@ func (j *injection) document(i int, d yamledit.Document) error {
 		}
 	}
 	var changes []yamledit.Change
-	found, err := objects(&node, "", "", nil)
+	found, err := workload.In(&node, "", "", nil)
 	if err != nil {
 		return err
 	}
 	for _, o := range found {
 		j.found++
-		if o.foreign {
+		if o.Foreign {
 			j.foreign(o)
 			continue
 		}
 		of, err := j.change(root, o)
 		if err != nil {
-			return fmt.Errorf("%s: %w", o.title(), err)
+			return fmt.Errorf("%s: %w", o.Title(), err)
 		}
 		changes = append(changes, of...)
 	}
@@ -142,18 +142,19 @@ func (j *injection) document(i int, d yamledit.Document) error {
 
 // request returns the engine's input for one object, and sentences about mistakes in its
 // notation.
-func (j *injection) request(o object) (req inject.Request, wrong mistakes, err error) {
-	name := o.node.At("metadata", "namespace").Text()
+func (j *injection) request(o workload.Object) (req inject.Request, wrong workload.Mistakes, err error) {
+	name := o.Node.At("metadata", "namespace").Text()
 	if name == "" {
 		name = j.options.namespace
 	}
 	namespace, err := j.options.about(name)
-	pod, wrong := quoted(o.node.At(o.podAt...), j.injector.For(name).ReadsOfProducts)
-	return inject.Request{Operation: "CREATE", OptedIn: j.options.uninject, File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.node), Owner: inject.OwnerOf(o.kind, o.node)}, wrong, err
+	req, wrong = o.Request(namespace, j.injector.For(name).ReadsOfProducts)
+	req.OptedIn = j.options.uninject
+	return req, wrong, err
 }
 
 // inject calls the engine for one object and reports the decisions.
-func (j *injection) inject(root *yamledit.Root, o object) ([]yamledit.Change, error) {
+func (j *injection) inject(root *yamledit.Root, o workload.Object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
@@ -163,14 +164,10 @@ func (j *injection) inject(root *yamledit.Root, o object) ([]yamledit.Change, er
 		return nil, err
 	}
 	j.misplaced(o)
-	j.decisions(o, wrong.all(), result)
-	var changes []yamledit.Change
-	for _, op := range result.Ops() {
-		value, ok := op.Value.(json.RawMessage)
-		if !ok {
-			return nil, errors.New("the patch has a value that is not JSON")
-		}
-		changes = append(changes, yamledit.Change{Path: slices.Concat(o.at, o.podAt, pointer(op.Path)), Value: value})
+	j.decisions(o, wrong.All(), result)
+	changes, err := o.Changes(result)
+	if err != nil {
+		return nil, err
 	}
 	before, err := j.before(root, o, req, result)
 	if err != nil {
@@ -180,14 +177,14 @@ func (j *injection) inject(root *yamledit.Root, o object) ([]yamledit.Change, er
 }
 
 // before returns the change that records in a pod what uninject needs to know.
-func (j *injection) before(root *yamledit.Root, o object, req inject.Request, result *inject.Result) ([]yamledit.Change, error) {
-	pod := slices.Concat(o.at, o.podAt)
+func (j *injection) before(root *yamledit.Root, o workload.Object, req inject.Request, result *inject.Result) ([]yamledit.Change, error) {
+	pod := slices.Concat(o.At, o.PodAt)
 	text, err := j.injector.Before(req, result, func(path string) (string, string, bool) {
-		at, text, ok := root.Empty(slices.Concat(pod, pointer(path)))
+		at, text, ok := root.Empty(slices.Concat(pod, workload.Names(path)))
 		if !ok || len(at) <= len(pod) {
 			return "", "", false
 		}
-		return unpointer(at[len(pod):]), text, true
+		return workload.Path(at[len(pod):]), text, true
 	})
 	if err != nil || text == "" {
 		return nil, err
@@ -197,12 +194,12 @@ func (j *injection) before(root *yamledit.Root, o object, req inject.Request, re
 }
 
 // uninject removes the injected values from one object and reports it.
-func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, error) {
+func (j *injection) uninject(root *yamledit.Root, o workload.Object) ([]yamledit.Change, error) {
 	req, wrong, err := j.request(o)
 	if err != nil {
 		return nil, err
 	}
-	for _, sentence := range wrong.all() {
+	for _, sentence := range wrong.All() {
 		j.say(o, "warning: "+sentence)
 	}
 	removal, err := j.injector.Uninject(req)
@@ -219,22 +216,24 @@ func (j *injection) uninject(root *yamledit.Root, o object) ([]yamledit.Change, 
 		j.say(o, "kept "+schema.Where(path)+": it is before others that are the pod's own")
 	}
 	var changes []yamledit.Change
-	pod := slices.Concat(o.at, o.podAt)
+	pod := slices.Concat(o.At, o.PodAt)
 	for _, path := range removal.Paths {
-		changes = append(changes, yamledit.Change{Path: slices.Concat(pod, pointer(path))})
+		changes = append(changes, yamledit.Change{Path: slices.Concat(pod, workload.Names(path))})
 	}
 	for _, e := range removal.Empty {
-		changes = append(changes, root.Restore(slices.Concat(pod, pointer(e.Path)), e.Text))
+		changes = append(changes, root.Restore(slices.Concat(pod, workload.Names(e.Path)), e.Text))
 	}
 	return changes, nil
 }
 
 // decisions prints a line for each template, and the notes. Templates that do not apply for the same
 // reason share a line. It leaves out what the error of --strict will contain.
-func (j *injection) decisions(o object, wrong []string, result *inject.Result) {
+func (j *injection) decisions(o workload.Object, wrong []string, result *inject.Result) {
 	complain := j.say
 	if j.options.strict {
-		complain = func(o object, text string) { j.wrong = append(j.wrong, o.title()+": "+templates.OneLine(text)) }
+		complain = func(o workload.Object, text string) {
+			j.wrong = append(j.wrong, o.Title()+": "+templates.OneLine(text))
+		}
 	}
 	for _, sentence := range wrong {
 		complain(o, "warning: "+sentence)
@@ -282,8 +281,8 @@ func (j *injection) decisions(o object, wrong []string, result *inject.Result) {
 
 // misplaced prints the labels and annotations in the object's own metadata that belong into
 // its pod template.
-func (j *injection) misplaced(o object) {
-	for _, f := range j.injector.Misplaced(o.apiVersion, o.kind, o.node) {
+func (j *injection) misplaced(o workload.Object) {
+	for _, f := range j.injector.Misplaced(o.APIVersion, o.Kind, o.Node) {
 		if j.options.strict {
 			j.wrong = append(j.wrong, templates.OneLine(f.Message))
 			continue
@@ -293,7 +292,7 @@ func (j *injection) misplaced(o object) {
 }
 
 // say prints a sentence about an object.
-func (j *injection) say(o object, text string) { j.line(o.title() + ": " + text) }
+func (j *injection) say(o workload.Object, text string) { j.line(o.Title() + ": " + text) }
 
 func (j *injection) line(text string) {
 	fmt.Fprintln(&j.told, cli.Fold(j.report, templates.OneLine(text)))
@@ -301,25 +300,25 @@ func (j *injection) line(text string) {
 
 // foreign reports an object that stays unchanged although it has a pod template: its kind may
 // not accept what the templates add.
-func (j *injection) foreign(o object) {
+func (j *injection) foreign(o workload.Object) {
 	text := "not injected: inject does not know this kind; the webhook injects into the pods"
 	switch {
 	case j.options.uninject:
 		j.say(o, "not changed: uninject does not know this kind")
 	case j.options.strict:
-		j.wrong = append(j.wrong, o.title()+": "+text)
+		j.wrong = append(j.wrong, o.Title()+": "+text)
 	default:
 		j.say(o, text)
 	}
 }
 
 // patch writes an object's line of -o patch. The paths are relative to the object.
-func (j *injection) patch(o object, namespace templates.Namespace, result *inject.Result) error {
+func (j *injection) patch(o workload.Object, namespace templates.Namespace, result *inject.Result) error {
 	if !result.Adds() {
 		return nil
 	}
-	prefix := strings.Join(append([]string{""}, o.podAt...), "/") // none of these names needs escaping
+	prefix := strings.Join(append([]string{""}, o.PodAt...), "/") // none of these names needs escaping
 	return cli.JSONEncoder(&j.patches, "").Encode(map[string]any{
-		"apiVersion": o.apiVersion, "kind": o.kind, "namespace": namespace.Name, "name": o.name(), "patch": json.RawMessage(result.AppendPatch(nil, prefix)),
+		"apiVersion": o.APIVersion, "kind": o.Kind, "namespace": namespace.Name, "name": o.Name(), "patch": json.RawMessage(result.AppendPatch(nil, prefix)),
 	})
 }

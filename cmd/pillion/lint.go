@@ -13,6 +13,7 @@ import (
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/fit"
@@ -239,7 +240,7 @@ func (o *lintOptions) subjects(e *fit.Evaluator, injector *inject.Injector, to *
 
 // subjectsIn returns the pods in a document, or errors that begin with the line.
 func (o *lintOptions) subjectsIn(e *fit.Evaluator, injector *inject.Injector, to *linted, d yamledit.Document) (all []fit.Subject, wrong []error) {
-	found, err := objectsIn(d)
+	found, err := workload.InDocument(d)
 	if err != nil {
 		return nil, []error{err}
 	}
@@ -248,24 +249,24 @@ func (o *lintOptions) subjectsIn(e *fit.Evaluator, injector *inject.Injector, to
 		if err != nil {
 			return nil, []error{err}
 		}
-		for _, sentence := range warnings.all() {
-			to.Warnings = append(to.Warnings, object.title()+": "+sentence)
+		for _, sentence := range warnings.All() {
+			to.Warnings = append(to.Warnings, object.Title()+": "+sentence)
 		}
 		pod, err := tree.Parse(req.Object)
 		if err != nil {
 			return nil, []error{err}
 		}
-		at := slices.Concat(object.at, object.podAt)
-		mistyped := podSchema().Mistyped(pod)
+		at := slices.Concat(object.At, object.PodAt)
+		mistyped := workload.Schema().Mistyped(pod)
 		for _, m := range mistyped {
-			wrong = append(wrong, fmt.Errorf("line %d: %s: %s", d.LineOf(slices.Concat(at, pointer(m.Pointer))), object.title(), m.Sentence))
+			wrong = append(wrong, fmt.Errorf("line %d: %s: %s", d.LineOf(slices.Concat(at, workload.Names(m.Pointer))), object.Title(), m.Sentence))
 		}
 		if len(mistyped) > 0 {
 			continue
 		}
-		subject, err := e.Subject(object.title(), req.Object, req.Namespace)
+		subject, err := e.Subject(object.Title(), req.Object, req.Namespace)
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("line %d: %s: %w", d.LineOf(at), object.title(), err))
+			wrong = append(wrong, fmt.Errorf("line %d: %s: %w", d.LineOf(at), object.Title(), err))
 		}
 		all = append(all, subject)
 	}

@@ -20,20 +20,6 @@ func checkMaps(node *tree.Node, of string) error {
 	return nil
 }
 
-// stringMap returns labels or annotations. Values without quotes become strings, as their author meant them.
-func stringMap(node *tree.Node) map[string]string {
-	all := map[string]string{}
-	members := node.Members()
-	for i := range members {
-		text := members[i].Text()
-		if k := members[i].Kind(); k != tree.String && k != tree.Null { // null means ""
-			text = members[i].String()
-		}
-		all[members[i].Name()] = text
-	}
-	return all
-}
-
 // overlay changes labels or annotations as kubectl label and annotate do.
 func overlay(flag string, to map[string]string, changes []string) (map[string]string, error) {
 	if len(changes) == 0 {

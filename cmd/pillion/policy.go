@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
 	"github.com/pillion-dev/pillion/cmd/pillion/cluster"
@@ -175,34 +174,16 @@ func (o *policyOptions) chosen(set *templates.Set) ([]*templates.Template, error
 	return chosen, nil
 }
 
-// policyOutput returns objects as a YAML stream or a List, without the fields that only a
-// server sets.
+// policyOutput returns objects as a YAML stream or a List.
 func policyOutput(output string, objects []runtime.Object) ([]byte, error) {
-	items := []any{}
-	var stream bytes.Buffer
-	for i, object := range objects {
-		item, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return nil, err
-		}
-		delete(item, "status")
-		if metadata, ok := item["metadata"].(map[string]any); ok {
-			delete(metadata, "creationTimestamp")
-		}
-		text, err := yaml.Marshal(item)
-		if err != nil {
-			return nil, err
-		}
-		if i > 0 {
-			stream.WriteString("---\n")
-		}
-		stream.Write(text)
-		items = append(items, item)
-	}
 	if output == "yaml" {
-		return stream.Bytes(), nil
+		return policy.YAML(objects)
+	}
+	items, err := policy.Unstructured(objects)
+	if err != nil {
+		return nil, err
 	}
 	var out bytes.Buffer
-	err := cli.WriteJSON(&out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	err = cli.WriteJSON(&out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	return out.Bytes(), err
 }

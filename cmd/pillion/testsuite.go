@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/pillion-dev/pillion/cmd/pillion/cli"
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/suite"
@@ -112,7 +113,7 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 	if err != nil {
 		return in, err
 	}
-	found, err := objects(node, "", "", nil)
+	found, err := workload.In(node, "", "", nil)
 	if err != nil {
 		return in, err
 	}
@@ -123,18 +124,18 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 	pod := node.Clone()
 	for place, values := range map[string]map[string]string{"annotations": c.Annotations, "labels": c.Labels} {
 		for _, key := range slices.Sorted(maps.Keys(values)) {
-			setText(&pod, append(slices.Clone(manifest.podAt), "metadata", place, key), values[key])
+			setText(&pod, append(slices.Clone(manifest.PodAt), "metadata", place, key), values[key])
 		}
 	}
-	manifest.node = &pod
-	if err := errors.Join(o.declareFor(c, manifest), o.declareAccountFor(c, manifest.node.At(manifest.podAt...))); err != nil {
+	manifest.Node = &pod
+	if err := errors.Join(o.declareFor(c, manifest), o.declareAccountFor(c, manifest.Node.At(manifest.PodAt...))); err != nil {
 		return in, err
 	}
 	req, wrong, err := newInjection(o, s.injector, io.Discard).request(manifest)
-	if err == nil && len(wrong.rejected) > 0 {
-		err = errors.New(wrong.rejected[0])
+	if err == nil && len(wrong.Rejected) > 0 {
+		err = errors.New(wrong.Rejected[0])
 	}
-	in = suite.Input{Request: req, Findings: s.injector.Misplaced(manifest.apiVersion, manifest.kind, manifest.node)}
+	in = suite.Input{Request: req, Findings: s.injector.Misplaced(manifest.APIVersion, manifest.Kind, manifest.Node)}
 	if len(inject.InjectedBy(req.Object)) == 0 { // otherwise uninject removes more than what is injected now
 		in.Undo = func() (was, is []byte, err error) { return s.undo(o, pod.AppendTo(nil)) }
 	}
@@ -142,8 +143,8 @@ func (s *testSuite) input(c *suite.Case) (in suite.Input, err error) {
 }
 
 // declareFor declares the namespace of a case.
-func (o *injectOptions) declareFor(c *suite.Case, manifest object) error {
-	name := manifest.node.At("metadata", "namespace").Text()
+func (o *injectOptions) declareFor(c *suite.Case, manifest workload.Object) error {
+	name := manifest.Node.At("metadata", "namespace").Text()
 	ns := c.Namespace
 	switch {
 	case ns == nil || ns.Name == "" && ns.Labels == nil && ns.Annotations == nil:
@@ -154,7 +155,7 @@ func (o *injectOptions) declareFor(c *suite.Case, manifest object) error {
 	case name == "":
 		name = o.namespace
 	case ns.Name != "" && ns.Name != name:
-		return fmt.Errorf("the namespace of the case is %s, and that of the %s is %s", ns.Name, manifest.kind, name)
+		return fmt.Errorf("the namespace of the case is %s, and that of the %s is %s", ns.Name, manifest.Kind, name)
 	}
 	o.declared[name] = templates.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations, Known: ns.Labels != nil}
 	return nil
@@ -192,12 +193,12 @@ func (s *testSuite) object(o *injectOptions, c *suite.Case) (*tree.Node, error) 
 	var all []*tree.Node
 	for _, file := range files {
 		for _, d := range yamledit.Split(file.data) {
-			found, err := objectsIn(d)
+			found, err := workload.InDocument(d)
 			if err != nil {
 				return nil, located(d, file.name, err)
 			}
 			for _, of := range found {
-				all = append(all, withKind(of.node, of.apiVersion, of.kind))
+				all = append(all, withKind(of.Node, of.APIVersion, of.Kind))
 			}
 		}
 	}

@@ -28,10 +28,19 @@ type Change struct {
 // Edit applies the changes to the document, one after the other, and returns its new body. All
 // other bytes stay unchanged.
 func (r *Root) Edit(changes []Change) ([]byte, error) {
+	body, _, err := r.EditMarked(changes)
+	return body, err
+}
+
+// Span is a part of a document, from one offset in bytes up to another one.
+type Span struct{ From, To int }
+
+// EditMarked is like Edit and also returns the parts of the new body that are not in the old one.
+func (r *Root) EditMarked(changes []Change) ([]byte, []Span, error) {
 	root := r.Node
 	e := &editor{source: r.text(), was: map[*yaml.Node][]*yaml.Node{}, texts: map[*yaml.Node]string{}, isJSON: r.offsets != nil}
 	if err := e.checkAliases(root, changes); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	e.style = styleOf(root)
 	e.style.open = len(r.body) > 0 && breakLength(r.body) == 0
@@ -40,20 +49,20 @@ func (r *Root) Edit(changes []Change) ([]byte, error) {
 	}
 	for _, c := range changes {
 		if err := e.make(root, c); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	want, err := tree.FromYAML(root)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	e.walk(root.Content[0], e.lines()+1)
 	e.keepLastScalar(root.Content[0])
-	body := e.splice()
+	body, marks := e.splice()
 	if !says(body, want.String()) {
-		return nil, errors.New("this document cannot be changed without changing more of it; please report it with the document")
+		return nil, nil, errors.New("this document cannot be changed without changing more of it; please report it with the document")
 	}
-	return body, nil
+	return body, marks, nil
 }
 
 // Empty returns the path of the empty value that an addition at a path fills: null, an empty

@@ -19,8 +19,9 @@ type cut struct {
 	exact    bool // the replacement keeps its own line breaks
 }
 
-// splice returns the source with all cuts applied.
-func (e *editor) splice() []byte {
+// splice returns the source with all cuts applied, and what they inserted.
+func (e *editor) splice() ([]byte, []Span) {
+	var marks []Span
 	slices.SortStableFunc(e.cuts, func(a, b cut) int { return cmp.Compare(a.from, b.from) })
 	lineBreak := e.lineBreak()
 	var out bytes.Buffer
@@ -37,13 +38,16 @@ func (e *editor) splice() []byte {
 		if c.lines && text != "" && e.style.open && c.from == len(e.data) {
 			text = lineBreak + strings.TrimSuffix(text, lineBreak)
 		}
+		if text != "" {
+			marks = append(marks, Span{out.Len(), out.Len() + len(text)})
+		}
 		out.WriteString(text)
 		if c.lines && c.text == "" && e.style.open && at == len(e.data) { // the new last line has no line break either
 			out.Truncate(out.Len() - breakLength(out.Bytes()))
 		}
 	}
 	out.Write(e.data[at:])
-	return out.Bytes()
+	return out.Bytes(), marks
 }
 
 // breakLength returns the length of the line break at the end.

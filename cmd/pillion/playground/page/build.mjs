@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// This program builds the page: node build.mjs FOLDER. It needs Go, and npm ci before.
+import {execFileSync} from 'node:child_process';
+import {mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
+import {join, resolve} from 'node:path';
+import {gzipSync} from 'node:zlib';
+import {build} from 'esbuild';
+import {engine} from './engine.mjs';
+import {examples} from './examples.mjs';
+
+const page = import.meta.dirname;
+const root = resolve(page, '../../../..');
+const out = resolve(process.argv[2] ?? join(root, 'bin/playground'));
+const go = (...args) => execFileSync('go', args, {cwd: root, encoding: 'utf8'}).trim();
+
+const csp = [
+  "default-src 'none'", "script-src 'self' 'wasm-unsafe-eval'", "worker-src 'self'", "style-src 'self'", "connect-src 'self'",
+  'img-src data:', // CodeMirror's underlines
+  "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+].join('; ');
+
+rmSync(out, {recursive: true, force: true});
+mkdirSync(out, {recursive: true});
+const wasm = engine(root, go);
+writeFileSync(join(out, 'engine.wasm.gz'), gzipSync(wasm, {level: 9}));
+writeFileSync(join(out, 'index.html'), readFileSync(join(page, 'src/index.html'), 'utf8').replace('CSP', csp));
+writeFileSync(join(out, 'examples.json'), JSON.stringify(examples(root)));
+writeFileSync(join(out, 'schema.json'), JSON.stringify(JSON.parse(readFileSync(join(root, 'manifests/schema/template.json'), 'utf8'))));
+await build({
+  entryPoints: [join(page, 'src/main.js'), join(page, 'src/worker.js'), join(page, 'src/style.css')],
+  outdir: out, bundle: true, minify: true, target: 'es2022', legalComments: 'eof',
+  alias: {wasm_exec: join(go('env', 'GOROOT'), 'lib/wasm/wasm_exec.js')},
+  external: ['fs', 'crypto', 'util'], logLevel: 'warning',
+});
+
+let sum = 0;
+for (const name of readdirSync(out).sort()) {
+  const data = readFileSync(join(out, name));
+  const wire = name.endsWith('.gz') ? data.length : gzipSync(data, {level: 9}).length;
+  sum += wire;
+  console.log(`${name}: ${data.length} bytes, ${wire} compressed`);
+}
+console.log(`wasm: ${wasm.length} bytes; all files: ${sum} bytes over the wire`);

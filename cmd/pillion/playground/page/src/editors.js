@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import {autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap} from '@codemirror/autocomplete';
+import {defaultKeymap, history, historyKeymap} from '@codemirror/commands';
+import {yaml} from '@codemirror/lang-yaml';
+import {HighlightStyle, bracketMatching, indentOnInput, syntaxHighlighting} from '@codemirror/language';
+import {lintGutter, lintKeymap, setDiagnostics} from '@codemirror/lint';
+import {highlightSelectionMatches, searchKeymap} from '@codemirror/search';
+import {EditorState, RangeSet, StateEffect, StateField} from '@codemirror/state';
+import {Decoration, EditorView, GutterMarker, drawSelection, gutter, highlightActiveLine, keymap, lineNumbers} from '@codemirror/view';
+import {tags} from '@lezer/highlight';
+
+const colors = HighlightStyle.define([
+  {tag: [tags.definition(tags.propertyName), tags.propertyName], color: 'var(--key)'},
+  {tag: [tags.string, tags.special(tags.string)], color: 'var(--string)'},
+  {tag: [tags.number, tags.bool, tags.null, tags.keyword, tags.labelName, tags.typeName], color: 'var(--number)'},
+  {tag: [tags.comment, tags.meta], color: 'var(--comment)'},
+]);
+
+const theme = EditorView.theme({
+  '&': {height: '100%', color: 'var(--fg)', backgroundColor: 'var(--bg)', fontSize: '13px'},
+  '&.cm-focused': {outline: '2px solid var(--accent)'},
+  '.cm-scroller': {fontFamily: 'ui-monospace, monospace', lineHeight: '1.4'},
+  '.cm-gutters': {backgroundColor: 'var(--panel)', color: 'var(--muted)', border: 'none'},
+  '.cm-content': {caretColor: 'var(--fg)'},
+  '.cm-cursor': {borderLeftColor: 'var(--fg)'},
+  '.cm-activeLine, .cm-activeLineGutter': {backgroundColor: 'transparent'},
+  '&.cm-focused .cm-activeLine': {boxShadow: 'inset 0 -1px var(--line)'},
+  '.cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground': {backgroundColor: 'var(--select)'},
+  '.cm-selectionMatch, &.cm-focused .cm-matchingBracket': {backgroundColor: 'var(--select)'},
+  '.cm-tooltip, .cm-panels': {backgroundColor: 'var(--panel)', color: 'var(--fg)', border: '1px solid var(--line)'},
+  '.cm-tooltip-autocomplete > ul > li[aria-selected]': {backgroundColor: 'var(--accent)', color: 'var(--on-accent)'},
+  '.cm-completionInfo': {maxWidth: '24rem'},
+  '.added, .added *': {backgroundColor: 'var(--added-bg)'},
+  '.plus': {color: 'var(--added)', fontWeight: '700', paddingInline: '3px'},
+});
+
+// A shadow root lets CodeMirror add its styles as the strict Content-Security-Policy allows.
+function mount(id, extensions) {
+  const root = document.getElementById(id).attachShadow({mode: 'open'});
+  const box = document.createElement('div');
+  root.append(box);
+  box.style.height = '100%';
+  return new EditorView({root, parent: box, extensions: [
+    lineNumbers(), yaml(), syntaxHighlighting(colors), theme, drawSelection(), highlightSelectionMatches(), extensions,
+  ]});
+}
+
+// editor makes an editor. Tab is left to the page, so that no key is trapped.
+export function editor(id, label, changed, complete) {
+  return mount(id, [
+    history(), indentOnInput(), bracketMatching(), closeBrackets(), highlightActiveLine(), lintGutter(),
+    autocompletion(complete ? {override: [complete]} : {}),
+    keymap.of([...closeBracketsKeymap, ...completionKeymap, ...lintKeymap, ...searchKeymap, ...historyKeymap, ...defaultKeymap]),
+    EditorView.contentAttributes.of({'aria-label': label}),
+    EditorView.updateListener.of((u) => u.docChanged && changed(u)),
+  ]);
+}
+
+const setAdded = StateEffect.define();
+const plus = new (class extends GutterMarker {
+  toDOM() { return document.createTextNode('+'); }
+  elementClass = 'plus';
+})();
+
+const added = StateField.define({
+  create: () => ({marks: Decoration.none, gutter: RangeSet.empty}),
+  update(value, tr) {
+    for (const e of tr.effects) if (e.is(setAdded)) return e.value(tr.state.doc);
+    return value;
+  },
+  provide: (f) => [EditorView.decorations.from(f, (v) => v.marks), gutter({class: 'cm-plus', markers: (view) => view.state.field(f).gutter, initialSpacer: () => plus})],
+});
+
+// viewer makes an editor that nobody can change, with marks for additions.
+export function viewer(id, label) {
+  return mount(id, [
+    added, EditorState.readOnly.of(true), EditorView.contentAttributes.of({'aria-label': label, 'aria-readonly': 'true'}),
+    keymap.of([...searchKeymap, ...defaultKeymap]),
+  ]);
+}
+
+export const text = (view) => view.state.doc.toString();
+
+export function setText(view, value) {
+  if (text(view) !== value) view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: value}});
+}
+
+const mark = Decoration.mark({class: 'added'});
+const line = Decoration.line({class: 'added'});
+
+// show sets the text of a viewer and marks spans: whole lines as lines, parts of a line as parts.
+export function show(view, value, spans) {
+  const marked = (doc) => {
+    const ranges = [];
+    const first = new Set();
+    for (const {From: from, To: to} of spans) {
+      for (let at = from; at < to;) {
+        const l = doc.lineAt(at);
+        const end = Math.min(to, l.to);
+        if (at === l.from && to > l.to) ranges.push(line.range(l.from));
+        else if (end > at) ranges.push(mark.range(at, end));
+        first.add(l.from);
+        at = l.to + 1;
+      }
+    }
+    return {marks: Decoration.set(ranges, true), gutter: RangeSet.of([...first].sort((a, b) => a - b).map((at) => plus.range(at)))};
+  };
+  const scroll = view.scrollDOM.scrollTop;
+  view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: value}, effects: setAdded.of(marked)});
+  view.scrollDOM.scrollTop = scroll;
+}
+
+// complain marks the lines of problems.
+export function complain(view, problems) {
+  const {doc} = view.state;
+  view.dispatch(setDiagnostics(view.state, problems.map((p) => {
+    const l = doc.line(Math.min(Math.max(p.line, 1), doc.lines));
+    return {from: l.from, to: l.to, severity: 'error', message: p.message};
+  })));
+}

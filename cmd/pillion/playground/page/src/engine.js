@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// limit is how long an evaluation may take, in milliseconds.
+const limit = 3000;
+
+// Engine evaluates in a worker. While the worker is busy, it keeps only the newest input.
+export class Engine {
+  constructor({ready, output, stopped, failed}) {
+    Object.assign(this, {ready, output, stopped, failed, module: undefined, next: undefined, busy: false, id: 0});
+    this.start();
+  }
+
+  start() {
+    this.running = false;
+    this.worker = new Worker('worker.js');
+    this.worker.onmessage = ({data}) => this.told(data);
+    this.worker.onerror = (e) => this.failed(e.message);
+    this.worker.postMessage({start: this.module});
+  }
+
+  told({module, failed, id, output}) {
+    if (failed) return this.failed(failed);
+    if (module) {
+      this.module = module;
+      this.running = true;
+      this.ready();
+    } else if (id === this.id) {
+      clearTimeout(this.timer);
+      this.busy = false;
+      this.output(output, performance.now() - this.began);
+    }
+    this.send();
+  }
+
+  evaluate(input) {
+    this.next = input;
+    this.send();
+  }
+
+  send() {
+    if (!this.running || this.busy || !this.next) return;
+    const input = this.next;
+    this.next = undefined;
+    this.busy = true;
+    this.id++;
+    this.began = performance.now();
+    this.timer = setTimeout(() => this.stop(), limit);
+    this.worker.postMessage({id: this.id, input});
+  }
+
+  stop() {
+    this.worker.terminate();
+    this.busy = false;
+    this.stopped(limit);
+    this.start();
+  }
+}

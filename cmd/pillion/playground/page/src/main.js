@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import {completer} from './complete.js';
+import {complain, editor, setText, show, text, viewer} from './editors.js';
+import {Engine} from './engine.js';
+import {decode, encode, only} from './link.js';
+import * as view from './view.js';
+
+const by = (id) => document.getElementById(id);
+const areas = ['namespaceLabels', 'namespaceAnnotations', 'accountLabels', 'accountAnnotations'];
+const tabs = [...document.querySelectorAll('[role=tab]')];
+
+let setting = false; // whether the page changes an editor, not the user
+let tampered = false; // whether the user edited the final pod
+
+const editors = {
+  templates: editor('templates', 'Templates, YAML', () => changed(), completer('template')),
+  manifest: editor('manifest', 'Pod or workload, YAML', () => changed(), completer('manifest')),
+  final: editor('final', 'Final pod, YAML', () => {
+    if (setting) return;
+    tampered = true;
+    changed();
+  }),
+};
+const result = viewer('result', 'Resulting manifest, YAML');
+
+function state() {
+  return {
+    templates: text(editors.templates), manifest: text(editors.manifest),
+    ...Object.fromEntries(areas.map((a) => [a, by(a).value])),
+    final: tampered ? text(editors.final) : '',
+    policy: document.querySelector('[name=policy]:checked').value,
+    tab: tabs.find((t) => t.ariaSelected === 'true').id.slice('tab-'.length),
+  };
+}
+
+function restore(s) {
+  setting = true;
+  setText(editors.templates, s.templates ?? '');
+  setText(editors.manifest, s.manifest ?? '');
+  for (const a of areas) by(a).value = s[a] ?? '';
+  tampered = Boolean(s.final);
+  setText(editors.final, s.final ?? '');
+  for (const radio of document.querySelectorAll('[name=policy]')) radio.checked = radio.value === (s.policy || 'mutating');
+  select(tabs.find((t) => t.id === `tab-${s.tab}`) ?? tabs[0]);
+  setting = false;
+  changed();
+}
+
+const engine = new Engine({
+  ready() {
+    if (!document.body.dataset.ready) performance.mark('ready');
+  },
+  output(output, took) {
+    if (output.error) return view.status(output.error, true);
+    render(output);
+    view.status(`Evaluated in ${Math.max(1, Math.round(took))} ms`);
+    document.body.dataset.evaluated = String(Number(document.body.dataset.evaluated ?? 0) + 1);
+    document.body.dataset.took = took.toFixed(1);
+    document.body.dataset.first ??= performance.now().toFixed(0);
+  },
+  stopped: (limit) => view.status(`Stopped after ${limit / 1000} s. Change the input to try again.`, true),
+  failed: (why) => view.status(`The engine does not run: ${why}`, true),
+});
+
+function changed() {
+  if (setting) return;
+  const {tab, ...input} = state();
+  if (tab !== 'policy') input.policy = '';
+  engine.evaluate(input);
+}
+
+function render(o) {
+  view.problems('problems', o.problems);
+  complain(editors.templates, o.problems);
+  by('legend').textContent = o.problems.length ? 'There is no result, because the templates have problems.' : 'Additions have a + and a colored background.';
+  show(result, o.result, o.added);
+  view.problems('mistakes', o.mistakes.map(view.named));
+  complain(editors.manifest, o.mistakes.filter((p) => !p.field));
+  complain(editors.final, o.mistakes.filter((p) => p.field === 'final'));
+  if (!tampered) {
+    setting = true;
+    setText(editors.final, o.result);
+    setting = false;
+  }
+  by('reset').disabled = !tampered;
+  view.decisions(o.objects);
+  view.patch(o.objects);
+  view.warnings(o.objects);
+  view.security(o.objects);
+  view.verdicts(o.verdicts);
+  view.policy(o.policy);
+}
+
+function select(tab) {
+  for (const t of tabs) {
+    t.ariaSelected = String(t === tab);
+    t.tabIndex = t === tab ? 0 : -1;
+    by(t.getAttribute('aria-controls')).hidden = t !== tab;
+  }
+}
+
+for (const tab of tabs) {
+  tab.addEventListener('click', () => {
+    select(tab);
+    changed();
+  });
+  tab.addEventListener('keydown', (e) => {
+    const at = tabs.indexOf(tab);
+    const to = {ArrowRight: at + 1, ArrowLeft: at - 1 + tabs.length, Home: 0, End: tabs.length - 1}[e.key];
+    if (to === undefined) return;
+    e.preventDefault();
+    tabs[to % tabs.length].focus();
+    tabs[to % tabs.length].click();
+  });
+}
+for (const a of areas) by(a).addEventListener('input', () => changed());
+for (const radio of document.querySelectorAll('[name=policy]')) radio.addEventListener('change', () => changed());
+
+by('reset').addEventListener('click', () => {
+  tampered = false;
+  changed();
+});
+
+by('share').addEventListener('click', async () => {
+  history.replaceState(null, '', await encode(state()));
+  try {
+    await navigator.clipboard.writeText(location.href);
+    view.status('The link is copied.');
+  } catch {
+    view.status('The link is in the address bar.');
+  }
+});
+
+async function fromLink() {
+  try {
+    const s = await decode(location.hash);
+    if (s) restore(s);
+    return Boolean(s);
+  } catch (e) {
+    view.status(`This link cannot be read: ${e.message}`, true);
+    return false;
+  }
+}
+addEventListener('hashchange', fromLink);
+
+async function start() {
+  select(tabs[0]);
+  const examples = await (await fetch('examples.json')).json();
+  by('example').append(...examples.map((e) => new Option(e.name)));
+  by('example').addEventListener('change', () => restore(only(examples[by('example').selectedIndex])));
+  if (!await fromLink()) restore(only(examples[0]));
+}
+start();

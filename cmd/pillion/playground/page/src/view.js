@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// These functions write what the engine returned into the page. Everything is text: nothing is parsed as HTML.
+const by = (id) => document.getElementById(id);
+
+export function element(name, {className, ...attributes} = {}, ...children) {
+  const e = document.createElement(name);
+  if (className) e.className = className;
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  e.append(...children);
+  return e;
+}
+
+const list = (items) => element('ul', {}, ...items.map((i) => (i instanceof Node ? i : element('li', {}, i))));
+const pre = (text, label) => element('pre', {tabindex: '0', 'aria-label': label}, text);
+const paragraph = (text, className) => element('p', {className}, text);
+
+export function problems(id, all) {
+  by(id).replaceChildren(...all.map((p) => element('li', {}, `Line ${p.line}: ${p.path ? p.path + ': ' : ''}${p.message}`)));
+}
+
+const names = {
+  namespaceLabels: 'Labels of the Namespace', namespaceAnnotations: 'Annotations of the Namespace',
+  accountLabels: 'Labels of the ServiceAccount', accountAnnotations: 'Annotations of the ServiceAccount', final: 'Final pod',
+};
+
+export const named = (p) => (p.field ? {...p, path: names[p.field]} : p);
+
+export function decisions(objects) {
+  by('decisions').replaceChildren(...objects.flatMap((o) => [
+    element('h3', {}, o.title),
+    list(o.decisions.map((d) => {
+      const li = element('li', {className: d.injected ? 'injected' : d.failed ? 'failed' : 'not'}, `${d.template}: `, element('span', {className: 'code'}, d.code));
+      if (d.sentence) li.append(`: ${d.sentence}`);
+      const more = [
+        ...(d.params ?? []).map((p) => `parameter ${p.param} = ${JSON.stringify(p.value)} (${p.source})`),
+        ...(d.kept ?? []).map((k) => `the pod keeps its own ${k.path}`),
+      ];
+      if (more.length) li.append(list(more));
+      return li;
+    })),
+  ]));
+  if (objects.length === 0) by('decisions').append(paragraph('There is no pod.'));
+}
+
+export function patch(objects) {
+  by('panel-patch').replaceChildren(...objects.flatMap((o) => [
+    element('h3', {}, o.title), o.patch ? pre(o.patch, `Patch of ${o.title}`) : paragraph('Nothing is added.'),
+  ]));
+}
+
+export function warnings(objects) {
+  by('panel-warnings').replaceChildren(...objects.flatMap((o) => [
+    element('h3', {}, o.title), o.warnings.length ? list(o.warnings) : paragraph('There are no warnings.'),
+  ]));
+}
+
+export function security(objects) {
+  const row = (what, ...cells) => element('tr', {}, element('th', {scope: 'row'}, what), ...cells.map((c) => element('td', {}, c)));
+  const level = (s) => [s.level || 'unknown', s.why && ` (${s.why})`].filter(Boolean).join('');
+  by('panel-security').replaceChildren(...objects.flatMap((o) => [
+    element('h3', {}, o.title),
+    element('table', {}, element('thead', {}, element('tr', {}, element('td'), element('th', {scope: 'col'}, 'before'), element('th', {scope: 'col'}, 'after'))),
+      element('tbody', {}, row('Pod Security level', level(o.before), level(o.after)), row('Quality of service', o.before.qos, o.after.qos))),
+  ]));
+}
+
+export function verdicts(all) {
+  by('verdict').replaceChildren(...all.flatMap((v) => [
+    element('h3', {}, `${v.title}: `, element('span', {className: v.verdict}, v.verdict)),
+    list(v.findings.map((f) => `${f.template ? f.template + ': ' : ''}${f.code}: ${f.message}`)),
+    pre(v.response, `Response about ${v.title}`),
+  ]));
+}
+
+export function policy(p) {
+  if (!p) return;
+  by('policy').replaceChildren(...(p.problems.length ? [paragraph('These templates cannot be written as a policy:'), list(p.problems)] : [
+    ...(p.notes.length ? [list(p.notes)] : []), pre(p.yaml, 'Admission policies'),
+  ]));
+}
+
+export function status(text, bad = false) {
+  by('status').textContent = text;
+  by('status').classList.toggle('bad', bad);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The worker runs the engine. The page ends it if an evaluation takes too long, and starts another one with the
+// module that this one compiled.
+import 'wasm_exec';
+
+async function compile(url) {
+  const answer = await fetch(url);
+  if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
+  // The file is compressed whatever the server can do.
+  const plain = answer.body.pipeThrough(new DecompressionStream('gzip'));
+  return WebAssembly.compileStreaming(new Response(plain, {headers: {'Content-Type': 'application/wasm'}}));
+}
+
+async function start(given) {
+  const module = given ?? await compile('engine.wasm.gz');
+  const go = new globalThis.Go();
+  const instance = await WebAssembly.instantiate(module, go.importObject);
+  go.run(instance).then(() => postMessage({failed: 'the engine ended'}));
+  postMessage({module});
+}
+
+onmessage = ({data}) => {
+  if ('start' in data) {
+    start(data.start).catch((e) => postMessage({failed: String(e)}));
+    return;
+  }
+  postMessage({id: data.id, output: JSON.parse(globalThis.pillion(JSON.stringify(data.input)))});
+};

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/workload"
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/fit"
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Object is the outcome for one object of the manifest.
+type Object struct {
+	Title     string       `json:"title"` // Kind/name
+	Line      int          `json:"line"`
+	Decisions []Decision   `json:"decisions"`
+	Warnings  []string     `json:"warnings"`
+	Patch     string       `json:"patch"` // RFC 6902, indented; "" if nothing is added
+	Before    fit.Standing `json:"before"`
+	After     fit.Standing `json:"after"`
+}
+
+// Decision is the outcome for one template.
+type Decision struct {
+	Template string              `json:"template"`
+	Code     inject.Code         `json:"code"`
+	Sentence string              `json:"sentence"`
+	Injected bool                `json:"injected"` // whether the pod has the template
+	Failed   bool                `json:"failed"`
+	Params   []templates.Value   `json:"params,omitempty"`
+	Kept     []inject.Difference `json:"kept,omitempty"`
+}
+
+// inject injects into all documents of the manifest.
+func (out *Output) inject(e *Evaluator, in *Input, namespace templates.Namespace) {
+	var result bytes.Buffer
+	var added []yamledit.Span
+	for _, d := range yamledit.Split([]byte(in.Manifest)) {
+		changes, root := out.changes(e, d, namespace)
+		result.Write(d.Head)
+		if len(changes) > 0 {
+			body, spans, err := root.EditMarked(changes)
+			if err != nil {
+				out.mistake(d, err)
+			} else {
+				d.Body = body
+				for _, s := range spans {
+					added = append(added, yamledit.Span{From: s.From + result.Len(), To: s.To + result.Len()})
+				}
+			}
+		}
+		result.Write(d.Body)
+		result.Write(d.Tail)
+	}
+	out.Result = result.String()
+	out.Added = inUnits(out.Result, added)
+}
+
+// changes injects into the objects of a document, and returns what that adds.
+func (out *Output) changes(e *Evaluator, d yamledit.Document, namespace templates.Namespace) (all []yamledit.Change, root *yamledit.Root) {
+	objects, root, err := objectsIn(d)
+	if err != nil {
+		out.mistake(d, err)
+		return nil, nil
+	}
+	for _, o := range objects {
+		if o.Foreign {
+			out.Mistakes = append(out.Mistakes, Problem{Line: line(d, o), Message: "Pillion does not know this kind; the webhook injects into its pods"})
+			continue
+		}
+		changes, err := out.object(e, d, o, namespace)
+		if err != nil {
+			out.Mistakes = append(out.Mistakes, Problem{Line: line(d, o), Message: err.Error()})
+			continue
+		}
+		all = append(all, changes...)
+	}
+	return all, root
+}
+
+// objectsIn returns the objects with a pod in a document.
+func objectsIn(d yamledit.Document) ([]workload.Object, *yamledit.Root, error) {
+	if d.Empty() {
+		return nil, nil, nil
+	}
+	root, err := d.Parse()
+	if err != nil || len(root.Content) == 0 || !workload.MayHoldPods(root.Content[0]) {
+		return nil, root, err
+	}
+	node, err := tree.FromYAML(root.Node)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := workload.In(&node, "", "", nil)
+	return objects, root, err
+}
+
+func line(d yamledit.Document, o workload.Object) int { return d.Line + d.LineOf(o.At) - 1 }
+
+// in returns the namespace of an object.
+func in(o workload.Object, namespace templates.Namespace) templates.Namespace {
+	if name := o.Node.At("metadata", "namespace").Text(); name != "" {
+		namespace.Name = name
+	}
+	return namespace
+}
+
+// object injects into one object.
+func (out *Output) object(e *Evaluator, d yamledit.Document, o workload.Object, namespace templates.Namespace) ([]yamledit.Change, error) {
+	namespace = in(o, namespace)
+	injector := e.injector.For(namespace.Name)
+	req, wrong := o.Request(namespace, injector.ReadsOfProducts)
+	result, err := injector.Inject(req)
+	if err != nil {
+		return nil, err
+	}
+	to := Object{Title: o.Title(), Line: line(d, o), Decisions: []Decision{}, Warnings: slices.Concat([]string{}, wrong.All(), result.Warnings())}
+	for _, f := range injector.Misplaced(o.APIVersion, o.Kind, o.Node) {
+		to.Warnings = append(to.Warnings, f.Message)
+	}
+	for i := range result.Decisions {
+		t := &result.Decisions[i]
+		to.Decisions = append(to.Decisions, Decision{t.Template, t.Code, t.Sentence(), t.Code.Succeeded(), t.Code.Failed(), t.Params, t.Kept})
+	}
+	if result.Adds() {
+		to.Patch = indented(result.Patch())
+	}
+	to.Before, to.After = e.fit.Standing(req.Object), e.fit.Standing(result.InjectedJSON())
+	out.Objects = append(out.Objects, to)
+	return o.Changes(result)
+}
+
+// Verdict is the answer of the validating webhook about the pod of one object.
+type Verdict struct {
+	Title    string           `json:"title"`
+	Verdict  string           `json:"verdict"` // allowed, warned or denied
+	Findings []inject.Finding `json:"findings"`
+	Response string           `json:"response"` // the response of the AdmissionReview, as JSON
+}
+
+// judge judges the pods of all objects, as an API server stores them.
+func (out *Output) judge(e *Evaluator, final string, namespace templates.Namespace) {
+	for _, d := range yamledit.Split([]byte(final)) {
+		objects, _, err := objectsIn(d)
+		for _, o := range objects {
+			var v *inject.Verdict
+			if v, err = e.verdict(o, in(o, namespace)); err != nil {
+				break
+			}
+			out.Verdicts = append(out.Verdicts, Verdict{o.Title(), v.Word(), slices.Concat([]inject.Finding{}, v.Judged), response(v)})
+		}
+		if err != nil {
+			l, message := tree.CutLine(err.Error())
+			out.Mistakes = append(out.Mistakes, Problem{Field: "final", Line: d.Line + max(l, 1) - 1, Message: message})
+		}
+	}
+}
+
+func (e *Evaluator) verdict(o workload.Object, namespace templates.Namespace) (v *inject.Verdict, err error) {
+	injector := e.injector.For(namespace.Name)
+	req, _ := o.Request(namespace, injector.ReadsOfProducts)
+	if req.Object, err = schema.AsStored(req.Object); err != nil {
+		return nil, err
+	}
+	req.File = false
+	return inject.NewJudge(injector, nil, true).Judge(req)
+}
+
+// response returns the response of the validating webhook, without the limits for the length of its sentences.
+func response(v *inject.Verdict) string {
+	r := struct {
+		Allowed bool `json:"allowed"`
+		Status  any  `json:"status,omitempty"`
+		Audit   any  `json:"auditAnnotations"`
+		// Warnings are those that kubectl prints.
+		Warnings []string `json:"warnings,omitempty"`
+	}{Allowed: !v.Denied}
+	notes := map[string]string{}
+	for _, note := range v.AppendAudit(nil) {
+		notes[note.Key] = note.Text
+	}
+	r.Audit = notes
+	if v.Denied {
+		r.Status = map[string]any{"status": "Failure", "reason": "Forbidden", "code": 403, "message": inject.Denial(v.Judged)}
+	} else {
+		for i := range v.Judged {
+			r.Warnings = append(r.Warnings, v.Judged[i].String())
+		}
+	}
+	text, _ := json.Marshal(r) // cannot fail
+	return indented(text)
+}
+
+func indented(text []byte) string {
+	value := jsontext.Value(bytes.Clone(text))
+	if err := value.Indent(jsontext.WithIndent("  ")); err != nil {
+		return string(text)
+	}
+	return string(value)
+}
+
+// inUnits converts offsets in bytes into those of JavaScript, in UTF-16 code units.
+func inUnits(text string, spans []yamledit.Span) []yamledit.Span {
+	at, units := 0, 0
+	to := func(offset int) int {
+		for at < offset {
+			r, size := utf8.DecodeRuneInString(text[at:])
+			at += size
+			units++
+			if r > 0xffff {
+				units++
+			}
+		}
+		return units
+	}
+	all := make([]yamledit.Span, 0, len(spans))
+	for _, s := range spans {
+		from := to(s.From)
+		all = append(all, yamledit.Span{From: from, To: to(s.To)})
+	}
+	return all
+}

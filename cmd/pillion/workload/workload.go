@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package workload finds the pods in manifests: in Pods, in workloads, and in lists of them.
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
+	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/schema"
+	"github.com/pillion-dev/pillion/templates"
+	"github.com/pillion-dev/pillion/templates/tree"
+)
+
+// Object is an object in a document that is a pod or has a pod template.
+type Object struct {
+	APIVersion, Kind string
+	At               []string // its path in the document
+	PodAt            []string // path of the pod's metadata and spec in the object
+	Node             *tree.Node
+	Foreign          bool // Pillion does not know the kind, so it may not accept sidecars
+}
+
+// The pod template in objects of kinds that Pillion does not know, for example Argo's Rollout. It
+// is not looked for anywhere else, because policies and the like contain patterns of workloads.
+var (
+	foreignPod        = []string{"spec", "template"}
+	foreignContainers = []string{"spec", "template", "spec", "containers"}
+)
+
+// In returns the objects with a pod in a document, which may be a list. In a typed list,
+// the kind of the list implies the kind of items that have none.
+func In(node *tree.Node, apiVersion, kind string, at []string) ([]Object, error) {
+	if text := node.At("apiVersion").Text(); text != "" {
+		apiVersion = text
+	}
+	if text := node.At("kind").Text(); text != "" {
+		kind = text
+	}
+	if podAt, ok := inject.PodIn(apiVersion, kind); ok {
+		if node.At(podAt...).Kind() != tree.Object {
+			return nil, nil
+		}
+		return []Object{{apiVersion, kind, at, podAt, node, false}}, nil
+	}
+	if kind != "" && node.At(foreignContainers...).Kind() == tree.Array {
+		return []Object{{apiVersion, kind, at, foreignPod, node, true}}, nil
+	}
+	of, isList := strings.CutSuffix(kind, "List")
+	if !isList {
+		return nil, nil
+	}
+	if _, ok := inject.PodIn(apiVersion, of); !ok && (of != "" || apiVersion != "v1") {
+		return nil, nil
+	}
+	list := node.At("items")
+	if list != nil && list.Kind() != tree.Array && list.Kind() != tree.Null {
+		return nil, fmt.Errorf("the items of this %s are no list", templates.OneLine(kind))
+	}
+	var all []Object
+	items := list.Items()
+	for i := range items {
+		if items[i].Kind() != tree.Object {
+			return nil, fmt.Errorf("items[%d] of this %s is no object; every item must be one, not a list of some", i, templates.OneLine(kind))
+		}
+		of, err := In(&items[i], apiVersion, of, slices.Concat(at, []string{"items", strconv.Itoa(i)}))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, of...)
+	}
+	return all, nil
+}
+
+// InDocument returns the objects with a pod in a document of a file.
+func InDocument(d yamledit.Document) ([]Object, error) {
+	if d.Empty() {
+		return nil, nil
+	}
+	root, err := d.Parse()
+	if err != nil || len(root.Content) == 0 || !MayHoldPods(root.Content[0]) {
+		return nil, err
+	}
+	node, err := tree.FromYAML(root.Node)
+	if err != nil {
+		return nil, err
+	}
+	return In(&node, "", "", nil)
+}
+
+// MayHoldPods reports whether [In] inspects documents of this kind.
+func MayHoldPods(root *yaml.Node) bool {
+	if yamledit.Member(root, "<<") != nil {
+		return true // only parsing shows what a merge key adds
+	}
+	_, ok := inject.PodIn(textOf(root, "apiVersion"), KindOf(root))
+	return ok || strings.HasSuffix(KindOf(root), "List") || KindOf(root) != "" && hasMember(root, foreignContainers)
+}
+
+// hasMember reports whether a path leads to a value.
+func hasMember(n *yaml.Node, path []string) bool {
+	for _, name := range path {
+		if n = resolved(yamledit.Member(n, name)); n == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// KindOf returns a document's kind.
+func KindOf(root *yaml.Node) string { return textOf(root, "kind") }
+
+func textOf(root *yaml.Node, name string) string {
+	if n := resolved(yamledit.Member(root, name)); n != nil {
+		return n.Value
+	}
+	return ""
+}
+
+// resolved returns the node that an alias refers to.
+func resolved(n *yaml.Node) *yaml.Node {
+	for n != nil && n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+// Pod returns a pod's JSON, with the values of Pillion's labels and annotations converted
+// to strings: their authors wrote, for example, 5 or true without quotes, or nothing. It also returns a
+// sentence about each value for which an API server rejects the pod, and about containers without
+// a name. The function reads reports whether a template reads an annotation of another product.
+func Pod(node *tree.Node, reads func(key string) bool) (pod []byte, wrong Mistakes) {
+	for _, m := range Schema().Mistyped(node) {
+		wrong.Rejected = append(wrong.Rejected, m.Sentence)
+	}
+	wrong.Rejected = append(wrong.Rejected, nameless(node)...)
+	wrong.Unknown = Schema().Unknown(node)
+	whole := node.Clone()
+	for _, field := range []string{"labels", "annotations"} {
+		members := whole.At("metadata", field).Members()
+		for i := range members {
+			m := &members[i]
+			_, _, ofTemplate := templates.SplitAnnotation(m.Name())
+			ours := ofTemplate || strings.HasPrefix(m.Name(), templates.Domain+"/") || reads(m.Name())
+			switch kind := m.Kind(); {
+			case !ours:
+			case kind == tree.Number, kind == tree.True, kind == tree.False:
+				*m = tree.Field(m.Name(), tree.Text(m.String()))
+			case kind == tree.Null: // as an API server decodes it
+				*m = tree.Field(m.Name(), tree.Text(""))
+			}
+		}
+	}
+	return whole.AppendTo(nil), wrong
+}
+
+// Mistakes are sentences about the notation of a pod.
+type Mistakes struct {
+	Rejected []string // for which an API server rejects the pod
+	Unknown  []string // unknown fields: kubectl rejects them, and an API server ignores them
+}
+
+func (m Mistakes) All() []string { return slices.Concat(m.Rejected, m.Unknown) }
+
+// Schema is for all objects of a run.
+var Schema = sync.OnceValue(schema.Pod)
+
+// nameless returns a sentence for each container without a name, because an API server rejects the pod.
+func nameless(pod *tree.Node) (wrong []string) {
+	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
+		items := pod.At("spec", list).Items()
+		for i := range items {
+			if items[i].Get("name").Text() == "" {
+				wrong = append(wrong, fmt.Sprintf("spec.%s[%d] has no name; an API server rejects the pod", list, i))
+			}
+		}
+	}
+	return wrong
+}
+
+// Title returns kind and name: Deployment/web.
+func (o Object) Title() string { return templates.OneLine(o.Kind + "/" + o.Name()) }
+
+func (o Object) Name() string {
+	if name := o.Node.At("metadata", "name").Text(); name != "" {
+		return name
+	}
+	return o.Node.At("metadata", "generateName").Text()
+}
+
+// Names splits a JSON Pointer into names.
+func Names(path string) []string { return slices.Collect(jsontext.Pointer(path).Tokens()) }
+
+// Request returns the engine's input to create the pod of an object, and sentences about mistakes in its
+// notation. The function reads is as for [Pod].
+func (o Object) Request(namespace templates.Namespace, reads func(key string) bool) (inject.Request, Mistakes) {
+	pod, wrong := Pod(o.Node.At(o.PodAt...), reads)
+	return inject.Request{Operation: "CREATE", File: true, Namespace: namespace, Object: pod, Claims: inject.Claims(o.Node), Owner: inject.OwnerOf(o.Kind, o.Node)}, wrong
+}
+
+// Changes returns what a result adds to the document of an object.
+func (o Object) Changes(result *inject.Result) ([]yamledit.Change, error) {
+	var changes []yamledit.Change
+	for _, op := range result.Ops() {
+		value, ok := op.Value.(json.RawMessage)
+		if !ok {
+			return nil, errors.New("the patch has a value that is not JSON")
+		}
+		changes = append(changes, yamledit.Change{Path: slices.Concat(o.At, o.PodAt, Names(op.Path)), Value: value})
+	}
+	return changes, nil
+}
+
+// Path is the inverse of [Names].
+func Path(names []string) string {
+	var path jsontext.Pointer
+	for _, name := range names {
+		path = path.AppendToken(name)
+	}
+	return string(path)
+}
+
+// Strings returns labels or annotations. Values without quotes become strings, as their author meant them.
+func Strings(node *tree.Node) map[string]string {
+	all := map[string]string{}
+	members := node.Members()
+	for i := range members {
+		text := members[i].Text()
+		if k := members[i].Kind(); k != tree.String && k != tree.Null { // null means ""
+			text = members[i].String()
+		}
+		all[members[i].Name()] = text
+	}
+	return all
+}
