@@ -37,10 +37,10 @@ GOVULNCHECK   = $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
 SYFT          = $(GO) run github.com/anchore/syft/cmd/syft@v1.52.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test node soak lint fmt fuzz golden generate arrows demo recording bench profile tidy image sbom release
+.PHONY: help build test node soak lint fmt fuzz golden generate arrows demo recording playground bench profile tidy image sbom release
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/pillion
 	CGO_ENABLED=0 $(GO) build -trimpath -pgo=cmd/pillion/cpu.pprof -o bin/pillion ./cmd/pillion
@@ -54,6 +54,7 @@ test: ## Run all tests, those on a real Kubernetes last, and a few on an older o
 	$(if $(RACE),$(SKIPS) -race -run '^TestConcurrently$$' ./inject) # one engine, many pods
 	$(call in,e2e/bench e2e/validity,$(SKIPS) ./...)
 	cd e2e/chart && $(SKIPS) -count=1 ./... # as for shipped
+	cd e2e/playground && $(SKIPS) -count=1 -timeout 30m ./... # as for shipped
 	cd e2e && $(GO) run ./binaries >/dev/null
 	$(call in,e2e/shipped e2e/release,$(SKIPS) -count=1 -timeout 30m ./...) # -count=1: what is tested is not a package of these modules
 	cd e2e && $(SKIPS) -count=1 -timeout 30m -parallel 4 ./... # most wait; the pillion that they run is no part of their process
@@ -108,6 +109,9 @@ demo: ## Show an injection on a real control plane (KEEP=1 leaves it running and
 
 recording: ## Record make demo as the animation of the README, after changes of the demo
 	cd e2e && $(GO) run ./recording -dir .. -into ../manifests/docs/demo.svg make demo
+
+playground: ## Build the playground, a folder of static files, into bin/playground (needs Node.js and npm)
+	cd cmd/pillion/playground/page && npm ci --ignore-scripts --no-audit --no-fund --silent && GO='$(GO)' node build.mjs $(CURDIR)/bin/playground
 
 bench: ## Measure what Pillion costs and write it into the docs (README= leaves these; BENCH=regexp COUNT=5)
 	cd e2e/bench && $(GO) run . -bench '$(BENCH)' -count $(COUNT) $(if $(README),-readme $(abspath $(README)))

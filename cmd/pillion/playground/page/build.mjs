@@ -4,20 +4,21 @@
 import {execFileSync} from 'node:child_process';
 import {mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
 import {join, resolve} from 'node:path';
+import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {build} from 'esbuild';
 import {engine} from './engine.mjs';
 import {examples} from './examples.mjs';
 
-const page = import.meta.dirname;
+const page = fileURLToPath(new URL('.', import.meta.url));
 const root = resolve(page, '../../../..');
 const out = resolve(process.argv[2] ?? join(root, 'bin/playground'));
-const go = (...args) => execFileSync('go', args, {cwd: root, encoding: 'utf8'}).trim();
+const go = (...args) => execFileSync(process.env.GO || 'go', args, {cwd: root, encoding: 'utf8'}).trim();
 
 const csp = [
   "default-src 'none'", "script-src 'self' 'wasm-unsafe-eval'", "worker-src 'self'", "style-src 'self'", "connect-src 'self'",
   'img-src data:', // CodeMirror's underlines
-  "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+  "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", 'trusted-types worker',
 ].join('; ');
 
 rmSync(out, {recursive: true, force: true});

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import {execFileSync} from 'node:child_process';
-import {copyFileSync, cpSync, chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs';
-import {tmpdir} from 'node:os';
+import {chmodSync, copyFileSync, cpSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 
 // engine compiles the engine to WebAssembly, with copies of the Kubernetes modules that lack what no page can use:
-// protobuf, CBOR, the HTTP client, and the lists of registered types. That is a quarter of the size. The packages of
-// Pillion are used as they are. A part that is needed after all stops the compiler.
+// protobuf, CBOR, the HTTP client, and the lists of registered types. Nothing is inlined. Together, that saves a third of
+// the size. The packages of Pillion are used as they are. A part that is needed after all stops the compiler.
 export function engine(root, go) {
-  const work = mkdtempSync(join(tmpdir(), 'playground-'));
+  // Always the same folder, so that Go finds in its cache what it compiled before.
+  const work = join(root, 'bin/playground-modules');
+  rmSync(work, {recursive: true, force: true});
   try {
     const moved = ['k8s.io/api', 'k8s.io/apimachinery'].map((m) => copy(m, go('list', '-m', '-f', '{{.Dir}}', m), join(work, m)));
     api(moved[0]);
@@ -17,7 +18,7 @@ export function engine(root, go) {
     copyFileSync(join(root, 'go.sum'), join(work, 'go.sum'));
     writeFileSync(join(work, 'go.mod'), readFileSync(join(root, 'go.mod'), 'utf8') + moved.map((m) => `\nreplace ${m.name} => ${m.dir}`).join('') + '\n');
     const out = join(work, 'engine.wasm');
-    execFileSync('go', ['build', '-modfile', join(work, 'go.mod'), '-trimpath', '-buildvcs=false', '-ldflags', '-s -w -buildid=', '-o', out, './cmd/pillion/playground/wasm'],
+    execFileSync(process.env.GO || 'go', ['build', '-modfile', join(work, 'go.mod'), '-trimpath', '-buildvcs=false', '-gcflags=all=-l', '-ldflags', '-s -w -buildid=', '-o', out, './cmd/pillion/playground/wasm'],
       {cwd: root, stdio: 'inherit', env: {...process.env, GOOS: 'js', GOARCH: 'wasm', GOFLAGS: ''}});
     return readFileSync(out);
   } finally {
@@ -33,7 +34,7 @@ function copy(name, from, dir) {
 
 function api({dir}) {
   for (const f of readdirSync(dir, {recursive: true})) {
-    if (f.endsWith('/generated.pb.go')) rmSync(join(dir, f));
+    if (/\/(generated\.pb|register|types_swagger_doc_generated)\.go$/.test(f)) rmSync(join(dir, f));
   }
 }
 

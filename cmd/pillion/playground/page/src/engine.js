@@ -3,6 +3,9 @@
 // limit is how long an evaluation may take, in milliseconds.
 const limit = 3000;
 
+// The Content-Security-Policy allows no script but those that this policy names.
+const policy = globalThis.trustedTypes?.createPolicy('worker', {createScriptURL: () => 'worker.js'});
+
 // Engine evaluates in a worker. While the worker is busy, it keeps only the newest input.
 export class Engine {
   constructor({ready, output, stopped, failed}) {
@@ -12,7 +15,7 @@ export class Engine {
 
   start() {
     this.running = false;
-    this.worker = new Worker('worker.js');
+    this.worker = new Worker(policy?.createScriptURL('') ?? 'worker.js');
     this.worker.onmessage = ({data}) => this.told(data);
     this.worker.onerror = (e) => this.failed(e.message);
     this.worker.postMessage({start: this.module});

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package playground_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// TestResult checks what the page shows first: the result of an example with its additions marked, and the
+// decisions.
+func TestResult(t *testing.T) {
+	p := open(t, "").evaluated()
+	p.wait(contains(text("decisions"), "log-agent: injected"))
+	p.wait(contains(content("result"), "registry.example/log-agent:1.4.2"))
+	added := value[string](p, `[...document.getElementById('result').shadowRoot.querySelectorAll('.cm-line.added')].map((l) => l.innerText).join('\n')`)
+	if !strings.Contains(added, "name: log-agent") || strings.Contains(added, "registry.example/shop:2.1") {
+		t.Errorf("marked as added:\n%s", added)
+	}
+	t.Logf("first result after %s ms, an evaluation takes %s ms", value[string](p, "document.body.dataset.first"), value[string](p, "document.body.dataset.took"))
+}
+
+// TestExamples checks that each example of the menu has a result without problems.
+func TestExamples(t *testing.T) {
+	p := open(t, "").evaluated()
+	for i, e := range examples(t) {
+		before := value[string](p, "document.body.dataset.evaluated")
+		p.run(do(`{const e = document.getElementById('example'); e.selectedIndex = ` + string(must(jsonOf(i))) + `; e.dispatchEvent(new Event('change'))}`))
+		p.wait("document.body.dataset.evaluated > " + before)
+		if got := value[string](p, text("decisions")); !strings.Contains(got, ": injected") || value[string](p, text("problems"))+value[string](p, text("mistakes")) != "" {
+			t.Errorf("%s: %s", e.Name, got)
+		}
+	}
+}
+
+// TestTabs checks each tab.
+func TestTabs(t *testing.T) {
+	p := open(t, "").evaluated()
+	for _, tab := range []struct{ name, part string }{
+		{"patch", `"path": "/spec/initContainers"`},
+		{"warnings", "There are no warnings."},
+		{"security", "Pod Security level"},
+		{"validating", `"allowed": true`},
+		{"policy", "kind: MutatingAdmissionPolicy"},
+	} {
+		p.run(click("#tab-"+tab.name), chromedp.WaitVisible(chromedp.CSS("#panel-"+tab.name)))
+		p.wait(contains(text("panel-"+tab.name), tab.part))
+		if n := value[int](p, "[...document.querySelectorAll('[role=tabpanel]')].filter((e) => !e.hidden).length"); n != 1 {
+			t.Errorf("%s: %d panels are visible", tab.name, n)
+		}
+	}
+	p.run(click("[value=validating]"))
+	p.wait(contains(text("policy"), "there is nothing to enforce"))
+}
+
+// TestWarnings checks that a misspelled annotation gives a warning, and a value that is not allowed a decision.
+func TestWarnings(t *testing.T) {
+	p := open(t, "").evaluated()
+	p.restore(map[string]string{"tab": "warnings", "namespaceLabels": "pillion.dev/inject: enabled", "templates": agent,
+		"manifest": pod("agent.pillion.dev/levle: debug")})
+	p.wait(contains(text("panel-warnings"), `did you mean "level"`))
+	p.restore(map[string]string{"templates": agent, "manifest": pod("agent.pillion.dev/level: debug")})
+	p.wait(contains(text("decisions"), "agent: not_opted_in"))
+}
+
+// TestProblem checks that a mistake in a template is shown at its line, as the user types.
+func TestProblem(t *testing.T) {
+	p := open(t, "").evaluated()
+	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled"})
+	p.wait(contains(text("decisions"), "agent: injected"))
+	p.focus("templates")
+	p.run(ctrl(kb.End), insert("    nodeNam: x\n"))
+	p.wait(contains(text("problems"), `Line 13: spec.pod.spec.nodeNam`))
+	p.wait(`document.getElementById('templates').shadowRoot.querySelectorAll('.cm-gutter-lint .cm-lint-marker-error').length == 1`)
+	line := value[string](p, `(() => {
+		const root = document.getElementById('templates').shadowRoot;
+		const y = root.querySelector('.cm-lint-marker-error').getBoundingClientRect().top;
+		return [...root.querySelectorAll('.cm-lineNumbers .cm-gutterElement')].find((e) => Math.abs(e.getBoundingClientRect().top - y) < 8).innerText;
+	})()`)
+	if line != "13" {
+		t.Errorf("the marker is at line %s", line)
+	}
+}
+
+// TestCompletion checks that the editor completes a field from the JSON Schema.
+func TestCompletion(t *testing.T) {
+	p := open(t, "").evaluated()
+	p.restore(map[string]string{"templates": agent, "manifest": pod("")})
+	p.focus("templates")
+	p.run(ctrl(kb.End), chromedp.KeyEvent("      serviceAc"))
+	p.wait(`document.getElementById('templates').shadowRoot.querySelector('.cm-tooltip-autocomplete')?.innerText.includes('serviceAccountName')`)
+	p.focus("manifest")
+	p.run(ctrl(kb.End), chromedp.KeyEvent("  hostNet"))
+	p.wait(`document.getElementById('manifest').shadowRoot.querySelector('.cm-tooltip-autocomplete')?.innerText.includes('hostNetwork')`)
+}
+
+// TestLink checks that the link of the page restores its whole state.
+func TestLink(t *testing.T) {
+	state := map[string]string{
+		"templates": agent + "# é 𝄞 ü\n", "manifest": pod("agent.pillion.dev/level: debug"), "namespaceLabels": "pillion.dev/inject: enabled",
+		"namespaceAnnotations": "a: b", "accountLabels": "c: d", "accountAnnotations": "e: f", "final": pod(""), "policy": "validating", "tab": "validating",
+	}
+	p := open(t, "").evaluated()
+	p.restore(state)
+	p.wait(contains(text("verdict"), "denied"))
+	p.run(click("#share"))
+	p.wait(contains(text("status"), "The link is"))
+	again := openAt(t, p.url, value[string](p, "location.hash"))
+	again.wait(contains(text("verdict"), "denied"))
+	again.run(click("#share"))
+	again.wait(contains(text("status"), "The link is"))
+	if was, is := value[string](p, "location.hash"), value[string](again, "location.hash"); was != is {
+		t.Errorf("the links differ:\n%s\n%s", was, is)
+	}
+	for id, want := range map[string]string{"accountAnnotations": "e: f", "namespaceAnnotations": "a: b", "accountLabels": "c: d"} {
+		if got := value[string](again, "document.getElementById('"+id+"').value"); got != want {
+			t.Errorf("%s: %q", id, got)
+		}
+	}
+	again.wait(contains(content("templates"), "# é 𝄞 ü"))
+}
+
+// TestTamper checks that the validating webhook denies a pod whose sidecar the user changes by hand.
+func TestTamper(t *testing.T) {
+	p := open(t, "").evaluated()
+	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled", "tab": "validating"})
+	p.wait(contains(text("verdict"), "allowed") + " && " + contains(content("final"), "agent:1"))
+	p.focus("final")
+	p.run(ctrl("a"))
+	p.run(insert(strings.Replace(value[string](p, content("final")), "agent:1", "evil:1", 1)))
+	p.wait(contains(text("verdict"), "denied") + " && " + contains(text("verdict"), "evil:1"))
+	p.run(click("#reset"))
+	p.wait(contains(text("verdict"), "allowed"))
+}
+
+// agent is a template that denies changes of its image.
+const agent = `apiVersion: pillion.dev/v1alpha1
+kind: ClusterSidecarTemplate
+metadata: {name: agent}
+spec:
+  default: true
+  validate: {mode: Deny, protect: [image]}
+  params:
+  - {name: level, type: string, default: info, enum: [info, debug]}
+  pod:
+    spec:
+      containers:
+      - {name: agent, image: "agent:1", args: ["--level=${params.level}"]}
+`
+
+// pod returns a Pod with an annotation.
+func pod(annotation string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  annotations: {" + annotation + "}\nspec:\n  containers:\n  - {name: app, image: \"app:1\"}\n"
+}
