@@ -60,7 +60,7 @@ func TestImports(t *testing.T) {
 		"manifests":                     {},
 		"cmd/pillion/yamledit":          {internal: []string{"templates/tree"}, forbidden: impure},
 		"cmd/pillion/workload":          {internal: []string{"cmd/pillion/yamledit", "inject", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
-		"cmd/pillion/playground":        {internal: []string{"cmd/pillion/workload", "cmd/pillion/yamledit", "inject", "inject/fit", "inject/policy", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
+		"cmd/pillion/playground":        {internal: []string{"cmd/pillion/workload", "cmd/pillion/yamledit", "inject", "inject/explain", "inject/fit", "inject/policy", "inject/schema", "templates", "templates/tree"}, forbidden: impure},
 		"cmd/pillion/check":             {internal: []string{"certs", "inject", "inject/explain", "manifests", "templates"}, forbidden: impure},
 		"cmd/pillion/clitest":           {},
 		"cmd/pillion/cli":               {internal: []string{"cmd/pillion/yamledit", "inject", "inject/paint", "templates", "templates/tree"}},

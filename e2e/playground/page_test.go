@@ -73,7 +73,7 @@ func TestProblem(t *testing.T) {
 	p.wait(contains(text("decisions"), "agent: injected"))
 	p.focus("templates")
 	p.run(ctrl(kb.End), insert("    nodeNam: x\n"))
-	p.wait(contains(text("problems"), `Line 13: spec.pod.spec.nodeNam`))
+	p.wait(contains(text("problems"), `Line 13: spec.pod.nodeNam`))
 	p.wait(`document.getElementById('templates').shadowRoot.querySelectorAll('.cm-gutter-lint .cm-lint-marker-error').length == 1`)
 	line := value[string](p, `(() => {
 		const root = document.getElementById('templates').shadowRoot;
@@ -90,11 +90,11 @@ func TestCompletion(t *testing.T) {
 	p := open(t, "").evaluated()
 	p.restore(map[string]string{"templates": agent, "manifest": pod("")})
 	p.focus("templates")
-	p.run(ctrl(kb.End), chromedp.KeyEvent("      serviceAc"))
-	p.wait(`document.getElementById('templates').shadowRoot.querySelector('.cm-tooltip-autocomplete')?.innerText.includes('serviceAccountName')`)
+	p.run(ctrl(kb.End), chromedp.KeyEvent("      shareP"))
+	p.wait(`document.getElementById('templates').shadowRoot.querySelector('.cm-tooltip-autocomplete')?.innerText.includes('shareProcessNamespace')`)
 	p.focus("manifest")
-	p.run(ctrl(kb.End), chromedp.KeyEvent("  hostNet"))
-	p.wait(`document.getElementById('manifest').shadowRoot.querySelector('.cm-tooltip-autocomplete')?.innerText.includes('hostNetwork')`)
+	p.run(ctrl(kb.End), chromedp.KeyEvent("  shareP"))
+	p.wait(`document.getElementById('manifest').shadowRoot.querySelector('.cm-tooltip-autocomplete')?.innerText.includes('shareProcessNamespace')`)
 }
 
 // TestLink checks that the link of the page restores its whole state.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -27,7 +28,7 @@ import (
 )
 
 // within is how long a test may take. The conditions that it waits for usually hold within a second.
-const within = 2 * time.Minute
+const within = time.Minute
 
 // tab is a tab of the browser with the page.
 type tab struct {
@@ -62,7 +63,8 @@ func openAt(t *testing.T, at, fragment string, before ...action) *tab {
 	if err := chromedp.Listen(ctx, p.listen); err != nil {
 		t.Fatal(err)
 	}
-	p.run(call(network.Enable, network.EnableParams{}), call(log.Enable, cdp.Empty{}), call(runtime.Enable, cdp.Empty{}))
+	p.run(call(network.Enable, network.EnableParams{}), call(log.Enable, cdp.Empty{}), call(runtime.Enable, cdp.Empty{}),
+		call(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}))
 	p.run(before...)
 	p.run(chromedp.Navigate(at + fragment))
 	t.Cleanup(func() {
@@ -84,12 +86,19 @@ func (p *tab) listen(event any) {
 	case *runtime.EventConsoleAPICalled:
 		p.wrong = append(p.wrong, "console."+string(e.Type))
 	case *runtime.EventExceptionThrown:
-		p.wrong = append(p.wrong, e.ExceptionDetails.Text+" "+e.ExceptionDetails.URL)
+		p.wrong = append(p.wrong, e.ExceptionDetails.Text+" "+describe(e.ExceptionDetails.Exception))
 	case *network.EventRequestWillBeSent:
 		if of, err := url.Parse(e.Request.URL); err == nil && of.Scheme != "data" && !strings.HasPrefix(e.Request.URL, p.url) {
 			p.wrong = append(p.wrong, "a request to "+e.Request.URL)
 		}
 	}
+}
+
+func describe(thrown *runtime.RemoteObject) string {
+	if thrown == nil {
+		return ""
+	}
+	return thrown.Description
 }
 
 func (p *tab) run(actions ...action) {

@@ -51,16 +51,21 @@ type Template struct {
 // pod, unreached is the reason.
 func explained(d *inject.Decision, evidence *Evidence, unreached string) Template {
 	t := decided(d, evidence)
-	t.Message = wanted(d)
-	switch {
-	case !d.Code.Succeeded():
-		t.Message = d.Sentence()
-	case d.Code == inject.CodePresent:
-		t.Message += ", and the pod already has all of it"
-	case unreached != "":
+	if t.Message = Sentence(d); d.Code == inject.CodeInjected && unreached != "" {
 		t.Code, t.Message, t.cause = inject.CodeNotInjected, t.Message+", but "+unreached, unreached
 	}
 	return t
+}
+
+// Sentence returns why a new pod gets a template, or why not. The decision must be one of a request with Detail.
+func Sentence(d *inject.Decision) string {
+	switch {
+	case !d.Code.Succeeded():
+		return d.Sentence()
+	case d.Code == inject.CodePresent:
+		return wanted(d) + ", and the pod already has all of it"
+	}
+	return wanted(d)
 }
 
 // existing returns the decision about a template for an existing pod.

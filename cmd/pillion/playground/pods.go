@@ -5,7 +5,6 @@ package playground
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,6 +12,7 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
+	"github.com/pillion-dev/pillion/inject/explain"
 	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
@@ -120,17 +120,18 @@ func (out *Output) object(e *Evaluator, d yamledit.Document, o workload.Object, 
 	namespace = in(o, namespace)
 	injector := e.injector.For(namespace.Name)
 	req, wrong := o.Request(namespace, injector.ReadsOfProducts)
+	req.Detail = true
 	result, err := injector.Inject(req)
 	if err != nil {
 		return nil, err
 	}
-	to := Object{Title: o.Title(), Line: line(d, o), Decisions: []Decision{}, Warnings: slices.Concat([]string{}, wrong.All(), result.Warnings())}
+	to := Object{Title: o.Title(), Line: line(d, o), Decisions: []Decision{}, Warnings: append(append([]string{}, wrong.All()...), result.Warnings()...)}
 	for _, f := range injector.Misplaced(o.APIVersion, o.Kind, o.Node) {
 		to.Warnings = append(to.Warnings, f.Message)
 	}
 	for i := range result.Decisions {
 		t := &result.Decisions[i]
-		to.Decisions = append(to.Decisions, Decision{t.Template, t.Code, t.Sentence(), t.Code.Succeeded(), t.Code.Failed(), t.Params, t.Kept})
+		to.Decisions = append(to.Decisions, Decision{t.Template, t.Code, explain.Sentence(t), t.Code.Succeeded(), t.Code.Failed(), t.Params, t.Kept})
 	}
 	if result.Adds() {
 		to.Patch = indented(result.Patch())
@@ -157,7 +158,7 @@ func (out *Output) judge(e *Evaluator, final string, namespace templates.Namespa
 			if v, err = e.verdict(o, in(o, namespace)); err != nil {
 				break
 			}
-			out.Verdicts = append(out.Verdicts, Verdict{o.Title(), v.Word(), slices.Concat([]inject.Finding{}, v.Judged), response(v)})
+			out.Verdicts = append(out.Verdicts, Verdict{o.Title(), v.Word(), append([]inject.Finding{}, v.Judged...), response(v)})
 		}
 		if err != nil {
 			l, message := tree.CutLine(err.Error())

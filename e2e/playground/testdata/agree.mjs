@@ -10,4 +10,3 @@ const go = new globalThis.Go();
 const {instance} = await WebAssembly.instantiate(gunzipSync(readFileSync(process.argv[3])), go.importObject);
 go.run(instance);
 for await (const line of createInterface({input: process.stdin})) console.log(globalThis.pillion(line));
-process.exit(0);

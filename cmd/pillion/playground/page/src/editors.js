@@ -46,13 +46,23 @@ function mount(id, extensions) {
   ]});
 }
 
+// Browsers that replace a selection keep its colors as style attributes, which the policy forbids.
+const replace = EditorView.domEventHandlers({
+  beforeinput(e, view) {
+    if (e.inputType !== 'insertText' || !e.data || view.composing || view.state.selection.main.empty) return false;
+    view.dispatch(view.state.replaceSelection(e.data), {userEvent: 'input.type', scrollIntoView: true});
+    e.preventDefault();
+    return true;
+  },
+});
+
 // editor makes an editor. Tab is left to the page, so that no key is trapped.
 export function editor(id, label, changed, complete) {
   return mount(id, [
     history(), indentOnInput(), bracketMatching(), closeBrackets(), highlightActiveLine(), lintGutter(),
     autocompletion(complete ? {override: [complete]} : {}),
     keymap.of([...closeBracketsKeymap, ...completionKeymap, ...lintKeymap, ...searchKeymap, ...historyKeymap, ...defaultKeymap]),
-    EditorView.contentAttributes.of({'aria-label': label}),
+    EditorView.contentAttributes.of({'aria-label': label}), replace,
     EditorView.updateListener.of((u) => u.docChanged && changed(u)),
   ]);
 }

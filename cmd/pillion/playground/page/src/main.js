@@ -41,7 +41,7 @@ function restore(s) {
   for (const a of areas) by(a).value = s[a] ?? '';
   tampered = Boolean(s.final);
   setText(editors.final, s.final ?? '');
-  for (const radio of document.querySelectorAll('[name=policy]')) radio.checked = radio.value === (s.policy || 'mutating');
+  for (const radio of document.querySelectorAll('[name=policy]')) radio.checked = radio.value === (s.policy === 'validating' ? 'validating' : 'mutating');
   select(tabs.find((t) => t.id === `tab-${s.tab}`) ?? tabs[0]);
   setting = false;
   changed();

@@ -33,7 +33,7 @@ export function decisions(objects) {
       const li = element('li', {className: d.injected ? 'injected' : d.failed ? 'failed' : 'not'}, `${d.template}: `, element('span', {className: 'code'}, d.code));
       if (d.sentence) li.append(`: ${d.sentence}`);
       const more = [
-        ...(d.params ?? []).map((p) => `parameter ${p.param} = ${JSON.stringify(p.value)} (${p.source})`),
+        ...(d.params ?? []).map((p) => `parameter ${p.name} = ${JSON.stringify(p.value)} (${p.source})`),
         ...(d.kept ?? []).map((k) => `the pod keeps its own ${k.path}`),
       ];
       if (more.length) li.append(list(more));

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package playground_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/chromedp"
+)
+
+// TestPolicyOfPage checks the Content-Security-Policy of the page.
+func TestPolicyOfPage(t *testing.T) {
+	p := open(t, "").evaluated()
+	policy := value[string](p, `document.querySelector('meta[http-equiv="Content-Security-Policy"]').content`)
+	for _, part := range []string{"default-src 'none'", "script-src 'self' 'wasm-unsafe-eval';", "style-src 'self';", "connect-src 'self';", "require-trusted-types-for 'script'"} {
+		if !strings.Contains(policy+";", part) {
+			t.Errorf("%s lacks %s", policy, part)
+		}
+	}
+	for _, part := range []string{"unsafe-inline", "'unsafe-eval'", "http:", "https:", "*"} {
+		if strings.Contains(policy, part) {
+			t.Errorf("%s allows %s", policy, part)
+		}
+	}
+}
+
+// TestHTML checks that HTML in all that a link can contain is shown as text.
+func TestHTML(t *testing.T) {
+	p := open(t, "").evaluated()
+	const html = `<img src=x onerror=\"window.pwned=1\"><script>window.pwned=1</script>`
+	p.restore(map[string]string{
+		"templates": strings.Replace(agent, "metadata: {name: agent}", "metadata: {name: agent, annotations: {a: \""+html+"\"}}", 1),
+		"manifest":  pod(`agent.pillion.dev/level: "` + html + `", "` + html + `": b, agent.pillion.dev/x: "` + html + `"`), "namespaceLabels": "pillion.dev/inject: enabled\n\"" + html + "\": c",
+		"accountLabels": html, "final": pod(`a: "` + html + `"`), "tab": `"><img src=x onerror="window.pwned=1">`, "policy": html,
+	})
+	p.wait(contains(text("decisions"), "<img src=x"))
+	for _, tab := range []string{"warnings", "validating", "policy", "security", "patch"} {
+		p.run(click("#tab-" + tab))
+	}
+	p.restore(map[string]string{"templates": html, "manifest": html, "namespaceLabels": html})
+	if value[bool](p, "window.pwned !== undefined") || value[int](p, "document.querySelectorAll('img, script:not([src])').length") > 0 {
+		t.Error("HTML of the input is part of the page")
+	}
+}
+
+// TestLinks checks that links that are invalid or very long when they are decompressed are rejected.
+func TestLinks(t *testing.T) {
+	p := open(t, "").evaluated()
+	bomb := p.link(map[string]string{"templates": strings.Repeat("a", 8<<20)})
+	if len(bomb) > 64<<10 {
+		t.Fatalf("the link has %d bytes", len(bomb))
+	}
+	for _, fragment := range []string{bomb, "#s=%%%", "#s=AAAA", "#s=" + strings.Repeat("A", 1<<16)} {
+		p.run(do("document.getElementById('status').textContent = ''; location.hash = " + quoted(fragment)))
+		p.wait(contains(text("status"), "This link cannot be read"))
+	}
+	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled"})
+	p.wait(contains(text("decisions"), "agent: injected"))
+}
+
+// TestBounds checks that a template at the bounds of what an evaluation may cost ends, and that the page answers in
+// the meantime.
+func TestBounds(t *testing.T) {
+	p := open(t, "").evaluated()
+	list := "[" + strings.Repeat("1,", 999) + "1]"
+	var annotations strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&annotations, "    a%d: ${string(%s.map(x, %s.all(y, y == x)).size())}\n", i, list[:400]+"1]", list[:200]+"1]")
+	}
+	templates := strings.Replace(agent, "  pod:\n", "  pod:\n    metadata:\n      annotations:\n"+strings.ReplaceAll(annotations.String(), "    a", "        a"), 1)
+	p.run(do("location.hash = " + quoted(p.link(map[string]string{"templates": templates, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled", "accountAnnotations": "c: d"}))))
+	p.wait("document.getElementById('accountAnnotations').value")
+	p.run(do("document.getElementById('accountLabels').focus()"), insert("a: b")) // the page answers
+	p.wait("document.getElementById('accountLabels').value.endsWith('a: b')")
+	p.wait(text("problems") + ".length > 0 || " + text("decisions") + ".includes('agent: ') || " + contains(text("status"), "Stopped after"))
+	p.restore(map[string]string{"templates": agent, "manifest": pod(""), "namespaceLabels": "pillion.dev/inject: enabled"})
+	p.wait(contains(text("decisions"), "agent: injected"))
+}
+
+// TestStop checks that the page ends a worker that does not answer, and starts another one.
+func TestStop(t *testing.T) {
+	const worker = `let n = 0;
+		onmessage = ({data}) => {
+			if ('start' in data) return postMessage({module: 1});
+			while (data.input.manifest.includes('hang')) n++;
+			postMessage({id: data.id, output: {problems: [], mistakes: [], result: data.input.manifest, added: [], objects: [], verdicts: []}});
+		};`
+	p := open(t, "", func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		err := chromedp.Listen(ctx, func(event any) {
+			if e, ok := event.(*fetch.EventRequestPaused); ok {
+				go func() {
+					_, _ = cdp.Call(ctx, target, fetch.FulfillRequest, fetch.FulfillRequestParams{
+						RequestID: e.RequestID, ResponseCode: 200, Body: []byte(worker),
+						ResponseHeaders: []*fetch.HeaderEntry{{Name: "Content-Type", Value: "text/javascript"}},
+					})
+				}()
+			}
+		})
+		if err != nil {
+			return chromedp.Void{}, err
+		}
+		_, err = cdp.Call(ctx, target, fetch.Enable, fetch.EnableParams{Patterns: []*fetch.RequestPattern{{URLPattern: "*worker.js"}}})
+		return chromedp.Void{}, err
+	}).evaluated()
+	p.run(do("location.hash = " + quoted(p.link(map[string]string{"manifest": "hang"}))))
+	p.wait(contains(text("status"), "Stopped after 5 s"))
+	p.restore(map[string]string{"manifest": "after"})
+	p.wait(contains(content("result"), "after"))
+}
