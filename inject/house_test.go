@@ -105,7 +105,7 @@ func TestImports(t *testing.T) {
 func TestMerged(t *testing.T) {
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case err != nil || d.IsDir() && (d.Name() == ".git" || d.Name() == "bin"):
+		case err != nil || built(d):
 			return cmp.Or(err, fs.SkipDir)
 		case !d.Type().IsRegular():
 			return nil
@@ -123,13 +123,21 @@ func TestMerged(t *testing.T) {
 	}
 }
 
+// built reports whether a folder has nothing of this repository.
+func built(d fs.DirEntry) bool {
+	return d.IsDir() && (d.Name() == ".git" || d.Name() == "bin" || d.Name() == "node_modules")
+}
+
 // TestSize checks the limits: files under 400 lines, functions of at most 80 lines and nine of ten
 // under 40, and no init functions.
 func TestSize(t *testing.T) {
 	var lengths []int
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
+		switch {
+		case err != nil || built(d):
+			return cmp.Or(err, fs.SkipDir)
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
 		}
 		lengths = append(lengths, checkFile(t, path)...)
 		return nil
@@ -146,9 +154,12 @@ func TestSize(t *testing.T) {
 // TestHouseDocs checks that the comment above a test begins with the test's name, as Go's own do.
 func TestHouseDocs(t *testing.T) {
 	comment := regexp.MustCompile(`(?m)^(// (\S+).*\n)(//.*\n)*func ((?:Test|Fuzz|Benchmark)\w*)\(`)
-	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || built(d):
+			return cmp.Or(err, fs.SkipDir)
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
 		}
 		text, err := os.ReadFile(path)
 		for _, m := range comment.FindAllSubmatch(text, -1) {

@@ -128,6 +128,18 @@ func (o *playgroundOptions) folder() (string, error) {
 	return folder, nil
 }
 
+// own returns the templates to begin with as YAML, or "".
+func (o *playgroundOptions) own(ctx context.Context, stdin io.Reader) (string, error) {
+	if !o.ofCluster() {
+		return textOfTemplates(stdin, o.templates)
+	}
+	c, err := o.cluster.Connect()
+	if err != nil {
+		return "", err
+	}
+	return c.TemplateText(ctx)
+}
+
 // withOwn returns the examples of the menu in a file, with the user's own templates first.
 func withOwn(file, own string) ([]byte, error) {
 	data, err := os.ReadFile(file)

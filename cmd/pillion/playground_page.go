@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"io"
 	"io/fs"
@@ -56,18 +55,6 @@ func (p *playPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		p.files.ServeHTTP(w, r)
 	}
-}
-
-// own returns the templates to begin with as YAML, or "".
-func (o *playgroundOptions) own(ctx context.Context, stdin io.Reader) (string, error) {
-	if !o.ofCluster() {
-		return textOfTemplates(stdin, o.templates)
-	}
-	c, err := o.cluster.Connect()
-	if err != nil {
-		return "", err
-	}
-	return c.TemplateText(ctx)
 }
 
 // textOfTemplates returns the files of --templates as they are. The page reports their problems.

@@ -18,48 +18,6 @@ import (
 	"github.com/pillion-dev/pillion/templates/tree"
 )
 
-// Input is the state of the page.
-type Input struct {
-	Templates string `json:"templates"` // YAML, one or more documents
-	Manifest  string `json:"manifest"`  // YAML or JSON, one or more documents
-	// The labels and annotations of the namespace and of the ServiceAccount are YAML: one "key: value" per line.
-	NamespaceLabels      string `json:"namespaceLabels,omitempty"`
-	NamespaceAnnotations string `json:"namespaceAnnotations,omitempty"`
-	AccountLabels        string `json:"accountLabels,omitempty"`
-	AccountAnnotations   string `json:"accountAnnotations,omitempty"`
-	// Final is the manifest that the validating webhook judges, or "" for the result of the injection.
-	Final string `json:"final,omitempty"`
-	// Policy is the kind of admission policies to write: validating, mutating, or "" for none.
-	Policy string `json:"policy,omitempty"`
-}
-
-// Output is what the page shows.
-type Output struct {
-	Problems []Problem       `json:"problems"` // of the templates
-	Mistakes []Problem       `json:"mistakes"` // of the manifest, and of labels and annotations
-	Result   string          `json:"result"`   // the manifest with all additions
-	Added    []yamledit.Span `json:"added"`    // what is not in the manifest, in UTF-16 code units of the result
-	Objects  []Object        `json:"objects"`
-	Verdicts []Verdict       `json:"verdicts"`
-	Policy   *Policy         `json:"policy,omitempty"`
-}
-
-// Problem is a problem at a line of an editor.
-type Problem struct {
-	Field   string `json:"field,omitempty"` // the editor, if it is not the usual one
-	Line    int    `json:"line"`            // from 1
-	Path    string `json:"path,omitempty"`
-	Message string `json:"message"`
-}
-
-// Evaluator evaluates one Input after another. It keeps the compiled templates from one to the next.
-type Evaluator struct {
-	loader   templates.Loader
-	fit      *fit.Evaluator
-	set      *templates.Set
-	injector *inject.Injector
-}
-
 // New returns an Evaluator, or an error if the Pod Security Standards of this build are broken.
 func New() (*Evaluator, error) {
 	e, err := fit.NewEvaluator()

@@ -13,33 +13,10 @@ import (
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
 	"github.com/pillion-dev/pillion/inject/explain"
-	"github.com/pillion-dev/pillion/inject/fit"
 	"github.com/pillion-dev/pillion/inject/schema"
 	"github.com/pillion-dev/pillion/templates"
 	"github.com/pillion-dev/pillion/templates/tree"
 )
-
-// Object is the outcome for one object of the manifest.
-type Object struct {
-	Title     string       `json:"title"` // Kind/name
-	Line      int          `json:"line"`
-	Decisions []Decision   `json:"decisions"`
-	Warnings  []string     `json:"warnings"`
-	Patch     string       `json:"patch"` // RFC 6902, indented; "" if nothing is added
-	Before    fit.Standing `json:"before"`
-	After     fit.Standing `json:"after"`
-}
-
-// Decision is the outcome for one template.
-type Decision struct {
-	Template string              `json:"template"`
-	Code     inject.Code         `json:"code"`
-	Sentence string              `json:"sentence"`
-	Injected bool                `json:"injected"` // whether the pod has the template
-	Failed   bool                `json:"failed"`
-	Params   []templates.Value   `json:"params,omitempty"`
-	Kept     []inject.Difference `json:"kept,omitempty"`
-}
 
 // inject injects into all documents of the manifest.
 func (out *Output) inject(e *Evaluator, in *Input, namespace templates.Namespace) {
@@ -139,14 +116,6 @@ func (out *Output) object(e *Evaluator, d yamledit.Document, o workload.Object, 
 	to.Before, to.After = e.fit.Standing(req.Object), e.fit.Standing(result.InjectedJSON())
 	out.Objects = append(out.Objects, to)
 	return o.Changes(result)
-}
-
-// Verdict is the answer of the validating webhook about the pod of one object.
-type Verdict struct {
-	Title    string           `json:"title"`
-	Verdict  string           `json:"verdict"` // allowed, warned or denied
-	Findings []inject.Finding `json:"findings"`
-	Response string           `json:"response"` // the response of the AdmissionReview, as JSON
 }
 
 // judge judges the pods of all objects, as an API server stores them.

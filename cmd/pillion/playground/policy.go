@@ -10,13 +10,6 @@ import (
 	"github.com/pillion-dev/pillion/templates"
 )
 
-// Policy is the templates as admission policies, or why that is impossible.
-type Policy struct {
-	YAML     string   `json:"yaml"`
-	Problems []string `json:"problems"` // why there are no policies
-	Notes    []string `json:"notes"`
-}
-
 func policyOf(set *templates.Set, kind string) *Policy {
 	p := &Policy{Problems: []string{}, Notes: []string{}}
 	express := policy.Mutating
