@@ -57,7 +57,7 @@ func (p *playPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// textOfTemplates returns the files of --templates as they are. The page reports their problems.
+// textOfTemplates returns the files of --templates unchanged. The page reports their problems.
 func textOfTemplates(stdin io.Reader, paths []string) (string, error) {
 	var documents []string
 	for _, path := range paths {

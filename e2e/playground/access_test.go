@@ -43,7 +43,7 @@ func TestKeyboard(t *testing.T) {
 	p.wait(text("problems") + ".includes('Line 1')")
 }
 
-// contrast returns the texts whose contrast with their background is less than WCAG AA demands.
+// contrast returns the strings whose contrast with their background is less than WCAG AA demands.
 const contrast = `(() => {
 	const parse = (c) => { const [r, g, b, a = 1] = c.match(/[\d.]+/g).map(Number); return {r, g, b, a}; };
 	const lum = ({r, g, b}) => { const [x, y, z] = [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * x + 0.7152 * y + 0.0722 * z; };
@@ -70,7 +70,7 @@ func scheme(name string) action {
 	return call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
 }
 
-// TestContrast checks the contrast of all texts, in light and dark.
+// TestContrast checks the contrast of all strings, in light and dark.
 func TestContrast(t *testing.T) {
 	for _, name := range []string{"light", "dark"} {
 		p := open(t, "", scheme(name)).evaluated()

@@ -111,9 +111,3 @@ func (out *Output) strings(field, text string) map[string]string {
 	}
 	return workload.Strings(&node)
 }
-
-// mistake records an error in a document of the manifest.
-func (out *Output) mistake(d yamledit.Document, err error) {
-	line, message := tree.CutLine(err.Error())
-	out.Mistakes = append(out.Mistakes, Problem{Line: d.Line + max(line, 1) - 1, Message: message})
-}

@@ -65,6 +65,12 @@ func (out *Output) changes(e *Evaluator, d yamledit.Document, namespace template
 	return all, root
 }
 
+// mistake records an error in a document of the manifest.
+func (out *Output) mistake(d yamledit.Document, err error) {
+	line, message := tree.CutLine(err.Error())
+	out.Mistakes = append(out.Mistakes, Problem{Line: d.Line + max(line, 1) - 1, Message: message})
+}
+
 // objectsIn returns the objects with a pod in a document.
 func objectsIn(d yamledit.Document) ([]workload.Object, *yamledit.Root, error) {
 	if d.Empty() {
