@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/pillion-dev/pillion/cmd/pillion/workload"
 	"github.com/pillion-dev/pillion/cmd/pillion/yamledit"
 	"github.com/pillion-dev/pillion/inject"
@@ -51,11 +49,7 @@ func (e *Evaluator) Evaluate(in *Input) *Output {
 	}
 	namespace := out.namespace(in)
 	out.inject(e, in, namespace)
-	final := in.Final
-	if final == "" {
-		final = out.Result
-	}
-	out.judge(e, final, namespace)
+	out.judge(e, in.Final, namespace)
 	if in.Policy != "" {
 		out.Policy = policyOf(e.set, in.Policy)
 	}
@@ -96,11 +90,10 @@ func (out *Output) namespace(in *Input) templates.Namespace {
 
 // strings returns the labels or annotations in a field of the page.
 func (out *Output) strings(field, text string) map[string]string {
-	var doc yaml.Node
 	var node tree.Node
-	err := yaml.Unmarshal([]byte(text), &doc)
-	if err == nil && len(doc.Content) > 0 {
-		if node, err = tree.FromYAML(&doc); err == nil && node.Kind() != tree.Object {
+	root, err := yamledit.Document{Body: []byte(text)}.Parse()
+	if err == nil && len(root.Content) > 0 {
+		if node, err = tree.FromYAML(root.Node); err == nil && node.Kind() != tree.Object {
 			err = errors.New(`line 1: write one "key: value" per line`)
 		}
 	}

@@ -124,8 +124,13 @@ func (out *Output) object(e *Evaluator, d yamledit.Document, o workload.Object, 
 	return o.Changes(result)
 }
 
-// judge judges the pods of all objects, as an API server stores them.
+// judge judges the pods of all objects, as an API server stores them: those of the final manifest, or else of the
+// result, whose mistakes are known already.
 func (out *Output) judge(e *Evaluator, final string, namespace templates.Namespace) {
+	edited := final != ""
+	if !edited {
+		final = out.Result
+	}
 	for _, d := range yamledit.Split([]byte(final)) {
 		objects, _, err := objectsIn(d)
 		for _, o := range objects {
@@ -135,7 +140,7 @@ func (out *Output) judge(e *Evaluator, final string, namespace templates.Namespa
 			}
 			out.Verdicts = append(out.Verdicts, Verdict{o.Title(), v.Word(), append([]inject.Finding{}, v.Judged...), response(v)})
 		}
-		if err != nil {
+		if err != nil && edited {
 			l, message := tree.CutLine(err.Error())
 			out.Mistakes = append(out.Mistakes, Problem{Field: "final", Line: d.Line + max(l, 1) - 1, Message: message})
 		}
