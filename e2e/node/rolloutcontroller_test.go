@@ -100,9 +100,14 @@ func TestRolloutController(t *testing.T) {
 	kubectl(t, "apply", "--server-side", "-f", filepath.Join(root, "manifests", "components", "rollout", "rbac.yaml"))
 	kubectl(t, "-n", pillionNamespace, "scale", "deployment/pillion-controller", "--replicas=2")
 	readyPods(t, pillionNamespace, controllerSelector, 2)
-	t.Cleanup(func() {
-		kubectl(t, "-n", pillionNamespace, "scale", "deployment/pillion-controller", "--replicas=1")
-		kubectl(t, "delete", "clustersidecartemplate", "self")
+	t.Cleanup(func() { // the test's context has ended
+		ctx, cancel := context.WithTimeout(context.Background(), waitWithin)
+		defer cancel()
+		for _, args := range [][]string{{"-n", pillionNamespace, "scale", "deployment/pillion-controller", "--replicas=1"}, {"delete", "clustersidecartemplate", "self"}} {
+			if out, err := env.RunKubectl(ctx, nil, args...); err != nil {
+				t.Errorf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+			}
+		}
 	})
 	ns := namespace(t, map[string]string{injectLabel: "enabled", "pillion.dev/rollout": "enabled"})
 	const slow = "strategy: InPlace, maxUnavailable: 1"
